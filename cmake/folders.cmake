@@ -1,0 +1,18 @@
+# echelon_folder(NAME USES folders... LINKS targets...): the static library echelon_NAME out of every .cpp below src/NAME.
+function(echelon_folder name)
+  cmake_parse_arguments(FOLDER "" "" "USES;LINKS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/cmake/${name}.cmake)
+    include(${CMAKE_SOURCE_DIR}/cmake/${name}.cmake) # chooses backends: may edit `sources` and set `${name}_links`
+  endif()
+  list(TRANSFORM FOLDER_USES PREPEND echelon_)
+  if(sources)
+    add_library(echelon_${name} STATIC ${sources})
+    target_include_directories(echelon_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(echelon_${name} PUBLIC ${FOLDER_USES} ${FOLDER_LINKS} ${${name}_links} PRIVATE echelon_flags)
+  else()
+    add_library(echelon_${name} INTERFACE)
+    target_include_directories(echelon_${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(echelon_${name} INTERFACE ${FOLDER_USES} ${FOLDER_LINKS})
+  endif()
+endfunction()

@@ -1,0 +1,3 @@
+# Warnings are errors. The floating-point contract is pinned, so that the reference and the engine round alike.
+add_library(echelon_flags INTERFACE)
+target_compile_options(echelon_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wswitch -Werror -ffp-contract=off -fno-math-errno)

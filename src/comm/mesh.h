@@ -1,0 +1,40 @@
+// A rank's place in the mesh and its communicators: comm(group) for the groups that its run asked for when the mesh was made.
+#pragma once
+
+#include "comm/comm.h"
+#include "spec/mesh_shape.h"
+
+#include <map>
+
+namespace echelon {
+
+class Mesh {
+ public:
+  Mesh(MeshShape shape, int rank) : shape_(shape), rank_(rank) {}
+  virtual ~Mesh() = default;
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  [[nodiscard]] const MeshShape& shape() const { return shape_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int coordinate(Axis axis) const { return shape_.coordinate(rank_, axis); }
+
+  /// This rank's communicator of the group. Made on first use; every rank of a group must use it. Throws Error if this rank is in no such group.
+  [[nodiscard]] virtual Comm& comm(const Group& group) = 0;
+
+  /// Advances what is under way on any communicator of this rank, without blocking.
+  virtual void poll() = 0;
+
+  /// Bytes that this rank has sent so far, per group, counted where the transport copies (in a trace: by the same closed forms). Direct algorithms:
+  /// a rank sends its part of the sum's shards to their owners, and its own shard to everybody: 2 (n - 1) / n of an all-reduced buffer.
+  [[nodiscard]] virtual std::map<Group, std::int64_t> sent_bytes() const = 0;
+
+  /// Makes every wait of every rank throw Failure with this sentence. Called by a rank that is about to unwind.
+  virtual void abort(const std::string& reason) = 0;
+
+ private:
+  MeshShape shape_;
+  int rank_;
+};
+
+}  // namespace echelon

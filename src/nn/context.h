@@ -1,0 +1,41 @@
+// What a layer may use while it computes: the backend, the mesh, scratch memory, and the microbatch at hand. And what all layers of a run have in common.
+#pragma once
+
+#include "comm/mesh.h"
+#include "nn/stash.h"
+#include "ops/ops.h"
+#include "spec/model_spec.h"
+
+namespace echelon {
+
+/// What the layers of one rank have in common, known when they are made.
+struct LayerOptions {
+  ModelSpec model;
+  DType dtype = DType::float32;       // parameters and activations
+  DType grad_dtype = DType::float32;  // gradients of parameters
+  std::int64_t num_sequences = 1;     // B: sequences of a microbatch
+  std::int64_t seq_len = 1;           // T
+  int tp = 1;
+  int tp_rank = 0;
+  bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
+
+  [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }                                     // N, inside tensor-parallel regions
+  [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }  // of x and y between layers
+};
+
+/// The tokens that one pass through the model is about. loss_sum is added to.
+struct Microbatch {
+  Tensor tokens;                // int32 [B T], whole on every rank
+  Tensor targets;               // int32 [B T]; ignored_target where nothing is predicted
+  Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
+  double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
+};
+
+struct Context {
+  Ops& ops;
+  Mesh& mesh;
+  Stack& workspace;  // scratch for the length of a call: take within a Stack::Scope
+  Microbatch microbatch;
+};
+
+}  // namespace echelon

@@ -1,0 +1,19 @@
+// Final norm, vocabulary-parallel product with the head's weight, and the cross entropy of its softmax, in chunks of tokens: never all logits at once.
+#pragma once
+
+#include "nn/layer.h"
+
+namespace echelon {
+
+/// The last layer: y and dy are empty; adds to microbatch.loss_sum in forward. Keeps the final norm's outcome and lse; backward forms the logits of a chunk
+/// again.
+class Head : public Layer {
+ public:
+  /// The logits of some tokens for generation and evaluation: x [n, hidden_size] -> logits [n, columns of this rank] in accumulate_dtype. No gradient.
+  virtual void logits(Context& context, Tensor x, Tensor logits) const = 0;
+  /// Columns of this rank, padding included, and the first one's token.
+  [[nodiscard]] virtual std::int64_t num_columns() const = 0;
+  [[nodiscard]] virtual std::int64_t first_column() const = 0;
+};
+
+}  // namespace echelon

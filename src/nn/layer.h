@@ -1,0 +1,35 @@
+// A layer with hand-written gradients. There is no tape; whatever backward needs, forward keeps in the stash.
+//
+//     y = x w^T           forward:         keep x
+//     dx = dy w           backward_input:  keep dy        (=  : a gradient of an activation has one writer)
+//     dw += dy^T x        backward_weight                 (+= : a gradient of a weight accumulates over microbatches)
+//
+// The weight gradient is a call of its own, so that a schedule may delay it (zero-bubble schedules, Qi et al. 2023, arXiv:2401.10241).
+#pragma once
+
+#include "nn/context.h"
+#include "nn/param.h"
+
+#include <vector>
+
+namespace echelon {
+
+/// x, y, dx, dy are [num_local_tokens, hidden_size]. The first layer of a model has no x and dx, the last no y and dy: those tensors are empty.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// The parameters it owns, in a fixed order. A tied weight that it borrows is not among them.
+  [[nodiscard]] virtual std::vector<Param*> params() = 0;
+
+  /// x must stay readable until the backward pass of this microbatch is over.
+  virtual void forward(Context& context, Tensor x, Tensor y, Stash& stash) const = 0;
+  /// dx = gradient of x. Keeps in the stash what backward_weight needs; dy may be overwritten by the caller afterwards.
+  virtual void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const = 0;
+  /// Adds to the gradients of the parameters. Once per microbatch, after backward_input.
+  virtual void backward_weight(Context& context, Stash& stash) = 0;
+  /// Both at once, the same numbers with less memory.
+  virtual void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) = 0;
+};
+
+}  // namespace echelon

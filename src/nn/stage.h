@@ -1,0 +1,52 @@
+// The layers of one virtual pipeline stage, in order. A unit is a block of the stage: the embedding, a decoder block, or the head with the loss.
+#pragma once
+
+#include "nn/layer.h"
+#include "spec/stage_layout.h"
+
+#include <array>
+#include <memory>
+
+namespace echelon {
+
+class Head;
+
+class Stage {
+ public:
+  Stage(const LayerOptions& options, const StageLayers& layers);
+  ~Stage();
+
+  [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
+  [[nodiscard]] Layer& unit(int index) { return *units_[static_cast<std::size_t>(index)]; }
+
+  /// The parameters of unit `index`; index == num_units(): the tied weight alone if this stage holds a copy of it, else nothing.
+  [[nodiscard]] std::vector<Param*> unit_params(int index);
+  [[nodiscard]] bool has_tied_weight() const { return tied_weight_ != nullptr; }
+  [[nodiscard]] Head& head();  // of a stage with has_head
+
+  /// Two tables [seq_len, head_dim / 2] in accumulate_dtype; empty sizes if the model has no RoPE.
+  [[nodiscard]] Sizes rope_table_sizes() const;
+  void bind_rope_tables(Ops& ops, Tensor cos, Tensor sin);
+
+  /// All units. x is the stage's input (empty on the first), y its output (empty on the last); between units the stash keeps them.
+  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const;
+
+  /// One unit, or all of them in reverse (whole_stage, -1). dy: gradient of the stage's output, dx: of its input. Between units the gradient alternates
+  /// between the two tensors of `flow`, each like x; so unit-wise calls, from the last unit to the first, give what one whole call gives.
+  struct Gradients {
+    Tensor dy, dx;
+    std::array<Tensor, 2> flow;
+  };
+  void backward(Context& context, int unit, const Gradients& gradients, Stash& stash);
+  void backward_input(Context& context, int unit, const Gradients& gradients, Stash& stash) const;
+  void backward_weight(Context& context, int unit, Stash& stash);
+
+ private:
+  LayerOptions options_;
+  StageLayers layers_;
+  std::unique_ptr<Param> tied_weight_;  // shared by the embedding and the head of one stage, or this stage's copy of it
+  std::vector<std::unique_ptr<Layer>> units_;
+  Head* head_ = nullptr;
+};
+
+}  // namespace echelon

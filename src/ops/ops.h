@@ -1,0 +1,183 @@
+// The arithmetic that layers are made of: about thirty operations on tensors, the same for every backend.
+//
+// Asynchronous in form: an operation is enqueued on the backend's compute lane and runs after those enqueued before it. Whoever hands a tensor
+// to a Comm or reads it on the host calls publish() first. Backends: ops/reference (the oracle), ops/cpu, ops/trace, ops/delayed.
+//
+// Legend: N tokens of this rank (batch x sequence, flattened), B sequences, T positions, D model width, H heads, K kv heads, C head width, V vocabulary columns
+// of this rank. Activations x, y and weights w share one dtype (float32, bfloat16 or float64); statistics (mean, rstd, lse, ...) have accumulate_dtype
+// of it; gradients of weights have a dtype of their own (accumulate_dtype unless said otherwise). Sums are formed in accumulate_dtype.
+// A gradient of an activation is overwritten, a gradient of a weight is added to.
+#pragma once
+
+#include "tensor/tensor.h"
+
+#include <cstdint>
+
+namespace echelon {
+
+/// Targets with this value are not predicted (Hugging Face's and PyTorch's ignore_index).
+inline constexpr std::int32_t ignored_target = -100;
+
+/// c[M, N] = op(a)[M, K] op(b)[K, N], or += if `accumulates`. a and b share a dtype; c has it too or its accumulate_dtype.
+struct MatmulArgs {
+  Tensor a, b, c;
+  bool transpose_a = false;  // a is [K, M]
+  bool transpose_b = false;  // b is [N, K]
+  bool accumulates = false;
+};
+
+/// y[N, D] = w[token - first_row], zero where the row is not of this shard. Tokens int32 [N].
+struct EmbeddingArgs {
+  Tensor tokens, w, y;
+  std::int64_t first_row = 0;
+};
+/// dw[token - first_row] += dy, in the order of the tokens.
+struct EmbeddingBackwardArgs {
+  Tensor tokens, dy, dw;
+  std::int64_t first_row = 0;
+};
+
+/// y[n] += w[(first_token + n) % T]: learned positions. w [max positions, D].
+struct PositionsArgs {
+  Tensor w, y;
+  std::int64_t seq_len = 0;
+  std::int64_t first_token = 0;
+};
+struct PositionsBackwardArgs {
+  Tensor dy, dw;
+  std::int64_t seq_len = 0;
+  std::int64_t first_token = 0;
+};
+
+/// LayerNorm (Ba et al. 2016): y = (x - mean) rstd w + b; mean, rstd [N] are written.
+struct LayerNormArgs {
+  Tensor x, w, b, y, mean, rstd;
+  double eps = 1e-5;
+};
+struct LayerNormBackwardInputArgs {
+  Tensor dy, x, w, mean, rstd, dx;
+};
+struct LayerNormBackwardWeightArgs {
+  Tensor dy, x, mean, rstd, dw, db;
+};
+
+/// RMSNorm (Zhang and Sennrich 2019): y = x rstd w with rstd = 1/sqrt(mean(x^2) + eps) [N], which is written.
+struct RmsNormArgs {
+  Tensor x, w, y, rstd;
+  double eps = 1e-5;
+};
+struct RmsNormBackwardInputArgs {
+  Tensor dy, x, w, rstd, dx;
+};
+struct RmsNormBackwardWeightArgs {
+  Tensor dy, x, rstd, dw;
+};
+
+/// Rotary positions (Su et al. 2021), half-split as in Hugging Face: pairs (i, i + C/2). x, y [B, T, H, C], may be the same; cos, sin [>= T, C/2] in
+/// accumulate_dtype.
+struct RopeArgs {
+  Tensor x, y, cos, sin;
+  bool inverse = false;             // the transposed rotation, for the backward pass
+  std::int64_t first_position = 0;  // of row 0 of x, in the tables
+};
+
+/// Causal attention that never stores T x T (Dao et al. 2022). q, out [B, Tq, H, C]; k, v [B, Tk, K, C]; lse [B, H, Tq] is written: log sum exp of the scaled
+/// scores. Query i sees keys 0 .. i + (Tk - Tq). Head h reads kv head (h + first_head) / group, where group = query heads per kv head.
+struct AttentionArgs {
+  Tensor q, k, v, out, lse;
+  double scale = 1.0;
+  std::int64_t group = 1;
+  std::int64_t first_head = 0;
+};
+/// Tq = Tk. delta [B, H, T] (accumulate_dtype) is scratch: row sums of dout * out.
+struct AttentionBackwardArgs {
+  Tensor q, k, v, out, lse, dout;
+  Tensor dq, dk, dv;
+  Tensor delta;
+  double scale = 1.0;
+  std::int64_t group = 1;
+  std::int64_t first_head = 0;
+};
+
+/// One chunk of the vocabulary-parallel softmax. logits [n, V] in accumulate_dtype; column j is token first_column + j; columns from valid_columns on are
+/// padding and ignored.
+struct RowMaxArgs {
+  Tensor logits, max;  // max [n] is written: -inf if no column is valid
+  std::int64_t valid_columns = 0;
+};
+/// sum[n] = sum_j exp(logits - max); target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (also for ignored targets).
+struct RowSumExpArgs {
+  Tensor logits, max, targets, sum, target_logit;
+  std::int64_t first_column = 0;
+  std::int64_t valid_columns = 0;
+};
+/// lse[n] = max + log(sum); loss_sum (float64 [1]) += sum over rows with a target of lse - target_logit.
+struct CrossEntropyArgs {
+  Tensor max, sum, target_logit, targets, lse, loss_sum;
+};
+/// In place: logits -> dlogits = scale (softmax - onehot(target)); zero in rows without a target and in padding columns.
+struct CrossEntropyBackwardArgs {
+  Tensor logits, lse, targets;
+  std::int64_t first_column = 0;
+  std::int64_t valid_columns = 0;
+  double scale = 1.0;
+};
+
+/// One AdamW step (Loshchilov and Hutter 2019) with PyTorch's order of operations, all tensors flat and equally long:
+///   g = grad_scale grad;  p -= lr weight_decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
+///   p -= lr / (1 - beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+/// p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as `master`.
+struct AdamWArgs {
+  Tensor param, master, grad, m, v;
+  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, grad_scale = 1;
+  std::int64_t step = 1;  // from 1
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  virtual void matmul(const MatmulArgs& args) = 0;
+  virtual void add_bias(Tensor y_ND, Tensor bias_D) = 0;         // y += bias in every row
+  virtual void bias_backward(Tensor dy_ND, Tensor dbias_D) = 0;  // dbias += column sums of dy
+  virtual void add(Tensor out, Tensor a, Tensor b) = 0;          // out = a + b, elementwise; out may be a or b
+  virtual void copy(Tensor out, Tensor x) = 0;                   // out = x, converting the dtype
+  virtual void fill(Tensor out, double value) = 0;
+  virtual void scale(Tensor x, double factor) = 0;
+
+  virtual void embedding(const EmbeddingArgs& args) = 0;
+  virtual void embedding_backward(const EmbeddingBackwardArgs& args) = 0;
+  virtual void add_positions(const PositionsArgs& args) = 0;
+  virtual void positions_backward(const PositionsBackwardArgs& args) = 0;
+
+  virtual void layer_norm(const LayerNormArgs& args) = 0;
+  virtual void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) = 0;
+  virtual void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) = 0;
+  virtual void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) = 0;
+
+  virtual void rope(const RopeArgs& args) = 0;
+  virtual void attention(const AttentionArgs& args) = 0;
+  virtual void attention_backward(const AttentionBackwardArgs& args) = 0;
+  virtual void gelu(Tensor y, Tensor x) = 0;  // tanh approximation (Hendrycks and Gimpel 2016)
+  virtual void gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
+  virtual void swiglu(Tensor y, Tensor gate, Tensor up) = 0;                                      // y = silu(gate) up (Shazeer 2020)
+  virtual void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) = 0;  // outputs may be the inputs gate and up
+
+  virtual void row_max(const RowMaxArgs& args) = 0;
+  virtual void row_sum_exp(const RowSumExpArgs& args) = 0;
+  virtual void cross_entropy(const CrossEntropyArgs& args) = 0;
+  virtual void cross_entropy_backward(const CrossEntropyBackwardArgs& args) = 0;
+
+  virtual void sum_of_squares(Tensor x, Tensor sum) = 0;  // sum (float64 [1]) += sum x^2, formed in float64
+  virtual void adamw(const AdamWArgs& args) = 0;
+
+  virtual void upload(Tensor out, const void* host) = 0;  // host memory of the same dtype and size; done when it returns
+  virtual void download(void* host, Tensor x) = 0;        // likewise, after everything enqueued before
+
+  /// What was enqueued is visible to a communication that is started next, and to the host.
+  virtual void publish() = 0;
+};
+
+}  // namespace echelon

@@ -1,0 +1,50 @@
+// A step of training as data: what every rank does, in which order, and what must have ended before. Integers only; no tensor, device or transport.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+enum class ActionKind : std::uint8_t {
+  load_batch,       // tokens and targets of all microbatches of the step
+  clear_gradients,  // zeroes what backward adds to
+  count_tokens,     // sums the number of valid targets over the data axes
+  receive_forward,  // posts the receive of the stage's input from the stage before
+  forward,
+  send_forward,      // starts the send of the stage's output to the stage behind
+  receive_backward,  // posts the receive of the gradient of the stage's output
+  backward,          // input and weight gradients at once: a kind of its own, for it may send its gradient only at its end
+  backward_input,
+  backward_weight,
+  send_backward,
+  sum_replicas,       // sums a unit's gradients that are partial on each tensor-parallel rank (norms under sequence parallelism, shared kv heads)
+  reduce_gradients,   // starts the reduction of a unit's gradients over the data axes
+  sum_tied,           // sums the tied weight's gradient over the first and the last stage
+  clip,               // the global gradient norm and from it the factor of the gradients
+  update,             // the optimizer on a unit's shard
+  gather_parameters,  // starts the all-gather of a unit's updated shards (ZeRO)
+  report,             // sums the loss over the ranks that have one
+};
+[[nodiscard]] std::string_view name_of(ActionKind kind);
+[[nodiscard]] bool is_compute(ActionKind kind);  // forward, backward, backward_input, backward_weight
+
+inline constexpr int whole_stage = -1;
+
+struct Action {
+  ActionKind kind{};
+  int stage = -1;  // virtual pipeline stage
+  int microbatch = -1;
+  int unit = whole_stage;  // a block of the stage, 0 = first in forward order; num_units(stage) = the tied weight; whole_stage = all in order
+  int id = -1;             // its position in its rank's program
+  std::vector<int> after;  // ids of this rank's actions that must have ended before this one begins; ascending
+  bool operator==(const Action&) const = default;
+};
+[[nodiscard]] std::string to_string(const Action& action);  // "backward stage 1 microbatch 3 unit 0"
+
+/// One rank's ordered list.
+using Program = std::vector<Action>;
+
+}  // namespace echelon

@@ -1,0 +1,35 @@
+// Lowering: turns a schedule into the programs that ranks run. Adds batch loading, pipeline transfers, gradient reduction, clipping, the update and the
+// gathering of parameters, gives every action its id and writes its predecessors down: data edges, resource edges and reuse edges. Order is known
+// here alone; checker, memory plan, simulator and engine only read edges.
+#pragma once
+
+#include "schedule/schedule.h"
+
+#include <vector>
+
+namespace echelon {
+
+/// What lowering must know of a stage.
+struct StageShape {
+  int num_units = 1;
+  bool has_tied_weight = false;          // its copy is unit `num_units`
+  std::vector<bool> unit_sums_replicas;  // [num_units + 1]: the unit has gradients that are partial over tp
+};
+
+struct LoweringOptions {
+  std::vector<StageShape> stages;   // one per stage
+  bool trains = true;               // false: forward only (evaluation)
+  bool reduces_gradients = true;    // data axes have more than one rank
+  bool gathers_parameters = false;  // ZeRO >= 1 over more than one rank
+  bool clips = true;
+  bool ties_across_ranks = false;  // the tied weight lies on two different pipeline ranks
+};
+
+/// One program per pipeline rank; ranks that differ in other axes run the same one.
+[[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const LoweringOptions& options);
+
+/// Proves: each microbatch passes each stage once and in order; sends and receives match in order per (source, destination); collectives across pipeline ranks
+/// come in one order; no cycle, hence no deadlock with no buffering of sends at all; every buffer reader runs after its writer. Returns one sentence per fault.
+[[nodiscard]] std::vector<std::string> check(const std::vector<Program>& programs, const Schedule& schedule, const LoweringOptions& options);
+
+}  // namespace echelon

@@ -1,0 +1,68 @@
+// What a decoder-only transformer is made of. One decoder, several families: the differences are fields, so that layers never ask for a family.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+enum class Family : std::uint8_t { gpt2, llama, qwen2, qwen3 };
+enum class NormKind : std::uint8_t { layer_norm, rms_norm };
+enum class PositionKind : std::uint8_t { learned, rope };
+enum class MlpKind : std::uint8_t { gelu, swiglu };
+
+/// Llama-3's scaling of RoPE frequencies ("rope_type": "llama3").
+struct RopeScaling {
+  double factor = 8.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  std::int64_t original_max_position_embeddings = 8192;
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// Field names follow Hugging Face's config.json of the Llama family.
+struct ModelSpec {
+  Family family = Family::llama;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t vocab_size = 0;
+  std::int64_t max_position_embeddings = 0;
+  double norm_eps = 1e-5;  // rms_norm_eps | layer_norm_epsilon
+  double rope_theta = 10000.0;
+  std::optional<RopeScaling> rope_scaling;
+  double initializer_range = 0.02;
+  bool tie_word_embeddings = false;
+
+  NormKind norm = NormKind::rms_norm;
+  PositionKind position = PositionKind::rope;
+  MlpKind mlp = MlpKind::swiglu;
+  bool qkv_bias = false;     // biases of q, k and v
+  bool output_bias = false;  // biases of the attention's output and of both products of the MLP
+  bool qk_norm = false;      // RMSNorm over head_dim of q and k, before RoPE (Qwen3)
+
+  bool operator==(const ModelSpec&) const = default;
+
+  /// Parameters of the whole model; a tied head is counted once.
+  [[nodiscard]] std::int64_t num_parameters() const;
+};
+
+/// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
+[[nodiscard]] ModelSpec family_defaults(Family family);
+[[nodiscard]] std::string_view name_of(Family family);           // config.json's model_type
+[[nodiscard]] Family parse_family(std::string_view model_type);  // Throws Error naming the nearest
+
+/// The spec of a preset, e.g. "gpt2-124m", "llama-10m", "llama3-8b". Throws Error naming the nearest.
+[[nodiscard]] ModelSpec preset(std::string_view name);
+[[nodiscard]] std::vector<std::string_view> preset_names();
+
+/// Throws Error with the key, the value and the mend if the sizes contradict each other (zero sizes, heads % kv heads, odd head_dim under RoPE, ...).
+void validate(const ModelSpec& model);
+
+}  // namespace echelon

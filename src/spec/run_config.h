@@ -1,0 +1,123 @@
+// Everything a user can say about a run, as plain values. Keys in TOML and on the command line are these names: [section] key, --section.key=value.
+#pragma once
+
+#include "spec/mesh_shape.h"
+#include "spec/model_spec.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+enum class PipelineSchedule : std::uint8_t { naive, gpipe, one_f_one_b };
+enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
+
+/// The model's path/preset are resolved by the reader of the config; `model` below is the outcome.
+struct DataConfig {
+  std::string path;             // prefix of .bin/.idx
+  std::string validation_path;  // likewise; empty: no evaluation
+  std::int64_t seed = 0;
+  bool operator==(const DataConfig&) const = default;
+};
+
+struct TrainingConfig {
+  std::int64_t steps = 100;
+  std::int64_t seq_len = 256;
+  std::int64_t global_batch_size = 8;  // sequences per step, over all ranks
+  std::int64_t micro_batch_size = 1;   // sequences per rank and microbatch
+  std::string dtype = "float32";       // float32 | bfloat16 | float64: parameters and activations
+  std::string grad_dtype;              // empty: float64 for float64, else float32
+  std::string reduce_dtype;            // empty: grad_dtype
+  double max_norm = 1.0;               // 0: no clipping
+  std::int64_t seed = 1;
+  bool deterministic = true;
+  std::int64_t eval_interval = 0;  // steps between evaluations; 0: at the end only
+  std::int64_t eval_batches = 8;   // global batches per evaluation
+  std::string recompute = "none";
+  bool operator==(const TrainingConfig&) const = default;
+};
+
+struct ParallelConfig {
+  std::int64_t data_parallel_replicate_degree = 1;
+  std::int64_t data_parallel_shard_degree = 1;
+  std::int64_t zero_level = 1;  // of the shard axis
+  std::int64_t tensor_parallel_degree = 1;
+  bool sequence_parallel = false;
+  std::int64_t pipeline_parallel_degree = 1;
+  PipelineSchedule pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
+  std::vector<std::int64_t> pipeline_parallel_layout;  // decoder layers per stage; empty: even
+  std::int64_t context_parallel_degree = 1;
+  std::int64_t expert_parallel_degree = 1;
+  bool operator==(const ParallelConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+struct LrSchedulerConfig {
+  std::int64_t warmup_steps = 0;
+  LrDecay decay = LrDecay::cosine;
+  double min_lr_factor = 0.0;
+  double decay_ratio = 0.2;  // wsd: the last part of the steps in which lr falls linearly
+  bool operator==(const LrSchedulerConfig&) const = default;
+};
+
+struct CheckpointConfig {
+  bool enable = true;
+  std::string folder = "checkpoint";  // below output.dir: step-N/ in Hugging Face's layout
+  std::int64_t interval = 500;        // steps; one more is written at the end
+  std::int64_t keep_latest_k = 10;
+  std::string initial_load_path;  // a Hugging Face folder
+  std::string tokenizer;          // tokenizer.json that is copied into what is written; empty: none
+  bool operator==(const CheckpointConfig&) const = default;
+};
+
+struct MetricsConfig {
+  std::int64_t log_freq = 1;
+  bool operator==(const MetricsConfig&) const = default;
+};
+
+struct CommConfig {
+  std::string backend = "thread";
+  double timeout_seconds = 300;
+  bool operator==(const CommConfig&) const = default;
+};
+
+struct OutputConfig {
+  std::string dir = "out";
+  bool operator==(const OutputConfig&) const = default;
+};
+
+struct RunConfig {
+  ModelSpec model;
+  DataConfig data;
+  TrainingConfig training;
+  ParallelConfig parallelism;
+  OptimizerConfig optimizer;
+  LrSchedulerConfig lr_scheduler;
+  CheckpointConfig checkpoint;
+  MetricsConfig metrics;
+  CommConfig comm;
+  OutputConfig output;
+  bool operator==(const RunConfig&) const = default;
+
+  [[nodiscard]] MeshShape mesh_shape() const;
+  /// Ranks that see different samples: dp_replicate x dp_shard.
+  [[nodiscard]] std::int64_t data_parallel_degree() const;
+  /// Microbatches per step and rank. validate() has checked that it divides.
+  [[nodiscard]] std::int64_t num_microbatches() const;
+};
+
+/// Throws Error with the key, the value and the nearest valid one for every contradiction that can be seen without data:
+/// batch sizes that do not divide, more stages than layers, tp against heads, seq_len over max_position_embeddings, features that are not there yet.
+void validate(const RunConfig& config);
+
+}  // namespace echelon

@@ -1,0 +1,35 @@
+#include "tensor/arena.h"
+
+#include "base/error.h"
+
+#include <sys/mman.h>
+
+namespace echelon {
+namespace {
+constexpr std::int64_t huge_page_bytes = std::int64_t{1} << 21;
+}
+
+Arena::Arena(std::int64_t num_bytes) : num_bytes_(num_bytes) {
+  if (num_bytes == 0) return;
+  void* address = mmap(nullptr, static_cast<std::size_t>(num_bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (address == MAP_FAILED) throw Failure(fmt::format("the system has no {} bytes of memory for the arena that the plan asks for", num_bytes));
+  // Advice only: a kernel without transparent huge pages ignores it.
+  if (num_bytes >= 2 * huge_page_bytes) madvise(address, static_cast<std::size_t>(num_bytes), MADV_HUGEPAGE);
+  base_ = static_cast<std::byte*>(address);
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) munmap(base_, static_cast<std::size_t>(num_bytes_));
+}
+
+Stack Arena::region(std::int64_t offset, std::int64_t num_bytes) const {
+  if (offset < 0 || offset + num_bytes > num_bytes_)
+    throw Failure(fmt::format("region [{}, {}) lies outside an arena of {} bytes", offset, offset + num_bytes, num_bytes_));
+  return {base_ + offset, num_bytes};
+}
+
+Tensor Arena::tensor(std::int64_t offset, DType dtype, Sizes sizes) const {
+  return region(offset, aligned(sizes.num_elements() * size_of(dtype))).take(dtype, sizes);
+}
+
+}  // namespace echelon

@@ -1,0 +1,28 @@
+// The one allocation of a rank in a memory space. Its size is the memory plan's peak; the engine has no other allocator.
+#pragma once
+
+#include "tensor/stack.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace echelon {
+
+/// Zero-filled host memory, aligned to alignment_bytes; large ones ask for huge pages. Throws Failure when the system has not enough.
+class Arena {
+ public:
+  explicit Arena(std::int64_t num_bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
+  [[nodiscard]] Stack region(std::int64_t offset, std::int64_t num_bytes) const;
+  [[nodiscard]] Tensor tensor(std::int64_t offset, DType dtype, Sizes sizes) const;
+
+ private:
+  std::byte* base_ = nullptr;
+  std::int64_t num_bytes_ = 0;
+};
+
+}  // namespace echelon

@@ -1,0 +1,28 @@
+#include "base/error.h"
+
+#include <gtest/gtest.h>
+
+namespace echelon {
+namespace {
+
+TEST(Nearest, PrefersTheFewestEdits) {
+  constexpr std::string_view names[] = {"steps", "seq_len", "seed"};
+  EXPECT_EQ(nearest("stpes", names), "steps");
+  EXPECT_EQ(nearest("seqlen", names), "seq_len");
+  EXPECT_EQ(nearest("seeds", names), "seed");
+  EXPECT_EQ(nearest("x", {}), "");
+}
+
+TEST(Require, ThrowsTheFormattedSentenceWithStatusTwo) {
+  EXPECT_NO_THROW(require(true, "never"));
+  try {
+    require(false, "training.steps = {} is below 1", 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "training.steps = 0 is below 1");
+    EXPECT_EQ(error.status(), ExitStatus::bad_input);
+  }
+}
+
+}  // namespace
+}  // namespace echelon
