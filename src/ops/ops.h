@@ -10,13 +10,11 @@
 #pragma once
 
 #include "tensor/tensor.h"
+#include "tensor/tokens.h"
 
 #include <cstdint>
 
 namespace echelon {
-
-/// Targets with this value are not predicted (Hugging Face's and PyTorch's ignore_index).
-inline constexpr std::int32_t ignored_target = -100;
 
 /// c[M, N] = op(a)[M, K] op(b)[K, N], or += if `accumulates`. a and b share a dtype; c has it too or its accumulate_dtype.
 struct MatmulArgs {

@@ -1,0 +1,18 @@
+// Where sequences of tokens come from: the trainer asks for sequence `step * global_batch_size + index` and gets the same one on every rank.
+#pragma once
+
+#include <cstdint>
+
+namespace echelon {
+
+/// Reads are const and safe from many threads at once.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  /// Writes int32 tokens[seq_len] and targets[seq_len] of global sequence `sequence` (= step * global_batch_size + index in the batch).
+  /// A target is the next token, or ignored_target (tensor/tokens.h) where nothing is predicted.
+  virtual void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const = 0;
+};
+
+}  // namespace echelon
