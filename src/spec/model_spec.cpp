@@ -1,0 +1,119 @@
+// Families, parameter counts and what makes a model's sizes contradict each other.
+#include "spec/model_spec.h"
+
+#include "base/error.h"
+
+#include <array>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+constexpr std::array<std::pair<Family, std::string_view>, 4> family_names = {
+    {{Family::gpt2, "gpt2"}, {Family::llama, "llama"}, {Family::qwen2, "qwen2"}, {Family::qwen3, "qwen3"}}};
+
+void require_positive(std::string_view key, std::int64_t value) { require(value >= 1, "model.{} = {} is below 1; nearest: 1", key, value); }
+
+// The divisor of `whole` that is closest to `wanted`, the smaller one of two.
+std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
+  for (std::int64_t distance = 0; distance < whole; ++distance) {
+    if (wanted - distance >= 1 && whole % (wanted - distance) == 0) return wanted - distance;
+    if (wanted + distance <= whole && whole % (wanted + distance) == 0) return wanted + distance;
+  }
+  return 1;
+}
+
+void validate_rope(const ModelSpec& m) {
+  require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs; nearest: {}", m.head_dim, m.head_dim + 1);
+  require(m.rope_theta > 1, "model.rope_theta = {} is not above 1; nearest usual value: 10000", m.rope_theta);
+  if (!m.rope_scaling) return;
+  const RopeScaling& s = *m.rope_scaling;
+  require(s.factor >= 1, "model.rope_scaling.factor = {} is below 1; nearest: 1", s.factor);
+  require(s.low_freq_factor > 0, "model.rope_scaling.low_freq_factor = {} is not above 0; nearest usual value: 1", s.low_freq_factor);
+  require(s.high_freq_factor > s.low_freq_factor, "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {}; nearest usual value: 4",
+          s.high_freq_factor, s.low_freq_factor);
+  require_positive("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings);
+}
+
+}  // namespace
+
+std::string_view name_of(Family family) {
+  for (const auto& [candidate, name] : family_names)
+    if (candidate == family) return name;
+  return "?";
+}
+
+Family parse_family(std::string_view model_type) {
+  std::vector<std::string_view> names;
+  for (const auto& [family, name] : family_names) {
+    if (name == model_type) return family;
+    names.push_back(name);
+  }
+  throw Error(fmt::format("model.model_type = '{}' is not a family that Echelon has; nearest: {}", model_type, nearest(model_type, names)));
+}
+
+ModelSpec family_defaults(Family family) {
+  ModelSpec spec;
+  spec.family = family;
+  switch (family) {
+    case Family::gpt2:
+      spec.norm = NormKind::layer_norm;
+      spec.position = PositionKind::learned;
+      spec.mlp = MlpKind::gelu;
+      spec.qkv_bias = true;
+      spec.output_bias = true;
+      spec.tie_word_embeddings = true;
+      break;
+    case Family::llama: break;
+    case Family::qwen2:
+      spec.qkv_bias = true;
+      spec.norm_eps = 1e-6;
+      break;
+    case Family::qwen3:
+      spec.qk_norm = true;
+      spec.norm_eps = 1e-6;
+      break;
+  }
+  return spec;
+}
+
+std::int64_t ModelSpec::num_parameters() const {
+  const std::int64_t D = hidden_size, F = intermediate_size, Q = num_attention_heads * head_dim, KV = num_key_value_heads * head_dim;
+  const std::int64_t norm_size = norm == NormKind::layer_norm ? 2 * D : D;
+  const std::int64_t num_up = mlp == MlpKind::swiglu ? 2 : 1;  // gate and up, or up alone
+
+  std::int64_t layer = 2 * norm_size + D * (Q + 2 * KV) + Q * D + (num_up + 1) * D * F;
+  if (qkv_bias) layer += Q + 2 * KV;
+  if (output_bias) layer += D + num_up * F + D;
+  if (qk_norm) layer += 2 * head_dim;
+
+  const std::int64_t positions = position == PositionKind::learned ? max_position_embeddings * D : 0;
+  const std::int64_t head = tie_word_embeddings ? 0 : vocab_size * D;
+  return vocab_size * D + positions + num_hidden_layers * layer + norm_size + head;
+}
+
+void validate(const ModelSpec& m) {
+  const std::pair<std::string_view, std::int64_t> sizes[] = {
+      {"hidden_size", m.hidden_size},
+      {"num_hidden_layers", m.num_hidden_layers},
+      {"num_attention_heads", m.num_attention_heads},
+      {"num_key_value_heads", m.num_key_value_heads},
+      {"head_dim", m.head_dim},
+      {"intermediate_size", m.intermediate_size},
+      {"vocab_size", m.vocab_size},
+      {"max_position_embeddings", m.max_position_embeddings},
+  };
+  for (const auto& [key, value] : sizes) {
+    require_positive(key, value);
+    require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value, (std::int64_t{1} << 31) - 1);
+  }
+  require(m.num_attention_heads % m.num_key_value_heads == 0, "model.num_key_value_heads = {} does not divide model.num_attention_heads = {}; nearest: {}",
+          m.num_key_value_heads, m.num_attention_heads, nearest_divisor(m.num_attention_heads, m.num_key_value_heads));
+  require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1; nearest usual value: 1e-05",
+          m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
+  require(m.initializer_range > 0 && m.initializer_range < 10, "model.initializer_range = {} is not between 0 and 10; nearest usual value: 0.02",
+          m.initializer_range);
+  if (m.position == PositionKind::rope) validate_rope(m);
+}
+
+}  // namespace echelon

@@ -1,0 +1,76 @@
+#include "spec/mesh_shape.h"
+
+#include "base/error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace echelon {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// cluster 1, dp_replicate 2, pp 2, dp_shard 3, cp 1, tp 4: 48 ranks
+MeshShape example() { return MeshShape({1, 2, 2, 3, 1, 4}); }
+
+TEST(MeshShape, TensorParallelIsInnermostAndClusterOutermost) {
+  const MeshShape mesh = example();
+  EXPECT_EQ(mesh.num_ranks(), 48);
+  EXPECT_EQ(mesh.coordinates_of(1), (Coordinates{0, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(mesh.coordinates_of(4), (Coordinates{0, 0, 0, 1, 0, 0}));
+  EXPECT_EQ(mesh.coordinates_of(12), (Coordinates{0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ(mesh.coordinates_of(24), (Coordinates{0, 1, 0, 0, 0, 0}));
+  for (int rank = 0; rank < 48; ++rank) EXPECT_EQ(mesh.rank_of(mesh.coordinates_of(rank)), rank);
+}
+
+TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
+  const MeshShape mesh = example();
+  const AxisSet sets[] = {{}, {Axis::tp}, {Axis::pp}, data_axes, {Axis::pp, Axis::tp}, world_axes};
+  for (const AxisSet axes : sets) {
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+      std::vector<int> expected;  // by the definition, over all ranks
+      for (int other = 0; other < mesh.num_ranks(); ++other) {
+        bool same = true;
+        for (int i = 0; i < num_axes; ++i)
+          if (!axes.contains(static_cast<Axis>(i))) same = same && mesh.coordinate(rank, static_cast<Axis>(i)) == mesh.coordinate(other, static_cast<Axis>(i));
+        if (same) expected.push_back(other);
+      }
+      EXPECT_EQ(mesh.ranks_of({.axes = axes}, rank), expected);
+      EXPECT_EQ(mesh.group_size({.axes = axes}, rank), static_cast<int>(expected.size()));
+    }
+  }
+}
+
+TEST(MeshShape, EndsAreTheFirstAndTheLastOnly) {
+  const MeshShape mesh({1, 1, 4, 1, 1, 2});
+  const Group ends{.axes = {Axis::pp}, .part = Group::Part::ends};
+  EXPECT_THAT(mesh.ranks_of(ends, 1), ElementsAre(1, 7));
+  EXPECT_THAT(mesh.ranks_of(ends, 7), ElementsAre(1, 7));
+  EXPECT_THAT(mesh.ranks_of(ends, 3), IsEmpty());
+  EXPECT_THAT(MeshShape().ranks_of(ends, 0), ElementsAre(0));
+  EXPECT_THAT(MeshShape({1, 1, 2, 1, 1, 1}).ranks_of(ends, 1), ElementsAre(0, 1));
+}
+
+TEST(MeshShape, BlocksAreConsecutive) {
+  const MeshShape mesh({1, 1, 1, 2, 1, 4});
+  EXPECT_THAT(mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 2}, 7), ElementsAre(6, 7));
+  EXPECT_THAT(mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 2}, 4), ElementsAre(4, 5));
+  EXPECT_THROW((void)mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 3}, 0), Error);
+  EXPECT_THROW((void)mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 0}, 0), Error);
+}
+
+TEST(MeshShape, NamesOfGroups) {
+  EXPECT_EQ(name_of(Group{.axes = {Axis::dp_shard, Axis::cp}}), "dp_shard+cp");
+  EXPECT_EQ(name_of(Group{.axes = {Axis::pp}, .part = Group::Part::ends}), "pp ends");
+  EXPECT_EQ(name_of(Group{.axes = {Axis::tp}, .part = Group::Part::block, .block = 2}), "tp/2");
+  EXPECT_EQ(name_of(Group{.axes = world_axes}), "world");
+}
+
+TEST(MeshShape, RefusesImpossibleDegrees) {
+  EXPECT_THROW(MeshShape({1, 0, 1, 1, 1, 1}), Error);
+  EXPECT_THROW(MeshShape({1, 1 << 20, 1 << 20, 1, 1, 1}), Error);
+}
+
+}  // namespace
+}  // namespace echelon

@@ -1,0 +1,73 @@
+#include "spec/model_spec.h"
+
+#include "base/error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+// The counts that the models' publishers and `transformers` state; GPT-3: 12 L D^2 (1 + 13 / (12 D)) + (V + T) D + 2 D.
+TEST(Presets, HaveThePublishedNumbersOfParameters) {
+  EXPECT_EQ(preset("gpt2-124m").num_parameters(), 124'439'808);
+  EXPECT_EQ(preset("gpt2-355m").num_parameters(), 354'823'168);
+  EXPECT_EQ(preset("gpt2-774m").num_parameters(), 774'030'080);
+  EXPECT_EQ(preset("gpt2-1.5b").num_parameters(), 1'557'611'200);
+  EXPECT_EQ(preset("llama3-8b").num_parameters(), 8'030'261'248);
+  EXPECT_EQ(preset("llama3-70b").num_parameters(), 70'553'706'496);
+  EXPECT_EQ(preset("llama3-405b").num_parameters(), 405'853'388'800);
+  EXPECT_EQ(preset("qwen2-0.5b").num_parameters(), 494'032'768);
+  EXPECT_EQ(preset("qwen3-0.6b").num_parameters(), 596'049'920);
+  EXPECT_EQ(preset("gpt3-175b").num_parameters(), 174'604'259'328);
+}
+
+TEST(Presets, SmallOnesAreAsLargeAsTheirNamesSay) {
+  EXPECT_NEAR(static_cast<double>(preset("llama-1m").num_parameters()), 1e6, 1e5);
+  EXPECT_NEAR(static_cast<double>(preset("llama-10m").num_parameters()), 1e7, 1e6);
+  EXPECT_NEAR(static_cast<double>(preset("llama-100m").num_parameters()), 1e8, 1e7);
+}
+
+TEST(Presets, AreAllValid) {
+  for (const auto name : preset_names()) EXPECT_NO_THROW(validate(preset(name))) << name;
+  EXPECT_THAT([] { (void)preset("gpt2-123m"); }, ThrowsMessage<Error>(HasSubstr("nearest: gpt2-124m")));
+}
+
+TEST(Family, NamesAreThoseOfConfigJson) {
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen2, Family::qwen3}) {
+    EXPECT_EQ(parse_family(name_of(family)), family);
+    EXPECT_EQ(family_defaults(family).family, family);
+  }
+  EXPECT_THAT([] { (void)parse_family("lama"); }, ThrowsMessage<Error>(HasSubstr("nearest: llama")));
+}
+
+struct Fault {
+  const char* sentence;
+  void (*make)(ModelSpec&);
+};
+
+class ModelFaults : public testing::TestWithParam<Fault> {};
+
+TEST_P(ModelFaults, AreRefusedByName) {
+  ModelSpec spec = preset("llama-1m");
+  GetParam().make(spec);
+  EXPECT_THAT([&] { validate(spec); }, ThrowsMessage<Error>(HasSubstr(GetParam().sentence)));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ModelFaults,
+                         testing::Values(Fault{"model.hidden_size = 0", [](ModelSpec& m) { m.hidden_size = 0; }},
+                                         Fault{"model.vocab_size = -5", [](ModelSpec& m) { m.vocab_size = -5; }},
+                                         Fault{"model.vocab_size = 4611686018427387904 is too large", [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
+                                         Fault{"model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4; nearest: 2",
+                                               [](ModelSpec& m) { m.num_key_value_heads = 3; }},
+                                         Fault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
+                                         Fault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
+                                         Fault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
+                                         Fault{"model.initializer_range = -1", [](ModelSpec& m) { m.initializer_range = -1; }},
+                                         Fault{"model.rope_scaling.factor = 0.5", [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
+
+}  // namespace
+}  // namespace echelon
