@@ -37,9 +37,9 @@ struct Action {
   ActionKind kind{};
   int stage = -1;  // virtual pipeline stage
   int microbatch = -1;
-  int unit = whole_stage;  // a block of the stage, 0 = first in forward order; num_units(stage) = the tied weight; whole_stage = all in order
-  int id = -1;             // its position in its rank's program
-  std::vector<int> after;  // ids of this rank's actions that must have ended before this one begins; ascending
+  int unit = whole_stage;    // a block of the stage, 0 = first in forward order; num_units(stage) = the tied weight; whole_stage = all in order
+  int id = -1;               // its position in its rank's program
+  std::vector<int> after{};  // ids of this rank's actions that must have ended before this one begins; ascending
   bool operator==(const Action&) const = default;
 };
 [[nodiscard]] std::string to_string(const Action& action);  // "backward stage 1 microbatch 3 unit 0"

@@ -1,0 +1,22 @@
+// GPipe (Huang et al. 2019, arXiv:1811.06965, fig. 2c): all forwards, then all backwards. Keeps the activations of all microbatches; the backwards go in
+// ascending order, as Narayanan et al. 2021 (arXiv:2104.04473) draw them in fig. 3.
+//
+//   rank 0   F1F2F3    B1B2B3
+//   rank 1     F1F2F3B1B2B3
+#include "schedule/schedule.h"
+
+namespace echelon {
+
+Schedule gpipe_schedule(int num_stages, int num_microbatches) {
+  Schedule schedule{std::vector<ComputeOrder>(num_stages), num_stages, num_microbatches};
+  for (int stage = 0; stage < num_stages; ++stage) {
+    for (const ActionKind kind : {ActionKind::forward, ActionKind::backward}) {
+      for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
+        schedule.ranks[stage].push_back({.kind = kind, .stage = stage, .microbatch = microbatch});
+      }
+    }
+  }
+  return schedule;
+}
+
+}  // namespace echelon
