@@ -1,0 +1,343 @@
+#include "ops/check.h"
+
+#include "base/error.h"
+
+#include <string_view>
+
+namespace echelon {
+namespace {
+
+/// The questions that one operation asks about its tensors.
+class Checker {
+ public:
+  explicit Checker(std::string_view op) : op_(op) {}
+
+  void that(bool holds, std::string_view tensor, const Tensor& t, std::string_view expected) const {
+    if (!holds) throw Failure(fmt::format("{}: {} is {} {}, but must {}", op_, tensor, name_of(t.dtype), to_string(t.sizes), expected));
+  }
+  void dims(std::string_view name, const Tensor& t, int num_dims) const {
+    if (t.sizes.num_dims() != num_dims) that(false, name, t, fmt::format("have {} dims", num_dims));
+  }
+  void count(std::string_view name, const Tensor& t, std::int64_t num_elements) const {
+    if (t.num_elements() != num_elements) that(false, name, t, fmt::format("have {} elements", num_elements));
+  }
+  void dtype(std::string_view name, const Tensor& t, DType wanted) const {
+    if (t.dtype != wanted) that(false, name, t, fmt::format("be {}", name_of(wanted)));
+  }
+  void like(std::string_view name, const Tensor& t, const Tensor& model) const {
+    count(name, t, model.num_elements());
+    dtype(name, t, model.dtype);
+  }
+  void computes(std::string_view name, const Tensor& t) const {
+    that(t.dtype == DType::float32 || t.dtype == DType::float64 || t.dtype == DType::bfloat16, name, t, "be float32, float64 or bfloat16");
+  }
+  void matrix(std::string_view name, const Tensor& t) const {
+    that(t.sizes.num_dims() >= 1, name, t, "have at least one dim");
+    computes(name, t);
+  }
+  /// A gradient of a weight: of the activations' format or the one sums are formed in.
+  void gradient(std::string_view name, const Tensor& t, DType activations) const {
+    that(t.dtype == activations || t.dtype == accumulate_dtype(activations), name, t, "have the activations' dtype or its accumulate_dtype");
+  }
+  void statistics(std::string_view name, const Tensor& t, std::int64_t rows, DType activations) const {
+    count(name, t, rows);
+    dtype(name, t, accumulate_dtype(activations));
+  }
+
+ private:
+  std::string_view op_;
+};
+
+std::int64_t num_columns(const Tensor& t) { return t.size(-1); }
+std::int64_t num_rows(const Tensor& t) {
+  std::int64_t rows = 1;
+  for (int dim = 0; dim + 1 < t.sizes.num_dims(); ++dim) rows *= t.size(dim);
+  return rows;
+}
+
+void check_lookup(const Checker& must, const Tensor& tokens, const Tensor& table, const Tensor& y) {
+  must.dims("table", table, 2);
+  must.dtype("tokens", tokens, DType::int32);
+  must.matrix("y", y);
+  must.count("y", y, tokens.num_elements() * table.size(1));
+}
+
+void check_positions(const Checker& must, const Tensor& table, const Tensor& y, std::int64_t seq_len) {
+  must.dims("table", table, 2);
+  must.matrix("y", y);
+  must.that(num_columns(y) == table.size(1), "y", y, "have rows of the table's width");
+  must.that(seq_len >= 1 && seq_len <= table.size(0), "table", table, "have a row for every position");
+}
+
+void check_attention(const Checker& must, const AttentionArgs& args) {
+  must.dims("q", args.q, 4);
+  must.dims("k", args.k, 4);
+  must.computes("q", args.q);
+  must.like("v", args.v, args.k);
+  must.dtype("k", args.k, args.q.dtype);
+  must.like("out", args.out, args.q);
+  must.statistics("lse", args.lse, args.q.size(0) * args.q.size(2) * args.q.size(1), args.q.dtype);
+  must.that(args.k.size(0) == args.q.size(0) && args.k.size(3) == args.q.size(3), "k", args.k, "have q's batch and head width");
+  must.that(args.group >= 1 && args.first_head >= 0, "q", args.q, "have a positive group and no negative first_head");
+  must.that((args.q.size(2) + args.first_head + args.group - 1) / args.group <= args.k.size(2), "k", args.k, "have a kv head for every head of q");
+}
+
+void check_logits(const Checker& must, const Tensor& logits, std::int64_t valid_columns) {
+  must.dims("logits", logits, 2);
+  must.that(logits.dtype == DType::float32 || logits.dtype == DType::float64, "logits", logits, "be float32 or float64");
+  must.that(valid_columns >= 0 && valid_columns <= logits.size(1), "logits", logits, "have at least valid_columns columns");
+}
+
+void check_rows(const Checker& must, const Tensor& logits, std::string_view name, const Tensor& t) {
+  must.count(name, t, logits.size(0));
+  must.dtype(name, t, logits.dtype);
+}
+
+void check_targets(const Checker& must, const Tensor& targets, std::int64_t rows) {
+  must.count("targets", targets, rows);
+  must.dtype("targets", targets, DType::int32);
+}
+
+}  // namespace
+
+void check(const MatmulArgs& args) {
+  const Checker must("matmul");
+  must.dims("a", args.a, 2);
+  must.dims("b", args.b, 2);
+  must.dims("c", args.c, 2);
+  must.computes("a", args.a);
+  must.dtype("b", args.b, args.a.dtype);
+  must.gradient("c", args.c, args.a.dtype);
+  const auto m = args.a.size(args.transpose_a ? 1 : 0), k = args.a.size(args.transpose_a ? 0 : 1), n = args.b.size(args.transpose_b ? 0 : 1);
+  if (args.b.size(args.transpose_b ? 1 : 0) != k) must.that(false, "b", args.b, fmt::format("share the inner size {} with a {}", k, to_string(args.a.sizes)));
+  if (args.c.sizes != Sizes{m, n}) must.that(false, "c", args.c, fmt::format("be [{}, {}]", m, n));
+}
+
+void check_add_bias(Tensor y, Tensor bias) {
+  const Checker must("add_bias");
+  must.matrix("y", y);
+  must.count("bias", bias, num_columns(y));
+  must.dtype("bias", bias, y.dtype);
+}
+
+void check_bias_backward(Tensor dy, Tensor dbias) {
+  const Checker must("bias_backward");
+  must.matrix("dy", dy);
+  must.count("dbias", dbias, num_columns(dy));
+  must.gradient("dbias", dbias, dy.dtype);
+}
+
+void check_add(Tensor out, Tensor a, Tensor b) {
+  const Checker must("add");
+  must.computes("a", a);
+  must.like("b", b, a);
+  must.like("out", out, a);
+}
+
+void check_copy(Tensor out, Tensor x) {
+  const Checker must("copy");
+  must.count("out", out, x.num_elements());
+  if (out.dtype == x.dtype) return;  // any format may be copied to itself
+  must.computes("x", x);
+  must.computes("out", out);
+}
+
+void check_fill(Tensor out) {
+  if (out.dtype != DType::int32) Checker("fill").computes("out", out);
+}
+
+void check_scale(Tensor x) { Checker("scale").computes("x", x); }
+
+void check(const EmbeddingArgs& args) {
+  const Checker must("embedding");
+  check_lookup(must, args.tokens, args.w, args.y);
+  must.dtype("w", args.w, args.y.dtype);
+}
+
+void check(const EmbeddingBackwardArgs& args) {
+  const Checker must("embedding_backward");
+  check_lookup(must, args.tokens, args.dw, args.dy);
+  must.gradient("dw", args.dw, args.dy.dtype);
+}
+
+void check(const PositionsArgs& args) {
+  const Checker must("add_positions");
+  check_positions(must, args.w, args.y, args.seq_len);
+  must.dtype("w", args.w, args.y.dtype);
+}
+
+void check(const PositionsBackwardArgs& args) {
+  const Checker must("positions_backward");
+  check_positions(must, args.dw, args.dy, args.seq_len);
+  must.gradient("dw", args.dw, args.dy.dtype);
+}
+
+void check(const LayerNormArgs& args) {
+  const Checker must("layer_norm");
+  must.matrix("x", args.x);
+  must.like("y", args.y, args.x);
+  must.count("w", args.w, num_columns(args.x));
+  must.dtype("w", args.w, args.x.dtype);
+  must.like("b", args.b, args.w);
+  must.statistics("mean", args.mean, num_rows(args.x), args.x.dtype);
+  must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const LayerNormBackwardInputArgs& args) {
+  const Checker must("layer_norm_backward_input");
+  must.matrix("x", args.x);
+  must.like("dy", args.dy, args.x);
+  must.like("dx", args.dx, args.x);
+  must.count("w", args.w, num_columns(args.x));
+  must.dtype("w", args.w, args.x.dtype);
+  must.statistics("mean", args.mean, num_rows(args.x), args.x.dtype);
+  must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const LayerNormBackwardWeightArgs& args) {
+  const Checker must("layer_norm_backward_weight");
+  must.matrix("x", args.x);
+  must.like("dy", args.dy, args.x);
+  must.count("dw", args.dw, num_columns(args.x));
+  must.gradient("dw", args.dw, args.x.dtype);
+  must.like("db", args.db, args.dw);
+  must.statistics("mean", args.mean, num_rows(args.x), args.x.dtype);
+  must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const RmsNormArgs& args) {
+  const Checker must("rms_norm");
+  must.matrix("x", args.x);
+  must.like("y", args.y, args.x);
+  must.count("w", args.w, num_columns(args.x));
+  must.dtype("w", args.w, args.x.dtype);
+  must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const RmsNormBackwardInputArgs& args) {
+  const Checker must("rms_norm_backward_input");
+  must.matrix("x", args.x);
+  must.like("dy", args.dy, args.x);
+  must.like("dx", args.dx, args.x);
+  must.count("w", args.w, num_columns(args.x));
+  must.dtype("w", args.w, args.x.dtype);
+  must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const RmsNormBackwardWeightArgs& args) {
+  const Checker must("rms_norm_backward_weight");
+  must.matrix("x", args.x);
+  must.like("dy", args.dy, args.x);
+  must.count("dw", args.dw, num_columns(args.x));
+  must.gradient("dw", args.dw, args.x.dtype);
+  must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const RopeArgs& args) {
+  const Checker must("rope");
+  must.dims("x", args.x, 4);
+  must.computes("x", args.x);
+  must.like("y", args.y, args.x);
+  must.that(args.x.size(3) % 2 == 0, "x", args.x, "have an even head width");
+  must.dims("cos", args.cos, 2);
+  must.dtype("cos", args.cos, accumulate_dtype(args.x.dtype));
+  must.like("sin", args.sin, args.cos);
+  must.that(args.cos.size(1) == args.x.size(3) / 2, "cos", args.cos, "have half a head's width");
+  must.that(args.first_position >= 0 && args.first_position + args.x.size(1) <= args.cos.size(0), "cos", args.cos, "have a row for every position");
+}
+
+void check(const AttentionArgs& args) { check_attention(Checker("attention"), args); }
+
+void check(const AttentionBackwardArgs& args) {
+  const Checker must("attention_backward");
+  check_attention(must, {.q = args.q, .k = args.k, .v = args.v, .out = args.out, .lse = args.lse, .group = args.group, .first_head = args.first_head});
+  must.that(args.q.size(1) == args.k.size(1), "k", args.k, "have as many positions as q");
+  must.like("dout", args.dout, args.q);
+  must.like("dq", args.dq, args.q);
+  must.like("dk", args.dk, args.k);
+  must.like("dv", args.dv, args.k);
+  must.like("delta", args.delta, args.lse);
+}
+
+void check_gelu(Tensor y, Tensor x) {
+  const Checker must("gelu");
+  must.computes("x", x);
+  must.like("y", y, x);
+}
+
+void check_gelu_backward(Tensor dx, Tensor dy, Tensor x) {
+  const Checker must("gelu_backward");
+  must.computes("x", x);
+  must.like("dy", dy, x);
+  must.like("dx", dx, x);
+}
+
+void check_swiglu(Tensor y, Tensor gate, Tensor up) {
+  const Checker must("swiglu");
+  must.computes("gate", gate);
+  must.like("up", up, gate);
+  must.like("y", y, gate);
+}
+
+void check_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) {
+  const Checker must("swiglu_backward");
+  must.computes("gate", gate);
+  must.like("up", up, gate);
+  must.like("dy", dy, gate);
+  must.like("dgate", dgate, gate);
+  must.like("dup", dup, gate);
+}
+
+void check(const RowMaxArgs& args) {
+  const Checker must("row_max");
+  check_logits(must, args.logits, args.valid_columns);
+  check_rows(must, args.logits, "max", args.max);
+}
+
+void check(const RowSumExpArgs& args) {
+  const Checker must("row_sum_exp");
+  check_logits(must, args.logits, args.valid_columns);
+  check_rows(must, args.logits, "max", args.max);
+  check_rows(must, args.logits, "sum", args.sum);
+  check_rows(must, args.logits, "target_logit", args.target_logit);
+  check_targets(must, args.targets, args.logits.size(0));
+}
+
+void check(const CrossEntropyArgs& args) {
+  const Checker must("cross_entropy");
+  must.that(args.max.dtype == DType::float32 || args.max.dtype == DType::float64, "max", args.max, "be float32 or float64");
+  must.like("sum", args.sum, args.max);
+  must.like("target_logit", args.target_logit, args.max);
+  must.like("lse", args.lse, args.max);
+  check_targets(must, args.targets, args.max.num_elements());
+  must.count("loss_sum", args.loss_sum, 1);
+  must.dtype("loss_sum", args.loss_sum, DType::float64);
+}
+
+void check(const CrossEntropyBackwardArgs& args) {
+  const Checker must("cross_entropy_backward");
+  check_logits(must, args.logits, args.valid_columns);
+  check_rows(must, args.logits, "lse", args.lse);
+  check_targets(must, args.targets, args.logits.size(0));
+}
+
+void check_sum_of_squares(Tensor x, Tensor sum) {
+  const Checker must("sum_of_squares");
+  must.computes("x", x);
+  must.count("sum", sum, 1);
+  must.dtype("sum", sum, DType::float64);
+}
+
+void check(const AdamWArgs& args) {
+  const Checker must("adamw");
+  must.computes("param", args.param);
+  must.computes("grad", args.grad);
+  must.count("master", args.master, args.param.num_elements());
+  must.dtype("master", args.master, accumulate_dtype(args.param.dtype));
+  must.count("grad", args.grad, args.param.num_elements());
+  must.like("m", args.m, args.master);
+  must.like("v", args.v, args.master);
+  must.that(args.step >= 1, "param", args.param, "be updated at a step from 1 on");
+}
+
+}  // namespace echelon

@@ -1,0 +1,113 @@
+#include "ops/cost.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+template <class... Tensors>
+std::int64_t bytes_of(const Tensors&... tensors) {
+  return (tensors.num_bytes() + ... + 0);
+}
+
+/// An operation on the rows of x with so many flops per element.
+OpCost by_rows(const Tensor& x, std::int64_t flops_per_element, std::int64_t bytes) {
+  const std::int64_t elements = x.num_elements(), columns = x.size(-1);
+  return {.m = columns == 0 ? 0 : elements / columns, .n = columns, .k = 1, .flops = flops_per_element * elements, .bytes = bytes};
+}
+
+OpCost by_elements(const Tensor& x, std::int64_t flops_per_element, std::int64_t bytes) {
+  return {.m = x.num_elements(), .n = 1, .k = 1, .flops = flops_per_element * x.num_elements(), .bytes = bytes};
+}
+
+}  // namespace
+
+std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) {
+  // Queries i >= num_queries - num_keys see something: they see 1, 2, ... keys if there are fewer keys than queries, else num_keys - num_queries + 1, ...
+  const std::int64_t seeing = std::min(num_queries, num_keys);
+  const std::int64_t last = num_keys, first = num_keys - seeing + 1;
+  return seeing * (first + last) / 2;
+}
+
+OpCost cost(const MatmulArgs& args) {
+  const std::int64_t m = args.c.size(0), n = args.c.size(1), k = args.a.size(args.transpose_a ? 0 : 1);
+  const std::int64_t c_bytes = args.c.num_bytes() * (args.accumulates ? 2 : 1);
+  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = bytes_of(args.a, args.b) + c_bytes};
+}
+
+OpCost cost_add_bias(Tensor y, Tensor bias) { return by_rows(y, 1, 2 * bytes_of(y) + bytes_of(bias)); }
+OpCost cost_bias_backward(Tensor dy, Tensor dbias) { return by_rows(dy, 1, bytes_of(dy) + 2 * bytes_of(dbias)); }
+OpCost cost_add(Tensor out, Tensor a, Tensor b) { return by_elements(out, 1, bytes_of(out, a, b)); }
+OpCost cost_copy(Tensor out, Tensor x) { return by_elements(out, 0, bytes_of(out, x)); }
+OpCost cost_fill(Tensor out) { return by_elements(out, 0, bytes_of(out)); }
+OpCost cost_scale(Tensor x) { return by_elements(x, 1, 2 * bytes_of(x)); }
+
+// Of a table only the rows that are looked up are touched: as many bytes as y.
+OpCost cost(const EmbeddingArgs& args) { return by_rows(args.y, 0, bytes_of(args.tokens, args.y, args.y)); }
+OpCost cost(const EmbeddingBackwardArgs& args) {
+  const std::int64_t touched = args.dy.num_elements() * size_of(args.dw.dtype);
+  return by_rows(args.dy, 1, bytes_of(args.tokens, args.dy) + 2 * touched);
+}
+OpCost cost(const PositionsArgs& args) { return by_rows(args.y, 1, 2 * bytes_of(args.y) + args.seq_len * args.w.size(1) * size_of(args.w.dtype)); }
+OpCost cost(const PositionsBackwardArgs& args) { return by_rows(args.dy, 1, bytes_of(args.dy) + 2 * args.seq_len * args.dw.size(1) * size_of(args.dw.dtype)); }
+
+// Mean 1, variance 3, normalise 2, weight and bias 2.
+OpCost cost(const LayerNormArgs& args) { return by_rows(args.x, 8, bytes_of(args.x, args.w, args.b, args.y, args.mean, args.rstd)); }
+// xhat 2, g = dy w 1, sum of g 1, sum of g xhat 2, dx = rstd (g - mean - xhat mean) 4.
+OpCost cost(const LayerNormBackwardInputArgs& args) { return by_rows(args.x, 10, bytes_of(args.dy, args.x, args.w, args.mean, args.rstd, args.dx)); }
+// xhat 2, dw 2, db 1.
+OpCost cost(const LayerNormBackwardWeightArgs& args) {
+  return by_rows(args.x, 5, bytes_of(args.dy, args.x, args.mean, args.rstd) + 2 * bytes_of(args.dw, args.db));
+}
+// Sum of squares 2, normalise 1, weight 1.
+OpCost cost(const RmsNormArgs& args) { return by_rows(args.x, 4, bytes_of(args.x, args.w, args.y, args.rstd)); }
+// xhat 1, g = dy w 1, sum of g xhat 2, dx = rstd (g - xhat mean) 3.
+OpCost cost(const RmsNormBackwardInputArgs& args) { return by_rows(args.x, 7, bytes_of(args.dy, args.x, args.w, args.rstd, args.dx)); }
+// xhat 1, dw 2.
+OpCost cost(const RmsNormBackwardWeightArgs& args) { return by_rows(args.x, 3, bytes_of(args.dy, args.x, args.rstd) + 2 * bytes_of(args.dw)); }
+
+// Two multiplications and one addition per element; the rows of the tables that belong to the positions.
+OpCost cost(const RopeArgs& args) {
+  const std::int64_t tables = 2 * args.x.size(1) * args.cos.size(1) * size_of(args.cos.dtype);
+  return by_rows(args.x, 3, bytes_of(args.x, args.y) + tables);
+}
+
+// Two products per visible pair: q k^T and p v.
+OpCost cost(const AttentionArgs& args) {
+  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = num_visible_pairs(args.q.size(1), args.k.size(1)), width = args.q.size(3);
+  return {.m = heads, .n = pairs, .k = width, .flops = 4 * heads * pairs * width, .bytes = bytes_of(args.q, args.k, args.v, args.out, args.lse)};
+}
+// Five products per visible pair: q k^T again, dout v^T, p^T dout, ds k, ds^T q.
+OpCost cost(const AttentionBackwardArgs& args) {
+  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = num_visible_pairs(args.q.size(1), args.k.size(1)), width = args.q.size(3);
+  const std::int64_t read = bytes_of(args.q, args.k, args.v, args.out, args.lse, args.dout), written = bytes_of(args.dq, args.dk, args.dv);
+  return {.m = heads, .n = pairs, .k = width, .flops = 10 * heads * pairs * width, .bytes = read + written + 2 * bytes_of(args.delta)};
+}
+
+// y = x/2 (1 + tanh(c (x + a x^3))): 4 for the argument, then 1 + 3.
+OpCost cost_gelu(Tensor y, Tensor x) { return by_elements(x, 8, bytes_of(x, y)); }
+// The same argument and its derivative, then (1 + t)/2 + x/2 (1 - t^2) u', times dy.
+OpCost cost_gelu_backward(Tensor dx, Tensor dy, Tensor x) { return by_elements(x, 16, bytes_of(x, dy, dx)); }
+// sigmoid 3, two products.
+OpCost cost_swiglu(Tensor y, Tensor gate, Tensor up) { return by_elements(y, 5, bytes_of(y, gate, up)); }
+// sigmoid 3, dup 2, dgate 5.
+OpCost cost_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) { return by_elements(dy, 10, bytes_of(dgate, dup, dy, gate, up)); }
+
+OpCost cost(const RowMaxArgs& args) { return by_rows(args.logits, 1, bytes_of(args.logits, args.max)); }
+OpCost cost(const RowSumExpArgs& args) { return by_rows(args.logits, 3, bytes_of(args.logits, args.max, args.targets, args.sum, args.target_logit)); }
+OpCost cost(const CrossEntropyArgs& args) {
+  return by_elements(args.max, 4, bytes_of(args.max, args.sum, args.target_logit, args.targets, args.lse) + 2 * bytes_of(args.loss_sum));
+}
+OpCost cost(const CrossEntropyBackwardArgs& args) { return by_rows(args.logits, 3, 2 * bytes_of(args.logits) + bytes_of(args.lse, args.targets)); }
+
+OpCost cost_sum_of_squares(Tensor x, Tensor sum) { return by_elements(x, 2, bytes_of(x) + 2 * bytes_of(sum)); }
+
+// g 1, decay 2, m 3, v 4, update 5. `param` is written beside the master unless it is the master.
+OpCost cost(const AdamWArgs& args) {
+  const std::int64_t param = args.param.dtype == args.master.dtype ? 0 : bytes_of(args.param);
+  return by_elements(args.master, 15, bytes_of(args.grad) + 2 * bytes_of(args.master, args.m, args.v) + param);
+}
+
+OpCost cost_transfer(Tensor x) { return by_elements(x, 0, 2 * bytes_of(x)); }
+
+}  // namespace echelon

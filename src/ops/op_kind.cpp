@@ -1,0 +1,43 @@
+#include "ops/op_kind.h"
+
+namespace echelon {
+
+std::string_view name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::matmul: return "matmul";
+    case OpKind::add_bias: return "add_bias";
+    case OpKind::bias_backward: return "bias_backward";
+    case OpKind::add: return "add";
+    case OpKind::copy: return "copy";
+    case OpKind::fill: return "fill";
+    case OpKind::scale: return "scale";
+    case OpKind::embedding: return "embedding";
+    case OpKind::embedding_backward: return "embedding_backward";
+    case OpKind::add_positions: return "add_positions";
+    case OpKind::positions_backward: return "positions_backward";
+    case OpKind::layer_norm: return "layer_norm";
+    case OpKind::layer_norm_backward_input: return "layer_norm_backward_input";
+    case OpKind::layer_norm_backward_weight: return "layer_norm_backward_weight";
+    case OpKind::rms_norm: return "rms_norm";
+    case OpKind::rms_norm_backward_input: return "rms_norm_backward_input";
+    case OpKind::rms_norm_backward_weight: return "rms_norm_backward_weight";
+    case OpKind::rope: return "rope";
+    case OpKind::attention: return "attention";
+    case OpKind::attention_backward: return "attention_backward";
+    case OpKind::gelu: return "gelu";
+    case OpKind::gelu_backward: return "gelu_backward";
+    case OpKind::swiglu: return "swiglu";
+    case OpKind::swiglu_backward: return "swiglu_backward";
+    case OpKind::row_max: return "row_max";
+    case OpKind::row_sum_exp: return "row_sum_exp";
+    case OpKind::cross_entropy: return "cross_entropy";
+    case OpKind::cross_entropy_backward: return "cross_entropy_backward";
+    case OpKind::sum_of_squares: return "sum_of_squares";
+    case OpKind::adamw: return "adamw";
+    case OpKind::upload: return "upload";
+    case OpKind::download: return "download";
+  }
+  return "?";
+}
+
+}  // namespace echelon

@@ -1,0 +1,47 @@
+// The names of the operations of ops/ops.h, for records and reports.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace echelon {
+
+enum class OpKind : std::uint8_t {
+  matmul,
+  add_bias,
+  bias_backward,
+  add,
+  copy,
+  fill,
+  scale,
+  embedding,
+  embedding_backward,
+  add_positions,
+  positions_backward,
+  layer_norm,
+  layer_norm_backward_input,
+  layer_norm_backward_weight,
+  rms_norm,
+  rms_norm_backward_input,
+  rms_norm_backward_weight,
+  rope,
+  attention,
+  attention_backward,
+  gelu,
+  gelu_backward,
+  swiglu,
+  swiglu_backward,
+  row_max,
+  row_sum_exp,
+  cross_entropy,
+  cross_entropy_backward,
+  sum_of_squares,
+  adamw,
+  upload,
+  download,
+};
+
+/// "matmul", "layer_norm_backward_input", ...
+[[nodiscard]] std::string_view name_of(OpKind kind);
+
+}  // namespace echelon

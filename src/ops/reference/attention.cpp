@@ -1,0 +1,130 @@
+// Rotary positions and causal attention. With s_ij = scale q_i . k_j over the visible keys j and p_ij = exp(s_ij - lse_i):
+//   lse_i = log sum_j exp s_ij          out_i = sum_j p_ij v_j
+//   delta_i = dout_i . out_i            ds_ij = p_ij (dout_i . v_j - delta_i)
+//   dq_i = scale sum_j ds_ij k_j        dk_j = scale sum_i ds_ij q_i        dv_j = sum_i p_ij dout_i
+#include "ops/check.h"
+#include "ops/reference/reference_ops.h"
+#include "ops/visit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+// Rotates the pair (x1, x2) by the angle of its position: (x1 cos - x2 sin, x1 sin + x2 cos).
+template <class T, class A = Accumulate<T>>
+void rotate(const RopeArgs& args) {
+  const std::int64_t B = args.x.size(0), seq_len = args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2;
+  for (std::int64_t row = 0; row < B * seq_len * H; ++row) {
+    const std::int64_t position = args.first_position + row / H % seq_len;
+    const T* x = args.x.as<T>() + row * C;
+    T* y = args.y.as<T>() + row * C;
+    for (std::int64_t i = 0; i < half; ++i) {
+      const A cos = args.cos.as<A>()[position * half + i];
+      const A sin = args.inverse ? -args.sin.as<A>()[position * half + i] : args.sin.as<A>()[position * half + i];
+      const A x1 = to<A>(x[i]), x2 = to<A>(x[i + half]);
+      y[i] = to<T>(x1 * cos - x2 * sin);
+      y[i + half] = to<T>(x1 * sin + x2 * cos);
+    }
+  }
+}
+
+/// Where the vectors of one head of one sequence lie, and how many keys a query sees.
+template <class T, class A = Accumulate<T>>
+struct HeadView {
+  const AttentionArgs& args;
+  std::int64_t b, h;
+  std::int64_t Tq = args.q.size(1), Tk = args.k.size(1), H = args.q.size(2), K = args.k.size(2), C = args.q.size(3);
+  std::int64_t kv_head = (h + args.first_head) / args.group;
+
+  [[nodiscard]] std::int64_t query_offset(std::int64_t i) const { return ((b * Tq + i) * H + h) * C; }
+  [[nodiscard]] std::int64_t key_offset(std::int64_t j) const { return ((b * Tk + j) * K + kv_head) * C; }
+  [[nodiscard]] std::int64_t num_visible(std::int64_t i) const { return std::max<std::int64_t>(0, i + Tk - Tq + 1); }
+  [[nodiscard]] std::int64_t row(std::int64_t i) const { return (b * H + h) * Tq + i; }  // of lse and delta
+  [[nodiscard]] A dot(const T* x, const T* y) const {
+    A sum = 0;
+    for (std::int64_t c = 0; c < C; ++c) sum += to<A>(x[c]) * to<A>(y[c]);
+    return sum;
+  }
+  [[nodiscard]] A score(std::int64_t i, std::int64_t j) const {
+    return static_cast<A>(args.scale) * dot(args.q.as<T>() + query_offset(i), args.k.as<T>() + key_offset(j));
+  }
+};
+
+template <class T, class A = Accumulate<T>>
+void attend(const HeadView<T>& head) {
+  for (std::int64_t i = 0; i < head.Tq; ++i) {
+    const std::int64_t visible = head.num_visible(i);
+    A max = -std::numeric_limits<A>::infinity(), sum = 0;
+    for (std::int64_t j = 0; j < visible; ++j) max = std::max(max, head.score(i, j));
+    for (std::int64_t j = 0; j < visible; ++j) sum += std::exp(head.score(i, j) - max);
+    const A lse = visible == 0 ? max : max + std::log(sum);
+    head.args.lse.template as<A>()[head.row(i)] = lse;
+    for (std::int64_t c = 0; c < head.C; ++c) {
+      A out = 0;
+      for (std::int64_t j = 0; j < visible; ++j) out += std::exp(head.score(i, j) - lse) * to<A>(head.args.v.template as<T>()[head.key_offset(j) + c]);
+      head.args.out.template as<T>()[head.query_offset(i) + c] = to<T>(out);
+    }
+  }
+}
+
+/// Adds one query head's part to the gradients in accumulate format.
+template <class T, class A = Accumulate<T>>
+void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args, std::vector<A>& dk, std::vector<A>& dv) {
+  const A scale = static_cast<A>(args.scale);
+  for (std::int64_t i = 0; i < head.Tq; ++i) {
+    const T *q = args.q.as<T>() + head.query_offset(i), *dout = args.dout.as<T>() + head.query_offset(i);
+    const A delta = head.dot(dout, args.out.as<T>() + head.query_offset(i));
+    args.delta.as<A>()[head.row(i)] = delta;
+    std::vector<A> dq(static_cast<std::size_t>(head.C));
+    for (std::int64_t j = 0; j < head.num_visible(i); ++j) {
+      const T* k = args.k.as<T>() + head.key_offset(j);
+      const A p = std::exp(head.score(i, j) - args.lse.as<A>()[head.row(i)]);
+      const A ds = p * (head.dot(dout, args.v.as<T>() + head.key_offset(j)) - delta);
+      for (std::int64_t c = 0; c < head.C; ++c) {
+        dq[static_cast<std::size_t>(c)] += scale * ds * to<A>(k[c]);
+        dk[static_cast<std::size_t>(head.key_offset(j) + c)] += scale * ds * to<A>(q[c]);
+        dv[static_cast<std::size_t>(head.key_offset(j) + c)] += p * to<A>(dout[c]);
+      }
+    }
+    for (std::int64_t c = 0; c < head.C; ++c) args.dq.as<T>()[head.query_offset(i) + c] = to<T>(dq[static_cast<std::size_t>(c)]);
+  }
+}
+
+template <class T, class A = Accumulate<T>>
+void attention_gradients(const AttentionBackwardArgs& args) {
+  const AttentionArgs forward{
+      .q = args.q, .k = args.k, .v = args.v, .out = args.out, .lse = args.lse, .scale = args.scale, .group = args.group, .first_head = args.first_head};
+  std::vector<A> dk(static_cast<std::size_t>(args.k.num_elements())), dv(dk.size());
+  for (std::int64_t b = 0; b < args.q.size(0); ++b)
+    for (std::int64_t h = 0; h < args.q.size(2); ++h) attend_backward<T>({forward, b, h}, args, dk, dv);
+  for (std::size_t i = 0; i < dk.size(); ++i) {
+    args.dk.as<T>()[i] = to<T>(dk[i]);
+    args.dv.as<T>()[i] = to<T>(dv[i]);
+  }
+}
+
+}  // namespace
+
+void ReferenceOps::rope(const RopeArgs& args) {
+  check(args);
+  visit_float(args.x.dtype, [&](auto t) { rotate<decltype(t)>(args); });
+}
+
+void ReferenceOps::attention(const AttentionArgs& args) {
+  check(args);
+  visit_float(args.q.dtype, [&](auto t) {
+    for (std::int64_t b = 0; b < args.q.size(0); ++b)
+      for (std::int64_t h = 0; h < args.q.size(2); ++h) attend<decltype(t)>({args, b, h});
+  });
+}
+
+void ReferenceOps::attention_backward(const AttentionBackwardArgs& args) {
+  check(args);
+  visit_float(args.q.dtype, [&](auto t) { attention_gradients<decltype(t)>(args); });
+}
+
+}  // namespace echelon

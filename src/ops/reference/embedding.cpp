@@ -1,0 +1,67 @@
+// Rows of a table by token, and learned positions. Tokens outside this rank's shard of the table contribute nothing.
+#include "ops/check.h"
+#include "ops/reference/reference_ops.h"
+#include "ops/visit.h"
+
+namespace echelon {
+
+void ReferenceOps::embedding(const EmbeddingArgs& args) {
+  check(args);
+  visit_float(args.y.dtype, [&](auto t) {
+    using T = decltype(t);
+    const std::int64_t num_rows = args.w.size(0), D = args.w.size(1);
+    for (std::int64_t n = 0; n < args.tokens.num_elements(); ++n) {
+      const std::int64_t row = args.tokens.as<std::int32_t>()[n] - args.first_row;
+      const bool is_here = row >= 0 && row < num_rows;
+      for (std::int64_t d = 0; d < D; ++d) args.y.as<T>()[n * D + d] = is_here ? args.w.as<T>()[row * D + d] : to<T>(0.0F);
+    }
+  });
+}
+
+void ReferenceOps::embedding_backward(const EmbeddingBackwardArgs& args) {
+  check(args);
+  visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) {
+    using T = decltype(t);
+    using G = decltype(g);
+    using A = Accumulate<T>;
+    const std::int64_t num_rows = args.dw.size(0), D = args.dw.size(1);
+    for (std::int64_t n = 0; n < args.tokens.num_elements(); ++n) {
+      const std::int64_t row = args.tokens.as<std::int32_t>()[n] - args.first_row;
+      if (row < 0 || row >= num_rows) continue;
+      for (std::int64_t d = 0; d < D; ++d) {
+        G& dw = args.dw.as<G>()[row * D + d];
+        dw = to<G>(to<A>(dw) + to<A>(args.dy.as<T>()[n * D + d]));
+      }
+    }
+  });
+}
+
+void ReferenceOps::add_positions(const PositionsArgs& args) {
+  check(args);
+  visit_float(args.y.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    const std::int64_t D = args.w.size(1);
+    for (std::int64_t i = 0; i < args.y.num_elements(); ++i) {
+      const std::int64_t position = (args.first_token + i / D) % args.seq_len;
+      args.y.as<T>()[i] = to<T>(to<A>(args.y.as<T>()[i]) + to<A>(args.w.as<T>()[position * D + i % D]));
+    }
+  });
+}
+
+void ReferenceOps::positions_backward(const PositionsBackwardArgs& args) {
+  check(args);
+  visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) {
+    using T = decltype(t);
+    using G = decltype(g);
+    using A = Accumulate<T>;
+    const std::int64_t D = args.dw.size(1);
+    for (std::int64_t i = 0; i < args.dy.num_elements(); ++i) {
+      const std::int64_t position = (args.first_token + i / D) % args.seq_len;
+      G& dw = args.dw.as<G>()[position * D + i % D];
+      dw = to<G>(to<A>(dw) + to<A>(args.dy.as<T>()[i]));
+    }
+  });
+}
+
+}  // namespace echelon

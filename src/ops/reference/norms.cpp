@@ -1,0 +1,133 @@
+// LayerNorm and RMSNorm with xhat = (x - mean) rstd and g = dy w:
+//   y  = xhat w + b
+//   dx = rstd (g - mean(g) - xhat mean(g xhat))        RMSNorm: mean = 0, and without the term mean(g)
+//   dw += sum over rows of dy xhat,  db += sum over rows of dy
+#include "ops/check.h"
+#include "ops/reference/reference_ops.h"
+#include "ops/visit.h"
+
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+std::int64_t rows_of(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.num_elements() / x.size(-1); }
+
+template <class T, class A = Accumulate<T>>
+void layer_norm_rows(const LayerNormArgs& args) {
+  const std::int64_t D = args.x.size(-1);
+  for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
+    const T* x = args.x.as<T>() + n * D;
+    A mean = 0, variance = 0;
+    for (std::int64_t d = 0; d < D; ++d) mean += to<A>(x[d]);
+    mean /= static_cast<A>(D);
+    for (std::int64_t d = 0; d < D; ++d) variance += (to<A>(x[d]) - mean) * (to<A>(x[d]) - mean);
+    variance /= static_cast<A>(D);
+    const A rstd = A{1} / std::sqrt(variance + static_cast<A>(args.eps));
+    args.mean.as<A>()[n] = mean;
+    args.rstd.as<A>()[n] = rstd;
+    for (std::int64_t d = 0; d < D; ++d) args.y.as<T>()[n * D + d] = to<T>((to<A>(x[d]) - mean) * rstd * to<A>(args.w.as<T>()[d]) + to<A>(args.b.as<T>()[d]));
+  }
+}
+
+template <class T, class A = Accumulate<T>>
+void layer_norm_dx(const LayerNormBackwardInputArgs& args) {
+  const std::int64_t D = args.x.size(-1);
+  for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
+    const A mean = args.mean.as<A>()[n], rstd = args.rstd.as<A>()[n];
+    const auto xhat = [&](std::int64_t d) { return (to<A>(args.x.as<T>()[n * D + d]) - mean) * rstd; };
+    const auto g = [&](std::int64_t d) { return to<A>(args.dy.as<T>()[n * D + d]) * to<A>(args.w.as<T>()[d]); };
+    A mean_g = 0, mean_g_xhat = 0;
+    for (std::int64_t d = 0; d < D; ++d) mean_g += g(d);
+    for (std::int64_t d = 0; d < D; ++d) mean_g_xhat += g(d) * xhat(d);
+    mean_g /= static_cast<A>(D);
+    mean_g_xhat /= static_cast<A>(D);
+    for (std::int64_t d = 0; d < D; ++d) args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - mean_g - xhat(d) * mean_g_xhat));
+  }
+}
+
+template <class T, class G, class A = Accumulate<T>>
+void layer_norm_dw(const LayerNormBackwardWeightArgs& args) {
+  const std::int64_t D = args.x.size(-1);
+  for (std::int64_t d = 0; d < D; ++d) {
+    A dw = 0, db = 0;
+    for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
+      const A dy = to<A>(args.dy.as<T>()[n * D + d]);
+      dw += dy * (to<A>(args.x.as<T>()[n * D + d]) - args.mean.as<A>()[n]) * args.rstd.as<A>()[n];
+      db += dy;
+    }
+    args.dw.as<G>()[d] = to<G>(to<A>(args.dw.as<G>()[d]) + dw);
+    args.db.as<G>()[d] = to<G>(to<A>(args.db.as<G>()[d]) + db);
+  }
+}
+
+template <class T, class A = Accumulate<T>>
+void rms_norm_rows(const RmsNormArgs& args) {
+  const std::int64_t D = args.x.size(-1);
+  for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
+    const T* x = args.x.as<T>() + n * D;
+    A squares = 0;
+    for (std::int64_t d = 0; d < D; ++d) squares += to<A>(x[d]) * to<A>(x[d]);
+    const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
+    args.rstd.as<A>()[n] = rstd;
+    for (std::int64_t d = 0; d < D; ++d) args.y.as<T>()[n * D + d] = to<T>(to<A>(x[d]) * rstd * to<A>(args.w.as<T>()[d]));
+  }
+}
+
+template <class T, class A = Accumulate<T>>
+void rms_norm_dx(const RmsNormBackwardInputArgs& args) {
+  const std::int64_t D = args.x.size(-1);
+  for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
+    const A rstd = args.rstd.as<A>()[n];
+    const auto xhat = [&](std::int64_t d) { return to<A>(args.x.as<T>()[n * D + d]) * rstd; };
+    const auto g = [&](std::int64_t d) { return to<A>(args.dy.as<T>()[n * D + d]) * to<A>(args.w.as<T>()[d]); };
+    A mean_g_xhat = 0;
+    for (std::int64_t d = 0; d < D; ++d) mean_g_xhat += g(d) * xhat(d);
+    mean_g_xhat /= static_cast<A>(D);
+    for (std::int64_t d = 0; d < D; ++d) args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - xhat(d) * mean_g_xhat));
+  }
+}
+
+template <class T, class G, class A = Accumulate<T>>
+void rms_norm_dw(const RmsNormBackwardWeightArgs& args) {
+  const std::int64_t D = args.x.size(-1);
+  for (std::int64_t d = 0; d < D; ++d) {
+    A dw = 0;
+    for (std::int64_t n = 0; n < rows_of(args.x); ++n) dw += to<A>(args.dy.as<T>()[n * D + d]) * to<A>(args.x.as<T>()[n * D + d]) * args.rstd.as<A>()[n];
+    args.dw.as<G>()[d] = to<G>(to<A>(args.dw.as<G>()[d]) + dw);
+  }
+}
+
+}  // namespace
+
+void ReferenceOps::layer_norm(const LayerNormArgs& args) {
+  check(args);
+  visit_float(args.x.dtype, [&](auto t) { layer_norm_rows<decltype(t)>(args); });
+}
+
+void ReferenceOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
+  check(args);
+  visit_float(args.x.dtype, [&](auto t) { layer_norm_dx<decltype(t)>(args); });
+}
+
+void ReferenceOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
+  check(args);
+  visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { layer_norm_dw<decltype(t), decltype(g)>(args); });
+}
+
+void ReferenceOps::rms_norm(const RmsNormArgs& args) {
+  check(args);
+  visit_float(args.x.dtype, [&](auto t) { rms_norm_rows<decltype(t)>(args); });
+}
+
+void ReferenceOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
+  check(args);
+  visit_float(args.x.dtype, [&](auto t) { rms_norm_dx<decltype(t)>(args); });
+}
+
+void ReferenceOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
+  check(args);
+  visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { rms_norm_dw<decltype(t), decltype(g)>(args); });
+}
+
+}  // namespace echelon

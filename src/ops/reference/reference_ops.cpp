@@ -1,0 +1,17 @@
+#include "ops/reference/reference_ops.h"
+
+#include <cstring>
+
+namespace echelon {
+
+void ReferenceOps::upload(Tensor out, const void* host) {
+  if (out.num_bytes() > 0) std::memcpy(out.data, host, static_cast<std::size_t>(out.num_bytes()));
+}
+
+void ReferenceOps::download(void* host, Tensor x) {
+  if (x.num_bytes() > 0) std::memcpy(host, x.data, static_cast<std::size_t>(x.num_bytes()));
+}
+
+std::unique_ptr<Ops> make_reference_ops() { return std::make_unique<ReferenceOps>(); }
+
+}  // namespace echelon

@@ -1,0 +1,50 @@
+// The oracle: every operation as the plain loop that its formula says, for the other backends to be compared with. Slow on purpose.
+#pragma once
+
+#include "ops/ops.h"
+
+#include <memory>
+
+namespace echelon {
+
+/// Computes at once, in float32, bfloat16 (summing in float32) or float64. Holds no state, so any number of threads may share one.
+class ReferenceOps : public Ops {
+ public:
+  void matmul(const MatmulArgs& args) override;
+  void add_bias(Tensor y_ND, Tensor bias_D) override;
+  void bias_backward(Tensor dy_ND, Tensor dbias_D) override;
+  void add(Tensor out, Tensor a, Tensor b) override;
+  void copy(Tensor out, Tensor x) override;
+  void fill(Tensor out, double value) override;
+  void scale(Tensor x, double factor) override;
+  void embedding(const EmbeddingArgs& args) override;
+  void embedding_backward(const EmbeddingBackwardArgs& args) override;
+  void add_positions(const PositionsArgs& args) override;
+  void positions_backward(const PositionsBackwardArgs& args) override;
+  void layer_norm(const LayerNormArgs& args) override;
+  void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) override;
+  void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) override;
+  void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) override;
+  void rope(const RopeArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void attention_backward(const AttentionBackwardArgs& args) override;
+  void gelu(Tensor y, Tensor x) override;
+  void gelu_backward(Tensor dx, Tensor dy, Tensor x) override;
+  void swiglu(Tensor y, Tensor gate, Tensor up) override;
+  void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) override;
+  void row_max(const RowMaxArgs& args) override;
+  void row_sum_exp(const RowSumExpArgs& args) override;
+  void cross_entropy(const CrossEntropyArgs& args) override;
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override;
+  void sum_of_squares(Tensor x, Tensor sum) override;
+  void adamw(const AdamWArgs& args) override;
+  void upload(Tensor out, const void* host) override;
+  void download(void* host, Tensor x) override;
+  void publish() override {}
+};
+
+[[nodiscard]] std::unique_ptr<Ops> make_reference_ops();
+
+}  // namespace echelon

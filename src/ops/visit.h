@@ -1,0 +1,53 @@
+// From a dtype known at run time to a type known at compile time, and from one number format to another.
+#pragma once
+
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+#include <type_traits>
+
+namespace echelon {
+
+/// The type in which sums over T are formed: the type of accumulate_dtype.
+template <class T>
+using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// x in another format, rounded to nearest even.
+template <class To, class From>
+[[nodiscard]] inline To to(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, bfloat16>) {
+    return static_cast<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bfloat16>) {
+    return bfloat16(static_cast<float>(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+/// f(T{}) with the T of a dtype that operations compute with.
+template <class F>
+void visit_float(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float32: return f(float{});
+    case DType::float64: return f(double{});
+    case DType::bfloat16: return f(bfloat16{});
+    case DType::float16:
+    case DType::int32: break;
+  }
+  throw Failure(fmt::format("no operation computes with {}", name_of(dtype)));
+}
+
+/// f(T{}, G{}) with the T of the activations and the G of a gradient of a weight or a product: T or Accumulate<T>.
+template <class F>
+void visit_pair(DType activations, DType gradients, F&& f) {
+  visit_float(activations, [&](auto t) {
+    using A = Accumulate<decltype(t)>;
+    if (gradients == activations) return f(t, t);
+    if (gradients == dtype_of<A>) return f(t, A{});
+    throw Failure(fmt::format("no operation on {} sums into {}", name_of(activations), name_of(gradients)));
+  });
+}
+
+}  // namespace echelon
