@@ -1,0 +1,6 @@
+# PCRE2 splits text as the published tokenizers do, xxHash orders files and keys caches, nlohmann-json reads tokenizer.json.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+find_package(nlohmann_json REQUIRED)
+set(data_links PkgConfig::pcre2 PkgConfig::xxhash nlohmann_json::nlohmann_json Threads::Threads)

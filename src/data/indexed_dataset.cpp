@@ -1,0 +1,168 @@
+#include "data/indexed_dataset.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <unordered_map>
+
+namespace echelon {
+namespace {
+
+constexpr std::string_view magic("MMIDIDX\0\0", 9);
+constexpr std::size_t header_bytes = 34;
+
+// The arrays start at odd offsets, so they are copied, never cast.
+template <class T>
+T load(std::string_view bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+TokenType parse_type(std::uint8_t code, const std::string& name) {
+  switch (static_cast<TokenType>(code)) {
+    case TokenType::u8:
+    case TokenType::i8:
+    case TokenType::i16:
+    case TokenType::i32:
+    case TokenType::i64:
+    case TokenType::u16: return static_cast<TokenType>(code);
+  }
+  throw Error(fmt::format("{} has token type code {}; known are 1 (u8), 2 (i8), 3 (i16), 4 (i32), 5 (i64) and 8 (u16)", name, code));
+}
+
+template <class T>
+bool copy_tokens(const char* from, std::span<std::int32_t> out) {
+  bool in_range = true;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    T token;
+    std::memcpy(&token, from + i * sizeof(T), sizeof(T));
+    if constexpr (std::is_signed_v<T>) in_range &= token >= 0;
+    if constexpr (sizeof(T) > 4) in_range &= token <= std::numeric_limits<std::int32_t>::max();
+    out[i] = static_cast<std::int32_t>(token);
+  }
+  return in_range;
+}
+
+bool copy_tokens(TokenType type, const char* from, std::span<std::int32_t> out) {
+  switch (type) {
+    case TokenType::u8: return copy_tokens<std::uint8_t>(from, out);
+    case TokenType::i8: return copy_tokens<std::int8_t>(from, out);
+    case TokenType::i16: return copy_tokens<std::int16_t>(from, out);
+    case TokenType::i32: return copy_tokens<std::int32_t>(from, out);
+    case TokenType::i64: return copy_tokens<std::int64_t>(from, out);
+    case TokenType::u16: return copy_tokens<std::uint16_t>(from, out);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::int64_t size_bytes(TokenType type) {
+  switch (type) {
+    case TokenType::u8:
+    case TokenType::i8: return 1;
+    case TokenType::i16:
+    case TokenType::u16: return 2;
+    case TokenType::i32: return 4;
+    case TokenType::i64: return 8;
+  }
+  return 0;
+}
+
+TokenType token_type_for(std::int64_t vocab_size) { return vocab_size <= 65536 ? TokenType::u16 : TokenType::i32; }
+
+IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix), tokens_(prefix + ".bin") {
+  const MappedFile index(prefix + ".idx");
+  read_index(index.bytes());
+}
+
+void IndexedDataset::read_index(std::string_view index) {
+  const std::string name = prefix_ + ".idx";
+  require(index.size() >= header_bytes && index.substr(0, magic.size()) == magic, "{} is no token index: it does not start with MMIDIDX and a full header",
+          name);
+  const auto version = load<std::uint64_t>(index, 9);
+  require(version == 1, "{} has version {}; this program reads version 1", name, version);
+  type_ = parse_type(load<std::uint8_t>(index, 17), name);
+  const auto sequences = load<std::uint64_t>(index, 18);
+  const auto bounds = load<std::uint64_t>(index, 26);
+  const std::size_t body = index.size() - header_bytes;
+  const bool fits = sequences <= body / 12 && bounds <= (body - sequences * 12) / 8;
+  const std::size_t modes = fits ? body - sequences * 12 - bounds * 8 : 0;  // i8 per sequence in multimodal sets
+  require(fits && (modes == 0 || modes == sequences), "{} has {} bytes, which is not what {} sequences and {} document bounds take", name, index.size(),
+          sequences, bounds);
+  require(bounds >= 1, "{} has no document bounds", name);
+
+  const std::string_view bin = tokens_.bytes();
+  const auto token_bytes = static_cast<std::uint64_t>(size_bytes(type_));
+  std::uint64_t end = 0;
+  starts_.assign(1, 0);
+  starts_.reserve(sequences + 1);
+  pointers_.reserve(sequences);
+  for (std::size_t i = 0; i < sequences; ++i) {
+    const auto length = load<std::int32_t>(index, header_bytes + 4 * i);
+    const auto pointer = load<std::int64_t>(index, header_bytes + 4 * sequences + 8 * i);
+    require(length >= 0, "{}: sequence {} has length {}", name, i, length);
+    const std::uint64_t num_bytes = static_cast<std::uint64_t>(length) * token_bytes;
+    require(pointer >= 0 && num_bytes <= bin.size() && static_cast<std::uint64_t>(pointer) <= bin.size() - num_bytes,
+            "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_, bin.size());
+    end = std::max(end, static_cast<std::uint64_t>(pointer) + num_bytes);
+    starts_.push_back(starts_.back() + length);
+    pointers_.push_back(pointer);
+  }
+  require(end == bin.size(), "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off", prefix_, bin.size(), name, end);
+
+  document_bounds_.reserve(bounds);
+  for (std::size_t d = 0; d < bounds; ++d) {
+    const auto bound = load<std::int64_t>(index, header_bytes + 12 * sequences + 8 * d);
+    const std::int64_t least = d == 0 ? 0 : document_bounds_.back();
+    require(bound >= least && bound <= num_sequences() && (d > 0 || bound == 0), "{}: document bound {} is {}, but must lie in [{}, {}]", name, d, bound, least,
+            d == 0 ? 0 : num_sequences());
+    document_bounds_.push_back(bound);
+  }
+  require(document_bounds_.back() == num_sequences(), "{}: the documents end at sequence {} of {}", name, document_bounds_.back(), num_sequences());
+}
+
+std::int64_t IndexedDataset::document_start(std::int64_t document) const {
+  return starts_[static_cast<std::size_t>(document_bounds_[static_cast<std::size_t>(document)])];
+}
+
+void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const {
+  assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens());
+  if (out.empty()) return;
+  auto sequence = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
+  for (std::int64_t position = first; !out.empty(); ++sequence) {
+    const std::int64_t count = std::min(starts_[sequence + 1] - position, static_cast<std::int64_t>(out.size()));
+    const char* from = tokens_.bytes().data() + pointers_[sequence] + (position - starts_[sequence]) * size_bytes(type_);
+    require(copy_tokens(type_, from, out.first(static_cast<std::size_t>(count))), "{}.bin holds a token outside [0, 2^31) in sequence {}", prefix_, sequence);
+    out = out.subspan(static_cast<std::size_t>(count));
+    position += count;
+  }
+}
+
+double unigram_entropy(const IndexedDataset& dataset) {
+  std::unordered_map<std::int32_t, std::int64_t> counts;
+  std::vector<std::int32_t> block(1 << 16);
+  const std::int64_t num_tokens = dataset.num_tokens();
+  for (std::int64_t first = 0; first < num_tokens; first += static_cast<std::int64_t>(block.size())) {
+    const std::span<std::int32_t> tokens(block.data(),
+                                         static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), num_tokens - first)));
+    dataset.read(first, tokens);
+    for (const std::int32_t token : tokens) ++counts[token];
+  }
+  std::vector<std::int64_t> sorted;  // the order of a hash table must not decide the last bits
+  for (const auto& [token, count] : counts) sorted.push_back(count);
+  std::sort(sorted.begin(), sorted.end());
+  double entropy = 0;
+  for (const std::int64_t count : sorted) {
+    const double p = static_cast<double>(count) / static_cast<double>(num_tokens);
+    entropy -= p * std::log(p);
+  }
+  return entropy;
+}
+
+}  // namespace echelon

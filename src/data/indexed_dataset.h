@@ -1,0 +1,78 @@
+// Tokens on disk in the layout that Megatron-LM made common: PREFIX.bin holds the tokens one after another, PREFIX.idx says where each sequence is.
+//
+//   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S   u64 document bounds D
+//                               i32 length[S] (tokens)   i64 pointer[S] (bytes into .bin)   i64 document_bound[D] (sequences; 0 ... S)
+#pragma once
+
+#include "data/durable_file.h"
+#include "data/mapped_file.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+/// The type codes of the .idx file. The format also knows 6 and 7 (floats), which are no tokens.
+enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
+
+[[nodiscard]] std::int64_t size_bytes(TokenType type);
+
+/// The smallest type of u16 and i32 that holds every id below vocab_size.
+[[nodiscard]] TokenType token_type_for(std::int64_t vocab_size);
+
+/// All sequences of PREFIX.bin as one stream of tokens. Reads are const and safe from many threads.
+class IndexedDataset {
+ public:
+  /// Maps both files and checks sizes, counts and every offset. Throws Error with the file and what is wrong with it.
+  explicit IndexedDataset(const std::string& prefix);
+
+  [[nodiscard]] const std::string& prefix() const { return prefix_; }
+  [[nodiscard]] TokenType token_type() const { return type_; }
+  [[nodiscard]] std::int64_t num_tokens() const { return starts_.back(); }
+  [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(starts_.size()) - 1; }
+  [[nodiscard]] std::int64_t num_documents() const { return static_cast<std::int64_t>(document_bounds_.size()) - 1; }
+  /// The stream's first token of document d, 0 <= d <= num_documents(); the last one is num_tokens().
+  [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
+
+  /// Copies stream tokens [first, first + out.size()), which must be in range. Throws Error on a token that is negative or beyond int32.
+  void read(std::int64_t first, std::span<std::int32_t> out) const;
+
+ private:
+  void read_index(std::string_view index);
+
+  std::string prefix_;
+  TokenType type_ = TokenType::i32;
+  MappedFile tokens_;
+  std::vector<std::int64_t> starts_;    // of each sequence in the stream, and the end
+  std::vector<std::int64_t> pointers_;  // bytes into .bin, by sequence
+  std::vector<std::int64_t> document_bounds_;
+};
+
+/// Writes PREFIX.bin and PREFIX.idx; neither name exists before publish() has both on the disk. Throws Failure on a full disk or a folder that cannot be
+/// written.
+class IndexedDatasetWriter {
+ public:
+  IndexedDatasetWriter(std::string prefix, TokenType type);
+
+  /// One document of one sequence. Ids that the token type cannot hold throw Error.
+  void add_document(std::span<const std::int32_t> tokens);
+  void publish();
+
+  [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
+  [[nodiscard]] std::int64_t num_documents() const { return static_cast<std::int64_t>(lengths_.size()); }
+
+ private:
+  std::string prefix_;
+  TokenType type_;
+  DurableFile tokens_;
+  DurableFile index_;
+  std::vector<std::int32_t> lengths_;
+  std::int64_t num_tokens_ = 0;
+};
+
+/// Entropy of the tokens' frequencies in nats: the loss of a model that knows nothing but how common each token is. 0 without tokens.
+[[nodiscard]] double unigram_entropy(const IndexedDataset& dataset);
+
+}  // namespace echelon
