@@ -1,0 +1,151 @@
+// The documents are true: snippets stand in the source, links lead somewhere, commands exist, and nothing speaks of a machine that is not the reader's.
+#include "tree/tree.h"
+
+#include <regex>
+#include <set>
+
+namespace echelon {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Fence {
+  std::string info;  // what stands after the backquotes: "cpp src/engine/step.cpp"
+  std::string text;
+};
+
+std::vector<Fence> fences_of(const std::string& markdown) {
+  std::vector<Fence> fences;
+  bool is_inside = false;
+  for (const auto& line : tree::lines_of(markdown)) {
+    if (line.starts_with("```")) {
+      is_inside = !is_inside;
+      if (is_inside) fences.push_back({line.substr(3), ""});
+    } else if (is_inside) {
+      fences.back().text += line + "\n";
+    }
+  }
+  return fences;
+}
+
+/// Every run of white space as one blank, so that a snippet may be indented or broken differently.
+std::string without_layout(const std::string& text) {
+  std::istringstream words(text);
+  std::string joined;
+  for (std::string word; words >> word;) joined += word + " ";
+  return joined;
+}
+
+std::vector<std::string> documents() {
+  std::vector<std::string> files = tree::files_below("docs", {".md"});
+  for (const auto& entry : fs::directory_iterator(tree::root())) {
+    if (entry.path().extension() == ".md") files.push_back(entry.path().filename().string());
+  }
+  return files;
+}
+
+// A snippet names its file: ```cpp src/engine/step.cpp. Lines of three dots stand for what is left out.
+TEST(Docs, SnippetsStandInTheSource) {
+  static const std::regex info_pattern(R"(\w+ ((src|tests|scripts|examples|cmake)/\S+))");
+  static const std::regex left_out(R"(\n\s*(//|#)? ?\.\.\.\s*\n)");
+  for (const auto& document : documents()) {
+    for (const auto& fence : fences_of(tree::read_text(tree::root() / document))) {
+      std::smatch match;
+      if (!std::regex_match(fence.info, match, info_pattern)) continue;
+      ASSERT_TRUE(fs::exists(tree::root() / match[1].str())) << document << " shows " << match[1] << ", which is not there";
+      const std::string source = without_layout(tree::read_text(tree::root() / match[1].str()));
+      const std::string snippet = "\n" + fence.text;
+      std::size_t from = 0;
+      for (std::sregex_token_iterator piece(snippet.begin(), snippet.end(), left_out, -1), end; piece != end; ++piece) {
+        const std::string wanted = without_layout(*piece);
+        from = source.find(wanted, from);
+        ASSERT_NE(from, std::string::npos) << document << ": this does not stand in " << match[1] << " (in this order):\n" << *piece;
+      }
+    }
+  }
+}
+
+TEST(Docs, LinksLeadToFiles) {
+  static const std::regex link(R"(\]\(([^)#\s]+)(#[^)]*)?\))");
+  for (const auto& document : documents()) {
+    const std::string text = tree::read_text(tree::root() / document);
+    for (std::sregex_iterator match(text.begin(), text.end(), link), end; match != end; ++match) {
+      const std::string target = (*match)[1];
+      if (target.starts_with("https://") || target.starts_with("http://")) continue;
+      EXPECT_TRUE(fs::exists((tree::root() / document).parent_path() / target)) << document << " links to " << target;
+    }
+  }
+}
+
+// In `sh` fences: the programs of this tree, the verbs of echelon and the files that are named must be there.
+TEST(Docs, CommandsExist) {
+  static const std::regex in_tree(R"((scripts|examples|tests|docs|src|machines|benchmarks)/\S+)");
+  for (const auto& document : documents()) {
+    for (const auto& fence : fences_of(tree::read_text(tree::root() / document))) {
+      if (fence.info != "sh") continue;
+      std::istringstream words(fence.text);
+      std::string before;
+      for (std::string word; words >> word; before = word) {
+        const bool is_missing = std::regex_match(word, in_tree) && !fs::exists(tree::root() / word);
+        EXPECT_FALSE(is_missing) << document << ": " << word;
+        if (before.ends_with("/echelon") && !word.starts_with("-")) {
+          EXPECT_TRUE(fs::exists(tree::root() / "src/cli" / (word + ".cpp"))) << document << ": echelon has no verb " << word;
+        }
+      }
+    }
+  }
+}
+
+std::vector<std::string> all_text() {
+  static const std::set<std::string> not_ours = {".git", "build", ".cache", "quickstart-out"};
+  std::vector<std::string> files;
+  for (const auto& entry : fs::directory_iterator(tree::root())) {
+    const std::string name = entry.path().filename().string();
+    if (not_ours.contains(name) || name == "LICENSE") continue;
+    if (entry.is_regular_file()) files.push_back(name);
+    if (entry.is_directory()) std::ranges::copy(tree::files_below(name, {}), std::back_inserter(files));
+  }
+  std::erase_if(files, [](const std::string& file) { return tree::read_text(tree::root() / file).find('\0') != std::string::npos; });
+  return files;
+}
+
+TEST(Docs, AbsolutePathsAreThoseOfAnyLinux) {
+  static const std::regex absolute(R"((^|[\s"'`=(])/([a-z]+)/[a-z])");
+  static const std::set<std::string> everywhere = {"usr", "tmp", "etc", "proc", "dev", "sys", "nonexistent"};
+  for (const auto& file : all_text()) {
+    for (const auto& line : tree::lines_of(tree::read_text(tree::root() / file))) {
+      for (std::sregex_iterator match(line.begin(), line.end(), absolute), end; match != end; ++match) {
+        EXPECT_TRUE(everywhere.contains((*match)[2])) << file << ": " << line;
+      }
+    }
+  }
+}
+
+TEST(Docs, AddressesAreThoseOfPapersAndStandards) {
+  static const std::regex address(R"(https?://([\w.-]+))");
+  static const std::set<std::string> known = {"arxiv.org",   "huggingface.co",       "github.com",     "www.apache.org",
+                                              "pytorch.org", "json.schemastore.org", "ui.perfetto.dev"};
+  for (const auto& file : all_text()) {
+    const std::string text = tree::read_text(tree::root() / file);
+    for (std::sregex_iterator match(text.begin(), text.end(), address), end; match != end; ++match) {
+      EXPECT_TRUE(known.contains((*match)[1])) << file << " speaks of " << (*match)[0];
+    }
+  }
+}
+
+// What scripts/install fetches is what the tree uses: every header of its table is included somewhere.
+TEST(Scripts, InstalledHeadersAreUsed) {
+  static const std::regex entry(R"(\|\s*header\s+(\S+)\s*\|)");
+  std::string sources;
+  for (const std::string folder : {"src", "tests"}) {
+    for (const auto& file : tree::files_below(folder, {".h", ".cpp"})) sources += tree::read_text(tree::root() / file);
+  }
+  const std::string table = tree::read_text(tree::root() / "scripts/install");
+  for (std::sregex_iterator match(table.begin(), table.end(), entry), end; match != end; ++match) {
+    const std::string header = (*match)[1];
+    EXPECT_NE(sources.find("<" + header.substr(0, header.find('/'))), std::string::npos) << "nothing includes " << header;
+  }
+}
+
+}  // namespace
+}  // namespace echelon

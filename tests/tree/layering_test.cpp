@@ -1,0 +1,142 @@
+// Who may include whom: every #include of src/ is checked against one table, the table against the libraries that CMake links.
+#include "tree/tree.h"
+
+#include <map>
+#include <regex>
+#include <set>
+
+namespace echelon {
+namespace {
+
+/// folder of src/ -> what its files may include besides themselves and the standard library: a folder ("base/") or one header ("ops/ops.h").
+/// Read from the top: a folder includes only folders that stand above it.
+using Layers = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+const Layers& layers() {
+  static const Layers table = {
+      {"base", {}},
+      {"tensor", {"base/"}},
+      {"spec", {"base/"}},
+      {"schedule", {"base/"}},
+      {"ops", {"tensor/", "base/"}},
+      {"comm", {"spec/mesh_shape.h", "tensor/", "base/"}},
+      {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
+      {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
+      {"blueprint", {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
+      {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
+      {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
+      {"report", {"schedule/", "spec/", "base/"}},
+      {"engine", {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "ops/", "comm/", "schedule/", "spec/", "tensor/", "base/"}},
+      {"cli", {"engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
+  };
+  return table;
+}
+
+/// Headers of other software that stay in one place: pattern of the header -> where it may be included.
+const std::vector<std::pair<std::string, std::string>>& vendors() {
+  static const std::vector<std::pair<std::string, std::string>> table = {
+      {R"((cblas|lapacke|openblas_config)\.h)", "ops/cpu/"},
+      {R"(hwy/.*)", "ops/cpu/"},
+      {R"(.*mmintrin\.h|x86intrin\.h)", "ops/cpu/"},
+      {R"((cuda|cublas|cudnn).*)", "ops/cuda/"},
+      {R"(nccl\.h)", "comm/nccl/"},
+      {R"(mpi\.h)", "comm/mpi/"},
+      {R"(toml(\+\+)?[/.].*)", "spec/"},
+      {R"(CLI/.*)", "cli/"},
+      {R"(pcre2\.h)", "data/"},
+  };
+  return table;
+}
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+std::vector<std::string> sources() {
+  std::vector<std::string> files;
+  for (const auto& file : tree::files_below("src", {".h", ".cpp", ".cu", ".cuh"})) files.push_back(file.substr(std::string_view("src/").size()));
+  return files;
+}
+
+std::vector<std::string> includes_of(const std::string& source) {
+  static const std::regex pattern(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  std::vector<std::string> headers;
+  for (const auto& line : tree::lines_of(tree::read_text(tree::root() / "src" / source))) {
+    if (std::smatch match; std::regex_search(line, match, pattern)) headers.push_back(match[1]);
+  }
+  return headers;
+}
+
+TEST(Layering, EveryIncludeIsInTheTable) {
+  const std::map<std::string, std::vector<std::string>> allowed(layers().begin(), layers().end());
+  for (const auto& source : sources()) {
+    if (source == "main.cpp") continue;
+    ASSERT_TRUE(allowed.contains(folder_of(source))) << "src/" << source << " lies in a folder that the table of layers does not have";
+    for (const auto& header : includes_of(source)) {
+      if (!allowed.contains(folder_of(header)) || folder_of(header) == folder_of(source)) continue;
+      const auto& prefixes = allowed.at(folder_of(source));
+      EXPECT_TRUE(std::ranges::any_of(prefixes, [&](const auto& prefix) { return header.starts_with(prefix); }))
+          << "src/" << source << " includes " << header << ", which its layer may not see";
+    }
+  }
+}
+
+TEST(Layering, TheTableHasNoCycleAndAFolderSeesOnlyWhatStandsAboveIt) {
+  std::set<std::string> above;
+  for (const auto& [folder, prefixes] : layers()) {
+    for (const auto& prefix : prefixes) EXPECT_TRUE(above.contains(folder_of(prefix))) << folder << " sees " << prefix << ", which comes later";
+    above.insert(folder);
+  }
+}
+
+TEST(Layering, CMakeLinksWhatTheTableAllows) {
+  static const std::regex pattern(R"(echelon_folder\((\w+)(?: USES ([\w ]*?))?(?: LINKS [^)]*)?\))");
+  const std::string cmake = tree::read_text(tree::root() / "CMakeLists.txt");
+  std::map<std::string, std::set<std::string>> linked;
+  for (std::sregex_iterator match(cmake.begin(), cmake.end(), pattern), end; match != end; ++match) {
+    std::istringstream names((*match)[2].str());
+    linked[(*match)[1]] = {std::istream_iterator<std::string>(names), {}};
+  }
+  std::map<std::string, std::set<std::string>> in_table;
+  for (const auto& [folder, prefixes] : layers()) {
+    in_table[folder];
+    for (const auto& prefix : prefixes) in_table[folder].insert(folder_of(prefix));
+  }
+  EXPECT_EQ(linked, in_table);
+}
+
+TEST(Layering, HeadersOfVendorsStayInTheirFolder) {
+  for (const auto& source : sources()) {
+    for (const auto& header : includes_of(source)) {
+      for (const auto& [pattern, home] : vendors()) {
+        const bool is_away = std::regex_match(header, std::regex(pattern)) && !source.starts_with(home);
+        EXPECT_FALSE(is_away) << "src/" << source << " includes " << header;
+      }
+    }
+  }
+}
+
+// An absent backend is a file of its own that CMake chooses.
+TEST(Layering, NoConditionalCompilationAboveTheBackends) {
+  static const std::regex conditional(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b)");
+  static const std::regex backend(R"((ops|comm)/\w+/.*)");
+  for (const auto& source : sources()) {
+    if (std::regex_match(source, backend)) continue;
+    for (const auto& line : tree::lines_of(tree::read_text(tree::root() / "src" / source))) {
+      EXPECT_FALSE(std::regex_search(line, conditional)) << "src/" << source << ": " << line;
+    }
+  }
+}
+
+// A .cpp beside a header of its name leaves the word to the header.
+TEST(Layering, FilesOpenWithWhatTheyAre) {
+  for (const auto& source : sources()) {
+    if (source == "main.cpp") continue;
+    const std::filesystem::path path = tree::root() / "src" / source;
+    const std::string text = tree::read_text(path);
+    const bool has_header = path.extension() == ".cpp" && std::filesystem::exists(std::filesystem::path(path).replace_extension(".h"));
+    EXPECT_TRUE(has_header || text.starts_with("//")) << "src/" << source << " does not open with a comment on what it is";
+    EXPECT_TRUE(path.extension() != ".h" || text.find("\n#pragma once\n") != std::string::npos) << "src/" << source;
+  }
+}
+
+}  // namespace
+}  // namespace echelon
