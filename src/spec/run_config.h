@@ -6,14 +6,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace echelon {
 
 enum class PipelineSchedule : std::uint8_t { naive, gpipe, one_f_one_b };
 enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
+[[nodiscard]] std::string_view name_of(PipelineSchedule schedule);  // "naive", "GPipe", "1F1B"; read in any letter case
+[[nodiscard]] std::string_view name_of(LrDecay decay);
 
-/// The model's path/preset are resolved by the reader of the config; `model` below is the outcome.
 struct DataConfig {
   std::string path;             // prefix of .bin/.idx
   std::string validation_path;  // likewise; empty: no evaluation
@@ -41,7 +43,7 @@ struct TrainingConfig {
 struct ParallelConfig {
   std::int64_t data_parallel_replicate_degree = 1;
   std::int64_t data_parallel_shard_degree = 1;
-  std::int64_t zero_level = 1;  // of the shard axis
+  std::int64_t zero_level = 1;  // of the shard axis: 0 | 1
   std::int64_t tensor_parallel_degree = 1;
   bool sequence_parallel = false;
   std::int64_t pipeline_parallel_degree = 1;
@@ -86,7 +88,7 @@ struct MetricsConfig {
 };
 
 struct CommConfig {
-  std::string backend = "thread";
+  std::string backend = "auto";  // auto | thread; auto is thread so far
   double timeout_seconds = 300;
   bool operator==(const CommConfig&) const = default;
 };
@@ -97,7 +99,7 @@ struct OutputConfig {
 };
 
 struct RunConfig {
-  ModelSpec model;
+  ModelSpec model;  // the outcome of model.preset, model.path and the fields beside them
   DataConfig data;
   TrainingConfig training;
   ParallelConfig parallelism;

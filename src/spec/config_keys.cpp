@@ -1,0 +1,151 @@
+#include "spec/config_keys.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+template <auto section, auto member>
+auto& at(RunConfig& config) {
+  return config.*section.*member;
+}
+
+template <auto member>
+auto& scaling(RunConfig& config) {
+  if (!config.model.rope_scaling) config.model.rope_scaling.emplace();
+  return *config.model.rope_scaling.*member;
+}
+
+bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
+bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
+bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
+
+constexpr Range size = {1, 2147483647};  // counts and lengths: products of two stay far inside int64
+constexpr Range count_or_none = {0, 9007199254740992};
+constexpr Range degree = {1, 1 << 20};
+constexpr Range unit = {0, 1};
+constexpr Range not_negative = {0};
+
+constexpr auto model = &RunConfig::model;
+constexpr auto data = &RunConfig::data;
+constexpr auto training = &RunConfig::training;
+constexpr auto parallelism = &RunConfig::parallelism;
+constexpr auto optimizer = &RunConfig::optimizer;
+constexpr auto lr_scheduler = &RunConfig::lr_scheduler;
+constexpr auto checkpoint = &RunConfig::checkpoint;
+using M = ModelSpec;
+using T = TrainingConfig;
+using P = ParallelConfig;
+using O = OptimizerConfig;
+using L = LrSchedulerConfig;
+using C = CheckpointConfig;
+using S = RopeScaling;
+
+// clang-format off
+const ConfigKey keys[] = {
+    {"model.preset", ModelBase{}, "a model by name, e.g. llama-10m, gpt2-124m, llama3-8b"},
+    {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3"},
+    {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
+    {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
+    {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},
+    {"model.num_key_value_heads", at<model, &M::num_key_value_heads>, "key/value heads; default: as many as query heads", size},
+    {"model.head_dim", at<model, &M::head_dim>, "width of a head; default: hidden_size / num_attention_heads", size},
+    {"model.intermediate_size", at<model, &M::intermediate_size>, "width of the feed-forward layer; default for gpt2: 4 hidden_size", size},
+    {"model.vocab_size", at<model, &M::vocab_size>, "tokens of the vocabulary", size},
+    {"model.max_position_embeddings", at<model, &M::max_position_embeddings>, "the longest sequence", size},
+    {"model.rms_norm_eps", at<model, &M::norm_eps>, "epsilon of RMSNorm", unit, has_rms_norm},
+    {"model.layer_norm_epsilon", at<model, &M::norm_eps>, "epsilon of LayerNorm", unit, has_layer_norm},
+    {"model.rope_theta", at<model, &M::rope_theta>, "base of the rotary frequencies", {1}, has_rope},
+    {"model.rope_scaling.rope_type", ModelBase{}, "llama3 | default (no scaling)", {}, has_rope},
+    {"model.rope_scaling.factor", scaling<&S::factor>, "Llama-3's scaling of low frequencies", {1}, has_rope},
+    {"model.rope_scaling.low_freq_factor", scaling<&S::low_freq_factor>, "where its transition begins", {0}, has_rope},
+    {"model.rope_scaling.high_freq_factor", scaling<&S::high_freq_factor>, "where its transition ends", {0}, has_rope},
+    {"model.rope_scaling.original_max_position_embeddings", scaling<&S::original_max_position_embeddings>, "positions before scaling", size, has_rope},
+    {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
+    {"model.tie_word_embeddings", at<model, &M::tie_word_embeddings>, "the head shares the embedding's weight"},
+
+    {"data.path", at<data, &DataConfig::path>, "prefix of the training tokens' .bin and .idx"},
+    {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
+    {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
+
+    {"training.steps", at<training, &T::steps>, "optimizer steps", size},
+    {"training.seq_len", at<training, &T::seq_len>, "tokens per sequence", size},
+    {"training.global_batch_size", at<training, &T::global_batch_size>, "sequences per step, over all ranks", size},
+    {"training.micro_batch_size", at<training, &T::micro_batch_size>, "sequences per microbatch of a rank", size},
+    {"training.dtype", at<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float64"},
+    {"training.grad_dtype", at<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
+    {"training.reduce_dtype", at<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
+    {"training.max_norm", at<training, &T::max_norm>, "clip gradients to this global norm; 0: no clipping", not_negative},
+    {"training.seed", at<training, &T::seed>, "seed of the initial weights"},
+    {"training.deterministic", at<training, &T::deterministic>, "the same bits in every run"},
+    {"training.eval_interval", at<training, &T::eval_interval>, "steps between evaluations; 0: at the end only", count_or_none},
+    {"training.eval_batches", at<training, &T::eval_batches>, "global batches per evaluation", size},
+    {"training.recompute", at<training, &T::recompute>, "activations that backward computes again: none"},
+
+    {"parallelism.data_parallel_replicate_degree", at<parallelism, &P::data_parallel_replicate_degree>, "replicas of the sharded model", degree},
+    {"parallelism.data_parallel_shard_degree", at<parallelism, &P::data_parallel_shard_degree>, "ranks that share optimizer states (ZeRO)", degree},
+    {"parallelism.zero_level", at<parallelism, &P::zero_level>, "0: states on every rank, 1: sharded optimizer states", {0, 3}},
+    {"parallelism.tensor_parallel_degree", at<parallelism, &P::tensor_parallel_degree>, "ranks that split each layer", degree},
+    {"parallelism.sequence_parallel", at<parallelism, &P::sequence_parallel>, "norms and residuals split over the tensor-parallel ranks"},
+    {"parallelism.pipeline_parallel_degree", at<parallelism, &P::pipeline_parallel_degree>, "pipeline stages", degree},
+    {"parallelism.pipeline_parallel_schedule", at<parallelism, &P::pipeline_parallel_schedule>, "naive | GPipe | 1F1B"},
+    {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "decoder layers per stage, e.g. [3, 5]; empty: even"},
+    {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
+    {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
+
+    {"optimizer.name", at<optimizer, &O::name>, "adamw"},
+    {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
+    {"optimizer.beta1", at<optimizer, &O::beta1>, "decay of the first moment", unit},
+    {"optimizer.beta2", at<optimizer, &O::beta2>, "decay of the second moment", unit},
+    {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", not_negative},
+    {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", not_negative},
+
+    {"lr_scheduler.warmup_steps", at<lr_scheduler, &L::warmup_steps>, "steps of linear warm-up", count_or_none},
+    {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},
+    {"lr_scheduler.min_lr_factor", at<lr_scheduler, &L::min_lr_factor>, "the last learning rate as a part of lr", unit},
+    {"lr_scheduler.decay_ratio", at<lr_scheduler, &L::decay_ratio>, "wsd: the last part of the steps, in which lr falls", unit},
+
+    {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},
+    {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/ in Hugging Face's layout"},
+    {"checkpoint.interval", at<checkpoint, &C::interval>, "steps between checkpoints; one more is written at the end", size},
+    {"checkpoint.keep_latest_k", at<checkpoint, &C::keep_latest_k>, "older ones are removed; 0: keep all", count_or_none},
+    {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder of the initial weights"},
+    {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied beside the weights"},
+
+    {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
+
+    {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "auto | thread: ranks are threads of this process"},
+    {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},
+
+    {"output.dir", at<&RunConfig::output, &OutputConfig::dir>, "metrics.jsonl and checkpoints are written here"},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() { return keys; }
+
+const ConfigKey* find_config_key(std::string_view name) {
+  const auto found = std::find_if(std::begin(keys), std::end(keys), [&](const ConfigKey& key) { return key.name == name; });
+  return found == std::end(keys) ? nullptr : found;
+}
+
+std::string nearest_config_key(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : keys) names.push_back(key.name);
+  return nearest(name, names);
+}
+
+std::string_view section_of(const ConfigKey& key) { return key.name.substr(0, key.name.find('.')); }
+
+std::vector<std::string_view> config_sections() {
+  std::vector<std::string_view> sections;
+  for (const ConfigKey& key : keys)
+    if (sections.empty() || sections.back() != section_of(key)) sections.push_back(section_of(key));
+  return sections;
+}
+
+}  // namespace echelon

@@ -1,0 +1,45 @@
+// Every key of a config in one table: parsing, unknown-key errors, ranges, the listing in --help and printing a config back all read it.
+#pragma once
+
+#include "spec/run_config.h"
+
+#include <limits>
+#include <span>
+#include <variant>
+
+namespace echelon {
+
+/// Where a key's value lies in a config.
+template <class T>
+using FieldOf = T& (*)(RunConfig&);
+
+/// Keys that choose what the other model keys start from; they have no field of their own.
+struct ModelBase {};
+
+using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<std::vector<std::int64_t>>,
+                                 FieldOf<PipelineSchedule>, FieldOf<LrDecay>, FieldOf<Family>, ModelBase>;
+
+struct Range {
+  double least = std::numeric_limits<double>::lowest();
+  double most = std::numeric_limits<double>::max();
+};
+
+struct ConfigKey {
+  std::string_view name;  // "training.steps"
+  ConfigField field;
+  std::string_view doc;
+  Range range = {};                                   // of numbers; both ends are allowed
+  bool (*applies)(const ModelSpec& model) = nullptr;  // null: to every model
+};
+
+[[nodiscard]] std::span<const ConfigKey> config_keys();
+
+/// Null if there is none.
+[[nodiscard]] const ConfigKey* find_config_key(std::string_view name);
+[[nodiscard]] std::string nearest_config_key(std::string_view name);
+
+/// Section names in the table's order, e.g. "model", "data".
+[[nodiscard]] std::vector<std::string_view> config_sections();
+[[nodiscard]] std::string_view section_of(const ConfigKey& key);
+
+}  // namespace echelon

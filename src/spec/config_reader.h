@@ -1,0 +1,28 @@
+// A config out of a TOML file and the command line, and back into text.
+#pragma once
+
+#include "spec/run_config.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct ConfigSource {
+  std::string path;                    // a TOML file; empty: the command line says everything
+  std::vector<std::string> arguments;  // --section.key=value, --section.key value, or --section.flag; they win over the file. Dashes equal underscores
+  std::function<ModelSpec(const std::string& folder)> read_model;  // reads the config.json of model.path
+};
+
+/// The validated config. model.preset, model.path or model.model_type says what the model's other keys start from.
+/// Throws Error, one sentence with the key, the value, where it was written and the nearest valid one.
+[[nodiscard]] RunConfig read_run_config(const ConfigSource& source);
+
+/// A TOML file with every key that differs from nothing: read_run_config() of it gives the same config. The model is spelled out.
+[[nodiscard]] std::string to_toml(const RunConfig& config);
+
+/// Every key with its default and its meaning, by section.
+[[nodiscard]] std::string config_help();
+
+}  // namespace echelon

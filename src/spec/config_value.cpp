@@ -1,0 +1,148 @@
+#include "spec/config_value.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+
+namespace echelon {
+namespace {
+
+constexpr PipelineSchedule all_schedules[] = {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b};
+constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
+
+[[noreturn]] void throw_wrong_type(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
+  RunConfig defaults;
+  const std::string example = std::holds_alternative<ModelBase>(key.field) ? "" : ", such as " + to_toml(value_of(key, defaults));
+  throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, section_of(key) == "model" ? "" : example));
+}
+
+template <class T>
+const T& get(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
+  if (const T* held = std::get_if<T>(&value)) return *held;
+  throw_wrong_type(key, value, expected);
+}
+
+bool equal_but_for_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+template <class Choice, std::size_t n>
+Choice parse_choice(const ConfigKey& key, const ConfigValue& value, const Choice (&choices)[n]) {
+  const std::string& text = get<std::string>(key, value, "a string");
+  std::vector<std::string_view> names;
+  for (const Choice choice : choices) {
+    if (equal_but_for_case(text, name_of(choice))) return choice;
+    names.push_back(name_of(choice));
+  }
+  throw Error(fmt::format("{} = {} is none of {}; nearest: {}", key.name, to_toml(value), fmt::join(names, ", "), nearest(text, names)));
+}
+
+struct Assign {
+  const ConfigKey& key;
+  const ConfigValue& value;
+  RunConfig& config;
+
+  void operator()(FieldOf<std::int64_t> field) const { field(config) = get<std::int64_t>(key, value, "an integer"); }
+  void operator()(FieldOf<double> field) const {
+    const auto* whole = std::get_if<std::int64_t>(&value);
+    field(config) = whole ? static_cast<double>(*whole) : get<double>(key, value, "a number");
+  }
+  void operator()(FieldOf<bool> field) const { field(config) = get<bool>(key, value, "true or false"); }
+  void operator()(FieldOf<std::string> field) const { field(config) = get<std::string>(key, value, "a string"); }
+  void operator()(FieldOf<std::vector<std::int64_t>> field) const { field(config) = get<std::vector<std::int64_t>>(key, value, "a list of integers"); }
+  void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_choice(key, value, all_schedules); }
+  void operator()(FieldOf<LrDecay> field) const { field(config) = parse_choice(key, value, all_decays); }
+  void operator()(FieldOf<Family> field) const { field(config) = parse_family(get<std::string>(key, value, "a string")); }
+  void operator()(ModelBase) const {}
+};
+
+struct Read {
+  RunConfig& config;
+
+  ConfigValue operator()(FieldOf<PipelineSchedule> field) const { return std::string(name_of(field(config))); }
+  ConfigValue operator()(FieldOf<LrDecay> field) const { return std::string(name_of(field(config))); }
+  ConfigValue operator()(FieldOf<Family> field) const { return std::string(name_of(field(config))); }
+  ConfigValue operator()(ModelBase) const { return std::string(); }
+  ConfigValue operator()(auto field) const { return field(config); }
+};
+
+template <class T>
+std::optional<T> parse_number(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::optional<std::vector<std::int64_t>> parse_list(std::string_view text) {
+  if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+  std::vector<std::int64_t> list;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view part = text.substr(0, comma);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    const auto number = parse_number<std::int64_t>(part);
+    if (!number) return std::nullopt;
+    list.push_back(*number);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return list;
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+void assign(const ConfigKey& key, const ConfigValue& value, RunConfig& config) { std::visit(Assign{key, value, config}, key.field); }
+
+void assign(const Setting& setting, RunConfig& config) {
+  try {
+    assign(*find_config_key(setting.name), setting.value, config);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: {}", setting.origin, error.what()));
+  }
+}
+
+ConfigValue value_of(const ConfigKey& key, RunConfig& config) { return std::visit(Read{config}, key.field); }
+
+ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
+  if (std::holds_alternative<FieldOf<std::vector<std::int64_t>>>(key.field)) {
+    if (auto list = parse_list(text)) return *std::move(list);
+  } else if (std::holds_alternative<FieldOf<bool>>(key.field)) {
+    if (text == "true" || text == "false") return text == "true";
+  } else if (std::holds_alternative<FieldOf<std::int64_t>>(key.field) || std::holds_alternative<FieldOf<double>>(key.field)) {
+    if (const auto whole = parse_number<std::int64_t>(text)) return *whole;
+    if (const auto number = parse_number<double>(text)) return *number;
+  }
+  return std::string(text);
+}
+
+std::string to_toml(const ConfigValue& value) {
+  struct Print {
+    std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
+    std::string operator()(double number) const { return fmt::format("{}", number); }
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(const std::string& text) const { return quoted(text); }
+    std::string operator()(const std::vector<std::int64_t>& list) const { return fmt::format("[{}]", fmt::join(list, ", ")); }
+  };
+  return std::visit(Print{}, value);
+}
+
+}  // namespace echelon

@@ -1,0 +1,118 @@
+// What contradicts what in a config. Sizes that need the data are checked where the data is read; the split of heads where heads are split (nn).
+#include "base/error.h"
+#include "spec/config_value.h"
+#include "spec/run_config.h"
+#include "spec/stage_layout.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr int max_thread_ranks = 4096;
+
+void check_ranges(const RunConfig& config) {
+  RunConfig copy = config;  // the table's fields are those of a config that may change
+  for (const ConfigKey& key : config_keys()) {
+    if (key.name.starts_with("model.") || std::holds_alternative<ModelBase>(key.field)) continue;  // validate(ModelSpec) speaks of the model
+    const ConfigValue value = value_of(key, copy);
+    const auto* whole = std::get_if<std::int64_t>(&value);
+    const auto* real = std::get_if<double>(&value);
+    if (!whole && !real) continue;
+    const double number = whole ? static_cast<double>(*whole) : *real;
+    require(number >= key.range.least, "{} = {} is below {}; nearest: {}", key.name, to_toml(value), key.range.least, key.range.least);
+    require(number <= key.range.most, "{} = {} is above {}; nearest: {}", key.name, to_toml(value), key.range.most, key.range.most);
+  }
+}
+
+struct Choices {
+  std::string_view key;
+  std::string_view value;
+  std::vector<std::string_view> there;
+  std::vector<std::string_view> not_yet;
+};
+
+void check_choice(const Choices& c) {
+  const auto has = [&](const std::vector<std::string_view>& list) { return std::find(list.begin(), list.end(), c.value) != list.end(); };
+  if (has(c.there)) return;
+  require(!has(c.not_yet), "{} = '{}' is not there yet; use {}", c.key, c.value, fmt::join(c.there, " or "));
+  std::vector<std::string_view> all = c.there;
+  all.insert(all.end(), c.not_yet.begin(), c.not_yet.end());
+  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", c.key, c.value, fmt::join(c.there, ", "), nearest(c.value, all)));
+}
+
+void check_dtypes(const TrainingConfig& t) {
+  check_choice({"training.dtype", t.dtype, {"float32", "bfloat16", "float64"}, {"float16"}});
+  const std::string_view accumulate = t.dtype == "float64" ? "float64" : "float32";
+  for (const auto& [key, value] :
+       {std::pair<std::string_view, std::string_view>{"training.grad_dtype", t.grad_dtype}, {"training.reduce_dtype", t.reduce_dtype}})
+    require(value.empty() || value == accumulate, "{} = '{}' is not there yet beside training.dtype = '{}'; nearest: '{}'", key, value, t.dtype, accumulate);
+  check_choice({"training.recompute", t.recompute, {"none"}, {"selective", "full"}});
+}
+
+void check_batch(const RunConfig& config) {
+  const TrainingConfig& t = config.training;
+  require(t.seq_len <= config.model.max_position_embeddings, "training.seq_len = {} is more than model.max_position_embeddings = {}; nearest: {}", t.seq_len,
+          config.model.max_position_embeddings, config.model.max_position_embeddings);
+  const std::int64_t per_microbatch = config.data_parallel_degree() * t.micro_batch_size;
+  const std::int64_t below = t.global_batch_size / per_microbatch * per_microbatch;
+  const bool above_is_nearer = below == 0 || t.global_batch_size - below > per_microbatch / 2;
+  require(t.global_batch_size % per_microbatch == 0,
+          "training.global_batch_size = {} is no multiple of {} = {} data-parallel ranks x training.micro_batch_size {}; nearest: {}", t.global_batch_size,
+          per_microbatch, config.data_parallel_degree(), t.micro_batch_size, above_is_nearer ? below + per_microbatch : below);
+}
+
+void check_parallelism(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  require(p.zero_level <= 1, "parallelism.zero_level = {} is not there yet; nearest: 1", p.zero_level);
+  require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not there yet; nearest: 1", p.context_parallel_degree);
+  require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not there yet; nearest: 1", p.expert_parallel_degree);
+  require(p.tensor_parallel_degree <= config.model.num_attention_heads,
+          "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {}; nearest: {}", p.tensor_parallel_degree,
+          config.model.num_attention_heads, config.model.num_attention_heads);
+  const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len;
+  require(!p.sequence_parallel || tokens % p.tensor_parallel_degree == 0,
+          "parallelism.sequence_parallel = true needs training.micro_batch_size {} x training.seq_len {} = {} tokens to be a multiple of "
+          "tensor_parallel_degree = {}; "
+          "nearest training.seq_len: {}",
+          config.training.micro_batch_size, config.training.seq_len, tokens, p.tensor_parallel_degree,
+          std::max(p.tensor_parallel_degree, config.training.seq_len / p.tensor_parallel_degree * p.tensor_parallel_degree));
+  (void)stage_layout(config.model.num_hidden_layers, static_cast<int>(p.pipeline_parallel_degree), p.pipeline_parallel_layout);
+}
+
+void check_ranks(const RunConfig& config) {
+  check_choice({"comm.backend", config.comm.backend, {"auto", "thread"}, {"mpi", "nccl"}});
+  const ParallelConfig& p = config.parallelism;
+  const int num_ranks = config.mesh_shape().num_ranks();
+  require(num_ranks <= max_thread_ranks,
+          "parallelism asks for {} x {} x {} x {} = {} ranks (replicate, shard, tensor, pipeline), but threads of one process are at most {}",
+          p.data_parallel_replicate_degree, p.data_parallel_shard_degree, p.tensor_parallel_degree, p.pipeline_parallel_degree, num_ranks, max_thread_ranks);
+}
+
+void check_optimizer(const RunConfig& config) {
+  check_choice({"optimizer.name", config.optimizer.name, {"adamw"}, {}});
+  require(config.optimizer.beta1 < 1, "optimizer.beta1 = {} is not below 1; nearest: 0.99", config.optimizer.beta1);
+  require(config.optimizer.beta2 < 1, "optimizer.beta2 = {} is not below 1; nearest: 0.999", config.optimizer.beta2);
+  require(config.lr_scheduler.warmup_steps <= config.training.steps, "lr_scheduler.warmup_steps = {} is more than training.steps = {}; nearest: {}",
+          config.lr_scheduler.warmup_steps, config.training.steps, config.training.steps);
+}
+
+void check_output(const RunConfig& config) {
+  require(!config.output.dir.empty(), "output.dir = '' is empty; nearest: out");
+  require(!config.checkpoint.enable || !config.checkpoint.folder.empty(), "checkpoint.folder = '' is empty; nearest: checkpoint");
+}
+
+}  // namespace
+
+void validate(const RunConfig& config) {
+  check_ranges(config);
+  validate(config.model);
+  check_dtypes(config.training);
+  check_ranks(config);
+  check_parallelism(config);
+  check_batch(config);
+  check_optimizer(config);
+  check_output(config);
+}
+
+}  // namespace echelon

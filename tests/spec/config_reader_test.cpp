@@ -1,0 +1,195 @@
+#include "spec/config_reader.h"
+
+#include "base/error.h"
+#include "spec/config_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using testing::ThrowsMessage;
+
+std::string write_file(const std::string& text) {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  std::string name = std::string(test->test_suite_name()) + "." + test->name() + ".toml";
+  for (char& c : name)
+    if (c == '/') c = '_';
+  const std::string path = std::filesystem::path(testing::TempDir()) / name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+RunConfig read(const std::string& text, std::vector<std::string> arguments = {}) {
+  return read_run_config({.path = write_file(text), .arguments = std::move(arguments), .read_model = {}});
+}
+
+TEST(ConfigReader, ReadsFileAndCommandLine) {
+  const RunConfig config = read(R"(
+[model]
+preset = "llama-10m"
+rope-theta = 500000
+[training]
+steps = 50
+seq_len = 128
+[parallelism]
+pipeline_parallel_schedule = "gpipe"
+pipeline_parallel_degree = 2
+pipeline_parallel_layout = [3, 5]
+[optimizer]
+lr = 1
+)",
+                                {"--training.steps=7", "--training.seq-len", "64", "--parallelism.sequence-parallel", "--data.path=/tmp/a=b",
+                                 "--parallelism.pipeline_parallel_layout=5,3", "--optimizer.eps=1e-6"});
+  EXPECT_EQ(config.model.hidden_size, preset("llama-10m").hidden_size);
+  EXPECT_EQ(config.model.rope_theta, 500000.0);
+  EXPECT_EQ(config.training.steps, 7);
+  EXPECT_EQ(config.training.seq_len, 64);
+  EXPECT_EQ(config.parallelism.pipeline_parallel_schedule, PipelineSchedule::gpipe);
+  EXPECT_EQ(config.parallelism.pipeline_parallel_layout, (std::vector<std::int64_t>{5, 3}));
+  EXPECT_TRUE(config.parallelism.sequence_parallel);
+  EXPECT_EQ(config.data.path, "/tmp/a=b");
+  EXPECT_EQ(config.optimizer.lr, 1.0);
+  EXPECT_EQ(config.optimizer.eps, 1e-6);
+}
+
+TEST(ConfigReader, SchedulesAreReadInAnyLetterCase) {
+  for (const std::string name : {"1F1B", "1f1b"})
+    EXPECT_EQ(read("[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_schedule=" + name}).parallelism.pipeline_parallel_schedule,
+              PipelineSchedule::one_f_one_b);
+}
+
+TEST(ConfigReader, BuildsAModelFromItsSizes) {
+  const RunConfig config = read(R"(
+[model]
+model_type = "gpt2"
+hidden_size = 48
+num_hidden_layers = 2
+num_attention_heads = 3
+vocab_size = 101
+max_position_embeddings = 256
+)");
+  EXPECT_EQ(config.model.norm, NormKind::layer_norm);
+  EXPECT_EQ(config.model.num_key_value_heads, 3);
+  EXPECT_EQ(config.model.head_dim, 16);
+  EXPECT_EQ(config.model.intermediate_size, 192);
+  EXPECT_TRUE(config.model.tie_word_embeddings);
+}
+
+TEST(ConfigReader, FieldsChangeAPreset) {
+  const RunConfig config = read("[model]\npreset = 'llama3-405b'\nnum_hidden_layers = 4\nhidden_size = 8192\nrope_scaling = {factor = 32}\n");
+  EXPECT_EQ(config.model.num_hidden_layers, 4);
+  EXPECT_EQ(config.model.head_dim, 64);
+  EXPECT_EQ(config.model.num_key_value_heads, 8);
+  EXPECT_EQ(config.model.rope_scaling->factor, 32);
+  EXPECT_EQ(config.model.rope_scaling->original_max_position_embeddings, 8192);
+  EXPECT_FALSE(read("[model]\npreset = 'llama3-405b'", {"--model.rope_scaling.rope_type=default"}).model.rope_scaling.has_value());
+  EXPECT_TRUE(read("[model]\npreset = 'llama3-8b'\nrope_scaling = {rope_type = 'llama3'}").model.rope_scaling.has_value());
+}
+
+TEST(ConfigReader, AsksForTheModelOfAFolder) {
+  const auto read_model = [](const std::string& folder) {
+    EXPECT_EQ(folder, "some/folder");
+    return preset("gpt2-124m");
+  };
+  const RunConfig config = read_run_config({.path = "", .arguments = {"--model.path=some/folder", "--model.vocab_size=50304"}, .read_model = read_model});
+  EXPECT_EQ(config.model.family, Family::gpt2);
+  EXPECT_EQ(config.model.vocab_size, 50304);
+}
+
+TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
+  for (const std::string_view name : preset_names()) {
+    RunConfig config;
+    config.model = preset(name);
+    config.training.seq_len = 512;
+    config.training.max_norm = 0.1 + 0.2;
+    config.optimizer.lr = 1.0 / 3;
+    config.optimizer.eps = 4.9e-324;
+    config.data.seed = std::numeric_limits<std::int64_t>::min();
+    config.data.path = "a \"quoted\" \\ path\nwith\ttwo lines, \x7f and \xc3\xa9";
+    config.checkpoint.enable = false;
+    config.parallelism.pipeline_parallel_degree = 2;
+    config.parallelism.pipeline_parallel_layout = {1, config.model.num_hidden_layers - 1};
+    config.lr_scheduler.decay = LrDecay::wsd;
+    EXPECT_EQ(read(to_toml(config)), config) << to_toml(config);
+  }
+}
+
+TEST(ConfigReader, HelpListsEveryKey) {
+  const std::string help = config_help();
+  for (const ConfigKey& key : config_keys()) EXPECT_THAT(help, HasSubstr(key.name.substr(key.name.find('.') + 1)));
+  EXPECT_THAT(help, StartsWith("[model]\n"));
+}
+
+struct Fault {
+  const char* toml;
+  std::vector<std::string> arguments;
+  const char* sentence;
+};
+
+class BadConfigs : public testing::TestWithParam<Fault> {};
+
+TEST_P(BadConfigs, AreRefusedInOneSentence) {
+  const Fault& fault = GetParam();
+  EXPECT_THAT([&] { (void)read(fault.toml, fault.arguments); }, ThrowsMessage<Error>(HasSubstr(fault.sentence)));
+  try {
+    (void)read(fault.toml, fault.arguments);
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+  }
+}
+
+const Fault faults[] = {
+    {"[model]\npreset = 'llama-1m'\n[training]\nstpes = 5", {}, "toml:4: there is no key training.stpes; nearest: training.steps"},
+    {"[model]\npreset = 'llama-1m'\n[trainning]\nsteps = 5", {}, "toml:3: there is no section [trainning]; nearest: [training]"},
+    {"[model]\npreset = 'llama-1m'\n[trainning]", {}, "there is no section [trainning]; nearest: [training]"},
+    {"steps = 5", {}, "toml:1: the key 'steps' stands outside a section; nearest:"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 'many'", {}, "training.steps = \"many\" is not an integer, such as 100"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 1.5", {}, "toml:4: training.steps = 1.5 is not an integer"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 5\nsteps = 6", {}, "toml:5: "},
+    {"[model]\npreset = 'llama-1m'\n[training\nsteps = 5", {}, "toml:"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 2020-01-01", {}, "training.steps is a date or a time"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = [1]", {}, "training.steps = [1] is not an integer"},
+    {"[model]\npreset = 'llama-1m'\n[training.steps]\nx = 1", {}, "there is no key training.steps.x"},
+    {"[model]\npreset = 'llama-1m'\n[parallelism]\npipeline_parallel_layout = ['a']", {}, "a list with an element that is no integer"},
+    {"[model]\npreset = 'llama-2m'", {}, "model.preset = 'llama-2m' is not a preset; nearest: llama-1m"},
+    {"[model]\npreset = 5", {}, "model.preset = 5 is not a string"},
+    {"[model]\npreset = 'llama-1m'\npath = 'x'", {}, "both given"},
+    {"[model]\npath = 'x'", {}, "model.path = 'x' cannot be read"},
+    {"", {}, "model.preset, model.path or model.model_type is missing"},
+    {"[model]\nmodel_type = 'gpt3'", {}, "model.model_type = 'gpt3' is not a family that Echelon has; nearest: gpt2"},
+    {"[model]\nmodel_type = 'gpt2'", {}, "model.hidden_size is missing"},
+    {"[model]\npreset = 'gpt2-124m'\nmodel_type = 'llama'", {}, "contradicts"},
+    {"[model]\npreset = 'gpt2-124m'\nrope_theta = 10000.0", {}, "model.rope_theta = 10000 has no meaning for model_type gpt2"},
+    {"[model]\npreset = 'gpt2-124m'\nrms_norm_eps = 1e-5", {}, "model.rms_norm_eps = 1e-05 has no meaning for model_type gpt2"},
+    {"[model]\npreset = 'llama-1m'\nhidden_size = 127", {}, "model.hidden_size = 127 is no multiple of model.num_attention_heads = 4; nearest: 124"},
+    {"[model]\npreset = 'llama-1m'\nrope_scaling = {rope_type = 'yarn'}", {}, "model.rope_scaling.rope_type = 'yarn' is not there"},
+    {"[model]\npreset = 'llama-1m'", {"--training.stpes=5"}, "command line: there is no key training.stpes; nearest: training.steps"},
+    {"[model]\npreset = 'llama-1m'", {"--training.steps=5x"}, "training.steps = \"5x\" is not an integer"},
+    {"[model]\npreset = 'llama-1m'", {"--training.steps=99999999999999999999"}, "training.steps = 1e+20 is not an integer"},
+    {"[model]\npreset = 'llama-1m'", {"--training.steps"}, "--training.steps has no value"},
+    {"[model]\npreset = 'llama-1m'", {"--training.deterministic=yes"}, "training.deterministic = \"yes\" is not true or false"},
+    {"[model]\npreset = 'llama-1m'", {"training.steps=5"}, "'training.steps=5' is no option"},
+    {"[model]\npreset = 'llama-1m'", {"--"}, "'--' is no option"},
+    {"[model]\npreset = 'llama-1m'", {"--=5"}, "there is no key"},
+    {"[model]\npreset = 'llama-1m'", {"--lr_scheduler.decay=cosin"}, "lr_scheduler.decay = \"cosin\" is none of none, cosine, linear, wsd; nearest: cosine"},
+    {"[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_layout=a"}, "parallelism.pipeline_parallel_layout = \"a\" is not a list of integers"},
+    {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
+};
+INSTANTIATE_TEST_SUITE_P(All, BadConfigs, testing::ValuesIn(faults));
+
+TEST(ConfigReader, RefusesFilesThatItCannotRead) {
+  EXPECT_THAT([] { (void)read_run_config({.path = "/nonexistent/run.toml", .arguments = {}, .read_model = {}}); },
+              ThrowsMessage<Error>(HasSubstr("'/nonexistent/run.toml' cannot be read")));
+  EXPECT_THAT([] { (void)read_run_config({.path = testing::TempDir(), .arguments = {}, .read_model = {}}); },
+              ThrowsMessage<Error>(HasSubstr("cannot be read")));
+}
+
+}  // namespace
+}  // namespace echelon

@@ -1,0 +1,107 @@
+#include "spec/run_config.h"
+
+#include "base/error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+RunConfig example() {
+  RunConfig config;
+  config.model = preset("llama-1m");  // 4 layers, 4 heads, 512 positions
+  config.training.global_batch_size = 24;
+  config.training.micro_batch_size = 2;
+  config.parallelism.data_parallel_replicate_degree = 2;
+  config.parallelism.data_parallel_shard_degree = 3;
+  config.parallelism.pipeline_parallel_degree = 2;
+  config.parallelism.tensor_parallel_degree = 4;
+  return config;
+}
+
+TEST(RunConfig, DerivedValues) {
+  const RunConfig config = example();
+  EXPECT_NO_THROW(validate(config));
+  EXPECT_EQ(config.mesh_shape(), MeshShape({1, 2, 2, 3, 1, 4}));
+  EXPECT_EQ(config.data_parallel_degree(), 6);
+  EXPECT_EQ(config.num_microbatches(), 2);
+}
+
+TEST(RunConfig, SequenceParallelWithOneRankIsHarmless) {
+  RunConfig config = example();
+  config.parallelism.tensor_parallel_degree = 1;
+  config.parallelism.sequence_parallel = true;
+  EXPECT_NO_THROW(validate(config));
+}
+
+struct Fault {
+  const char* sentence;
+  void (*make)(RunConfig&);
+};
+
+class Contradictions : public testing::TestWithParam<Fault> {};
+
+TEST_P(Contradictions, AreRefusedWithKeyValueAndNearest) {
+  RunConfig config = example();
+  GetParam().make(config);
+  EXPECT_THAT([&] { validate(config); }, ThrowsMessage<Error>(HasSubstr(GetParam().sentence)));
+}
+
+constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+const Fault batch_faults[] = {
+    {"training.steps = 0 is below 1; nearest: 1", [](RunConfig& c) { c.training.steps = 0; }},
+    {"training.seq_len = 513 is more than model.max_position_embeddings = 512; nearest: 512", [](RunConfig& c) { c.training.seq_len = 513; }},
+    {"training.global_batch_size = 25 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; nearest: 24",
+     [](RunConfig& c) { c.training.global_batch_size = 25; }},
+    {"nearest: 36", [](RunConfig& c) { c.training.global_batch_size = 35; }},
+    {"training.global_batch_size = 1 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; nearest: 12",
+     [](RunConfig& c) { c.training.global_batch_size = 1; }},
+    {"training.dtype = 'float16' is not there yet; use float32", [](RunConfig& c) { c.training.dtype = "float16"; }},
+    {"training.dtype = 'bfloat' is none of float32, bfloat16, float64; nearest: bfloat16", [](RunConfig& c) { c.training.dtype = "bfloat"; }},
+    {"training.grad_dtype = 'bfloat16' is not there yet", [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
+    {"training.reduce_dtype = 'bfloat16' is not there yet", [](RunConfig& c) { c.training.reduce_dtype = "bfloat16"; }},
+    {"training.recompute = 'full' is not there yet; use none", [](RunConfig& c) { c.training.recompute = "full"; }},
+    {"training.max_norm = -1 is below 0", [](RunConfig& c) { c.training.max_norm = -1; }},
+    {"training.max_norm = inf is above", [](RunConfig& c) { c.training.max_norm = infinity; }},
+    {"optimizer.lr = nan", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},
+    {"optimizer.beta2 = 1 is not below 1", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
+    {"optimizer.name = 'adam' is none of adamw; nearest: adamw", [](RunConfig& c) { c.optimizer.name = "adam"; }},
+    {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100", [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
+    {"lr_scheduler.min_lr_factor = 1.5 is above 1; nearest: 1", [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
+    {"output.dir = '' is empty", [](RunConfig& c) { c.output.dir = ""; }},
+};
+INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults));
+
+const Fault layout_faults[] = {
+    {"parallelism.tensor_parallel_degree = 8 is more than model.num_attention_heads = 4; nearest: 4",
+     [](RunConfig& c) { c.parallelism.tensor_parallel_degree = 8; }},
+    {"parallelism.pipeline_parallel_degree = 5 is more than model.num_hidden_layers = 4", [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 5; }},
+    {"parallelism.pipeline_parallel_degree = 0 is below 1", [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 0; }},
+    {"parallelism.pipeline_parallel_layout = [1, 2] adds up to 3",
+     [](RunConfig& c) {
+       c.parallelism.pipeline_parallel_layout = {1, 2};
+     }},
+    {"parallelism.zero_level = 2 is not there yet; nearest: 1", [](RunConfig& c) { c.parallelism.zero_level = 2; }},
+    {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
+    {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
+    {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
+    {"comm.backend = 'mpi' is not there yet", [](RunConfig& c) { c.comm.backend = "mpi"; }},
+    {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
+    {"above", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
+    {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 252",
+     [](RunConfig& c) {
+       c.parallelism.sequence_parallel = true;
+       c.training.seq_len = 255;
+     }},
+};
+INSTANTIATE_TEST_SUITE_P(Layout, Contradictions, testing::ValuesIn(layout_faults));
+
+}  // namespace
+}  // namespace echelon
