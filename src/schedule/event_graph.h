@@ -1,0 +1,34 @@
+// The starts and ends of all ranks' actions and what must come before what: the model of a run that the checker proves free of cycles and `play` times.
+//
+//   start(i + 1) after start(i)          a program is begun in order
+//   start(i) after end(j), j in after    edges
+//   start(i + 1) after end(i)            if i computes: compute blocks
+//   end of a send and of its receive     after both starts: nothing is buffered
+//   end of a collective across ranks     after all its starts
+#pragma once
+
+#include "schedule/action.h"
+
+#include <vector>
+
+namespace echelon {
+
+/// Two nodes for each action of each rank: node 2i is the start and 2i + 1 the end of the i-th action, rank after rank.
+struct EventGraph {
+  std::vector<int> first_node;           // of each rank
+  std::vector<std::vector<int>> before;  // [node] nodes that must come before it
+
+  [[nodiscard]] int start(int rank, int id) const { return first_node[rank] + 2 * id; }
+  [[nodiscard]] int end(int rank, int id) const { return first_node[rank] + 2 * id + 1; }
+};
+
+/// Expects ids that are positions, and matching sends and receives.
+[[nodiscard]] EventGraph event_graph(const std::vector<Program>& programs);
+
+/// The nodes in an order in which they can happen (Kahn 1962). Nodes on a cycle or behind one are left out.
+[[nodiscard]] std::vector<int> sorted_nodes(const EventGraph& graph);
+
+/// A collective in which every pipeline rank takes part, or the first and the last one.
+[[nodiscard]] bool crosses_ranks(ActionKind kind);
+
+}  // namespace echelon

@@ -1,0 +1,83 @@
+#include "schedule/timeline.h"
+
+#include "base/error.h"
+#include "schedule/event_graph.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace echelon {
+namespace {
+
+bool is_transfer(ActionKind kind) {
+  return kind == ActionKind::send_forward || kind == ActionKind::receive_forward || kind == ActionKind::send_backward || kind == ActionKind::receive_backward;
+}
+
+}  // namespace
+
+Lane lane_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::load_batch:
+    case ActionKind::clear_gradients:
+    case ActionKind::forward:
+    case ActionKind::backward:
+    case ActionKind::backward_input:
+    case ActionKind::backward_weight:
+    case ActionKind::update: return Lane::compute;
+    case ActionKind::receive_forward:
+    case ActionKind::send_forward:
+    case ActionKind::receive_backward:
+    case ActionKind::send_backward: return Lane::transfer;
+    case ActionKind::count_tokens:
+    case ActionKind::sum_replicas:
+    case ActionKind::reduce_gradients:
+    case ActionKind::sum_tied:
+    case ActionKind::clip:
+    case ActionKind::gather_parameters:
+    case ActionKind::report: return Lane::collective;
+  }
+  return Lane::compute;
+}
+
+Cost cost_of(const StageCosts& costs) {
+  return [costs](int, const Action& action) {
+    if (action.kind == ActionKind::forward) return costs.forward;
+    if (action.kind == ActionKind::backward) return action.unit == whole_stage ? costs.backward : costs.backward / costs.num_units;
+    return is_transfer(action.kind) ? costs.transfer : 0.0;
+  };
+}
+
+Timeline play(const std::vector<Program>& programs, const Cost& cost) {
+  const EventGraph graph = event_graph(programs);
+  const std::vector<int> sorted = sorted_nodes(graph);
+  if (sorted.size() != graph.before.size()) throw Failure("programs that deadlock have no timeline; `check` names the cycle");
+
+  std::vector<double> duration(graph.before.size(), 0), time(graph.before.size(), 0);
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    for (const Action& action : programs[rank]) duration[graph.end(rank, action.id)] = cost(rank, action);
+  }
+  for (const int node : sorted) {
+    for (const int before : graph.before[node]) time[node] = std::max(time[node], time[before]);
+    time[node] += duration[node];
+  }
+  Timeline timeline;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    for (const Action& action : programs[rank])
+      timeline.events.push_back({rank, action.id, lane_of(action.kind), time[graph.start(rank, action.id)], time[graph.end(rank, action.id)]});
+  }
+  return timeline;
+}
+
+double bubble(const Timeline& timeline, const std::vector<Program>& programs) {
+  double first = std::numeric_limits<double>::infinity(), last = -first, busy = 0;
+  for (const Event& event : timeline.events) {
+    if (!is_compute(programs[event.rank][event.action_id].kind)) continue;
+    first = std::min(first, event.start);
+    last = std::max(last, event.end);
+    busy += event.end - event.start;
+  }
+  const double available = (last - first) * static_cast<double>(programs.size());
+  return available > 0 ? (available - busy) / available : 0;
+}
+
+}  // namespace echelon

@@ -1,0 +1,46 @@
+// What happened when: one type for a measured step and a predicted one, so that the two can be laid over each other.
+#pragma once
+
+#include "schedule/action.h"
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace echelon {
+
+enum class Lane : std::uint8_t { compute, transfer, collective };
+[[nodiscard]] Lane lane_of(ActionKind kind);
+
+/// One action of one pipeline rank. Times are seconds, or units of whatever cost was given to `play`.
+struct Event {
+  int rank = -1;
+  int action_id = -1;  // its position in programs[rank]
+  Lane lane{};
+  double start = 0, end = 0;
+  bool operator==(const Event&) const = default;
+};
+
+struct Timeline {
+  std::vector<Event> events;  // rank after rank, in the order of their programs
+};
+
+/// How long an action of a rank takes, once all its participants are there.
+using Cost = std::function<double(int rank, const Action&)>;
+
+/// The costs of the papers' figures: what a stage needs for one microbatch. A backward of one unit takes its even part of `backward`; all else is free.
+struct StageCosts {
+  double forward = 1;
+  double backward = 2;
+  double transfer = 0;
+  int num_units = 1;  // of each stage
+};
+[[nodiscard]] Cost cost_of(const StageCosts& costs);
+
+/// Runs programs without data: every action starts and ends as early as the graph of event_graph.h lets it. Throws Failure if they deadlock.
+[[nodiscard]] Timeline play(const std::vector<Program>& programs, const Cost& cost);
+
+/// The fraction of the ranks' time between the first and the last forward or backward of any rank in which they run neither.
+[[nodiscard]] double bubble(const Timeline& timeline, const std::vector<Program>& programs);
+
+}  // namespace echelon

@@ -1,0 +1,155 @@
+// The checker finds nothing in what lowering makes, and names the culprit in what a mutation has spoilt.
+#include "programs.h"
+#include "schedule/timeline.h"
+
+#include "base/error.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Kind = ActionKind;
+
+TEST(Check, FindsNothingInTheGrid) {
+  for (const Generator generate : generators) {
+    for (int p = 1; p <= 8; ++p) {
+      for (int m = 1; m <= 16; ++m) {
+        for (int flags = 0; flags < 32; ++flags) {
+          LoweringOptions options = train_options(p, flags & 1);
+          options.trains = flags & 2;
+          options.reduces_gradients = flags & 4;
+          options.clips = flags & 8;
+          if (flags & 16) {
+            for (StageShape& shape : options.stages) shape.unit_sums_replicas.clear();
+          }
+          const Schedule schedule = generate(p, m);
+          ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << "p = " << p << ", m = " << m << ", flags = " << flags;
+        }
+      }
+    }
+  }
+}
+
+// A schedule lowered well and then spoilt.
+struct Spoilt : testing::Test {
+  LoweringOptions options = train_options(3);
+  Schedule schedule = one_f_one_b_schedule(3, 4);
+  std::vector<Program> programs = lower(schedule, options);
+
+  Action& at(int rank, Kind kind, int microbatch) { return programs[rank][find(programs[rank], kind, microbatch)->id]; }
+  [[nodiscard]] std::vector<std::string> faults() const { return check(programs, schedule, options); }
+};
+
+TEST_F(Spoilt, SwappedReceives) {
+  std::swap(at(1, Kind::receive_forward, 1).microbatch, at(1, Kind::receive_forward, 2).microbatch);
+  EXPECT_THAT(faults(),
+              ElementsAre("message 1 from rank 0 to rank 1 is sent for receive_forward stage 1 microbatch 1, but rank 1 posts receive_forward stage 1 "
+                          "microbatch 2"));
+}
+
+TEST_F(Spoilt, AnyMissingEdge) {
+  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+    for (Action& reader : programs[rank]) {
+      const auto after = reader.after;
+      for (const int writer : after) {
+        std::erase(reader.after, writer);
+        EXPECT_THAT(faults(), Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)), HasSubstr(to_string(programs[rank][writer])))));
+        reader.after = after;
+      }
+    }
+  }
+  EXPECT_THAT(faults(), IsEmpty());
+}
+
+TEST_F(Spoilt, AnEdgeFromTheFuture) {
+  at(0, Kind::forward, 0).after = {0, at(0, Kind::backward, 0).id};
+  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 forward stage 0 microbatch 0 waits for "))));
+  EXPECT_THROW((void)play(programs, cost_of({})), Failure);
+}
+
+// Rank 0 wants a gradient before it computes a forward that the others need before they send any: every rank is in order by itself.
+TEST_F(Spoilt, ACycleThroughTwoRanks) {
+  schedule = gpipe_schedule(3, 2);
+  programs = lower(schedule, options);
+  const int received = at(0, Kind::receive_backward, 0).id;
+  at(0, Kind::forward, 1).after.push_back(received);
+  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 forward stage 0 microbatch 1"),
+                                                   HasSubstr("rank 1 send_backward stage 1 microbatch 0"), HasSubstr("waits for the first of these"))));
+}
+
+// Both post their receive only after their own send has ended: fine with buffered sends, a deadlock without.
+TEST_F(Spoilt, TwoSendsThatNeedBuffers) {
+  schedule = one_f_one_b_schedule(2, 3);
+  options = train_options(2);
+  programs = lower(schedule, options);
+  const auto post_after = [&](int rank, Kind receive, int received, Kind send, int sent) {
+    Program& program = programs[rank];
+    const Action posted = at(rank, receive, received);
+    ASSERT_LT(posted.id, at(rank, send, sent).id);
+    program.insert(program.begin() + at(rank, send, sent).id + 1, posted);
+    program.erase(program.begin() + posted.id);
+    std::vector<int> new_id(program.size());
+    for (std::size_t position = 0; position < program.size(); ++position) new_id[program[position].id] = static_cast<int>(position);
+    for (Action& action : program) {
+      action.id = new_id[action.id];
+      for (int& id : action.after) id = new_id[id];
+    }
+    at(rank, receive, received).after = {at(rank, send, sent).id};
+    for (Action& action : program) std::sort(action.after.begin(), action.after.end());
+  };
+  post_after(0, Kind::receive_backward, 0, Kind::send_forward, 1);
+  EXPECT_THAT(faults(), IsEmpty());
+  post_after(1, Kind::receive_forward, 1, Kind::send_backward, 0);
+  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 send_forward stage 0 microbatch 1"),
+                                                   HasSubstr("rank 1 send_backward stage 1 microbatch 0"))));
+}
+
+TEST_F(Spoilt, ADuplicatedMicrobatch) {
+  at(1, Kind::forward, 2).microbatch = 1;
+  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 1 is there 2 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 2 is there 0 times instead of once"));
+}
+
+TEST_F(Spoilt, ADuplicatedMicrobatchInTheSchedule) {
+  schedule.ranks[1][1].microbatch = 0;
+  programs = lower(schedule, options);
+  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 0 is there 2 times instead of once"));
+}
+
+TEST_F(Spoilt, ComputeInAnotherOrderThanTheSchedule) {
+  std::swap(at(2, Kind::forward, 1).microbatch, at(2, Kind::forward, 2).microbatch);
+  EXPECT_THAT(faults(), Contains("rank 2: forward stage 2 microbatch 2 runs where the schedule has forward stage 2 microbatch 1"));
+}
+
+TEST_F(Spoilt, CollectivesInAnotherOrder) {
+  Program& program = programs[2];
+  const auto tied = std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == Kind::sum_tied; });
+  ASSERT_EQ((tied + 1)->kind, Kind::clip);
+  std::swap(*tied, *(tied + 1));
+  EXPECT_THAT(faults(), Contains("rank 2 enters clip where rank 0 enters sum_tied"));
+}
+
+TEST_F(Spoilt, AForgottenCollective) {
+  for (Action& action : programs[1]) {
+    if (action.kind == Kind::clip) action.kind = Kind::count_tokens;
+  }
+  EXPECT_THAT(faults(), Contains("rank 1: clip is there 0 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 1 enters report where rank 0 enters clip"));
+}
+
+TEST_F(Spoilt, IdsThatAreNone) {
+  at(0, Kind::forward, 0).after = {0, 1000};
+  at(0, Kind::forward, 1).id = 7000;
+  EXPECT_THAT(faults(), Contains("rank 0: forward stage 0 microbatch 0 waits for id 1000, which no action has"));
+  EXPECT_THAT(faults(), Contains(HasSubstr("rank 0: forward stage 0 microbatch 1 has id 7000 at position")));
+}
+
+}  // namespace
+}  // namespace echelon

@@ -1,0 +1,84 @@
+// The rules of lowering, read off its programs.
+#include "base/error.h"
+#include "programs.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Kind = ActionKind;
+
+std::vector<std::string> names(const Program& program) {
+  std::vector<std::string> all;
+  for (const Action& action : program) all.push_back(to_string(action));
+  return all;
+}
+
+TEST(Lower, OneRankOneMicrobatch) {
+  LoweringOptions options;
+  options.stages = {{.num_units = 2, .has_tied_weight = true, .unit_sums_replicas = {}}};
+  options.reduces_gradients = false;
+  const Program program = lower(naive_schedule(1, 1), options)[0];
+  EXPECT_THAT(names(program), ElementsAre("load_batch", "clear_gradients", "count_tokens", "forward stage 0 microbatch 0", "backward stage 0 microbatch 0",
+                                          "clip", "update stage 0 unit 0", "update stage 0 unit 1", "update stage 0 unit 2", "report"));
+  EXPECT_THAT(program[4].after, ElementsAre(1, 3));
+  EXPECT_THAT(program[5].after, ElementsAre(2, 4));
+  EXPECT_THAT(program[9].after, ElementsAre(2, 6, 7, 8));
+}
+
+TEST(Lower, EvaluationIsForwardOnly) {
+  LoweringOptions options = train_options(2);
+  options.trains = false;
+  const auto programs = lower(one_f_one_b_schedule(2, 2), options);
+  EXPECT_THAT(names(programs[1]), ElementsAre("load_batch", "count_tokens", "receive_forward stage 1 microbatch 0", "receive_forward stage 1 microbatch 1",
+                                              "forward stage 1 microbatch 0", "forward stage 1 microbatch 1", "report"));
+}
+
+// The reduction of a unit begins before the backward of the unit in front of it; the upstream stage gets its gradient before any reduction of unit 0.
+TEST(Lower, LastBackwardGoesUnitByUnit) {
+  const auto programs = lower(one_f_one_b_schedule(2, 1), train_options(2));
+  EXPECT_THAT(names(programs[1]),
+              ElementsAre("load_batch", "clear_gradients", "count_tokens", "receive_forward stage 1 microbatch 0", "forward stage 1 microbatch 0",
+                          "backward stage 1 microbatch 0 unit 1", "reduce_gradients stage 1 unit 1", "reduce_gradients stage 1 unit 2",
+                          "backward stage 1 microbatch 0 unit 0", "send_backward stage 1 microbatch 0", "sum_replicas stage 1 unit 0",
+                          "reduce_gradients stage 1 unit 0", "sum_tied stage 1 unit 2", "clip", "update stage 1 unit 0", "gather_parameters stage 1 unit 0",
+                          "update stage 1 unit 1", "gather_parameters stage 1 unit 1", "update stage 1 unit 2", "gather_parameters stage 1 unit 2", "report"));
+  const auto& head = programs[0];
+  const auto reduced = std::find_if(head.begin(), head.end(), [](const Action& action) { return action.kind == Kind::reduce_gradients && action.unit == 2; });
+  EXPECT_EQ(to_string(head[reduced->after.back()]), "backward stage 0 microbatch 0 unit 0");
+}
+
+TEST(Lower, ASendWaitsForTheSendBeforeIt) {
+  const Program program = lower(gpipe_schedule(2, 3), train_options(2))[0];
+  EXPECT_THAT(find(program, Kind::send_forward, 0)->after, ElementsAre(find(program, Kind::forward, 0)->id));
+  EXPECT_THAT(find(program, Kind::send_forward, 2)->after, ElementsAre(find(program, Kind::send_forward, 1)->id, find(program, Kind::forward, 2)->id));
+}
+
+TEST(Lower, AReceiveIsPostedOneComputeActionAhead) {
+  const Program program = lower(one_f_one_b_schedule(2, 3), train_options(2))[1];
+  EXPECT_EQ(find(program, Kind::receive_forward, 1)->id + 1, find(program, Kind::backward, 0)->id);
+  EXPECT_THAT(find(program, Kind::receive_forward, 1)->after, IsEmpty());
+}
+
+TEST(Lower, WithoutClippingAnUpdateWaitsForItsOwnGradientAndTheCount) {
+  LoweringOptions options = train_options(2);
+  options.clips = false;
+  const Program program = lower(gpipe_schedule(2, 2), options)[1];
+  const auto update = std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == Kind::update && action.unit == 2; });
+  std::vector<std::string> awaited;
+  for (const int id : update->after) awaited.push_back(to_string(program[id]));
+  EXPECT_THAT(awaited, ElementsAre("count_tokens", "sum_tied stage 1 unit 2"));
+}
+
+TEST(Lower, RefusesWhatDoesNotFit) {
+  EXPECT_THROW((void)lower(gpipe_schedule(2, 2), train_options(3)), Error);
+  EXPECT_THROW((void)lower(gpipe_schedule(2, 0), train_options(2)), Error);
+}
+
+}  // namespace
+}  // namespace echelon
