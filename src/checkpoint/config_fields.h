@@ -1,0 +1,49 @@
+// Typed access to the fields of a config.json; every error names the file, the key, the value and what is expected.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace echelon {
+
+class ConfigFields {
+ public:
+  /// Throws Error if the file is missing or not a JSON object.
+  explicit ConfigFields(const std::filesystem::path& path);
+
+  /// Absent and null are one.
+  [[nodiscard]] bool has(std::string_view key) const;
+
+  /// Whole numbers from 1 to `max`; without a `fallback` the key must be there.
+  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback = {}) const;
+  [[nodiscard]] double number(std::string_view key, std::optional<double> fallback = {}) const;
+  [[nodiscard]] bool boolean(std::string_view key, bool fallback) const;
+  [[nodiscard]] std::string text(std::string_view key, std::optional<std::string> fallback = {}) const;
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;  // empty if absent
+  /// The object of that key, its keys named with this one as prefix; it has no fields if the key is absent.
+  [[nodiscard]] ConfigFields object(std::string_view key) const;
+
+  /// Throws Error unless the text is one of `supported`, naming the nearest.
+  void require_one_of(std::string_view key, std::string_view value, std::initializer_list<std::string_view> supported) const;
+  /// Throws Error unless the flag is `supported` or absent.
+  void require_flag(std::string_view key, bool supported) const;
+  /// Throws Error saying that the value of the key is `what`.
+  [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
+
+ private:
+  ConfigFields() = default;
+  [[nodiscard]] const nlohmann::json* find(std::string_view key) const;  // nullptr if absent or null
+  [[noreturn]] void refuse_missing(std::string_view key) const;
+
+  std::string path_;
+  std::string prefix_;  // "rope_scaling."
+  nlohmann::json fields_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,27 @@
+// Hugging Face's config.json to ModelSpec and back, for GPT-2, Llama, Qwen2 and Qwen3.
+#pragma once
+
+#include "spec/model_spec.h"
+#include "tensor/dtype.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace echelon {
+
+/// The model of FOLDER/config.json. What Echelon does not compute (sliding windows, other kinds of RoPE, other activations, biases that the family has not
+/// here, quantised weights) is refused by name. Dropout is ignored: Echelon has none. Throws Error naming the file, the key and the value.
+[[nodiscard]] ModelSpec read_model_spec(const std::filesystem::path& folder);
+
+/// Ids of the tokenizer's special tokens, where they are known.
+struct SpecialTokens {
+  std::optional<std::int64_t> bos;
+  std::optional<std::int64_t> eos;
+};
+
+/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if the spec is not one that its
+/// family can say (e.g. a GPT-2 with grouped-query attention), Failure if the file cannot be written.
+void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype, const SpecialTokens& tokens = {});
+
+}  // namespace echelon

@@ -1,0 +1,31 @@
+// Reads weights out of a Hugging Face folder into any layout: each rank reads the bytes of its own slices and no others.
+#pragma once
+
+#include "checkpoint/weight_folder.h"
+#include "checkpoint/weight_names.h"
+#include "nn/param.h"
+#include "spec/model_spec.h"
+
+namespace echelon {
+
+/// Holds no open file and no weights; ranks may share one.
+class ModelReader {
+ public:
+  /// Reads config.json and all headers, and checks that every tensor of the model is there with the right shape.
+  /// Throws Error naming the file, the tensor and both shapes.
+  explicit ModelReader(const std::filesystem::path& folder);
+
+  [[nodiscard]] const ModelSpec& spec() const { return spec_; }
+
+  /// Fills this rank's slice, `param.local_sizes()` numbers of `dtype` at `out`; what reaches past the parameter is zero.
+  /// The head of a tied model is the embedding. Throws Error if the folder's parameter has other sizes.
+  void read(const Param& param, DType dtype, void* out) const;
+
+ private:
+  std::filesystem::path folder_;
+  ModelSpec spec_;
+  WeightFolder weights_;
+  std::map<std::string, PlacedParameter, std::less<>> parameters_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,84 @@
+#include "checkpoint/model_writer.h"
+
+#include "base/error.h"
+#include "checkpoint/folder_swap.h"
+#include "checkpoint/model_config.h"
+#include "checkpoint/region_io.h"
+#include "checkpoint/tokenizer_files.h"
+
+#include <system_error>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+FolderPlan plan_folder(const ModelSpec& model, DType dtype, std::int64_t max_file_bytes) {
+  std::vector<TensorPlan> tensors;
+  for (const auto& [name, sizes] : file_tensors(model)) {
+    TensorPlan tensor{.name = name, .dtype = dtype, .shape = {}};
+    for (int dim = 0; dim < sizes.num_dims(); ++dim) tensor.shape.push_back(sizes[dim]);
+    tensors.push_back(std::move(tensor));
+  }
+  return plan_safetensors(tensors, max_file_bytes);
+}
+
+// "a/b/" and "a/b" are one folder, and what lies beside it is named by appending to the name.
+std::filesystem::path without_slash(const std::filesystem::path& folder) {
+  const std::filesystem::path normal = folder.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+}  // namespace
+
+ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
+  options_.folder = without_slash(options_.folder);
+  temporary_ = temporary_name(options_.folder);
+  parameters_ = placed_parameters(options_.model);
+  plan_ = plan_folder(options_.model, options_.dtype, options_.max_file_bytes);
+}
+
+ModelWriter::~ModelWriter() {
+  std::error_code ignored;  // the reason to give up is on its way already
+  if (owns_temporary_) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void ModelWriter::begin() {
+  require_replaceable(options_.folder);
+  const SpecialTokens tokens = options_.tokenizer.empty() ? SpecialTokens{} : special_tokens(options_.tokenizer);
+  create_temporary(options_.folder);
+  owns_temporary_ = true;
+  for (const FilePlan& planned : plan_.files) {
+    File file = File::create(temporary_ / planned.file_name);
+    file.reserve(planned.num_bytes);
+    file.write_at(0, planned.header.data(), static_cast<std::int64_t>(planned.header.size()));
+    file.close();
+  }
+  if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
+  write_model_config(temporary_, options_.model, options_.dtype, tokens);
+  if (!options_.tokenizer.empty()) write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
+}
+
+void ModelWriter::write(const Param& param, DType dtype, const void* host) {
+  const auto found = parameters_.find(param.name);
+  require(found != parameters_.end() && found->second.sizes == param.global_sizes, "parameter '{}' {} is not one of the model that {} is written for",
+          param.name, to_string(param.global_sizes), options_.folder.string());
+  const FileRectangle& rectangle = found->second.rectangle;
+  const FileRegion region = file_region(param, rectangle);
+  const FilePlan* planned = plan_.file_of(rectangle.tensor);
+  File file = File::open_to_write(temporary_ / planned->file_name);
+  write_region(file, planned->tensors.at(rectangle.tensor), region, dtype, host);
+  file.close();
+  num_written_ += region.num_runs * region.run_elements;
+}
+
+void ModelWriter::finish() {
+  for (const FilePlan& planned : plan_.files) {
+    File file = File::open_to_write(temporary_ / planned.file_name);
+    file.sync();
+    file.close();
+  }
+  swap_in(options_.folder);
+  owns_temporary_ = false;
+}
+
+}  // namespace echelon

@@ -1,0 +1,65 @@
+// Hugging Face's safetensors: u64 length of the header (little-endian), header (JSON: name -> dtype, shape, data_offsets), raw little-endian numbers.
+// https://huggingface.co/docs/safetensors. Nothing of a file is believed before it is checked.
+#pragma once
+
+#include "tensor/dtype.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+using FileShape = std::vector<std::int64_t>;  // files may hold more dims than Sizes does
+
+[[nodiscard]] std::string to_string(const FileShape& shape);  // "[2, 3]"
+
+/// One tensor of a file.
+struct FileTensor {
+  std::string format;          // safetensors' name of the dtype, e.g. "BF16"
+  std::optional<DType> dtype;  // unset for formats that Echelon does not compute in (BOOL, I64, ...)
+  FileShape shape;
+  std::int64_t first_byte = 0;  // from the beginning of the file
+  std::int64_t num_bytes = 0;
+};
+
+/// Reads and checks the header alone: its length, the JSON, known formats, sizes that agree with bytes, data that fills the file without gaps or overlaps.
+/// Throws Error naming the file and what is wrong with it.
+[[nodiscard]] std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path);
+
+/// "F32" etc.; throws Error for a dtype that files do not have.
+[[nodiscard]] std::string_view safetensors_format(DType dtype);
+
+struct TensorPlan {
+  std::string name;
+  DType dtype = DType::float32;
+  FileShape shape;
+};
+
+/// Where everything of a file that is still to be written will lie.
+struct FilePlan {
+  std::string file_name;
+  std::string header;                         // length and JSON, padded so that the data is aligned to 8 bytes
+  std::map<std::string, FileTensor> tensors;  // by name
+  std::int64_t num_bytes = 0;                 // of the whole file
+};
+
+struct FolderPlan {
+  std::vector<FilePlan> files;
+  std::string index;  // text of model.safetensors.index.json; empty for a single file
+
+  /// The file that holds the tensor; nullptr if none does.
+  [[nodiscard]] const FilePlan* file_of(std::string_view tensor) const;
+};
+
+inline constexpr std::string_view single_file_name = "model.safetensors";
+inline constexpr std::string_view index_file_name = "model.safetensors.index.json";
+
+/// One file, or as many as needed to keep each below `max_file_bytes` of data (a larger tensor gets a file of its own). Tensors keep their order.
+[[nodiscard]] FolderPlan plan_safetensors(const std::vector<TensorPlan>& tensors, std::int64_t max_file_bytes);
+
+}  // namespace echelon

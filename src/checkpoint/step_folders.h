@@ -1,0 +1,22 @@
+// The folders step-N that a run leaves behind, and how many of them stay.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace echelon {
+
+/// BASE/step-N.
+[[nodiscard]] std::filesystem::path step_folder(const std::filesystem::path& base, std::int64_t step);
+
+/// The steps whose folders are whole, ascending; temporary folders and other names are ignored. Empty if there is no such base.
+[[nodiscard]] std::vector<std::int64_t> saved_steps(const std::filesystem::path& base);
+
+[[nodiscard]] std::optional<std::int64_t> latest_step(const std::filesystem::path& base);
+
+/// Deletes all but the `keep_latest_k` latest steps (0 or less keeps all), and what a crash left half-written or half-deleted. Throws Failure.
+void prune_steps(const std::filesystem::path& base, std::int64_t keep_latest_k);
+
+}  // namespace echelon

@@ -1,0 +1,26 @@
+// The safetensors of a Hugging Face folder, in one file or in several with an index, as one map from a tensor's name to its place.
+#pragma once
+
+#include "checkpoint/safetensors.h"
+
+namespace echelon {
+
+class WeightFolder {
+ public:
+  struct Entry {
+    std::filesystem::path path;
+    FileTensor tensor;
+  };
+
+  /// Reads and checks the index and every header. Throws Error naming the file and what is wrong or missing.
+  explicit WeightFolder(const std::filesystem::path& folder);
+
+  [[nodiscard]] const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
+  /// nullptr if there is none of that name.
+  [[nodiscard]] const Entry* find(std::string_view tensor) const;
+
+ private:
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,69 @@
+// Tiny specs of every family, weights as a function of their name and index, and naive slicing.
+#pragma once
+
+#include "checkpoint/weight_names.h"
+#include "nn/param.h"
+#include "spec/model_spec.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+inline ModelSpec tiny_model(Family family, bool tied) {
+  ModelSpec model = family_defaults(family);
+  model.hidden_size = 12;
+  model.num_hidden_layers = 2;
+  model.num_attention_heads = 3;
+  model.num_key_value_heads = family == Family::gpt2 ? 3 : 1;
+  model.head_dim = family == Family::qwen3 ? 6 : 4;
+  model.intermediate_size = 10;
+  model.vocab_size = 17;
+  model.max_position_embeddings = 8;
+  model.tie_word_embeddings = tied;
+  return model;
+}
+
+/// A multiple of 1/64 below 2 in size, so that every format but 16-bit integers holds it exactly.
+inline double weight(const std::string& name, std::int64_t index) {
+  const auto mixed = (std::hash<std::string>{}(name) + static_cast<std::size_t>(index) * 7919U) * 0x9e3779b97f4a7c15ULL;
+  return (static_cast<double>(mixed >> 56) - 128.0) / 64.0;
+}
+
+inline std::vector<double> whole(const NamedShape& parameter) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < parameter.sizes.num_elements(); ++i) values.push_back(weight(parameter.name, i));
+  return values;
+}
+
+/// How rank `rank` of `tp` holds the parameter: cut along `dim` (none if it has no such dim) into equal slices, the last of which may reach past the end.
+inline Param sliced(const NamedShape& parameter, int dim, int rank, int tp) {
+  Param param;
+  param.name = parameter.name;
+  param.global_sizes = parameter.sizes;
+  if (dim >= parameter.sizes.num_dims()) return param;
+  param.split_dim = dim;
+  param.split_count = (parameter.sizes[dim] + tp - 1) / tp;
+  param.split_first = rank * param.split_count;
+  return param;
+}
+
+/// The numbers of the slice, element by element; zero past the end.
+inline std::vector<double> slice_values(const Param& param, const std::vector<double>& values) {
+  const bool is_matrix = param.global_sizes.num_dims() == 2;
+  const Sizes local = param.local_sizes();
+  const std::int64_t rows = is_matrix ? local[0] : 1, cols = local[-1];
+  std::vector<double> slice;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j) {
+      const std::int64_t global_i = i + (is_matrix && param.split_dim == 0 ? param.split_first : 0);
+      const std::int64_t global_j = j + (param.split_dim == (is_matrix ? 1 : 0) ? param.split_first : 0);
+      const bool exists = global_i < (is_matrix ? param.global_sizes[0] : 1) && global_j < param.global_sizes[-1];
+      slice.push_back(exists ? values[static_cast<std::size_t>(global_i * param.global_sizes[-1] + global_j)] : 0.0);
+    }
+  return slice;
+}
+
+}  // namespace echelon
