@@ -19,7 +19,7 @@ class ModelWriter {
     std::filesystem::path folder;  // the final name
     ModelSpec model;
     DType dtype = DType::float32;                 // of the weights in the files
-    std::filesystem::path tokenizer;              // tokenizer.json, copied; empty: none
+    std::filesystem::path tokenizer{};            // tokenizer.json, copied; empty: none
     std::int64_t max_file_bytes = 5'000'000'000;  // of data; more become several files with an index
   };
 

@@ -93,7 +93,7 @@ TEST_P(RoundTrip, SeveralFiles) {
 INSTANTIATE_TEST_SUITE_P(Families, RoundTrip,
                          ::testing::Values(Case{Family::gpt2, true}, Case{Family::gpt2, false}, Case{Family::llama, true}, Case{Family::llama, false},
                                            Case{Family::qwen2, false}, Case{Family::qwen3, true}),
-                         [](const auto& info) { return std::string(name_of(info.param.family)) + (info.param.tied ? "Tied" : "Untied"); });
+                         [](const auto& test) { return std::string(name_of(test.param.family)) + (test.param.tied ? "Tied" : "Untied"); });
 
 TEST(GlobalParameters, AddUpToTheModelsCount) {
   for (const auto name : preset_names()) {
