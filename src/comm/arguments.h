@@ -1,0 +1,15 @@
+// What every transport demands of the tensors it is given, checked alike on all of them. Each throws Error with the sizes found and needed.
+#pragma once
+
+#include "comm/comm.h"
+
+namespace echelon {
+
+void check_all_gather(const Comm& comm, const Tensor& full, const Tensor& shard);
+void check_reduce_scatter(const Comm& comm, const Tensor& shard, const Tensor& full);
+void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& sent);
+/// A root is a rank of the group; a peer is another one.
+void check_root(const Comm& comm, int root);
+void check_peer(const Comm& comm, int peer);
+
+}  // namespace echelon

@@ -1,0 +1,23 @@
+// The communicator of a group of one rank in host memory: sums are what they were, gathering copies, nothing is sent.
+#pragma once
+
+#include "comm/comm.h"
+
+namespace echelon {
+
+class SoloComm final : public Comm {
+ public:
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 1; }
+
+  [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp op) override;
+  [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override;
+  [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override;
+  [[nodiscard]] Pending broadcast(Tensor x, int root) override;
+  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override;
+  [[nodiscard]] Pending send(Tensor x, int peer) override;     // throws Error: there is no peer
+  [[nodiscard]] Pending receive(Tensor x, int peer) override;  // likewise
+  [[nodiscard]] Pending barrier() override;
+};
+
+}  // namespace echelon

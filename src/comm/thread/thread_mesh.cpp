@@ -1,0 +1,52 @@
+#include "comm/thread/thread_mesh.h"
+
+#include "comm/solo/solo_comm.h"
+#include "comm/thread/thread_comm.h"
+#include "comm/thread/thread_operation.h"
+
+#include <algorithm>
+
+namespace echelon {
+
+Comm& ThreadMesh::comm(const Group& group) {
+  auto& comm = comms_[group];
+  if (comm) return *comm;
+  const std::vector<int> ranks = shape().ranks_of(group, rank());
+  require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
+  ByteCounter& sent = world_.sent(rank(), group);  // also lists a group of one rank, which sends nothing
+  const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  if (ranks.size() == 1)
+    comm = std::make_unique<SoloComm>();
+  else
+    comm = std::make_unique<ThreadComm>(*this, world_.group(group, ranks), sent, static_cast<int>(place), static_cast<int>(ranks.size()));
+  return *comm;
+}
+
+void ThreadMesh::poll() {
+  check_aborted();
+  bool worked = false;
+  for (ThreadOperation* const operation : under_way_) worked = operation->advance() || worked;
+  if (!worked && !under_way_.empty()) rest();
+}
+
+void ThreadMesh::abort(const std::string& reason) {
+  world_.abort(reason);
+  quiesce();
+}
+
+void ThreadMesh::check_aborted() {
+  if (!world_.is_aborted()) return;
+  quiesce();
+  throw PeerAborted(fmt::format("aborted, because {}", world_.abort_reason()));
+}
+
+void ThreadMesh::quiesce() const {
+  for (ThreadOperation* const operation : under_way_) operation->exchange().quiesce();
+}
+
+void ThreadMesh::rest() {
+  constexpr int patience = 16;
+  if (++num_idle_polls_ % patience == 0) world_.permits().yield();
+}
+
+}  // namespace echelon

@@ -1,0 +1,91 @@
+#include "comm/thread/thread_operation.h"
+
+#include <exception>
+
+namespace echelon {
+namespace {
+
+Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution) {
+  mesh.check_aborted();
+  try {
+    return rendezvous.join(party, signature, contribution);
+  } catch (const Failure&) {  // a mismatch: all were aborted
+    mesh.quiesce();
+    throw;
+  }
+}
+
+// Some microseconds, in which a peer on another core is likely to come. Only where every rank has a core.
+constexpr int num_spins = 2000;
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+ThreadOperation::ThreadOperation(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution)
+    : mesh_(mesh), rendezvous_(rendezvous), party_(party), exchange_(joined(mesh, rendezvous, party, signature, contribution)) {
+  mesh_.add(*this);
+}
+
+ThreadOperation::~ThreadOperation() {
+  mesh_.remove(*this);
+  if (has_left_) return;
+  if (is_done()) {
+    leave();
+    return;
+  }
+  const bool unwinds = std::uncaught_exceptions() > 0;
+  mesh_.world().abort(
+      fmt::format("rank {} {} {}", mesh_.rank(), unwinds ? "failed during" : "dropped, without waiting for it, its", to_string(exchange_.signature())));
+  exchange_.quiesce();
+}
+
+void ThreadOperation::wait() {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(mesh_.world().timeout_seconds()));
+  int spins_left = mesh_.world().permits().is_scarce() ? 0 : num_spins;
+  for (;;) {
+    const std::uint32_t seen = exchange_.word().load();
+    if ((seen & done_bit) != 0) return leave();
+    mesh_.check_aborted();
+    if (advance()) continue;
+    if (spins_left-- > 0)
+      relax();
+    else
+      sleep(seen, deadline);
+  }
+}
+
+bool ThreadOperation::poll() {
+  const bool worked = advance();
+  if (is_done()) {
+    leave();
+    return true;
+  }
+  mesh_.check_aborted();
+  if (!worked) mesh_.rest();
+  return false;
+}
+
+bool ThreadOperation::advance() { return (exchange_.word().load() & ready_bit) != 0 && exchange_.work(); }
+
+void ThreadOperation::leave() {
+  has_left_ = true;
+  rendezvous_.leave(exchange_);
+}
+
+void ThreadOperation::sleep(std::uint32_t seen, Deadline deadline) {
+  exchange_.num_sleepers().fetch_add(1);
+  const bool in_time = mesh_.world().sleep(mesh_.rank(), exchange_.word(), seen, deadline);
+  exchange_.num_sleepers().fetch_sub(1);
+  if (in_time) return;
+  const std::string late = rendezvous_.describe_timeout(party_, exchange_, mesh_.world().timeout_seconds());
+  mesh_.abort(late);
+  throw Failure(late);
+}
+
+}  // namespace echelon

@@ -1,0 +1,106 @@
+#include "comm/thread/thread_world.h"
+
+#include "comm/thread/thread_mesh.h"
+
+#include <pthread.h>
+#include <optional>
+
+namespace echelon {
+namespace {
+
+struct RankFailure {
+  int rank = 0;
+  std::string sentence;
+  ExitStatus status = ExitStatus::failure;
+};
+
+// The first failure with a cause of its own; one that only echoes an abort stands in until such a one comes.
+class FirstFailure {
+ public:
+  void record(const RankFailure& failure, bool is_echo) {
+    const std::lock_guard lock(mutex_);
+    auto& first = is_echo ? echo_ : cause_;
+    if (!first) first = failure;
+  }
+  void rethrow() const {
+    const auto& first = cause_ ? cause_ : echo_;
+    if (first) throw Error(fmt::format("rank {}: {}", first->rank, first->sentence), first->status);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<RankFailure> cause_, echo_;
+};
+
+struct Launch {
+  ThreadWorld& world;
+  const std::function<void(Mesh&)>& body;
+  FirstFailure& failure;
+};
+
+struct RankThread {
+  Launch* launch = nullptr;
+  int rank = 0;
+  pthread_t thread{};
+};
+
+void fail(const Launch& launch, const RankFailure& failure, bool is_echo) {
+  launch.failure.record(failure, is_echo);
+  launch.world.abort(fmt::format("rank {} failed: {}", failure.rank, failure.sentence));
+}
+
+void run_rank(const Launch& launch, int rank) {
+  launch.world.permits().acquire();
+  try {
+    ThreadMesh mesh(launch.world, rank);
+    launch.body(mesh);
+  } catch (const PeerAborted& echo) {
+    fail(launch, {rank, echo.what(), ExitStatus::failure}, true);
+  } catch (const Error& error) {
+    fail(launch, {rank, error.what(), error.status()}, false);
+  } catch (const std::exception& error) {
+    fail(launch, {rank, error.what(), ExitStatus::failure}, false);
+  } catch (...) {
+    fail(launch, {rank, "an exception of unknown type", ExitStatus::failure}, false);
+  }
+  launch.world.permits().release();
+}
+
+void* thread_main(void* argument) {
+  const auto& self = *static_cast<RankThread*>(argument);
+  run_rank(*self.launch, self.rank);
+  return nullptr;
+}
+
+// How many threads could be started.
+std::size_t start(std::vector<RankThread>& threads, std::size_t stack_bytes) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, stack_bytes);
+  std::size_t num_started = 0;
+  while (num_started < threads.size() && pthread_create(&threads[num_started].thread, &attributes, thread_main, &threads[num_started]) == 0) ++num_started;
+  pthread_attr_destroy(&attributes);
+  return num_started;
+}
+
+}  // namespace
+
+void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, const std::function<void(Mesh&)>& body) {
+  ThreadWorld world(shape, options);
+  FirstFailure failure;
+  Launch launch = {.world = world, .body = body, .failure = failure};
+  std::vector<RankThread> threads(static_cast<std::size_t>(shape.num_ranks()));
+  for (std::size_t rank = 0; rank < threads.size(); ++rank) threads[rank] = {.launch = &launch, .rank = static_cast<int>(rank)};
+
+  const std::size_t num_started = start(threads, options.stack_bytes);
+  if (num_started < threads.size()) {
+    const std::string reason =
+        fmt::format("the system started only {} threads of {}; run fewer ranks or raise the limit (ulimit -u)", num_started, threads.size());
+    fail(launch, {static_cast<int>(num_started), reason, ExitStatus::failure}, false);
+  }
+  for (std::size_t rank = 0; rank < num_started; ++rank) pthread_join(threads[rank].thread, nullptr);
+  failure.rethrow();
+  if (world.is_aborted()) throw Failure(world.abort_reason());  // though every rank returned: something was dropped
+}
+
+}  // namespace echelon

@@ -1,0 +1,80 @@
+// What the thread ranks of one process share: permits, the rendezvous of every group, the bytes sent, and the way in which all of them stop.
+#pragma once
+
+#include "base/error.h"
+#include "comm/mesh.h"
+#include "comm/thread/permits.h"
+#include "comm/thread/rendezvous.h"
+#include "comm/thread/thread_world.h"
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace echelon {
+
+/// What a rank throws because another one failed; the cause is told by that other one.
+class PeerAborted final : public Failure {
+ public:
+  using Failure::Failure;
+};
+
+/// A group of ranks: one rendezvous for its collectives and one per (source, destination), made on first use.
+class ThreadGroup {
+ public:
+  ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks);
+  [[nodiscard]] Rendezvous& collectives() { return collectives_; }
+  [[nodiscard]] Rendezvous& transfers(int source, int destination);
+
+ private:
+  ThreadWorld& world_;
+  std::string name_;
+  std::vector<int> ranks_;
+  Rendezvous collectives_;
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::unique_ptr<Rendezvous>> transfers_;
+};
+
+class ThreadWorld {
+ public:
+  ThreadWorld(const MeshShape& shape, const ThreadOptions& options);
+
+  [[nodiscard]] const MeshShape& shape() const { return shape_; }
+  [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
+  [[nodiscard]] int num_permits() const { return num_permits_; }
+  [[nodiscard]] Permits& permits() { return permits_; }
+
+  /// Groups with the same ranks are one, whatever their names.
+  [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks);
+  /// Where the bytes are counted that a rank sends in a group.
+  [[nodiscard]] ByteCounter& sent(int rank, const Group& group);
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes(int rank);
+
+  /// Gives the permit back and sleeps while the word is `expected`; false if the deadline passed. Abort wakes it.
+  bool sleep(int rank, FutexWord& word, std::uint32_t expected, Deadline deadline);
+
+  /// The first reason stays.
+  void abort(const std::string& reason);
+  [[nodiscard]] bool is_aborted() const { return is_aborted_.load(); }
+  [[nodiscard]] std::string abort_reason();
+
+ private:
+  // Where a rank sleeps, if it does. Words are never freed before the world is, so whoever aborts may touch one whose sleeper has just left.
+  struct alignas(64) Bed {
+    std::atomic<FutexWord*> word = nullptr;
+  };
+
+  const MeshShape shape_;
+  const double timeout_seconds_;
+  const int num_permits_;
+  Permits permits_;
+  std::vector<Bed> beds_;
+  std::atomic<bool> is_aborted_ = false;
+
+  std::mutex mutex_;  // guards what follows
+  std::string abort_reason_;
+  std::map<std::vector<int>, std::unique_ptr<ThreadGroup>> groups_;
+  std::vector<std::map<Group, ByteCounter>> sent_;  // by rank
+};
+
+}  // namespace echelon

@@ -1,0 +1,78 @@
+#include "comm/trace/trace_mesh.h"
+
+#include "base/error.h"
+#include "comm/arguments.h"
+
+#include <algorithm>
+
+namespace echelon {
+
+class TraceMesh::TraceComm final : public Comm {
+ public:
+  TraceComm(TraceMesh& mesh, const Group& group, int rank, int size) : mesh_(mesh), group_(group), rank_(rank), size_(size) {}
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+
+  [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp) override { return record(CommKind::all_reduce, x); }
+  [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
+    check_all_gather(*this, full, shard);
+    return record(CommKind::all_gather, full);
+  }
+  [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp) override {
+    check_reduce_scatter(*this, shard, full);
+    return record(CommKind::reduce_scatter, full);
+  }
+  [[nodiscard]] Pending broadcast(Tensor x, int root) override {
+    check_root(*this, root);
+    return record(CommKind::broadcast, x, root);
+  }
+  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
+    check_all_to_all(*this, received, sent);
+    return record(CommKind::all_to_all, sent);
+  }
+  [[nodiscard]] Pending send(Tensor x, int peer) override {
+    check_peer(*this, peer);
+    return record(CommKind::send, x, peer);
+  }
+  [[nodiscard]] Pending receive(Tensor x, int peer) override {
+    check_peer(*this, peer);
+    return record(CommKind::receive, x, peer);
+  }
+  [[nodiscard]] Pending barrier() override { return record(CommKind::barrier, Tensor(nullptr, DType::float32, {0})); }
+
+ private:
+  Pending record(CommKind kind, const Tensor& full, int peer = -1) {
+    const std::int64_t sent =
+        echelon::sent_bytes({.kind = kind, .rank = rank_, .group_size = size_, .num_elements = full.num_elements(), .dtype = full.dtype, .root = peer});
+    mesh_.records_.push_back(
+        {.kind = kind, .group = group_, .group_size = size_, .dtype = full.dtype, .num_elements = full.num_elements(), .sent_bytes = sent, .peer = peer});
+    mesh_.sent_bytes_[group_] += sent;
+    return {};
+  }
+
+  TraceMesh& mesh_;
+  Group group_;
+  int rank_;
+  int size_;
+};
+
+TraceMesh::TraceMesh(const MeshShape& shape, int rank) : Mesh(shape, rank) {}
+TraceMesh::~TraceMesh() = default;
+
+Comm& TraceMesh::comm(const Group& group) {
+  auto& comm = comms_[group];
+  if (comm) return *comm;
+  const std::vector<int> ranks = shape().ranks_of(group, rank());
+  require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
+  const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  comm = std::make_unique<TraceComm>(*this, group, static_cast<int>(place), static_cast<int>(ranks.size()));
+  sent_bytes_[group];  // a group that was asked for is listed, even if nothing is sent
+  return *comm;
+}
+
+void TraceMesh::clear() {
+  records_.clear();
+  for (auto& [group, bytes] : sent_bytes_) bytes = 0;
+}
+
+}  // namespace echelon

@@ -1,0 +1,48 @@
+// A rank's mesh without peers and without data: it writes down what a program would communicate. Every operation is done as soon as it is started.
+#pragma once
+
+#include "comm/mesh.h"
+#include "comm/traffic.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace echelon {
+
+struct CommRecord {
+  CommKind kind = CommKind::barrier;
+  Group group;
+  int group_size = 1;
+  DType dtype = DType::float32;
+  std::int64_t num_elements = 0;  // of the full buffer
+  std::int64_t sent_bytes = 0;    // by this rank: the closed forms of comm/traffic.h
+  int peer = -1;                  // of a send or receive, and the root of a broadcast; within the group
+  bool operator==(const CommRecord&) const = default;
+};
+
+class TraceMesh final : public Mesh {
+ public:
+  TraceMesh(const MeshShape& shape, int rank);
+  ~TraceMesh() override;
+
+  [[nodiscard]] Comm& comm(const Group& group) override;
+  void poll() override {}
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_bytes_; }
+  void abort(const std::string&) override {}
+
+  /// In the order in which they were started. Reductions, gathers and transfers in groups of one rank are written down too, with no bytes sent.
+  [[nodiscard]] const std::vector<CommRecord>& records() const { return records_; }
+  /// Forgets the records and the bytes.
+  void clear();
+
+ private:
+  class TraceComm;
+
+  std::map<Group, std::unique_ptr<Comm>> comms_;
+  std::map<Group, std::int64_t> sent_bytes_;
+  std::vector<CommRecord> records_;
+};
+
+}  // namespace echelon
