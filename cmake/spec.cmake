@@ -1,0 +1,2 @@
+find_package(tomlplusplus REQUIRED)
+set(spec_links tomlplusplus::tomlplusplus)

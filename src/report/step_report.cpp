@@ -1,0 +1,84 @@
+#include "report/step_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+constexpr double gibibyte = 1024.0 * 1024 * 1024;
+
+// 1234567.891 with two digits: "1,234,567.89". Independent of the locale.
+std::string with_commas(double value, int num_digits) {
+  std::string text = fmt::format("{:.{}f}", value, num_digits);
+  if (!std::isfinite(value)) return text;
+  const std::size_t first_digit = text.starts_with('-') ? 1 : 0;
+  const std::size_t point = std::min(text.find('.'), text.size());
+  for (std::size_t i = point; i > first_digit + 3; i -= 3) text.insert(i - 3, ",");
+  return text;
+}
+
+std::string percent_of(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? "N/A" : fmt::format("{:.2f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+}  // namespace
+
+void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops) {
+  report.tokens_per_second = report.step_seconds > 0 ? static_cast<double>(report.tokens) / report.step_seconds : 0;
+  const double flops = report.tokens_per_second * flops_per_token;
+  report.tflops = flops / 1e12;
+  report.mfu = peak_flops ? std::optional(100 * flops / *peak_flops) : std::nullopt;
+}
+
+double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
+  const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) + (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
+  const std::int64_t N = m.num_parameters() - looked_up * m.hidden_size;
+  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * static_cast<double>(seq_len);
+}
+
+std::string step_line(const StepReport& r) {
+  const double ranks = static_cast<double>(r.world_size);
+  const std::string mfu = r.mfu ? fmt::format("{:.2f}%", *r.mfu) : "N/A";
+  return fmt::format("step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}", r.step, r.loss, r.grad_norm,
+                     static_cast<double>(r.memory_peak_bytes) / gibibyte, percent_of(r.memory_peak_bytes, r.memory_total_bytes),
+                     with_commas(r.tokens_per_second / ranks, 0), with_commas(r.tflops / ranks, 2), mfu);
+}
+
+std::string to_json(const StepReport& r) {
+  nlohmann::ordered_json json = {
+      {"step", r.step},
+      {"loss", r.loss},
+      {"grad_norm", r.grad_norm},
+      {"lr", r.lr},
+      {"tokens", r.tokens},
+      {"step_seconds", r.step_seconds},
+      {"tokens_per_second", r.tokens_per_second},
+      {"tflops", r.tflops},
+      {"mfu", nullptr},
+      {"memory_peak_bytes", r.memory_peak_bytes},
+      {"world_size", r.world_size},
+      {"comm_bytes", r.comm_bytes},
+  };
+  if (r.mfu) json["mfu"] = *r.mfu;
+  return json.dump();
+}
+
+std::string evaluation_line(const EvaluationReport& r) {
+  return fmt::format("validate step: {:2}  loss: {:>8.5f}  perplexity: {}  tokens: {}", r.step, r.loss, with_commas(std::exp(r.loss), 2),
+                     with_commas(static_cast<double>(r.tokens), 0));
+}
+
+std::string to_json(const EvaluationReport& r) {
+  const nlohmann::ordered_json json = {{"step", r.step},
+                                       {"validation_loss", r.loss},
+                                       {"validation_perplexity", std::exp(r.loss)},
+                                       {"validation_tokens", r.tokens},
+                                       {"validation_seconds", r.seconds}};
+  return json.dump();
+}
+
+}  // namespace echelon

@@ -1,0 +1,53 @@
+// What is said about one training step: as torchtitan's step line and as one JSON object.
+#pragma once
+
+#include "spec/model_spec.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+struct StepReport {
+  std::int64_t step = 0;
+  double loss = 0;       // mean over the step's valid tokens, in nats
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  std::int64_t tokens = 0;  // of this step, over all ranks
+  double step_seconds = 0;
+  double tokens_per_second = 0;    // over all ranks
+  double tflops = 0;               // model flops per second over all ranks, in 10^12
+  std::optional<double> mfu = {};  // percent of the machine's peak; none where the peak is unknown
+  std::int64_t memory_peak_bytes = 0;
+  std::int64_t memory_total_bytes = 0;  // what the peak is a part of; 0: unknown
+  std::int64_t world_size = 1;
+  std::map<std::string, std::int64_t> comm_bytes = {};  // sent by this rank during the step, by the name of the group
+};
+
+/// Sets tokens_per_second, tflops and mfu from tokens and step_seconds. `peak_flops`: dense flops per second of all ranks together.
+void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops);
+
+/// 6 N + 12 L H d_head T, forward and backward. N: the parameters that multiply, hence without position tables and, where the head has a weight of its own,
+/// without the token table. Attention is not halved for the causal mask. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts alike.)
+[[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
+
+/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; tps and tflops are those of one rank.
+[[nodiscard]] std::string step_line(const StepReport& report);
+
+/// One line. Numbers read back as the same bits; mfu is null where it is unknown, and so is a number that is not finite.
+[[nodiscard]] std::string to_json(const StepReport& report);
+
+struct EvaluationReport {
+  std::int64_t step = 0;
+  double loss = 0;  // mean over the valid tokens, in nats
+  std::int64_t tokens = 0;
+  double seconds = 0;
+};
+
+/// "validate step:  100  loss:  3.21234  perplexity: 24.84  tokens: 65,536"
+[[nodiscard]] std::string evaluation_line(const EvaluationReport& report);
+[[nodiscard]] std::string to_json(const EvaluationReport& report);
+
+}  // namespace echelon

@@ -1,0 +1,94 @@
+#include "report/step_report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+namespace echelon {
+namespace {
+
+StepReport example() {
+  return {.step = 7,
+          .loss = 3.123456789,
+          .grad_norm = 1.5,
+          .lr = 0.1 + 0.2,
+          .tokens = 4096,
+          .step_seconds = 0.5,
+          .memory_peak_bytes = std::int64_t{1} << 29,
+          .memory_total_bytes = std::int64_t{1} << 33,
+          .world_size = 4,
+          .comm_bytes = {{"dp_shard", 123456789012345}, {"tp", 7}}};
+}
+
+TEST(StepLine, IsTheLineThatTorchtitanPrints) {
+  StepReport report = example();
+  report.tokens_per_second = 4938270;  // over 4 ranks
+  report.tflops = 4938.272;
+  EXPECT_EQ(step_line(report), "step:  7  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 1,234,568  tflops: 1,234.57  mfu: N/A");
+  report.mfu = 41.256;
+  report.step = 12345;
+  report.tflops = 0.5;
+  report.tokens_per_second = 999 * 4;
+  EXPECT_EQ(step_line(report), "step: 12345  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 999  tflops: 0.12  mfu: 41.26%");
+}
+
+TEST(StepLine, SurvivesWhatIsNotFinite) {
+  StepReport report = example();
+  report.loss = std::nan("");
+  report.grad_norm = std::numeric_limits<double>::infinity();
+  report.tokens_per_second = std::numeric_limits<double>::infinity();
+  report.memory_total_bytes = 0;
+  const std::regex form("step:  7  loss: +nan  grad_norm: +inf  memory:  0.50GiB\\(N/A\\)  tps: inf  tflops: 0.00  mfu: N/A");
+  EXPECT_TRUE(std::regex_match(step_line(report), form)) << step_line(report);
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());
+}
+
+TEST(StepJson, ReadsBackAsTheSameBits) {
+  StepReport report = example();
+  for (const double value : {1.0 / 3, 0.1 + 0.2, 4.9e-324, 1.7976931348623157e308, 2.5e-5}) {
+    report.loss = value;
+    const auto json = nlohmann::json::parse(to_json(report));
+    EXPECT_EQ(json["loss"].get<double>(), value);
+    EXPECT_EQ(json["lr"].get<double>(), report.lr);
+  }
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_TRUE(json["mfu"].is_null());
+  EXPECT_EQ(json["comm_bytes"]["dp_shard"].get<std::int64_t>(), 123456789012345);
+  for (const char* key : {"step", "tokens", "step_seconds", "tokens_per_second", "tflops", "memory_peak_bytes", "world_size", "grad_norm"})
+    EXPECT_TRUE(json[key].is_number()) << key;
+  EXPECT_EQ(to_json(report).find('\n'), std::string::npos);
+}
+
+TEST(Rates, FollowFromTokensAndSeconds) {
+  StepReport report = example();
+  set_rates(report, 1e9, 1e14);
+  EXPECT_DOUBLE_EQ(report.tokens_per_second, 8192);
+  EXPECT_DOUBLE_EQ(report.tflops, 8.192);
+  EXPECT_DOUBLE_EQ(report.mfu.value(), 8.192);
+  set_rates(report, 1e9, std::nullopt);
+  EXPECT_FALSE(report.mfu.has_value());
+}
+
+// Each matrix product of m tokens with a k x n weight takes 2 m k n flops, twice more in backward; scores and their sum take 2 x 2 T d_head per head and token.
+TEST(Flops, EqualTheProductsOfTheModel) {
+  const std::int64_t T = 64;
+  for (const auto name : {"llama-1m", "llama-10m", "gpt2-124m", "qwen3-0.6b"}) {
+    const ModelSpec m = preset(name);
+    const std::int64_t Q = m.num_attention_heads * m.head_dim, KV = m.num_key_value_heads * m.head_dim;
+    const std::int64_t projections = m.hidden_size * (2 * Q + 2 * KV) + (m.mlp == MlpKind::swiglu ? 3 : 2) * m.hidden_size * m.intermediate_size;
+    const std::int64_t per_layer = 2 * projections + 4 * T * Q;
+    const double expected = 3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);
+    EXPECT_NEAR(model_flops_per_token(m, T) / expected, 1, 2e-3) << name;  // norms and biases are counted as parameters too
+  }
+}
+
+TEST(Evaluation, LineAndJson) {
+  const EvaluationReport report{.step = 100, .loss = 3.0, .tokens = 65536, .seconds = 2};
+  EXPECT_EQ(evaluation_line(report), "validate step: 100  loss:  3.00000  perplexity: 20.09  tokens: 65,536");
+  EXPECT_EQ(nlohmann::json::parse(to_json(report))["validation_loss"].get<double>(), 3.0);
+}
+
+}  // namespace
+}  // namespace echelon
