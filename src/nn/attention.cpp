@@ -1,0 +1,222 @@
+#include "nn/attention.h"
+
+#include "nn/sharding.h"
+#include "nn/tensor_parallel.h"
+
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+enum Kept : int { kept_x, kept_q_product, kept_k_product, kept_q, kept_k, kept_v, kept_out, kept_lse, kept_dy, kept_dq, kept_dk, kept_dv };
+
+Linear query_projection(const LayerOptions& options, const std::string& name, const HeadSplit& split) {
+  const ModelSpec& model = options.model;
+  const std::int64_t C = model.head_dim;
+  const Slice rows = {split.first_head * C, split.num_heads * C};
+  Linear linear(row_slice_of_matrix(options, name + ".weight", {model.num_attention_heads * C, model.hidden_size}, rows));
+  if (model.qkv_bias) linear.set_bias(slice_of_bias(name + ".bias", model.num_attention_heads * C, rows));
+  return linear;
+}
+
+// Of keys or values. Each of the ranks that hold a kv head has the part of its gradient that comes from its own query heads.
+Linear kv_projection(const LayerOptions& options, const std::string& name, const HeadSplit& split) {
+  const ModelSpec& model = options.model;
+  const std::int64_t C = model.head_dim;
+  const Slice rows = {split.first_kv_head * C, split.num_kv_heads * C};
+  const auto shared = [&](Param param) {
+    if (split.kv_replicas > 1) param.replica_sum = ReplicaSum::kv_replicas;
+    param.is_first_copy = split.kv_replica == 0;
+    return param;
+  };
+  Linear linear(shared(row_slice_of_matrix(options, name + ".weight", {model.num_key_value_heads * C, model.hidden_size}, rows)));
+  if (model.qkv_bias) linear.set_bias(shared(slice_of_bias(name + ".bias", model.num_key_value_heads * C, rows)));
+  return linear;
+}
+
+RowParallel output_projection(const LayerOptions& options, const std::string& name, const HeadSplit& split) {
+  const std::int64_t C = options.model.head_dim;
+  return row_parallel(options, name, options.model.num_attention_heads * C, {split.first_head * C, split.num_heads * C});
+}
+
+Tensor per_head(Tensor x, std::int64_t head_dim) { return x.reshaped({x.num_elements() / head_dim, head_dim}); }
+
+}  // namespace
+
+Attention::Attention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
+    : options_(options),
+      split_(head_split(options.model, options.tp, options.tp_rank)),
+      rope_(rope),
+      projections_(options, {query_projection(options, name + ".q_proj", split_), kv_projection(options, name + ".k_proj", split_),
+                             kv_projection(options, name + ".v_proj", split_)}),
+      output_(output_projection(options, name + ".o_proj", split_)) {
+  if (!options.model.qk_norm) return;
+  q_norm_.emplace(Norm::of_heads(options, name + ".q_norm"));
+  k_norm_.emplace(Norm::of_heads(options, name + ".k_norm"));
+}
+
+std::vector<Param*> Attention::params() {
+  std::vector<Param*> params = projections_.params();
+  const auto append = [&](const std::vector<Param*>& more) { params.insert(params.end(), more.begin(), more.end()); };
+  if (q_norm_) append(q_norm_->params());
+  if (k_norm_) append(k_norm_->params());
+  append(output_.params());
+  return params;
+}
+
+void Attention::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
+  const ModelSpec& model = options_.model;
+  const std::array<Sizes, 3> sizes = projection_sizes(options_.num_tokens());
+  stash.keep_view(this, kept_x, x);
+  const Projections qkv = {stash.keep(this, kept_q, options_.dtype, sizes[0]), stash.keep(this, kept_k, options_.dtype, sizes[1]),
+                           stash.keep(this, kept_v, options_.dtype, sizes[2])};
+  Projections products = qkv;
+  if (model.qk_norm) {
+    products[0] = stash.keep(this, kept_q_product, options_.dtype, sizes[0]);
+    products[1] = stash.keep(this, kept_k_product, options_.dtype, sizes[1]);
+  }
+  projections_.forward(context, x, products);
+  if (model.qk_norm) {
+    q_norm_->forward(context, per_head(products[0], model.head_dim), per_head(qkv[0], model.head_dim), stash);
+    k_norm_->forward(context, per_head(products[1], model.head_dim), per_head(qkv[1], model.head_dim), stash);
+  }
+  const Projections heads = {qkv[0].reshaped(heads_BTHC(split_.num_heads)), qkv[1].reshaped(heads_BTHC(split_.num_kv_heads)),
+                             qkv[2].reshaped(heads_BTHC(split_.num_kv_heads))};
+  rotate(context.ops, heads[0], false, 0);
+  rotate(context.ops, heads[1], false, 0);
+  const Tensor out = stash.keep(this, kept_out, options_.dtype, sizes[0]);
+  const Tensor lse = stash.keep(this, kept_lse, accumulate_dtype(options_.dtype), {options_.num_sequences, split_.num_heads, options_.seq_len});
+  attend(context.ops, heads, out.reshaped(heads[0].sizes), lse);
+  output_.forward(context, out, y);
+}
+
+void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  const std::array<Sizes, 3> sizes = projection_sizes(options_.num_tokens());
+  const Tensor dy_full = stash.keep_gradient(this, kept_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
+  const Projections gradients = {stash.keep_gradient(this, kept_dq, options_.dtype, sizes[0]), stash.keep_gradient(this, kept_dk, options_.dtype, sizes[1]),
+                                 stash.keep_gradient(this, kept_dv, options_.dtype, sizes[2])};
+  gather_tokens_into(context, options_, dy_full, dy);
+  {
+    const Stack::Scope scope(context.workspace);
+    const Projections behind_norms = take_behind_norms(context.workspace, gradients);
+    attention_gradients(context, dy_full, behind_norms, stash);
+    if (q_norm_) q_norm_->backward_input(context, per_head(behind_norms[0], options_.model.head_dim), per_head(gradients[0], options_.model.head_dim), stash);
+    if (k_norm_) k_norm_->backward_input(context, per_head(behind_norms[1], options_.model.head_dim), per_head(gradients[1], options_.model.head_dim), stash);
+  }
+  projections_.backward_input(context, gradients, dx);
+}
+
+void Attention::backward_weight(Context& context, Stash& stash) {
+  output_.backward_weight(context.ops, stash.kept(this, kept_dy), stash.kept(this, kept_out));
+  if (q_norm_) q_norm_->backward_weight(context, stash);
+  if (k_norm_) k_norm_->backward_weight(context, stash);
+  const Projections gradients = {stash.kept(this, kept_dq), stash.kept(this, kept_dk), stash.kept(this, kept_dv)};
+  projections_.backward_weight(context, gradients, stash.kept(this, kept_x));
+}
+
+void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Projections gradients = take_projections(context.workspace, options_.num_tokens());
+  {
+    const Stack::Scope inner(context.workspace);
+    const Tensor dy_full = leave_backward(context, options_, dy);
+    output_.backward_weight(context.ops, dy_full, stash.kept(this, kept_out));
+    const Projections behind_norms = take_behind_norms(context.workspace, gradients);
+    attention_gradients(context, dy_full, behind_norms, stash);
+    if (q_norm_) q_norm_->backward(context, per_head(behind_norms[0], options_.model.head_dim), per_head(gradients[0], options_.model.head_dim), stash);
+    if (k_norm_) k_norm_->backward(context, per_head(behind_norms[1], options_.model.head_dim), per_head(gradients[1], options_.model.head_dim), stash);
+  }
+  projections_.backward_weight(context, gradients, stash.kept(this, kept_x));
+  projections_.backward_input(context, gradients, dx);
+}
+
+void Attention::attention_gradients(Context& context, Tensor dy_full, const Projections& gradients, const Stash& stash) const {
+  const Stack::Scope scope(context.workspace);
+  const Sizes q_sizes = heads_BTHC(split_.num_heads), kv_sizes = heads_BTHC(split_.num_kv_heads);
+  const Tensor dout = context.workspace.take(options_.dtype, gradients[0].sizes);
+  const Tensor lse = stash.kept(this, kept_lse);
+  const Tensor delta = context.workspace.take(lse.dtype, lse.sizes);
+  output_.backward_input(context.ops, dy_full, dout);
+  const Tensor dq = gradients[0].reshaped(q_sizes), dk = gradients[1].reshaped(kv_sizes), dv = gradients[2].reshaped(kv_sizes);
+  context.ops.attention_backward({.q = stash.kept(this, kept_q).reshaped(q_sizes),
+                                  .k = stash.kept(this, kept_k).reshaped(kv_sizes),
+                                  .v = stash.kept(this, kept_v).reshaped(kv_sizes),
+                                  .out = stash.kept(this, kept_out).reshaped(q_sizes),
+                                  .lse = lse,
+                                  .dout = dout.reshaped(q_sizes),
+                                  .dq = dq,
+                                  .dk = dk,
+                                  .dv = dv,
+                                  .delta = delta,
+                                  .scale = scale(),
+                                  .group = group(),
+                                  .first_head = split_.head_in_group});
+  rotate(context.ops, dq, true, 0);
+  rotate(context.ops, dk, true, 0);
+}
+
+void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
+  const Stack::Scope scope(context.workspace);
+  const std::int64_t C = options_.model.head_dim;
+  const std::int64_t num_sequences = cache.k.size(0), num_new = x.size(0) / num_sequences, num_positions = first_position + num_new;
+  Projections qkv = take_projections(context.workspace, x.size(0));
+  projections_.products(context.ops, x, qkv);
+  if (q_norm_) q_norm_->apply(context, per_head(qkv[0], C), per_head(qkv[0], C));
+  if (k_norm_) k_norm_->apply(context, per_head(qkv[1], C), per_head(qkv[1], C));
+  const Tensor q = qkv[0].reshaped({num_sequences, num_new, split_.num_heads, C});
+  const Tensor k = qkv[1].reshaped({num_sequences, num_new, split_.num_kv_heads, C});
+  const Tensor v = qkv[2].reshaped(k.sizes);
+  rotate(context.ops, q, false, first_position);
+  rotate(context.ops, k, false, first_position);
+  const Tensor out = context.workspace.take(options_.dtype, q.sizes);
+  const Tensor lse = context.workspace.take(accumulate_dtype(options_.dtype), {1, split_.num_heads, num_new});
+  // One sequence after the other: the positions so far of several are not contiguous in the cache.
+  for (std::int64_t b = 0; b < num_sequences; ++b) {
+    const auto past = [&](Tensor all) { return all.rows(b, 1).reshaped({all.size(1), all.size(2), C}).rows(0, num_positions); };
+    const auto one_sequence = [&](Tensor positions) { return positions.reshaped({1, positions.size(0), positions.size(1), C}); };
+    const Tensor k_past = past(cache.k), v_past = past(cache.v);
+    context.ops.copy(k_past.rows(first_position, num_new).flat(), k.rows(b, 1).flat());
+    context.ops.copy(v_past.rows(first_position, num_new).flat(), v.rows(b, 1).flat());
+    attend(context.ops, {q.rows(b, 1), one_sequence(k_past), one_sequence(v_past)}, out.rows(b, 1), lse);
+  }
+  output_.forward(context, out.reshaped(qkv[0].sizes), y);
+}
+
+std::array<Sizes, 3> Attention::projection_sizes(std::int64_t num_tokens) const {
+  const std::int64_t C = options_.model.head_dim;
+  return {Sizes{num_tokens, split_.num_heads * C}, Sizes{num_tokens, split_.num_kv_heads * C}, Sizes{num_tokens, split_.num_kv_heads * C}};
+}
+
+Attention::Projections Attention::take_projections(Stack& workspace, std::int64_t num_tokens) const {
+  Projections taken;
+  const std::array<Sizes, 3> sizes = projection_sizes(num_tokens);
+  for (std::size_t i = 0; i < taken.size(); ++i) taken[i] = workspace.take(options_.dtype, sizes[i]);
+  return taken;
+}
+
+Attention::Projections Attention::take_behind_norms(Stack& workspace, const Projections& gradients) const {
+  if (!q_norm_) return gradients;
+  return {workspace.take(options_.dtype, gradients[0].sizes), workspace.take(options_.dtype, gradients[1].sizes), gradients[2]};
+}
+
+std::int64_t Attention::group() const { return options_.model.num_attention_heads / options_.model.num_key_value_heads; }
+
+double Attention::scale() const { return 1.0 / std::sqrt(static_cast<double>(options_.model.head_dim)); }
+
+void Attention::rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
+  if (options_.model.position != PositionKind::rope) return;
+  ops.rope({.x = x_BTHC, .y = x_BTHC, .cos = rope_.cos, .sin = rope_.sin, .inverse = inverse, .first_position = first_position});
+}
+
+void Attention::attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const {
+  ops.attention({.q = qkv_BTHC[0],
+                 .k = qkv_BTHC[1],
+                 .v = qkv_BTHC[2],
+                 .out = out,
+                 .lse = lse,
+                 .scale = scale(),
+                 .group = group(),
+                 .first_head = split_.head_in_group});
+}
+
+}  // namespace echelon

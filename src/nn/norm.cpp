@@ -1,0 +1,90 @@
+#include "nn/norm.h"
+
+#include "nn/sharding.h"
+
+namespace echelon {
+namespace {
+enum Kept : int { kept_x, kept_mean, kept_rstd, kept_dy };
+}
+
+Norm::Norm(NormKind kind, double eps, Param weight, Param bias) : kind_(kind), eps_(eps), weight_(std::move(weight)), bias_(std::move(bias)) {
+  weight_.init_value = 1.0;
+}
+
+Norm Norm::of_tokens(const LayerOptions& options, const std::string& name) {
+  const Sizes sizes = {options.model.hidden_size};
+  return {options.model.norm, options.model.norm_eps, replicated(options, name + ".weight", sizes), replicated(options, name + ".bias", sizes)};
+}
+
+Norm Norm::of_heads(const LayerOptions& options, const std::string& name) {
+  Param weight = replicated(options, name + ".weight", {options.model.head_dim});
+  if (options.tp > 1) weight.replica_sum = ReplicaSum::tp;  // each rank sees its own heads only
+  return {NormKind::rms_norm, options.model.norm_eps, std::move(weight), {}};
+}
+
+std::vector<Param*> Norm::params() {
+  if (kind_ == NormKind::layer_norm) return {&weight_, &bias_};
+  return {&weight_};
+}
+
+void Norm::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
+  const DType dtype = accumulate_dtype(x.dtype);
+  stash.keep_view(this, kept_x, x);
+  Statistics statistics;
+  if (kind_ == NormKind::layer_norm) statistics.mean = stash.keep(this, kept_mean, dtype, {x.size(0)});
+  statistics.rstd = stash.keep(this, kept_rstd, dtype, {x.size(0)});
+  normalise(context.ops, x, y, statistics);
+}
+
+void Norm::apply(Context& context, Tensor x, Tensor y) const {
+  const Stack::Scope scope(context.workspace);
+  const DType dtype = accumulate_dtype(x.dtype);
+  const Tensor mean = context.workspace.take(dtype, {x.size(0)});
+  const Tensor rstd = context.workspace.take(dtype, {x.size(0)});
+  normalise(context.ops, x, y, {.mean = mean, .rstd = rstd});
+}
+
+void Norm::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  context.ops.copy(stash.keep_gradient(this, kept_dy, dy.dtype, dy.sizes), dy);
+  input_gradient(context.ops, dy, dx, stash);
+}
+
+void Norm::backward_weight(Context& context, Stash& stash) { weight_gradient(context.ops, stash.kept(this, kept_dy), stash); }
+
+void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  weight_gradient(context.ops, dy, stash);
+  input_gradient(context.ops, dy, dx, stash);
+}
+
+void Norm::normalise(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const {
+  switch (kind_) {
+    case NormKind::layer_norm:
+      ops.layer_norm({.x = x, .w = weight_.value, .b = bias_.value, .y = y, .mean = statistics.mean, .rstd = statistics.rstd, .eps = eps_});
+      return;
+    case NormKind::rms_norm: ops.rms_norm({.x = x, .w = weight_.value, .y = y, .rstd = statistics.rstd, .eps = eps_}); return;
+  }
+}
+
+void Norm::input_gradient(Ops& ops, Tensor dy, Tensor dx, const Stash& stash) const {
+  const Tensor x = stash.kept(this, kept_x);
+  const Tensor rstd = stash.kept(this, kept_rstd);
+  switch (kind_) {
+    case NormKind::layer_norm:
+      ops.layer_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .mean = stash.kept(this, kept_mean), .rstd = rstd, .dx = dx});
+      return;
+    case NormKind::rms_norm: ops.rms_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx}); return;
+  }
+}
+
+void Norm::weight_gradient(Ops& ops, Tensor dy, const Stash& stash) {
+  const Tensor x = stash.kept(this, kept_x);
+  const Tensor rstd = stash.kept(this, kept_rstd);
+  switch (kind_) {
+    case NormKind::layer_norm:
+      ops.layer_norm_backward_weight({.dy = dy, .x = x, .mean = stash.kept(this, kept_mean), .rstd = rstd, .dw = weight_.grad, .db = bias_.grad});
+      return;
+    case NormKind::rms_norm: ops.rms_norm_backward_weight({.dy = dy, .x = x, .rstd = rstd, .dw = weight_.grad}); return;
+  }
+}
+
+}  // namespace echelon

@@ -1,0 +1,41 @@
+// LayerNorm or RMSNorm over the last dim of x. A layer, except that x may have any number of rows: it normalises tokens, and heads.
+#pragma once
+
+#include "nn/layer.h"
+
+namespace echelon {
+
+class Norm : public Layer {
+ public:
+  /// `weight` and `bias` have the width of the norm; `bias` is used by LayerNorm only.
+  Norm(NormKind kind, double eps, Param weight, Param bias);
+
+  /// The norm of hidden_size that stands before a branch or the head: its parameters are `name`.weight and `name`.bias.
+  [[nodiscard]] static Norm of_tokens(const LayerOptions& options, const std::string& name);
+  /// RMSNorm of every head of q or k (Henry et al. 2020, arXiv:2010.04245; Qwen3): all heads share `name`.weight [head_dim].
+  [[nodiscard]] static Norm of_heads(const LayerOptions& options, const std::string& name);
+
+  [[nodiscard]] std::vector<Param*> params() override;
+
+  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
+  void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
+  void backward_weight(Context& context, Stash& stash) override;
+  void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  /// Forward without a gradient.
+  void apply(Context& context, Tensor x, Tensor y) const;
+
+ private:
+  struct Statistics {
+    Tensor mean, rstd;  // mean of LayerNorm only
+  };
+  void normalise(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const;
+  void input_gradient(Ops& ops, Tensor dy, Tensor dx, const Stash& stash) const;
+  void weight_gradient(Ops& ops, Tensor dy, const Stash& stash);
+
+  NormKind kind_;
+  double eps_;
+  Param weight_, bias_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,67 @@
+#include "nn/parallel_linear.h"
+
+#include "nn/tensor_parallel.h"
+
+#include <cmath>
+
+namespace echelon {
+
+std::vector<Param*> ColumnParallel::params() {
+  std::vector<Param*> params;
+  for (Linear& linear : linears_)
+    for (Param* param : linear.params()) params.push_back(param);
+  return params;
+}
+
+void ColumnParallel::forward(Context& context, Tensor x, std::span<const Tensor> ys) const {
+  const Stack::Scope scope(context.workspace);
+  products(context.ops, enter(context, options_, x), ys);
+}
+
+void ColumnParallel::products(Ops& ops, Tensor x, std::span<const Tensor> ys) const {
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    linears_[i].product(ops, x, ys[i]);
+    linears_[i].add_bias(ops, ys[i]);
+  }
+}
+
+void ColumnParallel::backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor partial = partial_of(context, options_, dx);
+  for (std::size_t i = 0; i < linears_.size(); ++i)
+    linears_[i].backward_input(context.ops, dys[i], partial, i == 0 ? Linear::Write::overwrite : Linear::Write::accumulate);
+  enter_backward(context, options_, dx, partial);
+}
+
+void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> dys, Tensor x) {
+  const Stack::Scope scope(context.workspace);
+  const Tensor x_full = enter(context, options_, x);
+  for (std::size_t i = 0; i < linears_.size(); ++i) {
+    linears_[i].weight_backward(context.ops, dys[i], x_full);
+    linears_[i].bias_backward(context.ops, dys[i]);
+  }
+}
+
+void RowParallel::forward(Context& context, Tensor x, Tensor y) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor partial = partial_of(context, options_, y);
+  linear_.product(context.ops, x, partial);
+  leave(context, options_, y, partial);
+  linear_.add_bias(context.ops, y);
+}
+
+void RowParallel::backward_weight(Ops& ops, Tensor dy_full, Tensor x) {
+  linear_.weight_backward(ops, dy_full, x);
+  linear_.bias_backward(ops, local_tokens(options_, dy_full));
+}
+
+RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs, Slice columns) {
+  const ModelSpec& model = options.model;
+  Param weight = column_slice_of_matrix(options, name + ".weight", {model.hidden_size, num_inputs}, columns);
+  weight.init_std = model.initializer_range / std::sqrt(2.0 * static_cast<double>(model.num_hidden_layers));
+  Linear linear(std::move(weight));
+  if (model.output_bias) linear.set_bias(replicated(options, name + ".bias", {model.hidden_size}));
+  return {options, std::move(linear)};
+}
+
+}  // namespace echelon

@@ -1,0 +1,58 @@
+// The two products of a tensor-parallel region (Shoeybi et al. 2019): the first cuts its outputs over the ranks, the second its inputs.
+//
+//     column-parallel    y_i = enter(x) w_i^T + b_i            each rank has some outputs of all tokens
+//     row-parallel       y   = leave(x_i w_i^T) + b            each rank's product is a partial sum
+//
+// Several column-parallel products of one x (q, k, v; gate, up) form one group: their partial dx are summed before they are communicated.
+#pragma once
+
+#include "nn/context.h"
+#include "nn/linear.h"
+#include "nn/sharding.h"
+
+#include <span>
+
+namespace echelon {
+
+class ColumnParallel {
+ public:
+  ColumnParallel(const LayerOptions& options, std::vector<Linear> linears) : options_(options), linears_(std::move(linears)) {}
+
+  [[nodiscard]] std::vector<Param*> params();
+
+  /// ys[i] [num_tokens, outputs of product i] of x [num_local_tokens, in].
+  void forward(Context& context, Tensor x, std::span<const Tensor> ys) const;
+  /// dx [num_local_tokens, in] = the sum over the products and the ranks.
+  void backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const;
+  /// Under sequence parallelism x is gathered again: kept whole it would cost tp times the memory.
+  void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
+  /// The products alone, of tokens that all ranks hold.
+  void products(Ops& ops, Tensor x, std::span<const Tensor> ys) const;
+
+ private:
+  LayerOptions options_;
+  std::vector<Linear> linears_;
+};
+
+class RowParallel {
+ public:
+  RowParallel(const LayerOptions& options, Linear linear) : options_(options), linear_(std::move(linear)) {}
+
+  [[nodiscard]] std::vector<Param*> params() { return linear_.params(); }
+
+  /// y [num_local_tokens, out] of x [num_tokens, inputs of this rank].
+  void forward(Context& context, Tensor x, Tensor y) const;
+  /// In both, dy is that of all tokens: leave_backward(dy).
+  void backward_input(Ops& ops, Tensor dy_full, Tensor dx) const { linear_.backward_input(ops, dy_full, dx); }
+  void backward_weight(Ops& ops, Tensor dy_full, Tensor x);
+
+ private:
+  LayerOptions options_;
+  Linear linear_;
+};
+
+/// The product [hidden_size, num_inputs] that ends a branch of a decoder block; this rank has the inputs of `columns`. Its initial values are smaller by
+/// sqrt(2 layers), so that the sum over all branches keeps its variance (Radford et al. 2019). With output_bias it has a bias.
+[[nodiscard]] RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs, Slice columns);
+
+}  // namespace echelon

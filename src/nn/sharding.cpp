@@ -1,0 +1,55 @@
+#include "nn/sharding.h"
+
+namespace echelon {
+namespace {
+
+Param sliced(const std::string& name, Sizes global_sizes, int dim, Slice slice) {
+  Param param;
+  param.name = name;
+  param.global_sizes = global_sizes;
+  param.split_dim = dim;
+  param.split_first = slice.first;
+  param.split_count = slice.count;
+  return param;
+}
+
+}  // namespace
+
+Slice vocabulary_slice(const LayerOptions& options) {
+  const std::int64_t count = (options.model.vocab_size + options.tp - 1) / options.tp;
+  return {options.tp_rank * count, count};
+}
+
+Param row_slice_of_matrix(const LayerOptions& options, const std::string& name, Sizes global_sizes, Slice rows) {
+  Param param = sliced(name, global_sizes, 0, rows);
+  param.init_std = options.model.initializer_range;
+  return param;
+}
+
+Param column_slice_of_matrix(const LayerOptions& options, const std::string& name, Sizes global_sizes, Slice columns) {
+  Param param = sliced(name, global_sizes, 1, columns);
+  param.init_std = options.model.initializer_range;
+  return param;
+}
+
+Param slice_of_bias(const std::string& name, std::int64_t global_size, Slice rows) {
+  Param param = sliced(name, {global_size}, 0, rows);
+  param.decays = false;
+  return param;
+}
+
+Param replicated(const LayerOptions& options, const std::string& name, Sizes sizes) {
+  Param param;
+  param.name = name;
+  param.global_sizes = sizes;
+  param.replica_sum = options.sequence_parallel && options.tp > 1 ? ReplicaSum::tp : ReplicaSum::none;
+  param.is_first_copy = options.tp_rank == 0;
+  param.decays = sizes.num_dims() > 1;
+  return param;
+}
+
+Param vocabulary_matrix(const LayerOptions& options, const std::string& name) {
+  return row_slice_of_matrix(options, name, {options.model.vocab_size, options.model.hidden_size}, vocabulary_slice(options));
+}
+
+}  // namespace echelon
