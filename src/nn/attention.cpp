@@ -98,7 +98,7 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
   gather_tokens_into(context, options_, dy_full, dy);
   {
     const Stack::Scope scope(context.workspace);
-    const Projections behind_norms = take_behind_norms(context.workspace, gradients);
+    const Projections behind_norms = take_across_norms(context.workspace, gradients);
     attention_gradients(context, dy_full, behind_norms, stash);
     if (q_norm_) q_norm_->backward_input(context, per_head(behind_norms[0], options_.model.head_dim), per_head(gradients[0], options_.model.head_dim), stash);
     if (k_norm_) k_norm_->backward_input(context, per_head(behind_norms[1], options_.model.head_dim), per_head(gradients[1], options_.model.head_dim), stash);
@@ -121,7 +121,7 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
     const Stack::Scope inner(context.workspace);
     const Tensor dy_full = leave_backward(context, options_, dy);
     output_.backward_weight(context.ops, dy_full, stash.kept(this, kept_out));
-    const Projections behind_norms = take_behind_norms(context.workspace, gradients);
+    const Projections behind_norms = take_across_norms(context.workspace, gradients);
     attention_gradients(context, dy_full, behind_norms, stash);
     if (q_norm_) q_norm_->backward(context, per_head(behind_norms[0], options_.model.head_dim), per_head(gradients[0], options_.model.head_dim), stash);
     if (k_norm_) k_norm_->backward(context, per_head(behind_norms[1], options_.model.head_dim), per_head(gradients[1], options_.model.head_dim), stash);
@@ -155,33 +155,6 @@ void Attention::attention_gradients(Context& context, Tensor dy_full, const Proj
   rotate(context.ops, dk, true, 0);
 }
 
-void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
-  const Stack::Scope scope(context.workspace);
-  const std::int64_t C = options_.model.head_dim;
-  const std::int64_t num_sequences = cache.k.size(0), num_new = x.size(0) / num_sequences, num_positions = first_position + num_new;
-  Projections qkv = take_projections(context.workspace, x.size(0));
-  projections_.products(context.ops, x, qkv);
-  if (q_norm_) q_norm_->apply(context, per_head(qkv[0], C), per_head(qkv[0], C));
-  if (k_norm_) k_norm_->apply(context, per_head(qkv[1], C), per_head(qkv[1], C));
-  const Tensor q = qkv[0].reshaped({num_sequences, num_new, split_.num_heads, C});
-  const Tensor k = qkv[1].reshaped({num_sequences, num_new, split_.num_kv_heads, C});
-  const Tensor v = qkv[2].reshaped(k.sizes);
-  rotate(context.ops, q, false, first_position);
-  rotate(context.ops, k, false, first_position);
-  const Tensor out = context.workspace.take(options_.dtype, q.sizes);
-  const Tensor lse = context.workspace.take(accumulate_dtype(options_.dtype), {1, split_.num_heads, num_new});
-  // One sequence after the other: the positions so far of several are not contiguous in the cache.
-  for (std::int64_t b = 0; b < num_sequences; ++b) {
-    const auto past = [&](Tensor all) { return all.rows(b, 1).reshaped({all.size(1), all.size(2), C}).rows(0, num_positions); };
-    const auto one_sequence = [&](Tensor positions) { return positions.reshaped({1, positions.size(0), positions.size(1), C}); };
-    const Tensor k_past = past(cache.k), v_past = past(cache.v);
-    context.ops.copy(k_past.rows(first_position, num_new).flat(), k.rows(b, 1).flat());
-    context.ops.copy(v_past.rows(first_position, num_new).flat(), v.rows(b, 1).flat());
-    attend(context.ops, {q.rows(b, 1), one_sequence(k_past), one_sequence(v_past)}, out.rows(b, 1), lse);
-  }
-  output_.forward(context, out.reshaped(qkv[0].sizes), y);
-}
-
 std::array<Sizes, 3> Attention::projection_sizes(std::int64_t num_tokens) const {
   const std::int64_t C = options_.model.head_dim;
   return {Sizes{num_tokens, split_.num_heads * C}, Sizes{num_tokens, split_.num_kv_heads * C}, Sizes{num_tokens, split_.num_kv_heads * C}};
@@ -194,9 +167,9 @@ Attention::Projections Attention::take_projections(Stack& workspace, std::int64_
   return taken;
 }
 
-Attention::Projections Attention::take_behind_norms(Stack& workspace, const Projections& gradients) const {
-  if (!q_norm_) return gradients;
-  return {workspace.take(options_.dtype, gradients[0].sizes), workspace.take(options_.dtype, gradients[1].sizes), gradients[2]};
+Attention::Projections Attention::take_across_norms(Stack& workspace, const Projections& tensors) const {
+  if (!q_norm_) return tensors;
+  return {workspace.take(options_.dtype, tensors[0].sizes), workspace.take(options_.dtype, tensors[1].sizes), tensors[2]};
 }
 
 std::int64_t Attention::group() const { return options_.model.num_attention_heads / options_.model.num_key_value_heads; }
@@ -209,14 +182,8 @@ void Attention::rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first
 }
 
 void Attention::attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const {
-  ops.attention({.q = qkv_BTHC[0],
-                 .k = qkv_BTHC[1],
-                 .v = qkv_BTHC[2],
-                 .out = out,
-                 .lse = lse,
-                 .scale = scale(),
-                 .group = group(),
-                 .first_head = split_.head_in_group});
+  ops.attention(
+      {.q = qkv_BTHC[0], .k = qkv_BTHC[1], .v = qkv_BTHC[2], .out = out, .lse = lse, .scale = scale(), .group = group(), .first_head = split_.head_in_group});
 }
 
 }  // namespace echelon

@@ -41,8 +41,8 @@ class Attention : public Layer {
   void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
   void attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const;
   [[nodiscard]] Projections take_projections(Stack& workspace, std::int64_t num_tokens) const;
-  /// Where the gradients of the normed q and k are formed: in the workspace if there are norms, else those of the products themselves.
-  [[nodiscard]] Projections take_behind_norms(Stack& workspace, const Projections& gradients) const;
+  /// Tensors like `tensors` for the other side of the norms of q and k: in the workspace; the same where there is no norm.
+  [[nodiscard]] Projections take_across_norms(Stack& workspace, const Projections& tensors) const;
   [[nodiscard]] std::int64_t group() const;  // query heads per kv head
   [[nodiscard]] double scale() const;
   /// Gradients of q, k and v as they come out of the projections, or behind their norms if there are some.

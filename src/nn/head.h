@@ -3,6 +3,8 @@
 
 #include "nn/layer.h"
 
+#include <memory>
+
 namespace echelon {
 
 /// The last layer: y and dy are empty; adds to microbatch.loss_sum in forward. Keeps the final norm's outcome and lse; backward forms the logits of a chunk
@@ -15,5 +17,8 @@ class Head : public Layer {
   [[nodiscard]] virtual std::int64_t num_columns() const = 0;
   [[nodiscard]] virtual std::int64_t first_column() const = 0;
 };
+
+/// Parameters "model.norm.{weight,bias}" and "lm_head.weight", unless it borrows `tied_weight`.
+[[nodiscard]] std::unique_ptr<Head> make_head(const LayerOptions& options, Param* tied_weight = nullptr);
 
 }  // namespace echelon

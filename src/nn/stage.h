@@ -9,7 +9,10 @@
 
 namespace echelon {
 
+class DecoderBlock;
+class Embedding;
 class Head;
+struct RopeTables;
 
 class Stage {
  public:
@@ -44,6 +47,7 @@ class Stage {
  private:
   LayerOptions options_;
   StageLayers layers_;
+  std::unique_ptr<RopeTables> rope_;    // shared by the decoder blocks
   std::unique_ptr<Param> tied_weight_;  // shared by the embedding and the head of one stage, or this stage's copy of it
   std::vector<std::unique_ptr<Layer>> units_;
   Head* head_ = nullptr;

@@ -1,0 +1,35 @@
+// One decoder block with norms before its branches (Xiong et al. 2020, arXiv:2002.04745):
+//
+//     h = x + attention(norm(x))        y = h + mlp(norm(h))
+#pragma once
+
+#include "nn/attention.h"
+#include "nn/mlp.h"
+#include "nn/norm.h"
+
+namespace echelon {
+
+class DecoderBlock : public Layer {
+ public:
+  /// Parameters "model.layers.{index}.…"; index counts over the whole model.
+  DecoderBlock(const LayerOptions& options, std::int64_t index, const RopeTables& rope);
+
+  [[nodiscard]] std::vector<Param*> params() override;
+
+  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
+  void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
+  void backward_weight(Context& context, Stash& stash) override;
+  void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  /// x -> y for new positions (nn/decode.h). y may be x.
+  void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const;
+
+ private:
+  LayerOptions options_;
+  Norm attention_norm_;
+  Attention attention_;
+  Norm mlp_norm_;
+  Mlp mlp_;
+};
+
+}  // namespace echelon

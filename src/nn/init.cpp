@@ -1,0 +1,108 @@
+#include "nn/init.h"
+
+#include "base/error.h"
+#include "nn/philox.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string_view>
+
+namespace echelon {
+namespace {
+
+// FNV-1a, 64 bits: the same on every machine, unlike std::hash.
+std::uint64_t stable_hash(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+constexpr std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+
+// The standard normal numbers of one tensor. Each Philox block gives two of them (Box and Muller 1958).
+class Normals {
+ public:
+  Normals(std::string_view name, std::int64_t seed) : stream_(stable_hash(name)), seed_(static_cast<std::uint64_t>(seed)) {}
+
+  [[nodiscard]] double at(std::int64_t index) {
+    const auto pair = static_cast<std::uint64_t>(index) / 2;
+    if (!has_pair_ || pair != pair_) draw(pair);
+    return values_[static_cast<std::size_t>(index % 2)];
+  }
+
+ private:
+  void draw(std::uint64_t pair) {
+    const auto words = philox4x32_10({low(pair), high(pair), low(stream_), high(stream_)}, {low(seed_), high(seed_)});
+    // The first uniform number lies in (0, 1], so that its logarithm is finite.
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform(words[0], words[1])));
+    const double angle = 2.0 * std::numbers::pi * uniform(words[2], words[3]);
+    values_ = {radius * std::cos(angle), radius * std::sin(angle)};
+    pair_ = pair;
+    has_pair_ = true;
+  }
+  // In [0, 1), of 53 bits.
+  static double uniform(std::uint32_t upper, std::uint32_t lower) { return static_cast<double>((std::uint64_t{upper} << 32 | lower) >> 11) * 0x1p-53; }
+
+  std::uint64_t stream_, seed_;
+  std::uint64_t pair_ = 0;
+  bool has_pair_ = false;
+  std::array<double, 2> values_{};
+};
+
+// The local tensor as [outer, count, inner] around the dim that is cut, and where its rows lie in the whole one.
+struct LocalView {
+  std::int64_t outer = 1, first = 0, count = 1, global_count = 1, inner = 1;
+};
+
+LocalView view_of(const Param& param) {
+  const int dim = std::max(param.split_dim, 0);
+  LocalView view;
+  for (int d = 0; d < param.global_sizes.num_dims(); ++d) {
+    if (d < dim) view.outer *= param.global_sizes[d];
+    if (d > dim) view.inner *= param.global_sizes[d];
+  }
+  view.global_count = param.global_sizes[dim];
+  view.first = param.split_dim < 0 ? 0 : param.split_first;
+  view.count = param.split_dim < 0 ? view.global_count : param.split_count;
+  return view;
+}
+
+template <class T>
+T rounded(double value) {
+  if constexpr (std::is_same_v<T, bfloat16>)
+    return bfloat16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+
+template <class T>
+void fill(const Param& param, std::int64_t seed, T* out) {
+  const LocalView view = view_of(param);
+  Normals normals(param.name, seed);
+  for (std::int64_t o = 0; o < view.outer; ++o) {
+    for (std::int64_t j = view.first; j < view.first + view.count; ++j) {
+      const bool is_padding = j >= view.global_count;
+      for (std::int64_t i = 0; i < view.inner; ++i) {
+        const double value = param.init_std == 0.0 ? param.init_value : param.init_std * normals.at((o * view.global_count + j) * view.inner + i);
+        *out++ = rounded<T>(is_padding ? 0.0 : value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void initialize(const Param& param, std::int64_t seed, DType dtype, void* host_out) {
+  switch (dtype) {
+    case DType::float32: fill(param, seed, static_cast<float*>(host_out)); return;
+    case DType::float64: fill(param, seed, static_cast<double*>(host_out)); return;
+    case DType::bfloat16: fill(param, seed, static_cast<bfloat16*>(host_out)); return;
+    case DType::float16:
+    case DType::int32: break;
+  }
+  throw Error(fmt::format("training.dtype = {} cannot be initialised; valid: float32, bfloat16, float64", name_of(dtype)));
+}
+
+}  // namespace echelon

@@ -1,0 +1,40 @@
+// The feed-forward branch of a decoder block, cut over the tensor-parallel ranks along its inner width F:
+//
+//     SwiGLU (Shazeer 2020, arXiv:2002.05202)    y = (silu(x wgate^T) * (x wup^T)) wdown^T
+//     GELU   (Radford et al. 2019)               y = gelu(x wup^T + bup) wdown^T + bdown
+#pragma once
+
+#include "nn/layer.h"
+#include "nn/parallel_linear.h"
+
+namespace echelon {
+
+class Mlp : public Layer {
+ public:
+  /// Parameters `name`.{gate,up,down}_proj.{weight,bias}; GELU has no gate.
+  Mlp(const LayerOptions& options, const std::string& name);
+
+  [[nodiscard]] std::vector<Param*> params() override;
+
+  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
+  void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
+  void backward_weight(Context& context, Stash& stash) override;
+  void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  /// Forward without a gradient, of any number of tokens, which all ranks hold.
+  void apply(Context& context, Tensor x, Tensor y) const;
+
+ private:
+  using Inner = std::vector<Tensor>;  // [num_tokens, F of this rank]: gate and up, or up alone, before the activation
+
+  void activate(Ops& ops, const Inner& inner, Tensor activated) const;
+  void activation_gradients(Context& context, Tensor dy_full, const Inner& gradients, const Stash& stash) const;
+  [[nodiscard]] Inner kept_inner(const Stash& stash) const;
+
+  LayerOptions options_;
+  Slice features_;
+  ColumnParallel inner_;  // gate and up, or up
+  RowParallel down_;
+};
+
+}  // namespace echelon
