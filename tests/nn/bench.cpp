@@ -1,0 +1,231 @@
+#include "nn/bench.h"
+
+#include "base/error.h"
+#include "nn/init.h"
+#include "ops/trace/trace_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace echelon::test {
+namespace {
+
+constexpr std::int64_t arena_bytes = std::int64_t{1} << 26;
+
+std::mt19937_64 generator_for(const std::string& name) { return std::mt19937_64(std::hash<std::string>{}(name)); }
+
+std::vector<double> normal_numbers(const std::string& name, std::int64_t count, double spread) {
+  auto generator = generator_for(name);
+  std::normal_distribution<double> normal(0.0, spread);
+  std::vector<double> numbers(static_cast<std::size_t>(count));
+  for (double& number : numbers) number = normal(generator);
+  return numbers;
+}
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+double norm(const std::vector<double>& a) { return std::sqrt(dot(a, a)); }
+
+void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  if (kind == BackwardKind::fused) return passes.backward(context, dy, dx, stash);
+  passes.backward_input(context, dy, dx, stash);
+  // The contract lets the caller overwrite dy from here on.
+  if (dy.data != nullptr) context.ops.fill(dy, std::nan(""));
+  passes.backward_weight(context, stash);
+}
+
+}  // namespace
+
+Comm& LonelyMesh::comm(const Group& group) { throw Failure(fmt::format("a layer with tp = 1 asked for the group '{}'", name_of(group))); }
+
+Batch random_batch(const LayerOptions& options, unsigned seed, int ignore_every) {
+  std::mt19937 generator(seed);
+  std::uniform_int_distribution<std::int32_t> token(0, static_cast<std::int32_t>(options.model.vocab_size) - 1);
+  Batch batch;
+  for (std::int64_t i = 0; i < options.num_tokens(); ++i) {
+    batch.tokens.push_back(token(generator));
+    const std::int32_t target = token(generator);
+    batch.targets.push_back(generator() % static_cast<unsigned>(ignore_every) == 0 ? ignored_target : target);
+  }
+  return batch;
+}
+
+std::vector<double> numbers_of(const Tensor& tensor) {
+  std::vector<double> numbers;
+  for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+    switch (tensor.dtype) {
+      case DType::float64: numbers.push_back(tensor.as<double>()[i]); break;
+      case DType::float32: numbers.push_back(static_cast<double>(tensor.as<float>()[i])); break;
+      case DType::bfloat16: numbers.push_back(static_cast<double>(static_cast<float>(tensor.as<bfloat16>()[i]))); break;
+      case DType::float16:
+      case DType::int32: throw Failure("not a number of ours");
+    }
+  }
+  return numbers;
+}
+
+void set_numbers(const Tensor& tensor, const std::vector<double>& numbers) {
+  for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+    const double number = numbers[static_cast<std::size_t>(i)];
+    switch (tensor.dtype) {
+      case DType::float64: tensor.as<double>()[i] = number; break;
+      case DType::float32: tensor.as<float>()[i] = static_cast<float>(number); break;
+      case DType::bfloat16: tensor.as<bfloat16>()[i] = bfloat16(static_cast<float>(number)); break;
+      case DType::float16:
+      case DType::int32: throw Failure("not a number of ours");
+    }
+  }
+}
+
+std::vector<double> random_parameter(const Param& param, double spread) {
+  Param drawn = param;
+  drawn.init_std = spread;
+  std::vector<double> numbers(static_cast<std::size_t>(param.local_sizes().num_elements()));
+  initialize(drawn, 11, DType::float64, numbers.data());
+  for (double& number : numbers) number += param.init_value;
+  return numbers;
+}
+
+Passes passes_of(Layer& layer) {
+  return {.params = layer.params(),
+          .forward = [&layer](Context& context, Tensor x, Tensor y, Stash& stash) { layer.forward(context, x, y, stash); },
+          .backward = [&layer](Context& context, Tensor dy, Tensor dx, Stash& stash) { layer.backward(context, dy, dx, stash); },
+          .backward_input = [&layer](Context& context, Tensor dy, Tensor dx, Stash& stash) { layer.backward_input(context, dy, dx, stash); },
+          .backward_weight = [&layer](Context& context, Stash& stash) { layer.backward_weight(context, stash); }};
+}
+
+RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind) {
+  for (Param* param : passes.params) {
+    param->value = {nullptr, options.dtype, param->local_sizes()};
+    param->grad = {nullptr, options.grad_dtype, param->local_sizes()};
+  }
+  TraceOps ops;
+  Stack workspace;
+  Stash stash;
+  const Tensor tokens = {nullptr, DType::int32, {options.num_tokens()}};
+  const Tensor x = {nullptr, options.dtype, {options.num_local_tokens(), options.model.hidden_size}};
+  Context context = {ops, mesh, workspace, {.tokens = tokens, .targets = tokens, .loss_sum = {nullptr, DType::float64, {1}}}};
+  passes.forward(context, x, x, stash);
+  backward(passes, kind, context, x, x, stash);
+  EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
+  return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
+}
+
+Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace_mesh, std::unique_ptr<Ops> ops)
+    : passes_(std::move(passes)),
+      options_(options),
+      mesh_(mesh),
+      ops_(std::move(ops)),
+      bytes_{measure(passes_, options, trace_mesh, BackwardKind::fused), measure(passes_, options, trace_mesh, BackwardKind::split)},
+      arena_(arena_bytes),
+      memory_(arena_.region(0, arena_bytes)) {
+  for (Param* param : passes_.params) {
+    param->value = memory_.take(options.dtype, param->local_sizes());
+    param->grad = memory_.take(options.grad_dtype, param->local_sizes());
+    set_numbers(param->value, random_parameter(*param));
+  }
+  const Batch batch = random_batch(options);
+  tokens_ = memory_.take(DType::int32, {options.num_tokens()});
+  targets_ = memory_.take(DType::int32, {options.num_tokens()});
+  loss_sum_ = memory_.take(DType::float64, {1});
+  ops_->upload(tokens_, batch.tokens.data());
+  ops_->upload(targets_, batch.targets.data());
+  const Sizes sizes = {options.num_local_tokens(), options.model.hidden_size};
+  for (Tensor* tensor : {&x_, &y_, &dx_, &dy_}) *tensor = memory_.take(options.dtype, sizes);
+  // Drawn for all tokens, of which this rank takes its own: so all layouts compute the same thing.
+  const auto local = [&](const std::string& name, double spread) {
+    const auto all = normal_numbers(name, options.num_tokens() * options.model.hidden_size, spread);
+    const auto first = options.sequence_parallel ? options.tp_rank * x_.num_elements() : 0;
+    return std::vector<double>(all.begin() + first, all.begin() + first + x_.num_elements());
+  };
+  set_numbers(x_, local("x", 1.0));
+  set_numbers(dy_, local("dy", 1.0));
+  set_numbers(y_, std::vector<double>(static_cast<std::size_t>(y_.num_elements()), 0.0));
+}
+
+Context Bench::context(Stack& workspace) {
+  return {*ops_, mesh_, workspace, {.tokens = tokens_, .targets = targets_, .loss_sum = loss_sum_, .gradient_scale = gradient_scale}};
+}
+
+void Bench::forward() {
+  const Stack::Scope scope(memory_);
+  const RegionBytes bytes = bytes_[0];
+  Stack workspace(memory_.take(DType::float32, {bytes.workspace / 4}).data, bytes.workspace);
+  Stash stash(Stack(memory_.take(DType::float32, {bytes.slot / 4}).data, bytes.slot));
+  Context now = context(workspace);
+  ops_->fill(loss_sum_, 0.0);
+  passes_.forward(now, x_, y_, stash);
+}
+
+RegionBytes Bench::run(BackwardKind kind) {
+  const Stack::Scope scope(memory_);
+  const RegionBytes bytes = bytes_[static_cast<std::size_t>(kind)];
+  const auto region = [&](std::int64_t num_bytes) {
+    const Tensor tensor = memory_.take(DType::float32, {num_bytes / 4});
+    ops_->fill(tensor, std::nan(""));  // whoever reads what it has not written shows
+    return Stack(tensor.data, num_bytes);
+  };
+  Stack workspace = region(bytes.workspace);
+  Stash stash(region(bytes.slot), region(bytes.gradient_slot));
+  Context now = context(workspace);
+  const Tensor dy = memory_.take(dy_.dtype, dy_.sizes);
+  ops_->copy(dy, dy_);
+  ops_->fill(loss_sum_, 0.0);
+  ops_->fill(dx_, std::nan(""));
+  for (Param* param : passes_.params) ops_->fill(param->grad, 0.0);
+  passes_.forward(now, x_, y_, stash);
+  backward(passes_, kind, now, dy, dx_, stash);
+  return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
+}
+
+double Bench::objective() {
+  forward();
+  return dot(numbers_of(y_), numbers_of(dy_)) + gradient_scale * loss_sum();
+}
+
+double finite_difference_error(Bench& bench, std::string& worst) {
+  bench.run(BackwardKind::fused);
+  struct Target {
+    std::string name;
+    Tensor value;
+    std::vector<double> gradient;
+  };
+  std::vector<Target> targets;
+  for (Param* param : bench.params()) targets.push_back({param->name, param->value, numbers_of(param->grad)});
+  const std::vector<double> dx = numbers_of(bench.dx());
+  if (!std::isnan(dx[0])) targets.push_back({"x", bench.x(), dx});  // the first layer has no dx
+
+  double largest = 0;
+  for (const Target& target : targets) {
+    const std::vector<double> start = numbers_of(target.value);
+    // Even trials go along random directions, odd ones along single entries.
+    for (int trial = 0; trial < 6; ++trial) {
+      const std::string name = target.name + std::to_string(trial);
+      auto direction = normal_numbers(name, target.value.num_elements(), 1.0);
+      if (trial % 2 == 1) {
+        std::fill(direction.begin(), direction.end(), 0.0);
+        direction[generator_for(name)() % direction.size()] = 1.0;
+      }
+      const auto shifted = [&](double step) {
+        std::vector<double> moved = start;
+        for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += step * direction[i];
+        set_numbers(target.value, moved);
+        return bench.objective();
+      };
+      const double h = 1e-3 / norm(direction);
+      const double difference = (8.0 * (shifted(h) - shifted(-h)) - (shifted(2 * h) - shifted(-2 * h))) / (12.0 * h);
+      set_numbers(target.value, start);
+      const double error = std::abs(difference - dot(target.gradient, direction)) / (norm(target.gradient) * norm(direction) + 1.0);
+      if (error > largest) worst = fmt::format("{}: difference {}, gradient {}", name, difference, dot(target.gradient, direction));
+      largest = std::max(largest, error);
+    }
+  }
+  return largest;
+}
+
+}  // namespace echelon::test

@@ -1,0 +1,133 @@
+// Every layer's gradients against finite differences in float64, and the two ways to form them against each other.
+#include "nn/bench.h"
+#include "nn/decoder_block.h"
+#include "nn/embedding.h"
+#include "nn/models.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace echelon::test {
+namespace {
+
+struct Tables {
+  explicit Tables(const LayerOptions& options) {
+    const Sizes sizes = {options.seq_len, options.model.head_dim / 2};
+    const DType dtype = accumulate_dtype(options.dtype);
+    Stack stack = arena.region(0, arena.num_bytes());
+    rope = {.cos = stack.take(dtype, sizes), .sin = stack.take(dtype, sizes)};
+    upload_rope_tables(*make_reference_ops(), options.model, rope);
+  }
+  Arena arena{1 << 16};
+  RopeTables rope;
+};
+
+// dx and the gradients of all parameters.
+using Outcome = std::vector<std::vector<double>>;
+
+Outcome outcome_of(Bench& bench, BackwardKind kind) {
+  EXPECT_EQ(bench.run(kind), bench.measured(kind)) << "a run takes what its trace says";
+  Outcome outcome = {numbers_of(bench.dx())};
+  for (const Param* param : bench.params()) outcome.push_back(numbers_of(param->grad));
+  return outcome;
+}
+
+// NaN (nobody wrote: the first layer has no dx) equals NaN alone.
+double largest_difference(const Outcome& a, const Outcome& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < a[i].size(); ++j) {
+      if (std::isnan(a[i][j]) && std::isnan(b[i][j])) continue;
+      const double difference = std::abs(a[i][j] - b[i][j]) / (1.0 + std::abs(b[i][j]));
+      largest = std::isnan(difference) ? 1.0 : std::max(largest, difference);
+    }
+  }
+  return largest;
+}
+
+void expect_right_gradients(Layer& layer, const LayerOptions& options) {
+  LonelyMesh mesh;
+  Bench bench(passes_of(layer), options, mesh, mesh);
+  std::string worst;
+  EXPECT_LT(finite_difference_error(bench, worst), 2e-9) << worst;
+
+  const Outcome fused = outcome_of(bench, BackwardKind::fused), split = outcome_of(bench, BackwardKind::split);
+  EXPECT_LT(largest_difference(fused, split), 1e-13);
+}
+
+TEST(Gradient, Norms) {
+  LayerOptions options = one_rank(small_llama());
+  Norm rms = Norm::of_tokens(options, "norm");
+  expect_right_gradients(rms, options);
+  options.model.norm = NormKind::layer_norm;
+  Norm layer_norm = Norm::of_tokens(options, "norm");
+  expect_right_gradients(layer_norm, options);
+}
+
+TEST(Gradient, AttentionWithGroupedQueries) {
+  const LayerOptions options = one_rank(small_llama());
+  const Tables tables(options);
+  Attention attention(options, "attention", tables.rope);
+  expect_right_gradients(attention, options);
+}
+
+TEST(Gradient, AttentionWithBiasesAndNormsOfQAndK) {
+  LayerOptions options = one_rank(small_qwen());
+  options.model.output_bias = true;
+  const Tables tables(options);
+  Attention attention(options, "attention", tables.rope);
+  expect_right_gradients(attention, options);
+}
+
+TEST(Gradient, AttentionWithScaledRope) {
+  LayerOptions options = one_rank(small_llama());
+  options.model.rope_theta = 20.0;
+  options.model.rope_scaling = RopeScaling{.factor = 4.0, .low_freq_factor = 1.0, .high_freq_factor = 2.0, .original_max_position_embeddings = 12};
+  const Tables tables(options);
+  Attention attention(options, "attention", tables.rope);
+  expect_right_gradients(attention, options);
+}
+
+TEST(Gradient, AttentionWithLearnedPositions) {
+  const LayerOptions options = one_rank(small_gpt2());
+  const RopeTables none;
+  Attention attention(options, "attention", none);
+  expect_right_gradients(attention, options);
+}
+
+TEST(Gradient, Mlps) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+    const LayerOptions options = one_rank(model);
+    Mlp mlp(options, "mlp");
+    expect_right_gradients(mlp, options);
+  }
+}
+
+TEST(Gradient, DecoderBlocks) {
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
+    const LayerOptions options = one_rank(model);
+    const Tables tables(options);
+    DecoderBlock block(options, 0, tables.rope);
+    expect_right_gradients(block, options);
+  }
+}
+
+TEST(Gradient, Embeddings) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+    const LayerOptions options = one_rank(model);
+    Embedding embedding(options);
+    expect_right_gradients(embedding, options);
+  }
+}
+
+TEST(Gradient, Heads) {
+  for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
+    const LayerOptions options = one_rank(model);
+    const std::unique_ptr<Head> head = make_head(options);
+    expect_right_gradients(*head, options);
+  }
+}
+
+}  // namespace
+}  // namespace echelon::test

@@ -1,0 +1,60 @@
+// Small models with sizes that differ from each other, so that a mixed-up dim shows.
+#pragma once
+
+#include "nn/context.h"
+
+namespace echelon::test {
+
+/// Llama-like: RMSNorm, RoPE, SwiGLU, grouped queries.
+inline ModelSpec small_llama() {
+  ModelSpec model = family_defaults(Family::llama);
+  model.hidden_size = 10;
+  model.num_hidden_layers = 2;
+  model.num_attention_heads = 4;
+  model.num_key_value_heads = 2;
+  model.head_dim = 6;
+  model.intermediate_size = 14;
+  model.vocab_size = 11;
+  model.max_position_embeddings = 16;
+  model.initializer_range = 0.3;
+  model.tie_word_embeddings = false;
+  return model;
+}
+
+/// Qwen2 and Qwen3 at once: biases of q, k and v, norms of q and k, a tied head.
+inline ModelSpec small_qwen() {
+  ModelSpec model = small_llama();
+  model.family = Family::qwen3;
+  model.qkv_bias = true;
+  model.qk_norm = true;
+  model.tie_word_embeddings = true;
+  return model;
+}
+
+/// GPT-2-like: LayerNorm, learned positions, GELU, biases everywhere, no shared kv heads.
+inline ModelSpec small_gpt2() {
+  ModelSpec model = small_llama();
+  const ModelSpec gpt2 = family_defaults(Family::gpt2);
+  model.family = Family::gpt2;
+  model.norm = gpt2.norm;
+  model.position = gpt2.position;
+  model.mlp = gpt2.mlp;
+  model.qkv_bias = true;
+  model.output_bias = true;
+  model.num_key_value_heads = model.num_attention_heads;
+  model.tie_word_embeddings = true;
+  return model;
+}
+
+/// One rank, float64.
+inline LayerOptions one_rank(const ModelSpec& model, std::int64_t num_sequences = 2, std::int64_t seq_len = 5) {
+  LayerOptions options;
+  options.model = model;
+  options.dtype = DType::float64;
+  options.grad_dtype = DType::float64;
+  options.num_sequences = num_sequences;
+  options.seq_len = seq_len;
+  return options;
+}
+
+}  // namespace echelon::test
