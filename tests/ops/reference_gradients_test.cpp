@@ -173,7 +173,7 @@ TEST(ReferenceGradients, CrossEntropyOverShardsOfTheVocabulary) {
     ops.cross_entropy_backward(
         {.logits = dlogits, .lse = lse, .targets = targets, .first_column = V * static_cast<std::int64_t>(shard), .valid_columns = valid[shard], .scale = 1.0});
     expect_gradient(logits[shard], dlogits, loss, "dlogits");
-    EXPECT_TRUE(shard == 0 || dlogits.get(3) == 0.0);  // padding
+    EXPECT_TRUE(shard == 0 || dlogits.get(3) == 0.0);                             // padding
     for (std::int64_t j = 0; j < V; ++j) EXPECT_EQ(dlogits.get(2 * V + j), 0.0);  // the ignored target's row
   }
 }

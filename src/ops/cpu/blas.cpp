@@ -1,0 +1,84 @@
+#include "ops/cpu/blas.h"
+
+#include "base/error.h"
+
+#include <dlfcn.h>
+#include <omp.h>
+
+#include <cstdlib>
+#include <limits>
+#include <sstream>
+
+namespace echelon {
+namespace {
+
+// From cblas.h and openblas_config.h.
+constexpr int row_major = 101, no_transpose = 111, transpose = 112;
+constexpr int parallel_by_openmp = 2;
+
+#if defined(__x86_64__)
+constexpr const char* openmp_build = "/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0";
+
+/// What OpenBLAS calls the kernels for this processor; nullptr: leave it to OpenBLAS. It knows processors by their model numbers, and takes those that are
+/// newer than it for the oldest there are.
+const char* best_core_type() {
+  __builtin_cpu_init();
+  const bool has_avx512 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (has_avx512) return "SkylakeX";
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "Haswell" : nullptr;
+}
+#else
+constexpr const char* openmp_build = "/usr/lib/aarch64-linux-gnu/openblas-openmp/libopenblas.so.0";
+const char* best_core_type() { return nullptr; }
+#endif
+
+void* open_library() {
+  if (const char* core_type = best_core_type()) setenv("OPENBLAS_CORETYPE", core_type, 0);  // 0: the user's choice stands
+  for (const char* path : {openmp_build, "libopenblaso.so.0", "libopenblas.so.0"})
+    if (void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
+  throw Error("the cpu backend multiplies matrices with OpenBLAS and finds no libopenblas.so.0; install the Debian package libopenblas0-openmp");
+}
+
+template <class Function>
+Function* symbol(void* library, const char* name) {
+  if (void* address = dlsym(library, name)) return reinterpret_cast<Function*>(address);
+  throw Error(fmt::format("the libopenblas.so.0 found here has no {}; install the Debian package libopenblas0-openmp", name));
+}
+
+int narrow(std::int64_t size) {
+  if (size > std::numeric_limits<int>::max()) throw Failure(fmt::format("matmul: a size of {} is more than OpenBLAS can count", size));
+  return static_cast<int>(size);
+}
+
+template <class T, class Function>
+void call(Function* gemm, const GemmArgs<T>& g) {
+  omp_set_num_threads(1);  // of the calling thread alone
+  gemm(row_major, g.transpose_a ? transpose : no_transpose, g.transpose_b ? transpose : no_transpose, narrow(g.m), narrow(g.n), narrow(g.k), T{1}, g.a,
+       narrow(g.lda), g.b, narrow(g.ldb), g.beta, g.c, narrow(g.ldc));
+}
+
+}  // namespace
+
+const Blas& Blas::loaded() {
+  static const Blas blas;  // constant once loaded; a second library could not be told which kernels to use
+  return blas;
+}
+
+Blas::Blas() {
+  void* library = open_library();
+  const auto config = symbol<char*()>(library, "openblas_get_config"), core = symbol<char*()>(library, "openblas_get_corename");
+  if (symbol<int()>(library, "openblas_get_parallel")() != parallel_by_openmp)
+    throw Error("the libopenblas.so.0 found here is not the OpenMP build, and others are wrong or slow when ranks are threads; install libopenblas0-openmp");
+  std::istringstream words(config());  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
+  std::string name, version;
+  words >> name >> version;
+  description_ = fmt::format("{} {} {}, openmp", name, version, core());
+  sgemm_ = symbol<std::remove_pointer_t<decltype(sgemm_)>>(library, "cblas_sgemm");
+  dgemm_ = symbol<std::remove_pointer_t<decltype(dgemm_)>>(library, "cblas_dgemm");
+}
+
+void Blas::gemm(const GemmArgs<float>& args) const { call(sgemm_, args); }
+void Blas::gemm(const GemmArgs<double>& args) const { call(dgemm_, args); }
+
+}  // namespace echelon

@@ -1,0 +1,43 @@
+// OpenBLAS, loaded at run time, because the kernels it uses are chosen by an environment variable that it reads while it is being loaded,
+// and because only its OpenMP build is right when several threads call it at once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace echelon {
+
+/// Row-major c[m, n] = op(a) op(b) + beta c, with the row strides lda, ldb, ldc.
+template <class T>
+struct GemmArgs {
+  const T* a = nullptr;
+  const T* b = nullptr;
+  T* c = nullptr;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  bool transpose_a = false, transpose_b = false;
+  T beta = 0;
+};
+
+class Blas {
+ public:
+  /// The library of this process, loaded by the first call. Sets OPENBLAS_CORETYPE for it unless the user has. Throws Error, naming the package to install, if
+  /// there is none or only one that is wrong under threads.
+  [[nodiscard]] static const Blas& loaded();
+
+  /// On the calling thread. Safe to call from many at once.
+  void gemm(const GemmArgs<float>& args) const;
+  void gemm(const GemmArgs<double>& args) const;
+
+  /// "OpenBLAS 0.3.21 SkylakeX, openmp"
+  [[nodiscard]] const std::string& description() const { return description_; }
+
+ private:
+  Blas();
+
+  void (*sgemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int) = nullptr;
+  void (*dgemm_)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*, int) = nullptr;
+  std::string description_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,126 @@
+// Products by BLAS. float32 and float64 go there as they are; bfloat16 is widened block by block, since float32 arithmetic is the faster one on processors
+// without matrix units, and the more exact.
+#include "ops/check.h"
+#include "ops/cpu/blas.h"
+#include "ops/cpu/convert.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/scratch.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace echelon {
+namespace {
+
+/// A product on several threads: each takes a range of c's rows or columns. OpenBLAS's own division changes the bits of some sizes. Ranges that start at
+/// multiples of its kernels' tiles, and stay large enough for the same kernels, do not, if no tile is cut off at the end (pinned by a test); so
+/// other sizes, which no model that wants to be fast has, run on one thread.
+template <class T>
+void gemm(const GemmArgs<T>& g, int num_threads) {
+  constexpr std::int64_t tile = 192, smallest_share = 1 << 24;  // a multiple of every kernel's tile; multiplications
+  const bool by_rows = g.m >= g.n, cuts_tiles = g.m % 16 != 0 || g.n % 16 != 0;
+  const std::int64_t size = by_rows ? g.m : g.n, num_tiles = size / tile;
+  const std::int64_t num_shares = std::clamp<std::int64_t>(std::min(num_tiles, g.m * g.n * g.k / smallest_share), 1, num_threads);
+  if (num_shares == 1 || cuts_tiles) return Blas::loaded().gemm(g);
+#pragma omp parallel for num_threads(static_cast <int>(num_shares)) schedule(static, 1)
+  for (std::int64_t share = 0; share < num_shares; ++share) {
+    const std::int64_t first = num_tiles * share / num_shares * tile, last = share + 1 == num_shares ? size : num_tiles * (share + 1) / num_shares * tile;
+    GemmArgs<T> part = g;
+    if (by_rows) {
+      part.a += first * (g.transpose_a ? 1 : g.lda);
+      part.c += first * g.ldc;
+      part.m = last - first;
+    } else {
+      part.b += first * (g.transpose_b ? g.ldb : 1);
+      part.c += first;
+      part.n = last - first;
+    }
+    Blas::loaded().gemm(part);
+  }
+}
+
+struct Product {
+  std::int64_t M, N, K;
+  std::int64_t lda, ldb;
+  int num_threads;
+};
+
+template <class T>
+void multiply(const MatmulArgs& args, const Product& p) {
+  gemm(GemmArgs<T>{.a = args.a.as<T>(),
+                   .b = args.b.as<T>(),
+                   .c = args.c.as<T>(),
+                   .m = p.M,
+                   .n = p.N,
+                   .k = p.K,
+                   .lda = p.lda,
+                   .ldb = p.ldb,
+                   .ldc = p.N,
+                   .transpose_a = args.transpose_a,
+                   .transpose_b = args.transpose_b,
+                   .beta = args.accumulates ? T{1} : T{0}},
+       p.num_threads);
+}
+
+constexpr std::int64_t block = 1024;  // rows and columns of a widened block: 4 MiB each for a, b and c
+
+/// The block [row, row + rows) x [column, column + columns) of a matrix with `stride` columns, widened.
+struct Block {
+  std::int64_t row, rows, column, columns, stride;
+};
+void widen_block(const Tensor& matrix, const Block& b, float* wide, int num_threads) {
+  widen({matrix.as<bfloat16>() + b.row * b.stride + b.column, wide, b.rows, b.columns, b.stride, num_threads});
+}
+
+void multiply_bfloat16(const MatmulArgs& args, const Product& p) {
+  const std::int64_t rows = std::min(block, p.M), columns = std::min(block, p.N), depth = std::min(block, p.K);
+  Scratch<float> scratch(rows * depth + columns * depth + rows * columns);
+  float *a = scratch.take(rows * depth), *b = scratch.take(columns * depth), *c_block = scratch.take(rows * columns);
+  const bool narrows = args.c.dtype == DType::bfloat16;
+  for (std::int64_t i = 0; i < p.M; i += block) {
+    const std::int64_t m = std::min(block, p.M - i);
+    for (std::int64_t j = 0; j < p.N; j += block) {
+      const std::int64_t n = std::min(block, p.N - j);
+      float* c = narrows ? c_block : args.c.as<float>() + i * p.N + j;
+      for (std::int64_t l = 0; l < p.K; l += block) {
+        const std::int64_t k = std::min(block, p.K - l);
+        widen_block(args.a, args.transpose_a ? Block{l, k, i, m, p.lda} : Block{i, m, l, k, p.lda}, a, p.num_threads);
+        widen_block(args.b, args.transpose_b ? Block{j, n, l, k, p.ldb} : Block{l, k, j, n, p.ldb}, b, p.num_threads);
+        const bool adds = l > 0 || (args.accumulates && !narrows);
+        gemm(GemmArgs<float>{.a = a,
+                             .b = b,
+                             .c = c,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .lda = args.transpose_a ? m : k,
+                             .ldb = args.transpose_b ? k : n,
+                             .ldc = narrows ? n : p.N,
+                             .transpose_a = args.transpose_a,
+                             .transpose_b = args.transpose_b,
+                             .beta = adds ? 1.0F : 0.0F},
+             p.num_threads);
+      }
+      if (narrows) narrow({c, args.c.as<bfloat16>() + i * p.N + j, m, n, p.N, args.accumulates, p.num_threads});
+    }
+  }
+}
+
+}  // namespace
+
+void CpuOps::matmul(const MatmulArgs& args) {
+  check(args);
+  const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
+  ++matmul_counts_[{M, N, K}];
+  if (M == 0 || N == 0) return;
+  if (K == 0) {
+    if (!args.accumulates) std::memset(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()));
+    return;
+  }
+  const Product product{M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads_};
+  if (args.a.dtype == DType::bfloat16) return multiply_bfloat16(args, product);
+  if (args.a.dtype == DType::float64) return multiply<double>(args, product);
+  multiply<float>(args, product);
+}
+
+}  // namespace echelon
