@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Makes tests/interop/fixtures: tiny random Hugging Face folders written by transformers, and what the oracle says about them in float64.
+
+usage: make_fixtures.py [--check]      --check: makes them again in a temporary folder and compares with the committed ones
+README.md beside this file describes the files. Run it with the Python of scripts/interop_venv.
+"""
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import oracle
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SIZES = dict(
+    vocab_size=41,  # prime: no degree of tensor parallelism divides it
+    hidden_size=16,
+    intermediate_size=20,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=24,
+    bos_token_id=None,
+    eos_token_id=None,
+)
+LLAMA3_ROPE = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=128)
+T = 16
+CONFIGS = {
+    "gpt2": lambda: transformers.GPT2Config(
+        vocab_size=41, n_embd=16, n_inner=24, n_layer=2, n_head=4, n_positions=24, bos_token_id=None, eos_token_id=None
+    ),
+    # Frequencies 1, 0.1, 0.01, 0.001 with 128 old positions: one is kept, one lies in the transition, two are stretched.
+    "llama": lambda: transformers.LlamaConfig(
+        **SIZES | dict(max_position_embeddings=256), head_dim=8, tie_word_embeddings=False, rope_parameters=dict(rope_theta=10000.0, **LLAMA3_ROPE)
+    ),
+    "llama_tied": lambda: transformers.LlamaConfig(**SIZES, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=500.0)),
+    "qwen2": lambda: transformers.Qwen2Config(**SIZES, tie_word_embeddings=False, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "qwen3": lambda: transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+}
+TRAINING = dict(steps=20, batch=4, lr=1e-2, warmup_steps=5, min_lr_factor=0.1, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, max_norm=1.0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="compare with the committed files instead of replacing them")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if not arguments.check:
+        for seed, name in enumerate(CONFIGS):
+            make(name, seed, FIXTURES / name)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        for seed, name in enumerate(CONFIGS):
+            make(name, seed, Path(folder) / name)
+            compare_folders(Path(folder) / name, FIXTURES / name)
+
+
+def make(name, seed, folder):
+    model = random_model(CONFIGS[name](), seed)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if name == "llama":
+        use_older_rope_keys(folder / "config.json")
+    config = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
+    tokens, targets = batch(first_sequence=0, num_sequences=2, vocab_size=config["vocab_size"])
+
+    compare_with_transformers(name, folder, config, weights, tokens, targets)
+    in_float64 = {key: value.double() for key, value in weights.items()}
+    value, all_logits, gradients = run(config, in_float64, tokens, targets)
+    rates, losses, norms = train(config, in_float64)
+    expected = {"tokens": tokens, "targets": targets, "logits": all_logits, "loss": value.reshape(1)}
+    expected |= {"grad." + key: gradient for key, gradient in gradients.items()}
+    expected |= {"train.lr": rates, "train.loss": losses, "train.grad_norm": norms}
+    save_file({key: tensor.contiguous() for key, tensor in expected.items()}, folder / "expected.safetensors")
+    # Training must learn, and clipping must be at work in some steps.
+    require(losses[-1] < losses[0] and norms.max() > TRAINING["max_norm"], f"{name}: losses {losses.tolist()}, gradient norms {norms.tolist()}")
+    print(f"{name}: loss {value.item():.6f}; trained from {losses[0].item():.6f} to {losses[-1].item():.6f}; norms {norms.min():.3f} to {norms.max():.3f}")
+
+
+def random_model(config, seed):
+    """Weights, biases and gains that are all random and large enough for every gradient to count."""
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            is_gain = parameter.dim() == 1 and name.endswith("weight")
+            parameter.copy_(1 + 0.2 * noise if is_gain else 0.2 * noise)
+    return model
+
+
+def use_older_rope_keys(path):
+    """config.json as transformers 4 wrote it and as the published Llama folders have it."""
+    config = json.loads(path.read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = rope
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def batch(first_sequence, num_sequences, vocab_size):
+    """Sequences n = first_sequence, ...: token i is (7 i^2 + 3 n i + 11 n + 5) mod V, its target token i + 1, which is ignored where (n + i) mod 5 = 0."""
+    n = torch.arange(first_sequence, first_sequence + num_sequences)[:, None]
+    i = torch.arange(T + 1)
+    text = (7 * i * i + 3 * n * i + 11 * n + 5) % vocab_size
+    targets = text[:, 1:].masked_fill((n + i[:-1]) % 5 == 0, oracle.IGNORED)
+    return text[:, :-1].int(), targets.int()
+
+
+def run(config, weights, tokens, targets):
+    """Loss, logits and the gradient of every weight."""
+    leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
+    all_logits = oracle.logits(config, leaves, tokens)
+    value = oracle.loss(all_logits, targets)
+    gradients = torch.autograd.grad(value, list(leaves.values()))
+    return value.detach(), all_logits.detach(), dict(zip(leaves, gradients))
+
+
+def learning_rate(step):
+    """Of step 1, 2, ...: linear warm-up, then a cosine that ends at min_lr_factor."""
+    warmup, steps, least = TRAINING["warmup_steps"], TRAINING["steps"], TRAINING["min_lr_factor"]
+    if step <= warmup:
+        return TRAINING["lr"] * step / warmup
+    progress = (step - warmup) / (steps - warmup)
+    return TRAINING["lr"] * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def train(config, weights):
+    """Learning rates, losses before the update and gradient norms before clipping of AdamW steps; matrices decay, norms and biases do not."""
+    leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
+    groups = [
+        dict(params=[w for w in leaves.values() if w.dim() >= 2], weight_decay=TRAINING["weight_decay"]),
+        dict(params=[w for w in leaves.values() if w.dim() < 2], weight_decay=0.0),
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["eps"])
+    rates, losses, norms = [], [], []
+    for step in range(1, TRAINING["steps"] + 1):
+        tokens, targets = batch((step - 1) * TRAINING["batch"], TRAINING["batch"], config["vocab_size"])
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step)
+        optimizer.zero_grad()
+        value = oracle.loss(oracle.logits(config, leaves, tokens), targets)
+        value.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(list(leaves.values()), TRAINING["max_norm"]).item())
+        optimizer.step()
+        rates.append(learning_rate(step))
+        losses.append(value.item())
+    return tuple(torch.tensor(numbers, dtype=torch.float64) for numbers in (rates, losses, norms))
+
+
+def error(a, b, floor=0.0):
+    """max |a - b| / max(max |b|, floor)"""
+    a, b = a.double(), b.double()
+    return ((a - b).abs().max() / max(b.abs().max().item(), floor, 1e-300)).item()
+
+
+def rms(tensors):
+    return math.sqrt(sum(t.double().square().sum().item() for t in tensors) / sum(t.numel() for t in tensors))
+
+
+def compare_with_transformers(name, folder, config, weights, tokens, targets):
+    """The oracle equals transformers in float32, which reads the folder from disk: logits, loss and every gradient."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    theirs = dict(model.named_parameters())
+    their_loss, their_logits = model(tokens.long(), labels=targets.long(), shift_labels=targets.long()).to_tuple()[:2]
+    their_loss.backward()
+    value, ours, gradients = run(config, weights, tokens, targets)
+    require(set(gradients) == set(theirs), f"{name}: the weights are {sorted(gradients)}, those of transformers {sorted(theirs)}")
+    require(error(ours, their_logits) < 1e-5, f"{name}: logits differ from those of transformers by {error(ours, their_logits):.2e}")
+    require(error(value, their_loss) < 1e-5, f"{name}: the loss is {value}, that of transformers {their_loss}")
+    floor = rms(gradients.values())
+    for key, gradient in gradients.items():
+        difference = error(gradient, theirs[key].grad, floor)
+        require(difference < 1e-5, f"{name}: the gradient of {key} differs from that of transformers by {difference:.2e}")
+
+
+def compare_folders(made, committed):
+    """Configs and weights are equal; float64 results equal up to what another processor may round."""
+    require((committed / "config.json").exists(), f"{committed.name} is not committed; run make_fixtures.py without --check")
+    configs = [json.loads((folder / "config.json").read_text()) for folder in (made, committed)]
+    require(configs[0] == configs[1], f"{made.name}/config.json is {configs[0]}, committed is {configs[1]}")
+    for file, tolerance in (("model.safetensors", 0.0), ("expected.safetensors", 1e-12)):
+        ours, theirs = load_file(made / file), load_file(committed / file)
+        require(set(ours) == set(theirs), f"{made.name}/{file} has {sorted(ours)}, committed is {sorted(theirs)}")
+        floor = rms([tensor for key, tensor in theirs.items() if key.startswith("grad.")] or theirs.values())
+        for key in ours:
+            require(ours[key].shape == theirs[key].shape, f"{made.name}/{file}: {key} is {list(ours[key].shape)}, committed is {list(theirs[key].shape)}")
+            difference = error(ours[key], theirs[key], floor)
+            require(difference <= tolerance, f"{made.name}/{file}: {key} differs from the committed one by {difference:.2e}")
+    print(f"{made.name}: equals the committed files")
+
+
+def require(holds, sentence):
+    if not holds:
+        sys.exit("make_fixtures: " + sentence)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""A decoder-only transformer in plain PyTorch: GPT-2, Llama, Qwen2 and Qwen3, in whatever dtype the weights have.
+
+The oracle of the interop tests. It shares no code with Echelon and none with transformers, to which make_fixtures.py holds it in float32. Nothing in it casts,
+so that in float64 every digit counts. Weights are a dict with the names and shapes of Hugging Face's folders; what differs between the families is
+read off the presence of names (biases, q_norm) and off config.json.
+
+B batch, T tokens, D model width, H heads, K key/value heads, C width of a head, V vocabulary
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+IGNORED = -100
+
+
+def logits(config, weights, tokens):
+    """[B, T, V] for tokens [B, T]."""
+    return gpt2(config, weights, tokens) if config["model_type"] == "gpt2" else llama(config, weights, tokens)
+
+
+def loss(logits, targets):
+    """Cross entropy: the sum over valid targets divided by their number."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED, reduction="sum") / (targets != IGNORED).sum()
+
+
+def gpt2(config, weights, tokens):
+    w, H, eps = weights, config["n_head"], config["layer_norm_epsilon"]
+
+    def norm(x, name):
+        return F.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], eps)
+
+    def conv1d(x, name):  # a linear layer whose weight is [in, out]
+        return x @ w[name + ".weight"] + w[name + ".bias"]
+
+    x = w["transformer.wte.weight"][tokens] + w["transformer.wpe.weight"][: tokens.shape[1]]
+    for i in range(config["n_layer"]):
+        layer = f"transformer.h.{i}."
+        q, k, v = (heads(y, H) for y in conv1d(norm(x, layer + "ln_1"), layer + "attn.c_attn").chunk(3, dim=-1))
+        x = x + conv1d(attention(q, k, v), layer + "attn.c_proj")
+        h = F.gelu(conv1d(norm(x, layer + "ln_2"), layer + "mlp.c_fc"), approximate="tanh")
+        x = x + conv1d(h, layer + "mlp.c_proj")
+    return norm(x, "transformer.ln_f") @ w["transformer.wte.weight"].T
+
+
+def llama(config, weights, tokens):
+    w, H, K, eps = weights, config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
+
+    def norm(x, name):
+        return w[name + ".weight"] * x / torch.sqrt(x.square().mean(-1, keepdim=True) + eps)
+
+    def linear(x, name):
+        return F.linear(x, w[name + ".weight"], w.get(name + ".bias"))
+
+    x = w["model.embed_tokens.weight"][tokens]
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}."
+        h = norm(x, layer + "input_layernorm")
+        q = heads(linear(h, layer + "self_attn.q_proj"), H)
+        k = heads(linear(h, layer + "self_attn.k_proj"), K)
+        v = heads(linear(h, layer + "self_attn.v_proj"), K)
+        if layer + "self_attn.q_norm.weight" in w:
+            q, k = norm(q, layer + "self_attn.q_norm"), norm(k, layer + "self_attn.k_norm")
+        angles = rope_angles(config, q)
+        k, v = (y.repeat_interleave(H // K, dim=1) for y in (rotate(k, angles), v))
+        x = x + linear(attention(rotate(q, angles), k, v), layer + "self_attn.o_proj")
+        h = norm(x, layer + "post_attention_layernorm")
+        x = x + linear(F.silu(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
+    head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
+    return norm(x, "model.norm") @ w[head + ".weight"].T
+
+
+def heads(x, num_heads):
+    """[B, T, H C] -> [B, H, T, C]"""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def attention(q, k, v):
+    """Causal softmax(q k^T / sqrt(C)) v, with the heads side by side again: [B, T, H C]."""
+    T, C = q.shape[-2:]
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+    scores = (q @ k.mT / math.sqrt(C)).masked_fill(hidden, -math.inf)
+    return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+def rope_angles(config, q):
+    """[T, C / 2]: position times frequency (Su et al. 2021, arXiv:2104.09864), with Llama 3.1's scaling where config.json asks for it."""
+    T, C = q.shape[-2:]
+    rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"], **(config.get("rope_scaling") or {})}
+    frequency = rope["rope_theta"] ** (-torch.arange(0, C, 2, dtype=q.dtype) / C)
+    if rope.get("rope_type") == "llama3":
+        # Wavelengths that fit into the old context often enough stay; long ones are stretched by `factor`; in between a line leads from one to the other.
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        waves_in_context = rope["original_max_position_embeddings"] * frequency / (2 * math.pi)
+        kept = ((waves_in_context - low) / (high - low)).clamp(0, 1)
+        frequency = frequency * (kept + (1 - kept) / rope["factor"])
+    return torch.arange(T, dtype=q.dtype)[:, None] * frequency
+
+
+def rotate(x, angles):
+    """Dimension j turns with dimension j + C / 2 (the halves of Hugging Face's layout, not neighbours)."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()), dim=-1)
