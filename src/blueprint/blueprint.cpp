@@ -1,0 +1,80 @@
+#include "blueprint/blueprint.h"
+
+#include "base/error.h"
+#include "blueprint/lifetimes.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+Schedule make_schedule(PipelineSchedule kind, int num_stages, int num_microbatches) {
+  switch (kind) {
+    case PipelineSchedule::naive: return naive_schedule(num_stages, num_microbatches);
+    case PipelineSchedule::gpipe: return gpipe_schedule(num_stages, num_microbatches);
+    case PipelineSchedule::one_f_one_b: return one_f_one_b_schedule(num_stages, num_microbatches);
+  }
+  throw Failure("unknown pipeline schedule");
+}
+
+StageShape stage_shape(const ModelPart& part) {
+  StageShape shape;
+  shape.num_units = part.stage->num_units();
+  shape.has_tied_weight = part.stage->has_tied_weight();
+  shape.unit_sums_replicas.assign(static_cast<std::size_t>(shape.num_units) + 1, false);
+  for (std::size_t unit = 0; unit < part.units.size(); ++unit) shape.unit_sums_replicas[unit] = part.units[unit].sums_replicas();
+  return shape;
+}
+
+LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh) {
+  LoweringOptions options;
+  const int num_stages = mesh.degree(Axis::pp);
+  Coordinates coordinates{};
+  for (int stage = 0; stage < num_stages; ++stage) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
+    options.stages.push_back(stage_shape(make_model_part(config, mesh.rank_of(coordinates))));
+  }
+  options.reduces_gradients = config.data_parallel_degree() > 1;
+  options.gathers_parameters = mesh.degree(Axis::dp_shard) > 1;
+  options.clips = true;  // without a limit the norm is still formed and logged
+  options.ties_across_ranks = config.model.tie_word_embeddings && num_stages > 1;
+  return options;
+}
+
+std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<PlannedBuffer>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+Blueprint::Blueprint(RunConfig config) : config_(std::move(config)) {
+  validate(config_);
+  mesh_ = config_.mesh_shape();
+  const auto num_microbatches = static_cast<int>(config_.num_microbatches());
+  schedule_ = make_schedule(config_.parallelism.pipeline_parallel_schedule, mesh_.degree(Axis::pp), num_microbatches);
+  lowering_.fill(lowering_options(config_, mesh_));
+  lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
+}
+
+RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
+    : rank_(rank),
+      programs_{&blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
+                &blueprint.programs(ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
+      part_(make_model_part(blueprint.config(), rank)),
+      trace_(blueprint.mesh(), rank, part_, {programs_[0], programs_[1]}) {
+  const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
+  for (std::size_t kind = 0; kind < programs_.size(); ++kind) memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, trace_)));
+}
+
+std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }
+
+double RankBlueprint::program_flops(ProgramKind kind) const {
+  double flops = 0;
+  for (const Action& action : program(kind))
+    for (const OpRecord& op : trace_.of(action).ops) flops += static_cast<double>(op.flops);
+  return flops;
+}
+
+}  // namespace echelon

@@ -1,0 +1,60 @@
+// Everything about a run that is known before a number is computed: the mesh, who owns which parameters, every rank's program, what every action
+// computes and sends, and the address of every buffer. Engine, simulator and drawings read the same blueprint.
+#pragma once
+
+#include "blueprint/call_trace.h"
+#include "blueprint/memory_plan.h"
+#include "schedule/lower.h"
+#include "spec/run_config.h"
+
+#include <vector>
+
+namespace echelon {
+
+enum class ProgramKind : std::uint8_t { training, evaluation };
+
+class Blueprint;
+
+/// One rank's share of the blueprint.
+class RankBlueprint {
+ public:
+  RankBlueprint(const Blueprint& blueprint, int rank);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const Program& program(ProgramKind kind) const { return *programs_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const MemoryPlan& memory(ProgramKind kind) const { return memory_[static_cast<std::size_t>(kind)]; }
+  /// The size of the rank's one allocation: both programs' persistent buffers are the same and come first.
+  [[nodiscard]] std::int64_t arena_bytes() const;
+  [[nodiscard]] const RankTrace& trace() const { return trace_; }
+  [[nodiscard]] double program_flops(ProgramKind kind) const;
+
+ private:
+  int rank_;
+  std::array<const Program*, 2> programs_;
+  ModelPart part_;
+  RankTrace trace_;
+  std::array<MemoryPlan, 2> memory_;
+};
+
+class Blueprint {
+ public:
+  /// Throws Error for a config that contradicts itself or a layout that cannot be cut.
+  explicit Blueprint(RunConfig config);
+
+  [[nodiscard]] const RunConfig& config() const { return config_; }
+  [[nodiscard]] const MeshShape& mesh() const { return mesh_; }
+  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
+  [[nodiscard]] const LoweringOptions& lowering(ProgramKind kind) const { return lowering_[static_cast<std::size_t>(kind)]; }
+  /// One program per pipeline rank.
+  [[nodiscard]] const std::vector<Program>& programs(ProgramKind kind) const { return programs_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] RankBlueprint rank(int rank) const { return {*this, rank}; }
+
+ private:
+  RunConfig config_;
+  MeshShape mesh_;
+  Schedule schedule_;
+  std::array<LoweringOptions, 2> lowering_;
+  std::array<std::vector<Program>, 2> programs_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,109 @@
+#include "blueprint/call_trace.h"
+
+#include "blueprint/scalars.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+/// Runs actions on tensors without data. A trace is taken in an order in which forward comes first, because backward reads what forward kept.
+class Tracer {
+ public:
+  Tracer(const MeshShape& shape, int rank, ModelPart& part) : part_(part), mesh_(shape, rank) {
+    const Sizes table = part.stage->rope_table_sizes();
+    const DType dtype = accumulate_dtype(part.options.dtype);
+    part.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
+    for (ShardedUnit& unit : part.units) unit.bind(traced_memory(unit));
+    ops_.clear();
+  }
+
+  CallTrace trace(const Action& action) {
+    Stack workspace;
+    Context context = {ops_, mesh_, workspace, traced_microbatch()};
+    ops_.clear();
+    mesh_.clear();
+    perform(action, context);
+    return {ops_.records(), mesh_.records(), workspace.peak_bytes()};
+  }
+
+  [[nodiscard]] const Stash& stash() const { return stash_; }
+
+ private:
+  static std::vector<BucketMemory> traced_memory(const ShardedUnit& unit) {
+    std::vector<BucketMemory> memory;
+    const ShardOptions& options = unit.options();
+    for (const Bucket& bucket : unit.buckets()) {
+      const Sizes whole = {bucket.num_elements}, owned = {unit.owned(bucket).count};
+      const DType wide = accumulate_dtype(options.dtype);
+      memory.push_back(
+          {{nullptr, options.dtype, whole}, {nullptr, options.grad_dtype, whole}, {nullptr, wide, owned}, {nullptr, wide, owned}, {nullptr, wide, owned}});
+    }
+    return memory;
+  }
+
+  [[nodiscard]] Microbatch traced_microbatch() const {
+    const Sizes tokens = {part_.options.num_tokens()};
+    return {{nullptr, DType::int32, tokens}, {nullptr, DType::int32, tokens}, {nullptr, DType::float64, {1}}, 1.0};
+  }
+
+  [[nodiscard]] Tensor boundary() const { return {nullptr, part_.options.dtype, part_.boundary_sizes()}; }
+
+  void perform(const Action& action, Context& context) {
+    Stage& stage = *part_.stage;
+    const Stage::Gradients gradients = {boundary(), boundary(), {boundary(), boundary()}};
+    Comm& pipeline = mesh_.comm(pipeline_group);
+    switch (action.kind) {
+      case ActionKind::load_batch: return;
+      case ActionKind::clear_gradients:
+        for (ShardedUnit& unit : part_.units) unit.clear_gradients(ops_);
+        return;
+      case ActionKind::count_tokens: return wait(mesh_.comm(data_group).all_reduce(traced_scalars(num_count_scalars), ReduceOp::sum));
+      case ActionKind::receive_forward: return wait(pipeline.receive(boundary(), action.stage - 1));
+      case ActionKind::forward: return stage.forward(context, boundary(), boundary(), stash_);
+      case ActionKind::send_forward: return wait(pipeline.send(boundary(), action.stage + 1));
+      case ActionKind::receive_backward: return wait(pipeline.receive(boundary(), action.stage + 1));
+      case ActionKind::backward: return stage.backward(context, action.unit, gradients, stash_);
+      case ActionKind::backward_input: return stage.backward_input(context, action.unit, gradients, stash_);
+      case ActionKind::backward_weight: return stage.backward_weight(context, action.unit, stash_);
+      case ActionKind::send_backward: return wait(pipeline.send(boundary(), action.stage - 1));
+      case ActionKind::sum_replicas: return wait(unit(action).sum_replicas(ops_, mesh_));
+      case ActionKind::reduce_gradients: return wait(unit(action).reduce_gradients(ops_, mesh_));
+      case ActionKind::sum_tied: return wait(unit(action).sum_tied(ops_, mesh_));
+      case ActionKind::clip:
+        for (const ShardedUnit& each : part_.units) each.add_squares(ops_, traced_scalars(1));
+        return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));
+      case ActionKind::update: return unit(action).update(ops_, {});
+      case ActionKind::gather_parameters: return wait(unit(action).gather_parameters(ops_, mesh_));
+      case ActionKind::report: return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_report_scalars), ReduceOp::sum));
+    }
+  }
+
+  ShardedUnit& unit(const Action& action) { return part_.units.at(static_cast<std::size_t>(action.unit)); }
+  static Tensor traced_scalars(std::int64_t count) { return {nullptr, DType::float64, {count}}; }
+  static void wait(Pending pending) { pending.wait(); }
+  static void wait(std::vector<Pending> pending) {
+    for (Pending& each : pending) each.wait();
+  }
+
+  ModelPart& part_;
+  TraceOps ops_;
+  TraceMesh mesh_;
+  Stash stash_;
+};
+
+}  // namespace
+
+RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const std::vector<const Program*>& programs) {
+  Tracer tracer(mesh, rank, part);
+  const auto trace = [&](const Action& action) {
+    if (!calls_.contains({action.kind, action.unit})) calls_[{action.kind, action.unit}] = tracer.trace(action);
+  };
+  trace({.kind = ActionKind::forward, .stage = part.stage_index, .after = {}});
+  stash_bytes_ = tracer.stash().slot().peak_bytes();
+  for (const Program* program : programs)
+    for (const Action& action : *program) trace(action);
+  gradient_stash_bytes_ = tracer.stash().gradient_slot().peak_bytes();
+}
+
+}  // namespace echelon

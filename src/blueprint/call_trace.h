@@ -1,0 +1,37 @@
+// What one action computes and sends, written down by the trace backends from the very code that runs it: the cost model of an action.
+#pragma once
+
+#include "blueprint/model_part.h"
+#include "comm/trace/trace_mesh.h"
+#include "ops/trace/trace_ops.h"
+#include "schedule/action.h"
+
+#include <map>
+#include <vector>
+
+namespace echelon {
+
+struct CallTrace {
+  std::vector<OpRecord> ops;
+  std::vector<CommRecord> comms;
+  std::int64_t workspace_bytes = 0;
+};
+
+/// The traces of one rank's actions. Microbatches are alike, so a trace is known by its kind and unit.
+class RankTrace {
+ public:
+  /// Traces every action that `programs` of this rank contain.
+  RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const std::vector<const Program*>& programs);
+
+  [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at({action.kind, action.unit}); }
+  /// What forward keeps for one microbatch, and what backward_input keeps for backward_weight.
+  [[nodiscard]] std::int64_t stash_bytes() const { return stash_bytes_; }
+  [[nodiscard]] std::int64_t gradient_stash_bytes() const { return gradient_stash_bytes_; }
+
+ private:
+  std::map<std::pair<ActionKind, int>, CallTrace> calls_;
+  std::int64_t stash_bytes_ = 0;
+  std::int64_t gradient_stash_bytes_ = 0;
+};
+
+}  // namespace echelon

@@ -1,0 +1,99 @@
+#include "blueprint/memory_plan.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace echelon {
+namespace {
+
+bool is_persistent(const PlannedBuffer& buffer) { return buffer.first_action == always; }
+
+bool live_together(const PlannedBuffer& a, const PlannedBuffer& b) { return a.first_action <= b.last_action && b.first_action <= a.last_action; }
+
+/// The lowest offset at or above `base` where `buffer` meets none of `placed` that lives at the same time. `placed` is sorted by offset.
+std::int64_t lowest_free_offset(const PlannedBuffer& buffer, const std::vector<const PlannedBuffer*>& placed, std::int64_t base) {
+  std::int64_t offset = base;
+  for (const PlannedBuffer* other : placed) {
+    if (!live_together(buffer, *other)) continue;
+    if (other->offset >= offset + buffer.num_bytes) break;
+    offset = std::max(offset, other->offset + other->num_bytes);
+  }
+  return offset;
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryCategory category) {
+  switch (category) {
+    case MemoryCategory::parameters: return "parameters";
+    case MemoryCategory::gradients: return "gradients";
+    case MemoryCategory::master_weights: return "master_weights";
+    case MemoryCategory::moments: return "moments";
+    case MemoryCategory::padding: return "padding";
+    case MemoryCategory::constants: return "constants";
+    case MemoryCategory::batch: return "batch";
+    case MemoryCategory::activations: return "activations";
+    case MemoryCategory::boundaries: return "boundaries";
+    case MemoryCategory::workspace: return "workspace";
+  }
+  return "?";
+}
+
+std::vector<MemoryCategory> memory_categories() {
+  std::vector<MemoryCategory> categories;
+  for (auto c = MemoryCategory::parameters; c <= MemoryCategory::workspace; c = static_cast<MemoryCategory>(static_cast<int>(c) + 1)) categories.push_back(c);
+  return categories;
+}
+
+MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(buffers)) {
+  std::erase_if(buffers_, [](const PlannedBuffer& buffer) { return buffer.num_bytes == 0; });
+  std::stable_sort(buffers_.begin(), buffers_.end(), [](const PlannedBuffer& a, const PlannedBuffer& b) {
+    if (is_persistent(a) != is_persistent(b)) return is_persistent(a);
+    return !is_persistent(a) && a.num_bytes > b.num_bytes;
+  });
+  std::int64_t persistent_bytes = 0;
+  std::vector<const PlannedBuffer*> placed;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    PlannedBuffer& buffer = buffers_[i];
+    index_[buffer.key] = i;
+    if (is_persistent(buffer)) {
+      buffer.offset = persistent_bytes;
+      persistent_bytes += buffer.num_bytes;
+    } else {
+      buffer.offset = lowest_free_offset(buffer, placed, persistent_bytes);
+      const auto position =
+          std::upper_bound(placed.begin(), placed.end(), buffer.offset, [](std::int64_t offset, const PlannedBuffer* other) { return offset < other->offset; });
+      placed.insert(position, &buffer);
+    }
+    num_bytes_ = std::max(num_bytes_, buffer.offset + buffer.num_bytes);
+  }
+}
+
+const PlannedBuffer& MemoryPlan::at(BufferKey key) const {
+  const auto found = index_.find(key);
+  if (found == index_.end())
+    throw Failure(fmt::format("the memory plan has no buffer of role {} index {} part {}", static_cast<int>(key.role), key.index, key.part));
+  return buffers_[found->second];
+}
+
+std::int64_t MemoryPlan::peak_bytes(MemoryCategory category) const {
+  std::int64_t persistent = 0;
+  std::map<int, std::int64_t> changes;  // action -> bytes that begin or, one action behind their last, end
+  for (const PlannedBuffer& buffer : buffers_) {
+    if (category == MemoryCategory::padding) persistent += buffer.padding_bytes;
+    if (buffer.category != category) continue;
+    if (is_persistent(buffer)) {
+      persistent += buffer.num_bytes - buffer.padding_bytes;
+    } else {
+      changes[buffer.first_action] += buffer.num_bytes;
+      changes[buffer.last_action + 1] -= buffer.num_bytes;
+    }
+  }
+  std::int64_t live = 0, peak = 0;
+  for (const auto& [action, bytes] : changes) peak = std::max(peak, live += bytes);
+  return persistent + peak;
+}
+
+}  // namespace echelon

@@ -1,0 +1,93 @@
+// Every buffer of a rank: category, bytes, lifetime, offset. What a rank holds depends on the order of its program and its edges, not on timing, so the peak
+// is exact before the run; the engine allocates by it and has no other allocator.
+#pragma once
+
+#include "schedule/action.h"
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+enum class MemoryCategory : std::uint8_t {
+  parameters,
+  gradients,
+  master_weights,
+  moments,
+  padding,      // of the flat buffers, to shards of equal size
+  constants,    // RoPE tables, scalars
+  batch,        // tokens and targets of a step
+  activations,  // what forward keeps for backward
+  boundaries,   // inputs, outputs and their gradients between stages and units
+  workspace,    // scratch of one action
+};
+[[nodiscard]] std::string_view name_of(MemoryCategory category);
+[[nodiscard]] std::vector<MemoryCategory> memory_categories();
+
+enum class BufferRole : std::uint8_t {
+  param,
+  grad,
+  master,
+  m,
+  v,  // of (unit, bucket)
+  rope_cos,
+  rope_sin,
+  scalars,
+  tokens,
+  targets,  // of the rank
+  stash,
+  gradient_stash,  // of (stage, microbatch)
+  stage_input,
+  stage_output,
+  output_gradient,
+  input_gradient,  // of (stage, microbatch)
+  flow_0,
+  flow_1,     // gradients between units of (stage, microbatch)
+  workspace,  // of an action: `index` is its id
+};
+
+/// Which buffer: `index` is the unit, the microbatch or the action, `part` the bucket or the stage.
+struct BufferKey {
+  BufferRole role{};
+  int index = 0;
+  int part = 0;
+  auto operator<=>(const BufferKey&) const = default;
+};
+
+/// The lifetime of a persistent buffer.
+inline constexpr int always = -1;
+
+struct PlannedBuffer {
+  BufferKey key;
+  MemoryCategory category{};
+  std::int64_t num_bytes = 0;      // with padding_bytes, a multiple of alignment_bytes
+  std::int64_t padding_bytes = 0;  // counted as MemoryCategory::padding
+  int first_action = always;       // lives from the begin of this action of the program
+  int last_action = always;        // to the end of this one
+  std::int64_t offset = 0;
+};
+
+/// The buffers of one program, and those that outlive it.
+class MemoryPlan {
+ public:
+  MemoryPlan() = default;
+  /// Gives every buffer its offset: persistent ones first, then the others, largest first, each at the lowest place that is free for its lifetime.
+  explicit MemoryPlan(std::vector<PlannedBuffer> buffers);
+
+  [[nodiscard]] const std::vector<PlannedBuffer>& buffers() const { return buffers_; }
+  [[nodiscard]] bool contains(BufferKey key) const { return index_.contains(key); }
+  [[nodiscard]] const PlannedBuffer& at(BufferKey key) const;
+  [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
+  /// Bytes of a category at the moment when it needs most.
+  [[nodiscard]] std::int64_t peak_bytes(MemoryCategory category) const;
+
+ private:
+  std::vector<PlannedBuffer> buffers_;
+  std::map<BufferKey, std::size_t> index_;
+  std::int64_t num_bytes_ = 0;
+};
+
+}  // namespace echelon
