@@ -1,0 +1,83 @@
+#include "engine/rank_model.h"
+
+#include "nn/init.h"
+
+#include <cstddef>
+
+namespace echelon {
+namespace {
+
+std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, int index, RankMemory& memory) {
+  const ShardOptions& options = unit.options();
+  const DType wide = accumulate_dtype(options.dtype);
+  std::vector<BucketMemory> buckets;
+  for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
+    const Bucket& bucket = unit.buckets()[b];
+    const auto take = [&](BufferRole role, DType dtype, std::int64_t count) {
+      return memory.tensor(ProgramKind::training, {role, index, static_cast<int>(b)}, dtype, {count});
+    };
+    const std::int64_t owned = unit.owned(bucket).count;
+    buckets.push_back({.param = take(BufferRole::param, options.dtype, bucket.num_elements),
+                       .grad = take(BufferRole::grad, options.grad_dtype, bucket.num_elements),
+                       .master = options.has_master() ? take(BufferRole::master, wide, owned) : Tensor(),
+                       .m = take(BufferRole::m, wide, owned),
+                       .v = take(BufferRole::v, wide, owned)});
+  }
+  return buckets;
+}
+
+}  // namespace
+
+RankModel::RankModel(const RunConfig& config, const RankBlueprint& blueprint, RankMemory& memory, Ops& ops) : part_(make_model_part(config, blueprint.rank())) {
+  for (std::size_t unit = 0; unit < part_.units.size(); ++unit) part_.units[unit].bind(unit_memory(part_.units[unit], static_cast<int>(unit), memory));
+  const Sizes table = part_.stage->rope_table_sizes();
+  if (table.num_dims() == 0) return;
+  const DType wide = accumulate_dtype(part_.options.dtype);
+  part_.stage->bind_rope_tables(ops, memory.tensor(ProgramKind::training, {BufferRole::rope_cos}, wide, table),
+                                memory.tensor(ProgramKind::training, {BufferRole::rope_sin}, wide, table));
+}
+
+std::vector<Param*> RankModel::params() {
+  std::vector<Param*> params;
+  for (int unit = 0; unit < static_cast<int>(part_.units.size()); ++unit)
+    for (Param* param : part_.stage->unit_params(unit)) params.push_back(param);
+  return params;
+}
+
+void RankModel::initialize(std::int64_t seed, Ops& ops) {
+  std::vector<std::byte> host;
+  for (Param* param : params()) {
+    host.resize(static_cast<std::size_t>(param->value.num_bytes()));
+    echelon::initialize(*param, seed, param->value.dtype, host.data());
+    ops.upload(param->value, host.data());
+  }
+  refresh_masters(ops);
+}
+
+void RankModel::load(const ModelReader& reader, Ops& ops) {
+  std::vector<std::byte> host;
+  for (Param* param : params()) {
+    host.resize(static_cast<std::size_t>(param->value.num_bytes()));
+    reader.read(*param, param->value.dtype, host.data());
+    ops.upload(param->value, host.data());
+  }
+  refresh_masters(ops);
+}
+
+void RankModel::save(ModelWriter& writer, Ops& ops) {
+  const bool is_copy_of_first_stage = part_.stage->has_tied_weight() && !part_.is_first();
+  const Param* skipped = is_copy_of_first_stage ? part_.stage->unit_params(part_.stage->num_units()).front() : nullptr;
+  std::vector<std::byte> host;
+  for (const Param* param : params()) {
+    if (!param->is_first_copy || param == skipped) continue;
+    host.resize(static_cast<std::size_t>(param->value.num_bytes()));
+    ops.download(host.data(), param->value);
+    writer.write(*param, param->value.dtype, host.data());
+  }
+}
+
+void RankModel::refresh_masters(Ops& ops) {
+  for (ShardedUnit& unit : part_.units) unit.refresh_master(ops);
+}
+
+}  // namespace echelon

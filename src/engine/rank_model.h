@@ -1,0 +1,33 @@
+// A rank's part of the model, bound to its memory: initial values, loading and saving.
+#pragma once
+
+#include "blueprint/model_part.h"
+#include "checkpoint/model_reader.h"
+#include "checkpoint/model_writer.h"
+#include "engine/rank_memory.h"
+
+namespace echelon {
+
+class RankModel {
+ public:
+  /// Binds every parameter, gradient and moment to the planned memory. Values are zero until initialize() or load().
+  RankModel(const RunConfig& config, const RankBlueprint& blueprint, RankMemory& memory, Ops& ops);
+
+  [[nodiscard]] ModelPart& part() { return part_; }
+  [[nodiscard]] const ModelPart& part() const { return part_; }
+  /// Every parameter of this rank with the unit it belongs to; a tied weight once.
+  [[nodiscard]] std::vector<Param*> params();
+
+  /// Values that depend on the parameter's global name and index alone, so that any layout starts from the same model.
+  void initialize(std::int64_t seed, Ops& ops);
+  void load(const ModelReader& reader, Ops& ops);
+  /// Writes the slices that this rank has the first copy of. Its data coordinates must be zero.
+  void save(ModelWriter& writer, Ops& ops);
+
+ private:
+  void refresh_masters(Ops& ops);
+
+  ModelPart part_;
+};
+
+}  // namespace echelon

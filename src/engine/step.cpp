@@ -1,0 +1,198 @@
+#include "engine/step.h"
+
+#include "base/error.h"
+#include "blueprint/scalars.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+std::vector<Pending> one(Pending pending) {
+  std::vector<Pending> list;
+  list.push_back(std::move(pending));
+  return list;
+}
+
+}  // namespace
+
+Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, RankMemory& memory, RankModel& model, Ops& ops, Mesh& mesh)
+    : config_(blueprint.config()),
+      rank_(rank),
+      memory_(memory),
+      model_(model),
+      ops_(ops),
+      mesh_(mesh),
+      stashes_(static_cast<std::size_t>(config_.num_microbatches())) {}
+
+StepResult Step::run(ProgramKind kind, const StepInput& input) {
+  kind_ = kind;
+  input_ = input;
+  result_ = {};
+  const Program& program = rank_.program(kind);
+  pending_.clear();
+  pending_.resize(program.size());
+  for (const Action& action : program) {
+    try {
+      for (const int id : action.after) finish(id);
+      perform(action);
+      mesh_.poll();
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}: {}", to_string(action), error.what()), error.status());
+    }
+  }
+  return result_;
+}
+
+void Step::finish(int id) {
+  for (Pending& pending : pending_[static_cast<std::size_t>(id)]) pending.wait();
+  pending_[static_cast<std::size_t>(id)].clear();
+}
+
+void Step::perform(const Action& action) {
+  std::vector<Pending>& pending = pending_[static_cast<std::size_t>(action.id)];
+  const int microbatch = action.microbatch;
+  switch (action.kind) {
+    case ActionKind::load_batch: return load_batch();
+    case ActionKind::clear_gradients:
+      for (ShardedUnit& each : model_.part().units) each.clear_gradients(ops_);
+      return;
+    case ActionKind::count_tokens: pending = start_count(); return;
+    case ActionKind::receive_forward:
+      pending = one(mesh_.comm(pipeline_group).receive(boundary(BufferRole::stage_input, microbatch), action.stage - 1));
+      return;
+    case ActionKind::forward: return forward(action);
+    case ActionKind::send_forward:
+      ops_.publish();
+      pending = one(mesh_.comm(pipeline_group).send(boundary(BufferRole::stage_output, microbatch), action.stage + 1));
+      return;
+    case ActionKind::receive_backward:
+      pending = one(mesh_.comm(pipeline_group).receive(boundary(BufferRole::output_gradient, microbatch), action.stage + 1));
+      return;
+    case ActionKind::backward:
+    case ActionKind::backward_input:
+    case ActionKind::backward_weight: return backward(action);
+    case ActionKind::send_backward:
+      ops_.publish();
+      pending = one(mesh_.comm(pipeline_group).send(boundary(BufferRole::input_gradient, microbatch), action.stage - 1));
+      return;
+    case ActionKind::sum_replicas: pending = unit(action).sum_replicas(ops_, mesh_); return;
+    case ActionKind::reduce_gradients: pending = unit(action).reduce_gradients(ops_, mesh_); return;
+    case ActionKind::sum_tied: pending = unit(action).sum_tied(ops_, mesh_); return;
+    case ActionKind::clip: return clip();
+    case ActionKind::update: return unit(action).update(ops_, input_.adamw);
+    case ActionKind::gather_parameters: pending = unit(action).gather_parameters(ops_, mesh_); return;
+    case ActionKind::report: return report();
+  }
+}
+
+// Sequence i of the global batch goes to microbatch i / (DP B), data rank (i / B) mod DP: any layout sees the same global batch.
+void Step::load_batch() {
+  const ModelPart& part = model_.part();
+  const std::int64_t B = part.options.num_sequences, T = part.options.seq_len, DP = config_.data_parallel_degree(), M = config_.num_microbatches();
+  const std::int64_t data_rank = mesh_.coordinate(Axis::dp_replicate) * mesh_.shape().degree(Axis::dp_shard) + mesh_.coordinate(Axis::dp_shard);
+  host_tokens_.resize(static_cast<std::size_t>(M * B * T));
+  host_targets_.resize(host_tokens_.size());
+  for (std::int64_t m = 0; m < M; ++m)
+    for (std::int64_t b = 0; b < B; ++b) {
+      const std::int64_t sequence = input_.batch * config_.training.global_batch_size + (m * DP + data_rank) * B + b;
+      const auto offset = static_cast<std::size_t>((m * B + b) * T);
+      input_.batches->read(sequence, T, host_tokens_.data() + offset, host_targets_.data() + offset);
+    }
+  ops_.upload(memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * B * T}), host_tokens_.data());
+  ops_.upload(memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * B * T}), host_targets_.data());
+  ops_.fill(scalars(0, num_scalars), 0.0);
+}
+
+std::vector<Pending> Step::start_count() {
+  const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
+  const auto num_targets = static_cast<double>(static_cast<std::int64_t>(host_targets_.size()) - ignored);
+  ops_.upload(scalars(count_scalar, num_count_scalars), &num_targets);
+  return one(all_reduce(data_group, scalars(count_scalar, num_count_scalars)));
+}
+
+void Step::forward(const Action& action) {
+  const ModelPart& part = model_.part();
+  Stack workspace = memory_.region(kind_, {BufferRole::workspace, action.id, action.stage});
+  Context context = {ops_, mesh_, workspace, microbatch(action.microbatch)};
+  const BufferKey stash_key = {BufferRole::stash, action.microbatch, action.stage},
+                  gradient_key = {BufferRole::gradient_stash, action.microbatch, action.stage};
+  Stash& stash = stashes_[static_cast<std::size_t>(action.microbatch)];
+  stash = Stash(memory_.region(kind_, stash_key), memory_.region(kind_, gradient_key));
+  const Tensor x = part.is_first() ? Tensor() : boundary(BufferRole::stage_input, action.microbatch);
+  const Tensor y = part.is_last() ? Tensor() : boundary(BufferRole::stage_output, action.microbatch);
+  part.stage->forward(context, x, y, stash);
+  memory_.note_use(kind_, stash_key, stash.slot().peak_bytes());
+  memory_.note_use(kind_, {BufferRole::workspace, action.id, action.stage}, workspace.peak_bytes());
+}
+
+void Step::backward(const Action& action) {
+  ModelPart& part = model_.part();
+  const int m = action.microbatch;
+  Stack workspace = memory_.region(kind_, {BufferRole::workspace, action.id, action.stage});
+  Context context = {ops_, mesh_, workspace, microbatch(m)};
+  Stash& stash = stashes_[static_cast<std::size_t>(m)];
+  const int between = part.stage->num_units() - 1;
+  const Stage::Gradients gradients = {
+      .dy = part.is_last() ? Tensor() : boundary(BufferRole::output_gradient, m),
+      .dx = part.is_first() ? Tensor() : boundary(BufferRole::input_gradient, m),
+      .flow = {between >= 1 ? boundary(BufferRole::flow_0, m) : Tensor(), between >= 2 ? boundary(BufferRole::flow_1, m) : Tensor()}};
+  if (action.kind == ActionKind::backward) part.stage->backward(context, action.unit, gradients, stash);
+  if (action.kind == ActionKind::backward_input) part.stage->backward_input(context, action.unit, gradients, stash);
+  if (action.kind == ActionKind::backward_weight) part.stage->backward_weight(context, action.unit, stash);
+  memory_.note_use(kind_, {BufferRole::workspace, action.id, action.stage}, workspace.peak_bytes());
+}
+
+// Gradients carry 1 / (expected targets of the global batch); the count that was summed over all ranks corrects them once, together with clipping.
+void Step::clip() {
+  const Tensor squares = scalars(clip_scalar, num_clip_scalars);
+  for (const ShardedUnit& each : model_.part().units) each.add_squares(ops_, squares);
+  all_reduce(world_group, squares).wait();
+  double sum_of_squares = 0;
+  ops_.download(&sum_of_squares, squares);
+  ops_.download(&result_.num_targets, scalars(count_scalar, num_count_scalars));
+  const auto expected = static_cast<double>(config_.training.global_batch_size * config_.training.seq_len);
+  const double correction = result_.num_targets > 0 ? expected / result_.num_targets : 0.0;
+  result_.grad_norm = std::sqrt(sum_of_squares) * correction;
+  const bool clips = input_.max_norm > 0;
+  input_.adamw.grad_scale = correction * (clips ? std::min(1.0, input_.max_norm / (result_.grad_norm + 1e-6)) : 1.0);
+  if (observer_) observer_(model_, correction);
+}
+
+void Step::report() {
+  const Tensor sums = scalars(report_scalar, num_report_scalars);
+  double values[num_report_scalars] = {0.0, input_.wants_stop ? 1.0 : 0.0};
+  const bool has_loss = model_.part().is_last() && model_.part().options.tp_rank == 0;
+  if (has_loss) ops_.download(&values[0], scalars(loss_scalar, 1));
+  ops_.upload(sums, values);
+  all_reduce(world_group, sums).wait();
+  ops_.download(values, sums);
+  ops_.download(&result_.num_targets, scalars(count_scalar, num_count_scalars));
+  result_.loss = result_.num_targets > 0 ? values[0] / result_.num_targets : 0.0;
+  result_.stops = values[1] > 0;
+}
+
+Pending Step::all_reduce(const Group& group, Tensor x) {
+  ops_.publish();
+  return mesh_.comm(group).all_reduce(x, ReduceOp::sum);
+}
+
+Tensor Step::boundary(BufferRole role, int microbatch) {
+  const ModelPart& part = model_.part();
+  return memory_.tensor(kind_, {role, microbatch, part.stage_index}, part.options.dtype, part.boundary_sizes());
+}
+
+Tensor Step::scalars(std::int64_t first, std::int64_t count) {
+  return memory_.tensor(kind_, {BufferRole::scalars}, DType::float64, {num_scalars}).rows(first, count);
+}
+
+Microbatch Step::microbatch(int index) {
+  const std::int64_t N = model_.part().options.num_tokens(), M = config_.num_microbatches();
+  return {.tokens = memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * N}).rows(index * N, N),
+          .targets = memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * N}).rows(index * N, N),
+          .loss_sum = scalars(loss_scalar, 1),
+          .gradient_scale = 1.0 / static_cast<double>(config_.training.global_batch_size * config_.training.seq_len)};
+}
+
+}  // namespace echelon

@@ -1,0 +1,74 @@
+// One step of a rank: a loop over its program. Whoever has read step.cpp has seen a training step.
+#pragma once
+
+#include "data/batch_source.h"
+#include "engine/rank_model.h"
+
+#include <functional>
+#include <vector>
+
+namespace echelon {
+
+/// What a step is given. All ranks give the same, but for wants_stop.
+struct StepInput {
+  const BatchSource* batches = nullptr;
+  std::int64_t batch = 0;   // which global batch of the source: sequences batch * global_batch_size and so on
+  AdamWOptions adamw;       // of a training step; grad_scale is set by clipping
+  double max_norm = 0;      // 0: no clipping
+  bool wants_stop = false;  // this rank was asked to end the run
+};
+
+/// The same on every rank.
+struct StepResult {
+  double loss = 0;       // mean over the valid targets of the global batch, in nats
+  double grad_norm = 0;  // before clipping
+  double num_targets = 0;
+  bool stops = false;  // some rank wants to stop
+};
+
+/// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when multiplied by `factor`.
+using GradientObserver = std::function<void(RankModel& model, double factor)>;
+
+class Step {
+ public:
+  Step(const Blueprint& blueprint, const RankBlueprint& rank, RankMemory& memory, RankModel& model, Ops& ops, Mesh& mesh);
+
+  /// Runs the rank's program. Throws what an action throws, with the action's name in front.
+  StepResult run(ProgramKind kind, const StepInput& input);
+
+  void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
+
+ private:
+  void perform(const Action& action);
+  void finish(int id);
+
+  void load_batch();
+  [[nodiscard]] std::vector<Pending> start_count();
+  void forward(const Action& action);
+  void backward(const Action& action);
+  void clip();
+  void report();
+
+  [[nodiscard]] Tensor boundary(BufferRole role, int microbatch);
+  [[nodiscard]] Tensor scalars(std::int64_t first, std::int64_t count);
+  [[nodiscard]] Microbatch microbatch(int index);
+  [[nodiscard]] Pending all_reduce(const Group& group, Tensor x);
+  [[nodiscard]] ShardedUnit& unit(const Action& action) { return model_.part().units[static_cast<std::size_t>(action.unit)]; }
+
+  const RunConfig& config_;
+  const RankBlueprint& rank_;
+  RankMemory& memory_;
+  RankModel& model_;
+  Ops& ops_;
+  Mesh& mesh_;
+  GradientObserver observer_;
+
+  ProgramKind kind_ = ProgramKind::training;
+  StepInput input_;
+  StepResult result_;
+  std::vector<std::vector<Pending>> pending_;  // by action
+  std::vector<Stash> stashes_;                 // by microbatch
+  std::vector<std::int32_t> host_tokens_, host_targets_;
+};
+
+}  // namespace echelon
