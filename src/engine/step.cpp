@@ -17,13 +17,13 @@ std::vector<Pending> one(Pending pending) {
 
 }  // namespace
 
-Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, RankMemory& memory, RankModel& model, Ops& ops, Mesh& mesh)
+Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const StepParts& parts)
     : config_(blueprint.config()),
       rank_(rank),
-      memory_(memory),
-      model_(model),
-      ops_(ops),
-      mesh_(mesh),
+      memory_(parts.memory),
+      model_(parts.model),
+      ops_(parts.ops),
+      mesh_(parts.mesh),
       stashes_(static_cast<std::size_t>(config_.num_microbatches())) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {

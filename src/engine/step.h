@@ -29,9 +29,17 @@ struct StepResult {
 /// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when multiplied by `factor`.
 using GradientObserver = std::function<void(RankModel& model, double factor)>;
 
+/// What a step works on; all of it outlives the step.
+struct StepParts {
+  RankMemory& memory;
+  RankModel& model;
+  Ops& ops;
+  Mesh& mesh;
+};
+
 class Step {
  public:
-  Step(const Blueprint& blueprint, const RankBlueprint& rank, RankMemory& memory, RankModel& model, Ops& ops, Mesh& mesh);
+  Step(const Blueprint& blueprint, const RankBlueprint& rank, const StepParts& parts);
 
   /// Runs the rank's program. Throws what an action throws, with the action's name in front.
   StepResult run(ProgramKind kind, const StepInput& input);

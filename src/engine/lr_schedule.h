@@ -1,0 +1,13 @@
+// The learning rate of a step: linear warm-up, then cosine, linear or warm-up-stable-decay (WSD; Hu et al. 2024, arXiv:2404.06395).
+#pragma once
+
+#include "spec/run_config.h"
+
+#include <cstdint>
+
+namespace echelon {
+
+/// `step` counts from 1 to config.training.steps; the last step has lr * min_lr_factor, unless the decay is none.
+[[nodiscard]] double learning_rate(const RunConfig& config, std::int64_t step);
+
+}  // namespace echelon

@@ -1,0 +1,28 @@
+// All that one rank of a run owns, made from the blueprint.
+#pragma once
+
+#include "engine/step.h"
+
+namespace echelon {
+
+class RankRun {
+ public:
+  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops)
+      : blueprint_(blueprint.rank(mesh.rank())),
+        memory_(blueprint_),
+        model_(blueprint.config(), blueprint_, memory_, ops),
+        step_(blueprint, blueprint_, {memory_, model_, ops, mesh}) {}
+
+  [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }
+  [[nodiscard]] RankMemory& memory() { return memory_; }
+  [[nodiscard]] RankModel& model() { return model_; }
+  [[nodiscard]] Step& step() { return step_; }
+
+ private:
+  RankBlueprint blueprint_;
+  RankMemory memory_;
+  RankModel model_;
+  Step step_;
+};
+
+}  // namespace echelon

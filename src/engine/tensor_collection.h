@@ -1,0 +1,32 @@
+// Whole tensors by their global names, put together from the slices of all ranks of a process: what is compared when a layout is verified.
+#pragma once
+
+#include "engine/rank_model.h"
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+class TensorCollection {
+ public:
+  /// Adds this rank's slices of the parameters: from the ranks whose data coordinates are zero. Safe from many ranks at once.
+  void add_values(RankModel& model, Ops& ops);
+  /// Adds the owned part of the reduced gradients times `factor`, each once over all ranks.
+  void add_gradients(RankModel& model, Ops& ops, double factor);
+
+  [[nodiscard]] const std::map<std::string, std::vector<double>>& tensors() const { return tensors_; }
+  /// How often a number of the tensor was added; a complete collection has 1 everywhere.
+  [[nodiscard]] const std::map<std::string, std::vector<int>>& counts() const { return counts_; }
+
+ private:
+  void add(const Param& param, Range local, const std::vector<double>& numbers);
+
+  std::mutex mutex_;
+  std::map<std::string, std::vector<double>> tensors_;
+  std::map<std::string, std::vector<int>> counts_;
+};
+
+}  // namespace echelon
