@@ -60,6 +60,7 @@ void Step::perform(const Action& action) {
       return;
     case ActionKind::count_tokens: pending = start_count(); return;
     case ActionKind::receive_forward:
+      ops_.publish();  // what is still enqueued may read what lay in the buffer before
       pending = one(mesh_.comm(pipeline_group).receive(boundary(BufferRole::stage_input, microbatch), action.stage - 1));
       return;
     case ActionKind::forward: return forward(action);
@@ -68,6 +69,7 @@ void Step::perform(const Action& action) {
       pending = one(mesh_.comm(pipeline_group).send(boundary(BufferRole::stage_output, microbatch), action.stage + 1));
       return;
     case ActionKind::receive_backward:
+      ops_.publish();
       pending = one(mesh_.comm(pipeline_group).receive(boundary(BufferRole::output_gradient, microbatch), action.stage + 1));
       return;
     case ActionKind::backward:
