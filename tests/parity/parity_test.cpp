@@ -1,6 +1,8 @@
 // Every layout equals one rank: losses, gradient norms, first gradients and updated weights, in float64.
+#include "parity/locks.h"
 #include "parity/training_run.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -124,11 +126,15 @@ class Parity : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Parity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
-  const auto actual = run_training(config);
+  const auto actual = run_training(config, {.at_end = [&](RankRun& run, Mesh& mesh, Ops& ops) {
+                                     expect_locks_hold(run, mesh, dynamic_cast<const CpuOps&>(ops), {.training = config.training.steps, .evaluation = 1});
+                                   }});
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
-INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), [](const auto& info) { return name_of(info.param); });
+std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
+
+INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
 
 }  // namespace
 }  // namespace echelon::testing

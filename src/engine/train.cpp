@@ -1,0 +1,94 @@
+#include "engine/train.h"
+
+#include "base/error.h"
+#include "blueprint/blueprint.h"
+#include "comm/thread/thread_world.h"
+#include "data/dataset_batches.h"
+#include "engine/trainer.h"
+#include "ops/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace echelon {
+namespace {
+
+DatasetBatches open_batches(const RunConfig& config, const std::string& prefix, WindowOrder order) {
+  return {IndexedDataset(prefix), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
+}
+
+/// Cores are shared out evenly; with more ranks than cores each rank computes on one thread at a time.
+int threads_per_rank(int num_ranks) { return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_ranks); }
+
+std::optional<ModelReader> initial_weights(const RunConfig& config) {
+  if (config.checkpoint.initial_load_path.empty()) return std::nullopt;
+  ModelReader reader(config.checkpoint.initial_load_path);
+  ModelSpec expected = config.model, found = reader.spec();
+  expected.initializer_range = found.initializer_range;  // of no matter to weights that are loaded
+  require(expected == found, "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'", config.checkpoint.initial_load_path,
+          config.checkpoint.initial_load_path);
+  return reader;
+}
+
+std::string describe(const RunConfig& config, const RankBlueprint& rank) {
+  const ParallelConfig& p = config.parallelism;
+  constexpr double mebibyte = 1024.0 * 1024.0;
+  return fmt::format(
+      "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as threads; "
+      "{} microbatches of {} x {} tokens per rank and step; {:.1f} MiB on rank 0; {}",
+      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree, p.pipeline_parallel_degree,
+      p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches(), config.training.micro_batch_size,
+      config.training.seq_len, static_cast<double>(rank.arena_bytes()) / mebibyte, blas_description());
+}
+
+}  // namespace
+
+TrainResult train(const RunConfig& config, const TrainOptions& options) {
+  const Blueprint blueprint(config);
+  const auto initial = initial_weights(config);
+  const DatasetBatches training = open_batches(config, config.data.path, WindowOrder::shuffled);
+  std::optional<DatasetBatches> validation;
+  if (!config.data.validation_path.empty()) validation.emplace(open_batches(config, config.data.validation_path, WindowOrder::in_order));
+
+  TrainResult result;
+  if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
+  if (options.events.on_start) options.events.on_start(describe(config, blueprint.rank(0)));
+  const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
+  run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({.num_threads = num_threads});
+    RankRun run(blueprint, mesh, *ops);
+    if (initial)
+      run.model().load(*initial, *ops);
+    else
+      run.model().initialize(config.training.seed, *ops);
+    Trainer trainer(config, {run, mesh, *ops, training, validation ? &*validation : nullptr}, options);
+    const TrainResult outcome = trainer.run();
+    if (mesh.rank() != 0) return;
+    const auto entropy = result.validation_unigram_entropy;
+    result = outcome;
+    result.validation_unigram_entropy = entropy;
+  });
+  return result;
+}
+
+EvaluationResult evaluate(const RunConfig& config) {
+  require(!config.checkpoint.initial_load_path.empty(), "checkpoint.initial_load_path is empty: which model is to be evaluated?");
+  require(!config.data.validation_path.empty(), "data.validation_path is empty: on which tokens is the model to be evaluated?");
+  const Blueprint blueprint(config);
+  const auto initial = initial_weights(config);
+  const DatasetBatches validation = open_batches(config, config.data.validation_path, WindowOrder::in_order);
+  EvaluationResult result;
+  const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
+  run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({.num_threads = num_threads});
+    RankRun run(blueprint, mesh, *ops);
+    run.model().load(*initial, *ops);
+    const std::int64_t windows = validation.windows_per_epoch(config.training.seq_len);
+    const std::int64_t num_batches = std::max<std::int64_t>(1, windows / config.training.global_batch_size);
+    const MeanLoss mean = validation_loss(run.step(), validation, num_batches);
+    if (mesh.rank() == 0) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
+  });
+  return result;
+}
+
+}  // namespace echelon

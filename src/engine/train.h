@@ -1,0 +1,47 @@
+// A whole training run with ranks as threads of this process: data, model, steps, evaluation, log and saving.
+#pragma once
+
+#include "report/step_report.h"
+#include "spec/run_config.h"
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+/// What a run tells while it goes on, from rank 0's thread. Functions may be empty.
+struct TrainEvents {
+  std::function<void(const std::string& line)> on_start;  // what is run, where and with what: a few lines
+  std::function<void(const StepReport& report)> on_step;
+  std::function<void(std::int64_t step, double loss)> on_validation;  // mean loss in nats
+  std::function<void(const std::filesystem::path& folder)> on_saved;
+};
+
+struct TrainOptions {
+  TrainEvents events;
+  const std::atomic<bool>* stop_requested = nullptr;  // e.g. set by Ctrl-C: the run ends after the step at hand, on all ranks
+};
+
+struct TrainResult {
+  StepReport last_step;
+  std::optional<double> validation_loss;
+  std::optional<double> validation_unigram_entropy;  // what a model would lose that knows nothing but the frequency of tokens
+  std::filesystem::path model_folder;                // the last one that was saved; empty: none
+  bool was_stopped = false;
+};
+
+/// Throws Error for bad input before anything is computed, and Failure ("rank 3: backward stage 1 ...") if a rank fails.
+[[nodiscard]] TrainResult train(const RunConfig& config, const TrainOptions& options);
+
+/// Mean loss in nats of `config.data.validation_path` (all of it, once) under the weights of `config.checkpoint.initial_load_path`.
+struct EvaluationResult {
+  double loss = 0;
+  std::int64_t num_targets = 0;
+  double unigram_entropy = 0;
+};
+[[nodiscard]] EvaluationResult evaluate(const RunConfig& config);
+
+}  // namespace echelon

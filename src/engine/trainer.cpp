@@ -1,0 +1,106 @@
+#include "engine/trainer.h"
+
+#include "base/error.h"
+#include "checkpoint/step_folders.h"
+#include "engine/lr_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+
+bool divides(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
+
+}  // namespace
+
+TrainResult Trainer::run() {
+  for (std::int64_t step = 1; step <= config_.training.steps && !result_.was_stopped; ++step) {
+    const auto begin = std::chrono::steady_clock::now();
+    const StepResult result = parts_.run.step().run(ProgramKind::training, input_of(step));
+    if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))
+      throw Failure(fmt::format("step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help", step, result.loss, result.grad_norm,
+                                config_.optimizer.lr));
+    result_.last_step = report_of(step, result, seconds_since(begin));
+    result_.was_stopped = result.stops;
+    const bool is_last = step == config_.training.steps || result.stops;
+    const bool is_logged = is_last || divides(config_.metrics.log_freq, step);
+    if (parts_.mesh.rank() == 0 && is_logged && options_.events.on_step) options_.events.on_step(result_.last_step);
+    if (parts_.validation != nullptr && (is_last || divides(config_.training.eval_interval, step))) evaluate(step);
+    if (config_.checkpoint.enable && (is_last || divides(config_.checkpoint.interval, step))) save(step);
+  }
+  return result_;
+}
+
+StepInput Trainer::input_of(std::int64_t step) const {
+  const OptimizerConfig& optimizer = config_.optimizer;
+  return {.batches = &parts_.training,
+          .batch = step - 1,
+          .adamw = {.lr = learning_rate(config_, step),
+                    .beta1 = optimizer.beta1,
+                    .beta2 = optimizer.beta2,
+                    .eps = optimizer.eps,
+                    .weight_decay = optimizer.weight_decay,
+                    .step = step},
+          .max_norm = config_.training.max_norm,
+          .wants_stop = options_.stop_requested != nullptr && options_.stop_requested->load()};
+}
+
+StepReport Trainer::report_of(std::int64_t step, const StepResult& result, double seconds) {
+  const auto tokens = config_.training.global_batch_size * config_.training.seq_len;
+  StepReport report;
+  report.step = step;
+  report.loss = result.loss;
+  report.grad_norm = result.grad_norm;
+  report.lr = learning_rate(config_, step);
+  report.tokens = tokens * step;
+  report.step_seconds = seconds;
+  report.tokens_per_second = static_cast<double>(tokens) / seconds;
+  report.memory_peak_bytes = parts_.run.blueprint().arena_bytes();
+  report.world_size = parts_.mesh.shape().num_ranks();
+  const auto sent = parts_.mesh.sent_bytes();
+  for (const auto& [group, bytes] : sent)
+    if (bytes > sent_before_[group]) report.comm_bytes[name_of(group)] = bytes - sent_before_[group];
+  sent_before_ = sent;
+  return report;
+}
+
+void Trainer::evaluate(std::int64_t step) {
+  const std::int64_t windows = parts_.validation->windows_per_epoch(config_.training.seq_len);
+  const std::int64_t whole_batches = std::max<std::int64_t>(1, windows / config_.training.global_batch_size);
+  const MeanLoss mean = validation_loss(parts_.run.step(), *parts_.validation, std::min(config_.training.eval_batches, whole_batches));
+  result_.validation_loss = mean.loss;
+  if (parts_.mesh.rank() == 0 && options_.events.on_validation) options_.events.on_validation(step, mean.loss);
+  sent_before_ = parts_.mesh.sent_bytes();
+}
+
+void Trainer::save(std::int64_t step) {
+  const std::filesystem::path folder = std::filesystem::path(config_.output.dir) / config_.checkpoint.folder;
+  const bool is_writer = parts_.mesh.rank() == 0;
+  const bool has_copy = parts_.run.model().part().is_data_origin;
+  Comm& world = parts_.mesh.comm(world_group);
+  ModelWriter writer({.folder = step_folder(folder, step), .model = config_.model, .dtype = parts_.run.model().part().options.dtype, .tokenizer = config_.checkpoint.tokenizer});
+  if (is_writer) writer.begin();
+  world.barrier().wait();
+  if (has_copy) parts_.run.model().save(writer, parts_.ops);
+  world.barrier().wait();
+  result_.model_folder = step_folder(folder, step);
+  if (!is_writer) return;
+  writer.finish();
+  prune_step_folders(folder, config_.checkpoint.keep_latest_k);
+  if (options_.events.on_saved) options_.events.on_saved(result_.model_folder);
+}
+
+MeanLoss validation_loss(Step& step, const BatchSource& batches, std::int64_t num_batches) {
+  double sum = 0, num_targets = 0;
+  for (std::int64_t batch = 0; batch < num_batches; ++batch) {
+    const StepResult result = step.run(ProgramKind::evaluation, {.batches = &batches, .batch = batch, .adamw = {}});
+    sum += result.loss * result.num_targets;
+    num_targets += result.num_targets;
+  }
+  return {num_targets > 0 ? sum / num_targets : 0.0, static_cast<std::int64_t>(num_targets)};
+}
+
+}  // namespace echelon

@@ -1,0 +1,50 @@
+#include "parity/locks.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+
+namespace echelon::testing {
+namespace {
+
+void expect_memory_as_planned(RankRun& run, ProgramKind kind) {
+  const MemoryPlan& plan = run.blueprint().memory(kind);
+  auto used = run.memory().used_bytes(ProgramKind::training);  // persistent buffers are bound under the training plan
+  for (const auto& [key, bytes] : run.memory().used_bytes(kind)) used[key] = bytes;
+  std::map<MemoryCategory, std::int64_t> planned_sum, used_sum;
+  for (const PlannedBuffer& buffer : plan.buffers()) {
+    planned_sum[buffer.category] += buffer.num_bytes;
+    used_sum[buffer.category] += used[buffer.key];
+    EXPECT_EQ(used[buffer.key], buffer.num_bytes) << name_of(buffer.category) << ", role " << static_cast<int>(buffer.key.role) << " index " << buffer.key.index;
+  }
+  for (const MemoryCategory category : memory_categories()) EXPECT_EQ(used_sum[category], planned_sum[category]) << name_of(category);
+}
+
+}  // namespace
+
+void expect_locks_hold(RankRun& run, const Mesh& mesh, const CpuOps& ops, ProgramRuns runs) {
+  SCOPED_TRACE(fmt::format("rank {}", mesh.rank()));
+  EXPECT_EQ(run.memory().arena().num_bytes(), run.blueprint().arena_bytes());
+  std::map<std::array<std::int64_t, 3>, std::int64_t> products;
+  std::map<Group, std::int64_t> sent;
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+    const std::int64_t times = kind == ProgramKind::training ? runs.training : runs.evaluation;
+    if (times == 0) continue;
+    expect_memory_as_planned(run, kind);
+    for (const Action& action : run.blueprint().program(kind)) {
+      const CallTrace& trace = run.blueprint().trace().of(action);
+      for (const OpRecord& op : trace.ops)
+        if (op.kind == OpKind::matmul && op.m * op.n * op.k > 0) products[{op.m, op.n, op.k}] += times;
+      for (const CommRecord& comm : trace.comms)
+        if (comm.sent_bytes > 0) sent[comm.group] += times * comm.sent_bytes;
+    }
+  }
+  EXPECT_EQ(ops.matmul_counts(), products) << "matrix products counted at the BLAS call against the trace";
+  std::map<Group, std::int64_t> counted;
+  for (const auto& [group, bytes] : mesh.sent_bytes())
+    if (bytes > 0) counted[group] = bytes;
+  EXPECT_EQ(counted, sent) << "bytes counted in the transport against the trace";
+}
+
+}  // namespace echelon::testing
