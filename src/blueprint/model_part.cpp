@@ -44,6 +44,7 @@ ModelPart make_model_part(const RunConfig& config, int rank) {
   part.stage = std::make_unique<Stage>(part.options, part.layers);
 
   ShardOptions options = shard_options(part.options, mesh, rank);
+  part.is_data_origin = options.shard_index == 0 && mesh.coordinate(rank, Axis::dp_replicate) == 0;
   for (int unit = 0; unit < part.stage->num_units(); ++unit) part.units.emplace_back(part.stage->unit_params(unit), options);
   if (part.stage->has_tied_weight()) {
     // The last stage's copy of the tied weight is the first stage's, updated alike: it counts once.

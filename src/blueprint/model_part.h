@@ -14,6 +14,7 @@ struct ModelPart {
   LayerOptions options;
   StageLayers layers;
   int stage_index = 0;
+  bool is_data_origin = true;  // the coordinates of the data axes are zero: of the ranks that hold this part, the one that writes it
   std::unique_ptr<Stage> stage;
   std::vector<ShardedUnit> units;  // one per unit of the stage, and one more for the tied weight if the stage has it
 

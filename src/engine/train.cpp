@@ -25,8 +25,8 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   ModelReader reader(config.checkpoint.initial_load_path);
   ModelSpec expected = config.model, found = reader.spec();
   expected.initializer_range = found.initializer_range;  // of no matter to weights that are loaded
-  require(expected == found, "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'", config.checkpoint.initial_load_path,
-          config.checkpoint.initial_load_path);
+  require(expected == found, "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'",
+          config.checkpoint.initial_load_path, config.checkpoint.initial_load_path);
   return reader;
 }
 

@@ -16,7 +16,7 @@ namespace echelon {
 struct TrainEvents {
   std::function<void(const std::string& line)> on_start;  // what is run, where and with what: a few lines
   std::function<void(const StepReport& report)> on_step;
-  std::function<void(std::int64_t step, double loss)> on_validation;  // mean loss in nats
+  std::function<void(const EvaluationReport& report)> on_validation;
   std::function<void(const std::filesystem::path& folder)> on_saved;
 };
 

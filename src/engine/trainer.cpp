@@ -21,13 +21,12 @@ TrainResult Trainer::run() {
     const auto begin = std::chrono::steady_clock::now();
     const StepResult result = parts_.run.step().run(ProgramKind::training, input_of(step));
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))
-      throw Failure(fmt::format("step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help", step, result.loss, result.grad_norm,
-                                config_.optimizer.lr));
+      throw Failure(fmt::format("step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help", step, result.loss,
+                                result.grad_norm, config_.optimizer.lr));
     result_.last_step = report_of(step, result, seconds_since(begin));
     result_.was_stopped = result.stops;
     const bool is_last = step == config_.training.steps || result.stops;
-    const bool is_logged = is_last || divides(config_.metrics.log_freq, step);
-    if (parts_.mesh.rank() == 0 && is_logged && options_.events.on_step) options_.events.on_step(result_.last_step);
+    if (parts_.mesh.rank() == 0 && options_.events.on_step) options_.events.on_step(result_.last_step);
     if (parts_.validation != nullptr && (is_last || divides(config_.training.eval_interval, step))) evaluate(step);
     if (config_.checkpoint.enable && (is_last || divides(config_.checkpoint.interval, step))) save(step);
   }
@@ -49,15 +48,14 @@ StepInput Trainer::input_of(std::int64_t step) const {
 }
 
 StepReport Trainer::report_of(std::int64_t step, const StepResult& result, double seconds) {
-  const auto tokens = config_.training.global_batch_size * config_.training.seq_len;
   StepReport report;
   report.step = step;
   report.loss = result.loss;
   report.grad_norm = result.grad_norm;
   report.lr = learning_rate(config_, step);
-  report.tokens = tokens * step;
+  report.tokens = config_.training.global_batch_size * config_.training.seq_len;
   report.step_seconds = seconds;
-  report.tokens_per_second = static_cast<double>(tokens) / seconds;
+  set_rates(report, model_flops_per_token(config_.model, config_.training.seq_len), std::nullopt);
   report.memory_peak_bytes = parts_.run.blueprint().arena_bytes();
   report.world_size = parts_.mesh.shape().num_ranks();
   const auto sent = parts_.mesh.sent_bytes();
@@ -68,11 +66,12 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
 }
 
 void Trainer::evaluate(std::int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
   const std::int64_t windows = parts_.validation->windows_per_epoch(config_.training.seq_len);
   const std::int64_t whole_batches = std::max<std::int64_t>(1, windows / config_.training.global_batch_size);
   const MeanLoss mean = validation_loss(parts_.run.step(), *parts_.validation, std::min(config_.training.eval_batches, whole_batches));
   result_.validation_loss = mean.loss;
-  if (parts_.mesh.rank() == 0 && options_.events.on_validation) options_.events.on_validation(step, mean.loss);
+  if (parts_.mesh.rank() == 0 && options_.events.on_validation) options_.events.on_validation({step, mean.loss, mean.num_targets, seconds_since(begin)});
   sent_before_ = parts_.mesh.sent_bytes();
 }
 
@@ -81,7 +80,10 @@ void Trainer::save(std::int64_t step) {
   const bool is_writer = parts_.mesh.rank() == 0;
   const bool has_copy = parts_.run.model().part().is_data_origin;
   Comm& world = parts_.mesh.comm(world_group);
-  ModelWriter writer({.folder = step_folder(folder, step), .model = config_.model, .dtype = parts_.run.model().part().options.dtype, .tokenizer = config_.checkpoint.tokenizer});
+  ModelWriter writer({.folder = step_folder(folder, step),
+                      .model = config_.model,
+                      .dtype = parts_.run.model().part().options.dtype,
+                      .tokenizer = config_.checkpoint.tokenizer});
   if (is_writer) writer.begin();
   world.barrier().wait();
   if (has_copy) parts_.run.model().save(writer, parts_.ops);
@@ -89,7 +91,7 @@ void Trainer::save(std::int64_t step) {
   result_.model_folder = step_folder(folder, step);
   if (!is_writer) return;
   writer.finish();
-  prune_step_folders(folder, config_.checkpoint.keep_latest_k);
+  prune_steps(folder, config_.checkpoint.keep_latest_k);
   if (options_.events.on_saved) options_.events.on_saved(result_.model_folder);
 }
 
