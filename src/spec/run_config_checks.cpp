@@ -65,6 +65,12 @@ void check_batch(const RunConfig& config) {
 void check_parallelism(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   require(p.zero_level <= 1, "parallelism.zero_level = {} is not there yet; nearest: 1", p.zero_level);
+  require(p.zero_level == 1 || p.data_parallel_shard_degree == 1,
+          "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {}; nearest: data_parallel_replicate_degree = {}",
+          p.data_parallel_shard_degree, p.data_parallel_shard_degree);
+  require(p.data_parallel_shard_degree == 1 || p.data_parallel_replicate_degree == 1,
+          "parallelism.data_parallel_replicate_degree = {} is not there yet beside data_parallel_shard_degree = {} (hybrid sharding); nearest: 1",
+          p.data_parallel_replicate_degree, p.data_parallel_shard_degree);
   require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not there yet; nearest: 1", p.context_parallel_degree);
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not there yet; nearest: 1", p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,

@@ -1,5 +1,6 @@
 #include "parity/locks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
