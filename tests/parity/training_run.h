@@ -38,9 +38,9 @@ struct Trajectory {
 
 /// What a run of a rank is made of; the default is ops/cpu on the mesh as it is.
 struct Backends {
-  std::function<std::unique_ptr<Ops>()> make_ops;
-  std::function<std::unique_ptr<Mesh>(Mesh&)> wrap_mesh;  // empty: none
-  std::function<void(RankRun&, Mesh&, Ops&)> at_end;      // looks at a rank after its last step
+  std::function<std::unique_ptr<Ops>()> make_ops = {};
+  std::function<std::unique_ptr<Mesh>(Mesh&)> wrap_mesh = {};  // empty: none
+  std::function<void(RankRun&, Mesh&, Ops&)> at_end = {};      // looks at a rank after its last step
 };
 
 [[nodiscard]] std::unique_ptr<Trajectory> run_training(const RunConfig& config, const Backends& backends = {});
