@@ -35,12 +35,14 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers) : options_(
   *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()}, .sin = {nullptr, table_dtype, rope_table_sizes()}};
   if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head))
     tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
-  if (layers.has_embedding) units_.push_back(std::make_unique<Embedding>(options, tied_weight_.get()));
-  for (std::int64_t i = 0; i < layers.num_layers; ++i) units_.push_back(std::make_unique<DecoderBlock>(options, layers.first_layer + i, *rope_));
-  if (!layers.has_head) return;
-  std::unique_ptr<Head> head = make_head(options, tied_weight_.get());
-  head_ = head.get();
-  units_.push_back(std::move(head));
+  const auto add = [&]<class Unit>(std::unique_ptr<Unit> unit) {
+    Unit* const added = unit.get();
+    units_.push_back(std::move(unit));
+    return added;
+  };
+  if (layers.has_embedding) embedding_ = add(std::make_unique<Embedding>(options, tied_weight_.get()));
+  for (std::int64_t i = 0; i < layers.num_layers; ++i) blocks_.push_back(add(std::make_unique<DecoderBlock>(options, layers.first_layer + i, *rope_)));
+  if (layers.has_head) head_ = add(make_head(options, tied_weight_.get()));
 }
 
 Stage::~Stage() = default;

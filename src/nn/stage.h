@@ -12,6 +12,7 @@ namespace echelon {
 class DecoderBlock;
 class Embedding;
 class Head;
+struct DecodeArgs;
 struct RopeTables;
 
 class Stage {
@@ -44,12 +45,17 @@ class Stage {
   void backward_input(Context& context, int unit, const Gradients& gradients, Stash& stash) const;
   void backward_weight(Context& context, int unit, Stash& stash);
 
+  /// Generation with a stage of all layers; see nn/decode.h.
+  void decode(Context& context, const DecodeArgs& args) const;
+
  private:
   LayerOptions options_;
   StageLayers layers_;
   std::unique_ptr<RopeTables> rope_;    // shared by the decoder blocks
   std::unique_ptr<Param> tied_weight_;  // shared by the embedding and the head of one stage, or this stage's copy of it
   std::vector<std::unique_ptr<Layer>> units_;
+  Embedding* embedding_ = nullptr;  // these point to units
+  std::vector<DecoderBlock*> blocks_;
   Head* head_ = nullptr;
 };
 

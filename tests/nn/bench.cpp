@@ -99,6 +99,48 @@ Passes passes_of(Layer& layer) {
           .backward_weight = [&layer](Context& context, Stash& stash) { layer.backward_weight(context, stash); }};
 }
 
+Passes passes_of(Stage& stage, Calls calls) {
+  std::vector<Param*> params;
+  for (int index = 0; index <= stage.num_units(); ++index)
+    for (Param* param : stage.unit_params(index)) params.push_back(param);
+  std::vector<int> units = {-1};
+  if (calls == Calls::by_unit) {
+    units.clear();
+    for (int index = stage.num_units() - 1; index >= 0; --index) units.push_back(index);
+  }
+  const auto gradients = [](Context& context, Tensor dy, Tensor dx) {
+    return Stage::Gradients{dy, dx, {context.workspace.take(dy.dtype, dy.sizes), context.workspace.take(dy.dtype, dy.sizes)}};
+  };
+  return {.params = params,
+          .forward = [&stage](Context& context, Tensor x, Tensor y, Stash& stash) { stage.forward(context, x, y, stash); },
+          .backward =
+              [=, &stage](Context& context, Tensor dy, Tensor dx, Stash& stash) {
+                const Stack::Scope scope(context.workspace);
+                const Stage::Gradients of_stage = gradients(context, dy, dx);
+                for (const int unit : units) stage.backward(context, unit, of_stage, stash);
+              },
+          .backward_input =
+              [=, &stage](Context& context, Tensor dy, Tensor dx, Stash& stash) {
+                const Stack::Scope scope(context.workspace);
+                const Stage::Gradients of_stage = gradients(context, dy, dx);
+                for (const int unit : units) stage.backward_input(context, unit, of_stage, stash);
+              },
+          .backward_weight =
+              [=, &stage](Context& context, Stash& stash) {
+                for (const int unit : units) stage.backward_weight(context, unit, stash);
+              }};
+}
+
+Tables::Tables(const LayerOptions& options) {
+  if (options.model.position != PositionKind::rope) return;
+  const Sizes sizes = {options.seq_len, options.model.head_dim / 2};
+  const DType dtype = accumulate_dtype(options.dtype);
+  Stack stack = arena.region(0, arena.num_bytes());
+  rope.cos = stack.take(dtype, sizes);
+  rope.sin = stack.take(dtype, sizes);
+  upload_rope_tables(*make_reference_ops(), options.model, rope);
+}
+
 RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind) {
   for (Param* param : passes.params) {
     param->value = {nullptr, options.dtype, param->local_sizes()};

@@ -3,6 +3,8 @@
 
 #include "nn/head.h"
 #include "nn/layer.h"
+#include "nn/rope_tables.h"
+#include "nn/stage.h"
 #include "ops/reference/reference_ops.h"
 #include "tensor/arena.h"
 
@@ -52,6 +54,16 @@ struct Passes {
   std::function<void(Context&, Stash&)> backward_weight;
 };
 [[nodiscard]] Passes passes_of(Layer& layer);
+/// All units at once, or one call per unit.
+enum class Calls { whole_stage, by_unit };
+[[nodiscard]] Passes passes_of(Stage& stage, Calls calls = Calls::whole_stage);
+
+/// RoPE tables with memory; without tables if the model has no RoPE.
+struct Tables {
+  explicit Tables(const LayerOptions& options);
+  Arena arena{1 << 16};
+  RopeTables rope;
+};
 
 /// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or memory that nobody reads.
 [[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind);

@@ -11,18 +11,6 @@
 namespace echelon::test {
 namespace {
 
-struct Tables {
-  explicit Tables(const LayerOptions& options) {
-    const Sizes sizes = {options.seq_len, options.model.head_dim / 2};
-    const DType dtype = accumulate_dtype(options.dtype);
-    Stack stack = arena.region(0, arena.num_bytes());
-    rope = {.cos = stack.take(dtype, sizes), .sin = stack.take(dtype, sizes)};
-    upload_rope_tables(*make_reference_ops(), options.model, rope);
-  }
-  Arena arena{1 << 16};
-  RopeTables rope;
-};
-
 // dx and the gradients of all parameters.
 using Outcome = std::vector<std::vector<double>>;
 

@@ -1,0 +1,194 @@
+// Tensor-parallel ranks against one rank: outputs, loss and every gradient, with heads, features and vocabularies that do not divide.
+#include "base/error.h"
+#include "comm/thread/thread_world.h"
+#include "comm/trace/trace_mesh.h"
+#include "nn/bench.h"
+#include "nn/groups.h"
+#include "nn/models.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+namespace echelon::test {
+namespace {
+
+struct Layout {
+  int tp = 1;
+  bool sequence_parallel = false;
+  BackwardKind backward = BackwardKind::fused;
+};
+
+// What a stage computes, put together from all ranks: whole tensors by name.
+struct Outcome {
+  double loss_sum = 0;
+  std::map<std::string, std::vector<double>> tensors;  // gradients of parameters, "y", "dx"
+};
+
+MeshShape tp_shape(int tp) {
+  std::array<int, num_axes> degrees;
+  degrees.fill(1);
+  degrees[static_cast<std::size_t>(Axis::tp)] = tp;
+  return MeshShape(degrees);
+}
+
+// Adds this rank's slice to the whole tensor, without the padding.
+void add_slice(std::vector<double>& whole, const Param& param, const std::vector<double>& slice) {
+  const std::int64_t inner = param.split_dim == 0 && param.global_sizes.num_dims() == 2 ? param.global_sizes[1] : 1;
+  const std::int64_t outer = param.split_dim == 1 ? param.global_sizes[0] : 1;
+  const std::int64_t global_count = param.global_sizes[param.split_dim];
+  whole.resize(static_cast<std::size_t>(param.global_sizes.num_elements()), 0.0);
+  for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t j = 0; j < param.split_count; ++j) {
+      for (std::int64_t i = 0; i < inner; ++i) {
+        const double value = slice[static_cast<std::size_t>((o * param.split_count + j) * inner + i)];
+        if (param.split_first + j < global_count)
+          whole[static_cast<std::size_t>((o * global_count + param.split_first + j) * inner + i)] += value;
+        else
+          EXPECT_EQ(value, 0.0) << "padding of " << param.name << " has a gradient";
+      }
+    }
+  }
+}
+
+void add_gradient(Outcome& outcome, const Param& param) {
+  std::vector<double>& whole = outcome.tensors[param.name];
+  const std::vector<double> part = numbers_of(param.grad);
+  if (param.split_dim >= 0) return add_slice(whole, param, part);
+  const bool is_first = whole.empty();
+  whole.resize(part.size(), 0.0);
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    if (param.replica_sum != ReplicaSum::none || is_first)
+      whole[i] += part[i];
+    else
+      EXPECT_EQ(whole[i], part[i]) << param.name << ": ranks that are not summed must agree";
+  }
+}
+
+void put_tokens(std::vector<double>& whole, const LayerOptions& options, const Tensor& local) {
+  const std::vector<double> part = numbers_of(local);
+  whole.resize(static_cast<std::size_t>(options.num_tokens() * options.model.hidden_size));
+  std::copy(part.begin(), part.end(), whole.begin() + (options.sequence_parallel ? options.tp_rank : 0) * static_cast<std::ptrdiff_t>(part.size()));
+}
+
+Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layout& layout) {
+  Outcome outcome;
+  std::mutex mutex;
+  const MeshShape shape = tp_shape(layout.tp);
+  run_thread_ranks(shape, {}, [&](Mesh& mesh) {
+    LayerOptions options = one_rank(model, 2, 6);
+    options.tp = layout.tp;
+    options.tp_rank = mesh.coordinate(Axis::tp);
+    options.sequence_parallel = layout.sequence_parallel;
+    Stage stage(options, layers);
+    const Tables tables(options);
+    stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);
+    TraceMesh trace_mesh(shape, mesh.rank());
+    Bench bench(passes_of(stage), options, mesh, trace_mesh);
+    const RegionBytes used = bench.run(layout.backward);
+
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(used, bench.measured(layout.backward));
+    if (options.tp_rank > 0 && layers.has_head) EXPECT_EQ(outcome.loss_sum, bench.loss_sum()) << "all ranks form the same loss";
+    outcome.loss_sum = bench.loss_sum();
+    for (const Param* param : bench.params()) add_gradient(outcome, *param);
+    if (!layers.has_embedding) put_tokens(outcome.tensors["dx"], options, bench.dx());
+    if (!layers.has_head) put_tokens(outcome.tensors["y"], options, bench.y());
+  });
+  return outcome;
+}
+
+void expect_same(const Outcome& outcome, const Outcome& expected, const std::string& what) {
+  EXPECT_NEAR(outcome.loss_sum, expected.loss_sum, 1e-12 * (1.0 + std::abs(expected.loss_sum))) << what;
+  ASSERT_EQ(outcome.tensors.size(), expected.tensors.size()) << what;
+  for (const auto& [name, numbers] : expected.tensors) {
+    double size = 1.0, error = 0.0;
+    const std::vector<double>& others = outcome.tensors.at(name);
+    ASSERT_EQ(numbers.size(), others.size()) << what << ": " << name;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      size = std::max(size, std::abs(numbers[i]));
+      error = std::max(error, std::isnan(others[i]) ? 1.0 : std::abs(numbers[i] - others[i]));
+    }
+    EXPECT_LT(error / size, 1e-12) << what << ": " << name;
+  }
+}
+
+constexpr StageLayers whole_model = {.first_layer = 0, .num_layers = 2, .has_embedding = true, .has_head = true};
+constexpr StageLayers middle = {.first_layer = 2, .num_layers = 2};
+
+void expect_layouts_agree(const ModelSpec& model, const std::vector<int>& degrees) {
+  for (const StageLayers& layers : {whole_model, middle}) {
+    const Outcome expected = run_stage(model, layers, {});
+    for (const int tp : degrees) {
+      for (const bool sequence_parallel : {false, true}) {
+        for (const BackwardKind backward : {BackwardKind::fused, BackwardKind::split}) {
+          const std::string what = fmt::format("tp {}, sequence_parallel {}, {}, {}", tp, sequence_parallel, layers.has_head ? "model" : "middle",
+                                               backward == BackwardKind::fused ? "fused" : "split");
+          expect_same(run_stage(model, layers, {tp, sequence_parallel, backward}), expected, what);
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorParallel, LlamaWithSharedKvHeads) { expect_layouts_agree(small_llama(), {2, 4}); }
+
+TEST(TensorParallel, QwenWithBiasesAndNormsOfSharedKvHeads) { expect_layouts_agree(small_qwen(), {2, 4}); }
+
+TEST(TensorParallel, Gpt2) { expect_layouts_agree(small_gpt2(), {2, 3, 4}); }
+
+TEST(TensorParallel, UnevenKvHeads) {
+  ModelSpec model = small_qwen();
+  model.num_attention_heads = 10;
+  model.num_key_value_heads = 5;
+  expect_layouts_agree(model, {2, 3});
+}
+
+TEST(TensorParallel, UnevenQueryHeadsOfASharedKvHead) {
+  ModelSpec model = small_qwen();
+  model.num_attention_heads = 6;
+  model.num_key_value_heads = 2;
+  expect_layouts_agree(model, {4});
+}
+
+TEST(TensorParallel, VocabularyThatLeavesARankPaddingOnly) {
+  ModelSpec model = small_llama();
+  model.vocab_size = 5;
+  expect_layouts_agree(model, {4});
+}
+
+// What a rank sends for one decoder block, in units of (n - 1) / n of the activations.
+TEST(TensorParallel, TrafficOfABlock) {
+  const ModelSpec model = small_llama();
+  for (const int tp : {2, 4}) {
+    for (const bool sequence_parallel : {false, true}) {
+      TraceMesh mesh(tp_shape(tp), 0);
+      LayerOptions options = one_rank(model, 2, 8);
+      options.tp = tp;
+      options.sequence_parallel = sequence_parallel;
+      Stage stage(options, {.num_layers = 1});
+      const auto sent_in_units = [&] {
+        const std::int64_t unit = options.num_tokens() * model.hidden_size * size_of(options.dtype) * (tp - 1) / tp;
+        const std::int64_t sent = mesh.sent_bytes()[tp_group];
+        EXPECT_EQ(sent % unit, 0);
+        return sent / unit;
+      };
+      const auto count = [&](CommKind kind) {
+        return std::count_if(mesh.records().begin(), mesh.records().end(), [&](const CommRecord& record) { return record.kind == kind; });
+      };
+      (void)measure(passes_of(stage), options, mesh, BackwardKind::fused);
+      // Forward 4 and backward 4 (two all-reduces each), or with sequence parallelism 4 and 6, since x is gathered again.
+      EXPECT_EQ(sent_in_units(), sequence_parallel ? 10 : 8);
+      EXPECT_EQ(count(CommKind::all_reduce), sequence_parallel ? 0 : 4);
+      EXPECT_EQ(count(CommKind::all_gather), sequence_parallel ? 6 : 0);
+      EXPECT_EQ(count(CommKind::reduce_scatter), sequence_parallel ? 4 : 0);
+      mesh.clear();
+      (void)measure(passes_of(stage), options, mesh, BackwardKind::split);
+      EXPECT_EQ(sent_in_units(), sequence_parallel ? 10 : 8) << "the halves communicate what the whole does";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace echelon::test
