@@ -171,12 +171,10 @@ Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace
     param->grad = memory_.take(options.grad_dtype, param->local_sizes());
     set_numbers(param->value, random_parameter(*param));
   }
-  const Batch batch = random_batch(options);
   tokens_ = memory_.take(DType::int32, {options.num_tokens()});
   targets_ = memory_.take(DType::int32, {options.num_tokens()});
   loss_sum_ = memory_.take(DType::float64, {1});
-  ops_->upload(tokens_, batch.tokens.data());
-  ops_->upload(targets_, batch.targets.data());
+  set_batch(random_batch(options));
   const Sizes sizes = {options.num_local_tokens(), options.model.hidden_size};
   for (Tensor* tensor : {&x_, &y_, &dx_, &dy_}) *tensor = memory_.take(options.dtype, sizes);
   // Drawn for all tokens, of which this rank takes its own: so all layouts compute the same thing.
@@ -188,6 +186,11 @@ Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace
   set_numbers(x_, local("x", 1.0));
   set_numbers(dy_, local("dy", 1.0));
   set_numbers(y_, std::vector<double>(static_cast<std::size_t>(y_.num_elements()), 0.0));
+}
+
+void Bench::set_batch(const Batch& batch) {
+  ops_->upload(tokens_, batch.tokens.data());
+  ops_->upload(targets_, batch.targets.data());
 }
 
 Context Bench::context(Stack& workspace) {

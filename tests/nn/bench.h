@@ -80,6 +80,8 @@ class Bench {
   [[nodiscard]] Tensor dy() const { return dy_; }
   [[nodiscard]] Ops& ops() { return *ops_; }
 
+  /// Other tokens and targets than random_batch's.
+  void set_batch(const Batch& batch);
   /// y and loss_sum.
   void forward();
   /// forward and backward: dx, and the gradients of the parameters from zero. Returns the bytes that were really used.
