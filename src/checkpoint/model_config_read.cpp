@@ -44,8 +44,8 @@ void read_rope(const ConfigFields& config, ModelSpec& model) {
   for (const auto* holder : {&config, &rope})
     if (holder->number("partial_rotary_factor", 1.0) != 1.0) holder->refuse("partial_rotary_factor", "is not supported; nearest: 1.0");
   if (!config.has(key)) return;
-  const std::string type_key = rope.has("rope_type") ? "rope_type" : "type";  // "type" is its older name
-  const std::string type = rope.text(type_key);
+  const std::string type_key = rope.has("type") && !rope.has("rope_type") ? "type" : "rope_type";  // "type" is its older name
+  const std::string type = rope.text(type_key, rope.has("factor") ? std::nullopt : std::optional<std::string>("default"));
   rope.require_one_of(type_key, type, {"default", "llama3"});
   if (type == "default") return;
   model.rope_scaling = RopeScaling{.factor = rope.number("factor"),

@@ -43,7 +43,7 @@ ModelWriter::~ModelWriter() {
 }
 
 void ModelWriter::begin() {
-  require_replaceable(options_.folder);
+  for (const auto& taken : {options_.folder, temporary_, outgoing_name(options_.folder)}) require_replaceable(taken);
   const SpecialTokens tokens = options_.tokenizer.empty() ? SpecialTokens{} : special_tokens(options_.tokenizer);
   create_temporary(options_.folder);
   owns_temporary_ = true;

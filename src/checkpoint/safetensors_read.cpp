@@ -46,7 +46,9 @@ FileTensor parse_tensor(const nlohmann::json& entry, std::int64_t data_first_byt
   require(format != formats.end(), "has the unknown dtype '{}'", tensor.format);
   tensor.dtype = format->dtype;
   std::int64_t expected_bytes = format->element_bytes;
-  for (const nlohmann::json& size : entry.at("shape")) {
+  const nlohmann::json& shape = entry.at("shape");
+  require(shape.is_array(), "has shape = {}, not a list of sizes", shape.dump());
+  for (const nlohmann::json& size : shape) {
     require(size.is_number_unsigned() && size.get<std::uint64_t>() <= (1ULL << 60), "has the size {} in its shape", size.dump());
     tensor.shape.push_back(size.get<std::int64_t>());
     require(!__builtin_mul_overflow(expected_bytes, tensor.shape.back(), &expected_bytes), "has a shape too large for any file");

@@ -1,0 +1,83 @@
+// Random damage to any file of a folder ends in an Error or in a model that can be read to its end, never in a crash.
+#include "base/error.h"
+#include "checkpoint/model_reader.h"
+#include "checkpoint/model_writer.h"
+#include "scratch_folder.h"
+#include "tiny_models.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace echelon {
+namespace {
+
+void write_model(const std::filesystem::path& folder, const ModelSpec& model, std::int64_t max_file_bytes) {
+  ModelWriter writer({.folder = folder, .model = model, .max_file_bytes = max_file_bytes});
+  writer.begin();
+  for (const NamedShape& parameter : global_parameters(model)) writer.write(sliced(parameter, 2, 0, 1), DType::float64, whole(parameter).data());
+  writer.finish();
+}
+
+void read_all(const std::filesystem::path& folder) {
+  const ModelReader reader(folder);
+  for (const NamedShape& parameter : global_parameters(reader.spec())) {
+    const Param param = sliced(parameter, 0, 1, 3);
+    std::vector<float> values(static_cast<std::size_t>(param.local_sizes().num_elements()));
+    reader.read(param, DType::float32, values.data());
+  }
+}
+
+std::string damaged(std::string text, std::mt19937& random) {
+  for (auto hits = 1 + random() % 3; hits > 0; --hits) {
+    const std::size_t reach = std::min<std::size_t>(text.size(), 4000);  // headers and configs, not the numbers
+    const std::size_t at = random() % reach;
+    switch (random() % 5) {
+      case 0: text[at] = static_cast<char>(random()); break;
+      case 1: text[at] = "0123456789-{}[],:\"e."[random() % 20]; break;
+      case 2: text.erase(at, 1 + random() % 8).push_back('x'); break;
+      case 3: text.insert(at, text.substr(random() % reach, random() % 16)); break;
+      case 4: text.resize(1 + random() % text.size()); break;
+    }
+  }
+  return text;
+}
+
+TEST(DamagedFolder, EndsInAnErrorOrAWholeModel) {
+  std::mt19937 random(2);
+  for (const Family family : {Family::gpt2, Family::llama, Family::qwen3}) {
+    const ScratchFolder scratch;
+    write_model(scratch / "model", tiny_model(family, true), 3000);
+    EXPECT_NO_THROW(read_all(scratch / "model"));
+    for (const auto& entry : std::filesystem::directory_iterator(scratch / "model")) {
+      const std::string intact = get(entry.path());
+      for (int round = 0; round < 60; ++round) {
+        put(entry.path(), damaged(intact, random));
+        try {
+          read_all(scratch / "model");
+        } catch (const Error& error) {
+          EXPECT_EQ(error.status(), ExitStatus::bad_input) << error.what();
+        }
+      }
+      put(entry.path(), intact);
+    }
+  }
+}
+
+TEST(DamagedFolder, NamesTheTensorAndBothShapes) {
+  const ScratchFolder scratch;
+  write_model(scratch / "model", tiny_model(Family::llama, false), 1'000'000);
+  const std::string config = get(scratch / "model/config.json");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = config;
+    put(scratch / "model/config.json", text.replace(text.find(from), from.size(), to));
+    return error_of([&] { read_all(scratch / "model"); });
+  };
+  EXPECT_THAT(with("\"vocab_size\": 17", "\"vocab_size\": 18"),
+              ::testing::AllOf(::testing::HasSubstr("model.safetensors: tensor 'model.embed_tokens.weight' is [17, 12]"), ::testing::HasSubstr("[18, 12]")));
+  EXPECT_THAT(with("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"), ::testing::HasSubstr("no tensor 'model.layers.2.input_layernorm.weight' [12]"));
+}
+
+}  // namespace
+}  // namespace echelon
