@@ -28,7 +28,7 @@ std::string name_of(const Layout& layout) {
   name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate << "_shard" << layout.shard << "_tp" << layout.tp
        << (layout.sequence_parallel ? "sp" : "") << "_pp" << layout.pp;
   if (layout.pp > 1) name << (layout.schedule == PipelineSchedule::naive ? "_naive" : layout.schedule == PipelineSchedule::gpipe ? "_gpipe" : "_1f1b");
-  name << "_m" << layout.microbatches;
+  name << "_layers" << layout.layers << "_m" << layout.microbatches;
   return name.str();
 }
 
@@ -137,6 +137,73 @@ TEST_P(Parity, EqualsOneRank) {
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
 
 INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
+
+// Layouts that were reported wrong in other systems, or that the grid does not come by.
+std::vector<Layout> rows() {
+  const auto gpipe = PipelineSchedule::gpipe;
+  return {
+      // a tied embedding with pipeline and sharded optimizer, in each family that ties
+      {.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true},
+      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
+      {.replicate = 2, .tp = 2, .pp = 2, .schedule = gpipe, .microbatches = 4, .family = Family::qwen3, .tied = true},
+      // a data group of one rank with accumulation: gradients must not double from microbatch to microbatch
+      {.microbatches = 7},
+      {.pp = 3, .microbatches = 7, .layers = 8},
+      // one microbatch on many stages; fewer microbatches than stages
+      {.pp = 8, .microbatches = 1},
+      {.pp = 6, .microbatches = 4, .layers = 13},
+      // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
+      {.shard = 2, .tp = 4, .microbatches = 3},
+      {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},
+      {.tp = 8, .microbatches = 2, .family = Family::qwen2, .tied = true},
+      // heads, feed-forward width and vocabulary that do not divide
+      {.tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true},
+      {.tp = 5, .microbatches = 2},
+      {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Parity, ::testing::ValuesIn(rows()), test_name);
+
+// 256 ranks on however few cores: tensor 4 x pipeline 8 x data 8.
+TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
+  for (const bool sharded : {false, true}) {
+    RunConfig config =
+        config_of({.replicate = sharded ? 1 : 8, .shard = sharded ? 8 : 1, .tp = 4, .pp = 8, .sequence_parallel = sharded, .tied = true, .layers = 8});
+    config.training.steps = 3;
+    const auto actual = run_training(config);
+    expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
+  }
+}
+
+class Float32 : public ::testing::TestWithParam<Layout> {};
+
+// In float32 the first steps agree as far as its rounding lets them.
+TEST_P(Float32, FirstLossesEqualOneRank) {
+  RunConfig config = config_of(GetParam());
+  config.training.dtype = "float32";
+  config.training.steps = 3;
+  const auto actual = run_training(config);
+  const auto expected = run_training(one_rank(config));
+  for (std::size_t step = 0; step < expected->losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-5 * expected->losses[step]);
+}
+
+// bfloat16 keeps 8 bits: a layout that is wrong differs by far more.
+TEST_P(Float32, Bfloat16FollowsFloat32) {
+  RunConfig config = config_of(GetParam());
+  config.training.steps = 10;
+  config.training.dtype = "bfloat16";
+  const auto actual = run_training(config);
+  config.training.dtype = "float32";
+  const auto expected = run_training(one_rank(config));
+  for (std::size_t step = 0; step < expected->losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Float32,
+                         ::testing::Values(Layout{.replicate = 2}, Layout{.shard = 4}, Layout{.tp = 4},
+                                           Layout{.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .tied = true}, Layout{.pp = 4, .microbatches = 3},
+                                           Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4}),
+                         test_name);
 
 }  // namespace
 }  // namespace echelon::testing
