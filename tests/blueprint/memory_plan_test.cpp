@@ -1,0 +1,100 @@
+#include "blueprint/memory_plan.h"
+
+#include "blueprint/blueprint.h"
+#include "blueprint/small_config.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace echelon {
+namespace {
+
+PlannedBuffer buffer(int index, std::int64_t num_bytes, int first, int last) {
+  return {.key = {BufferRole::stash, index}, .category = MemoryCategory::activations, .num_bytes = num_bytes, .first_action = first, .last_action = last};
+}
+
+bool meet_in_time(const PlannedBuffer& a, const PlannedBuffer& b) {
+  if (a.first_action == always || b.first_action == always) return true;
+  return a.first_action <= b.last_action && b.first_action <= a.last_action;
+}
+
+bool meet_in_space(const PlannedBuffer& a, const PlannedBuffer& b) { return a.offset < b.offset + b.num_bytes && b.offset < a.offset + a.num_bytes; }
+
+TEST(MemoryPlan, BuffersThatLiveTogetherNeverShareBytes) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<PlannedBuffer> buffers;
+    for (int i = 0; i < 40; ++i) {
+      const int first = static_cast<int>(random() % 30), last = first + static_cast<int>(random() % 10);
+      const bool lives_always = random() % 8 == 0;
+      buffers.push_back(buffer(i, static_cast<std::int64_t>(64 * (1 + random() % 20)), lives_always ? always : first, lives_always ? always : last));
+    }
+    const MemoryPlan plan(buffers);
+    ASSERT_EQ(plan.buffers().size(), buffers.size());
+    std::int64_t end = 0;
+    for (const PlannedBuffer& a : plan.buffers()) {
+      end = std::max(end, a.offset + a.num_bytes);
+      for (const PlannedBuffer& b : plan.buffers())
+        EXPECT_FALSE(a.key != b.key && meet_in_time(a, b) && meet_in_space(a, b)) << a.key.index << " and " << b.key.index;
+    }
+    EXPECT_EQ(plan.num_bytes(), end);
+    EXPECT_GE(plan.num_bytes(), plan.peak_bytes(MemoryCategory::activations));
+  }
+}
+
+TEST(MemoryPlan, DisjointLifetimesShareTheirPlace) {
+  const MemoryPlan plan({buffer(0, 128, 0, 3), buffer(1, 128, 4, 6), buffer(2, 64, 2, 5)});
+  EXPECT_EQ(plan.num_bytes(), 192);
+  EXPECT_EQ(plan.at({BufferRole::stash, 0}).offset, plan.at({BufferRole::stash, 1}).offset);
+}
+
+// Narayanan et al. 2021, section 2.2: 1F1B holds the activations of at most p - stage microbatches, GPipe those of all.
+TEST(MemoryPlan, ActivationsFollowTheSchedule) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive})
+    for (const std::int64_t microbatches : {1, 2, 4, 8}) {
+      RunConfig config = testing::small_config();
+      config.parallelism.pipeline_parallel_degree = 4;
+      config.parallelism.pipeline_parallel_schedule = schedule;
+      config.training.global_batch_size = microbatches * config.training.micro_batch_size;
+      const Blueprint blueprint(config);
+      for (int stage = 0; stage < 4; ++stage) {
+        const RankBlueprint rank = blueprint.rank(stage);
+        const std::int64_t in_flight = schedule == PipelineSchedule::naive   ? 1
+                                       : schedule == PipelineSchedule::gpipe ? microbatches
+                                                                             : std::min<std::int64_t>(microbatches, 4 - stage);
+        EXPECT_EQ(rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), in_flight * rank.trace().stash_bytes())
+            << "stage " << stage << " of " << microbatches;
+      }
+    }
+}
+
+// Rajbhandari et al. 2020, figure 1: with Adam, psi parameters cost (a + b) psi bytes gathered and K psi / N sharded, here with float32 gradients.
+TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
+  struct Case {
+    const char* dtype;
+    std::int64_t parameter, gradient, sharded;
+  };
+  for (const Case& each : {Case{"float32", 4, 4, 8}, Case{"bfloat16", 2, 4, 12}, Case{"float64", 8, 8, 16}})
+    for (const int degree : {1, 2, 3, 5, 8}) {
+      RunConfig config = testing::small_config();
+      config.training.dtype = each.dtype;
+      config.parallelism.data_parallel_shard_degree = degree;
+      config.training.global_batch_size = 2 * degree;
+      const Blueprint blueprint(config);
+      const std::int64_t psi = config.model.num_parameters();
+      std::int64_t sharded = 0;
+      for (int rank = 0; rank < degree; ++rank) {
+        const RankBlueprint plan = blueprint.rank(rank);
+        const MemoryPlan& memory = plan.memory(ProgramKind::training);
+        EXPECT_EQ(memory.peak_bytes(MemoryCategory::parameters), each.parameter * psi);
+        EXPECT_EQ(memory.peak_bytes(MemoryCategory::gradients), each.gradient * psi);
+        sharded += memory.peak_bytes(MemoryCategory::moments) + memory.peak_bytes(MemoryCategory::master_weights);
+      }
+      EXPECT_EQ(sharded, each.sharded * psi) << each.dtype << " over " << degree;
+    }
+}
+
+}  // namespace
+}  // namespace echelon
