@@ -28,25 +28,33 @@ enum class MemoryCategory : std::uint8_t {
 [[nodiscard]] std::vector<MemoryCategory> memory_categories();
 
 enum class BufferRole : std::uint8_t {
+  // of (unit, bucket)
   param,
   grad,
   master,
   m,
-  v,  // of (unit, bucket)
+  v,
+  // of the rank
   rope_cos,
   rope_sin,
   scalars,
   tokens,
-  targets,  // of the rank
+  targets,
+  // of (microbatch, stage)
   stash,
-  gradient_stash,  // of (stage, microbatch)
+  gradient_stash,
   stage_input,
   stage_output,
   output_gradient,
-  input_gradient,  // of (stage, microbatch)
-  flow_0,
-  flow_1,     // gradients between units of (stage, microbatch)
-  workspace,  // of an action: `index` is its id
+  input_gradient,
+  flow_0,  // gradients between units
+  flow_1,
+  // of (action, stage)
+  workspace,
+  // of generation: caches of (block)
+  key_cache,
+  value_cache,
+  logits,
 };
 
 /// Which buffer: `index` is the unit, the microbatch or the action, `part` the bucket or the stage.
