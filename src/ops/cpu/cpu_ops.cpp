@@ -8,6 +8,14 @@ namespace echelon {
 
 CpuOps::CpuOps(const CpuOptions& options) : num_threads_(options.num_threads) { static_cast<void>(Blas::loaded()); }
 
+void CpuOps::upload(Tensor out, const void* host) {
+  if (out.num_bytes() > 0) std::memcpy(out.data, host, static_cast<std::size_t>(out.num_bytes()));
+}
+
+void CpuOps::download(void* host, Tensor x) {
+  if (x.num_bytes() > 0) std::memcpy(host, x.data, static_cast<std::size_t>(x.num_bytes()));
+}
+
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) { return std::make_unique<CpuOps>(options); }
 
 std::string blas_description() { return Blas::loaded().description(); }

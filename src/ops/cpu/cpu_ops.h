@@ -19,7 +19,7 @@ struct CpuOptions {
 };
 
 /// One per rank. Holds no tensor; scratch (at most some MiB per thread) belongs to the calling thread.
-class CpuOps : public ReferenceOps {  // which computes what has no faster code here yet
+class CpuOps : public ReferenceOps {
  public:
   /// Throws Error if OpenBLAS cannot be loaded.
   explicit CpuOps(const CpuOptions& options);
@@ -28,6 +28,35 @@ class CpuOps : public ReferenceOps {  // which computes what has no faster code 
   [[nodiscard]] const std::map<std::array<std::int64_t, 3>, std::int64_t>& matmul_counts() const { return matmul_counts_; }
 
   void matmul(const MatmulArgs& args) override;
+  void add_bias(Tensor y_ND, Tensor bias_D) override;
+  void bias_backward(Tensor dy_ND, Tensor dbias_D) override;
+  void add(Tensor out, Tensor a, Tensor b) override;
+  void copy(Tensor out, Tensor x) override;
+  void fill(Tensor out, double value) override;
+  void scale(Tensor x, double factor) override;
+  void embedding(const EmbeddingArgs& args) override;
+  void embedding_backward(const EmbeddingBackwardArgs& args) override;
+  void add_positions(const PositionsArgs& args) override;
+  void positions_backward(const PositionsBackwardArgs& args) override;
+  void layer_norm(const LayerNormArgs& args) override;
+  void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) override;
+  void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) override;
+  void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) override;
+  void rope(const RopeArgs& args) override;
+  void gelu(Tensor y, Tensor x) override;
+  void gelu_backward(Tensor dx, Tensor dy, Tensor x) override;
+  void swiglu(Tensor y, Tensor gate, Tensor up) override;
+  void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) override;
+  void row_max(const RowMaxArgs& args) override;
+  void row_sum_exp(const RowSumExpArgs& args) override;
+  void cross_entropy(const CrossEntropyArgs& args) override;
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override;
+  void sum_of_squares(Tensor x, Tensor sum) override;
+  void adamw(const AdamWArgs& args) override;
+  void upload(Tensor out, const void* host) override;
+  void download(void* host, Tensor x) override;
   void publish() override {}
 
  private:

@@ -1,0 +1,226 @@
+// LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). A row stays in the first cache over its two or three
+// passes.
+#include "ops/cpu/targets.h"
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/norms.cpp"
+#include "hwy/foreach_target.h"
+// clang-format on
+#include "ops/check.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/parallel.h"
+#include "ops/cpu/scratch.h"
+
+#include <cmath>
+
+HWY_BEFORE_NAMESPACE();
+namespace echelon {
+namespace HWY_NAMESPACE {
+
+/// for_row(n) for all rows of x.
+template <class F>
+HWY_INLINE void for_rows(const Tensor& x, int num_threads, F for_row) {
+  const std::int64_t D = x.size(-1), N = D == 0 ? 0 : x.num_elements() / D;
+  divide({N, D, 1, num_threads}, [=](std::int64_t first, std::int64_t last) HWY_ATTR {
+    for (std::int64_t n = first; n < last; ++n) for_row(n);
+  });
+}
+
+/// Sum over a row of term(lanes, i); lanes beyond the row's end do not count.
+template <class A, class Term>
+HWY_INLINE A row_sum(std::int64_t D, Term term) {
+  const auto zero = hn::Zero(Tag<A>());
+  auto sum = zero;
+  for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR { sum = hn::Add(sum, lanes.valid_or(term(lanes, i), zero)); });
+  return sum_of_lanes<A>(sum);
+}
+
+template <class T>
+void layer_norm_rows(const LayerNormArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const Tag<A> d;
+  const std::int64_t D = args.x.size(-1);
+  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    const T *x = args.x.as<T>() + n * D, *w = args.w.as<T>(), *b = args.b.as<T>();
+    T* y = args.y.as<T>() + n * D;
+    const A mean = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR { return lanes.load(x + i); }) / static_cast<A>(D);
+    const auto means = hn::Set(d, mean);
+    const A squares = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto centred = hn::Sub(lanes.load(x + i), means);
+      return hn::Mul(centred, centred);
+    });
+    const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
+    const auto rstds = hn::Set(d, rstd);
+    args.mean.as<A>()[n] = mean;
+    args.rstd.as<A>()[n] = rstd;
+    for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto xhat = hn::Mul(hn::Sub(lanes.load(x + i), means), rstds);
+      lanes.store(hn::MulAdd(xhat, lanes.load(w + i), lanes.load(b + i)), y + i);
+    });
+  });
+}
+
+template <class T>
+void rms_norm_rows(const RmsNormArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1);
+  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    const T *x = args.x.as<T>() + n * D, *w = args.w.as<T>();
+    T* y = args.y.as<T>() + n * D;
+    const A squares = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto v = lanes.load(x + i);
+      return hn::Mul(v, v);
+    });
+    const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
+    const auto rstds = hn::Set(Tag<A>(), rstd);
+    args.rstd.as<A>()[n] = rstd;
+    for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(hn::Mul(lanes.load(x + i), rstds), lanes.load(w + i)), y + i); });
+  });
+}
+
+/// One row's dx; for RMSNorm mean is 0 and mean(g) is left out.
+template <class T, bool centres>
+struct RowGradient {
+  using A = Accumulate<T>;
+  const T *dy, *x, *w;
+  T* dx;
+  A mean, rstd;
+
+  template <class L>
+  HWY_INLINE Vec<A> xhat(L lanes, std::int64_t i) const {
+    const auto value = lanes.load(x + i);
+    if constexpr (centres) return hn::Mul(hn::Sub(value, hn::Set(Tag<A>(), mean)), hn::Set(Tag<A>(), rstd));
+    return hn::Mul(value, hn::Set(Tag<A>(), rstd));
+  }
+  template <class L>
+  HWY_INLINE Vec<A> g(L lanes, std::int64_t i) const {
+    return hn::Mul(lanes.load(dy + i), lanes.load(w + i));
+  }
+  HWY_INLINE void write(std::int64_t D) const {
+    const Tag<A> d;
+    auto sum_g = hn::Zero(d), sum_g_xhat = hn::Zero(d);
+    for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR {  // beyond the row's end g is zero
+      const auto g_i = g(lanes, i);
+      sum_g = hn::Add(sum_g, g_i);
+      sum_g_xhat = hn::MulAdd(g_i, xhat(lanes, i), sum_g_xhat);
+    });
+    const auto mean_g = hn::Set(d, centres ? sum_of_lanes<A>(sum_g) / static_cast<A>(D) : A{0});
+    const auto mean_g_xhat = hn::Set(d, sum_of_lanes<A>(sum_g_xhat) / static_cast<A>(D));
+    for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto centred = hn::Sub(g(lanes, i), mean_g);
+      lanes.store(hn::Mul(hn::Set(d, rstd), hn::NegMulAdd(xhat(lanes, i), mean_g_xhat, centred)), dx + i);
+    });
+  }
+};
+
+template <class T>
+void layer_norm_dx(const LayerNormBackwardInputArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1);
+  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    const RowGradient<T, true> row{args.dy.as<T>() + n * D, args.x.as<T>() + n * D, args.w.as<T>(),
+                                   args.dx.as<T>() + n * D, args.mean.as<A>()[n],   args.rstd.as<A>()[n]};
+    row.write(D);
+  });
+}
+
+template <class T>
+void rms_norm_dx(const RmsNormBackwardInputArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1);
+  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    const RowGradient<T, false> row{args.dy.as<T>() + n * D, args.x.as<T>() + n * D, args.w.as<T>(), args.dx.as<T>() + n * D, A{0}, args.rstd.as<A>()[n]};
+    row.write(D);
+  });
+}
+
+/// dw += sums over the rows of dy xhat, and db += sums of dy; mean and db may be absent (RMSNorm). Threads take columns.
+template <class T, class G>
+void norm_dw(const LayerNormBackwardWeightArgs& args, bool centres, int num_threads) {
+  using A = Accumulate<T>;
+  const Tag<A> d;
+  const std::int64_t D = args.x.size(-1), N = D == 0 ? 0 : args.x.num_elements() / D;
+  divide({D, N, 64, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    Scratch<A> scratch(2 * D);
+    A *dw = scratch.take(D), *db = scratch.take(D);
+    std::fill(dw + first, dw + last, A{0});
+    std::fill(db + first, db + last, A{0});
+    for (std::int64_t n = 0; n < N; ++n) {
+      const T *dy = args.dy.as<T>() + n * D, *x = args.x.as<T>() + n * D;
+      const auto mean = hn::Set(d, centres ? args.mean.as<A>()[n] : A{0}), rstd = hn::Set(d, args.rstd.as<A>()[n]);
+      for_lanes<A>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        const auto g = lanes.load(dy + i);
+        lanes.store(hn::MulAdd(g, hn::Mul(hn::Sub(lanes.load(x + i), mean), rstd), lanes.load(dw + i)), dw + i);
+        if (centres) lanes.store(hn::Add(lanes.load(db + i), g), db + i);
+      });
+    }
+    G *dw_out = args.dw.as<G>(), *db_out = centres ? args.db.as<G>() : nullptr;
+    for_lanes<A>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      lanes.store(hn::Add(lanes.load(dw_out + i), lanes.load(dw + i)), dw_out + i);
+      if (centres) lanes.store(hn::Add(lanes.load(db_out + i), lanes.load(db + i)), db_out + i);
+    });
+  });
+}
+
+void LayerNorm(const LayerNormArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { layer_norm_rows<decltype(t)>(args, num_threads); });
+}
+void LayerNormBackwardInput(const LayerNormBackwardInputArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { layer_norm_dx<decltype(t)>(args, num_threads); });
+}
+void RmsNorm(const RmsNormArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { rms_norm_rows<decltype(t)>(args, num_threads); });
+}
+void RmsNormBackwardInput(const RmsNormBackwardInputArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { rms_norm_dx<decltype(t)>(args, num_threads); });
+}
+void NormBackwardWeight(const LayerNormBackwardWeightArgs& args, bool centres, int num_threads) {
+  visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { norm_dw<decltype(t), decltype(g)>(args, centres, num_threads); });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace echelon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace echelon {
+
+HWY_EXPORT(LayerNorm);
+HWY_EXPORT(LayerNormBackwardInput);
+HWY_EXPORT(RmsNorm);
+HWY_EXPORT(RmsNormBackwardInput);
+HWY_EXPORT(NormBackwardWeight);
+
+void CpuOps::layer_norm(const LayerNormArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(LayerNorm)(args, num_threads_);
+}
+
+void CpuOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(LayerNormBackwardInput)(args, num_threads_);
+}
+
+void CpuOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(NormBackwardWeight)(args, true, num_threads_);
+}
+
+void CpuOps::rms_norm(const RmsNormArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(RmsNorm)(args, num_threads_);
+}
+
+void CpuOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(RmsNormBackwardInput)(args, num_threads_);
+}
+
+void CpuOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(NormBackwardWeight)({.dy = args.dy, .x = args.x, .mean = {}, .rstd = args.rstd, .dw = args.dw, .db = {}}, false, num_threads_);
+}
+
+}  // namespace echelon
+#endif
