@@ -1,0 +1,18 @@
+// Finding the files of a corpus.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct FoundFile {
+  std::string path;
+  std::string name;  // below the folder it was found in, or the file's own name
+};
+
+/// All files that `inputs` name, each once, in the order of their names. From folders those that match one of `globs`. Throws Error on an input that does not
+/// exist or a folder that cannot be read.
+[[nodiscard]] std::vector<FoundFile> find_files(const std::vector<std::string>& inputs, const std::vector<std::string>& globs);
+
+}  // namespace echelon

@@ -1,0 +1,46 @@
+// From text to what training reads: OUTPUT/tokenizer.json, OUTPUT/train.{bin,idx}, OUTPUT/validation.{bin,idx}, and OUTPUT/prepare.json, which says what
+// was done and is written last.
+#pragma once
+
+#include "data/corpus.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace echelon {
+
+struct PrepareOptions {
+  CorpusOptions corpus;
+  std::string output;                              // a folder; made if it is not there
+  std::string tokenizer;                           // a tokenizer.json to use; empty: one is trained
+  std::int64_t vocab_size = 4096;                  // of the tokenizer that is trained
+  std::int64_t training_sample_bytes = 8'000'000;  // of text that the tokenizer is trained on
+  bool appends_end_of_document = true;             // after every document the tokenizer's separator
+};
+
+struct SplitCounts {
+  std::int64_t num_documents = 0;
+  std::int64_t num_bytes = 0;
+  std::int64_t num_tokens = 0;  // with separators
+};
+
+struct PrepareResult {
+  bool is_reused = false;  // OUTPUT was there already, made with the same options from the same files
+  std::int64_t vocab_size = 0;
+  std::int64_t num_files = 0;
+  std::int64_t num_skipped_files = 0;  // that are no text
+  SplitCounts train, validation;
+  double validation_entropy = 0;  // unigram_entropy of the validation tokens, nats per token; 0 without validation
+};
+
+enum class PrepareStage : std::uint8_t { training_tokenizer, encoding };
+
+/// Called now and then with the bytes of text done and in all.
+using PrepareProgress = std::function<void(PrepareStage, std::int64_t done_bytes, std::int64_t total_bytes)>;
+
+/// Makes OUTPUT, or finds that it is there. The outcome depends on the options, the names and the contents of the files. Throws Error on bad options, files
+/// that cannot be read and an empty split, Failure if OUTPUT cannot be written.
+PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress = {});
+
+}  // namespace echelon
