@@ -16,6 +16,11 @@ const ConfigKey& known_key(std::string_view name, const std::string& origin) {
   return *key;
 }
 
+std::string with_underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 // "--training.seq-len=64", "--training.seq-len 64" (the value being the next argument) or "--parallelism.sequence-parallel".
 std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
   const std::string origin = "command line";
@@ -24,8 +29,7 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
     const std::string& argument = arguments[i];
     require(argument.starts_with("--") && argument.size() > 2, "{}: '{}' is no option; options of a run look like --training.steps=100", origin, argument);
     const std::size_t equals = argument.find('=');
-    std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
-    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string name = with_underscores(argument.substr(2, equals == std::string::npos ? equals : equals - 2));
     const ConfigKey& key = known_key(name, origin);
 
     if (equals != std::string::npos) {
@@ -53,6 +57,21 @@ RunConfig read_run_config(const ConfigSource& source) {
     if (!setting.name.starts_with("model.")) assign(setting, config);
   validate(config);
   return config;
+}
+
+std::vector<std::string> take_config_arguments(std::vector<std::string>& arguments) {
+  std::vector<std::string> taken, left;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string name = arguments[i].substr(0, arguments[i].find('='));
+    const bool is_config = name.starts_with("--") && name.find('.') != std::string::npos;
+    (is_config ? taken : left).push_back(arguments[i]);
+    if (!is_config || name != arguments[i]) continue;
+    const ConfigKey* key = find_config_key(with_underscores(name.substr(2)));
+    const bool wants_value = key != nullptr && !std::holds_alternative<FieldOf<bool>>(key->field);
+    if (wants_value && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) taken.push_back(arguments[++i]);
+  }
+  arguments.swap(left);
+  return taken;
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -19,6 +19,9 @@ struct ConfigSource {
 /// Throws Error, one sentence with the key, the value, where it was written and the nearest valid one.
 [[nodiscard]] RunConfig read_run_config(const ConfigSource& source);
 
+/// Moves what ConfigSource::arguments wants out of a command line: options whose name has a dot, with their values.
+[[nodiscard]] std::vector<std::string> take_config_arguments(std::vector<std::string>& arguments);
+
 /// A TOML file with every key that differs from nothing: read_run_config() of it gives the same config. The model is spelled out.
 [[nodiscard]] std::string to_toml(const RunConfig& config);
 

@@ -3,15 +3,11 @@
 #include "base/error.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <optional>
 
 namespace echelon {
 namespace {
-
-constexpr PipelineSchedule all_schedules[] = {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b};
-constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
 
 [[noreturn]] void throw_wrong_type(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
   RunConfig defaults;
@@ -23,21 +19,6 @@ template <class T>
 const T& get(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
   if (const T* held = std::get_if<T>(&value)) return *held;
   throw_wrong_type(key, value, expected);
-}
-
-bool equal_but_for_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
-template <class Choice, std::size_t n>
-Choice parse_choice(const ConfigKey& key, const ConfigValue& value, const Choice (&choices)[n]) {
-  const std::string& text = get<std::string>(key, value, "a string");
-  std::vector<std::string_view> names;
-  for (const Choice choice : choices) {
-    if (equal_but_for_case(text, name_of(choice))) return choice;
-    names.push_back(name_of(choice));
-  }
-  throw Error(fmt::format("{} = {} is none of {}; nearest: {}", key.name, to_toml(value), fmt::join(names, ", "), nearest(text, names)));
 }
 
 struct Assign {
@@ -53,8 +34,8 @@ struct Assign {
   void operator()(FieldOf<bool> field) const { field(config) = get<bool>(key, value, "true or false"); }
   void operator()(FieldOf<std::string> field) const { field(config) = get<std::string>(key, value, "a string"); }
   void operator()(FieldOf<std::vector<std::int64_t>> field) const { field(config) = get<std::vector<std::int64_t>>(key, value, "a list of integers"); }
-  void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_choice(key, value, all_schedules); }
-  void operator()(FieldOf<LrDecay> field) const { field(config) = parse_choice(key, value, all_decays); }
+  void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string")); }
+  void operator()(FieldOf<LrDecay> field) const { field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<Family> field) const { field(config) = parse_family(get<std::string>(key, value, "a string")); }
   void operator()(ModelBase) const {}
 };

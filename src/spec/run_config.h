@@ -13,8 +13,11 @@ namespace echelon {
 
 enum class PipelineSchedule : std::uint8_t { naive, gpipe, one_f_one_b };
 enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
-[[nodiscard]] std::string_view name_of(PipelineSchedule schedule);  // "naive", "GPipe", "1F1B"; read in any letter case
+[[nodiscard]] std::string_view name_of(PipelineSchedule schedule);  // "naive", "GPipe", "1F1B"
 [[nodiscard]] std::string_view name_of(LrDecay decay);
+/// In any letter case. Throws Error naming `key` and the nearest.
+[[nodiscard]] PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view name);
+[[nodiscard]] LrDecay parse_lr_decay(std::string_view key, std::string_view name);
 
 struct DataConfig {
   std::string path;             // prefix of .bin/.idx

@@ -121,6 +121,12 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
   }
 }
 
+TEST(ConfigReader, TakesItsArgumentsOutOfACommandLine) {
+  std::vector<std::string> line = {"--json", "--training.steps", "5", "run.toml", "--parallelism.sequence-parallel", "last", "--data.pth=x", "--no=a.b"};
+  EXPECT_EQ(take_config_arguments(line), (std::vector<std::string>{"--training.steps", "5", "--parallelism.sequence-parallel", "--data.pth=x"}));
+  EXPECT_EQ(line, (std::vector<std::string>{"--json", "run.toml", "last", "--no=a.b"}));
+}
+
 TEST(ConfigReader, HelpListsEveryKey) {
   const std::string help = config_help();
   for (const ConfigKey& key : config_keys()) EXPECT_THAT(help, HasSubstr(key.name.substr(key.name.find('.') + 1)));
@@ -178,7 +184,7 @@ const Fault faults[] = {
     {"[model]\npreset = 'llama-1m'", {"training.steps=5"}, "'training.steps=5' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--"}, "'--' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--=5"}, "there is no key"},
-    {"[model]\npreset = 'llama-1m'", {"--lr_scheduler.decay=cosin"}, "lr_scheduler.decay = \"cosin\" is none of none, cosine, linear, wsd; nearest: cosine"},
+    {"[model]\npreset = 'llama-1m'", {"--lr_scheduler.decay=cosin"}, "lr_scheduler.decay = 'cosin' is none of none, cosine, linear, wsd; nearest: cosine"},
     {"[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_layout=a"}, "parallelism.pipeline_parallel_layout = \"a\" is not a list of integers"},
     {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
 };

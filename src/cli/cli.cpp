@@ -1,0 +1,114 @@
+#include "cli/cli.h"
+
+#include "cli/verb.h"
+#include "spec/config_keys.h"
+#include "spec/config_reader.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <span>
+
+namespace echelon {
+namespace {
+
+struct DeclaredVerb {
+  const Verb* verb;
+  CLI::App* app;
+  VerbAction action;
+};
+
+void require_known_verb(const std::vector<std::string>& arguments) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  require(!arguments.empty(), "no verb is given; there are {}, and --help", fmt::join(names, ", "));
+  const std::string& first = arguments.front();
+  const auto is_in = [&](std::span<const std::string_view> list) { return std::find(list.begin(), list.end(), first) != list.end(); };
+  constexpr std::string_view options[] = {"--help", "-h", "--version"};
+  require(!first.starts_with('-') || is_in(options), "there is no option {} before a verb; nearest: {}", first, nearest(first, options));
+  require(first.starts_with('-') || is_in(names), "there is no verb '{}'; nearest: {}", first, nearest(first, names));
+}
+
+// The keys of a config are candidates by their last part: "--steps" is likely to mean "--training.steps".
+std::string nearest_option(const std::string& option, const DeclaredVerb& declared) {
+  std::vector<std::string> names, meanings;
+  for (const CLI::Option* known : declared.app->get_options())
+    for (const std::string& name : known->get_lnames()) {
+      names.push_back(name);
+      meanings.push_back("--" + name);
+    }
+  for (const ConfigKey& key : config_keys()) {
+    if (!declared.verb->takes_config) break;
+    names.emplace_back(key.name.substr(key.name.find('.') + 1));
+    meanings.push_back("--" + std::string(key.name));
+  }
+  const std::string closest =
+      nearest(option.substr(std::min(option.size(), option.find_first_not_of('-'))), std::vector<std::string_view>(names.begin(), names.end()));
+  return meanings[static_cast<std::size_t>(std::find(names.begin(), names.end(), closest) - names.begin())];
+}
+
+void require_nothing_left(const DeclaredVerb& declared, const std::vector<std::string>& config_arguments) {
+  require(declared.verb->takes_config || config_arguments.empty(), "echelon {} takes no key of a config, but {} is given; see echelon {} --help",
+          declared.verb->name, config_arguments.empty() ? "" : config_arguments.front(), declared.verb->name);
+  const std::vector<std::string> left = declared.app->remaining();
+  if (left.empty()) return;
+  const std::string& argument = left.front();
+  require(argument.starts_with('-'), "echelon {} does not take '{}'; see echelon {} --help", declared.verb->name, argument, declared.verb->name);
+  const std::string option = argument.substr(0, argument.find('='));
+  throw Error(fmt::format("echelon {} has no option {}; nearest: {}", declared.verb->name, argument, nearest_option(option, declared)));
+}
+
+ExitStatus run(std::vector<std::string> arguments) {
+  require_known_verb(arguments);
+  const std::vector<std::string> config_arguments = take_config_arguments(arguments);
+
+  CLI::App app("Echelon trains transformer language models on many devices.", "echelon");
+  app.set_version_flag("--version", ECHELON_VERSION);
+  app.footer("echelon VERB --help says what a verb takes.");
+  std::vector<DeclaredVerb> declared;
+  for (const Verb& verb : verbs()) {
+    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary))->allow_extras();
+    if (verb.takes_config) sub->footer("Keys of the config, as [section] key in TOML or --section.key=value here:\n\n" + config_help());
+    declared.push_back({&verb, sub, verb.declare(*sub, config_arguments)});
+  }
+
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 wants the last argument first
+    app.parse(arguments);
+  } catch (const CLI::Success& help) {  // --help, --version
+    app.exit(help);
+    return ExitStatus::success;
+  } catch (const CLI::ParseError& error) {
+    throw Error(error.what());
+  }
+  for (const DeclaredVerb& candidate : declared) {
+    if (!candidate.app->parsed()) continue;
+    require_nothing_left(candidate, config_arguments);
+    return candidate.action();
+  }
+  throw Error("no verb is given; echelon --help lists them");
+}
+
+void print_error(std::string sentence) {
+  std::replace(sentence.begin(), sentence.end(), '\n', ' ');
+  fmt::print(stderr, "echelon: {}\n", sentence);
+}
+
+}  // namespace
+
+int run_cli(const std::vector<std::string>& arguments) noexcept {
+  try {
+    return static_cast<int>(run(arguments));
+  } catch (const Error& error) {
+    print_error(error.what());
+    return static_cast<int>(error.status());
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory: make the model, training.micro_batch_size or training.seq_len smaller");
+  } catch (const std::exception& error) {
+    print_error(error.what());
+  }
+  return static_cast<int>(ExitStatus::failure);
+}
+
+}  // namespace echelon

@@ -1,0 +1,77 @@
+#include "cli/program.h"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+namespace echelon {
+namespace {
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+  Pipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    read_end = ends[0], write_end = ends[1];
+  }
+};
+
+// False at the end of the stream.
+bool read_some(int file, std::string& text) {
+  std::array<char, 4096> buffer{};
+  const ssize_t count = read(file, buffer.data(), buffer.size());
+  if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0;
+}
+
+Outcome run(const std::vector<std::string>& arguments, const std::string& interrupt_when) {
+  const Pipe out, err;
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
+
+  const std::string program = std::string(ECHELON_BINARY_DIR) + "/echelon";
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t child = -1;
+  EXPECT_EQ(posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+  close(out.write_end);
+  close(err.write_end);
+
+  Outcome outcome;
+  bool interrupted = interrupt_when.empty();
+  std::array<pollfd, 2> files = {{{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}}};
+  while (files[0].fd >= 0 || files[1].fd >= 0) {
+    poll(files.data(), files.size(), -1);
+    if (files[0].revents != 0 && !read_some(files[0].fd, outcome.out)) files[0].fd = -1;
+    if (files[1].revents != 0 && !read_some(files[1].fd, outcome.err)) files[1].fd = -1;
+    if (!interrupted && outcome.out.find(interrupt_when) != std::string::npos) {
+      kill(child, SIGINT);
+      interrupted = true;
+    }
+  }
+  close(out.read_end);
+  close(err.read_end);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run_echelon(const std::vector<std::string>& arguments) { return run(arguments, ""); }
+
+Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) { return run(arguments, when); }
+
+}  // namespace echelon

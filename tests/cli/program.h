@@ -1,0 +1,20 @@
+// Runs the real program and collects what it wrote and how it ended.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct Outcome {
+  int status = -1;  // of the exit; 128 + the signal's number if a signal ended it
+  std::string out, err;
+};
+
+/// `build/.../echelon arguments...`, without a shell between.
+[[nodiscard]] Outcome run_echelon(const std::vector<std::string>& arguments);
+
+/// The same, with SIGINT sent as soon as a line of its output contains `when`.
+[[nodiscard]] Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when);
+
+}  // namespace echelon
