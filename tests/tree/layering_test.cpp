@@ -126,12 +126,13 @@ TEST(Layering, NoConditionalCompilationAboveTheBackends) {
   }
 }
 
+// Highway's -inl.h are included once per processor and carry guards of their own.
 TEST(Layering, HeadersOpenWithWhatTheyAre) {
   for (const auto& source : sources()) {
     if (!source.ends_with(".h")) continue;
     const std::string text = tree::read_text(tree::root() / "src" / source);
     EXPECT_TRUE(text.starts_with("//")) << "src/" << source << " does not open with a comment";
-    EXPECT_NE(text.find("\n#pragma once\n"), std::string::npos) << "src/" << source;
+    EXPECT_TRUE(source.ends_with("-inl.h") || text.find("\n#pragma once\n") != std::string::npos) << "src/" << source << " is not included once";
   }
 }
 
