@@ -39,8 +39,6 @@ RowParallel output_projection(const LayerOptions& options, const std::string& na
   return row_parallel(options, name, options.model.num_attention_heads * C, {split.first_head * C, split.num_heads * C});
 }
 
-Tensor per_head(Tensor x, std::int64_t head_dim) { return x.reshaped({x.num_elements() / head_dim, head_dim}); }
-
 }  // namespace
 
 Attention::Attention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
@@ -50,38 +48,33 @@ Attention::Attention(const LayerOptions& options, const std::string& name, const
       projections_(options, {query_projection(options, name + ".q_proj", split_), kv_projection(options, name + ".k_proj", split_),
                              kv_projection(options, name + ".v_proj", split_)}),
       output_(output_projection(options, name + ".o_proj", split_)) {
-  if (!options.model.qk_norm) return;
-  q_norm_.emplace(Norm::of_heads(options, name + ".q_norm"));
-  k_norm_.emplace(Norm::of_heads(options, name + ".k_norm"));
+  if (options.model.qk_norm) norms_ = {Norm::of_heads(options, name + ".q_norm"), Norm::of_heads(options, name + ".k_norm")};
 }
 
 std::vector<Param*> Attention::params() {
   std::vector<Param*> params = projections_.params();
   const auto append = [&](const std::vector<Param*>& more) { params.insert(params.end(), more.begin(), more.end()); };
-  if (q_norm_) append(q_norm_->params());
-  if (k_norm_) append(k_norm_->params());
+  if (norms_)
+    for (Norm& norm : *norms_) append(norm.params());
   append(output_.params());
   return params;
 }
 
 void Attention::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
-  const ModelSpec& model = options_.model;
   const std::array<Sizes, 3> sizes = projection_sizes(options_.num_tokens());
   stash.keep_view(this, kept_x, x);
   const Projections qkv = {stash.keep(this, kept_q, options_.dtype, sizes[0]), stash.keep(this, kept_k, options_.dtype, sizes[1]),
                            stash.keep(this, kept_v, options_.dtype, sizes[2])};
   Projections products = qkv;
-  if (model.qk_norm) {
+  if (norms_) {
     products[0] = stash.keep(this, kept_q_product, options_.dtype, sizes[0]);
     products[1] = stash.keep(this, kept_k_product, options_.dtype, sizes[1]);
   }
   projections_.forward(context, x, products);
-  if (model.qk_norm) {
-    q_norm_->forward(context, per_head(products[0], model.head_dim), per_head(qkv[0], model.head_dim), stash);
-    k_norm_->forward(context, per_head(products[1], model.head_dim), per_head(qkv[1], model.head_dim), stash);
-  }
-  const Projections heads = {qkv[0].reshaped(heads_BTHC(split_.num_heads)), qkv[1].reshaped(heads_BTHC(split_.num_kv_heads)),
-                             qkv[2].reshaped(heads_BTHC(split_.num_kv_heads))};
+  if (norms_)
+    for (std::size_t i = 0; i < 2; ++i) (*norms_)[i].forward(context, per_head(products[i]), per_head(qkv[i]), stash);
+  const Projections heads = {qkv[0].reshaped(head_sizes(split_.num_heads)), qkv[1].reshaped(head_sizes(split_.num_kv_heads)),
+                             qkv[2].reshaped(head_sizes(split_.num_kv_heads))};
   rotate(context.ops, heads[0], false, 0);
   rotate(context.ops, heads[1], false, 0);
   const Tensor out = stash.keep(this, kept_out, options_.dtype, sizes[0]);
@@ -100,16 +93,16 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
     const Stack::Scope scope(context.workspace);
     const Projections behind_norms = take_across_norms(context.workspace, gradients);
     attention_gradients(context, dy_full, behind_norms, stash);
-    if (q_norm_) q_norm_->backward_input(context, per_head(behind_norms[0], options_.model.head_dim), per_head(gradients[0], options_.model.head_dim), stash);
-    if (k_norm_) k_norm_->backward_input(context, per_head(behind_norms[1], options_.model.head_dim), per_head(gradients[1], options_.model.head_dim), stash);
+    if (norms_)
+      for (std::size_t i = 0; i < 2; ++i) (*norms_)[i].backward_input(context, per_head(behind_norms[i]), per_head(gradients[i]), stash);
   }
   projections_.backward_input(context, gradients, dx);
 }
 
 void Attention::backward_weight(Context& context, Stash& stash) {
   output_.backward_weight(context.ops, stash.kept(this, kept_dy), stash.kept(this, kept_out));
-  if (q_norm_) q_norm_->backward_weight(context, stash);
-  if (k_norm_) k_norm_->backward_weight(context, stash);
+  if (norms_)
+    for (Norm& norm : *norms_) norm.backward_weight(context, stash);
   const Projections gradients = {stash.kept(this, kept_dq), stash.kept(this, kept_dk), stash.kept(this, kept_dv)};
   projections_.backward_weight(context, gradients, stash.kept(this, kept_x));
 }
@@ -123,8 +116,8 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
     output_.backward_weight(context.ops, dy_full, stash.kept(this, kept_out));
     const Projections behind_norms = take_across_norms(context.workspace, gradients);
     attention_gradients(context, dy_full, behind_norms, stash);
-    if (q_norm_) q_norm_->backward(context, per_head(behind_norms[0], options_.model.head_dim), per_head(gradients[0], options_.model.head_dim), stash);
-    if (k_norm_) k_norm_->backward(context, per_head(behind_norms[1], options_.model.head_dim), per_head(gradients[1], options_.model.head_dim), stash);
+    if (norms_)
+      for (std::size_t i = 0; i < 2; ++i) (*norms_)[i].backward(context, per_head(behind_norms[i]), per_head(gradients[i]), stash);
   }
   projections_.backward_weight(context, gradients, stash.kept(this, kept_x));
   projections_.backward_input(context, gradients, dx);
@@ -132,7 +125,7 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 
 void Attention::attention_gradients(Context& context, Tensor dy_full, const Projections& gradients, const Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Sizes q_sizes = heads_BTHC(split_.num_heads), kv_sizes = heads_BTHC(split_.num_kv_heads);
+  const Sizes q_sizes = head_sizes(split_.num_heads), kv_sizes = head_sizes(split_.num_kv_heads);
   const Tensor dout = context.workspace.take(options_.dtype, gradients[0].sizes);
   const Tensor lse = stash.kept(this, kept_lse);
   const Tensor delta = context.workspace.take(lse.dtype, lse.sizes);
@@ -168,7 +161,7 @@ Attention::Projections Attention::take_projections(Stack& workspace, std::int64_
 }
 
 Attention::Projections Attention::take_across_norms(Stack& workspace, const Projections& tensors) const {
-  if (!q_norm_) return tensors;
+  if (!norms_) return tensors;
   return {workspace.take(options_.dtype, tensors[0].sizes), workspace.take(options_.dtype, tensors[1].sizes), tensors[2]};
 }
 

@@ -36,7 +36,8 @@ class Attention : public Layer {
  private:
   using Projections = std::array<Tensor, 3>;  // q, k, v or their gradients, [num_tokens, heads of this rank x head_dim]
 
-  [[nodiscard]] Sizes heads_BTHC(std::int64_t num_heads) const { return {options_.num_sequences, options_.seq_len, num_heads, options_.model.head_dim}; }
+  [[nodiscard]] Sizes head_sizes(std::int64_t num_heads) const { return {options_.num_sequences, options_.seq_len, num_heads, options_.model.head_dim}; }
+  [[nodiscard]] Tensor per_head(Tensor x) const { return x.reshaped({x.num_elements() / options_.model.head_dim, options_.model.head_dim}); }
   [[nodiscard]] std::array<Sizes, 3> projection_sizes(std::int64_t num_tokens) const;
   void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
   void attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const;
@@ -51,8 +52,8 @@ class Attention : public Layer {
   LayerOptions options_;
   HeadSplit split_;
   const RopeTables& rope_;
-  ColumnParallel projections_;  // q, k, v
-  std::optional<Norm> q_norm_, k_norm_;
+  ColumnParallel projections_;                // q, k, v
+  std::optional<std::array<Norm, 2>> norms_;  // of q and k
   RowParallel output_;
 };
 

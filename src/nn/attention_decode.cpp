@@ -2,9 +2,6 @@
 #include "nn/attention.h"
 
 namespace echelon {
-namespace {
-Tensor per_head(Tensor x, std::int64_t head_dim) { return x.reshaped({x.num_elements() / head_dim, head_dim}); }
-}  // namespace
 
 void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
   const Stack::Scope scope(context.workspace);
@@ -13,8 +10,8 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   const Projections qkv = take_projections(context.workspace, x.size(0));
   const Projections products = take_across_norms(context.workspace, qkv);
   projections_.products(context.ops, x, products);
-  if (q_norm_) q_norm_->apply(context, per_head(products[0], C), per_head(qkv[0], C));
-  if (k_norm_) k_norm_->apply(context, per_head(products[1], C), per_head(qkv[1], C));
+  if (norms_)
+    for (std::size_t i = 0; i < 2; ++i) (*norms_)[i].apply(context, per_head(products[i]), per_head(qkv[i]));
   const Tensor q = qkv[0].reshaped({num_sequences, num_new, split_.num_heads, C});
   const Tensor k = qkv[1].reshaped({num_sequences, num_new, split_.num_kv_heads, C});
   const Tensor v = qkv[2].reshaped(k.sizes);
