@@ -41,6 +41,7 @@ TEST(HeadSplit, EveryHeadHasItsPlace) {
       std::int64_t most = 0, fewest = num_heads;
       for (int rank = 0; rank < tp; ++rank) {
         const HeadSplit split = head_split(model, tp, rank);
+        EXPECT_EQ(split.head_in_group, split.first_head % (num_heads / num_kv_heads));
         for (std::int64_t h = 0; h < split.num_heads; ++h) {
           ++holders[split.first_head + h];
           const std::int64_t group = num_heads / num_kv_heads;

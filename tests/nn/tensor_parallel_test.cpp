@@ -6,6 +6,7 @@
 #include "nn/groups.h"
 #include "nn/models.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +24,8 @@ struct Layout {
 // What a stage computes, put together from all ranks: whole tensors by name.
 struct Outcome {
   double loss_sum = 0;
-  std::map<std::string, std::vector<double>> tensors;  // gradients of parameters, "y", "dx"
+  std::map<std::string, std::vector<double>> tensors;            // gradients of parameters, "y", "dx"
+  std::map<std::string, std::vector<int>> copies, first_copies;  // ranks that hold an element
 };
 
 MeshShape tp_shape(int tp) {
@@ -33,36 +35,37 @@ MeshShape tp_shape(int tp) {
   return MeshShape(degrees);
 }
 
-// Adds this rank's slice to the whole tensor, without the padding.
-void add_slice(std::vector<double>& whole, const Param& param, const std::vector<double>& slice) {
+// Where element i of this rank's slice lies in the whole tensor; -1: in the padding.
+std::int64_t place_in_whole(const Param& param, std::int64_t i) {
+  if (param.split_dim < 0) return i;
   const std::int64_t inner = param.split_dim == 0 && param.global_sizes.num_dims() == 2 ? param.global_sizes[1] : 1;
-  const std::int64_t outer = param.split_dim == 1 ? param.global_sizes[0] : 1;
   const std::int64_t global_count = param.global_sizes[param.split_dim];
-  whole.resize(static_cast<std::size_t>(param.global_sizes.num_elements()), 0.0);
-  for (std::int64_t o = 0; o < outer; ++o) {
-    for (std::int64_t j = 0; j < param.split_count; ++j) {
-      for (std::int64_t i = 0; i < inner; ++i) {
-        const double value = slice[static_cast<std::size_t>((o * param.split_count + j) * inner + i)];
-        if (param.split_first + j < global_count)
-          whole[static_cast<std::size_t>((o * global_count + param.split_first + j) * inner + i)] += value;
-        else
-          EXPECT_EQ(value, 0.0) << "padding of " << param.name << " has a gradient";
-      }
-    }
-  }
+  const std::int64_t row = i / (param.split_count * inner), j = param.split_first + i / inner % param.split_count;
+  return j < global_count ? (row * global_count + j) * inner + i % inner : -1;
 }
 
+// Sums what the parameter says is to be summed; the rest must agree. Counts the first copies of every element.
 void add_gradient(Outcome& outcome, const Param& param) {
   std::vector<double>& whole = outcome.tensors[param.name];
+  std::vector<int>& copies = outcome.copies[param.name];
+  std::vector<int>& first_copies = outcome.first_copies[param.name];
+  for (auto* counts : {&copies, &first_copies}) counts->resize(static_cast<std::size_t>(param.global_sizes.num_elements()));
+  whole.resize(copies.size());
   const std::vector<double> part = numbers_of(param.grad);
-  if (param.split_dim >= 0) return add_slice(whole, param, part);
-  const bool is_first = whole.empty();
-  whole.resize(part.size(), 0.0);
   for (std::size_t i = 0; i < part.size(); ++i) {
-    if (param.replica_sum != ReplicaSum::none || is_first)
-      whole[i] += part[i];
+    const std::int64_t place = place_in_whole(param, static_cast<std::int64_t>(i));
+    if (place < 0) {
+      EXPECT_EQ(part[i], 0.0) << "padding of " << param.name << " has a gradient";
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(place);
+    const bool is_summed = param.replica_sum != ReplicaSum::none || copies[at] == 0;
+    if (is_summed)
+      whole[at] += part[i];
     else
-      EXPECT_EQ(whole[i], part[i]) << param.name << ": ranks that are not summed must agree";
+      EXPECT_EQ(whole[at], part[i]) << param.name << ": ranks that are not summed must agree";
+    ++copies[at];
+    if (param.is_first_copy) ++first_copies[at];
   }
 }
 
@@ -100,6 +103,7 @@ Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layou
 }
 
 void expect_same(const Outcome& outcome, const Outcome& expected, const std::string& what) {
+  for (const auto& [name, counts] : outcome.first_copies) EXPECT_THAT(counts, testing::Each(1)) << what << ": each element of " << name << " counts once";
   EXPECT_NEAR(outcome.loss_sum, expected.loss_sum, 1e-12 * (1.0 + std::abs(expected.loss_sum))) << what;
   ASSERT_EQ(outcome.tensors.size(), expected.tensors.size()) << what;
   for (const auto& [name, numbers] : expected.tensors) {
