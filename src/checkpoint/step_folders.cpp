@@ -57,13 +57,14 @@ std::optional<std::int64_t> latest_step(const std::filesystem::path& base) {
   return steps.empty() ? std::nullopt : std::optional(steps.back());
 }
 
-void prune_steps(const std::filesystem::path& base, std::int64_t keep_latest_k) {
+void prune_steps(const std::filesystem::path& base, std::int64_t step, std::int64_t keep_latest_k) {
   for_each_folder(base, [&](const StepName& name, const std::filesystem::path& folder) {
     if (!name.rest.empty()) delete_folder(folder);
   });
-  const auto steps = saved_steps(base);
-  const auto num_steps = static_cast<std::int64_t>(steps.size());
   if (keep_latest_k <= 0) return;
+  auto steps = saved_steps(base);
+  std::erase_if(steps, [&](std::int64_t saved) { return saved > step; });
+  const auto num_steps = static_cast<std::int64_t>(steps.size());
   for (std::int64_t i = 0; i < num_steps - keep_latest_k; ++i) {
     const std::filesystem::path folder = step_folder(base, steps[static_cast<std::size_t>(i)]);
     std::error_code error;

@@ -16,7 +16,8 @@ namespace echelon {
 
 [[nodiscard]] std::optional<std::int64_t> latest_step(const std::filesystem::path& base);
 
-/// Deletes all but the `keep_latest_k` latest steps (0 or less keeps all), and what a crash left half-written or half-deleted. Throws Failure.
-void prune_steps(const std::filesystem::path& base, std::int64_t keep_latest_k);
+/// Of the steps up to `step`, which was just written, keeps the `keep_latest_k` latest (0 or less: all). Later ones belong to an earlier run and stay.
+/// Deletes also what a crash left half-written or half-deleted. Throws Failure.
+void prune_steps(const std::filesystem::path& base, std::int64_t step, std::int64_t keep_latest_k);
 
 }  // namespace echelon

@@ -91,7 +91,7 @@ void Trainer::save(std::int64_t step) {
   result_.model_folder = step_folder(folder, step);
   if (!is_writer) return;
   writer.finish();
-  prune_steps(folder, config_.checkpoint.keep_latest_k);
+  prune_steps(folder, step, config_.checkpoint.keep_latest_k);
   if (options_.events.on_saved) options_.events.on_saved(result_.model_folder);
 }
 
