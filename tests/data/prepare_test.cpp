@@ -1,0 +1,214 @@
+#include "data/prepare.h"
+
+#include "base/error.h"
+#include "data/indexed_dataset.h"
+#include "data/tokenizer.h"
+#include "scratch.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace echelon {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::string_view separator = "<|endoftext|>";
+
+/// The documents of a split as text, read back through its files and the tokenizer beside them.
+std::vector<std::string> documents(const std::string& output, const std::string& split) {
+  const Tokenizer tokenizer = Tokenizer::load(output + "/tokenizer.json");
+  const IndexedDataset dataset(output + "/" + split);
+  std::vector<std::string> texts;
+  for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(dataset.document_start(d + 1) - dataset.document_start(d)));
+    dataset.read(dataset.document_start(d), ids);
+    texts.push_back(tokenizer.decode(ids));
+  }
+  return texts;
+}
+
+std::string ended(std::string text) { return text.append(separator); }
+
+PrepareOptions options_for(const Scratch& scratch, std::vector<std::string> inputs, double validation_fraction = 0) {
+  PrepareOptions options;
+  options.corpus.inputs = std::move(inputs);
+  options.corpus.validation_fraction = validation_fraction;
+  options.output = scratch.path("out");
+  options.vocab_size = 300;
+  return options;
+}
+
+TEST(Prepare, EveryDocumentIsInOneSplitByteForByte) {
+  const Scratch scratch;
+  std::multiset<std::string> expected;
+  for (int i = 0; i < 200; ++i) {
+    const std::string text = "file " + std::to_string(i) + " says hello hello \xff\n";
+    scratch.write("in/" + std::to_string(i % 7) + "/" + std::to_string(i) + ".txt", text);
+    expected.insert(ended(text));
+  }
+  const PrepareResult result = prepare(options_for(scratch, {scratch.path("in")}, 0.2));
+  const auto train = documents(scratch.path("out"), "train");
+  const auto validation = documents(scratch.path("out"), "validation");
+  std::multiset<std::string> found(train.begin(), train.end());
+  found.insert(validation.begin(), validation.end());
+  EXPECT_EQ(found, expected);
+  EXPECT_GT(validation.size(), 15u);  // 40 are expected, with a deviation of 6
+  EXPECT_LT(validation.size(), 65u);
+  EXPECT_EQ(result.validation.num_documents, static_cast<std::int64_t>(validation.size()));
+  EXPECT_EQ(result.num_files, 200);
+  EXPECT_EQ(result.train.num_tokens, IndexedDataset(scratch.path("out/train")).num_tokens());
+  EXPECT_DOUBLE_EQ(result.validation_entropy, unigram_entropy(IndexedDataset(scratch.path("out/validation"))));
+}
+
+TEST(Prepare, TheOutcomeDependsOnNamesAndContentsAlone) {
+  const Scratch one, two;
+  for (const Scratch* scratch : {&one, &two}) {
+    for (int i = 0; i < 60; ++i) scratch->write("in/" + std::to_string(scratch == &one ? i : 59 - i), "text " + std::to_string(scratch == &one ? i : 59 - i));
+    prepare(options_for(*scratch, {scratch->path("in")}, 0.2));
+  }
+  for (const char* file : {"out/train.bin", "out/train.idx", "out/validation.bin", "out/validation.idx", "out/tokenizer.json"}) {
+    EXPECT_EQ(one.read(file), two.read(file)) << file;
+  }
+}
+
+TEST(Prepare, GlobsChooseAmongTheFilesOfFolders) {
+  const Scratch scratch;
+  for (const char* name : {"in/a.h", "in/b.hpp", "in/vector", "in/c.cpp", "in/.hidden/d.h", "in/sub/e.h"}) scratch.write(name, std::string(name) + " " + name);
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.corpus.globs = {"*.h", "*."};
+  prepare(options);
+  EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/a.h in/a.h"), ended("in/sub/e.h in/sub/e.h"), ended("in/vector in/vector")));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("out/validation.bin")));
+  options.corpus.inputs = {scratch.path("in/*.cpp"), scratch.path("in/c.cpp")};  // a file that is named needs no match, and counts once
+  prepare(options);
+  EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/c.cpp in/c.cpp")));
+}
+
+TEST(Prepare, ReadsLinesOfJson) {
+  const Scratch scratch;
+  scratch.write("a.jsonl", "{\"text\": \"one\\ntwo \\u00e4\"}\n\n{\"id\": 1, \"text\": \"\"}\r\n{\"text\": \"a<|endoftext|>b\"}");
+  const PrepareOptions options = options_for(scratch, {scratch.path("a.jsonl")});
+  prepare(options);
+  EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("one\ntwo ä"), ended("a<|endoftext|>b")));
+  scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\"content\": \"two\"}\n");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not a JSON object with a text under \"text\""));
+  scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\n");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not"));
+}
+
+TEST(Prepare, FewFilesAreSplitByDocuments) {
+  const Scratch scratch;
+  std::string lines, texts;
+  for (int i = 0; i < 300; ++i) {
+    lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+    texts += (i == 0 ? "" : std::string(separator)) + "text " + std::to_string(i);
+  }
+  for (const auto& [name, content] : std::map<std::string, std::string>{{"a.jsonl", lines}, {"b.txt", texts}}) {
+    const PrepareResult result = prepare(options_for(scratch, {scratch.write(name, content)}, 0.1));
+    EXPECT_EQ(result.train.num_documents + result.validation.num_documents, 300);
+    EXPECT_GT(result.validation.num_documents, 10);  // 30 are expected, with a deviation of 5
+    EXPECT_LT(result.validation.num_documents, 55);
+  }
+}
+
+TEST(Prepare, OneTextIsCutAtALine) {
+  const Scratch scratch;
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "line " + std::to_string(100 + i) + "\n";  // nine bytes each
+  prepare(options_for(scratch, {scratch.write("a.txt", text)}, 0.1));
+  EXPECT_THAT(documents(scratch.path("out"), "train"), ElementsAre(ended(text.substr(0, 810))));
+  EXPECT_THAT(documents(scratch.path("out"), "validation"), ElementsAre(ended(text.substr(810))));
+}
+
+TEST(Prepare, MaxBytesBoundsTheText) {
+  const Scratch scratch;
+  for (int i = 0; i < 50; ++i) scratch.write("in/" + std::to_string(i), std::string(99, 'a') + "\n");
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.corpus.max_bytes = 1000;
+  EXPECT_EQ(prepare(options).train.num_bytes, 1000);
+  options.corpus.max_bytes = 5;  // in the middle of a line: there is no better place
+  EXPECT_EQ(prepare(options).train.num_bytes, 5);
+}
+
+TEST(Prepare, SkipsWhatIsNoText) {
+  const Scratch scratch;
+  scratch.write("in/a", "text text");
+  scratch.write("in/b", std::string_view("\x7f"
+                                         "ELF\0\0\0",
+                                         7));
+  scratch.write("in/c", "");
+  const PrepareResult result = prepare(options_for(scratch, {scratch.path("in")}));
+  EXPECT_EQ(result.num_skipped_files, 1);
+  EXPECT_EQ(result.train.num_documents, 1);
+}
+
+TEST(Prepare, DoesNothingTwice) {
+  const Scratch scratch;
+  scratch.write("in/a", "hello hello world");
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  EXPECT_FALSE(prepare(options).is_reused);
+  const PrepareResult again = prepare(options);
+  EXPECT_TRUE(again.is_reused);
+  EXPECT_EQ(again.train.num_tokens, IndexedDataset(scratch.path("out/train")).num_tokens());
+  EXPECT_EQ(again.vocab_size, Tokenizer::load(scratch.path("out/tokenizer.json")).vocab_size());
+
+  options.vocab_size = 260;
+  EXPECT_FALSE(prepare(options).is_reused);
+  scratch.write("in/b", "more");
+  EXPECT_FALSE(prepare(options).is_reused);
+  std::filesystem::resize_file(scratch.path("out/train.bin"), 2);
+  EXPECT_FALSE(prepare(options).is_reused);
+  scratch.write("out/prepare.json", "{\"request\": 7");
+  EXPECT_FALSE(prepare(options).is_reused);
+  EXPECT_TRUE(prepare(options).is_reused);
+}
+
+TEST(Prepare, UsesATokenizerThatIsGiven) {
+  const Scratch scratch;
+  scratch.write("in/a", "hello hello world");
+  prepare(options_for(scratch, {scratch.path("in")}));
+  const std::string file = scratch.read("out/tokenizer.json") + "\n  ";
+  PrepareOptions options = options_for(scratch, {scratch.path("in")});
+  options.output = scratch.path("second");
+  options.tokenizer = scratch.write("given.json", file);
+  prepare(options);
+  EXPECT_EQ(scratch.read("second/tokenizer.json"), file);
+  EXPECT_EQ(scratch.read("second/train.bin"), scratch.read("out/train.bin"));
+  scratch.write("given.json", "{}");
+  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("given.json: tokenizer has no pre_tokenizer"));
+}
+
+TEST(Prepare, SaysWhatIsWrong) {
+  const Scratch scratch;
+  scratch.write("in/a", "text");
+  std::filesystem::create_directory(scratch.path("empty"));
+  const auto complaint = [&](const auto& change) {
+    PrepareOptions options = options_for(scratch, {scratch.path("in")});
+    change(options);
+    return sentence_of([&] { prepare(options); });
+  };
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {}; }), HasSubstr("prepare.input is missing"));
+  EXPECT_THAT(complaint([](auto& o) { o.output = ""; }), HasSubstr("prepare.output is missing"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {"/no/such/file"}; }), HasSubstr("prepare.input = /no/such/file: there is no such file or folder"));
+  EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.path("empty")}; }), HasSubstr("there is no text"));
+  EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }), HasSubstr("there is no text in files named *.rs"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }), HasSubstr("prepare.validation_fraction = 0.7 is not in [0, 0.5]"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare.max_bytes = -1"));
+  EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("vocab_size = 10"));
+  EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("cannot be made: Not a directory"));
+  EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }), HasSubstr("/no/such/tokenizer.json cannot be read"));
+  scratch.write("few.jsonl", "{\"text\": \"a\"}\n");
+  EXPECT_THAT(complaint([&](auto& o) {
+                o.corpus.inputs = {scratch.path("few.jsonl")};
+                o.corpus.validation_fraction = 1e-9;
+              }),
+              HasSubstr("leaves no document of 1 for validation"));
+}
+
+}  // namespace
+}  // namespace echelon
