@@ -1,0 +1,144 @@
+#include "interop/fixture.h"
+
+#include "checkpoint/model_config.h"
+#include "checkpoint/safetensors.h"
+#include "comm/thread/thread_world.h"
+#include "engine/rank_run.h"
+#include "nn/head.h"
+#include "ops/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace echelon::testing {
+namespace {
+
+constexpr std::int64_t num_sequences = 2, seq_len = 16;
+
+template <class T>
+std::vector<double> numbers(std::ifstream& file, const FileTensor& tensor) {
+  std::vector<T> raw(static_cast<std::size_t>(tensor.num_bytes) / sizeof(T));
+  file.seekg(tensor.first_byte);
+  file.read(reinterpret_cast<char*>(raw.data()), tensor.num_bytes);
+  return {raw.begin(), raw.end()};
+}
+
+std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
+  const ModelPart& part = run.model().part();
+  Stage& stage = *part.stage;
+  const Arena arena(std::int64_t{8} << 20);
+  Stack workspace = arena.region(0, std::int64_t{4} << 20), buffers = arena.region(std::int64_t{4} << 20, std::int64_t{2} << 20);
+  Stash stash(arena.region(std::int64_t{6} << 20, std::int64_t{2} << 20));
+  std::vector<std::int32_t> tokens(num_sequences * seq_len), targets(tokens.size());
+  for (std::int64_t n = 0; n < num_sequences; ++n) FixtureText().read(n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
+  const Tensor device_tokens = buffers.take(DType::int32, {num_sequences * seq_len});
+  ops.upload(device_tokens, tokens.data());
+  Context context = {ops, mesh, workspace, {.tokens = device_tokens, .targets = {}, .loss_sum = {}}};
+  Tensor x;
+  for (int unit = 0; unit + 1 < stage.num_units(); ++unit) {
+    const Tensor y = buffers.take(part.options.dtype, part.boundary_sizes());
+    stage.unit(unit).forward(context, x, y, stash);
+    x = y;
+  }
+  const Tensor logits = buffers.take(accumulate_dtype(part.options.dtype), {num_sequences * seq_len, stage.head().num_columns()});
+  stage.head().logits(context, x, logits);
+  if (logits.dtype == DType::float64) return {logits.as<double>(), logits.as<double>() + logits.num_elements()};
+  return {logits.as<float>(), logits.as<float>() + logits.num_elements()};
+}
+
+}  // namespace
+
+void FixtureText::read(std::int64_t sequence, std::int64_t length, std::int32_t* tokens, std::int32_t* targets) const {
+  const std::int64_t n = sequence;
+  const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>((7 * i * i + 3 * n * i + 11 * n + 5) % 41); };
+  for (std::int64_t i = 0; i < length; ++i) {
+    tokens[i] = token(i);
+    targets[i] = (n + i) % 5 == 0 ? ignored_target : token(i + 1);
+  }
+}
+
+std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors) {
+  std::map<std::string, std::vector<double>> tensors;
+  std::ifstream file(safetensors, std::ios::binary);
+  for (const auto& [name, tensor] : read_safetensors_header(safetensors)) {
+    if (tensor.format == "F64") tensors[name] = numbers<double>(file, tensor);
+    if (tensor.format == "F32") tensors[name] = numbers<float>(file, tensor);
+    if (tensor.format == "I32") tensors[name] = numbers<std::int32_t>(file, tensor);
+  }
+  return tensors;
+}
+
+Fixture::Fixture(const std::string& name)
+    : folder(std::filesystem::path(ECHELON_SOURCE_DIR) / "tests/interop/fixtures" / name),
+      model(read_model_spec(folder)),
+      expected(read_all(folder / "expected.safetensors")) {}
+
+RunConfig Fixture::config(const std::string& dtype) const {
+  RunConfig config;
+  config.model = model;
+  config.training.steps = 1;
+  config.training.seq_len = seq_len;
+  config.training.global_batch_size = num_sequences;
+  config.training.micro_batch_size = num_sequences;
+  config.training.dtype = dtype;
+  config.training.max_norm = 0;
+  return config;
+}
+
+void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome) {
+  const Blueprint blueprint(config);
+  const ModelReader reader(fixture.folder);
+  const FixtureText text;
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    RankRun rank(blueprint, mesh, *ops);
+    rank.model().load(reader, *ops);
+    if (mesh.shape().num_ranks() == 1) outcome.logits = logits_of(rank, mesh, *ops);
+    rank.step().observe_gradients([&](RankModel& model, double factor) { outcome.gradients.add_gradients(model, *ops, factor); });
+    for (std::size_t step = 1; step <= learning_rates.size(); ++step) {
+      const AdamWOptions adamw = {
+          .lr = learning_rates[step - 1], .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = static_cast<std::int64_t>(step)};
+      const StepResult result = rank.step().run(
+          ProgramKind::training, {.batches = &text, .batch = static_cast<std::int64_t>(step) - 1, .adamw = adamw, .max_norm = config.training.max_norm});
+      rank.step().observe_gradients({});
+      if (mesh.rank() != 0) continue;
+      outcome.losses.push_back(result.loss);
+      outcome.grad_norms.push_back(result.grad_norm);
+    }
+  });
+}
+
+void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesystem::path& folder) {
+  const Blueprint blueprint(config);
+  const ModelReader reader(fixture.folder);
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    RankRun rank(blueprint, mesh, *ops);
+    rank.model().load(reader, *ops);
+    ModelWriter writer({.folder = folder, .model = config.model, .dtype = DType::float32, .tokenizer = {}});
+    Comm& world = mesh.comm(world_group);
+    if (mesh.rank() == 0) writer.begin();
+    world.barrier().wait();
+    if (rank.model().part().is_data_origin) rank.model().save(writer, *ops);
+    world.barrier().wait();
+    if (mesh.rank() == 0) writer.finish();
+  });
+}
+
+void write_logits(const Fixture& fixture, const std::vector<double>& logits, const std::filesystem::path& path) {
+  const std::vector<TensorPlan> tensors = {{"tokens", DType::int32, {num_sequences, seq_len}},
+                                           {"logits", DType::float64, {num_sequences, seq_len, fixture.model.vocab_size}}};
+  const FilePlan file = plan_safetensors(tensors, std::int64_t{1} << 30).files.front();
+  std::vector<std::int32_t> tokens;
+  for (const double token : fixture.expected.at("tokens")) tokens.push_back(static_cast<std::int32_t>(token));
+  std::ofstream out(path, std::ios::binary);
+  out << file.header;
+  const auto put = [&](const std::string& name, const void* data) {
+    out.seekp(file.tensors.at(name).first_byte);
+    out.write(static_cast<const char*>(data), file.tensors.at(name).num_bytes);
+  };
+  put("tokens", tokens.data());
+  put("logits", logits.data());
+}
+
+}  // namespace echelon::testing

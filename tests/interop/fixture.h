@@ -1,0 +1,49 @@
+// The expected numbers of tests/interop/fixtures (README.md beside them), and runs of Echelon on the same text.
+#pragma once
+
+#include "data/batch_source.h"
+#include "engine/tensor_collection.h"
+#include "spec/run_config.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace echelon::testing {
+
+/// The text of the fixtures: token i of sequence n is (7 i^2 + 3 n i + 11 n + 5) mod 41, its target token i + 1 or, where (n + i) mod 5 = 0, none.
+class FixtureText : public BatchSource {
+ public:
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+};
+
+struct Fixture {
+  explicit Fixture(const std::string& name);
+
+  std::filesystem::path folder;
+  ModelSpec model;
+  std::map<std::string, std::vector<double>> expected;  // integers too
+
+  /// One rank, the two sequences of the expected gradients, no clipping.
+  [[nodiscard]] RunConfig config(const std::string& dtype) const;
+};
+
+[[nodiscard]] std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors);
+
+struct Outcome {
+  std::vector<double> losses, grad_norms;
+  TensorCollection gradients;  // of the first step
+  std::vector<double> logits;  // [2, 16, V] before the first step; of one rank only
+};
+
+/// Loads the fixture's folder into the config's layout and runs `config.training.steps` steps. learning_rates: one per step.
+void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome);
+
+/// Loads the folder into the config's layout and writes it again.
+void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesystem::path& folder);
+
+/// Writes tokens (int32) and logits (float64) of the fixture's two sequences.
+void write_logits(const Fixture& fixture, const std::vector<double>& logits, const std::filesystem::path& path);
+
+}  // namespace echelon::testing

@@ -1,0 +1,129 @@
+// Echelon against the float64 oracle in PyTorch, on folders that transformers wrote: logits, loss, every gradient, 20 steps of AdamW.
+#include "checkpoint/weight_names.h"
+#include "interop/fixture.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon::testing {
+namespace {
+
+struct Precision {
+  const char* dtype;
+  double values, losses;  // tolerances of logits, loss and gradients, and of the losses of training
+};
+
+class Interop : public ::testing::TestWithParam<std::tuple<const char*, Precision>> {
+ protected:
+  Fixture fixture_{std::get<0>(GetParam())};
+  Precision precision_ = std::get<1>(GetParam());
+};
+
+double largest(const std::vector<double>& numbers) {
+  double most = 0;
+  for (const double number : numbers) most = std::max(most, std::abs(number));
+  return most;
+}
+
+double error(const std::vector<double>& actual, const std::vector<double>& expected, double floor) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double difference = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i)
+    if (!(std::abs(actual[i] - expected[i]) <= difference)) difference = std::abs(actual[i] - expected[i]);
+  return difference / std::max(largest(expected), floor);
+}
+
+/// The part of a file's tensor that a parameter is, in the parameter's own order.
+std::vector<double> cut_out(const std::vector<double>& tensor, const PlacedParameter& parameter) {
+  const auto& [name, sizes, first_row, first_col, transposed] = parameter.rectangle;
+  const std::int64_t file_cols = sizes[-1];
+  const std::int64_t rows = parameter.sizes.num_dims() == 1 ? 1 : parameter.sizes[0], cols = parameter.sizes[-1];
+  std::vector<double> part;
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < cols; ++j)
+      part.push_back(tensor[static_cast<std::size_t>(transposed ? (first_row + j) * file_cols + first_col + i : (first_row + i) * file_cols + first_col + j)]);
+  return part;
+}
+
+void expect_gradients(const Fixture& fixture, const TensorCollection& gradients, double tolerance) {
+  double squares = 0, expected_count = 0, compared_count = 0;
+  for (const auto& [name, numbers] : fixture.expected) {
+    if (!name.starts_with("grad.")) continue;
+    for (const double number : numbers) squares += number * number;
+    expected_count += static_cast<double>(numbers.size());
+  }
+  const double root_mean_square = std::sqrt(squares / expected_count);
+  const auto places = placed_parameters(fixture.model);
+  for (const auto& [name, actual] : gradients.tensors()) {
+    const PlacedParameter& place = places.at(name);
+    const std::vector<double> expected = cut_out(fixture.expected.at("grad." + place.rectangle.tensor), place);
+    EXPECT_LE(error(actual, expected, root_mean_square), tolerance) << name;
+    compared_count += static_cast<double>(actual.size());
+  }
+  EXPECT_EQ(compared_count, expected_count) << "gradients that were not compared";
+}
+
+TEST_P(Interop, LogitsLossAndEveryGradient) {
+  Outcome outcome;
+  run(fixture_, fixture_.config(precision_.dtype), {0.0}, outcome);
+  EXPECT_LE(error(outcome.logits, fixture_.expected.at("logits"), 0), precision_.values);
+  EXPECT_LE(error(outcome.losses, fixture_.expected.at("loss"), 0), precision_.values);
+  expect_gradients(fixture_, outcome.gradients, precision_.values);
+}
+
+// The same out of a layout: tensor 2 with sequence parallelism, pipeline 2, ZeRO-1 over 2.
+TEST_P(Interop, EveryGradientOfALayout) {
+  RunConfig config = fixture_.config(precision_.dtype);
+  config.training.micro_batch_size = 1;
+  config.parallelism.data_parallel_shard_degree = 2;
+  config.parallelism.tensor_parallel_degree = 2;
+  config.parallelism.sequence_parallel = true;
+  config.parallelism.pipeline_parallel_degree = 2;
+  Outcome outcome;
+  run(fixture_, config, {0.0}, outcome);
+  EXPECT_LE(error(outcome.losses, fixture_.expected.at("loss"), 0), precision_.values);
+  expect_gradients(fixture_, outcome.gradients, precision_.values);
+}
+
+TEST_P(Interop, TwentyStepsOfAdamW) {
+  RunConfig config = fixture_.config(precision_.dtype);
+  config.training.global_batch_size = 4;
+  config.training.max_norm = 1.0;
+  Outcome outcome;
+  run(fixture_, config, fixture_.expected.at("train.lr"), outcome);
+  EXPECT_LE(error(outcome.losses, fixture_.expected.at("train.loss"), 0), precision_.losses);
+  EXPECT_LE(error(outcome.grad_norms, fixture_.expected.at("train.grad_norm"), 0), 10 * precision_.losses);
+}
+
+constexpr const char* names[] = {"gpt2", "llama", "llama_tied", "qwen2", "qwen3"};
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
+                         ::testing::Combine(::testing::ValuesIn(names), ::testing::Values(Precision{"float64", 1e-10, 1e-9}, Precision{"float32", 1e-5, 1e-5})),
+                         [](const ::testing::TestParamInfo<Interop::ParamType>& parameters) {
+                           return std::string(std::get<0>(parameters.param)) + "_" + std::get<1>(parameters.param).dtype;
+                         });
+
+// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, and Echelon's logits of them.
+TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
+  for (const char* name : names) {
+    const Fixture fixture(name);
+    const std::filesystem::path folder = std::filesystem::path(ECHELON_BINARY_DIR) / "interop" / name;
+    RunConfig config = fixture.config("float32");
+    config.training.micro_batch_size = 1;
+    config.parallelism.data_parallel_shard_degree = 2;
+    config.parallelism.tensor_parallel_degree = 2;
+    config.parallelism.pipeline_parallel_degree = 2;
+    std::filesystem::create_directories(folder.parent_path());
+    rewrite(fixture, config, folder);
+    const auto original = read_all(fixture.folder / "model.safetensors"), written = read_all(folder / "model.safetensors");
+    EXPECT_EQ(written, original) << name;
+    Outcome outcome;
+    run(fixture, fixture.config("float64"), {0.0}, outcome);
+    write_logits(fixture, outcome.logits, folder / "logits.safetensors");
+  }
+}
+
+}  // namespace
+}  // namespace echelon::testing
