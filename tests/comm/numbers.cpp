@@ -79,27 +79,20 @@ Buffer numbers(DType dtype, std::int64_t num_elements, int rank, int salt) {
   return buffer;
 }
 
-Buffer reduced(DType dtype, std::int64_t num_elements, int num_ranks, ReduceOp op, int salt) {
-  Buffer sums = numbers(dtype, num_elements, 0, salt);
-  std::vector<double> sum(static_cast<std::size_t>(num_elements));
-  for (std::int64_t i = 0; i < num_elements; ++i) sum[static_cast<std::size_t>(i)] = sums.get(i);
-  const bool is_single = dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16;
-  for (int rank = 1; rank < num_ranks; ++rank) {
-    const Buffer x = numbers(dtype, num_elements, rank, salt);
-    for (std::int64_t i = 0; i < num_elements; ++i) {
-      double& s = sum[static_cast<std::size_t>(i)];
-      s = op == ReduceOp::max ? std::max(s, x.get(i)) : s + x.get(i);
-      if (is_single) s = static_cast<float>(s);  // a double sum of two floats, rounded, is their float sum (Figueroa 1995)
+Buffer reduced(DType dtype, std::int64_t count, int num_ranks, ReduceOp op, int salt, std::int64_t first) {
+  Buffer x(dtype, 1), sums(dtype, count);
+  const bool is_single = accumulate_dtype(dtype) == DType::float32 && dtype != DType::int32;
+  for (std::int64_t i = 0; i < count; ++i) {
+    x.set(0, number(0, first + i, salt));
+    double sum = x.get(0);
+    for (int rank = 1; rank < num_ranks; ++rank) {
+      x.set(0, number(rank, first + i, salt));
+      sum = op == ReduceOp::max ? std::max(sum, x.get(0)) : sum + x.get(0);
+      if (is_single) sum = static_cast<float>(sum);  // a double sum of two floats, rounded, is their float sum (Figueroa 1995)
     }
+    sums.set(i, sum);
   }
-  for (std::int64_t i = 0; i < num_elements; ++i) sums.set(i, sum[static_cast<std::size_t>(i)]);
   return sums;
-}
-
-Buffer slice(const Buffer& full, std::int64_t first, std::int64_t count) {
-  Buffer part(full.dtype(), count);
-  for (std::int64_t i = 0; i < count; ++i) part.set(i, full.get(first + i));
-  return part;
 }
 
 void expect_same(const Buffer& got, const Buffer& expected, const std::string& what) {

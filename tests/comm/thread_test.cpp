@@ -17,6 +17,47 @@ TEST(ThreadComm, BroadcastCopiesTheRoot) { conformance::broadcast_copies_the_roo
 TEST(ThreadComm, AllToAllTransposes) { conformance::all_to_all_transposes(run); }
 TEST(ThreadComm, TransfersArriveInOrder) { conformance::transfers_arrive_in_order(run); }
 TEST(ThreadComm, BarrierWaitsForAll) { conformance::barrier_waits_for_all(run); }
+TEST(ThreadComm, ManyOperationsMayBeInFlight) { conformance::many_operations_may_be_in_flight(run); }
+TEST(ThreadComm, RanksMayWaitInDifferentOrders) { conformance::ranks_may_wait_in_different_orders(run); }
+TEST(ThreadComm, PollingAloneFinishes) { conformance::polling_alone_finishes(run); }
+TEST(ThreadComm, GroupsAreThoseOfTheMesh) { conformance::groups_are_those_of_the_mesh(run); }
+TEST(ThreadComm, LargeBuffers) { conformance::large_buffers(run); }
+TEST(ThreadComm, TwoRunsGiveTheSameBits) { conformance::two_runs_give_the_same_bits(run); }
+TEST(ThreadComm, BytesSentAreTheClosedForms) { conformance::bytes_sent_are_the_closed_forms(run); }
+TEST(ThreadComm, WrongArgumentsAreRefused) { conformance::wrong_arguments_are_refused(run); }
+
+// As on a machine with as many cores as ranks (which then spin before they sleep), and on one with a single core.
+TEST(ThreadComm, AnyNumberOfPermitsWillDo) {
+  for (const int permits : {1, 16}) {
+    const auto run_with = [permits](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+      run_thread_ranks(shape, {.compute_permits = permits, .timeout_seconds = 60}, body);
+    };
+    conformance::many_operations_may_be_in_flight(run_with);
+    conformance::ranks_may_wait_in_different_orders(run_with);
+    conformance::polling_alone_finishes(run_with);
+  }
+}
+
+TEST(ThreadComm, AThousandRanksOnAnyMachine) {
+  const MeshShape shape({1, 16, 8, 1, 1, 8});
+  run_thread_ranks(shape, {.timeout_seconds = 120}, [&](Mesh& mesh) {
+    float x = 1;
+    const Tensor x_1 = {&x, DType::float32, {1}};
+    for (const Group& group : {Group{{Axis::tp}}, Group{{Axis::pp}}, Group{data_axes}}) mesh.comm(group).all_reduce(x_1, ReduceOp::sum).wait();
+    EXPECT_EQ(x, 1024);
+    mesh.comm({world_axes}).all_reduce(x_1, ReduceOp::sum).wait();
+    EXPECT_EQ(x, 1024 * 1024);
+
+    Comm& pp = mesh.comm({{Axis::pp}});  // a token goes down the pipeline and up again
+    std::int32_t token = pp.rank() == 0 ? mesh.rank() : -1;
+    const Tensor token_1 = {&token, DType::int32, {1}};
+    if (pp.rank() > 0) pp.receive(token_1, pp.rank() - 1).wait();
+    if (pp.rank() < 7) pp.send(token_1, pp.rank() + 1).wait();
+    if (pp.rank() < 7) pp.receive(token_1, pp.rank() + 1).wait();
+    if (pp.rank() > 0) pp.send(token_1, pp.rank() - 1).wait();
+    EXPECT_EQ(token, shape.ranks_of({{Axis::pp}}, mesh.rank()).front());
+  });
+}
 
 }  // namespace
 }  // namespace echelon

@@ -65,14 +65,21 @@ std::string Rendezvous::describe_timeout(int party, Exchange& exchange, double s
   const std::string culprits =
       late.empty() ? "all ranks have arrived but have not finished" : listed(late) + (late.size() == 1 ? " has" : " have") + " not arrived";
   return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}", name(), ranks_[static_cast<std::size_t>(party)], seconds,
-                     to_string(exchange.signature()), culprits);
+                     describe(party, exchange.signature()), culprits);
 }
 
 std::string Rendezvous::describe_mismatch(int party, const Signature& signature, Exchange& exchange) const {
   int other = 0;
   while (!exchange.party(other).has_arrived) ++other;
   return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", name(), num_started_[static_cast<std::size_t>(party)],
-                     ranks_[static_cast<std::size_t>(party)], to_string(signature), ranks_[static_cast<std::size_t>(other)], to_string(exchange.signature()));
+                     ranks_[static_cast<std::size_t>(party)], describe(party, signature), ranks_[static_cast<std::size_t>(other)],
+                     describe(other, exchange.signature()));
+}
+
+std::string Rendezvous::describe(int party, const Signature& signature) const {
+  if (signature.kind != CommKind::send) return to_string(signature);
+  return party == 0 ? fmt::format("send of {} {} to rank {}", signature.num_elements, name_of(signature.dtype), ranks_[1])
+                    : fmt::format("receive of {} {} from rank {}", signature.num_elements, name_of(signature.dtype), ranks_[0]);
 }
 
 std::string Rendezvous::name() const { return fmt::format("group {} ({})", group_name_, listed(ranks_)); }

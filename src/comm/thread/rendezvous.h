@@ -27,6 +27,7 @@ class Rendezvous {
  private:
   [[nodiscard]] Exchange& next_of(int party, const Signature& signature);
   [[nodiscard]] std::string describe_mismatch(int party, const Signature& signature, Exchange& exchange) const;
+  [[nodiscard]] std::string describe(int party, const Signature& signature) const;
   [[nodiscard]] std::string name() const;
 
   ThreadWorld& world_;
