@@ -150,11 +150,15 @@ Tables::Tables(const LayerOptions& options) {
 }
 
 RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind) {
+  TraceOps ops;
+  return measure(passes, options, mesh, kind, ops);
+}
+
+RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind, Ops& ops) {
   for (Param* param : passes.params) {
     param->value = {nullptr, options.dtype, param->local_sizes()};
     param->grad = {nullptr, options.grad_dtype, param->local_sizes()};
   }
-  TraceOps ops;
   Stack workspace;
   Stash stash;
   const Tensor tokens = {nullptr, DType::int32, {options.num_tokens()}};

@@ -66,6 +66,7 @@ struct Tables {
 };
 
 /// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or memory that nobody reads.
+[[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind, Ops& trace_ops);
 [[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind);
 
 /// One rank's layer at work in memory of exactly the measured sizes.

@@ -3,9 +3,11 @@
 
 #include "nn/bench.h"
 #include "nn/models.h"
+#include "ops/cpu/cpu_ops.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 namespace echelon::test {
@@ -69,8 +71,8 @@ struct Outcome {
 
 // A stage with memory and tables.
 struct StageAtWork {
-  StageAtWork(const LayerOptions& options, const StageLayers& layers, Calls calls = Calls::whole_stage)
-      : stage(options, layers), tables(options), bench(passes_of(stage, calls), options, mesh, mesh) {
+  StageAtWork(const LayerOptions& options, const StageLayers& layers, Calls calls = Calls::whole_stage, std::unique_ptr<Ops> ops = make_reference_ops())
+      : stage(options, layers), tables(options), bench(passes_of(stage, calls), options, mesh, mesh, std::move(ops)) {
     stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
   }
   LonelyMesh mesh;
@@ -130,6 +132,23 @@ TEST(Stage, TwoStagesGiveWhatOneGives) {
     ASSERT_EQ(outcome.tensors.size(), expected.tensors.size());
     for (const auto& [name, numbers] : expected.tensors)
       for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(outcome.tensors.at(name)[i], numbers[i], 1e-12) << name;
+  }
+}
+
+// The processors' backend and the oracle, through whole stages.
+TEST(Stage, CpuBackendAgreesWithTheReference) {
+  for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
+    for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split}) {
+      std::vector<Outcome> outcomes;
+      for (const bool is_cpu : {false, true}) {
+        StageAtWork at_work(one_rank(model), whole_model, Calls::whole_stage, is_cpu ? make_cpu_ops({}) : make_reference_ops());
+        at_work.bench.run(kind);
+        add_outcome(outcomes.emplace_back(), at_work.bench);
+      }
+      EXPECT_NEAR(outcomes[1].loss_sum, outcomes[0].loss_sum, 1e-11);
+      for (const auto& [name, numbers] : outcomes[0].tensors)
+        for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(outcomes[1].tensors.at(name)[i], numbers[i], 1e-11 * (1.0 + std::abs(numbers[i]))) << name;
+    }
   }
 }
 
