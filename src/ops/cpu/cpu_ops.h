@@ -5,7 +5,7 @@
 // on num_threads: work is divided over rows or columns, sums never.
 #pragma once
 
-#include "ops/reference/reference_ops.h"
+#include "ops/ops.h"
 
 #include <array>
 #include <map>
@@ -19,7 +19,7 @@ struct CpuOptions {
 };
 
 /// One per rank. Holds no tensor; scratch (at most some MiB per thread) belongs to the calling thread.
-class CpuOps : public ReferenceOps {
+class CpuOps : public Ops {
  public:
   /// Throws Error if OpenBLAS cannot be loaded.
   explicit CpuOps(const CpuOptions& options);
@@ -45,6 +45,8 @@ class CpuOps : public ReferenceOps {
   void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) override;
   void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) override;
   void rope(const RopeArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void attention_backward(const AttentionBackwardArgs& args) override;
   void gelu(Tensor y, Tensor x) override;
   void gelu_backward(Tensor dx, Tensor dy, Tensor x) override;
   void swiglu(Tensor y, Tensor gate, Tensor up) override;
