@@ -28,6 +28,10 @@ struct Verb {
 /// All verbs, in the order in which a user meets them.
 [[nodiscard]] std::span<const Verb> verbs();
 
+VerbAction declare_prepare(CLI::App& app, const std::vector<std::string>& config_arguments);
+VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments);
+VerbAction declare_eval(CLI::App& app, const std::vector<std::string>& config_arguments);
+VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& config_arguments);
 
 }  // namespace echelon

@@ -4,6 +4,10 @@ namespace echelon {
 namespace {
 
 constexpr Verb all_verbs[] = {
+    {.name = "prepare", .summary = "text to a tokenizer and token files", .declare = declare_prepare},
+    {.name = "train", .summary = "train a model as a config says", .takes_config = true, .declare = declare_train},
+    {.name = "eval", .summary = "the loss of a saved model on prepared text", .takes_config = true, .declare = declare_eval},
+    {.name = "generate", .summary = "text out of a saved model", .declare = declare_generate},
     {.name = "draw", .summary = "a pipeline schedule as text", .declare = declare_draw},
 };
 

@@ -18,8 +18,7 @@ RunConfig example() {
   config.model = preset("llama-1m");  // 4 layers, 4 heads, 512 positions
   config.training.global_batch_size = 24;
   config.training.micro_batch_size = 2;
-  config.parallelism.data_parallel_replicate_degree = 2;
-  config.parallelism.data_parallel_shard_degree = 3;
+  config.parallelism.data_parallel_shard_degree = 6;
   config.parallelism.pipeline_parallel_degree = 2;
   config.parallelism.tensor_parallel_degree = 4;
   return config;
@@ -28,7 +27,7 @@ RunConfig example() {
 TEST(RunConfig, DerivedValues) {
   const RunConfig config = example();
   EXPECT_NO_THROW(validate(config));
-  EXPECT_EQ(config.mesh_shape(), MeshShape({1, 2, 2, 3, 1, 4}));
+  EXPECT_EQ(config.mesh_shape(), MeshShape({1, 1, 2, 6, 1, 4}));
   EXPECT_EQ(config.data_parallel_degree(), 6);
   EXPECT_EQ(config.num_microbatches(), 2);
 }
@@ -89,6 +88,10 @@ const Fault layout_faults[] = {
        c.parallelism.pipeline_parallel_layout = {1, 2};
      }},
     {"parallelism.zero_level = 2 is not there yet; nearest: 1", [](RunConfig& c) { c.parallelism.zero_level = 2; }},
+    {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6; nearest: data_parallel_replicate_degree = 6",
+     [](RunConfig& c) { c.parallelism.zero_level = 0; }},
+    {"data_parallel_replicate_degree = 2 is not there yet beside data_parallel_shard_degree = 6",
+     [](RunConfig& c) { c.parallelism.data_parallel_replicate_degree = 2; }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
     {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
     {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},

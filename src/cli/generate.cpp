@@ -1,0 +1,64 @@
+// echelon generate: text out of a saved model.
+#include "engine/generate.h"
+
+#include "cli/verb.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+struct GenerateArguments {
+  std::string model;
+  GenerateOptions options;
+  bool json = false;
+};
+
+void print_text(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);  // whatever bytes the model makes
+  std::fflush(stdout);
+}
+
+ExitStatus run_generation(const GenerateArguments& arguments) {
+  GenerateOptions options = arguments.options;
+  options.model = arguments.model;
+  if (!arguments.json)
+    options.on_text = [begins = true, &options](std::string_view text) mutable {
+      if (begins) print_text(options.prompt);  // not before the model is known to be there
+      begins = false;
+      print_text(text);
+    };
+  const Generation generation = generate(options);
+  if (!arguments.json) {
+    print_text("\n");
+    return ExitStatus::success;
+  }
+  const nlohmann::ordered_json json = {{"prompt", options.prompt},
+                                       {"text", generation.text},
+                                       {"num_prompt_tokens", generation.num_prompt_tokens},
+                                       {"num_new_tokens", generation.num_new_tokens}};
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return ExitStatus::success;
+}
+
+}  // namespace
+
+VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+  const auto arguments = std::make_shared<GenerateArguments>();  // CLI11's options write to what the action reads
+  GenerateOptions& options = arguments->options;
+  app.add_option("--model", arguments->model, "a Hugging Face folder with tokenizer.json")->required();
+  app.add_option("--prompt", options.prompt, "the text to go on from; empty: a new document");
+  app.add_option("--max-new-tokens", options.max_new_tokens, "tokens at most")->capture_default_str();
+  app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")->capture_default_str();
+  app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")->capture_default_str();
+  app.add_option("--top-p", options.sampling.top_p, "only the fewest tokens whose probabilities sum up to p")->capture_default_str();
+  app.add_option("--seed", options.sampling.seed, "the same seed gives the same text")->capture_default_str();
+  app.add_flag("--json", arguments->json, "prompt, text and counts as JSON");
+  return [arguments] { return run_generation(*arguments); };
+}
+
+}  // namespace echelon

@@ -1,0 +1,113 @@
+// echelon train: runs a config and follows the run on the terminal, in a log, or as JSON.
+#include "engine/train.h"
+
+#include "checkpoint/model_config.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "cli/verb.h"
+#include "report/metrics_file.h"
+#include "report/progress.h"
+#include "report/system_memory.h"
+#include "spec/config_reader.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+struct TrainArguments {
+  std::string config;
+  bool json = false;
+  bool show_config = false;
+};
+
+/// Where a run's events go: metrics.jsonl always, and either the progress or the same JSON on the program's output.
+class RunLog {
+ public:
+  RunLog(const RunConfig& config, bool json)
+      : metrics_path_(config.output.dir + "/metrics.jsonl"),
+        json_(json),
+        progress_({.num_steps = config.training.steps, .log_freq = config.metrics.log_freq, .style = json ? ProgressStyle::log : progress_style()}, std::cout) {
+  }
+
+  [[nodiscard]] TrainEvents events() {
+    return {
+        .on_start =
+            [this](const std::string& line) {
+              metrics_.emplace(metrics_path_);  // not before the run is known to be possible
+              note(line);
+            },
+        .on_step =
+            [this](StepReport report) {
+              report.memory_total_bytes = system_memory_bytes();
+              metrics_->append(to_json(report));
+              json_ ? print_json(to_json(report)) : progress_.step(report);
+            },
+        .on_validation =
+            [this](const EvaluationReport& report) {
+              metrics_->append(to_json(report));
+              json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
+            },
+        .on_saved = [this](const std::filesystem::path& folder) { note(fmt::format("saved {}", folder.string())); },
+    };
+  }
+
+ private:
+  void note(const std::string& line) {
+    if (!json_) progress_.note(line);
+  }
+  static void print_json(const std::string& json) { std::cout << json << '\n' << std::flush; }
+
+  std::string metrics_path_;
+  bool json_;
+  Progress progress_;
+  std::optional<MetricsFile> metrics_;
+};
+
+void print_result(const TrainResult& result) {
+  const StepReport& last = result.last_step;
+  fmt::print("{} after step {}: training loss {:.4f}", result.was_stopped ? "stopped" : "done", last.step, last.loss);
+  if (result.validation_loss) fmt::print(", validation loss {:.4f}", *result.validation_loss);
+  if (result.validation_unigram_entropy) fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
+  fmt::print("\n");
+  if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
+}
+
+void print_json(const TrainResult& result) {
+  nlohmann::ordered_json json = {{"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
+  if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
+  if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
+  if (!result.model_folder.empty()) json["model_folder"] = result.model_folder.string();
+  fmt::print("{}\n", json.dump());
+}
+
+ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
+  const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  if (arguments.show_config) {
+    fmt::print("{}", to_toml(config));
+    return ExitStatus::success;
+  }
+  require(!config.data.path.empty(), "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
+  const TrainResult result = [&] {
+    RunLog log(config, arguments.json);
+    return train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
+  }();
+  arguments.json ? print_json(result) : print_result(result);
+  return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
+}
+
+}  // namespace
+
+VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
+  const auto arguments = std::make_shared<TrainArguments>();  // CLI11's options write to what the action reads
+  app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
+  app.add_flag("--json", arguments->json, "one JSON object per step, as in metrics.jsonl, and one for the run");
+  app.add_flag("--show-config", arguments->show_config, "print the whole config as TOML and do nothing");
+  return [arguments, config_arguments] { return run_training(*arguments, config_arguments); };
+}
+
+}  // namespace echelon

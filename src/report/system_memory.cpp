@@ -1,0 +1,14 @@
+#include "report/system_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace echelon {
+
+std::int64_t system_memory_bytes() {
+  const std::int64_t num_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+  return std::max<std::int64_t>(0, num_pages) * std::max<std::int64_t>(0, page_bytes);
+}
+
+}  // namespace echelon
