@@ -11,6 +11,17 @@
 namespace echelon {
 namespace {
 
+/// Sizes without data, until a decoder binds what it has loaded.
+void bind_sizes(GenerationModel& model) {
+  const LayerOptions& options = model.options;
+  for (Param* param : all_params(*model.stage)) param->value = {nullptr, options.dtype, param->local_sizes()};
+  const Sizes table = model.stage->rope_table_sizes();
+  if (table.num_dims() == 0) return;
+  TraceOps ops;
+  const Tensor traced_table = {nullptr, accumulate_dtype(options.dtype), table};
+  model.stage->bind_rope_tables(ops, traced_table, traced_table);
+}
+
 /// Scratch of a call with `num_tokens` new tokens.
 std::int64_t decode_workspace_bytes(const GenerationModel& model, std::int64_t num_tokens) {
   TraceOps ops;
@@ -44,6 +55,7 @@ std::vector<Param*> all_params(Stage& stage) {
 }
 
 MemoryPlan generation_memory(GenerationModel& model, std::int64_t num_prompt_tokens) {
+  bind_sizes(model);
   std::vector<PlannedBuffer> buffers;
   const auto add = [&](BufferKey key, MemoryCategory category, DType dtype, const Sizes& sizes) {
     const std::int64_t used_bytes = sizes.num_elements() * size_of(dtype);
