@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -16,6 +17,9 @@ ConfigFields::ConfigFields(const std::filesystem::path& path)
     : path_(path.string()), fields_(nlohmann::json::parse(read_text(path, max_config_bytes), nullptr, /*allow_exceptions=*/false)) {
   require(fields_.is_object(), "{} is corrupt: it is not a JSON object", path_);
 }
+
+ConfigFields::ConfigFields(std::string path, std::string prefix, nlohmann::json fields)
+    : path_(std::move(path)), prefix_(std::move(prefix)), fields_(std::move(fields)) {}
 
 const nlohmann::json* ConfigFields::find(std::string_view key) const {
   if (!fields_.is_object()) return nullptr;
@@ -77,11 +81,7 @@ std::vector<std::string> ConfigFields::texts(std::string_view key) const {
 ConfigFields ConfigFields::object(std::string_view key) const {
   const auto* value = find(key);
   if (value != nullptr && !value->is_object()) refuse(key, "is not an object");
-  ConfigFields inner;
-  inner.path_ = path_;
-  inner.prefix_ = fmt::format("{}{}.", prefix_, key);
-  if (value != nullptr) inner.fields_ = *value;
-  return inner;
+  return {path_, fmt::format("{}{}.", prefix_, key), value == nullptr ? nlohmann::json() : *value};
 }
 
 void ConfigFields::require_one_of(std::string_view key, std::string_view value, std::initializer_list<std::string_view> supported) const {

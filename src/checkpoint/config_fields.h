@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace echelon {
 
@@ -37,7 +38,7 @@ class ConfigFields {
   [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
 
  private:
-  ConfigFields() = default;
+  ConfigFields(std::string path, std::string prefix, nlohmann::json fields);
   [[nodiscard]] const nlohmann::json* find(std::string_view key) const;  // nullptr if absent or null
   [[noreturn]] void refuse_missing(std::string_view key) const;
 

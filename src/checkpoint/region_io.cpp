@@ -1,5 +1,6 @@
 #include "checkpoint/region_io.h"
 
+#include "base/error.h"
 #include "checkpoint/number_formats.h"
 
 #include <algorithm>
@@ -9,6 +10,11 @@ namespace echelon {
 namespace {
 
 constexpr std::int64_t tile_bytes = 1 << 20;
+
+DType weight_dtype(const FileTensor& tensor) {
+  if (!tensor.dtype) throw Error(fmt::format("numbers of format {} are no weights", tensor.format));
+  return *tensor.dtype;
+}
 
 // Runs of the region that are moved together, packed in memory.
 struct Tile {
@@ -25,7 +31,7 @@ void for_each_tile(const FileRegion& region, std::int64_t element_bytes, Move&& 
 // Calls move(offset in the file, offset in the packed tile, bytes) for each contiguous piece of the tile.
 template <class Move>
 void for_each_piece(const FileTensor& tensor, const FileRegion& region, Tile tile, Move&& move) {
-  const std::int64_t element_bytes = size_of(*tensor.dtype);
+  const std::int64_t element_bytes = size_of(weight_dtype(tensor));
   const std::int64_t run_bytes = region.run_elements * element_bytes;
   const std::int64_t row_bytes = region.tensor_row_elements * element_bytes;
   const std::int64_t first_byte = tensor.first_byte + region.first_element * element_bytes + tile.first * row_bytes;
@@ -36,7 +42,7 @@ void for_each_piece(const FileTensor& tensor, const FileRegion& region, Tile til
 }  // namespace
 
 void read_region(const File& file, const FileTensor& tensor, const FileRegion& region, DType dtype, void* out) {
-  const DType file_dtype = *tensor.dtype;
+  const DType file_dtype = weight_dtype(tensor);
   std::vector<std::byte> raw, runs;
   for_each_tile(region, size_of(file_dtype), [&](Tile tile) {
     const std::int64_t count = tile.count * region.run_elements;
@@ -50,7 +56,7 @@ void read_region(const File& file, const FileTensor& tensor, const FileRegion& r
 }
 
 void write_region(File& file, const FileTensor& tensor, const FileRegion& region, DType dtype, const void* in) {
-  const DType file_dtype = *tensor.dtype;
+  const DType file_dtype = weight_dtype(tensor);
   std::vector<std::byte> raw, runs;
   for_each_tile(region, size_of(file_dtype), [&](Tile tile) {
     const std::int64_t count = tile.count * region.run_elements;

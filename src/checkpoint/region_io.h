@@ -7,7 +7,7 @@
 
 namespace echelon {
 
-/// Reads the region of `tensor` into the slice at `out`, numbers of `dtype`. Padding is left as it is. The tensor's dtype must be set.
+/// Reads the region of `tensor` into the slice at `out`, numbers of `dtype`. Padding is left as it is. Throws Error if the tensor's format is none of ours.
 void read_region(const File& file, const FileTensor& tensor, const FileRegion& region, DType dtype, void* out);
 
 /// Writes the slice at `in`, numbers of `dtype`, into the region of `tensor`. Throws Failure.

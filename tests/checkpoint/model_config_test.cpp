@@ -140,7 +140,8 @@ TEST(ReadModelSpec, RefusesByName) {
     EXPECT_THAT(error_of([&, &config = config] { (void)read(config); }), HasSubstr(said));
     EXPECT_THAT(error_of([&, &config = config] { (void)read(config); }), HasSubstr("config.json"));
   }
-  EXPECT_THAT(error_of([] { (void)read_model_spec("/nowhere/at/all"); }), HasSubstr("/nowhere/at/all is not a folder"));
+  const ScratchFolder scratch;
+  EXPECT_THAT(error_of([&] { (void)read_model_spec(scratch / "nowhere"); }), HasSubstr("nowhere is not a folder"));
 }
 
 TEST(WriteModelConfig, IsReadBackEqual) {
