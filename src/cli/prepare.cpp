@@ -88,7 +88,7 @@ VerbAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*conf
   PrepareOptions& options = arguments->options;
   app.add_option("--input,input", options.corpus.inputs, "files, folders and globs of text; .jsonl files hold one document per line")->required();
   app.add_option("--output", options.output, "folder for tokenizer.json, train.{bin,idx} and validation.{bin,idx}")->required();
-  app.add_option("--glob", options.corpus.globs, "names of the files to take from folders, such as '*.h'; '*.': names without a dot");
+  app.add_option("--glob", options.corpus.globs, "names of the files to take from folders, such as '*.h'; '*.': names without a dot")->allow_extra_args(false);
   app.add_option("--tokenizer", options.tokenizer, "a tokenizer.json to use; without one, it is learned");
   app.add_option("--vocab-size", options.vocab_size, "tokens of the tokenizer that is learned")->capture_default_str();
   app.add_option("--training-sample-bytes", options.training_sample_bytes, "text that the tokenizer is learned from")->capture_default_str();

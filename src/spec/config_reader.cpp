@@ -47,9 +47,10 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
 }  // namespace
 
 RunConfig read_run_config(const ConfigSource& source) {
+  std::vector<Setting> said = read_arguments(source.arguments);
   std::vector<Setting> settings = source.path.empty() ? std::vector<Setting>() : read_toml(source.path);
   for (const Setting& setting : settings) (void)known_key(setting.name, setting.origin);
-  for (Setting& setting : read_arguments(source.arguments)) settings.push_back(std::move(setting));
+  for (Setting& setting : said) settings.push_back(std::move(setting));  // behind the file's, so that they win
 
   RunConfig config;
   assign_model(settings, source, config);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <ostream>
 
 namespace echelon {
 namespace {
@@ -15,13 +17,31 @@ using testing::HasSubstr;
 
 struct BadInput {
   std::vector<std::string> arguments;
-  std::vector<std::string> named;  // what the line must contain
+  std::vector<std::string> named;        // what the line must contain
+  std::optional<std::string> file = {};  // the content of a file whose path is the last argument
 };
+
+std::ostream& operator<<(std::ostream& out, const BadInput& input) {
+  for (const std::string& argument : input.arguments) out << argument << ' ';
+  return out << input.file.value_or("");
+}
 
 class BadInputs : public testing::TestWithParam<BadInput> {};
 
+// One file per test, for tests run side by side.
+std::string write_file(const std::string& text) {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  std::string name = std::string(test->test_suite_name()) + "-" + test->name() + ".toml";
+  std::replace(name.begin(), name.end(), '/', '-');
+  const std::string path = std::filesystem::path(testing::TempDir()) / name;
+  std::ofstream(path) << text;
+  return path;
+}
+
 TEST_P(BadInputs, EndInOneLineAndStatusTwo) {
-  const Outcome outcome = run_echelon(GetParam().arguments);
+  std::vector<std::string> arguments = GetParam().arguments;
+  if (GetParam().file) arguments.push_back(write_file(*GetParam().file));
+  const Outcome outcome = run_echelon(arguments);
   EXPECT_EQ(outcome.status, 2) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   EXPECT_THAT(outcome.err, testing::StartsWith("echelon: "));
@@ -44,6 +64,56 @@ const BadInput command_lines[] = {
     {{"draw", "--training.steps=5"}, {"--training.steps=5"}},
 };
 INSTANTIATE_TEST_SUITE_P(CommandLines, BadInputs, testing::ValuesIn(command_lines));
+
+const std::string good = "--model.preset=llama-1m", data = "--data.path=/nonexistent/train";
+const BadInput train_arguments[] = {
+    {{"train"}, {"names no model", "model.preset"}},
+    {{"train", "/nonexistent/run.toml"}, {"'/nonexistent/run.toml'"}},
+    {{"train", good}, {"data.path is missing"}},
+    {{"train", good, data}, {"/nonexistent/train"}},
+    {{"train", "--model.preset=llama-2m"}, {"model.preset = 'llama-2m'", "nearest: llama-1m"}},
+    {{"train", "--model.path=/nonexistent/model"}, {"/nonexistent/model"}},
+    {{"train", good, "--training.stpes=5"}, {"training.stpes", "nearest: training.steps"}},
+    {{"train", good, "--training.step-size", "5"}, {"training.step_size", "nearest: training.steps"}},
+    {{"train", good, "--steps=5"}, {"--steps=5", "nearest: --training.steps"}},
+    {{"train", good, "--jsn"}, {"--jsn", "nearest: --json"}},
+    {{"train", good, "--training.steps"}, {"--training.steps has no value"}},
+    {{"train", good, "--training.steps=0"}, {"training.steps = 0", "nearest: 1"}},
+    {{"train", good, "--training.steps=9223372036854775807"}, {"training.steps = 9223372036854775807"}},
+    {{"train", good, "--training.seq_len=100000"}, {"training.seq_len = 100000", "nearest: 512"}},
+    {{"train", good, "--training.dtype=float16"}, {"training.dtype = 'float16'"}},
+    {{"train", good, data, "--training.global_batch_size=3", "--training.micro_batch_size=2"}, {"training.global_batch_size = 3", "nearest: 2"}},
+    {{"train", good, data, "--parallelism.pipeline_parallel_degree=5"}, {"parallelism.pipeline_parallel_degree = 5", "nearest: 4"}},
+    {{"train", good, data, "--parallelism.tensor_parallel_degree=64"}, {"parallelism.tensor_parallel_degree = 64", "nearest: 4"}},
+    {{"train", good, data, "--parallelism.zero_level=3"}, {"parallelism.zero_level = 3", "nearest: 1"}},
+    {{"train", good, data, "--parallelism.data_parallel_shard_degree=1000000"}, {"parallelism"}},
+    {{"train", good, data, "--parallelism.pipeline_parallel_schedule=1F2B"}, {"'1F2B'", "nearest: 1F1B"}},
+    {{"train", good, data, "--model.hidden_size=9000000000000000000"}, {"model.hidden_size = 9000000000000000000"}},
+    {{"train", good, data, "--checkpoint.initial_load_path=/nonexistent/model"}, {"/nonexistent/model"}},
+    {{"train", good, "extra.toml", "more"}, {"'more'"}},
+    {{"train"}, {".toml:3", "[optimiser]", "nearest: [optimizer]"}, "[model]\npreset = 'llama-1m'\n[optimiser]\nlr = 1.0\n"},
+    {{"train"}, {".toml:2"}, "[model]\npreset = llama\n"},
+    {{"train"}, {".toml:1"}, std::string("\0\xff\x01[model]", 10)},
+    {{"train"}, {"model.preset"}, "[model]\npreset = \"a\\nb\"\n"},
+    {{"train"}, {"names no model"}, ""},
+};
+INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(train_arguments));
+
+const BadInput other_verbs[] = {
+    {{"prepare"}, {"--input"}},
+    {{"prepare", "/nonexistent/text", "--output=/nonexistent/out"}, {"/nonexistent/text"}},
+    {{"prepare", "--output", testing::TempDir() + "/empty-corpus", "--input"}, {"prepare.input", "no text"}, ""},
+    {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocabsize=5"}, {"--vocabsize=5", "nearest: --vocab-size"}},
+    {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocab-size=many"}, {"--vocab-size", "many"}},
+    {{"eval"}, {"names no model"}},
+    {{"eval", "--model=/nonexistent/model"}, {"/nonexistent/model"}},
+    {{"eval", good}, {"checkpoint.initial_load_path"}},
+    {{"generate"}, {"--model"}},
+    {{"generate", "--model=/nonexistent/model"}, {"/nonexistent/model"}},
+    {{"generate", "--model=/nonexistent/model", "--topk=5"}, {"--topk=5", "nearest: --top-k"}},
+    {{"generate", "--model=/nonexistent/model", "--temperature=hot"}, {"--temperature", "hot"}},
+};
+INSTANTIATE_TEST_SUITE_P(Verbs, BadInputs, testing::ValuesIn(other_verbs));
 
 }  // namespace
 }  // namespace echelon

@@ -1,0 +1,126 @@
+// From text to a model and back to text, all through the real program.
+#include "cli/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+
+/// A folder of the test's own with a small corpus out of this tree's sources.
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::string(testing::TempDir()) + "/echelon-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", corpus(), "--vocab-size=300",
+                                         "--training-sample-bytes=20000", "--validation-fraction=0.2"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+
+  std::string corpus() const { return folder_ + "/corpus"; }
+  std::string out() const { return folder_ + "/out"; }
+
+  std::vector<std::string> train(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"train",
+                                          "--model.preset=llama-1m",
+                                          "--model.vocab_size=300",
+                                          "--model.num_hidden_layers=2",
+                                          "--training.steps=3",
+                                          "--training.seq_len=32",
+                                          "--training.global_batch_size=4",
+                                          "--data.path=" + corpus() + "/train",
+                                          "--data.validation_path=" + corpus() + "/validation",
+                                          "--checkpoint.tokenizer=" + corpus() + "/tokenizer.json",
+                                          "--output.dir=" + out()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  std::string folder_;
+};
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> objects;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  return objects;
+}
+
+TEST_F(Program, TrainsEvaluatesAndGenerates) {
+  const Outcome trained = run_echelon(train({"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"}));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  for (const char* part : {"step:  1  loss:", "step:  3  loss:", "validate step:  3", "unigram entropy", "eta: 0s"}) EXPECT_THAT(trained.out, HasSubstr(part));
+  std::ifstream metrics(out() + "/metrics.jsonl");
+  std::ostringstream text;
+  text << metrics.rdbuf();
+  const auto objects = json_lines(text.str());
+  ASSERT_EQ(objects.size(), 4U);  // three steps and the evaluation
+  EXPECT_NEAR(objects[0]["loss"].get<double>(), std::log(300), 0.5);
+  EXPECT_EQ(objects[2]["step"], 3);
+
+  const std::string model = out() + "/checkpoint/step-3";
+  const Outcome evaluated = run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});
+  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+  EXPECT_NEAR(json_lines(evaluated.out)[0]["validation_loss"].get<double>(), std::log(300), 0.5);
+
+  const std::vector<std::string> generate = {"generate", "--model", model, "--prompt=#include", "--max-new-tokens=8", "--seed=3"};
+  const Outcome generated = run_echelon(generate);
+  ASSERT_EQ(generated.status, 0) << generated.err;
+  EXPECT_THAT(generated.out, testing::StartsWith("#include"));
+  EXPECT_EQ(run_echelon(generate).out, generated.out);
+}
+
+TEST_F(Program, PrintsJsonAndTheConfig) {
+  const Outcome outcome = run_echelon(train({"--json", "--checkpoint.enable=false"}));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto objects = json_lines(outcome.out);
+  ASSERT_EQ(objects.size(), 5U);  // three steps, the evaluation and the run
+  EXPECT_EQ(objects.back()["was_stopped"], false);
+  EXPECT_EQ(objects.back()["loss"], objects[2]["loss"]);
+
+  const Outcome shown = run_echelon(train({"--show-config"}));
+  const std::string path = folder_ + "/shown.toml";
+  std::ofstream(path) << shown.out;
+  EXPECT_EQ(run_echelon({"train", path, "--show-config"}).out, shown.out);
+}
+
+TEST_F(Program, StopsAfterTheStepAtHandOnCtrlC) {
+  const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000", "--parallelism.data_parallel_shard_degree=2"}), "step:  2");
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("stopped after step"));
+  EXPECT_THAT(outcome.out, HasSubstr("model: " + out() + "/checkpoint/step-"));
+}
+
+TEST_F(Program, SaysWhereItCannotWrite) {
+  const Outcome outcome = run_echelon(train({"--output.dir=/dev/null/out"}));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("/dev/null/out"));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+}
+
+TEST_F(Program, RefusesTokensThatWereCutOff) {
+  std::filesystem::resize_file(corpus() + "/train.bin", 101);
+  const Outcome outcome = run_echelon(train());
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr(corpus() + "/train.bin"));
+}
+
+TEST_F(Program, RefusesAVocabularyThatIsTooSmallForTheTokens) {
+  const Outcome outcome = run_echelon(train({"--model.vocab_size=64"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("64"));
+}
+
+}  // namespace
+}  // namespace echelon
