@@ -1,4 +1,8 @@
 // Every layout equals one rank: losses, gradient norms, first gradients and updated weights, in float64.
+#include "comm/delayed/delayed_mesh.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/delayed/delayed_ops.h"
+#include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
 
@@ -6,78 +10,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <sstream>
 
 namespace echelon::testing {
 namespace {
-
-struct Layout {
-  int replicate = 1, shard = 1, tp = 1, pp = 1;
-  bool sequence_parallel = false;
-  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int microbatches = 2;
-  Family family = Family::llama;
-  bool tied = false;
-  int layers = 0;  // 0: one more than stages, hence uneven
-
-  [[nodiscard]] int data_parallel() const { return replicate * shard; }
-};
-
-std::string name_of(const Layout& layout) {
-  std::ostringstream name;
-  name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate << "_shard" << layout.shard << "_tp" << layout.tp
-       << (layout.sequence_parallel ? "sp" : "") << "_pp" << layout.pp;
-  if (layout.pp > 1) name << (layout.schedule == PipelineSchedule::naive ? "_naive" : layout.schedule == PipelineSchedule::gpipe ? "_gpipe" : "_1f1b");
-  name << "_layers" << layout.layers << "_m" << layout.microbatches;
-  return name.str();
-}
-
-void PrintTo(const Layout& layout, std::ostream* out) { *out << name_of(layout); }
-
-/// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
-ModelSpec tiny_model(const Layout& layout) {
-  ModelSpec model = family_defaults(layout.family);
-  const bool is_power_of_two = (layout.tp & (layout.tp - 1)) == 0;
-  model.num_attention_heads = is_power_of_two ? 8 : 7;
-  model.num_key_value_heads = layout.family == Family::gpt2 || !is_power_of_two ? model.num_attention_heads : 2;
-  model.head_dim = 4;
-  model.hidden_size = layout.family == Family::qwen3 ? 24 : model.num_attention_heads * model.head_dim;
-  model.num_hidden_layers = layout.layers > 0 ? layout.layers : layout.pp + 1;
-  model.intermediate_size = 45;
-  model.vocab_size = 61;
-  model.max_position_embeddings = 64;
-  model.initializer_range = 0.15;
-  model.tie_word_embeddings = layout.tied;
-  return model;
-}
-
-RunConfig config_of(const Layout& layout) {
-  RunConfig config;
-  config.model = tiny_model(layout);
-  config.training.steps = 10;
-  config.training.seq_len = layout.sequence_parallel ? 4 * layout.tp : 12;
-  config.training.micro_batch_size = 2;
-  config.training.global_batch_size = 2 * layout.microbatches * layout.data_parallel();
-  config.training.dtype = "float64";
-  config.optimizer.lr = 1e-2;
-  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than itself.
-  config.optimizer.eps = 1e-7;
-  config.lr_scheduler.warmup_steps = 3;
-  config.parallelism.data_parallel_replicate_degree = layout.replicate;
-  config.parallelism.data_parallel_shard_degree = layout.shard;
-  config.parallelism.tensor_parallel_degree = layout.tp;
-  config.parallelism.sequence_parallel = layout.sequence_parallel;
-  config.parallelism.pipeline_parallel_degree = layout.pp;
-  config.parallelism.pipeline_parallel_schedule = layout.schedule;
-  return config;
-}
-
-/// The same model and global batches on one rank, one sequence at a time.
-RunConfig one_rank(RunConfig config) {
-  config.parallelism = {};
-  config.training.micro_batch_size = 1;
-  return config;
-}
 
 /// One-rank runs are shared by the layouts that they are compared with.
 const Trajectory& baseline(const RunConfig& config) {
@@ -104,26 +39,6 @@ void expect_equal(const Trajectory& actual, const Trajectory& expected, double s
   EXPECT_LE(values.error, tensor_tolerance) << "weights of " << values.name;
 }
 
-/// Every (dp, tp, pp) with a product up to 8, with all that can be switched on it.
-std::vector<Layout> grid() {
-  std::vector<Layout> layouts;
-  for (int dp = 1; dp <= 8; ++dp)
-    for (int tp = 1; dp * tp <= 8; ++tp)
-      for (int pp = 1; dp * tp * pp <= 8; ++pp)
-        for (const bool sharded : {false, true})
-          for (const bool sequence_parallel : {false, true})
-            for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive}) {
-              if ((sharded && dp == 1) || (sequence_parallel && tp == 1) || (schedule != PipelineSchedule::one_f_one_b && pp == 1)) continue;
-              Layout layout = {
-                  .replicate = sharded ? 1 : dp, .shard = sharded ? dp : 1, .tp = tp, .pp = pp, .sequence_parallel = sequence_parallel, .schedule = schedule};
-              layout.tied = (dp + tp + pp) % 2 == 0;
-              layout.microbatches = 1 + (dp + pp) % 3;
-              layout.family = static_cast<Family>((dp + 2 * tp + 3 * pp) % 4);
-              layouts.push_back(layout);
-            }
-  return layouts;
-}
-
 class Parity : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Parity, EqualsOneRank) {
@@ -138,31 +53,6 @@ std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return n
 
 INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
 
-// Layouts that were reported wrong in other systems, or that the grid does not come by.
-std::vector<Layout> rows() {
-  const auto gpipe = PipelineSchedule::gpipe;
-  return {
-      // a tied embedding with pipeline and sharded optimizer, in each family that ties
-      {.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true},
-      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
-      {.replicate = 2, .tp = 2, .pp = 2, .schedule = gpipe, .microbatches = 4, .family = Family::qwen3, .tied = true},
-      // a data group of one rank with accumulation: gradients must not double from microbatch to microbatch
-      {.microbatches = 7},
-      {.pp = 3, .microbatches = 7, .layers = 8},
-      // one microbatch on many stages; fewer microbatches than stages
-      {.pp = 8, .microbatches = 1},
-      {.pp = 6, .microbatches = 4, .layers = 13},
-      // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
-      {.shard = 2, .tp = 4, .microbatches = 3},
-      {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},
-      {.tp = 8, .microbatches = 2, .family = Family::qwen2, .tied = true},
-      // heads, feed-forward width and vocabulary that do not divide
-      {.tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true},
-      {.tp = 5, .microbatches = 2},
-      {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
-  };
-}
-
 INSTANTIATE_TEST_SUITE_P(Rows, Parity, ::testing::ValuesIn(rows()), test_name);
 
 // 256 ranks on however few cores: tensor 4 x pipeline 8 x data 8.
@@ -175,6 +65,19 @@ TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
     expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
   }
 }
+
+class Delayed : public ::testing::TestWithParam<Layout> {};
+
+// Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
+TEST_P(Delayed, EqualsOneRank) {
+  const RunConfig config = config_of(GetParam());
+  const auto actual = run_training(config, {.make_ops = [] { return std::make_unique<DelayedOps>(make_cpu_ops({}), 1); },
+                                            .wrap_mesh = [](Mesh& mesh) { return std::make_unique<DelayedMesh>(mesh, 1); }});
+  expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Grid, Delayed, ::testing::ValuesIn(grid()), test_name);
+INSTANTIATE_TEST_SUITE_P(Rows, Delayed, ::testing::ValuesIn(rows()), test_name);
 
 class Float32 : public ::testing::TestWithParam<Layout> {};
 

@@ -1,0 +1,108 @@
+#include "parity/layout.h"
+
+#include <sstream>
+
+namespace echelon::testing {
+namespace {
+
+/// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
+ModelSpec tiny_model(const Layout& layout) {
+  ModelSpec model = family_defaults(layout.family);
+  const bool is_power_of_two = (layout.tp & (layout.tp - 1)) == 0;
+  model.num_attention_heads = is_power_of_two ? 8 : 7;
+  model.num_key_value_heads = layout.family == Family::gpt2 || !is_power_of_two ? model.num_attention_heads : 2;
+  model.head_dim = 4;
+  model.hidden_size = layout.family == Family::qwen3 ? 24 : model.num_attention_heads * model.head_dim;
+  model.num_hidden_layers = layout.layers > 0 ? layout.layers : layout.pp + 1;
+  model.intermediate_size = 45;
+  model.vocab_size = 61;
+  model.max_position_embeddings = 64;
+  model.initializer_range = 0.15;
+  model.tie_word_embeddings = layout.tied;
+  return model;
+}
+
+}  // namespace
+
+std::string name_of(const Layout& layout) {
+  std::ostringstream name;
+  name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate << "_shard" << layout.shard << "_tp" << layout.tp
+       << (layout.sequence_parallel ? "sp" : "") << "_pp" << layout.pp;
+  if (layout.pp > 1) name << (layout.schedule == PipelineSchedule::naive ? "_naive" : layout.schedule == PipelineSchedule::gpipe ? "_gpipe" : "_1f1b");
+  name << "_layers" << layout.layers << "_m" << layout.microbatches;
+  return name.str();
+}
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << name_of(layout); }
+
+RunConfig config_of(const Layout& layout) {
+  RunConfig config;
+  config.model = tiny_model(layout);
+  config.training.steps = 10;
+  config.training.seq_len = layout.sequence_parallel ? 4 * layout.tp : 12;
+  config.training.micro_batch_size = 2;
+  config.training.global_batch_size = 2 * layout.microbatches * layout.replicate * layout.shard;
+  config.training.dtype = "float64";
+  config.optimizer.lr = 1e-2;
+  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than itself.
+  config.optimizer.eps = 1e-7;
+  config.lr_scheduler.warmup_steps = 3;
+  config.parallelism.data_parallel_replicate_degree = layout.replicate;
+  config.parallelism.data_parallel_shard_degree = layout.shard;
+  config.parallelism.tensor_parallel_degree = layout.tp;
+  config.parallelism.sequence_parallel = layout.sequence_parallel;
+  config.parallelism.pipeline_parallel_degree = layout.pp;
+  config.parallelism.pipeline_parallel_schedule = layout.schedule;
+  return config;
+}
+
+RunConfig one_rank(RunConfig config) {
+  config.parallelism = {};
+  config.training.micro_batch_size = 1;
+  return config;
+}
+
+std::vector<Layout> grid() {
+  std::vector<Layout> layouts;
+  for (int dp = 1; dp <= 8; ++dp)
+    for (int tp = 1; dp * tp <= 8; ++tp)
+      for (int pp = 1; dp * tp * pp <= 8; ++pp)
+        for (const bool sharded : {false, true})
+          for (const bool sequence_parallel : {false, true})
+            for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive}) {
+              if ((sharded && dp == 1) || (sequence_parallel && tp == 1) || (schedule != PipelineSchedule::one_f_one_b && pp == 1)) continue;
+              Layout layout = {
+                  .replicate = sharded ? 1 : dp, .shard = sharded ? dp : 1, .tp = tp, .pp = pp, .sequence_parallel = sequence_parallel, .schedule = schedule};
+              layout.tied = (dp + tp + pp) % 2 == 0;
+              layout.microbatches = 1 + (dp + pp) % 3;
+              layout.family = static_cast<Family>((dp + 2 * tp + 3 * pp) % 4);
+              layouts.push_back(layout);
+            }
+  return layouts;
+}
+
+std::vector<Layout> rows() {
+  const auto gpipe = PipelineSchedule::gpipe;
+  return {
+      // a tied embedding with pipeline and sharded optimizer, in each family that ties
+      {.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true},
+      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
+      {.replicate = 2, .tp = 2, .pp = 2, .schedule = gpipe, .microbatches = 4, .family = Family::qwen3, .tied = true},
+      // a data group of one rank with accumulation: gradients must not double from microbatch to microbatch
+      {.microbatches = 7},
+      {.pp = 3, .microbatches = 7, .layers = 8},
+      // one microbatch on many stages; fewer microbatches than stages
+      {.pp = 8, .microbatches = 1},
+      {.pp = 6, .microbatches = 4, .layers = 13},
+      // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
+      {.shard = 2, .tp = 4, .microbatches = 3},
+      {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},
+      {.tp = 8, .microbatches = 2, .family = Family::qwen2, .tied = true},
+      // heads, feed-forward width and vocabulary that do not divide
+      {.tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true},
+      {.tp = 5, .microbatches = 2},
+      {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
+  };
+}
+
+}  // namespace echelon::testing

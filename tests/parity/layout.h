@@ -1,0 +1,37 @@
+// Layouts and the small models that they are tried on.
+#pragma once
+
+#include "spec/run_config.h"
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace echelon::testing {
+
+struct Layout {
+  int replicate = 1, shard = 1, tp = 1, pp = 1;
+  bool sequence_parallel = false;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int microbatches = 2;
+  Family family = Family::llama;
+  bool tied = false;
+  int layers = 0;  // 0: one more than stages, hence uneven
+};
+
+[[nodiscard]] std::string name_of(const Layout& layout);
+void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for it
+
+/// Ten steps in float64 of a tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
+[[nodiscard]] RunConfig config_of(const Layout& layout);
+
+/// The same model and global batches on one rank, one sequence at a time.
+[[nodiscard]] RunConfig one_rank(RunConfig config);
+
+/// Every (dp, tp, pp) with a product up to 8, with all that can be switched on it.
+[[nodiscard]] std::vector<Layout> grid();
+
+/// Layouts that were reported wrong in other systems, or that the grid does not come by.
+[[nodiscard]] std::vector<Layout> rows();
+
+}  // namespace echelon::testing
