@@ -35,10 +35,10 @@ std::string_view front(std::string_view text, std::int64_t num_bytes) {
 }  // namespace
 
 Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
-  require(!options_.inputs.empty(), "prepare.input is missing: name a file, a folder or a glob");
-  require(options_.validation_fraction >= 0 && options_.validation_fraction <= 0.5, "prepare.validation_fraction = {} is not in [0, 0.5]",
+  require(!options_.inputs.empty(), "prepare --input is missing: name a file, a folder or a glob");
+  require(options_.validation_fraction >= 0 && options_.validation_fraction <= 0.5, "prepare --validation-fraction={} is not in [0, 0.5]",
           options_.validation_fraction);
-  require(options_.max_bytes >= 0, "prepare.max_bytes = {} is negative; 0 takes everything", options_.max_bytes);
+  require(options_.max_bytes >= 0, "prepare --max-bytes={} is negative; 0 takes everything", options_.max_bytes);
   for (FoundFile& found : find_files(options_.inputs, options_.globs)) {
     std::error_code error;
     const auto num_bytes = std::filesystem::file_size(found.path, error);
@@ -49,7 +49,7 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
     files_.push_back({std::move(found.path), std::move(found.name), static_cast<std::int64_t>(num_bytes),
                       std::chrono::duration_cast<std::chrono::nanoseconds>(modified.time_since_epoch()).count(), draw});
   }
-  require(!files_.empty(), "prepare.input = {}: there is no text{}", fmt::join(options_.inputs, ", "),
+  require(!files_.empty(), "prepare --input={}: there is no text{}", fmt::join(options_.inputs, ", "),
           options_.globs.empty() ? "" : fmt::format(" in files named {}", fmt::join(options_.globs, ", ")));
   if (options_.max_bytes > 0) keep_max_bytes();
   splits_files_ = static_cast<double>(files_.size()) * options_.validation_fraction >= enough_files_for_validation;
@@ -91,7 +91,7 @@ void Corpus::for_each_line(const CorpusFile& file, std::string_view text, const 
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const bool has_text = json.is_object() && json.contains(options_.text_key) && json.at(options_.text_key).is_string();
-    require(has_text, "{}:{} is not a JSON object with a text under \"{}\" (prepare.text_key)", file.path, number, options_.text_key);
+    require(has_text, "{}:{} is not a JSON object with a text under \"{}\" (prepare --text-key)", file.path, number, options_.text_key);
     const auto& document = json.at(options_.text_key).get_ref<const std::string&>();
     const bool is_drawn = !splits_files_ && is_chosen(mix(file.draw, static_cast<std::uint64_t>(number)));
     if (!document.empty()) visit(is_drawn ? Split::validation : split_of(file), document);

@@ -40,7 +40,7 @@ std::vector<std::string> expand(const std::string& input) {
   const int result = glob(input.c_str(), 0, nullptr, &matches);
   std::vector<std::string> paths(matches.gl_pathv, matches.gl_pathv + (result == 0 ? matches.gl_pathc : 0));
   globfree(&matches);
-  require(!paths.empty(), "prepare.input = {}: there is no such file or folder", input);
+  require(!paths.empty(), "prepare --input={}: there is no such file or folder", input);
   return paths;
 }
 

@@ -1,5 +1,7 @@
 #include "data/tokenizer.h"
 
+#include "data/nfc.h"
+
 #include <xxhash.h>
 
 namespace echelon {
@@ -34,6 +36,8 @@ void Encoder::append(std::string_view text, std::vector<std::int32_t>& ids) {
 }
 
 void Encoder::append_plain(std::string_view text, std::vector<std::int32_t>& ids) {
+  std::string normalized;
+  if (tokenizer_.spec_.normalization == Normalization::nfc) text = to_nfc(text, normalized);
   tokenizer_.splitter_.split(text, [&](std::string_view piece) { append_piece(piece, ids); });
 }
 

@@ -59,7 +59,7 @@ class Preparation {
   void make_output() const {
     std::error_code error;
     fs::create_directories(options_.output, error);
-    if (error) throw Failure(fmt::format("prepare.output = {} cannot be made: {}", options_.output, error.message()));
+    if (error) throw Failure(fmt::format("prepare --output={} cannot be made: {}", options_.output, error.message()));
     for (const char* stale : {"prepare.json", "validation.idx", "validation.bin"}) fs::remove(path(stale), error);
   }
 
@@ -79,7 +79,7 @@ class Preparation {
       });
       if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
     }
-    require(done > 0, "prepare.input = {}: there is no text to train a tokenizer on", fmt::join(options_.corpus.inputs, ", "));
+    require(done > 0, "prepare --input={}: there is no text to train a tokenizer on", fmt::join(options_.corpus.inputs, ", "));
     Tokenizer tokenizer(trainer.train(options_.vocab_size));
     tokenizer.save(path("tokenizer.json"));
     return tokenizer;
@@ -93,8 +93,8 @@ class Preparation {
 
   PrepareResult encode(const Tokenizer& tokenizer) const {
     const auto separator = options_.appends_end_of_document ? tokenizer.end_of_document() : std::nullopt;
-    require(separator || !options_.appends_end_of_document,
-            "{} has none of the separators <|endoftext|>, <|end_of_text|> and </s>; turn the end of documents off", options_.tokenizer);
+    require(separator || !options_.appends_end_of_document, "{} has none of the separators <|endoftext|>, <|end_of_text|> and </s>; add --no-separator",
+            options_.tokenizer);
     SplitWriter train(path("train"), tokenizer);
     SplitWriter validation(path("validation"), tokenizer);
     PrepareResult result;
@@ -109,9 +109,9 @@ class Preparation {
     }
     result.train = train.counts();
     result.validation = validation.counts();
-    require(result.train.num_tokens > 0, "prepare.input = {}: there is no text for training", fmt::join(options_.corpus.inputs, ", "));
+    require(result.train.num_tokens > 0, "prepare --input={}: there is no text for training", fmt::join(options_.corpus.inputs, ", "));
     require(result.validation.num_tokens > 0 || options_.corpus.validation_fraction == 0,
-            "prepare.validation_fraction = {} leaves no document of {} for validation; use more text, a larger fraction or 0",
+            "prepare --validation-fraction={} leaves no document of {} for validation; use more text, a larger fraction or 0",
             options_.corpus.validation_fraction, result.train.num_documents);
     train.publish();
     if (result.validation.num_tokens > 0) validation.publish();
@@ -126,8 +126,8 @@ class Preparation {
 }  // namespace
 
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress) {
-  require(!options.output.empty(), "prepare.output is missing: name a folder");
-  require(options.training_sample_bytes > 0, "prepare.training_sample_bytes = {} is not above 0", options.training_sample_bytes);
+  require(!options.output.empty(), "prepare --output is missing: name a folder");
+  require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0", options.training_sample_bytes);
   const Corpus corpus(options.corpus);
   const std::string hash = request_hash(options, corpus);
   if (const auto recorded = read_prepare_record(options, hash)) return *recorded;

@@ -5,6 +5,7 @@
 #include "data/mapped_file.h"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 #include <utility>
 
@@ -91,6 +92,8 @@ const Tokenizer::Ranked* Tokenizer::find_merge(std::int32_t left, std::int32_t r
 // Of all neighbours that merge, those of the lowest rank first, the leftmost of them first: a heap of candidates over a linked list of symbols, so that a
 // piece of a million bytes takes n log n. A candidate is stale if either symbol has changed since.
 void Tokenizer::append_merged(std::string_view piece, std::vector<std::int32_t>& ids) const {
+  require(piece.size() < std::numeric_limits<std::int32_t>::max(), "a text has {} bytes without a place to split it, which is too long to encode",
+          piece.size());
   struct Symbol {
     std::int32_t id, previous, next;
   };

@@ -15,7 +15,8 @@
 
 namespace echelon {
 
-/// The same ids as Hugging Face's library gives for the same tokenizer.json without its templates. Any bytes are valid text. Safe from many threads.
+/// The same ids as Hugging Face's library gives for the same tokenizer.json without its templates. Any bytes are valid text.
+/// Decoding gives the text back byte for byte, or in form NFC if the tokenizer normalizes. Safe from many threads.
 class Tokenizer {
  public:
   /// Throws Error, starting with `name`, if one of the 256 bytes has no token, or tokens and merges contradict each other.

@@ -149,6 +149,14 @@ std::string json_text(std::string_view text) { return Json(text).dump(); }
 
 std::string joined(const std::vector<std::string>& lines) { return lines.empty() ? "" : fmt::format("\n      {}\n    ", fmt::join(lines, ",\n      ")); }
 
+std::string_view normalizer_json(Normalization normalization) {
+  switch (normalization) {
+    case Normalization::none: return "null";
+    case Normalization::nfc: return R"({"type": "NFC"})";
+  }
+  return "null";
+}
+
 std::string pre_tokenizer_json(const TokenizerSpec& spec) {
   const auto byte_level = [](bool use_regex) {
     return fmt::format(R"({{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": {}}})", use_regex);
@@ -170,7 +178,10 @@ TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& nam
   require(json.is_object(), "{} is not a JSON object", name);
   const Part file{json, name + ": tokenizer"};
   TokenizerSpec spec;
-  if (file.has("normalizer")) file.at("normalizer").must_not(true, "text is encoded as it is");
+  if (file.has("normalizer")) {
+    file.at("normalizer").must_not(file.at("normalizer").at("type").text() != "NFC", "NFC and null are");
+    spec.normalization = Normalization::nfc;
+  }
   if (file.has("decoder")) file.at("decoder").at("type").must_not(file.at("decoder").at("type").text() != "ByteLevel", "ByteLevel is");
   read_pre_tokenizer(file.at("pre_tokenizer"), spec);
   read_model(file.at("model"), spec);
@@ -194,7 +205,7 @@ std::string to_tokenizer_json(const TokenizerSpec& spec) {
   "truncation": null,
   "padding": null,
   "added_tokens": [{}],
-  "normalizer": null,
+  "normalizer": {},
   "pre_tokenizer": {},
   "post_processor": null,
   "decoder": {{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}},
@@ -206,7 +217,7 @@ std::string to_tokenizer_json(const TokenizerSpec& spec) {
   }}
 }}
 )",
-                     joined(added), pre_tokenizer_json(spec), spec.prefers_whole_pieces, joined(vocab), joined(merges));
+                     joined(added), normalizer_json(spec.normalization), pre_tokenizer_json(spec), spec.prefers_whole_pieces, joined(vocab), joined(merges));
 }
 
 }  // namespace echelon

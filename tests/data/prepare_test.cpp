@@ -192,13 +192,13 @@ TEST(Prepare, SaysWhatIsWrong) {
     change(options);
     return sentence_of([&] { prepare(options); });
   };
-  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {}; }), HasSubstr("prepare.input is missing"));
-  EXPECT_THAT(complaint([](auto& o) { o.output = ""; }), HasSubstr("prepare.output is missing"));
-  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {"/no/such/file"}; }), HasSubstr("prepare.input = /no/such/file: there is no such file or folder"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {}; }), HasSubstr("prepare --input is missing"));
+  EXPECT_THAT(complaint([](auto& o) { o.output = ""; }), HasSubstr("prepare --output is missing"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {"/no/such/file"}; }), HasSubstr("prepare --input=/no/such/file: there is no such file or folder"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.path("empty")}; }), HasSubstr("there is no text"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }), HasSubstr("there is no text in files named *.rs"));
-  EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }), HasSubstr("prepare.validation_fraction = 0.7 is not in [0, 0.5]"));
-  EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare.max_bytes = -1"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }), HasSubstr("prepare --validation-fraction=0.7 is not in [0, 0.5]"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare --max-bytes=-1"));
   EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("vocab_size = 10"));
   EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("cannot be made: Not a directory"));
   EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }), HasSubstr("/no/such/tokenizer.json cannot be read"));

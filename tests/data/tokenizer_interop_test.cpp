@@ -24,7 +24,8 @@ TEST(TokenizerInterop, GivesTheLibrarysIdsForTheLibrarysFiles) {
   for (const auto& [name, ids] : expected.at("ids").items()) {
     const Tokenizer tokenizer = Tokenizer::load(fixtures + name + ".json");
     EXPECT_EQ(tokenizer.encode(text), ids.get<Ids>()) << name;
-    EXPECT_EQ(tokenizer.decode(ids.get<Ids>()), text) << name;
+    const bool normalizes = name == "one_digit";
+    EXPECT_EQ(tokenizer.decode(ids.get<Ids>()) == text, !normalizes) << name;
   }
 }
 

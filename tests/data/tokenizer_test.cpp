@@ -209,6 +209,14 @@ TEST(TokenizerJson, IgnoreMergesTakesWholePieces) {
   EXPECT_THAT(Tokenizer(parse_tokenizer_json(file_text(merges, byte_level, ",\"ignore_merges\":true"), "x")).encode("abc"), ElementsAre(257));
 }
 
+TEST(TokenizerJson, NormalizesIfTheFileSaysSo) {
+  const Tokenizer tokenizer(parse_tokenizer_json(file_text("[]", byte_level, "", R"(,"normalizer":{"type":"NFC"})"), "x"));
+  const auto round_trip = [&](std::string_view text) { return tokenizer.decode(tokenizer.encode(text)); };
+  EXPECT_EQ(round_trip("e\xcc\x81"), "\xc3\xa9");                                                 // e and acute
+  EXPECT_EQ(round_trip("\xe1\x84\x80\xe1\x85\xa1\xff\xe2\x84\xab"), "\xea\xb0\x80\xff\xc3\x85");  // two jamo are one syllable; the Angstrom sign is a letter
+  EXPECT_EQ(round_trip("\xc3\xa9 \xcc\x81"), "\xc3\xa9 \xcc\x81");
+}
+
 TEST(TokenizerJson, NamesWhatItCannotUse) {
   const auto complaint = [](const std::string& text) { return sentence_of([&] { Tokenizer(parse_tokenizer_json(text, "t.json"), "t.json"); }); };
   const std::string merges = R"(["a b"])";

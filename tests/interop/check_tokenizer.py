@@ -9,9 +9,10 @@ The C++ tests compare with the committed ids and need no Python.
 import json
 import random
 import sys
+import unicodedata
 from pathlib import Path
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 FIXTURES = Path(__file__).parent.parent / "data" / "tokenizers"
 CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -22,7 +23,7 @@ POOLS = [
     ["'s", "'t", "'re", "'VE", "'m", "'ll", "'D", "’s", " it's", "don't", "'"],
     ["0", "17", "1234567", " 2026", "½", "²", "٣", "3.14", "0x1f"],
     [" ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u2003", "\u3000", "\u180e", "\u0085", "\u200b", "\x0b", "\x1c"],
-    ["größer", "Ärger ", "naïve", "e\u0301", "Москва", "σας", "東京", "かな", "한글", "नमस्ते", "عربي", "ſ"],
+    ["größer", "Ärger ", "naïve", "e\u0301", "a\u0323\u0302", "\u1100\u1161\u11a8", "\u212b", "Москва", "σας", "東京", "かな", "한글", "नमस्ते", "عربي", "ſ"],
     ["😀", "👍🏽", "👨‍👩‍👧", "!?", "...", "<|", "|>", "<", "==", "->", "€", "\\\""],
     ["<|endoftext|>"],
 ]
@@ -33,12 +34,12 @@ def split_by(*patterns):
     return pre_tokenizers.Sequence([*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-# name: how text is split, whether whole pieces go before merges
+# name: how text is split, whether whole pieces go before merges, how it is normalized
 KINDS = {
-    "byte_level": (pre_tokenizers.ByteLevel(add_prefix_space=False), False),
-    "three_digits": (split_by(THREE_DIGITS), True),
-    "one_digit": (split_by(ONE_DIGIT), False),
-    "chain": (split_by(r"\p{N}{1,3}", r"[一-龥\u3040-\u30ff]+", ONE_DIGIT), False),
+    "byte_level": (pre_tokenizers.ByteLevel(add_prefix_space=False), False, None),
+    "three_digits": (split_by(THREE_DIGITS), True, None),
+    "one_digit": (split_by(ONE_DIGIT), False, normalizers.NFC()),
+    "chain": (split_by(r"\p{N}{1,3}", r"[一-龥\u3040-\u30ff]+", ONE_DIGIT), False, None),
 }
 
 
@@ -52,8 +53,10 @@ def make():
     FIXTURES.mkdir(exist_ok=True)
     text = make_text(1, 1500)
     ids = {}
-    for name, (pre_tokenizer, ignore_merges) in KINDS.items():
+    for name, (pre_tokenizer, ignore_merges, normalizer) in KINDS.items():
         tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+        if normalizer is not None:
+            tokenizer.normalizer = normalizer
         tokenizer.pre_tokenizer = pre_tokenizer
         tokenizer.decoder = decoders.ByteLevel()
         alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -72,7 +75,8 @@ def check(folder):
         if theirs != ids:
             at = next((i for i, (a, b) in enumerate(zip(theirs, ids)) if a != b), min(len(theirs), len(ids)))
             sys.exit(f"check_tokenizer: {folder}/{name}.json gives other ids in Hugging Face's library, from token {at} of {len(ids)} on")
-        if tokenizer.decode(ids, skip_special_tokens=False) != expected["text"]:
+        text = expected["text"] if tokenizer.normalizer is None else unicodedata.normalize("NFC", expected["text"])
+        if tokenizer.decode(ids, skip_special_tokens=False) != text:
             sys.exit(f"check_tokenizer: {folder}/{name}.json decodes to another text in Hugging Face's library")
         print(f"{folder.name}/{name}: the same {len(ids)} ids")
 
