@@ -28,6 +28,15 @@ std::filesystem::path without_slash(const std::filesystem::path& folder) {
   return normal.has_filename() ? normal : normal.parent_path();
 }
 
+// A tokenizer may have more tokens than the model, whose config.json must not name them.
+SpecialTokens tokens_of(const ModelWriter::Options& options) {
+  if (options.tokenizer.empty()) return {};
+  SpecialTokens tokens = special_tokens(options.tokenizer);
+  for (auto* token : {&tokens.bos, &tokens.eos})
+    if (*token && **token >= options.model.vocab_size) token->reset();
+  return tokens;
+}
+
 }  // namespace
 
 ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
@@ -44,7 +53,7 @@ ModelWriter::~ModelWriter() {
 
 void ModelWriter::begin() {
   for (const auto& taken : {options_.folder, temporary_, outgoing_name(options_.folder)}) require_replaceable(taken);
-  const SpecialTokens tokens = options_.tokenizer.empty() ? SpecialTokens{} : special_tokens(options_.tokenizer);
+  const SpecialTokens tokens = tokens_of(options_);
   create_temporary(options_.folder);
   owns_temporary_ = true;
   for (const FilePlan& planned : plan_.files) {

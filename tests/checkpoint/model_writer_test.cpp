@@ -116,6 +116,10 @@ TEST(ModelWriter, CopiesTheTokenizer) {
   const auto config = nlohmann::json::parse(get(scratch / "model/tokenizer_config.json"));
   EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
   EXPECT_EQ(config.at("model_max_length"), model.max_position_embeddings);
+
+  put(scratch / "tokenizer.json", R"({"added_tokens":[{"id":17,"content":"<|endoftext|>"}],"model":{"type":"BPE"}})");  // the model's tokens end at 16
+  write_model({.folder = scratch / "model", .model = model, .tokenizer = scratch / "tokenizer.json"});
+  EXPECT_TRUE(nlohmann::json::parse(get(scratch / "model/config.json")).at("eos_token_id").is_null());
 }
 
 TEST(ModelWriter, ABadTokenizerIsNamedBeforeAnythingIsWritten) {
