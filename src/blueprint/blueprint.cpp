@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
+#include "nn/head_split.h"
 
 #include <algorithm>
 
@@ -50,6 +51,7 @@ std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<
 
 Blueprint::Blueprint(RunConfig config) : config_(std::move(config)) {
   validate(config_);
+  validate_tensor_parallel(config_.model, static_cast<int>(config_.parallelism.tensor_parallel_degree));
   mesh_ = config_.mesh_shape();
   const auto num_microbatches = static_cast<int>(config_.num_microbatches());
   schedule_ = make_schedule(config_.parallelism.pipeline_parallel_schedule, mesh_.degree(Axis::pp), num_microbatches);

@@ -30,15 +30,25 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   return reader;
 }
 
-std::string describe(const RunConfig& config, const RankBlueprint& rank) {
+std::string describe(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  constexpr double mebibyte = 1024.0 * 1024.0;
   return fmt::format(
       "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as threads; "
-      "{} microbatches of {} x {} tokens per rank and step; {:.1f} MiB on rank 0; {}",
+      "{} microbatches of {} x {} tokens per rank and step; {}",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree, p.pipeline_parallel_degree,
       p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches(), config.training.micro_batch_size,
-      config.training.seq_len, static_cast<double>(rank.arena_bytes()) / mebibyte, blas_description());
+      config.training.seq_len, blas_description());
+}
+
+/// The memory plan of a rank by category; the allocation has exactly this size.
+std::string describe_memory(const RankBlueprint& rank) {
+  constexpr double mebibyte = 1024.0 * 1024.0;
+  std::string line = fmt::format("memory of rank {}: {:.1f} MiB, with at most", rank.rank(), static_cast<double>(rank.arena_bytes()) / mebibyte);
+  for (const MemoryCategory category : memory_categories()) {
+    const std::int64_t bytes = rank.memory(ProgramKind::training).peak_bytes(category);
+    if (bytes > 0) line += fmt::format(" {} {:.2f}", name_of(category), static_cast<double>(bytes) / mebibyte);
+  }
+  return line;
 }
 
 }  // namespace
@@ -52,7 +62,10 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
 
   TrainResult result;
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
-  if (options.events.on_start) options.events.on_start(describe(config, blueprint.rank(0)));
+  if (options.events.on_start) {
+    options.events.on_start(describe(config));
+    options.events.on_start(describe_memory(blueprint.rank(0)));
+  }
   const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
   run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {
     const auto ops = make_cpu_ops({.num_threads = num_threads});

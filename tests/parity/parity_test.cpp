@@ -43,6 +43,9 @@ class Parity : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Parity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
+  const Blueprint blueprint(config);
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
+    EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)), std::vector<std::string>());
   const auto actual = run_training(config, {.at_end = [&](RankRun& run, Mesh& mesh, Ops& ops) {
                                      expect_locks_hold(run, mesh, dynamic_cast<const CpuOps&>(ops), {.training = config.training.steps, .evaluation = 1});
                                    }});
