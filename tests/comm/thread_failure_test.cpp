@@ -86,6 +86,14 @@ TEST(ThreadFailure, AbortMakesAllOthersThrowItsSentence) {
   EXPECT_EQ(outcome.status, ExitStatus::failure);
 }
 
+TEST(ThreadFailure, ARankThatOnlyPollsHearsOfAnAbort) {
+  const Outcome outcome = outcome_of(3, [](Mesh& mesh, Comm&) {
+    if (mesh.rank() == 2) throw Failure("lost its disk");
+    for (;;) mesh.poll();
+  });
+  EXPECT_EQ(outcome.sentence, "rank 2: lost its disk");
+}
+
 TEST(ThreadFailure, UnwindingRanksLeaveNoBufferBehindThatIsStillCopied) {
   for (int round = 0; round < 10; ++round) {
     const Outcome outcome = outcome_of(4, [&](Mesh& mesh, Comm& comm) {
@@ -144,18 +152,12 @@ TEST(ThreadFailure, ALongWaitNamesWhoIsLate) {
 }
 
 TEST(ThreadFailure, WhatIsDroppedWithoutAWaitIsNamed) {
-  const Outcome outcome = outcome_of(
-      3,
-      [](Mesh& mesh, Comm& comm) {
-        Buffer x(DType::float32, 10);
-        if (mesh.rank() == 1) {
-          (void)comm.all_reduce(x.tensor(), ReduceOp::sum);
-        } else {
-          comm.all_reduce(x.tensor(), ReduceOp::sum).wait();
-          comm.barrier().wait();
-        }
-      },
-      2);
+  const Outcome outcome = outcome_of(3, [](Mesh& mesh, Comm& comm) {
+    Buffer x(DType::float32, 10);
+    Pending reduced = comm.all_reduce(x.tensor(), ReduceOp::sum);
+    if (mesh.rank() != 1) reduced.wait();
+  });
+  EXPECT_THAT(outcome.sentence, HasSubstr("rank 1 dropped, without waiting for it, its all_reduce(sum) of 10 float32"));
   EXPECT_EQ(outcome.status, ExitStatus::failure);
 }
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sched.h>
+#include <atomic>
+
 namespace echelon {
 namespace {
 
@@ -36,6 +39,24 @@ TEST(ThreadComm, AnyNumberOfPermitsWillDo) {
     conformance::ranks_may_wait_in_different_orders(run_with);
     conformance::polling_alone_finishes(run_with);
   }
+}
+
+TEST(ThreadComm, NoMoreRanksComputeThanThereArePermits) {
+  constexpr int permits = 3;
+  std::atomic<int> num_computing = 0, most_computing = 0;
+  run_thread_ranks(MeshShape({1, 12, 1, 1, 1, 1}), {.compute_permits = permits, .timeout_seconds = 60}, [&](Mesh& mesh) {
+    Comm& comm = mesh.comm({{Axis::dp_replicate}});
+    for (int round = 0; round < 50; ++round) {
+      const int now = num_computing.fetch_add(1) + 1;
+      for (int most = most_computing.load(); most < now && !most_computing.compare_exchange_weak(most, now);) {
+      }
+      sched_yield();
+      num_computing.fetch_sub(1);
+      comm.barrier().wait();
+    }
+  });
+  EXPECT_GE(most_computing, 1);
+  EXPECT_LE(most_computing, permits);
 }
 
 TEST(ThreadComm, AThousandRanksOnAnyMachine) {

@@ -2,6 +2,7 @@
 
 #include "comm/thread/half.h"
 
+#include <cmath>
 #include <type_traits>
 
 namespace echelon {
@@ -29,7 +30,10 @@ A plus(A a, A b) {
 
 template <class A>
 A greater(A a, A b) {
-  return a >= b || a != a ? a : b;
+  if constexpr (std::is_floating_point_v<A>) {
+    if (std::isnan(a)) return a;
+  }
+  return a >= b ? a : b;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void ThreadMesh::poll() {
   check_aborted();
   bool worked = false;
   for (ThreadOperation* const operation : under_way_) worked = operation->advance() || worked;
-  if (!worked && !under_way_.empty()) rest();
+  if (!worked) rest();
 }
 
 void ThreadMesh::abort(const std::string& reason) {

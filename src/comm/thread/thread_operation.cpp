@@ -34,13 +34,13 @@ ThreadOperation::ThreadOperation(ThreadMesh& mesh, Rendezvous& rendezvous, int p
 ThreadOperation::~ThreadOperation() {
   mesh_.remove(*this);
   if (has_left_) return;
-  if (is_done()) {
+  const bool unwinds = std::uncaught_exceptions() > 0;
+  if (unwinds && is_done()) {
     leave();
     return;
   }
-  const bool unwinds = std::uncaught_exceptions() > 0;
-  mesh_.world().abort(
-      fmt::format("rank {} {} {}", mesh_.rank(), unwinds ? "failed during" : "dropped, without waiting for it, its", to_string(exchange_.signature())));
+  const std::string_view what = unwinds ? "failed during" : "dropped, without waiting for it, its";  // a missing wait is found even if it happens to be done
+  mesh_.world().abort(fmt::format("rank {} {} {}", mesh_.rank(), what, to_string(exchange_.signature())));
   exchange_.quiesce();
 }
 

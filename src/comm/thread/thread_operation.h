@@ -10,7 +10,7 @@ class ThreadOperation final : public Pending::Operation {
  public:
   /// Joins the exchange.
   ThreadOperation(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution);
-  /// Dropping what is not done aborts all ranks, and returns when nobody touches the buffers any more.
+  /// Dropping what was not waited for aborts all ranks, and returns when nobody touches the buffers any more.
   ~ThreadOperation() override;
   ThreadOperation(const ThreadOperation&) = delete;
   ThreadOperation& operator=(const ThreadOperation&) = delete;
