@@ -4,8 +4,10 @@
 #include "blueprint/blueprint.h"
 #include "comm/thread/thread_world.h"
 #include "data/dataset_batches.h"
+#include "engine/machine_memory.h"
 #include "engine/trainer.h"
 #include "ops/cpu/cpu_ops.h"
+#include "report/system_memory.h"
 
 #include <algorithm>
 #include <thread>
@@ -55,6 +57,7 @@ std::string describe_memory(const RankBlueprint& rank) {
 
 TrainResult train(const RunConfig& config, const TrainOptions& options) {
   const Blueprint blueprint(config);
+  require_memory(blueprint, system_memory_bytes());
   const auto initial = initial_weights(config);
   const DatasetBatches training = open_batches(config, config.data.path, WindowOrder::shuffled);
   std::optional<DatasetBatches> validation;
@@ -88,6 +91,7 @@ EvaluationResult evaluate(const RunConfig& config) {
   require(!config.checkpoint.initial_load_path.empty(), "checkpoint.initial_load_path is empty: which model is to be evaluated?");
   require(!config.data.validation_path.empty(), "data.validation_path is empty: on which tokens is the model to be evaluated?");
   const Blueprint blueprint(config);
+  require_memory(blueprint, system_memory_bytes());
   const auto initial = initial_weights(config);
   const DatasetBatches validation = open_batches(config, config.data.validation_path, WindowOrder::in_order);
   EvaluationResult result;

@@ -89,6 +89,8 @@ const BadInput train_arguments[] = {
     {{"train", good, data, "--parallelism.data_parallel_shard_degree=1000000"}, {"parallelism"}},
     {{"train", good, data, "--parallelism.pipeline_parallel_schedule=1F2B"}, {"'1F2B'", "nearest: 1F1B"}},
     {{"train", good, data, "--model.hidden_size=9000000000000000000"}, {"model.hidden_size = 9000000000000000000"}},
+    {{"train", "--model.preset=gpt3-175b", data}, {"GiB", "training.micro_batch_size = 1"}},
+    {{"train", "--model.preset=gpt3-175b", data, "--parallelism.pipeline_parallel_degree=96", "--parallelism.tensor_parallel_degree=8"}, {"768 ranks"}},
     {{"train", good, data, "--checkpoint.initial_load_path=/nonexistent/model"}, {"/nonexistent/model"}},
     {{"train", good, "extra.toml", "more"}, {"'more'"}},
     {{"train"}, {".toml:3", "[optimiser]", "nearest: [optimizer]"}, "[model]\npreset = 'llama-1m'\n[optimiser]\nlr = 1.0\n"},
@@ -102,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(train_arguments));
 const BadInput other_verbs[] = {
     {{"prepare"}, {"--input"}},
     {{"prepare", "/nonexistent/text", "--output=/nonexistent/out"}, {"/nonexistent/text"}},
-    {{"prepare", "--output", testing::TempDir() + "/empty-corpus", "--input"}, {"prepare.input", "no text"}, ""},
+    {{"prepare", "--output", testing::TempDir() + "/empty-corpus", "--input"}, {"--input", "no text"}, ""},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocabsize=5"}, {"--vocabsize=5", "nearest: --vocab-size"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocab-size=many"}, {"--vocab-size", "many"}},
     {{"eval"}, {"names no model"}},
