@@ -39,7 +39,7 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
   require(options_.validation_fraction >= 0 && options_.validation_fraction <= 0.5, "prepare --validation-fraction={} is not in [0, 0.5]",
           options_.validation_fraction);
   require(options_.max_bytes >= 0, "prepare --max-bytes={} is negative; 0 takes everything", options_.max_bytes);
-  for (FoundFile& found : find_files(options_.inputs, options_.globs)) {
+  for (FoundFile& found : find_files(options_.inputs, options_.globs, options_.not_below)) {
     std::error_code error;
     const auto num_bytes = std::filesystem::file_size(found.path, error);
     const auto modified = error ? std::filesystem::file_time_type() : std::filesystem::last_write_time(found.path, error);

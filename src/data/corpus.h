@@ -13,6 +13,7 @@ namespace echelon {
 struct CorpusOptions {
   std::vector<std::string> inputs;  // files, folders (searched to the bottom, without hidden names) and globs of both
   std::vector<std::string> globs;   // names of the files to take from folders, such as *.h; "*." means names without a dot; empty: all
+  std::string not_below;            // a folder whose files are never taken: that of the output, which may lie in an input
   std::string text_key = "text";    // of the objects in .jsonl files
   std::int64_t max_bytes = 0;       // files are drawn by (seed, name) until this is reached; 0: all
   double validation_fraction = 0.05;

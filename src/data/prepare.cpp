@@ -45,8 +45,10 @@ class Preparation {
   Preparation(const PrepareOptions& options, const Corpus& corpus, const PrepareProgress& progress) : options_(options), corpus_(corpus), progress_(progress) {}
 
   PrepareResult run() {
-    make_output();
-    const Tokenizer tokenizer = options_.tokenizer.empty() ? train_tokenizer() : copy_tokenizer();
+    const bool is_given = !options_.tokenizer.empty();
+    const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer) : train_tokenizer();
+    make_output();  // not before: a bad request must not take an older output away
+    is_given ? copy_tokenizer() : tokenizer.save(path("tokenizer.json"));
     PrepareResult result = encode(tokenizer);
     result.vocab_size = tokenizer.vocab_size();
     if (result.validation.num_tokens > 0) result.validation_entropy = unigram_entropy(IndexedDataset(path("validation")));
@@ -80,15 +82,13 @@ class Preparation {
       if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
     }
     require(done > 0, "prepare --input={}: there is no text to train a tokenizer on", fmt::join(options_.corpus.inputs, ", "));
-    Tokenizer tokenizer(trainer.train(options_.vocab_size));
-    tokenizer.save(path("tokenizer.json"));
-    return tokenizer;
+    return Tokenizer(trainer.train(options_.vocab_size));
   }
 
-  Tokenizer copy_tokenizer() const {
-    Tokenizer tokenizer = Tokenizer::load(options_.tokenizer);
-    write_durably(path("tokenizer.json"), std::string(MappedFile(options_.tokenizer).bytes()));  // byte for byte, with what we do not read
-    return tokenizer;
+  // Byte for byte, with what the file says beyond our reading of it.
+  void copy_tokenizer() const {
+    const std::string bytes(MappedFile(options_.tokenizer).bytes());
+    write_durably(path("tokenizer.json"), bytes);
   }
 
   PrepareResult encode(const Tokenizer& tokenizer) const {
@@ -128,7 +128,9 @@ class Preparation {
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress) {
   require(!options.output.empty(), "prepare --output is missing: name a folder");
   require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0", options.training_sample_bytes);
-  const Corpus corpus(options.corpus);
+  CorpusOptions text = options.corpus;
+  text.not_below = options.output;
+  const Corpus corpus(text);
   const std::string hash = request_hash(options, corpus);
   if (const auto recorded = read_prepare_record(options, hash)) return *recorded;
   const PrepareResult result = Preparation(options, corpus, progress).run();

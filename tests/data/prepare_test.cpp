@@ -135,6 +135,15 @@ TEST(Prepare, MaxBytesBoundsTheText) {
   EXPECT_EQ(prepare(options).train.num_bytes, 5);
 }
 
+TEST(Prepare, TheOutputMayLieInTheInput) {
+  const Scratch scratch;
+  scratch.write("a.txt", "hello");
+  const PrepareOptions options = options_for(scratch, {scratch.path("")});
+  prepare(options);
+  EXPECT_TRUE(prepare(options).is_reused);
+  EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("hello")));
+}
+
 TEST(Prepare, SkipsWhatIsNoText) {
   const Scratch scratch;
   scratch.write("in/a", "text text");
@@ -200,6 +209,7 @@ TEST(Prepare, SaysWhatIsWrong) {
   EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }), HasSubstr("prepare --validation-fraction=0.7 is not in [0, 0.5]"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare --max-bytes=-1"));
   EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("vocab_size = 10"));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("out")));  // nothing is touched for a bad request
   EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("cannot be made: Not a directory"));
   EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }), HasSubstr("/no/such/tokenizer.json cannot be read"));
   scratch.write("few.jsonl", "{\"text\": \"a\"}\n");
