@@ -20,8 +20,11 @@ struct SpecialTokens {
   std::optional<std::int64_t> eos;
 };
 
-/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if the spec is not one that its
-/// family can say (e.g. a GPT-2 with grouped-query attention), Failure if the file cannot be written.
+/// Throws Error with the key and the nearest value if a config.json cannot say the model: its family fixes norms and biases, and GPT-2 has no grouped queries.
+void require_sayable(const ModelSpec& model);
+
+/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if it cannot say the model,
+/// Failure if the file cannot be written.
 void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype, const SpecialTokens& tokens = {});
 
 }  // namespace echelon

@@ -10,20 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// config.json has no field for the choices that a family fixes, so another choice would be lost in silence.
-void require_sayable(const ModelSpec& model) {
-  const ModelSpec fixed = family_defaults(model.family);
-  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp && model.qkv_bias == fixed.qkv_bias &&
-                        model.output_bias == fixed.output_bias && model.qk_norm == fixed.qk_norm;
-  require(is_plain, "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written as a Hugging Face folder",
-          name_of(model.family));
-  if (model.family != Family::gpt2) return;
-  require(model.num_key_value_heads == model.num_attention_heads, "model.num_key_value_heads = {} cannot be written for GPT-2; nearest: {}",
-          model.num_key_value_heads, model.num_attention_heads);
-  require(model.head_dim * model.num_attention_heads == model.hidden_size, "model.head_dim = {} cannot be written for GPT-2; nearest: {}", model.head_dim,
-          model.hidden_size / model.num_attention_heads);
-}
-
 std::string_view architecture_of(Family family) {
   switch (family) {
     case Family::gpt2: return "GPT2LMHeadModel";
@@ -79,6 +65,20 @@ Json llama_like_fields(const ModelSpec& model) {
 Json id_or_null(const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
 
 }  // namespace
+
+void require_sayable(const ModelSpec& model) {
+  // There is no field for the choices that a family fixes, so another choice would be lost in silence.
+  const ModelSpec fixed = family_defaults(model.family);
+  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp && model.qkv_bias == fixed.qkv_bias &&
+                        model.output_bias == fixed.output_bias && model.qk_norm == fixed.qk_norm;
+  require(is_plain, "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written as a Hugging Face folder",
+          name_of(model.family));
+  if (model.family != Family::gpt2) return;
+  require(model.num_key_value_heads == model.num_attention_heads, "model.num_key_value_heads = {} cannot be written for GPT-2; nearest: {}",
+          model.num_key_value_heads, model.num_attention_heads);
+  require(model.head_dim * model.num_attention_heads == model.hidden_size, "model.head_dim = {} cannot be written for GPT-2; nearest: {}", model.head_dim,
+          model.hidden_size / model.num_attention_heads);
+}
 
 void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype, const SpecialTokens& tokens) {
   require_sayable(model);

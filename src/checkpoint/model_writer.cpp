@@ -39,6 +39,11 @@ SpecialTokens tokens_of(const ModelWriter::Options& options) {
 
 }  // namespace
 
+void require_writable(const ModelSpec& model, const std::filesystem::path& tokenizer) {
+  require_sayable(model);
+  if (!tokenizer.empty()) (void)special_tokens(tokenizer);
+}
+
 ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
   options_.folder = without_slash(options_.folder);
   temporary_ = temporary_name(options_.folder);
@@ -53,7 +58,7 @@ ModelWriter::~ModelWriter() {
 
 void ModelWriter::begin() {
   for (const auto& taken : {options_.folder, temporary_, outgoing_name(options_.folder)}) require_replaceable(taken);
-  const SpecialTokens tokens = tokens_of(options_);
+  require_writable(options_.model, options_.tokenizer);
   create_temporary(options_.folder);
   owns_temporary_ = true;
   for (const FilePlan& planned : plan_.files) {
@@ -63,7 +68,7 @@ void ModelWriter::begin() {
     file.close();
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
-  write_model_config(temporary_, options_.model, options_.dtype, tokens);
+  write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_));
   if (!options_.tokenizer.empty()) write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
 }
 

@@ -12,6 +12,9 @@
 
 namespace echelon {
 
+/// Throws Error, before a long run rather than at its first save, if no folder can say the model or the tokenizer.json (empty: none) is none.
+void require_writable(const ModelSpec& model, const std::filesystem::path& tokenizer);
+
 /// One per rank, all made alike. Every rank: construct. One rank: begin(). Barrier. Every rank: write() its slices. Barrier. The rank of begin(): finish().
 class ModelWriter {
  public:

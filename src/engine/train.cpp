@@ -56,6 +56,7 @@ std::string describe_memory(const RankBlueprint& rank) {
 }  // namespace
 
 TrainResult train(const RunConfig& config, const TrainOptions& options) {
+  if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
   const Blueprint blueprint(config);
   require_memory(blueprint, system_memory_bytes());
   const auto initial = initial_weights(config);

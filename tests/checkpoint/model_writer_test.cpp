@@ -128,6 +128,9 @@ TEST(ModelWriter, ABadTokenizerIsNamedBeforeAnythingIsWritten) {
   ModelWriter writer({.folder = scratch / "model", .model = model, .tokenizer = scratch / "tokenizer.json"});
   EXPECT_THAT(error_of([&] { writer.begin(); }), HasSubstr("is not a tokenizer.json"));
   EXPECT_FALSE(std::filesystem::exists(scratch / "model.tmp"));
+  EXPECT_THAT(error_of([&] { require_writable(model, scratch / "tokenizer.json"); }), HasSubstr("is not a tokenizer.json"));
+  EXPECT_THAT(error_of([&] { require_writable(model, scratch / "none.json"); }), HasSubstr("none.json: No such file"));
+  EXPECT_NO_THROW(require_writable(model, ""));
 }
 
 TEST(ModelWriter, RefusesForeignParameters) {
