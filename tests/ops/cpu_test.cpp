@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "hwy/targets.h"
+
 #include <limits>
 #include <thread>
 
@@ -16,10 +18,27 @@ namespace {
 
 using Tensors = std::vector<Numbers>;
 
-class CpuOpsTest : public testing::TestWithParam<DType> {
+/// A format, and the instruction set to compute it with; 0: the best that this processor has.
+struct Variant {
+  DType dtype = DType::float32;
+  std::int64_t target = 0;
+};
+
+class CpuOpsTest : public testing::TestWithParam<Variant> {
  protected:
-  const DType dtype = GetParam();
+  const DType dtype = GetParam().dtype;
   const DType sums = accumulate_dtype(dtype);
+
+  void SetUp() override {
+    const std::int64_t target = GetParam().target;
+    if ((hwy::SupportedTargets() & target) != target) GTEST_SKIP() << "this processor has no " << hwy::TargetName(target);
+    choose(target);
+  }
+  void TearDown() override { choose(0); }
+  static void choose(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
 
   [[nodiscard]] Numbers random(Sizes sizes, unsigned seed, double spread = 1.0) const { return Numbers::random(dtype, sizes, seed, spread); }
   [[nodiscard]] Numbers statistics(Sizes sizes) const { return {sums, sizes}; }
@@ -45,8 +64,13 @@ class CpuOpsTest : public testing::TestWithParam<DType> {
   [[nodiscard]] std::vector<DType> gradient_dtypes() const { return dtype == sums ? std::vector{dtype} : std::vector{dtype, sums}; }
 };
 
-std::string name_of_case(const testing::TestParamInfo<DType>& info) { return std::string(name_of(info.param)); }
-INSTANTIATE_TEST_SUITE_P(Formats, CpuOpsTest, testing::Values(DType::float32, DType::float64, DType::bfloat16), name_of_case);
+std::string name_of_case(const testing::TestParamInfo<Variant>& info) { return std::string(name_of(info.param.dtype)); }
+constexpr std::int64_t avx2 = HWY_AVX2, scalar = HWY_EMU128;
+INSTANTIATE_TEST_SUITE_P(Best, CpuOpsTest, testing::Values(Variant{DType::float32}, Variant{DType::float64}, Variant{DType::bfloat16}), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Avx2, CpuOpsTest, testing::Values(Variant{DType::float32, avx2}, Variant{DType::float64, avx2}, Variant{DType::bfloat16, avx2}),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Scalar, CpuOpsTest,
+                         testing::Values(Variant{DType::float32, scalar}, Variant{DType::float64, scalar}, Variant{DType::bfloat16, scalar}), name_of_case);
 
 constexpr std::int64_t widths[] = {0, 1, 3, 16, 33, 100};
 
@@ -68,6 +92,7 @@ TEST_P(CpuOpsTest, Matmul) {
 
 // Large enough to be divided over threads.
 TEST_P(CpuOpsTest, LargeMatmulsHaveTheSameBitsOnAnyNumberOfThreads) {
+  if (GetParam().target != 0) return;  // BLAS chooses for itself
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{385, 500, 201}, {400, 384, 301}, {208, 1104, 90}, {1024, 208, 768}})
     for (int bits = 0; bits < 8; ++bits) {
       const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
