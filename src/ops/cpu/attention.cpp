@@ -55,10 +55,10 @@ HWY_INLINE void soften(const QueryTile<A>& t, const CausalMask& mask) {
     }
     // A query that has seen no key yet has no maximum: any number will do to subtract.
     const auto subtrahend = hn::IfThenElse(hn::Eq(max, lowest), zero, max);
-    const auto rescale = exp<A>(hn::Sub(max_before, subtrahend));
+    const auto rescale = exp_below_one<A>(hn::Sub(max_before, subtrahend));
     auto sum = hn::Mul(hn::LoadU(d, t.sum + i), rescale);
     for (std::int64_t r = 0; r < tile; ++r) {
-      const auto p = exp<A>(hn::Sub(hn::LoadU(d, t.scores + r * tile + i), subtrahend));
+      const auto p = exp_below_one<A>(hn::Sub(hn::LoadU(d, t.scores + r * tile + i), subtrahend));
       hn::StoreU(p, d, t.scores + r * tile + i);
       sum = hn::Add(sum, p);
     }

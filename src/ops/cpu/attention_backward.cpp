@@ -51,7 +51,7 @@ HWY_INLINE void differentiate_softmax(const GradientTile<A>& t, const CausalMask
   for (std::int64_t i = 0; i < tile; i += lanes) {
     const auto lse = hn::LoadU(d, t.lse + i), delta = hn::LoadU(d, t.delta + i), zero = hn::Zero(d);
     for (std::int64_t r = 0; r < tile; ++r) {
-      auto p = exp<A>(hn::Sub(hn::LoadU(d, t.p + r * tile + i), lse));
+      auto p = exp_below_one<A>(hn::Sub(hn::LoadU(d, t.p + r * tile + i), lse));
       if (hides) p = masked<A>(p, mask, r, i, zero);
       hn::StoreU(p, d, t.p + r * tile + i);
       auto ds = hn::Mul(p, hn::Sub(hn::LoadU(d, t.ds + r * tile + i), delta));

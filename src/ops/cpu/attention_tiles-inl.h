@@ -59,7 +59,7 @@ HWY_INLINE void transpose(const A* packed, std::int64_t C, A* transposed) {
       for (std::int64_t r = row; r < row + 8; ++r) transposed[c * tile + r] = packed[r * width + c];
 }
 
-/// c[M, N] = (or +=) a[M, K] b[K, N] with a[i, p] at a + i a_row + p a_column. M is a multiple of 4, N of a vector.
+/// c[M, N] = (or +=) a[M, K] b[K, N] with a[i, p] at a + i a_row + p a_column. M is a multiple of 8, N of a vector.
 template <class A>
 struct TileProduct {
   const A* a = nullptr;
@@ -70,11 +70,10 @@ struct TileProduct {
   bool accumulates = false;
 };
 
-/// Four rows by `vectors` vectors of c, held in registers.
-template <int vectors, class A>
+/// `rows` rows by `vectors` vectors of c, held in registers.
+template <int rows, int vectors, class A>
 HWY_INLINE void multiply_block(const TileProduct<A>& p, std::int64_t row, std::int64_t column) {
   const Tag<A> d;
-  constexpr int rows = 4;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const A* a = p.a + row * p.a_row;
   const A* b = p.b + column;
@@ -96,22 +95,17 @@ HWY_INLINE void multiply_block(const TileProduct<A>& p, std::int64_t row, std::i
 
 template <class A>
 HWY_INLINE void multiply_tile(const TileProduct<A>& p) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  constexpr int widest = 4;  // of 32 registers, 16 for sums
+#if HWY_TARGET == HWY_AVX3
+  constexpr int rows = 8, vectors = 2;  // 32 registers: 16 sums hide the latency, and a load feeds more than one of them
 #else
-  constexpr int widest = 2;
+  constexpr int rows = 4, vectors = 2;  // 16 registers
 #endif
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<A>()));
-  for (std::int64_t column = 0; column < p.N;) {
-    const std::int64_t left = (p.N - column) / lanes;
-    if (left >= widest) {
-      for (std::int64_t row = 0; row < p.M; row += 4) multiply_block<widest>(p, row, column);
-      column += widest * lanes;
-    } else {
-      for (std::int64_t row = 0; row < p.M; row += 4) multiply_block<1>(p, row, column);
-      column += lanes;
-    }
-  }
+  std::int64_t column = 0;
+  for (; column + vectors * lanes <= p.N; column += vectors * lanes)
+    for (std::int64_t row = 0; row < p.M; row += rows) multiply_block<rows, vectors>(p, row, column);
+  if (column < p.N)
+    for (std::int64_t row = 0; row < p.M; row += rows) multiply_block<rows, 1>(p, row, column);
 }
 
 /// Where key `first_key` + r meets query `first_query` + lane. Query i sees keys up to i + offset.

@@ -45,8 +45,9 @@ HWY_INLINE A sum_exp(const A* logits, std::int64_t count, A max) {
   A total = 0;
   for (std::int64_t first = 0; first < count; first += block) {
     auto sum = zero;
-    for_lanes<A>(first, std::min(count, first + block),
-                 [&](auto lanes, std::int64_t i) HWY_ATTR { sum = hn::Add(sum, lanes.valid_or(exp<A>(hn::Sub(lanes.load(logits + i), maxima)), zero)); });
+    for_lanes<A>(first, std::min(count, first + block), [&](auto lanes, std::int64_t i) HWY_ATTR {
+      sum = hn::Add(sum, lanes.valid_or(exp_below_one<A>(hn::Sub(lanes.load(logits + i), maxima)), zero));
+    });
     total += sum_of_lanes<A>(sum);
   }
   return total;
@@ -77,8 +78,9 @@ void logits_to_gradients(const CrossEntropyBackwardArgs& args, int num_threads) 
       const std::int64_t valid = target == ignored_target ? 0 : args.valid_columns;
       const auto lse = hn::Set(d, args.lse.as<A>()[n]), factor = hn::Set(d, static_cast<A>(args.scale));
       const A target_logit = column >= 0 && column < valid ? logits[column] : A{0};
-      for_lanes<A>(0, valid,
-                   [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(factor, exp<A>(hn::Sub(lanes.load(logits + i), lse))), logits + i); });
+      for_lanes<A>(0, valid, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        lanes.store(hn::Mul(factor, exp_below_one<A>(hn::Sub(lanes.load(logits + i), lse))), logits + i);
+      });
       if (column >= 0 && column < valid) logits[column] = static_cast<A>(args.scale) * (std::exp(target_logit - args.lse.as<A>()[n]) - 1);
       std::fill(logits + valid, logits + V, A{0});
     }

@@ -132,6 +132,12 @@ HWY_INLINE Vec<A> exp(Vec<A> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, y);
 }
 
+/// e^x of an x that is not large, such as a logarithm of a probability. NaN stays NaN.
+template <class A>
+HWY_INLINE Vec<A> exp_below_one(Vec<A> x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(Tag<A>(), x));
+}
+
 /// 1 / (1 + e^-x)
 template <class A>
 HWY_INLINE Vec<A> sigmoid(Vec<A> x) {
