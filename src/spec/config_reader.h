@@ -22,7 +22,7 @@ struct ConfigSource {
 /// Moves what ConfigSource::arguments wants out of a command line: options whose name has a dot, with their values.
 [[nodiscard]] std::vector<std::string> take_config_arguments(std::vector<std::string>& arguments);
 
-/// A TOML file with every key that differs from nothing: read_run_config() of it gives the same config. The model is spelled out.
+/// A TOML file with every key: read_run_config() of it gives the same config. The model is spelled out by its sizes.
 [[nodiscard]] std::string to_toml(const RunConfig& config);
 
 /// Every key with its default and its meaning, by section.
