@@ -249,6 +249,23 @@ TEST_P(CpuOpsTest, Attention) {
   }
 }
 
+// Zero times NaN is NaN, so a value may reach queries of its tile that do not see it; it is never lost, and never reaches earlier tiles.
+TEST_P(CpuOpsTest, NaNReachesTheQueriesThatSeeIt) {
+  const Sizes sizes = {1, 100, 1, 16};
+  Numbers k = random(sizes, 2), v = random(sizes, 3), out = random(sizes, 4), lse = statistics({1, 1, 100});
+  k.set(70 * 16 + 2, std::numeric_limits<double>::quiet_NaN());
+  v.set(90 * 16 + 3, std::numeric_limits<double>::quiet_NaN());
+  CpuOps ops({});
+  ops.attention({.q = random(sizes, 1), .k = k, .v = v, .out = out, .lse = lse});
+  for (std::int64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(std::isnan(lse.get(i)), i >= 70) << i;
+    for (std::int64_t c = 0; c < 16; ++c) {
+      const bool is_nan = std::isnan(out.get(i * 16 + c));
+      EXPECT_TRUE(i >= 70 ? is_nan : !is_nan || (i >= 64 && c == 3)) << i << ", " << c;
+    }
+  }
+}
+
 TEST_P(CpuOpsTest, Activations) {
   for (const std::int64_t count : {0, 1, 7, 16, 40'001}) {
     const Numbers x = random({count}, 1, 3.0), up = random({count}, 2), dy = random({count}, 3);

@@ -40,6 +40,16 @@ TEST(TraceOps, CountsTheVisiblePartOfAttention) {
   EXPECT_EQ(ops.records()[1].flops, 5 * (2 * B * H * C * T * (T + 1) / 2));
 }
 
+// Reads g, p, m, v and writes p, m, v: 28 bytes per parameter in float32, and 2 more for a bfloat16 copy of p.
+TEST(TraceOps, AnAdamWStepTouchesEveryNumberOnce) {
+  TraceOps ops;
+  const auto x = traced({1000}), copy = traced({1000}, DType::bfloat16);
+  ops.adamw({.param = x, .master = x, .grad = x, .m = x, .v = x});
+  ops.adamw({.param = copy, .master = x, .grad = x, .m = x, .v = x});
+  EXPECT_EQ(ops.records()[0].bytes, 28 * 1000);
+  EXPECT_EQ(ops.records()[1].bytes, 30 * 1000);
+}
+
 TEST(Check, NamesTheOperationTheTensorAndItsSizes) {
   TraceOps ops;
   try {

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <limits>
 #include <sstream>
+#include <string_view>
+#include <type_traits>
 
 namespace echelon {
 namespace {
@@ -73,7 +75,10 @@ Blas::Blas() {
   std::istringstream words(config());  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
   std::string name, version;
   words >> name >> version;
-  description_ = fmt::format("{} {} {}, openmp", name, version, core());
+  const char *suits = best_core_type(), *chosen = std::getenv("OPENBLAS_CORETYPE");
+  const bool differs = suits != nullptr && chosen != nullptr && std::string_view(suits) != chosen;
+  const std::string remark = differs ? fmt::format(" (by OPENBLAS_CORETYPE; {} suits this processor)", suits) : "";
+  description_ = fmt::format("{} {} {}{}, openmp", name, version, core(), remark);
   sgemm_ = symbol<std::remove_pointer_t<decltype(sgemm_)>>(library, "cblas_sgemm");
   dgemm_ = symbol<std::remove_pointer_t<decltype(dgemm_)>>(library, "cblas_dgemm");
 }

@@ -29,7 +29,7 @@ class Blas {
   void gemm(const GemmArgs<float>& args) const;
   void gemm(const GemmArgs<double>& args) const;
 
-  /// "OpenBLAS 0.3.21 SkylakeX, openmp"
+  /// "OpenBLAS 0.3.21 SkylakeX, openmp"; says so if OPENBLAS_CORETYPE asks for other kernels than suit the processor.
   [[nodiscard]] const std::string& description() const { return description_; }
 
  private:

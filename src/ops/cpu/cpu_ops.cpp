@@ -1,12 +1,16 @@
 #include "ops/cpu/cpu_ops.h"
 
+#include "base/error.h"
 #include "ops/cpu/blas.h"
 
 #include <cstring>
 
 namespace echelon {
 
-CpuOps::CpuOps(const CpuOptions& options) : num_threads_(options.num_threads) { static_cast<void>(Blas::loaded()); }
+CpuOps::CpuOps(const CpuOptions& options) : num_threads_(options.num_threads) {
+  require(num_threads_ >= 1, "the cpu backend cannot compute with {} threads; it needs at least 1", num_threads_);
+  static_cast<void>(Blas::loaded());
+}
 
 void CpuOps::upload(Tensor out, const void* host) {
   if (out.num_bytes() > 0) std::memcpy(out.data, host, static_cast<std::size_t>(out.num_bytes()));

@@ -21,7 +21,7 @@ struct CpuOptions {
 /// One per rank. Holds no tensor; scratch (at most some MiB per thread) belongs to the calling thread.
 class CpuOps : public Ops {
  public:
-  /// Throws Error if OpenBLAS cannot be loaded.
+  /// Throws Error if OpenBLAS cannot be loaded, or num_threads is below 1.
   explicit CpuOps(const CpuOptions& options);
 
   /// How often a product of (m, n, k) was handed to BLAS, counted where it is called; what the trace says of matmul must equal it.
