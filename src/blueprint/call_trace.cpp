@@ -1,6 +1,7 @@
 #include "blueprint/call_trace.h"
 
 #include "blueprint/scalars.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 

@@ -1,8 +1,6 @@
 #include "blueprint/model_part.h"
 
-#include "base/error.h"
-
-#include <algorithm>
+#include "nn/head_split.h"
 
 namespace echelon {
 namespace {
@@ -24,8 +22,8 @@ ShardOptions shard_options(const LayerOptions& layers, const MeshShape& mesh, in
   ShardOptions options;
   options.shard_degree = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp);
   options.shard_index = mesh.coordinate(rank, Axis::dp_shard) * mesh.degree(Axis::cp) + mesh.coordinate(rank, Axis::cp);
-  options.kv_replicas = std::max(1, layers.tp / static_cast<int>(layers.model.num_key_value_heads));
-  options.counts_in_norm = mesh.coordinate(rank, Axis::dp_replicate) == 0;
+  options.kv_replicas = kv_replicas(layers.model, layers.tp);
+  options.is_first_copy = mesh.coordinate(rank, Axis::dp_replicate) == 0;
   options.dtype = layers.dtype;
   options.grad_dtype = layers.grad_dtype;
   return options;
@@ -44,14 +42,30 @@ ModelPart make_model_part(const RunConfig& config, int rank) {
   part.stage = std::make_unique<Stage>(part.options, part.layers);
 
   ShardOptions options = shard_options(part.options, mesh, rank);
-  part.is_data_origin = options.shard_index == 0 && mesh.coordinate(rank, Axis::dp_replicate) == 0;
   for (int unit = 0; unit < part.stage->num_units(); ++unit) part.units.emplace_back(part.stage->unit_params(unit), options);
   if (part.stage->has_tied_weight()) {
-    // The last stage's copy of the tied weight is the first stage's, updated alike: it counts once.
-    options.counts_in_norm = options.counts_in_norm && part.is_first();
+    // The last stage's copy of the tied weight is the first stage's, updated alike.
+    options.is_first_copy = options.is_first_copy && part.is_first();
     part.units.emplace_back(part.stage->unit_params(part.stage->num_units()), options);
   }
   return part;
+}
+
+std::vector<Param*> ModelPart::params() const {
+  std::vector<Param*> params;
+  for (const ShardedUnit& unit : units)
+    for (const Bucket& bucket : unit.buckets())
+      for (const Segment& segment : bucket.segments) params.push_back(segment.param);
+  return params;
+}
+
+std::vector<const Param*> ModelPart::written_params() const {
+  std::vector<const Param*> params;
+  for (const ShardedUnit& unit : units)
+    for (const Bucket& bucket : unit.buckets())
+      for (const Segment& segment : bucket.segments)
+        if (unit.options().is_first_copy && unit.options().shard_index == 0 && segment.param->is_first_copy) params.push_back(segment.param);
+  return params;
 }
 
 }  // namespace echelon

@@ -14,9 +14,13 @@ struct ModelPart {
   LayerOptions options;
   StageLayers layers;
   int stage_index = 0;
-  bool is_data_origin = true;  // the coordinates of the data axes are zero: of the ranks that hold this part, the one that writes it
   std::unique_ptr<Stage> stage;
   std::vector<ShardedUnit> units;  // one per unit of the stage, and one more for the tied weight if the stage has it
+
+  /// Every parameter of this rank, a tied weight once.
+  [[nodiscard]] std::vector<Param*> params() const;
+  /// Those of which this rank holds the copy that is written to checkpoints: over all ranks each slice once.
+  [[nodiscard]] std::vector<const Param*> written_params() const;
 
   [[nodiscard]] bool is_first() const { return layers.has_embedding; }
   [[nodiscard]] bool is_last() const { return layers.has_head; }

@@ -37,16 +37,9 @@ RankModel::RankModel(const RunConfig& config, const RankBlueprint& blueprint, Ra
                                 memory.tensor(ProgramKind::training, {BufferRole::rope_sin}, wide, table));
 }
 
-std::vector<Param*> RankModel::params() {
-  std::vector<Param*> params;
-  for (int unit = 0; unit < static_cast<int>(part_.units.size()); ++unit)
-    for (Param* param : part_.stage->unit_params(unit)) params.push_back(param);
-  return params;
-}
-
 void RankModel::initialize(std::int64_t seed, Ops& ops) {
   std::vector<std::byte> host;
-  for (Param* param : params()) {
+  for (Param* param : part_.params()) {
     host.resize(static_cast<std::size_t>(param->value.num_bytes()));
     echelon::initialize(*param, seed, param->value.dtype, host.data());
     ops.upload(param->value, host.data());
@@ -56,7 +49,7 @@ void RankModel::initialize(std::int64_t seed, Ops& ops) {
 
 void RankModel::load(const ModelReader& reader, Ops& ops) {
   std::vector<std::byte> host;
-  for (Param* param : params()) {
+  for (Param* param : part_.params()) {
     host.resize(static_cast<std::size_t>(param->value.num_bytes()));
     reader.read(*param, param->value.dtype, host.data());
     ops.upload(param->value, host.data());
@@ -65,11 +58,8 @@ void RankModel::load(const ModelReader& reader, Ops& ops) {
 }
 
 void RankModel::save(ModelWriter& writer, Ops& ops) {
-  const bool is_copy_of_first_stage = part_.stage->has_tied_weight() && !part_.is_first();
-  const Param* skipped = is_copy_of_first_stage ? part_.stage->unit_params(part_.stage->num_units()).front() : nullptr;
   std::vector<std::byte> host;
-  for (const Param* param : params()) {
-    if (!param->is_first_copy || param == skipped) continue;
+  for (const Param* param : part_.written_params()) {
     host.resize(static_cast<std::size_t>(param->value.num_bytes()));
     ops.download(host.data(), param->value);
     writer.write(*param, param->value.dtype, host.data());

@@ -15,13 +15,10 @@ class RankModel {
 
   [[nodiscard]] ModelPart& part() { return part_; }
   [[nodiscard]] const ModelPart& part() const { return part_; }
-  /// Every parameter of this rank with the unit it belongs to; a tied weight once.
-  [[nodiscard]] std::vector<Param*> params();
-
   /// Values that depend on the parameter's global name and index alone, so that any layout starts from the same model.
   void initialize(std::int64_t seed, Ops& ops);
   void load(const ModelReader& reader, Ops& ops);
-  /// Writes the slices that this rank has the first copy of. Its data coordinates must be zero.
+  /// Writes the slices of which this rank has the copy that is written; maybe none.
   void save(ModelWriter& writer, Ops& ops);
 
  private:

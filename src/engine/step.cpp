@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "blueprint/scalars.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,6 +41,8 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
       mesh_.poll();
     } catch (const Error& error) {
       throw Error(fmt::format("{}: {}", to_string(action), error.what()), error.status());
+    } catch (const std::exception& error) {
+      throw Failure(fmt::format("{}: {}", to_string(action), error.what()));
     }
   }
   return result_;

@@ -46,18 +46,12 @@ std::int64_t global_index(const Param& param, std::int64_t index) {
 }  // namespace
 
 void TensorCollection::add_values(RankModel& model, Ops& ops) {
-  const ModelPart& part = model.part();
-  for (const ShardedUnit& unit : part.units) {
-    if (unit.options().shard_index != 0 || !unit.options().counts_in_norm) continue;
-    for (const Bucket& bucket : unit.buckets())
-      for (const Segment& segment : bucket.segments)
-        if (segment.param->is_first_copy) add(*segment.param, {0, segment.count}, downloaded(ops, segment.param->value.flat(), 1.0));
-  }
+  for (const Param* param : model.part().written_params()) add(*param, {0, param->value.num_elements()}, downloaded(ops, param->value.flat(), 1.0));
 }
 
 void TensorCollection::add_gradients(RankModel& model, Ops& ops, double factor) {
   for (const ShardedUnit& unit : model.part().units) {
-    if (!unit.options().counts_in_norm) continue;
+    if (!unit.options().is_first_copy) continue;
     for (const Bucket& bucket : unit.buckets())
       for (const Segment& segment : bucket.segments) {
         const Range owned = overlap(segment, unit.owned(bucket));

@@ -12,7 +12,7 @@ namespace echelon {
 
 class TensorCollection {
  public:
-  /// Adds this rank's slices of the parameters: from the ranks whose data coordinates are zero. Safe from many ranks at once.
+  /// Adds the slices that this rank would write to a checkpoint. Safe from many ranks at once.
   void add_values(RankModel& model, Ops& ops);
   /// Adds the owned part of the reduced gradients times `factor`, each once over all ranks.
   void add_gradients(RankModel& model, Ops& ops, double factor);

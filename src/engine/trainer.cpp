@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/step_folders.h"
 #include "engine/lr_schedule.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 #include <cmath>
@@ -78,7 +79,6 @@ void Trainer::evaluate(std::int64_t step) {
 void Trainer::save(std::int64_t step) {
   const std::filesystem::path folder = std::filesystem::path(config_.output.dir) / config_.checkpoint.folder;
   const bool is_writer = parts_.mesh.rank() == 0;
-  const bool has_copy = parts_.run.model().part().is_data_origin;
   Comm& world = parts_.mesh.comm(world_group);
   ModelWriter writer({.folder = step_folder(folder, step),
                       .model = config_.model,
@@ -86,7 +86,7 @@ void Trainer::save(std::int64_t step) {
                       .tokenizer = config_.checkpoint.tokenizer});
   if (is_writer) writer.begin();
   world.barrier().wait();
-  if (has_copy) parts_.run.model().save(writer, parts_.ops);
+  parts_.run.model().save(writer, parts_.ops);
   world.barrier().wait();
   result_.model_folder = step_folder(folder, step);
   if (!is_writer) return;

@@ -1,6 +1,6 @@
 #include "nn/tensor_parallel.h"
 
-#include "nn/groups.h"
+#include "spec/groups.h"
 
 namespace echelon {
 

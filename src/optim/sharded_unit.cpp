@@ -1,5 +1,7 @@
 #include "optim/sharded_unit.h"
 
+#include "spec/groups.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -37,12 +39,11 @@ void ShardedUnit::clear_gradients(Ops& ops) {
 }
 
 std::vector<Pending> ShardedUnit::sum_replicas(Ops& ops, Mesh& mesh) {
-  const Group kv_group = {AxisSet{Axis::tp}, Group::Part::block, options_.kv_replicas};
   ops.publish();
   std::vector<Pending> pending;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].replica_sum == ReplicaSum::none) continue;
-    Comm& comm = mesh.comm(buckets_[b].replica_sum == ReplicaSum::tp ? tensor_group : kv_group);
+    Comm& comm = mesh.comm(buckets_[b].replica_sum == ReplicaSum::tp ? tp_group : kv_replica_group(options_.kv_replicas));
     pending.push_back(comm.all_reduce(memory_[b].grad, ReduceOp::sum));
   }
   return pending;
@@ -69,7 +70,7 @@ std::vector<Pending> ShardedUnit::sum_tied(Ops& ops, Mesh& mesh) {
 }
 
 void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
-  if (!options_.counts_in_norm) return;
+  if (!options_.is_first_copy) return;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     for (const Segment& segment : buckets_[b].segments) {
       const Range part = overlap(segment, owned(buckets_[b]));

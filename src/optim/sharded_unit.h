@@ -15,8 +15,8 @@ namespace echelon {
 struct ShardOptions {
   int shard_degree = 1;  // ranks over which optimizer state is cut (dp_shard x cp); 1: level 0
   int shard_index = 0;
-  int kv_replicas = 1;         // tensor-parallel ranks that share a kv head
-  bool counts_in_norm = true;  // of its replicas over dp_replicate and of its tied copies, the one that adds to the gradient norm
+  int kv_replicas = 1;        // tensor-parallel ranks that share a kv head
+  bool is_first_copy = true;  // of its copies over dp_replicate, and of a tied weight's two, the one that counts in the norm and is written to checkpoints
   DType dtype = DType::float32;
   DType grad_dtype = DType::float32;
 
@@ -68,13 +68,5 @@ class ShardedUnit {
   std::vector<Bucket> buckets_;
   std::vector<BucketMemory> memory_;
 };
-
-inline constexpr Group shard_group = {AxisSet{Axis::dp_shard, Axis::cp}};
-inline constexpr Group replicate_group = {AxisSet{Axis::dp_replicate}};
-inline constexpr Group data_group = {data_axes};
-inline constexpr Group tied_group = {AxisSet{Axis::pp}, Group::Part::ends};
-inline constexpr Group tensor_group = {AxisSet{Axis::tp}};
-inline constexpr Group pipeline_group = {AxisSet{Axis::pp}};
-inline constexpr Group world_group = {world_axes};
 
 }  // namespace echelon

@@ -6,6 +6,7 @@
 #include "engine/rank_run.h"
 #include "nn/head.h"
 #include "ops/cpu/cpu_ops.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 #include <fstream>
@@ -119,7 +120,7 @@ void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesys
     Comm& world = mesh.comm(world_group);
     if (mesh.rank() == 0) writer.begin();
     world.barrier().wait();
-    if (rank.model().part().is_data_origin) rank.model().save(writer, *ops);
+    rank.model().save(writer, *ops);
     world.barrier().wait();
     if (mesh.rank() == 0) writer.finish();
   });

@@ -2,7 +2,7 @@
 #include "nn/head_split.h"
 
 #include "base/error.h"
-#include "nn/groups.h"
+#include "spec/groups.h"
 #include "nn/models.h"
 
 #include <gmock/gmock.h>
@@ -62,10 +62,8 @@ TEST(HeadSplit, EveryHeadHasItsPlace) {
 
 TEST(HeadSplit, RanksOfOneKvHeadAreOneGroup) {
   const ModelSpec model = with_heads(12, 2);
-  const Group group = kv_replica_group(model, 6);
+  const Group group = kv_replica_group(kv_replicas(model, 6));
   EXPECT_EQ(group.block, 3);
-  EXPECT_EQ(group_of(ReplicaSum::kv_replicas, model, 6), group);
-  EXPECT_EQ(group_of(ReplicaSum::tp, model, 6), tp_group);
   for (int rank = 0; rank < 6; ++rank) {
     EXPECT_EQ(head_split(model, 6, rank).first_kv_head, rank / group.block);
     EXPECT_EQ(head_split(model, 6, rank).kv_replica, rank % group.block);

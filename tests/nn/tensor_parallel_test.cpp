@@ -3,7 +3,7 @@
 #include "comm/thread/thread_world.h"
 #include "comm/trace/trace_mesh.h"
 #include "nn/bench.h"
-#include "nn/groups.h"
+#include "spec/groups.h"
 #include "nn/models.h"
 
 #include <gmock/gmock.h>

@@ -1,0 +1,104 @@
+// What a step makes of extreme input, and what its ranks tell each other.
+#include "engine/step.h"
+
+#include "base/error.h"
+#include "blueprint/small_config.h"
+#include "comm/thread/thread_world.h"
+#include "engine/rank_run.h"
+#include "engine/tensor_collection.h"
+#include "ops/cpu/cpu_ops.h"
+#include "tensor/tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+/// Batch 0 is text, in batch 1 nothing is predicted.
+class TextThenNothing : public BatchSource {
+ public:
+  explicit TextThenNothing(std::int64_t batch_size) : batch_size_(batch_size) {}
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
+    for (std::int64_t i = 0; i < seq_len; ++i) {
+      tokens[i] = static_cast<std::int32_t>((sequence + i * i) % 32);
+      targets[i] = sequence < batch_size_ ? static_cast<std::int32_t>((sequence + i) % 32) : ignored_target;
+    }
+  }
+
+ private:
+  std::int64_t batch_size_;
+};
+
+RunConfig layout_of_eight() {
+  RunConfig config = testing::small_config();
+  config.parallelism.data_parallel_shard_degree = 2;
+  config.parallelism.tensor_parallel_degree = 2;
+  config.parallelism.pipeline_parallel_degree = 2;
+  return config;
+}
+
+TEST(Step, WithoutAnyTargetHasNoGradient) {
+  const RunConfig config = layout_of_eight();
+  const Blueprint blueprint(config);
+  const TextThenNothing batches(config.training.global_batch_size);
+  TensorCollection values;
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    RankRun run(blueprint, mesh, *ops);
+    run.model().initialize(1, *ops);
+    for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+      const StepResult text = run.step().run(kind, {.batches = &batches, .batch = 0, .adamw = {.lr = 1e-3, .step = 1}, .max_norm = 1.0});
+      EXPECT_GT(text.loss, 0);
+      const StepResult nothing = run.step().run(kind, {.batches = &batches, .batch = 1, .adamw = {.lr = 1e-3, .step = 2}, .max_norm = 1.0});
+      EXPECT_EQ(nothing.num_targets, 0);
+      EXPECT_EQ(nothing.loss, 0);
+      EXPECT_EQ(nothing.grad_norm, 0);
+    }
+    values.add_values(run.model(), *ops);
+  });
+  for (const auto& [name, numbers] : values.tensors())
+    EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); })) << name;
+}
+
+TEST(Step, TheWishOfOneRankIsHeardByAll) {
+  const RunConfig config = layout_of_eight();
+  const Blueprint blueprint(config);
+  const TextThenNothing batches(config.training.global_batch_size);
+  std::atomic<int> num_heard = 0;
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    RankRun run(blueprint, mesh, *ops);
+    run.model().initialize(1, *ops);
+    EXPECT_FALSE(run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}}).stops);
+    if (run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .wants_stop = mesh.rank() == 5}).stops) ++num_heard;
+  });
+  EXPECT_EQ(num_heard, 8);
+}
+
+/// Throws what is no Error of ours.
+class OutOfMemory : public BatchSource {
+ public:
+  void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override { throw std::bad_alloc(); }
+};
+
+TEST(Step, NamesTheActionOfAnyException) {
+  const Blueprint blueprint(testing::small_config());
+  try {
+    run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+      const auto ops = make_cpu_ops({});
+      RankRun run(blueprint, mesh, *ops);
+      const OutOfMemory batches;
+      (void)run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {}});
+    });
+    FAIL() << "nobody noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), ExitStatus::failure);
+    EXPECT_THAT(error.what(), ::testing::StartsWith("rank 0: load_batch: "));
+  }
+}
+
+}  // namespace
+}  // namespace echelon
