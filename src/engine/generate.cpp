@@ -79,6 +79,7 @@ std::vector<std::int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::s
 }  // namespace
 
 Generation generate(const GenerateOptions& options) {
+  validate(options.sampling);
   require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1; nearest: 1", options.max_new_tokens);
   const ModelReader reader(options.model);
   const Tokenizer tokenizer = Tokenizer::load((options.model / "tokenizer.json").string());

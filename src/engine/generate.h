@@ -23,7 +23,8 @@ struct Generation {
   std::int64_t num_new_tokens = 0;
 };
 
-/// Ends early at the token between documents. Throws Error if the model or its tokenizer cannot be read, or the prompt leaves no room in the model's positions.
+/// Ends early at the token between documents, and where the model has no more positions. Throws Error if the model or its tokenizer cannot be read, or the
+/// prompt leaves no room in the model's positions.
 [[nodiscard]] Generation generate(const GenerateOptions& options);
 
 }  // namespace echelon

@@ -6,10 +6,12 @@
 #include "data/dataset_batches.h"
 #include "engine/machine_memory.h"
 #include "engine/trainer.h"
+#include "engine/validation.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/system_memory.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 
 namespace echelon {
@@ -101,9 +103,7 @@ EvaluationResult evaluate(const RunConfig& config) {
     const auto ops = make_cpu_ops({.num_threads = num_threads});
     RankRun run(blueprint, mesh, *ops);
     run.model().load(*initial, *ops);
-    const std::int64_t windows = validation.windows_per_epoch(config.training.seq_len);
-    const std::int64_t num_batches = std::max<std::int64_t>(1, windows / config.training.global_batch_size);
-    const MeanLoss mean = validation_loss(run.step(), validation, num_batches);
+    const MeanLoss mean = validation_loss(run.step(), validation, config, std::numeric_limits<std::int64_t>::max());
     if (mesh.rank() == 0) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
   });
   return result;

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "checkpoint/step_folders.h"
 #include "engine/lr_schedule.h"
+#include "engine/validation.h"
 #include "spec/groups.h"
 
-#include <algorithm>
 #include <cmath>
 
 namespace echelon {
@@ -68,9 +68,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
 
 void Trainer::evaluate(std::int64_t step) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::int64_t windows = parts_.validation->windows_per_epoch(config_.training.seq_len);
-  const std::int64_t whole_batches = std::max<std::int64_t>(1, windows / config_.training.global_batch_size);
-  const MeanLoss mean = validation_loss(parts_.run.step(), *parts_.validation, std::min(config_.training.eval_batches, whole_batches));
+  const MeanLoss mean = validation_loss(parts_.run.step(), *parts_.validation, config_, config_.training.eval_batches);
   result_.validation_loss = mean.loss;
   if (parts_.mesh.rank() == 0 && options_.events.on_validation) options_.events.on_validation({step, mean.loss, mean.num_targets, seconds_since(begin)});
   sent_before_ = parts_.mesh.sent_bytes();
@@ -93,16 +91,6 @@ void Trainer::save(std::int64_t step) {
   writer.finish();
   prune_steps(folder, step, config_.checkpoint.keep_latest_k);
   if (options_.events.on_saved) options_.events.on_saved(result_.model_folder);
-}
-
-MeanLoss validation_loss(Step& step, const BatchSource& batches, std::int64_t num_batches) {
-  double sum = 0, num_targets = 0;
-  for (std::int64_t batch = 0; batch < num_batches; ++batch) {
-    const StepResult result = step.run(ProgramKind::evaluation, {.batches = &batches, .batch = batch, .adamw = {}});
-    sum += result.loss * result.num_targets;
-    num_targets += result.num_targets;
-  }
-  return {num_targets > 0 ? sum / num_targets : 0.0, static_cast<std::int64_t>(num_targets)};
 }
 
 }  // namespace echelon

@@ -38,11 +38,4 @@ class Trainer {
   std::map<Group, std::int64_t> sent_before_;
 };
 
-struct MeanLoss {
-  double loss = 0;
-  std::int64_t num_targets = 0;
-};
-/// Over the first `num_batches` global batches of `batches`. Every rank of the mesh calls it.
-[[nodiscard]] MeanLoss validation_loss(Step& step, const BatchSource& batches, std::int64_t num_batches);
-
 }  // namespace echelon

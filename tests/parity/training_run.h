@@ -13,7 +13,8 @@
 
 namespace echelon::testing {
 
-/// Tokens and targets by a formula; the targets of a sequence are ignored at its begin, unevenly over sequences and hence over ranks.
+/// Tokens and targets by a formula; the targets of a sequence are ignored at its begin, unevenly over sequences and hence over ranks, and of some sequences
+/// all are.
 class FormulaBatches : public BatchSource {
  public:
   FormulaBatches(std::int64_t vocab_size, bool masks) : vocab_size_(vocab_size), masks_(masks) {}
@@ -21,7 +22,7 @@ class FormulaBatches : public BatchSource {
     const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + (sequence * i) % 5) % vocab_size_); };
     for (std::int64_t i = 0; i < seq_len; ++i) {
       tokens[i] = token(i);
-      targets[i] = masks_ && i < sequence * 3 % seq_len ? ignored_target : token(i + 1);
+      targets[i] = masks_ && (i < sequence * 3 % seq_len || sequence % 5 == 3) ? ignored_target : token(i + 1);
     }
   }
 

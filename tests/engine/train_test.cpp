@@ -1,0 +1,239 @@
+// A whole run: which data is trained and evaluated on, with which learning rate, what is saved when, and how a run ends early.
+#include "engine/train.h"
+
+#include "base/error.h"
+#include "blueprint/small_config.h"
+#include "checkpoint/scratch_folder.h"
+#include "checkpoint/step_folders.h"
+#include "comm/thread/thread_world.h"
+#include "data/dataset_batches.h"
+#include "engine/lr_schedule.h"
+#include "engine/rank_run.h"
+#include "ops/cpu/cpu_ops.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t num_training_tokens = 1000, num_validation_tokens = 301;  // neither is a whole number of windows or batches
+
+class Train : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write("train", num_training_tokens, [](std::int64_t i) { return i * i % 23; });
+    write("validation", num_validation_tokens, [](std::int64_t i) { return 40 + i % 5 * (i % 3); });
+  }
+
+  static std::int64_t num_windows(const RunConfig& config) { return (num_validation_tokens - 1 + config.training.seq_len - 1) / config.training.seq_len; }
+
+  RunConfig config() const {
+    RunConfig config = testing::small_config();
+    config.model.initializer_range = 0.2;  // so that a model knows more than nothing and less than nothing from the start
+    config.data.path = (scratch_ / "train").string();
+    config.data.validation_path = (scratch_ / "validation").string();
+    config.output.dir = (scratch_ / "out").string();
+    config.training.steps = 4;
+    config.training.global_batch_size = 8;
+    config.training.dtype = "float64";
+    config.lr_scheduler.warmup_steps = 2;
+    config.checkpoint.interval = 1;
+    return config;
+  }
+
+  /// The same on eight ranks.
+  RunConfig layout() const {
+    RunConfig config = this->config();
+    config.parallelism.data_parallel_shard_degree = 2;
+    config.parallelism.tensor_parallel_degree = 2;
+    config.parallelism.pipeline_parallel_degree = 2;
+    return config;
+  }
+
+  std::filesystem::path checkpoints() const { return scratch_ / "out" / "checkpoint"; }
+
+  /// The loss over the validation windows one by one, on one rank.
+  double validation_loss_of(const std::filesystem::path& model) const {
+    RunConfig one = config();
+    one.training.global_batch_size = one.training.micro_batch_size = 1;
+    const DatasetBatches data(IndexedDataset(one.data.validation_path), {.order = WindowOrder::in_order});
+    double sum = 0, count = 0;
+    on_one_rank(one, [&](RankRun& run, Ops& ops) {
+      run.model().load(ModelReader(model), ops);
+      for (std::int64_t window = 0; window < num_windows(one); ++window) {
+        const StepResult result = run.step().run(ProgramKind::evaluation, {.batches = &data, .batch = window, .adamw = {}});
+        sum += result.loss * result.num_targets;
+        count += result.num_targets;
+      }
+    });
+    return sum / count;
+  }
+
+  template <class Body>
+  static void on_one_rank(const RunConfig& config, Body&& body) {
+    const Blueprint blueprint(config);
+    run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+      const auto ops = make_cpu_ops({});
+      RankRun run(blueprint, mesh, *ops);
+      body(run, *ops);
+    });
+  }
+
+  ScratchFolder scratch_;
+
+ private:
+  template <class Token>
+  void write(const char* name, std::int64_t num_tokens, Token&& token) {
+    IndexedDatasetWriter writer((scratch_ / name).string(), TokenType::u16);
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i < num_tokens; ++i) tokens.push_back(static_cast<std::int32_t>(token(i)));
+    writer.add_document(tokens);
+    writer.publish();
+  }
+};
+
+TEST_F(Train, StepsFollowTheScheduleAndTheData) {
+  const RunConfig one = config();
+  std::vector<double> losses, rates;
+  const DatasetBatches data(IndexedDataset(one.data.path), {.seed = one.data.seed, .order = WindowOrder::shuffled});
+  on_one_rank(one, [&](RankRun& run, Ops& ops) {
+    run.model().initialize(one.training.seed, ops);
+    for (std::int64_t step = 1; step <= one.training.steps; ++step) {
+      // Linear warm-up over two steps, then half a cosine down to zero at the last.
+      const double lr = one.optimizer.lr * (step <= 2 ? static_cast<double>(step) / 2 : 0.5 * (1 + std::cos(M_PI * static_cast<double>(step - 2) / 2)));
+      rates.push_back(lr);
+      const StepInput input = {.batches = &data,
+                               .batch = step - 1,
+                               .adamw = {.lr = lr, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = step},
+                               .max_norm = 1.0};
+      losses.push_back(run.step().run(ProgramKind::training, input).loss);
+    }
+  });
+  std::vector<StepReport> reports;
+  (void)train(layout(),
+              {.events = {.on_start = {}, .on_step = [&](const StepReport& report) { reports.push_back(report); }, .on_validation = {}, .on_saved = {}}});
+  ASSERT_EQ(reports.size(), losses.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_EQ(reports[i].step, static_cast<std::int64_t>(i) + 1);
+    EXPECT_NEAR(reports[i].loss, losses[i], 1e-11 * losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(reports[i].lr, rates[i], 1e-12) << "step " << i + 1;
+  }
+}
+
+TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
+  RunConfig config = layout();
+  config.training.eval_interval = 1;
+  config.training.eval_batches = 1000;
+  config.checkpoint.keep_latest_k = 2;
+  std::vector<EvaluationReport> evaluations;
+  std::vector<std::filesystem::path> saved;
+  const TrainResult result = train(config, {.events = {.on_start = {},
+                                                       .on_step = {},
+                                                       .on_validation = [&](const EvaluationReport& report) { evaluations.push_back(report); },
+                                                       .on_saved = [&](const std::filesystem::path& folder) { saved.push_back(folder); }}});
+  ASSERT_EQ(evaluations.size(), 4U);
+  EXPECT_THAT(saved, ElementsAre(step_folder(checkpoints(), 1), step_folder(checkpoints(), 2), step_folder(checkpoints(), 3), step_folder(checkpoints(), 4)));
+  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 4));
+  EXPECT_EQ(result.model_folder, saved.back());
+  EXPECT_EQ(result.validation_loss, evaluations.back().loss);
+  for (const std::int64_t step : {3, 4}) {
+    const EvaluationReport& evaluation = evaluations[static_cast<std::size_t>(step) - 1];
+    EXPECT_EQ(evaluation.step, step);
+    EXPECT_EQ(evaluation.tokens, num_validation_tokens - 1);
+    const double expected = validation_loss_of(step_folder(checkpoints(), step));
+    EXPECT_NEAR(evaluation.loss, expected, 1e-11 * expected) << "step " << step;
+  }
+
+  RunConfig undisturbed = layout();
+  undisturbed.checkpoint.enable = false;
+  EXPECT_EQ(train(undisturbed, {}).last_step.loss, result.last_step.loss) << "evaluating and saving change nothing";
+}
+
+TEST_F(Train, IntervalsAreKept) {
+  RunConfig config = layout();
+  config.training.steps = 5;
+  config.training.eval_interval = 2;
+  config.training.eval_batches = 1;
+  config.checkpoint.interval = 3;
+  config.checkpoint.keep_latest_k = 0;
+  std::vector<std::int64_t> evaluated;
+  (void)train(config, {.events = {.on_start = {},
+                                  .on_step = {},
+                                  .on_validation =
+                                      [&](const EvaluationReport& report) {
+                                        evaluated.push_back(report.step);
+                                        EXPECT_EQ(report.tokens, config.training.global_batch_size * config.training.seq_len);
+                                      },
+                                  .on_saved = {}}});
+  EXPECT_THAT(evaluated, ElementsAre(2, 4, 5));
+  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 5));
+}
+
+TEST_F(Train, EvaluationDoesNotDependOnBatchesAndLayout) {
+  RunConfig config = layout();
+  config.training.steps = 1;
+  config.lr_scheduler.warmup_steps = 0;
+  const std::filesystem::path model = train(config, {}).model_folder;
+  const double expected = validation_loss_of(model);
+  for (const std::int64_t batch_size : {4, 20, 1000}) {
+    config.training.global_batch_size = batch_size;
+    config.checkpoint.initial_load_path = model.string();
+    const EvaluationResult result = evaluate(config);
+    EXPECT_EQ(result.num_targets, num_validation_tokens - 1);
+    EXPECT_NEAR(result.loss, expected, 1e-11 * expected) << batch_size;
+  }
+}
+
+// Steps so small that they change no bfloat16: what is saved is what was loaded, which needs master weights that were loaded too.
+TEST_F(Train, BeginsWithTheInitialWeights) {
+  RunConfig config = layout();
+  const std::filesystem::path model = train(config, {}).model_folder;
+  for (const char* dtype : {"float64", "float32", "bfloat16"}) {
+    config.training.dtype = dtype;
+    config.checkpoint.initial_load_path = model.string();
+    config.checkpoint.folder = std::string("again-") + dtype;
+    config.optimizer.lr = 1e-12;
+    const std::filesystem::path again = train(config, {}).model_folder;
+    const double expected = validation_loss_of(model), tolerance = dtype == std::string("bfloat16") ? 0.02 : 1e-6;
+    EXPECT_GT(std::abs(expected - std::log(static_cast<double>(config.model.vocab_size))), 0.1) << "a model of zeros must not pass";
+    EXPECT_NEAR(validation_loss_of(again), expected, tolerance * expected) << dtype;
+  }
+}
+
+TEST_F(Train, EndsWhenItDiverges) {
+  RunConfig config = layout();
+  config.optimizer.lr = 1e200;
+  const std::string error = error_of([&] { (void)train(config, {}); });
+  EXPECT_THAT(error, HasSubstr("diverged"));
+  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1)) << "what diverged is not saved";
+}
+
+TEST_F(Train, StopsAndSavesWhenAsked) {
+  RunConfig config = layout();
+  config.training.steps = 1000;
+  config.checkpoint.interval = 1000;
+  std::atomic<bool> stop = false;
+  const TrainResult result =
+      train(config, {.events = {.on_start = {}, .on_step = [&](const StepReport& report) { stop = report.step == 2; }, .on_validation = {}, .on_saved = {}},
+                     .stop_requested = &stop});
+  EXPECT_TRUE(result.was_stopped);
+  EXPECT_EQ(result.last_step.step, 3);
+  EXPECT_EQ(result.model_folder, step_folder(checkpoints(), 3));
+  EXPECT_TRUE(result.validation_loss.has_value());
+}
+
+TEST_F(Train, EndsOnAllRanksWhenOneCannotSave) {
+  std::filesystem::create_directories(scratch_ / "out");
+  put(checkpoints(), "a file where the folder should be");
+  const std::string error = error_of([&] { (void)train(layout(), {}); });
+  EXPECT_THAT(error, HasSubstr(checkpoints().string()));
+}
+
+}  // namespace
+}  // namespace echelon
