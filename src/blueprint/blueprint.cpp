@@ -72,11 +72,4 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
 
 std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }
 
-double RankBlueprint::program_flops(ProgramKind kind) const {
-  double flops = 0;
-  for (const Action& action : program(kind))
-    for (const OpRecord& op : trace_.of(action).ops) flops += static_cast<double>(op.flops);
-  return flops;
-}
-
 }  // namespace echelon

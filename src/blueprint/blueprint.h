@@ -26,7 +26,6 @@ class RankBlueprint {
   /// The size of the rank's one allocation: both programs' persistent buffers are the same and come first.
   [[nodiscard]] std::int64_t arena_bytes() const;
   [[nodiscard]] const RankTrace& trace() const { return trace_; }
-  [[nodiscard]] double program_flops(ProgramKind kind) const;
 
  private:
   int rank_;
@@ -47,7 +46,9 @@ class Blueprint {
   [[nodiscard]] const LoweringOptions& lowering(ProgramKind kind) const { return lowering_[static_cast<std::size_t>(kind)]; }
   /// One program per pipeline rank.
   [[nodiscard]] const std::vector<Program>& programs(ProgramKind kind) const { return programs_[static_cast<std::size_t>(kind)]; }
-  [[nodiscard]] RankBlueprint rank(int rank) const { return {*this, rank}; }
+  /// It refers to this blueprint's programs.
+  [[nodiscard]] RankBlueprint rank(int rank) const& { return {*this, rank}; }
+  RankBlueprint rank(int rank) const&& = delete;
 
  private:
   RunConfig config_;

@@ -50,6 +50,23 @@ TEST(MemoryPlan, DisjointLifetimesShareTheirPlace) {
   EXPECT_EQ(plan.at({BufferRole::stash, 0}).offset, plan.at({BufferRole::stash, 1}).offset);
 }
 
+// Weights and optimizer state stay where they are when another program runs.
+TEST(MemoryPlan, BothProgramsHaveWhatOutlivesThemInOnePlace) {
+  RunConfig config = testing::small_config();
+  config.training.dtype = "bfloat16";
+  config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree = config.parallelism.data_parallel_shard_degree = 2;
+  const Blueprint blueprint(config);
+  const RankBlueprint rank = blueprint.rank(3);
+  int num_persistent = 0;
+  for (const PlannedBuffer& buffer : rank.memory(ProgramKind::training).buffers()) {
+    if (buffer.first_action != always) continue;
+    ++num_persistent;
+    const PlannedBuffer& other = rank.memory(ProgramKind::evaluation).at(buffer.key);
+    EXPECT_EQ(std::pair(buffer.offset, buffer.num_bytes), std::pair(other.offset, other.num_bytes));
+  }
+  EXPECT_GT(num_persistent, 10);
+}
+
 // Narayanan et al. 2021, section 2.2: 1F1B holds the activations of at most p - stage microbatches, GPipe those of all.
 TEST(MemoryPlan, ActivationsFollowTheSchedule) {
   for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive})

@@ -29,7 +29,9 @@ std::string name_of(const Layout& layout) {
   name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate << "_shard" << layout.shard << "_tp" << layout.tp
        << (layout.sequence_parallel ? "sp" : "") << "_pp" << layout.pp;
   if (layout.pp > 1) name << (layout.schedule == PipelineSchedule::naive ? "_naive" : layout.schedule == PipelineSchedule::gpipe ? "_gpipe" : "_1f1b");
-  name << "_layers" << layout.layers << "_m" << layout.microbatches;
+  name << "_layers" << layout.layers;
+  for (const std::int64_t layers : layout.layers_per_stage) name << "_" << layers;
+  name << "_m" << layout.microbatches;
   return name.str();
 }
 
@@ -53,6 +55,7 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
+  config.parallelism.pipeline_parallel_layout = layout.layers_per_stage;
   return config;
 }
 
@@ -94,6 +97,8 @@ std::vector<Layout> rows() {
       // one microbatch on many stages; fewer microbatches than stages
       {.pp = 8, .microbatches = 1},
       {.pp = 6, .microbatches = 4, .layers = 13},
+      // stages as the user cuts them
+      {.shard = 2, .pp = 3, .microbatches = 4, .tied = true, .layers = 7, .layers_per_stage = {1, 5, 1}},
       // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
       {.shard = 2, .tp = 4, .microbatches = 3},
       {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},

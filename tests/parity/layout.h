@@ -16,7 +16,8 @@ struct Layout {
   int microbatches = 2;
   Family family = Family::llama;
   bool tied = false;
-  int layers = 0;  // 0: one more than stages, hence uneven
+  int layers = 0;                                   // 0: one more than stages, hence uneven
+  std::vector<std::int64_t> layers_per_stage = {};  // empty: spread evenly
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
