@@ -21,6 +21,23 @@ DatasetBatches open_batches(const RunConfig& config, const std::string& prefix, 
   return {IndexedDataset(prefix), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
 }
 
+/// All of it is read once, so that a token outside of the vocabulary is found now and not at the first evaluation.
+DatasetBatches open_validation(const RunConfig& config) {
+  DatasetBatches validation = open_batches(config, config.data.validation_path, WindowOrder::in_order);
+  const std::int64_t T = config.training.seq_len;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
+  for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window) validation.read(window, T, tokens.data(), targets.data());
+  return validation;
+}
+
+/// Where the run will save: better refused now than at the first save.
+void make_checkpoint_folder(const RunConfig& config) {
+  const std::filesystem::path folder = std::filesystem::path(config.output.dir) / config.checkpoint.folder;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
+}
+
 /// Cores are shared out evenly; with more ranks than cores each rank computes on one thread at a time.
 int threads_per_rank(int num_ranks) { return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_ranks); }
 
@@ -64,7 +81,9 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   const auto initial = initial_weights(config);
   const DatasetBatches training = open_batches(config, config.data.path, WindowOrder::shuffled);
   std::optional<DatasetBatches> validation;
-  if (!config.data.validation_path.empty()) validation.emplace(open_batches(config, config.data.validation_path, WindowOrder::in_order));
+  if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
+
+  if (config.checkpoint.enable) make_checkpoint_folder(config);
 
   TrainResult result;
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
@@ -96,7 +115,7 @@ EvaluationResult evaluate(const RunConfig& config) {
   const Blueprint blueprint(config);
   require_memory(blueprint, system_memory_bytes());
   const auto initial = initial_weights(config);
-  const DatasetBatches validation = open_batches(config, config.data.validation_path, WindowOrder::in_order);
+  const DatasetBatches validation = open_validation(config);
   EvaluationResult result;
   const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
   run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {

@@ -33,7 +33,8 @@ struct TrainResult {
   bool was_stopped = false;
 };
 
-/// Throws Error for bad input before anything is computed, and Failure ("rank 3: backward stage 1 ...") if a rank fails.
+/// Throws Error for bad input before anything is computed (a training token outside of the vocabulary: when it is read), and Failure ("rank 3: backward stage 1
+/// ...") if a rank fails.
 [[nodiscard]] TrainResult train(const RunConfig& config, const TrainOptions& options);
 
 /// Mean loss in nats of `config.data.validation_path` (all of it, once) under the weights of `config.checkpoint.initial_load_path`.

@@ -229,10 +229,31 @@ TEST_F(Train, StopsAndSavesWhenAsked) {
 }
 
 TEST_F(Train, EndsOnAllRanksWhenOneCannotSave) {
+  std::filesystem::create_directories(step_folder(checkpoints(), 2));
+  put(step_folder(checkpoints(), 2) / "notes.txt", "not to be deleted");
+  const std::string error = error_of([&] { (void)train(layout(), {}); });
+  EXPECT_THAT(error, HasSubstr("rank 0"));
+  EXPECT_THAT(error, HasSubstr("notes.txt"));
+}
+
+TEST_F(Train, IsRefusedBeforeTheFirstStep) {
+  std::int64_t num_steps = 0;
+  const auto refusal = [&](const RunConfig& config) {
+    return error_of(
+        [&] { (void)train(config, {.events = {.on_start = {}, .on_step = [&](const StepReport&) { ++num_steps; }, .on_validation = {}, .on_saved = {}}}); });
+  };
+  RunConfig small_vocabulary = layout();
+  small_vocabulary.model.vocab_size = 41;  // training data ends below, validation data does not
+  EXPECT_THAT(refusal(small_vocabulary), HasSubstr(small_vocabulary.data.validation_path));
+
+  RunConfig without_tokenizer = layout();
+  without_tokenizer.checkpoint.tokenizer = (scratch_ / "tokenizer.json").string();
+  EXPECT_THAT(refusal(without_tokenizer), HasSubstr(without_tokenizer.checkpoint.tokenizer));
+
   std::filesystem::create_directories(scratch_ / "out");
   put(checkpoints(), "a file where the folder should be");
-  const std::string error = error_of([&] { (void)train(layout(), {}); });
-  EXPECT_THAT(error, HasSubstr(checkpoints().string()));
+  EXPECT_THAT(refusal(layout()), HasSubstr(checkpoints().string()));
+  EXPECT_EQ(num_steps, 0);
 }
 
 }  // namespace
