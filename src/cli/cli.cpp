@@ -1,5 +1,8 @@
 #include "cli/cli.h"
 
+#include "cli/arguments.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 #include "spec/config_keys.h"
 #include "spec/config_reader.h"
@@ -27,11 +30,14 @@ void require_known_verb(const std::vector<std::string>& arguments) {
   const auto is_in = [&](std::span<const std::string_view> list) { return std::find(list.begin(), list.end(), first) != list.end(); };
   constexpr std::string_view options[] = {"--help", "-h", "--version"};
   require(!first.starts_with('-') || is_in(options), "there is no option {} before a verb; nearest: {}", first, nearest(first, options));
-  require(first.starts_with('-') || is_in(names), "there is no verb '{}'; nearest: {}", first, nearest(first, names));
+  const bool is_known = is_in(names);
+  names.emplace_back("--help");
+  require(first.starts_with('-') || is_known, "there is no verb '{}'; nearest: {}", first, nearest(first, names));
 }
 
-// The keys of a config are candidates by their last part: "--steps" is likely to mean "--training.steps".
+// The keys of a config are candidates by their last part, unless a dot is in it: "--steps" is likely to mean "--training.steps".
 std::string nearest_option(const std::string& option, const DeclaredVerb& declared) {
+  const bool is_whole_key = option.find('.') != std::string::npos;
   std::vector<std::string> names, meanings;
   for (const CLI::Option* known : declared.app->get_options())
     for (const std::string& name : known->get_lnames()) {
@@ -40,7 +46,7 @@ std::string nearest_option(const std::string& option, const DeclaredVerb& declar
     }
   for (const ConfigKey& key : config_keys()) {
     if (!declared.verb->takes_config) break;
-    names.emplace_back(key.name.substr(key.name.find('.') + 1));
+    names.emplace_back(is_whole_key ? key.name : key.name.substr(key.name.find('.') + 1));
     meanings.push_back("--" + std::string(key.name));
   }
   const std::string closest =
@@ -73,6 +79,8 @@ ExitStatus run(std::vector<std::string> arguments) {
     declared.push_back({&verb, sub, verb.declare(*sub, config_arguments)});
   }
 
+  for (const DeclaredVerb& candidate : declared)
+    if (candidate.verb->name == arguments.front()) arguments = with_values_apart(*candidate.app, arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 wants the last argument first
     app.parse(arguments);
@@ -99,7 +107,11 @@ void print_error(std::string sentence) {
 
 int run_cli(const std::vector<std::string>& arguments) noexcept {
   try {
-    return static_cast<int>(run(arguments));
+    keep_standard_files_open();
+    end_on_interrupt();
+    const ExitStatus status = run(arguments);
+    require_output_written();
+    return static_cast<int>(status);
   } catch (const Error& error) {
     print_error(error.what());
     return static_cast<int>(error.status());

@@ -24,6 +24,7 @@ void print_text(std::string_view text) {
 }
 
 ExitStatus run_generation(const GenerateArguments& arguments) {
+  require(!arguments.model.empty(), "--model= names no folder");
   GenerateOptions options = arguments.options;
   options.model = arguments.model;
   if (!arguments.json)

@@ -1,5 +1,9 @@
 #include "cli/interrupt.h"
 
+#include "base/error.h"
+
+#include <unistd.h>
+
 #include <csignal>
 
 namespace echelon {
@@ -9,15 +13,19 @@ namespace {
 std::atomic<bool> interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_interrupt(int signal) {
+void end_at_once(int /*signal*/) { _exit(static_cast<int>(ExitStatus::interrupted)); }
+
+void ask_to_stop(int /*signal*/) {
   interrupted = true;
-  std::signal(signal, SIG_DFL);
+  end_on_interrupt();
 }
 
 }  // namespace
 
+void end_on_interrupt() { std::signal(SIGINT, end_at_once); }
+
 const std::atomic<bool>& watch_for_interrupt() {
-  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGINT, ask_to_stop);
   return interrupted;
 }
 

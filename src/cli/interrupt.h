@@ -1,11 +1,14 @@
-// Ctrl-C as a wish that a run can grant between two steps.
+// Ctrl-C: the end of verbs that leave nothing half done, and a wish to the others.
 #pragma once
 
 #include <atomic>
 
 namespace echelon {
 
-/// From now on the first Ctrl-C sets the flag that is returned; a second one ends the program at once.
+/// From now on Ctrl-C ends the program at once, with status 130.
+void end_on_interrupt();
+
+/// From now on the first Ctrl-C sets the flag that is returned; a second one ends the program at once, with status 130.
 [[nodiscard]] const std::atomic<bool>& watch_for_interrupt();
 
 }  // namespace echelon

@@ -1,6 +1,7 @@
 // echelon prepare: files, folders or JSONL to a tokenizer and token files.
 #include "data/prepare.h"
 
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 
@@ -25,6 +26,14 @@ std::string_view name_of(PrepareStage stage) {
     case PrepareStage::encoding: return "encoding";
   }
   return "?";
+}
+
+// Every document is a chance to stop.
+PrepareProgress unless_interrupted(PrepareProgress progress) {
+  return [progress = std::move(progress), &stop = watch_for_interrupt()](PrepareStage stage, std::int64_t done, std::int64_t total) {
+    if (stop) throw Error("prepare was interrupted; nothing was written", ExitStatus::interrupted);
+    if (progress) progress(stage, done, total);
+  };
 }
 
 // On a terminal a line that is drawn anew, in a log one line per stage.
@@ -64,7 +73,7 @@ ExitStatus run_preparation(PrepareArguments arguments) {
   PrepareOptions& options = arguments.options;
   options.appends_end_of_document = !arguments.no_separator;
   const ProgressStyle style = progress_style();
-  const PrepareResult result = prepare(options, arguments.json ? PrepareProgress() : progress_of(style));
+  const PrepareResult result = prepare(options, unless_interrupted(arguments.json ? PrepareProgress() : progress_of(style)));
   if (arguments.json) {
     const nlohmann::ordered_json json = {{"is_reused", result.is_reused},
                                          {"vocab_size", result.vocab_size},

@@ -8,7 +8,11 @@
 #include "data/prepare_record.h"
 #include "data/tokenizer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -48,7 +52,6 @@ class Preparation {
     const bool is_given = !options_.tokenizer.empty();
     const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer) : train_tokenizer();
     make_output();  // not before: a bad request must not take an older output away
-    is_given ? copy_tokenizer() : tokenizer.save(path("tokenizer.json"));
     PrepareResult result = encode(tokenizer);
     result.vocab_size = tokenizer.vocab_size();
     if (result.validation.num_tokens > 0) result.validation_entropy = unigram_entropy(IndexedDataset(path("validation")));
@@ -62,7 +65,15 @@ class Preparation {
     std::error_code error;
     fs::create_directories(options_.output, error);
     if (error) throw Failure(fmt::format("prepare --output={} cannot be made: {}", options_.output, error.message()));
-    for (const char* stale : {"prepare.json", "validation.idx", "validation.bin"}) fs::remove(path(stale), error);
+  }
+
+  // What is there goes first: files of two requests must not stand side by side, even if this is cut short.
+  void publish(const Tokenizer& tokenizer, SplitWriter& train, SplitWriter& validation) const {
+    std::error_code error;
+    for (const char* stale : {"prepare.json", "train.idx", "train.bin", "validation.idx", "validation.bin"}) fs::remove(path(stale), error);
+    options_.tokenizer.empty() ? tokenizer.save(path("tokenizer.json")) : copy_tokenizer();
+    train.publish();
+    if (validation.counts().num_tokens > 0) validation.publish();
   }
 
   Tokenizer train_tokenizer() const {
@@ -78,8 +89,8 @@ class Preparation {
         if (split == Split::validation) return;
         trainer.add(document);
         done += static_cast<std::int64_t>(document.size());
+        if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
       });
-      if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
     }
     require(done > 0, "prepare --input={}: there is no text to train a tokenizer on", fmt::join(options_.corpus.inputs, ", "));
     return Tokenizer(trainer.train(options_.vocab_size));
@@ -99,13 +110,17 @@ class Preparation {
     SplitWriter validation(path("validation"), tokenizer);
     PrepareResult result;
     result.num_files = static_cast<std::int64_t>(corpus_.files().size());
-    std::int64_t done = 0;
+    const std::int64_t total = corpus_.num_bytes();
+    std::int64_t done_files = 0;
     for (const CorpusFile& file : corpus_.files()) {
-      const bool is_text = corpus_.for_each_document(
-          file, file.num_bytes, [&](Split split, std::string_view document) { (split == Split::train ? train : validation).add(document, separator); });
+      std::int64_t done = done_files;
+      const bool is_text = corpus_.for_each_document(file, file.num_bytes, [&](Split split, std::string_view document) {
+        (split == Split::train ? train : validation).add(document, separator);
+        done += static_cast<std::int64_t>(document.size());
+        if (progress_) progress_(PrepareStage::encoding, std::min(done, total), total);
+      });
       result.num_skipped_files += is_text ? 0 : 1;
-      done += file.num_bytes;
-      if (progress_) progress_(PrepareStage::encoding, done, corpus_.num_bytes());
+      done_files += file.num_bytes;
     }
     result.train = train.counts();
     result.validation = validation.counts();
@@ -113,8 +128,7 @@ class Preparation {
     require(result.validation.num_tokens > 0 || options_.corpus.validation_fraction == 0,
             "prepare --validation-fraction={} leaves no document of {} for validation; use more text, a larger fraction or 0",
             options_.corpus.validation_fraction, result.train.num_documents);
-    train.publish();
-    if (result.validation.num_tokens > 0) validation.publish();
+    publish(tokenizer, train, validation);
     return result;
   }
 
@@ -123,16 +137,36 @@ class Preparation {
   const PrepareProgress& progress_;
 };
 
+// Minutes of learning should not end at a folder that cannot be written.
+void require_writable(const std::string& output) {
+  fs::path there = fs::absolute(output);
+  std::error_code error;
+  while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  if (!fs::is_directory(there, error)) throw Failure(fmt::format("prepare --output={} cannot be made: {} is not a folder", output, there.string()));
+  if (access(there.c_str(), W_OK | X_OK) != 0)
+    throw Failure(fmt::format("prepare --output={} cannot be written: {}: {}", output, there.string(), std::strerror(errno)));
+}
+
+void require_vocab_size(const PrepareOptions& options) {
+  if (!options.tokenizer.empty()) return;
+  constexpr std::int64_t least = 257, most = 1 << 24;
+  require(options.vocab_size >= least && options.vocab_size <= most,
+          "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges; nearest: {}", options.vocab_size, least, most,
+          std::clamp(options.vocab_size, least, most));
+}
+
 }  // namespace
 
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress) {
   require(!options.output.empty(), "prepare --output is missing: name a folder");
   require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0", options.training_sample_bytes);
+  require_vocab_size(options);
   CorpusOptions text = options.corpus;
   text.not_below = options.output;
   const Corpus corpus(text);
   const std::string hash = request_hash(options, corpus);
   if (const auto recorded = read_prepare_record(options, hash)) return *recorded;
+  require_writable(options.output);
   const PrepareResult result = Preparation(options, corpus, progress).run();
   write_prepare_record(options, hash, result);
   return result;

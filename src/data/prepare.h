@@ -36,7 +36,7 @@ struct PrepareResult {
 
 enum class PrepareStage : std::uint8_t { training_tokenizer, encoding };
 
-/// Called now and then with the bytes of text done and in all.
+/// Called after every document with the bytes of text done and in all. What it throws ends the preparation, with nothing under a final name.
 using PrepareProgress = std::function<void(PrepareStage, std::int64_t done_bytes, std::int64_t total_bytes)>;
 
 /// Makes OUTPUT, or finds that it is there. The outcome depends on the options, the names and the contents of the files. Throws Error on bad options, files

@@ -89,14 +89,14 @@ Generation generate(const GenerateOptions& options) {
   const auto num_prompt_tokens = static_cast<std::int64_t>(tokens.size());
   const std::int64_t most = reader.spec().max_position_embeddings;
   require(num_prompt_tokens < most, "the prompt has {} tokens, which leaves no room in the model's {} positions", num_prompt_tokens, most);
-  const std::int64_t num_positions = std::min(most, num_prompt_tokens + options.max_new_tokens);
+  const std::int64_t num_positions = num_prompt_tokens + std::min(most - num_prompt_tokens, options.max_new_tokens);
+  Sampler sampler(options.sampling);
 
   Generation generation = {.text = {}, .num_prompt_tokens = num_prompt_tokens};
   run_thread_ranks(MeshShape(), {}, [&](Mesh& mesh) {
     const auto ops = make_cpu_ops({.num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))});
     Decoder decoder(make_generation_model(reader.spec(), DType::float32, num_positions), num_prompt_tokens, *ops, mesh);
     decoder.load(reader);
-    Sampler sampler(options.sampling);
     while (num_prompt_tokens + generation.num_new_tokens < num_positions) {
       std::vector<double> logits = decoder.decode(tokens);
       logits.resize(static_cast<std::size_t>(std::min(tokenizer.vocab_size(), reader.spec().vocab_size)));

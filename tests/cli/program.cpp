@@ -31,11 +31,12 @@ bool read_some(int file, std::string& text) {
   return count > 0;
 }
 
-Outcome run(const std::vector<std::string>& arguments, const std::string& interrupt_when) {
+Outcome run(const std::vector<std::string>& arguments, const std::string& interrupt_when, const std::string& output = "") {
   const Pipe out, err;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  if (!output.empty()) posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
 
   const std::string program = std::string(ECHELON_BINARY_DIR) + "/echelon";
@@ -71,6 +72,8 @@ Outcome run(const std::vector<std::string>& arguments, const std::string& interr
 }  // namespace
 
 Outcome run_echelon(const std::vector<std::string>& arguments) { return run(arguments, ""); }
+
+Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) { return run(arguments, "", path); }
 
 Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) { return run(arguments, when); }
 

@@ -14,6 +14,9 @@ struct Outcome {
 /// `build/.../echelon arguments...`, without a shell between.
 [[nodiscard]] Outcome run_echelon(const std::vector<std::string>& arguments);
 
+/// The same with its output going to the file `path`; Outcome::out stays empty.
+[[nodiscard]] Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments);
+
 /// The same, with SIGINT sent as soon as a line of its output contains `when`.
 [[nodiscard]] Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when);
 

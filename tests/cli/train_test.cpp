@@ -108,6 +108,48 @@ TEST_F(Program, SaysWhereItCannotWrite) {
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
 }
 
+TEST_F(Program, SaysThatItsOutputGotLost) {
+  const std::string file = "/dev/full";
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
+  for (const auto& arguments : {std::vector<std::string>{"draw"}, {"draw", "--json"}, train({"--checkpoint.enable=false"})}) {
+    const Outcome outcome = run_echelon_into(file, arguments);
+    EXPECT_EQ(outcome.status, 1) << arguments[0];
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  }
+}
+
+std::vector<std::string> files_below(const std::string& folder) {
+  std::vector<std::string> names;
+  if (!std::filesystem::exists(folder)) return names;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+    if (entry.is_regular_file()) names.push_back(entry.path());
+  return names;
+}
+
+TEST_F(Program, CtrlCLeavesNothingOfAPreparation) {
+  std::string lines;
+  for (int i = 0; i < 200'000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + " of a text that takes a while\"}\n";
+  std::ofstream(folder_ + "/long.jsonl") << lines;
+  for (const std::string phase : {"learning the tokenizer", "encoding"}) {
+    const Outcome outcome = interrupt_echelon({"prepare", folder_ + "/long.jsonl", "--output", out(), "--vocab-size=400"}, phase);
+    EXPECT_EQ(outcome.status, 130) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("interrupted"));
+    EXPECT_THAT(files_below(out()), testing::IsEmpty()) << phase;
+  }
+}
+
+TEST_F(Program, CtrlCInAPreparationKeepsWhatWasThere) {
+  const std::vector<std::string> small = {"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output", out(), "--vocab-size=300"};
+  ASSERT_EQ(run_echelon(small).status, 0);
+  const auto files = files_below(out());
+  std::string lines;
+  for (int i = 0; i < 200'000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  std::ofstream(folder_ + "/long.jsonl") << lines;
+  EXPECT_EQ(interrupt_echelon({"prepare", folder_ + "/long.jsonl", "--output", out(), "--vocab-size=400"}, "encoding").status, 130);
+  EXPECT_EQ(files_below(out()), files);
+  EXPECT_THAT(run_echelon(small).out, HasSubstr("it was there already"));
+}
+
 TEST_F(Program, RefusesTokensThatWereCutOff) {
   std::filesystem::resize_file(corpus() + "/train.bin", 101);
   const Outcome outcome = run_echelon(train());

@@ -1,0 +1,49 @@
+#include "cli/arguments.h"
+
+#include "base/error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+template <class T>
+bool is_number(std::string_view text, T& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// CLI11 would make the largest integer out of a larger one.
+void check_number(const CLI::Option& option, std::string_view name, std::string_view text) {
+  const std::string type = option.get_type_name();
+  const std::string example = option.get_default_str().empty() ? "" : ", such as " + option.get_default_str();
+  std::int64_t whole = 0;
+  double number = 0;
+  if (type.starts_with("INT")) require(is_number(text, whole), "{}={} is not an integer{}", name, text, example);
+  if (type.starts_with("FLOAT")) require(is_number(text, number) && !std::isnan(number), "{}={} is not a number{}", name, text, example);
+}
+
+}  // namespace
+
+std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vector<std::string>& arguments) {
+  std::vector<std::string> apart;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const std::size_t equals = argument.find('=');
+    const std::string name = argument.substr(0, equals);
+    const CLI::Option* option = name.starts_with("--") ? verb.get_option_no_throw(name) : nullptr;
+    apart.push_back(argument);
+    if (option == nullptr || option->get_items_expected_min() == 0) continue;
+    const bool has_value = equals != std::string::npos || (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"));
+    require(has_value, "{} has no value; write {}=VALUE", name, name);
+    apart.back() = name;
+    apart.push_back(equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i]);
+    check_number(*option, name, apart.back());
+  }
+  return apart;
+}
+
+}  // namespace echelon
