@@ -5,6 +5,7 @@
 // Empty tensors are legal.
 #pragma once
 
+#include "base/error.h"
 #include "tensor/tensor.h"
 
 #include <cstdint>
@@ -14,6 +15,12 @@
 namespace echelon {
 
 enum class ReduceOp : std::uint8_t { sum, max };
+
+/// What a rank throws because another one failed; the cause is told by that other one, so this is passed on as it is.
+class PeerAborted final : public Failure {
+ public:
+  using Failure::Failure;
+};
 
 /// What is under way. Move-only; default-constructed it is already done.
 class Pending {

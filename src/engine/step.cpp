@@ -39,6 +39,8 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
       for (const int id : action.after) finish(id);
       perform(action);
       mesh_.poll();
+    } catch (const PeerAborted&) {
+      throw;
     } catch (const Error& error) {
       throw Error(fmt::format("{}: {}", to_string(action), error.what()), error.status());
     } catch (const std::exception& error) {

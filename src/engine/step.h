@@ -41,7 +41,7 @@ class Step {
  public:
   Step(const Blueprint& blueprint, const RankBlueprint& rank, const StepParts& parts);
 
-  /// Runs the rank's program. Throws what an action throws, with the action's name in front.
+  /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is.
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }

@@ -1,5 +1,6 @@
 // A rank that fails ends the whole run at once, and says who it was and what it did.
 #include "base/error.h"
+#include "blueprint/small_config.h"
 #include "comm/thread/thread_world.h"
 #include "engine/rank_run.h"
 #include "ops/cpu/cpu_ops.h"
@@ -9,6 +10,8 @@
 
 #include <chrono>
 #include <mutex>
+#include <optional>
+#include <thread>
 
 namespace echelon {
 namespace {
@@ -73,6 +76,45 @@ TEST(FailingRank, EndsAll256AndNamesRankAndAction) {
   }
   // Within a second, and generously so on a loaded machine: without the abort the others would wait for comm.timeout_seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - batches.failed_at(), std::chrono::seconds(10));
+}
+
+/// A device that is lost at its second look-up of tokens.
+class LosingOps : public CpuOps {
+ public:
+  LosingOps() : CpuOps(CpuOptions{}) {}
+  void embedding(const EmbeddingArgs& args) override {
+    if (++num_calls_ == 2) throw Failure("the device is gone");
+    CpuOps::embedding(args);
+  }
+
+ private:
+  int num_calls_ = 0;
+};
+
+struct SlowEnd {
+  ~SlowEnd() { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }
+};
+
+// The gradient that the failing rank was about to receive is given up while it unwinds, and with that its peer ends: before the failure itself is told.
+TEST(FailingRank, IsNamedThoughItsPeersEndBeforeIt) {
+  RunConfig config = testing::small_config();
+  config.parallelism.pipeline_parallel_degree = 2;
+  config.parallelism.pipeline_parallel_schedule = PipelineSchedule::gpipe;
+  config.training.global_batch_size = 2 * config.training.micro_batch_size;
+  const Blueprint blueprint(config);
+  const BrokenBatches batches(-1);
+  try {
+    run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+      const std::optional<SlowEnd> slow_end = mesh.rank() == 0 ? std::optional<SlowEnd>(std::in_place) : std::nullopt;
+      LosingOps ops;
+      RankRun run(blueprint, mesh, ops);
+      run.model().initialize(1, ops);
+      (void)run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}});
+    });
+    FAIL() << "nobody noticed";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "rank 0: forward stage 0 microbatch 1: the device is gone");
+  }
 }
 
 }  // namespace

@@ -13,12 +13,6 @@
 
 namespace echelon {
 
-/// What a rank throws because another one failed; the cause is told by that other one.
-class PeerAborted final : public Failure {
- public:
-  using Failure::Failure;
-};
-
 /// A group of ranks: one rendezvous for its collectives and one per (source, destination), made on first use.
 class ThreadGroup {
  public:
