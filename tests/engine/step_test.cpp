@@ -78,6 +78,60 @@ TEST(Step, TheWishOfOneRankIsHeardByAll) {
   EXPECT_EQ(num_heard, 8);
 }
 
+TEST(Step, WithoutANormToClipToIsAStepThatNothingClips) {
+  const RunConfig config = layout_of_eight();
+  const Blueprint blueprint(config);
+  const TextThenNothing batches(config.training.global_batch_size);
+  const auto weights_after = [&](double max_norm) {
+    TensorCollection values;
+    run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+      const auto ops = make_cpu_ops({});
+      RankRun run(blueprint, mesh, *ops);
+      run.model().initialize(1, *ops);
+      (void)run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .max_norm = max_norm});
+      values.add_values(run.model(), *ops);
+    });
+    return values.tensors();
+  };
+  const auto unclipped = weights_after(0);
+  EXPECT_EQ(unclipped, weights_after(1e9));
+  EXPECT_NE(unclipped, weights_after(1e-9)) << "AdamW's eps is felt where gradients are tiny";
+}
+
+/// Counts how often what is under way may advance.
+class CountingMesh : public Mesh {
+ public:
+  explicit CountingMesh(Mesh& mesh) : Mesh(mesh.shape(), mesh.rank()), mesh_(mesh) {}
+  Comm& comm(const Group& group) override { return mesh_.comm(group); }
+  void poll() override {
+    ++num_polls_;
+    mesh_.poll();
+  }
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return mesh_.sent_bytes(); }
+  void abort(const std::string& reason) override { mesh_.abort(reason); }
+
+  [[nodiscard]] std::size_t num_polls() const { return num_polls_; }
+
+ private:
+  Mesh& mesh_;
+  std::size_t num_polls_ = 0;
+};
+
+// Gradients are reduced while the backward pass goes on only if somebody advances them, and there is no thread that would.
+TEST(Step, AdvancesWhatIsUnderWayAfterEveryAction) {
+  const RunConfig config = layout_of_eight();
+  const Blueprint blueprint(config);
+  const TextThenNothing batches(config.training.global_batch_size);
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& plain_mesh) {
+    CountingMesh mesh(plain_mesh);
+    const auto ops = make_cpu_ops({});
+    RankRun run(blueprint, mesh, *ops);
+    run.model().initialize(1, *ops);
+    (void)run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}});
+    EXPECT_EQ(mesh.num_polls(), run.blueprint().program(ProgramKind::training).size());
+  });
+}
+
 /// Throws what is no Error of ours.
 class OutOfMemory : public BatchSource {
  public:
