@@ -2,8 +2,8 @@
 #include "nn/head_split.h"
 
 #include "base/error.h"
-#include "spec/groups.h"
 #include "nn/models.h"
+#include "spec/groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

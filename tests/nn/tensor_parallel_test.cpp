@@ -3,8 +3,8 @@
 #include "comm/thread/thread_world.h"
 #include "comm/trace/trace_mesh.h"
 #include "nn/bench.h"
-#include "spec/groups.h"
 #include "nn/models.h"
+#include "spec/groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
