@@ -1,0 +1,61 @@
+// Generation goes on from where it is, whether tokens came in a prompt or one at a time.
+#include "engine/generate.h"
+
+#include "blueprint/small_config.h"
+#include "checkpoint/scratch_folder.h"
+#include "data/indexed_dataset.h"
+#include "engine/train.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace echelon {
+namespace {
+
+/// A tokenizer without merges, so that any text of letters has one encoding: a to z come first, then the other bytes in GPT-2's alphabet, where a byte that
+/// does not print stands as one of the characters from 256 on.
+std::string bytes_tokenizer() {
+  std::string vocabulary;
+  int num_tokens = 0, num_hidden = 0;
+  const auto add = [&](int character) { vocabulary += fmt::format(R"({}"\u{:04x}":{})", num_tokens > 0 ? "," : "", character, num_tokens), ++num_tokens; };
+  for (int byte = 'a'; byte <= 'z'; ++byte) add(byte);
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool prints = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
+    if (byte < 'a' || byte > 'z') add(prints ? byte : 256 + num_hidden++);
+  }
+  return R"({"model":{"type":"BPE","vocab":{)" + vocabulary +
+         R"(},"merges":[]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"ByteLevel"}})";
+}
+
+TEST(Generate, GoesOnTheSameFromAPromptAndFromItsOwnTokens) {
+  const ScratchFolder scratch;
+  put(scratch / "tokenizer.json", bytes_tokenizer());
+  IndexedDatasetWriter writer((scratch / "train").string(), TokenType::u16);
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 500; ++i) tokens.push_back(i * i % 23);
+  writer.add_document(tokens);
+  writer.publish();
+  RunConfig config = testing::small_config();
+  config.model.vocab_size = 256;
+  config.model.initializer_range = 0.3;
+  config.data.path = (scratch / "train").string();
+  config.training.global_batch_size = 4;
+  config.training.steps = 30;  // enough to know that only letters come
+  config.optimizer.lr = 1e-2;
+  config.checkpoint.tokenizer = (scratch / "tokenizer.json").string();
+  config.output.dir = (scratch / "out").string();
+  const std::filesystem::path model = train(config, {}).model_folder;
+
+  const auto likeliest = [&](const std::string& prompt, std::int64_t count) {
+    return generate({.model = model, .prompt = prompt, .max_new_tokens = count, .sampling = {.temperature = 0}, .on_text = {}}).text;
+  };
+  const std::string prompt = "generation", text = likeliest(prompt, 24);
+  ASSERT_EQ(text.size(), 24U);
+  EXPECT_GT(std::set<char>(text.begin(), text.end()).size(), 3U) << text;
+  for (const std::size_t known : {1U, 7U, 23U}) EXPECT_EQ(likeliest(prompt + text.substr(0, known), 24 - static_cast<std::int64_t>(known)), text.substr(known));
+}
+
+}  // namespace
+}  // namespace echelon
