@@ -46,6 +46,7 @@ std::string nearest_option(const std::string& option, const DeclaredVerb& declar
     }
   for (const ConfigKey& key : config_keys()) {
     if (!declared.verb->takes_config) break;
+    if (!is_there(key)) continue;
     names.emplace_back(is_whole_key ? key.name : key.name.substr(key.name.find('.') + 1));
     meanings.push_back("--" + std::string(key.name));
   }

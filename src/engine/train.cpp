@@ -17,13 +17,17 @@
 namespace echelon {
 namespace {
 
-DatasetBatches open_batches(const RunConfig& config, const std::string& prefix, WindowOrder order) {
+DatasetBatches open_batches(const RunConfig& config, std::string_view key, const std::string& prefix, WindowOrder order) {
+  const bool is_there = std::filesystem::exists(prefix + ".idx");
+  const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
+  require(is_there || !is_file_name, "{} = '{}' is no prefix of a .bin and an .idx; nearest: '{}'", key, prefix, prefix.substr(0, prefix.rfind('.')));
+  require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", key, prefix, prefix);
   return {IndexedDataset(prefix), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
 }
 
 /// All of it is read once, so that a token outside of the vocabulary is found now and not at the first evaluation.
 DatasetBatches open_validation(const RunConfig& config) {
-  DatasetBatches validation = open_batches(config, config.data.validation_path, WindowOrder::in_order);
+  DatasetBatches validation = open_batches(config, "data.validation_path", config.data.validation_path, WindowOrder::in_order);
   const std::int64_t T = config.training.seq_len;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
   for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window) validation.read(window, T, tokens.data(), targets.data());
@@ -36,6 +40,18 @@ void make_checkpoint_folder(const RunConfig& config) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
+}
+
+// A batch beyond the data would be mostly nothing.
+RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
+  const std::int64_t round = config.data_parallel_degree() * config.training.micro_batch_size;
+  const std::int64_t enough = (num_sequences + round - 1) / round * round;
+  config.training.global_batch_size = std::min(config.training.global_batch_size, enough);
+  return config;
+}
+
+void stop_if_asked(const TrainOptions& options) {
+  if (options.stop_requested != nullptr && *options.stop_requested) throw Error("interrupted before the first step", ExitStatus::interrupted);
 }
 
 /// Cores are shared out evenly; with more ranks than cores each rank computes on one thread at a time.
@@ -79,12 +95,12 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   const Blueprint blueprint(config);
   require_memory(blueprint, system_memory_bytes());
   const auto initial = initial_weights(config);
-  const DatasetBatches training = open_batches(config, config.data.path, WindowOrder::shuffled);
+  const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
   std::optional<DatasetBatches> validation;
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
 
+  stop_if_asked(options);
   if (config.checkpoint.enable) make_checkpoint_folder(config);
-
   TrainResult result;
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   if (options.events.on_start) {
@@ -109,13 +125,14 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   return result;
 }
 
-EvaluationResult evaluate(const RunConfig& config) {
-  require(!config.checkpoint.initial_load_path.empty(), "checkpoint.initial_load_path is empty: which model is to be evaluated?");
-  require(!config.data.validation_path.empty(), "data.validation_path is empty: on which tokens is the model to be evaluated?");
+EvaluationResult evaluate(const RunConfig& wanted) {
+  require(!wanted.checkpoint.initial_load_path.empty(), "checkpoint.initial_load_path is empty: which model is to be evaluated?");
+  require(!wanted.data.validation_path.empty(), "data.validation_path is empty: on which tokens is the model to be evaluated?");
+  const auto initial = initial_weights(wanted);
+  const DatasetBatches validation = open_validation(wanted);
+  const RunConfig config = with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len));
   const Blueprint blueprint(config);
   require_memory(blueprint, system_memory_bytes());
-  const auto initial = initial_weights(config);
-  const DatasetBatches validation = open_validation(config);
   EvaluationResult result;
   const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
   run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {

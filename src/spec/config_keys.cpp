@@ -70,6 +70,7 @@ const ConfigKey keys[] = {
     {"data.path", at<data, &DataConfig::path>, "prefix of the training tokens' .bin and .idx"},
     {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
     {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
+    {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 
     {"training.steps", at<training, &T::steps>, "optimizer steps", size},
     {"training.seq_len", at<training, &T::seq_len>, "tokens per sequence", size},
@@ -93,8 +94,11 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_parallel_degree", at<parallelism, &P::pipeline_parallel_degree>, "pipeline stages", degree},
     {"parallelism.pipeline_parallel_schedule", at<parallelism, &P::pipeline_parallel_schedule>, "naive | GPipe | 1F1B"},
     {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "decoder layers per stage, e.g. [3, 5]; empty: even"},
+    {"parallelism.virtual_stages", NotYet{}, "pipeline stages per rank"},
     {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
+    {"parallelism.context_parallel_method", NotYet{}, "ring | all_gather | ulysses"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
+    {"parallelism.order", NotYet{}, "of the mesh's axes"},
 
     {"optimizer.name", at<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
@@ -112,10 +116,14 @@ const ConfigKey keys[] = {
     {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/ in Hugging Face's layout"},
     {"checkpoint.interval", at<checkpoint, &C::interval>, "steps between checkpoints; one more is written at the end", size},
     {"checkpoint.keep_latest_k", at<checkpoint, &C::keep_latest_k>, "older ones are removed; 0: keep all", count_or_none},
+    {"checkpoint.async_mode", NotYet{}, "writing while training goes on"},
+    {"checkpoint.load", NotYet{}, "going on from a checkpoint with its optimizer states"},
     {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder of the initial weights"},
     {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied beside the weights"},
 
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
+    {"metrics.tensorboard", NotYet{}, "event files"},
+    {"metrics.trace", NotYet{}, "a timeline of every action"},
 
     {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "auto | thread: ranks are threads of this process"},
     {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},
@@ -128,6 +136,10 @@ const ConfigKey keys[] = {
 
 std::span<const ConfigKey> config_keys() { return keys; }
 
+bool is_there(const ConfigKey& key) { return !std::holds_alternative<NotYet>(key.field); }
+
+bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alternative<ModelBase>(key.field); }
+
 const ConfigKey* find_config_key(std::string_view name) {
   const auto found = std::find_if(std::begin(keys), std::end(keys), [&](const ConfigKey& key) { return key.name == name; });
   return found == std::end(keys) ? nullptr : found;
@@ -135,7 +147,8 @@ const ConfigKey* find_config_key(std::string_view name) {
 
 std::string nearest_config_key(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const ConfigKey& key : keys) names.push_back(key.name);
+  for (const ConfigKey& key : keys)
+    if (is_there(key)) names.push_back(key.name);
   return nearest(name, names);
 }
 

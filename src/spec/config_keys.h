@@ -16,8 +16,11 @@ using FieldOf = T& (*)(RunConfig&);
 /// Keys that choose what the other model keys start from; they have no field of their own.
 struct ModelBase {};
 
+/// Keys that are planned: named here so that they are refused as what they are, not as misspellings.
+struct NotYet {};
+
 using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<std::vector<std::int64_t>>,
-                                 FieldOf<PipelineSchedule>, FieldOf<LrDecay>, FieldOf<Family>, ModelBase>;
+                                 FieldOf<PipelineSchedule>, FieldOf<LrDecay>, FieldOf<Family>, ModelBase, NotYet>;
 
 struct Range {
   double least = std::numeric_limits<double>::lowest();
@@ -34,8 +37,13 @@ struct ConfigKey {
 
 [[nodiscard]] std::span<const ConfigKey> config_keys();
 
+/// Whether a config has a value of its own under this key: not for ModelBase and NotYet.
+[[nodiscard]] bool has_value(const ConfigKey& key);
+[[nodiscard]] bool is_there(const ConfigKey& key);  // false for NotYet
+
 /// Null if there is none.
 [[nodiscard]] const ConfigKey* find_config_key(std::string_view name);
+/// Among those that are there.
 [[nodiscard]] std::string nearest_config_key(std::string_view name);
 
 /// Section names in the table's order, e.g. "model", "data".

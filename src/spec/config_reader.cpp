@@ -13,6 +13,7 @@ namespace {
 const ConfigKey& known_key(std::string_view name, const std::string& origin) {
   const ConfigKey* key = find_config_key(name);
   require(key != nullptr, "{}: there is no key {}; nearest: {}", origin, name, nearest_config_key(name));
+  require(is_there(*key), "{}: {} ({}) is not there yet; leave it out", origin, name, key->doc);
   return *key;
 }
 
@@ -80,7 +81,7 @@ std::string to_toml(const RunConfig& config) {
   std::string text;
   std::string_view section;
   for (const ConfigKey& key : config_keys()) {
-    if (std::holds_alternative<ModelBase>(key.field) || (key.applies != nullptr && !key.applies(config.model))) continue;
+    if (!has_value(key) || (key.applies != nullptr && !key.applies(config.model))) continue;
     if (key.name.starts_with("model.rope_scaling.") && !config.model.rope_scaling) continue;
     if (section_of(key) != section) {
       section = section_of(key);
@@ -96,6 +97,7 @@ std::string config_help() {
   std::string text;
   std::string_view section;
   for (const ConfigKey& key : config_keys()) {
+    if (!is_there(key)) continue;
     if (section_of(key) != section) {
       section = section_of(key);
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <optional>
 
 namespace echelon {
@@ -11,8 +12,10 @@ namespace {
 
 [[noreturn]] void throw_wrong_type(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
   RunConfig defaults;
-  const std::string example = std::holds_alternative<ModelBase>(key.field) ? "" : ", such as " + to_toml(value_of(key, defaults));
-  throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, section_of(key) == "model" ? "" : example));
+  const bool has_example = section_of(key) != "model" && !std::holds_alternative<FieldOf<bool>>(key.field);
+  const bool is_list = std::holds_alternative<FieldOf<std::vector<std::int64_t>>>(key.field);  // empty by default
+  const std::string example = !has_example ? "" : ", such as " + (is_list ? "[3, 5]" : to_toml(value_of(key, defaults)));
+  throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, example));
 }
 
 template <class T>
@@ -21,12 +24,23 @@ const T& get(const ConfigKey& key, const ConfigValue& value, std::string_view ex
   throw_wrong_type(key, value, expected);
 }
 
+// 1e6 is a whole number too.
+std::optional<std::int64_t> as_whole(const ConfigValue& value) {
+  constexpr double beyond = 9223372036854775808.0;
+  const double* number = std::get_if<double>(&value);
+  if (number == nullptr || std::trunc(*number) != *number || std::abs(*number) >= beyond) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
 struct Assign {
   const ConfigKey& key;
   const ConfigValue& value;
   RunConfig& config;
 
-  void operator()(FieldOf<std::int64_t> field) const { field(config) = get<std::int64_t>(key, value, "an integer"); }
+  void operator()(FieldOf<std::int64_t> field) const {
+    const auto whole = as_whole(value);
+    field(config) = whole ? *whole : get<std::int64_t>(key, value, "an integer");
+  }
   void operator()(FieldOf<double> field) const {
     const auto* whole = std::get_if<std::int64_t>(&value);
     field(config) = whole ? static_cast<double>(*whole) : get<double>(key, value, "a number");
@@ -38,6 +52,7 @@ struct Assign {
   void operator()(FieldOf<LrDecay> field) const { field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<Family> field) const { field(config) = parse_family(get<std::string>(key, value, "a string")); }
   void operator()(ModelBase) const {}
+  void operator()(NotYet) const {}
 };
 
 struct Read {
@@ -47,6 +62,7 @@ struct Read {
   ConfigValue operator()(FieldOf<LrDecay> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<Family> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(ModelBase) const { return std::string(); }
+  ConfigValue operator()(NotYet) const { return std::string(); }
   ConfigValue operator()(auto field) const { return field(config); }
 };
 

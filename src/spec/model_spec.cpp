@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace echelon {
@@ -11,6 +12,18 @@ namespace {
 
 constexpr std::array<std::pair<Family, std::string_view>, 4> family_names = {
     {{Family::gpt2, "gpt2"}, {Family::llama, "llama"}, {Family::qwen2, "qwen2"}, {Family::qwen3, "qwen3"}}};
+
+constexpr std::int64_t most_layers = 1 << 14;  // far beyond every model, and still quick to plan
+constexpr double most_parameters = 1e15;       // whatever is counted in bytes stays far inside int64
+
+// In floating point, since the sum itself may be beyond int64.
+void require_countable(const ModelSpec& m) {
+  const auto real = [](std::int64_t size) { return static_cast<double>(size); };
+  const double heads = real(m.num_attention_heads) * real(m.head_dim);
+  const double layer = real(m.hidden_size) * (4 * heads + 3 * real(m.intermediate_size));
+  const double bound = real(m.num_hidden_layers) * layer + (2 * real(m.vocab_size) + real(m.max_position_embeddings)) * real(m.hidden_size);
+  require(bound <= most_parameters, "[model] describes about {:.0e} parameters; make its sizes smaller, such as model.hidden_size = {}", bound, m.hidden_size);
+}
 
 void require_positive(std::string_view key, std::int64_t value) { require(value >= 1, "model.{} = {} is below 1; nearest: 1", key, value); }
 
@@ -25,13 +38,13 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
 
 void validate_rope(const ModelSpec& m) {
   require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs; nearest: {}", m.head_dim, m.head_dim + 1);
-  require(m.rope_theta > 1, "model.rope_theta = {} is not above 1; nearest usual value: 10000", m.rope_theta);
+  require(m.rope_theta > 1 && std::isfinite(m.rope_theta), "model.rope_theta = {} is not a number above 1; nearest usual value: 10000", m.rope_theta);
   if (!m.rope_scaling) return;
   const RopeScaling& s = *m.rope_scaling;
-  require(s.factor >= 1, "model.rope_scaling.factor = {} is below 1; nearest: 1", s.factor);
+  require(s.factor >= 1 && std::isfinite(s.factor), "model.rope_scaling.factor = {} is not a number from 1 on; nearest: 1", s.factor);
   require(s.low_freq_factor > 0, "model.rope_scaling.low_freq_factor = {} is not above 0; nearest usual value: 1", s.low_freq_factor);
-  require(s.high_freq_factor > s.low_freq_factor, "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {}; nearest usual value: 4",
-          s.high_freq_factor, s.low_freq_factor);
+  require(s.high_freq_factor > s.low_freq_factor && std::isfinite(s.high_freq_factor),
+          "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {}; nearest usual value: 4", s.high_freq_factor, s.low_freq_factor);
   require_positive("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings);
 }
 
@@ -107,6 +120,8 @@ void validate(const ModelSpec& m) {
     require_positive(key, value);
     require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value, (std::int64_t{1} << 31) - 1);
   }
+  require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {}; nearest: {}", m.num_hidden_layers, most_layers, most_layers);
+  require_countable(m);
   require(m.num_attention_heads % m.num_key_value_heads == 0, "model.num_key_value_heads = {} does not divide model.num_attention_heads = {}; nearest: {}",
           m.num_key_value_heads, m.num_attention_heads, nearest_divisor(m.num_attention_heads, m.num_key_value_heads));
   require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1; nearest usual value: 1e-05",

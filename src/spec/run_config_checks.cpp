@@ -5,21 +5,24 @@
 #include "spec/stage_layout.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
 namespace {
 
 constexpr int max_thread_ranks = 4096;
+constexpr std::int64_t max_microbatches = 1 << 16;  // all of a step's actions are planned one by one
 
 void check_ranges(const RunConfig& config) {
-  RunConfig copy = config;  // the table's fields are those of a config that may change
+  RunConfig copy = config, defaults;  // the table's fields are those of a config that may change
   for (const ConfigKey& key : config_keys()) {
-    if (key.name.starts_with("model.") || std::holds_alternative<ModelBase>(key.field)) continue;  // validate(ModelSpec) speaks of the model
+    if (key.name.starts_with("model.") || !has_value(key)) continue;  // validate(ModelSpec) speaks of the model
     const ConfigValue value = value_of(key, copy);
     const auto* whole = std::get_if<std::int64_t>(&value);
     const auto* real = std::get_if<double>(&value);
     if (!whole && !real) continue;
     const double number = whole ? static_cast<double>(*whole) : *real;
+    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, to_toml(value), to_toml(value_of(key, defaults)));
     require(number >= key.range.least, "{} = {} is below {}; nearest: {}", key.name, to_toml(value), key.range.least, key.range.least);
     require(number <= key.range.most, "{} = {} is above {}; nearest: {}", key.name, to_toml(value), key.range.most, key.range.most);
   }
@@ -60,6 +63,8 @@ void check_batch(const RunConfig& config) {
   require(t.global_batch_size % per_microbatch == 0,
           "training.global_batch_size = {} is no multiple of {} = {} data-parallel ranks x training.micro_batch_size {}; nearest: {}", t.global_batch_size,
           per_microbatch, config.data_parallel_degree(), t.micro_batch_size, above_is_nearer ? below + per_microbatch : below);
+  require(config.num_microbatches() <= max_microbatches, "training.global_batch_size = {} makes {} microbatches per rank and step, more than {}; nearest: {}",
+          t.global_batch_size, config.num_microbatches(), max_microbatches, max_microbatches * per_microbatch);
 }
 
 void check_parallelism(const RunConfig& config) {

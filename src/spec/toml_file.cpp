@@ -14,7 +14,8 @@ namespace {
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  require(file.good() && !std::filesystem::is_directory(path), "the config file '{}' cannot be read; check the path", path);
+  require(!std::filesystem::is_directory(path), "the config file '{}' is a folder; one of a model is for --model or model.path", path);
+  require(file.good(), "the config file '{}' cannot be read; check the path", path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -59,6 +60,9 @@ class Flattener {
     if (const auto* text = node.as_string()) return text->get();
     const toml::array* array = node.as_array();
     require(array != nullptr, "{}: {} is a date or a time, which no key takes", origin(node), name);
+    const ConfigKey* key = find_config_key(name);
+    const bool is_text = key != nullptr && std::holds_alternative<FieldOf<std::string>>(key->field);
+    require(!is_text, "{}: {} is a list, which is not there yet; nearest: one of its elements", origin(node), name);
     std::vector<std::int64_t> list;
     for (const toml::node& element : *array) {
       require(element.is_integer(), "{}: {} is a list with an element that is no integer", origin(node), name);

@@ -208,9 +208,9 @@ TEST(Prepare, SaysWhatIsWrong) {
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }), HasSubstr("there is no text in files named *.rs"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }), HasSubstr("prepare --validation-fraction=0.7 is not in [0, 0.5]"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare --max-bytes=-1"));
-  EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("vocab_size = 10"));
+  EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("--vocab-size=10"));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out")));  // nothing is touched for a bad request
-  EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("cannot be made: Not a directory"));
+  EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("in/a is not a folder"));
   EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }), HasSubstr("/no/such/tokenizer.json cannot be read"));
   scratch.write("few.jsonl", "{\"text\": \"a\"}\n");
   EXPECT_THAT(complaint([&](auto& o) {
