@@ -8,6 +8,7 @@ constexpr Verb all_verbs[] = {
     {.name = "train", .summary = "train a model as a config says", .takes_config = true, .declare = declare_train},
     {.name = "eval", .summary = "the loss of a saved model on prepared text", .takes_config = true, .declare = declare_eval},
     {.name = "generate", .summary = "text out of a saved model", .declare = declare_generate},
+    {.name = "inspect", .summary = "what is in a model folder or in token files", .declare = declare_inspect},
     {.name = "draw", .summary = "a pipeline schedule as text", .declare = declare_draw},
 };
 

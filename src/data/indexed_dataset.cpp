@@ -74,6 +74,18 @@ std::int64_t size_bytes(TokenType type) {
   return 0;
 }
 
+std::string_view name_of(TokenType type) {
+  switch (type) {
+    case TokenType::u8: return "u8";
+    case TokenType::i8: return "i8";
+    case TokenType::i16: return "i16";
+    case TokenType::u16: return "u16";
+    case TokenType::i32: return "i32";
+    case TokenType::i64: return "i64";
+  }
+  return "?";
+}
+
 TokenType token_type_for(std::int64_t vocab_size) { return vocab_size <= 65536 ? TokenType::u16 : TokenType::i32; }
 
 IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix), tokens_(prefix + ".bin") {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace echelon {
@@ -18,6 +19,7 @@ namespace echelon {
 enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
 
 [[nodiscard]] std::int64_t size_bytes(TokenType type);
+[[nodiscard]] std::string_view name_of(TokenType type);  // "u16"
 
 /// The smallest type of u16 and i32 that holds every id below vocab_size.
 [[nodiscard]] TokenType token_type_for(std::int64_t vocab_size);

@@ -80,6 +80,29 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(run_echelon(generate).out, generated.out);
 }
 
+// A Llama of two layers of width D = 128, with F = 384, 4 heads, 2 of keys and values, and 300 tokens: counted by hand.
+TEST_F(Program, InspectsWhatItMade) {
+  ASSERT_EQ(run_echelon(train({"--training.steps=1", "--model.hidden_size=128", "--model.intermediate_size=384", "--model.num_attention_heads=4",
+                               "--model.num_key_value_heads=2", "--model.tie_word_embeddings=true"}))
+                .status,
+            0);
+  const std::string model = out() + "/checkpoint/step-1";
+  const Outcome listed = run_echelon({"inspect", model, "--json"});
+  ASSERT_EQ(listed.status, 0) << listed.err;
+  const auto json = json_lines(listed.out)[0];
+  const std::int64_t D = 128, F = 384, KV = 64, V = 300;
+  EXPECT_EQ(json["num_parameters"], V * D + D + 2 * (2 * D + 2 * D * D + 2 * KV * D + 3 * D * F));
+  EXPECT_EQ(json["num_bytes"], 4 * json["num_parameters"].get<std::int64_t>());
+  EXPECT_EQ(json["tensors"].size(), 2U + 2 * 9);
+  EXPECT_THAT(run_echelon({"inspect", model}).out, HasSubstr("model.layers.1.mlp.down_proj.weight"));
+
+  const Outcome tokens = run_echelon({"inspect", corpus() + "/train", "--json"});
+  ASSERT_EQ(tokens.status, 0) << tokens.err;
+  EXPECT_EQ(json_lines(tokens.out)[0]["token_type"], "u16");
+  EXPECT_EQ(json_lines(tokens.out)[0]["num_tokens"].get<std::uintmax_t>(), std::filesystem::file_size(corpus() + "/train.bin") / 2);
+  EXPECT_EQ(run_echelon({"inspect", corpus() + "/train.bin"}).out, run_echelon({"inspect", corpus() + "/train"}).out);
+}
+
 TEST_F(Program, PrintsJsonAndTheConfig) {
   const Outcome outcome = run_echelon(train({"--json", "--checkpoint.enable=false"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;

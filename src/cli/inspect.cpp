@@ -1,0 +1,92 @@
+// echelon inspect: what is in a model folder or behind a prefix of token files.
+#include "checkpoint/inspect.h"
+
+#include "checkpoint/model_config.h"
+#include "cli/verb.h"
+#include "data/indexed_dataset.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InspectArguments {
+  std::string path;
+  bool json = false;
+};
+
+struct ModelFolder {
+  ModelSpec spec;
+  std::vector<ListedTensor> tensors;
+  std::int64_t num_parameters = 0, num_bytes = 0;
+};
+
+ModelFolder read_model(const fs::path& folder) {
+  ModelFolder model = {.spec = read_model_spec(folder), .tensors = list_tensors(folder)};
+  for (const ListedTensor& tensor : model.tensors) {
+    std::int64_t size = 1;
+    for (const std::int64_t dim : tensor.shape) size *= dim;
+    model.num_parameters += size;
+    model.num_bytes += tensor.num_bytes;
+  }
+  return model;
+}
+
+void print(const ModelFolder& model) {
+  std::size_t width = 0;
+  for (const ListedTensor& tensor : model.tensors) width = std::max(width, tensor.name.size());
+  for (const ListedTensor& tensor : model.tensors) fmt::print("{:<{}}  {:<4}  {}\n", tensor.name, width, tensor.format, to_string(tensor.shape));
+  fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", name_of(model.spec.family), model.tensors.size(), model.num_parameters,
+             static_cast<double>(model.num_bytes) / 1e6);
+}
+
+nlohmann::ordered_json to_json(const ModelFolder& model) {
+  auto tensors = nlohmann::ordered_json::array();
+  for (const ListedTensor& tensor : model.tensors)
+    tensors.push_back({{"name", tensor.name}, {"dtype", tensor.format}, {"shape", tensor.shape}, {"num_bytes", tensor.num_bytes}, {"file", tensor.file_name}});
+  return {{"model_type", name_of(model.spec.family)}, {"num_parameters", model.num_parameters}, {"num_bytes", model.num_bytes}, {"tensors", tensors}};
+}
+
+void print(const IndexedDataset& dataset) {
+  fmt::print("{}: {} tokens of type {}, {} sequences, {} documents\n", dataset.prefix(), dataset.num_tokens(), name_of(dataset.token_type()),
+             dataset.num_sequences(), dataset.num_documents());
+}
+
+nlohmann::ordered_json to_json(const IndexedDataset& dataset) {
+  return {{"token_type", name_of(dataset.token_type())},
+          {"num_tokens", dataset.num_tokens()},
+          {"num_sequences", dataset.num_sequences()},
+          {"num_documents", dataset.num_documents()}};
+}
+
+ExitStatus show(const auto& found, bool json) {
+  json ? fmt::print("{}\n", to_json(found).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) : print(found);
+  return ExitStatus::success;
+}
+
+ExitStatus run_inspection(const InspectArguments& arguments) {
+  if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
+  const fs::path path = arguments.path;
+  const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
+  const std::string prefix = is_file_name && fs::exists(path) ? fs::path(path).replace_extension().string() : arguments.path;
+  require(fs::exists(prefix + ".idx"), "inspect '{}': there is no such model folder, and no {}.idx", arguments.path, prefix);
+  return show(IndexedDataset(prefix), arguments.json);
+}
+
+}  // namespace
+
+VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+  const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
+  app.add_option("path", arguments->path, "a Hugging Face folder, or the prefix of a .bin and an .idx")->required();
+  app.add_flag("--json", arguments->json, "the same as JSON");
+  return [arguments] { return run_inspection(*arguments); };
+}
+
+}  // namespace echelon
