@@ -1,0 +1,127 @@
+#include "ops/operation.h"
+
+#include "ops/check.h"
+
+namespace echelon {
+namespace {
+
+void call(Ops& ops, const MatmulArgs& args) { ops.matmul(args); }
+void call(Ops& ops, const AddBiasArgs& args) { ops.add_bias(args.y, args.bias); }
+void call(Ops& ops, const BiasBackwardArgs& args) { ops.bias_backward(args.dy, args.dbias); }
+void call(Ops& ops, const AddArgs& args) { ops.add(args.out, args.a, args.b); }
+void call(Ops& ops, const CopyArgs& args) { ops.copy(args.out, args.x); }
+void call(Ops& ops, const FillArgs& args) { ops.fill(args.out, args.value); }
+void call(Ops& ops, const ScaleArgs& args) { ops.scale(args.x, args.factor); }
+void call(Ops& ops, const EmbeddingArgs& args) { ops.embedding(args); }
+void call(Ops& ops, const EmbeddingBackwardArgs& args) { ops.embedding_backward(args); }
+void call(Ops& ops, const PositionsArgs& args) { ops.add_positions(args); }
+void call(Ops& ops, const PositionsBackwardArgs& args) { ops.positions_backward(args); }
+void call(Ops& ops, const LayerNormArgs& args) { ops.layer_norm(args); }
+void call(Ops& ops, const LayerNormBackwardInputArgs& args) { ops.layer_norm_backward_input(args); }
+void call(Ops& ops, const LayerNormBackwardWeightArgs& args) { ops.layer_norm_backward_weight(args); }
+void call(Ops& ops, const RmsNormArgs& args) { ops.rms_norm(args); }
+void call(Ops& ops, const RmsNormBackwardInputArgs& args) { ops.rms_norm_backward_input(args); }
+void call(Ops& ops, const RmsNormBackwardWeightArgs& args) { ops.rms_norm_backward_weight(args); }
+void call(Ops& ops, const RopeArgs& args) { ops.rope(args); }
+void call(Ops& ops, const AttentionArgs& args) { ops.attention(args); }
+void call(Ops& ops, const AttentionBackwardArgs& args) { ops.attention_backward(args); }
+void call(Ops& ops, const GeluArgs& args) { ops.gelu(args.y, args.x); }
+void call(Ops& ops, const GeluBackwardArgs& args) { ops.gelu_backward(args.dx, args.dy, args.x); }
+void call(Ops& ops, const SwigluArgs& args) { ops.swiglu(args.y, args.gate, args.up); }
+void call(Ops& ops, const SwigluBackwardArgs& args) { ops.swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
+void call(Ops& ops, const RowMaxArgs& args) { ops.row_max(args); }
+void call(Ops& ops, const RowSumExpArgs& args) { ops.row_sum_exp(args); }
+void call(Ops& ops, const CrossEntropyArgs& args) { ops.cross_entropy(args); }
+void call(Ops& ops, const CrossEntropyBackwardArgs& args) { ops.cross_entropy_backward(args); }
+void call(Ops& ops, const SumOfSquaresArgs& args) { ops.sum_of_squares(args.x, args.sum); }
+void call(Ops& ops, const AdamWArgs& args) { ops.adamw(args); }
+void call(Ops& ops, const UploadArgs& args) { ops.upload(args.out, args.host); }
+void call(Ops& ops, const DownloadArgs& args) { ops.download(args.host, args.x); }
+
+// {dtype of the activations, what is read, what is overwritten}
+Operands operands(const MatmulArgs& args) {
+  if (args.accumulates) return {args.a.dtype, {args.a, args.b, args.c}, {}};
+  return {args.a.dtype, {args.a, args.b}, {args.c}};
+}
+Operands operands(const AddBiasArgs& args) { return {args.y.dtype, {args.y, args.bias}, {}}; }
+Operands operands(const BiasBackwardArgs& args) { return {args.dy.dtype, {args.dy, args.dbias}, {}}; }
+Operands operands(const AddArgs& args) { return {args.out.dtype, {args.a, args.b}, {args.out}}; }
+Operands operands(const CopyArgs& args) { return {args.out.dtype, {args.x}, {args.out}}; }
+Operands operands(const FillArgs& args) { return {args.out.dtype, {}, {args.out}}; }
+Operands operands(const ScaleArgs& args) { return {args.x.dtype, {args.x}, {}}; }
+Operands operands(const EmbeddingArgs& args) { return {args.y.dtype, {args.tokens, args.w}, {args.y}}; }
+Operands operands(const EmbeddingBackwardArgs& args) { return {args.dy.dtype, {args.tokens, args.dy, args.dw}, {}}; }
+Operands operands(const PositionsArgs& args) { return {args.y.dtype, {args.w, args.y}, {}}; }
+Operands operands(const PositionsBackwardArgs& args) { return {args.dy.dtype, {args.dy, args.dw}, {}}; }
+Operands operands(const LayerNormArgs& args) { return {args.x.dtype, {args.x, args.w, args.b}, {args.y, args.mean, args.rstd}}; }
+Operands operands(const LayerNormBackwardInputArgs& args) { return {args.x.dtype, {args.dy, args.x, args.w, args.mean, args.rstd}, {args.dx}}; }
+Operands operands(const LayerNormBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.mean, args.rstd, args.dw, args.db}, {}}; }
+Operands operands(const RmsNormArgs& args) { return {args.x.dtype, {args.x, args.w}, {args.y, args.rstd}}; }
+Operands operands(const RmsNormBackwardInputArgs& args) { return {args.x.dtype, {args.dy, args.x, args.w, args.rstd}, {args.dx}}; }
+Operands operands(const RmsNormBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.rstd, args.dw}, {}}; }
+Operands operands(const RopeArgs& args) { return {args.x.dtype, {args.x, args.cos, args.sin}, {args.y}}; }
+Operands operands(const AttentionArgs& args) { return {args.q.dtype, {args.q, args.k, args.v}, {args.out, args.lse}}; }
+Operands operands(const AttentionBackwardArgs& args) {
+  return {args.q.dtype, {args.q, args.k, args.v, args.out, args.lse, args.dout}, {args.dq, args.dk, args.dv, args.delta}};
+}
+Operands operands(const GeluArgs& args) { return {args.y.dtype, {args.x}, {args.y}}; }
+Operands operands(const GeluBackwardArgs& args) { return {args.dx.dtype, {args.dy, args.x}, {args.dx}}; }
+Operands operands(const SwigluArgs& args) { return {args.y.dtype, {args.gate, args.up}, {args.y}}; }
+Operands operands(const SwigluBackwardArgs& args) { return {args.dgate.dtype, {args.dy, args.gate, args.up}, {args.dgate, args.dup}}; }
+Operands operands(const RowMaxArgs& args) { return {args.logits.dtype, {args.logits}, {args.max}}; }
+Operands operands(const RowSumExpArgs& args) { return {args.logits.dtype, {args.logits, args.max, args.targets}, {args.sum, args.target_logit}}; }
+Operands operands(const CrossEntropyArgs& args) { return {args.max.dtype, {args.max, args.sum, args.target_logit, args.targets, args.loss_sum}, {args.lse}}; }
+Operands operands(const CrossEntropyBackwardArgs& args) { return {args.logits.dtype, {args.logits, args.lse, args.targets}, {}}; }
+Operands operands(const SumOfSquaresArgs& args) { return {args.x.dtype, {args.x, args.sum}, {}}; }
+Operands operands(const AdamWArgs& args) { return {args.param.dtype, {args.master, args.grad, args.m, args.v}, {args.param}}; }
+Operands operands(const UploadArgs& args) { return {args.out.dtype, {}, {args.out}}; }
+Operands operands(const DownloadArgs& args) { return {args.x.dtype, {args.x}, {}}; }
+
+// Operations that take their arguments one by one; the others have cost(args) and check(args) in cost.h and check.h.
+OpCost cost(const AddBiasArgs& args) { return cost_add_bias(args.y, args.bias); }
+OpCost cost(const BiasBackwardArgs& args) { return cost_bias_backward(args.dy, args.dbias); }
+OpCost cost(const AddArgs& args) { return cost_add(args.out, args.a, args.b); }
+OpCost cost(const CopyArgs& args) { return cost_copy(args.out, args.x); }
+OpCost cost(const FillArgs& args) { return cost_fill(args.out); }
+OpCost cost(const ScaleArgs& args) { return cost_scale(args.x); }
+OpCost cost(const GeluArgs& args) { return cost_gelu(args.y, args.x); }
+OpCost cost(const GeluBackwardArgs& args) { return cost_gelu_backward(args.dx, args.dy, args.x); }
+OpCost cost(const SwigluArgs& args) { return cost_swiglu(args.y, args.gate, args.up); }
+OpCost cost(const SwigluBackwardArgs& args) { return cost_swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
+OpCost cost(const SumOfSquaresArgs& args) { return cost_sum_of_squares(args.x, args.sum); }
+OpCost cost(const UploadArgs& args) { return cost_transfer(args.out); }
+OpCost cost(const DownloadArgs& args) { return cost_transfer(args.x); }
+
+void check(const AddBiasArgs& args) { check_add_bias(args.y, args.bias); }
+void check(const BiasBackwardArgs& args) { check_bias_backward(args.dy, args.dbias); }
+void check(const AddArgs& args) { check_add(args.out, args.a, args.b); }
+void check(const CopyArgs& args) { check_copy(args.out, args.x); }
+void check(const FillArgs& args) { check_fill(args.out); }
+void check(const ScaleArgs& args) { check_scale(args.x); }
+void check(const GeluArgs& args) { check_gelu(args.y, args.x); }
+void check(const GeluBackwardArgs& args) { check_gelu_backward(args.dx, args.dy, args.x); }
+void check(const SwigluArgs& args) { check_swiglu(args.y, args.gate, args.up); }
+void check(const SwigluBackwardArgs& args) { check_swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
+void check(const SumOfSquaresArgs& args) { check_sum_of_squares(args.x, args.sum); }
+void check(const UploadArgs& /*args*/) {}
+void check(const DownloadArgs& /*args*/) {}
+
+}  // namespace
+
+Operands operands_of(const Operation& operation) {
+  return std::visit([](const auto& args) { return operands(args); }, operation);
+}
+
+OpCost cost(const Operation& operation) {
+  return std::visit([](const auto& args) { return cost(args); }, operation);
+}
+
+void check(const Operation& operation) {
+  std::visit([](const auto& args) { check(args); }, operation);
+}
+
+void run(Ops& ops, const Operation& operation) {
+  std::visit([&](const auto& args) { call(ops, args); }, operation);
+}
+
+}  // namespace echelon
