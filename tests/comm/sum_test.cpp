@@ -1,6 +1,6 @@
-// Number formats and sums of the thread transport: every binary16 against the compiler's own, NaN in a maximum, overflow of int32.
-#include "comm/thread/sum.h"
-#include "comm/thread/half.h"
+// Number formats and sums of the transports: every binary16 against the compiler's own, NaN in a maximum, overflow of int32.
+#include "comm/sum.h"
+#include "comm/half.h"
 
 #include <gtest/gtest.h>
 

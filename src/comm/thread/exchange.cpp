@@ -1,6 +1,6 @@
 #include "comm/thread/exchange.h"
 
-#include "comm/thread/sum.h"
+#include "comm/sum.h"
 #include "comm/thread/world.h"
 
 #include <sched.h>
@@ -33,21 +33,6 @@ void copy(std::byte* out, const std::byte* in, std::int64_t num_bytes) {
 }
 
 }  // namespace
-
-std::string to_string(const Signature& signature) {
-  const std::string_view kind = signature.kind == CommKind::send ? "transfer" : name_of(signature.kind);
-  switch (signature.kind) {
-    case CommKind::barrier: return std::string(kind);
-    case CommKind::all_reduce:
-    case CommKind::reduce_scatter: return fmt::format("{}({}) of {} {}", kind, name_of(signature.op), signature.num_elements, name_of(signature.dtype));
-    case CommKind::broadcast: return fmt::format("{} of {} {} from root {}", kind, signature.num_elements, name_of(signature.dtype), signature.root);
-    case CommKind::all_gather:
-    case CommKind::all_to_all:
-    case CommKind::send:
-    case CommKind::receive: return fmt::format("{} of {} {}", kind, signature.num_elements, name_of(signature.dtype));
-  }
-  return "?";
-}
 
 void Exchange::reset(const Signature& signature) {
   signature_ = signature;

@@ -4,10 +4,9 @@
 // orders would deadlock.) A chunk adds the ranks 0 .. n-1 in this order, so the bits do not depend on who claimed it.
 #pragma once
 
+#include "comm/signature.h"
 #include "comm/thread/futex.h"
-#include "comm/traffic.h"
 
-#include <string>
 #include <vector>
 
 namespace echelon {
@@ -19,17 +18,6 @@ using ByteCounter = std::atomic<std::int64_t>;
 inline constexpr std::uint32_t ready_bit = 1;  // chunks may be claimed
 inline constexpr std::uint32_t done_bit = 2;   // the last chunk has ended
 inline constexpr std::uint32_t aborted_bit = 1U << 31U;
-
-/// What all parties must agree on. A transfer is of kind `send` for both of its parties.
-struct Signature {
-  CommKind kind = CommKind::barrier;
-  ReduceOp op = ReduceOp::sum;
-  DType dtype = DType::float32;
-  std::int64_t num_elements = 0;  // of the full buffer
-  int root = 0;
-  bool operator==(const Signature&) const = default;
-};
-[[nodiscard]] std::string to_string(const Signature& signature);  // "all_reduce(sum) of 16 float32"
 
 /// What one party brings. In place, both are the same address.
 struct Contribution {

@@ -3,16 +3,6 @@
 #include "comm/thread/world.h"
 
 namespace echelon {
-namespace {
-
-std::string listed(const std::vector<int>& ranks) {
-  constexpr std::size_t most = 8;
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  for (std::size_t i = 0; i < ranks.size() && i < most; ++i) text += fmt::format("{} {}", i == 0 ? "" : ",", ranks[i]);
-  return ranks.size() > most ? fmt::format("{} and {} more", text, ranks.size() - most) : text;
-}
-
-}  // namespace
 
 Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks)
     : world_(world), group_name_(std::move(group_name)), ranks_(std::move(ranks)), num_started_(ranks_.size()) {}

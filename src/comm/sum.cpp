@@ -1,6 +1,6 @@
-#include "comm/thread/sum.h"
+#include "comm/sum.h"
 
-#include "comm/thread/half.h"
+#include "comm/half.h"
 
 #include <cmath>
 #include <type_traits>
