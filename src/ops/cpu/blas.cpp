@@ -78,6 +78,12 @@ Blas::Blas() {
   const char *suits = best_core_type(), *chosen = std::getenv("OPENBLAS_CORETYPE");
   const bool differs = suits != nullptr && chosen != nullptr && std::string_view(suits) != chosen;
   const std::string remark = differs ? fmt::format(" (by OPENBLAS_CORETYPE; {} suits this processor)", suits) : "";
+  if (std::string_view(core()) == "SkylakeX") {
+    float32_grains_ = {24, 16};
+    float64_grains_ = {24, 0};
+  } else if (std::string_view(core()) == "Haswell") {
+    float32_grains_ = float64_grains_ = {24, 0};
+  }
   description_ = fmt::format("{} {} {}{}, openmp", name, version, core(), remark);
   sgemm_ = symbol<std::remove_pointer_t<decltype(sgemm_)>>(library, "cblas_sgemm");
   dgemm_ = symbol<std::remove_pointer_t<decltype(dgemm_)>>(library, "cblas_dgemm");

@@ -19,6 +19,11 @@ struct GemmArgs {
   T beta = 0;
 };
 
+/// Where a product may be cut so that every number keeps its bits; 0: nowhere.
+struct Grains {
+  std::int64_t rows = 0, columns = 0;
+};
+
 class Blas {
  public:
   /// The library of this process, loaded by the first call. Sets OPENBLAS_CORETYPE for it unless the user has. Throws Error, naming the package to install, if
@@ -29,6 +34,14 @@ class Blas {
   void gemm(const GemmArgs<float>& args) const;
   void gemm(const GemmArgs<double>& args) const;
 
+  /// Cuts at multiples of these leave every number's bits as they are, whatever the sizes. Found by trying every cut of products with odd edges (a test tries
+  /// some): OpenBLAS sums over k in the same blocks for any m and n, but its kernels for the edges of a tile sum in another order than the tile's. None are
+  /// known for kernels other than SkylakeX and Haswell.
+  template <class T>
+  [[nodiscard]] Grains grains() const {
+    return sizeof(T) == sizeof(float) ? float32_grains_ : float64_grains_;
+  }
+
   /// "OpenBLAS 0.3.21 SkylakeX, openmp"; says so if OPENBLAS_CORETYPE asks for other kernels than suit the processor.
   [[nodiscard]] const std::string& description() const { return description_; }
 
@@ -37,6 +50,7 @@ class Blas {
 
   void (*sgemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int) = nullptr;
   void (*dgemm_)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*, int) = nullptr;
+  Grains float32_grains_, float64_grains_;
   std::string description_;
 };
 

@@ -12,19 +12,44 @@
 namespace echelon {
 namespace {
 
-/// A product on several threads: each takes a range of c's rows or columns. OpenBLAS's own division changes the bits of some sizes. Ranges that start at
-/// multiples of its kernels' tiles, and stay large enough for the same kernels, do not, if no tile is cut off at the end (pinned by a test); so
-/// other sizes, which no model that wants to be fast has, run on one thread.
+/// A cut of c into shares at multiples of `grain` rows or columns, the edge of a size that does not divide in the last share, as in the whole.
+struct Cut {
+  std::int64_t size = 0, grain = 1, num_shares = 1;
+
+  [[nodiscard]] std::int64_t border(std::int64_t share) const {
+    if (share == num_shares) return size;
+    return (size * share / num_shares + grain / 2) / grain * grain;
+  }
+  [[nodiscard]] std::int64_t largest_share() const {
+    std::int64_t largest = 0;
+    for (std::int64_t share = 0; share < num_shares; ++share) largest = std::max(largest, border(share + 1) - border(share));
+    return largest;
+  }
+};
+
+/// What the largest share costs in multiplications: its own, and the packing of both factors, of which every share packs one in whole.
+std::int64_t cost(const Cut& cut, std::int64_t other_size, std::int64_t k) {
+  constexpr std::int64_t packing = 16;  // multiplications in the time that it takes to pack a number
+  return cut.largest_share() * other_size * k + packing * (cut.largest_share() + other_size) * k;
+}
+
+/// A product on several threads: each takes a range of c's rows or columns, and the bits stay those of one thread (Blas::grains; OpenBLAS's own division
+/// changes them for some sizes). Shares stay large enough to be computed by the same kernels as the whole.
 template <class T>
 void gemm(const GemmArgs<T>& g, int num_threads) {
-  constexpr std::int64_t tile = 192, smallest_share = 1 << 24;  // a multiple of every kernel's tile; multiplications
-  const bool by_rows = g.m >= g.n, cuts_tiles = g.m % 16 != 0 || g.n % 16 != 0;
-  const std::int64_t size = by_rows ? g.m : g.n, num_tiles = size / tile;
-  const std::int64_t num_shares = std::clamp<std::int64_t>(std::min(num_tiles, g.m * g.n * g.k / smallest_share), 1, num_threads);
-  if (num_shares == 1 || cuts_tiles) return Blas::loaded().gemm(g);
-#pragma omp parallel for num_threads(static_cast <int>(num_shares)) schedule(static, 1)
-  for (std::int64_t share = 0; share < num_shares; ++share) {
-    const std::int64_t first = num_tiles * share / num_shares * tile, last = share + 1 == num_shares ? size : num_tiles * (share + 1) / num_shares * tile;
+  constexpr std::int64_t smallest_share = 1 << 24;  // multiplications
+  const auto grains = Blas::loaded().grains<T>();
+  const auto cut_of = [&](std::int64_t size, std::int64_t grain) {
+    const std::int64_t most = grain == 0 ? 1 : std::min(size / grain, g.m * g.n * g.k / smallest_share);
+    return Cut{size, std::max<std::int64_t>(grain, 1), std::clamp<std::int64_t>(most, 1, num_threads)};
+  };
+  const Cut rows = cut_of(g.m, grains.rows), columns = cut_of(g.n, grains.columns);
+  const bool by_rows = cost(rows, g.n, g.k) <= cost(columns, g.m, g.k);
+  const Cut& cut = by_rows ? rows : columns;
+  if (cut.num_shares == 1) return Blas::loaded().gemm(g);
+#pragma omp parallel for num_threads(static_cast <int>(cut.num_shares)) schedule(static, 1)
+  for (std::int64_t share = 0; share < cut.num_shares; ++share) {
+    const std::int64_t first = cut.border(share), last = cut.border(share + 1);
     GemmArgs<T> part = g;
     if (by_rows) {
       part.a += first * (g.transpose_a ? 1 : g.lda);
