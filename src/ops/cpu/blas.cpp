@@ -3,7 +3,6 @@
 #include "base/error.h"
 
 #include <dlfcn.h>
-#include <omp.h>
 
 #include <cstdlib>
 #include <limits>
@@ -55,7 +54,6 @@ int narrow(std::int64_t size) {
 
 template <class T, class Function>
 void call(Function* gemm, const GemmArgs<T>& g) {
-  omp_set_num_threads(1);  // of the calling thread alone
   gemm(row_major, g.transpose_a ? transpose : no_transpose, g.transpose_b ? transpose : no_transpose, narrow(g.m), narrow(g.n), narrow(g.k), T{1}, g.a,
        narrow(g.lda), g.b, narrow(g.ldb), g.beta, g.c, narrow(g.ldc));
 }
@@ -85,11 +83,19 @@ Blas::Blas() {
     float32_grains_ = float64_grains_ = {24, 0};
   }
   description_ = fmt::format("{} {} {}{}, openmp", name, version, core(), remark);
+  set_num_threads_ = symbol<void(int)>(library, "omp_set_num_threads");
   sgemm_ = symbol<std::remove_pointer_t<decltype(sgemm_)>>(library, "cblas_sgemm");
   dgemm_ = symbol<std::remove_pointer_t<decltype(dgemm_)>>(library, "cblas_dgemm");
 }
 
-void Blas::gemm(const GemmArgs<float>& args) const { call(sgemm_, args); }
-void Blas::gemm(const GemmArgs<double>& args) const { call(dgemm_, args); }
+void Blas::gemm(const GemmArgs<float>& args) const {
+  set_num_threads_(1);
+  call(sgemm_, args);
+}
+
+void Blas::gemm(const GemmArgs<double>& args) const {
+  set_num_threads_(1);
+  call(dgemm_, args);
+}
 
 }  // namespace echelon

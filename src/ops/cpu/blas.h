@@ -48,6 +48,7 @@ class Blas {
  private:
   Blas();
 
+  void (*set_num_threads_)(int) = nullptr;  // for calls from the calling thread alone; of the library's own OpenMP
   void (*sgemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int) = nullptr;
   void (*dgemm_)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*, int) = nullptr;
   Grains float32_grains_, float64_grains_;

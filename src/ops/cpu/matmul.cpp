@@ -1,5 +1,6 @@
 // Products by BLAS. float32 and float64 go there as they are; bfloat16 is widened block by block, since float32 arithmetic is the faster one on processors
 // without matrix units, and the more exact.
+#include "base/team.h"
 #include "ops/check.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/convert.h"
@@ -47,8 +48,7 @@ void gemm(const GemmArgs<T>& g, int num_threads) {
   const bool by_rows = cost(rows, g.n, g.k) <= cost(columns, g.m, g.k);
   const Cut& cut = by_rows ? rows : columns;
   if (cut.num_shares == 1) return Blas::loaded().gemm(g);
-#pragma omp parallel for num_threads(static_cast <int>(cut.num_shares)) schedule(static, 1)
-  for (std::int64_t share = 0; share < cut.num_shares; ++share) {
+  auto multiply_share = [&](int share) {
     const std::int64_t first = cut.border(share), last = cut.border(share + 1);
     GemmArgs<T> part = g;
     if (by_rows) {
@@ -61,7 +61,8 @@ void gemm(const GemmArgs<T>& g, int num_threads) {
       part.n = last - first;
     }
     Blas::loaded().gemm(part);
-  }
+  };
+  Team::of_this_thread(num_threads).run(static_cast<int>(cut.num_shares), multiply_share);
 }
 
 struct Product {

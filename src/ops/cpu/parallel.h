@@ -1,7 +1,7 @@
 // Division of an operation's work over threads: contiguous ranges of rows, columns or blocks, so that nothing is summed across threads.
 #pragma once
 
-#include <omp.h>
+#include "base/team.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,24 +14,26 @@ struct Division {
   std::int64_t work_per_item = 1;  // numbers touched
   std::int64_t granularity = 1;
   int num_threads = 1;
+  int ranges_per_thread = 1;  // more where items take different times: threads take the next range when they have done one
 };
 
 template <class F>
 void divide(const Division& work, F&& f) {
-  constexpr std::int64_t smallest_share = 1 << 14;  // numbers; below, starting a thread costs more than it does
+  constexpr std::int64_t smallest_share = 1 << 14;  // numbers; below, waking a thread costs more than it does
   const std::int64_t num_grains = (work.count + work.granularity - 1) / work.granularity;
   const std::int64_t useful = std::min(num_grains, work.count * std::max<std::int64_t>(work.work_per_item, 1) / smallest_share);
-  const std::int64_t num_shares = std::clamp<std::int64_t>(useful, 1, work.num_threads);
+  const std::int64_t most = work.num_threads > 1 ? std::int64_t{work.num_threads} * work.ranges_per_thread : 1;
+  const std::int64_t num_shares = std::clamp<std::int64_t>(useful, 1, most);
   if (num_shares == 1) {
     if (work.count > 0) f(std::int64_t{0}, work.count);
     return;
   }
-#pragma omp parallel for num_threads(static_cast <int>(num_shares)) schedule(static, 1)
-  for (std::int64_t share = 0; share < num_shares; ++share) {
+  auto share_of = [&](int share) {
     const std::int64_t first = num_grains * share / num_shares * work.granularity;
     const std::int64_t last = std::min(work.count, num_grains * (share + 1) / num_shares * work.granularity);
     f(first, last);
-  }
+  };
+  Team::of_this_thread(work.num_threads).run(static_cast<int>(num_shares), share_of);
 }
 
 }  // namespace echelon

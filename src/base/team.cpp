@@ -1,0 +1,155 @@
+#include "base/team.h"
+
+#include <sched.h>
+
+#include <chrono>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+constexpr int share_bits = 16;
+constexpr std::uint64_t share_mask = (1U << share_bits) - 1;
+
+struct Ticket {
+  std::uint64_t job = 0;  // counts up; its upper bits are lost
+  int num_shares = 0, next = 0;
+
+  [[nodiscard]] std::uint64_t packed() const {
+    return job << (2 * share_bits) | static_cast<std::uint64_t>(num_shares) << share_bits | static_cast<std::uint64_t>(next);
+  }
+  static Ticket of(std::uint64_t word) {
+    return {word >> (2 * share_bits), static_cast<int>(word >> share_bits & share_mask), static_cast<int>(word & share_mask)};
+  }
+};
+
+// Of all teams of this process, callers included; a count, by which nothing is found or owned.
+std::atomic<int> num_team_threads = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+thread_local bool is_within_share = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+/// Cores that this process may run on: what a launcher has bound it to.
+int num_cores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  return CPU_COUNT(&cores);
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Team::Team(int num_threads) {
+  num_team_threads += num_threads;
+  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+}
+
+Team::~Team() {
+  is_over_ = true;
+  ++num_calls_;
+  num_calls_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+  num_team_threads -= num_threads();
+}
+
+Team& Team::of_this_thread(int num_threads) {
+  static thread_local std::unique_ptr<Team> team;
+  if (team == nullptr || team->num_threads() < num_threads) {
+    team.reset();
+    team = std::make_unique<Team>(num_threads);
+  }
+  return *team;
+}
+
+void Team::run(int num_shares, ShareFunction f) {
+  if (num_shares <= 1 || is_within_share) {
+    for (int share = 0; share < num_shares; ++share) f(share);
+    return;
+  }
+  function_ = &f;
+  num_unfinished_.store(static_cast<std::uint32_t>(num_shares), std::memory_order_relaxed);
+  const Ticket before = Ticket::of(ticket_.load(std::memory_order_relaxed));
+  ticket_.store(Ticket{before.job + 1, num_shares, 0}.packed());
+  ++num_calls_;
+  // A worker counts itself as asleep before it looks at num_calls_ for the last time: one of the two sees the other.
+  if (num_asleep_.load() > 0) num_calls_.notify_all();
+  while (help()) {
+  }
+  wait_for_shares();
+  if (failure_.exception) std::rethrow_exception(std::exchange(failure_, {}).exception);
+}
+
+bool Team::help() {
+  std::uint64_t seen = ticket_.load();
+  for (;;) {
+    Ticket ticket = Ticket::of(seen);
+    if (ticket.next >= ticket.num_shares) return false;
+    const int share = ticket.next++;
+    if (!ticket_.compare_exchange_weak(seen, ticket.packed())) continue;
+    compute(share);
+    return true;
+  }
+}
+
+void Team::compute(int share) {
+  const bool was_within = std::exchange(is_within_share, true);
+  try {
+    (*function_)(share);
+  } catch (...) {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_.exception || share < failure_.share) failure_ = {share, std::current_exception()};
+  }
+  is_within_share = was_within;
+  // The team may be gone after the last one; a word that is woken without a sleeper, by its address alone, harms nobody.
+  std::atomic<std::uint32_t>& unfinished = num_unfinished_;
+  if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
+}
+
+void Team::wait_for_shares() {
+  for (;;) {
+    const std::uint32_t left = num_unfinished_.load();
+    if (left == 0) return;
+    if (!stay_awake(num_unfinished_, left)) num_unfinished_.wait(left);
+  }
+}
+
+bool Team::has_shares() const {
+  const Ticket ticket = Ticket::of(ticket_.load());
+  return ticket.next < ticket.num_shares;
+}
+
+void Team::work() {
+  for (;;) {
+    const std::uint32_t seen = num_calls_.load();
+    while (help()) {
+    }
+    if (is_over_) return;
+    if (stay_awake(num_calls_, seen)) continue;
+    ++num_asleep_;
+    if (num_calls_.load() == seen) num_calls_.wait(seen);
+    --num_asleep_;
+  }
+}
+
+/// True as soon as the word is not `seen` any more; false if that took too long, or if there is no core to wait on.
+bool Team::stay_awake(const std::atomic<std::uint32_t>& word, std::uint32_t seen) const {
+  static const int cores = num_cores();
+  if (num_team_threads.load(std::memory_order_relaxed) > cores) return word.load() != seen;
+  constexpr auto patience = std::chrono::microseconds(50);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (word.load(std::memory_order_acquire) != seen) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+}  // namespace echelon
