@@ -4,14 +4,18 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
+#include "comm/launch_environment.h"
 #include "spec/config_keys.h"
 #include "spec/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <span>
+#include <thread>
 
 namespace echelon {
 namespace {
@@ -99,9 +103,22 @@ ExitStatus run(std::vector<std::string> arguments) {
   throw Error("no verb is given; echelon --help lists them");
 }
 
+// All processes of a job mostly stumble over the same, and the launcher ends the others when the first one has ended with an error: they wait for that.
+std::string job_rank() {
+  using namespace std::chrono_literals;
+  try {
+    const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+    if (!launched || launched->rank == 0) return "";
+    std::this_thread::sleep_for(3s);
+    return fmt::format("rank {}: ", launched->rank);
+  } catch (const Error&) {  // of the variables themselves
+    return "";
+  }
+}
+
 void print_error(std::string sentence) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
-  fmt::print(stderr, "echelon: {}\n", sentence);
+  fmt::print(stderr, "echelon: {}{}\n", job_rank(), sentence);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ ExitStatus run_evaluation(const EvalArguments& arguments, std::vector<std::strin
   if (!arguments.data.empty()) config_arguments.push_back("--data.validation_path=" + arguments.data);
   const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
   const EvaluationResult result = evaluate(config);
+  if (!placement_of(config).is_first_process()) return ExitStatus::success;
   if (arguments.json) {
     const nlohmann::ordered_json json = {{"validation_loss", result.loss},
                                          {"validation_perplexity", std::exp(result.loss)},

@@ -92,11 +92,13 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
     return ExitStatus::success;
   }
   require(!config.data.path.empty(), "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
+  const bool tells = placement_of(config).is_first_process();
   const TrainResult result = [&] {
+    if (!tells) return train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
     RunLog log(config, arguments.json);
     return train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
   }();
-  arguments.json ? print_json(result) : print_result(result);
+  if (tells) arguments.json ? print_json(result) : print_result(result);
   return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
 }
 

@@ -5,7 +5,7 @@
 
 namespace echelon {
 
-/// Throws Error if the ranks' arenas together are larger than `machine_bytes` (0: unknown, anything goes).
-void require_memory(const Blueprint& blueprint, std::int64_t machine_bytes);
+/// Throws Error if the arenas of the ranks on this machine together are larger than `machine_bytes` (0: unknown, anything goes).
+void require_memory(const Blueprint& blueprint, int num_ranks_on_host, std::int64_t machine_bytes);
 
 }  // namespace echelon

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "blueprint/blueprint.h"
-#include "comm/thread/thread_world.h"
 #include "data/dataset_batches.h"
 #include "engine/machine_memory.h"
 #include "engine/trainer.h"
@@ -55,7 +54,9 @@ void stop_if_asked(const TrainOptions& options) {
 }
 
 /// Cores are shared out evenly; with more ranks than cores each rank computes on one thread at a time.
-int threads_per_rank(int num_ranks) { return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / num_ranks); }
+int threads_per_rank(const RankPlacement& placement) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / placement.num_ranks_on_host);
+}
 
 std::optional<ModelReader> initial_weights(const RunConfig& config) {
   if (config.checkpoint.initial_load_path.empty()) return std::nullopt;
@@ -67,14 +68,15 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   return reader;
 }
 
-std::string describe(const RunConfig& config) {
+std::string describe(const RunConfig& config, const RankPlacement& placement) {
   const ParallelConfig& p = config.parallelism;
   return fmt::format(
-      "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as threads; "
+      "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as {}; "
       "{} microbatches of {} x {} tokens per rank and step; {}",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree, p.pipeline_parallel_degree,
-      p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches(), config.training.micro_batch_size,
-      config.training.seq_len, blas_description());
+      p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
+      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(), config.training.micro_batch_size, config.training.seq_len,
+      blas_description());
 }
 
 /// The memory plan of a rank by category; the allocation has exactly this size.
@@ -90,10 +92,13 @@ std::string describe_memory(const RankBlueprint& rank) {
 
 }  // namespace
 
+RankPlacement placement_of(const RunConfig& config) { return place_ranks(config.comm.backend, config.mesh_shape().num_ranks()); }
+
 TrainResult train(const RunConfig& config, const TrainOptions& options) {
+  const RankPlacement placement = placement_of(config);
   if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
   const Blueprint blueprint(config);
-  require_memory(blueprint, system_memory_bytes());
+  require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
   const auto initial = initial_weights(config);
   const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
   std::optional<DatasetBatches> validation;
@@ -104,11 +109,11 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   TrainResult result;
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   if (options.events.on_start) {
-    options.events.on_start(describe(config));
+    options.events.on_start(describe(config, placement));
     options.events.on_start(describe_memory(blueprint.rank(0)));
   }
-  const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
-  run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {
+  const int num_threads = threads_per_rank(placement);
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
     const auto ops = make_cpu_ops({.num_threads = num_threads});
     RankRun run(blueprint, mesh, *ops);
     if (initial)
@@ -117,7 +122,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
       run.model().initialize(config.training.seed, *ops);
     Trainer trainer(config, {run, mesh, *ops, training, validation ? &*validation : nullptr}, options);
     const TrainResult outcome = trainer.run();
-    if (mesh.rank() != 0) return;
+    if (mesh.rank() != placement.first_rank_here) return;
     const auto entropy = result.validation_unigram_entropy;
     result = outcome;
     result.validation_unigram_entropy = entropy;
@@ -128,19 +133,20 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
 EvaluationResult evaluate(const RunConfig& wanted) {
   require(!wanted.checkpoint.initial_load_path.empty(), "checkpoint.initial_load_path is empty: which model is to be evaluated?");
   require(!wanted.data.validation_path.empty(), "data.validation_path is empty: on which tokens is the model to be evaluated?");
+  const RankPlacement placement = placement_of(wanted);
   const auto initial = initial_weights(wanted);
   const DatasetBatches validation = open_validation(wanted);
   const RunConfig config = with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len));
   const Blueprint blueprint(config);
-  require_memory(blueprint, system_memory_bytes());
+  require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
   EvaluationResult result;
-  const int num_threads = threads_per_rank(blueprint.mesh().num_ranks());
-  run_thread_ranks(blueprint.mesh(), {.timeout_seconds = config.comm.timeout_seconds}, [&](Mesh& mesh) {
+  const int num_threads = threads_per_rank(placement);
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
     const auto ops = make_cpu_ops({.num_threads = num_threads});
     RankRun run(blueprint, mesh, *ops);
     run.model().load(*initial, *ops);
     const MeanLoss mean = validation_loss(run.step(), validation, config, std::numeric_limits<std::int64_t>::max());
-    if (mesh.rank() == 0) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
+    if (mesh.rank() == placement.first_rank_here) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
   });
   return result;
 }

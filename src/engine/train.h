@@ -1,6 +1,7 @@
-// A whole training run with ranks as threads of this process: data, model, steps, evaluation, log and saving.
+// A whole training run, or in an MPI job the part of it that one process has: data, model, steps, evaluation, log and saving.
 #pragma once
 
+#include "comm/run_ranks.h"
 #include "report/step_report.h"
 #include "spec/run_config.h"
 
@@ -12,7 +13,7 @@
 
 namespace echelon {
 
-/// What a run tells while it goes on, from rank 0's thread. Functions may be empty.
+/// What a run tells while it goes on, from rank 0's thread. Functions may be empty; of several processes only the first should have any.
 struct TrainEvents {
   std::function<void(const std::string& line)> on_start;  // what is run, where and with what: a few lines
   std::function<void(const StepReport& report)> on_step;
@@ -34,8 +35,11 @@ struct TrainResult {
 };
 
 /// Throws Error for bad input before anything is computed (a training token outside of the vocabulary: when it is read), and Failure ("rank 3: backward stage 1
-/// ...") if a rank fails.
+/// ...") if a rank fails; in an MPI job the failure is told and all processes end. There, every process gets a result, but rank 0's alone is whole.
 [[nodiscard]] TrainResult train(const RunConfig& config, const TrainOptions& options);
+
+/// Where the ranks of a config's run live. Throws Error if the launcher started another number of processes.
+[[nodiscard]] RankPlacement placement_of(const RunConfig& config);
 
 /// Mean loss in nats of `config.data.validation_path` (all of it, once) under the weights of `config.checkpoint.initial_load_path`.
 struct EvaluationResult {

@@ -125,7 +125,7 @@ const ConfigKey keys[] = {
     {"metrics.tensorboard", NotYet{}, "event files"},
     {"metrics.trace", NotYet{}, "a timeline of every action"},
 
-    {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "auto | thread: ranks are threads of this process"},
+    {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | auto: mpi under mpirun or srun"},
     {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},
 
     {"output.dir", at<&RunConfig::output, &OutputConfig::dir>, "metrics.jsonl and checkpoints are written here"},

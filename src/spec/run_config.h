@@ -91,7 +91,7 @@ struct MetricsConfig {
 };
 
 struct CommConfig {
-  std::string backend = "auto";  // auto | thread; auto is thread so far
+  std::string backend = "auto";  // auto | thread | mpi
   double timeout_seconds = 300;
   bool operator==(const CommConfig&) const = default;
 };

@@ -95,7 +95,7 @@ const Fault layout_faults[] = {
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
     {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
     {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
-    {"comm.backend = 'mpi' is not there yet", [](RunConfig& c) { c.comm.backend = "mpi"; }},
+    {"comm.backend = 'nccl' is not there yet", [](RunConfig& c) { c.comm.backend = "nccl"; }},
     {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
     {"above", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
     {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 252",

@@ -1,0 +1,131 @@
+#include "comm/mpi/mpi_mesh.h"
+
+#include "comm/mpi/mpi_comm.h"
+#include "comm/mpi/mpi_operation.h"
+#include "comm/mpi/patience.h"
+#include "comm/solo/solo_comm.h"
+
+#include <sched.h>
+#include <algorithm>
+
+namespace echelon {
+
+MpiMesh::MpiMesh(MpiProcess& process, const MeshShape& shape, std::int64_t run, double timeout_seconds)
+    : Mesh(shape, process.rank()), process_(process), run_(run), timeout_seconds_(timeout_seconds) {}
+
+MpiMesh::~MpiMesh() = default;
+
+Comm& MpiMesh::comm(const Group& group) {
+  auto& comm = comms_[group];
+  if (comm) return *comm;
+  const std::vector<int> ranks = shape().ranks_of(group, rank());
+  require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
+  std::int64_t& sent = sent_[group];  // also lists a group of one rank, which sends nothing
+  if (ranks.size() == 1)
+    comm = std::make_unique<SoloComm>();
+  else
+    comm = std::make_unique<MpiComm>(*this, group_of(group, ranks), sent);
+  return *comm;
+}
+
+MpiGroup& MpiMesh::group_of(const Group& group, const std::vector<int>& ranks) {
+  auto& shared = groups_[ranks];
+  const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  if (!shared) shared = std::make_unique<MpiGroup>(run_, name_of(group), ranks, static_cast<int>(place));
+  return *shared;
+}
+
+void MpiMesh::poll() {
+  constexpr int patience = 16;
+  if (!progress() && ++num_idle_polls_ % patience == 0 && !process_.has_own_core()) sched_yield();
+}
+
+void MpiMesh::abort(const std::string& reason) { process_.end_job(reason, ExitStatus::failure); }
+
+void MpiMesh::add(MpiOperation& operation) { under_way_[operation.id()] = &operation; }
+
+void MpiMesh::remove(const MpiOperation& operation) { under_way_.erase(operation.id()); }
+
+void MpiMesh::deliver_early_notes(MpiOperation& operation) {
+  for (const auto& early : process_.take_early_notes(operation.id())) operation.take(early.note, early.payload.data());
+}
+
+bool MpiMesh::progress() {
+  const bool worked = wire().progress([this](const Note& note, const std::byte* payload) { deliver(note, payload); });
+  if (worked)
+    for (const auto& [id, operation] : under_way_) operation->advance();
+  return worked;
+}
+
+void MpiMesh::deliver(const Note& note, const std::byte* payload) {
+  switch (note.kind) {
+    case NoteKind::question: return answer(note.source);
+    case NoteKind::answer:
+      if (inquiry_ != nullptr) inquiry_->take(wire(), note.source, Testimony::from_bytes(payload, note.num_bytes));
+      return;
+    case NoteKind::push:
+    case NoteKind::invitation: break;
+  }
+  if (const auto found = under_way_.find(note.id); found != under_way_.end()) return found->second->take(note, payload);
+  if (const MpiGroup* const group = note.id.run == run_ ? find_group(note.id.group) : nullptr; group != nullptr && group->has_started(note.id)) {
+    const auto own = group->started(note.id);
+    throw Failure(describe_mismatch(*group, note, own.value_or(Signature())));
+  }
+  const std::int64_t num_bytes = note.kind == NoteKind::push ? note.num_bytes : 0;
+  process_.early_notes(note.id).push_back({note, {payload, payload + num_bytes}});
+}
+
+const MpiGroup* MpiMesh::find_group(std::uint64_t hash) const {
+  for (const auto& [ranks, group] : groups_)
+    if (group->hash() == hash) return group.get();
+  return nullptr;
+}
+
+void MpiMesh::wait_for(const MpiOperation& operation) {
+  using Seconds = std::chrono::duration<double>;
+  const auto begin = std::chrono::steady_clock::now();
+  Patience patience(process_.has_own_core());
+  Inquiry inquiry(rank());
+  waits_for_ = &operation;
+  inquiry_ = &inquiry;
+  while (!operation.is_done()) {
+    if (progress()) {
+      patience.reset();
+      continue;
+    }
+    if (!patience.rest()) continue;
+    const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
+    if (seconds > timeout_seconds_ / 2) inquiry.ask(wire(), operation.missing());
+    if (seconds > timeout_seconds_) throw Failure(describe_timeout(operation, inquiry));
+  }
+  waits_for_ = nullptr;
+  inquiry_ = nullptr;
+}
+
+void MpiMesh::answer(int asker) {
+  const Testimony testimony = waits_for_ == nullptr ? Testimony{.text = "computes", .waits_for = {}}
+                                                    : Testimony{.text = fmt::format("waits in {} of {}", waits_for_->description(), waits_for_->group().name()),
+                                                                .waits_for = waits_for_->missing()};
+  const std::vector<std::byte> bytes = testimony.to_bytes();
+  Note note;
+  note.kind = NoteKind::answer;
+  note.source = rank();
+  note.num_bytes = static_cast<std::int64_t>(bytes.size());
+  wire().send_note(asker, note, bytes.data());
+}
+
+std::string MpiMesh::describe_timeout(const MpiOperation& operation, const Inquiry& inquiry) const {
+  std::vector<int> late = operation.missing();
+  std::erase_if(late, [&](int peer) { return operation.has_heard_of(peer); });
+  const std::string culprits =
+      late.empty() ? listed(operation.missing()) + " did not finish" : listed(late) + (late.size() == 1 ? " has not arrived" : " have not arrived");
+  return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}{}", operation.group().name(), rank(), timeout_seconds_, operation.description(),
+                     culprits, inquiry.findings());
+}
+
+std::string MpiMesh::describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const {
+  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", group.name(), note.id.sequence + 1, note.source,
+                     group.describe(note.id, note.signature, note.source), rank(), group.describe(note.id, own, rank()));
+}
+
+}  // namespace echelon

@@ -1,0 +1,56 @@
+// One MPI rank's mesh: its communicators, what it has under way, and how it waits.
+#pragma once
+
+#include "comm/mesh.h"
+#include "comm/mpi/inquiry.h"
+#include "comm/mpi/mpi_group.h"
+#include "comm/mpi/mpi_process.h"
+
+#include <memory>
+
+namespace echelon {
+
+class MpiOperation;
+
+class MpiMesh final : public Mesh {
+ public:
+  MpiMesh(MpiProcess& process, const MeshShape& shape, std::int64_t run, double timeout_seconds);
+  ~MpiMesh() override;
+
+  [[nodiscard]] Comm& comm(const Group& group) override;
+  void poll() override;
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
+  /// Does not return: the job ends.
+  void abort(const std::string& reason) override;
+
+  [[nodiscard]] Wire& wire() { return process_.wire(); }
+  void add(MpiOperation& operation);
+  void remove(const MpiOperation& operation);
+  void deliver_early_notes(MpiOperation& operation);
+  /// Advances everything that is under way until the operation is done. Throws Failure that names who is late after comm.timeout_seconds.
+  void wait_for(const MpiOperation& operation);
+  /// "group tp (ranks 0, 1): as operation 5, rank 1 started ... but rank 0 started ..."
+  [[nodiscard]] std::string describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const;
+
+ private:
+  /// True if anything came or ended.
+  bool progress();
+  void deliver(const Note& note, const std::byte* payload);
+  void answer(int rank);
+  [[nodiscard]] MpiGroup& group_of(const Group& group, const std::vector<int>& ranks);
+  [[nodiscard]] const MpiGroup* find_group(std::uint64_t hash) const;
+  [[nodiscard]] std::string describe_timeout(const MpiOperation& operation, const Inquiry& inquiry) const;
+
+  MpiProcess& process_;
+  const std::int64_t run_;
+  const double timeout_seconds_;
+  std::map<Group, std::int64_t> sent_;
+  std::map<std::vector<int>, std::unique_ptr<MpiGroup>> groups_;  // those with the same ranks are one, whatever their names
+  std::map<Group, std::unique_ptr<Comm>> comms_;
+  std::map<OperationId, MpiOperation*> under_way_;
+  const MpiOperation* waits_for_ = nullptr;
+  Inquiry* inquiry_ = nullptr;
+  int num_idle_polls_ = 0;
+};
+
+}  // namespace echelon

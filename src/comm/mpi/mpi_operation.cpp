@@ -1,0 +1,164 @@
+#include "comm/mpi/mpi_operation.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t copy_chunk_bytes = 4 << 20;
+
+void copy(std::byte* out, const std::byte* in, std::int64_t num_bytes) {
+  if (out != in && num_bytes > 0) std::memcpy(out, in, static_cast<std::size_t>(num_bytes));
+}
+
+template <class Flow>
+Flow* find(std::vector<Flow>& flows, int peer, int phase) {
+  const auto found = std::find_if(flows.begin(), flows.end(), [&](const Flow& flow) { return flow.peer() == peer && flow.phase() == phase; });
+  return found == flows.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+MpiOperation::MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature, std::int64_t& sent_bytes)
+    : mesh_(mesh),
+      group_(group),
+      signature_(signature),
+      id_(group.start(channel, signature)),
+      correspondence_{.wire = mesh.wire(), .letterhead = {.source = mesh.rank(), .id = id_, .signature = signature}, .sent_bytes = sent_bytes} {
+  mesh_.add(*this);
+}
+
+MpiOperation::~MpiOperation() {
+  mesh_.remove(*this);
+  if (!was_waited_for_ && std::uncaught_exceptions() == 0)  // a missing wait is found even if it happens to be done
+    mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), description()));
+}
+
+void MpiOperation::start(const std::byte* in, std::byte* out) {
+  make_flows(in, out);
+  mesh_.deliver_early_notes(*this);
+  advance();
+}
+
+void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
+  const int n = static_cast<int>(group_.ranks().size()), own = group_.place();
+  const std::int64_t size = size_of(signature_.dtype), num_bytes = signature_.num_elements * size, part_bytes = num_bytes / n;
+  const auto own_part = part_of(signature_.num_elements, own, n);
+  for (int place = 0; place < n; ++place) {
+    const bool is_peer = place != own;
+    switch (signature_.kind) {
+      case CommKind::all_gather:
+        is_peer ? add_inflow(place, 0, out + place * part_bytes, part_bytes) : copy(out + own * part_bytes, in, part_bytes);
+        if (is_peer) add_outflow(place, 0, in, part_bytes);
+        break;
+      case CommKind::all_to_all:
+        is_peer ? add_inflow(place, 0, out + place * part_bytes, part_bytes) : copy(out + own * part_bytes, in + own * part_bytes, part_bytes);
+        if (is_peer) add_outflow(place, 0, in + place * part_bytes, part_bytes);
+        break;
+      case CommKind::reduce_scatter:
+        if (is_peer) add_outflow(place, 0, in + place * part_bytes, part_bytes);
+        break;
+      case CommKind::all_reduce: {
+        if (!is_peer) break;
+        const Part part = part_of(signature_.num_elements, place, n);
+        add_outflow(place, 0, in + part.first * size, part.count * size);
+        add_outflow(place, 1, out + own_part.first * size, own_part.count * size);
+        add_inflow(place, 1, out + part.first * size, part.count * size);
+        break;
+      }
+      case CommKind::broadcast:
+        if (own == signature_.root && is_peer) add_outflow(place, 0, in, num_bytes);
+        if (place == signature_.root && is_peer) add_inflow(place, 0, out, num_bytes);
+        break;
+      case CommKind::barrier:
+        if (is_peer) add_outflow(place, 0, nullptr, 0);
+        if (is_peer) add_inflow(place, 0, nullptr, 0);
+        break;
+      case CommKind::send:
+      case CommKind::receive:
+        if (is_peer && id_.channel == MpiGroup::channel_of(own, place)) add_outflow(place, 0, in, num_bytes);
+        if (is_peer && id_.channel == MpiGroup::channel_of(place, own)) add_inflow(place, 0, out, num_bytes);
+        break;
+    }
+  }
+  if (signature_.kind == CommKind::reduce_scatter && part_bytes > 0)
+    reduction_.emplace(signature_, group_.ranks(), own, in + own * part_bytes, out, part_bytes);
+  if (signature_.kind == CommKind::all_reduce && own_part.count > 0)
+    reduction_.emplace(signature_, group_.ranks(), own, in + own_part.first * size, out + own_part.first * size, own_part.count * size);
+}
+
+void MpiOperation::add_outflow(int place, int phase, const std::byte* data, std::int64_t num_bytes) {
+  if (num_bytes > 0 || signature_.kind == CommKind::barrier)
+    outflows_.emplace_back(group_.ranks()[static_cast<std::size_t>(place)], phase, data, num_bytes, is_pushed(signature_.kind, num_bytes));
+}
+
+void MpiOperation::add_inflow(int place, int phase, std::byte* data, std::int64_t num_bytes) {
+  if (num_bytes > 0 || signature_.kind == CommKind::barrier)
+    inflows_.emplace_back(group_.ranks()[static_cast<std::size_t>(place)], phase, data, num_bytes, is_pushed(signature_.kind, num_bytes));
+}
+
+void MpiOperation::take(const Note& note, const std::byte* payload) {
+  if (note.signature != signature_) throw Failure(mesh_.describe_mismatch(group_, note, signature_));
+  if (std::find(heard_of_.begin(), heard_of_.end(), note.source) == heard_of_.end()) heard_of_.push_back(note.source);
+  if (note.kind == NoteKind::invitation) {
+    if (Outflow* const flow = find(outflows_, note.source, note.phase)) flow->take_invitation(note);
+  } else if (note.phase == 0 && reduction_) {
+    reduction_->take_push(note.source, payload);
+  } else if (Inflow* const flow = find(inflows_, note.source, note.phase)) {
+    flow->take_push(payload);
+  }
+}
+
+// In an all_reduce the sum goes out as far as it is formed, and a peer's sum comes in where this rank's own numbers have gone out.
+void MpiOperation::set_limits() {
+  if (signature_.kind != CommKind::all_reduce) return;
+  for (Outflow& flow : outflows_)
+    if (flow.phase() == 1) flow.limit(reduction_ ? reduction_->num_summed_bytes() : 0);
+  for (Inflow& flow : inflows_) flow.limit(find(outflows_, flow.peer(), 0)->num_sent());
+}
+
+void MpiOperation::advance() {
+  if (is_done_) return;
+  if (reduction_) reduction_->advance(correspondence_);
+  for (int phase = 0; phase < 2; ++phase) {
+    set_limits();
+    for (Outflow& flow : outflows_)
+      if (flow.phase() == phase) flow.advance(correspondence_);
+  }
+  const std::int64_t chunk_bytes = signature_.kind == CommKind::all_reduce ? Reduction::chunk_bytes(static_cast<int>(group_.ranks().size())) : copy_chunk_bytes;
+  for (Inflow& flow : inflows_) flow.advance(correspondence_, chunk_bytes);
+  is_done_ = (!reduction_ || reduction_->is_done()) && std::all_of(outflows_.begin(), outflows_.end(), [](const Outflow& flow) { return flow.is_done(); }) &&
+             std::all_of(inflows_.begin(), inflows_.end(), [](const Inflow& flow) { return flow.is_done(); });
+}
+
+void MpiOperation::wait() {
+  if (!is_done_) mesh_.wait_for(*this);
+  leave();
+}
+
+bool MpiOperation::poll() {
+  if (!is_done_) mesh_.poll();
+  if (is_done_) leave();
+  return is_done_;
+}
+
+void MpiOperation::leave() { was_waited_for_ = true; }
+
+std::vector<int> MpiOperation::missing() const {
+  std::vector<int> missing = reduction_ ? reduction_->missing() : std::vector<int>();
+  for (const Outflow& flow : outflows_)
+    if (!flow.is_done()) missing.push_back(flow.peer());
+  for (const Inflow& flow : inflows_)
+    if (!flow.is_done()) missing.push_back(flow.peer());
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  return missing;
+}
+
+bool MpiOperation::has_heard_of(int rank) const { return std::find(heard_of_.begin(), heard_of_.end(), rank) != heard_of_.end(); }
+
+std::string MpiOperation::description() const { return group_.describe(id_, signature_, mesh_.rank()); }
+
+}  // namespace echelon

@@ -1,0 +1,64 @@
+// What a rank has under way: its flows from and to the other ranks of the group.
+//
+//   all_gather, all_to_all   a flow to every peer and one from it          broadcast, transfer   a flow from the one to the other
+//   reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
+//   all_reduce               the same as phase 0, and in phase 1 a flow of the sum to every peer and one of its sum from it
+//   barrier                  a flow of nothing to every peer
+#pragma once
+
+#include "comm/mpi/mpi_mesh.h"
+#include "comm/mpi/reduction.h"
+
+#include <optional>
+
+namespace echelon {
+
+class MpiOperation final : public Pending::Operation {
+ public:
+  MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature, std::int64_t& sent_bytes);
+  /// Dropping what was not waited for ends the job.
+  ~MpiOperation() override;
+  MpiOperation(const MpiOperation&) = delete;
+  MpiOperation& operator=(const MpiOperation&) = delete;
+
+  /// Makes the flows and starts them. In place, both are the same address.
+  void start(const std::byte* in, std::byte* out);
+
+  void wait() override;
+  bool poll() override;
+
+  /// A note of this operation has come. Throws Failure if its sender started something else.
+  void take(const Note& note, const std::byte* payload);
+  /// Does what can be done now.
+  void advance();
+
+  [[nodiscard]] const OperationId& id() const { return id_; }
+  [[nodiscard]] bool is_done() const { return is_done_; }
+  /// Without whom it cannot end, and whether they have started it.
+  [[nodiscard]] std::vector<int> missing() const;
+  [[nodiscard]] bool has_heard_of(int rank) const;
+  /// "all_reduce(sum) of 10 float32"
+  [[nodiscard]] std::string description() const;
+  [[nodiscard]] const MpiGroup& group() const { return group_; }
+
+ private:
+  void make_flows(const std::byte* in, std::byte* out);
+  void add_outflow(int place, int phase, const std::byte* data, std::int64_t num_bytes);
+  void add_inflow(int place, int phase, std::byte* data, std::int64_t num_bytes);
+  void set_limits();
+  void leave();
+
+  MpiMesh& mesh_;
+  MpiGroup& group_;
+  Signature signature_;
+  OperationId id_;
+  Correspondence correspondence_;
+  std::vector<Outflow> outflows_;
+  std::vector<Inflow> inflows_;
+  std::optional<Reduction> reduction_;
+  std::vector<int> heard_of_;
+  bool is_done_ = false;
+  bool was_waited_for_ = false;
+};
+
+}  // namespace echelon

@@ -1,0 +1,70 @@
+#include "comm/mpi/mpi_process.h"
+
+#include "comm/launch_environment.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace echelon {
+namespace {
+
+int num_cores_online() { return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))); }
+
+int num_local_processes(MPI_Comm comm) {
+  MPI_Comm local = MPI_COMM_NULL;
+  int size = 1;
+  MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
+  MPI_Comm_size(local, &size);
+  MPI_Comm_free(&local);
+  return size;
+}
+
+}  // namespace
+
+MpiProcess& MpiProcess::get() {
+  static MpiProcess process;  // MPI cannot be initialised twice
+  return process;
+}
+
+MpiProcess::MpiProcess() {
+  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  if (launched) require_mpi_possible(*launched);
+  // Where processes share cores, one that waits inside MPI (while it starts and ends) must not hold on to its core.
+  const bool shares_cores = launched && launched->local_size.value_or(1) > num_cores_online();
+  if (shares_cores) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+  has_own_core_ = num_local_processes(comm_) <= num_cores_online();
+  wire_ = std::make_unique<Wire>(comm_);
+}
+
+MpiProcess::~MpiProcess() {
+  wire_.reset();
+  MPI_Comm_free(&comm_);
+  MPI_Finalize();
+}
+
+std::vector<MpiProcess::EarlyNote> MpiProcess::take_early_notes(const OperationId& id) {
+  const auto found = early_notes_.find(id);
+  if (found == early_notes_.end()) return {};
+  std::vector<EarlyNote> notes = std::move(found->second);
+  early_notes_.erase(found);
+  return notes;
+}
+
+void MpiProcess::end_job(const std::string& sentence, ExitStatus status) const {
+  std::string line = sentence;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::fflush(stdout);
+  fmt::print(stderr, "echelon: {}\n", line);
+  std::fflush(stderr);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(status));
+  std::_Exit(static_cast<int>(status));
+}
+
+}  // namespace echelon

@@ -1,0 +1,40 @@
+#include "comm/mpi/mpi_world.h"
+
+#include "comm/mpi/mpi_mesh.h"
+
+namespace echelon {
+namespace {
+
+void run_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
+  body(mesh);
+  mesh.comm({world_axes}).barrier().wait();  // while others go on, this rank takes part: it says that it waits if they ask
+}
+
+}  // namespace
+
+void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {
+  MpiProcess& process = MpiProcess::get();
+  const std::int64_t run = process.next_run();
+  require(shape.num_ranks() <= process.size(), "the mesh has {} ranks, but MPI has {} processes", shape.num_ranks(), process.size());
+  if (process.rank() >= shape.num_ranks()) return;
+  const auto end_job = [&](const char* sentence, ExitStatus status) { process.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status); };
+  MpiMesh mesh(process, shape, run, options.timeout_seconds);
+  try {
+    run_rank(mesh, body);
+  } catch (const Error& error) {
+    end_job(error.what(), error.status());
+  } catch (const std::exception& error) {
+    end_job(error.what(), ExitStatus::failure);
+  } catch (...) {
+    end_job("an exception of unknown type", ExitStatus::failure);
+  }
+}
+
+void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {
+  const int size = MpiProcess::get().size();
+  require(shape.num_ranks() == size, "the mesh has {} ranks (the degrees of [parallelism]), but MPI has {} processes; nearest: mpirun -n {}", shape.num_ranks(),
+          size, shape.num_ranks());
+  run_first_mpi_ranks(shape, options, body);
+}
+
+}  // namespace echelon

@@ -1,0 +1,27 @@
+// How a process waits for others: it looks often at first, then lets other processes have the core, then sleeps, longer and longer.
+#pragma once
+
+#include <chrono>
+
+namespace echelon {
+
+class Patience {
+ public:
+  explicit Patience(bool has_own_core) : most_spins_(has_own_core ? 4000 : 50) {}
+
+  /// Something happened.
+  void reset() {
+    num_rests_ = 0;
+    sleep_ = first_sleep;
+  }
+  /// Nothing happened: a moment passes. True if it was long enough to look at the clock.
+  bool rest();
+
+ private:
+  static constexpr std::chrono::microseconds first_sleep{20}, longest_sleep{500};
+  int most_spins_;
+  int num_rests_ = 0;
+  std::chrono::microseconds sleep_ = first_sleep;
+};
+
+}  // namespace echelon

@@ -1,0 +1,12 @@
+// Stands in for comm/mpi where MPI was not installed when Echelon was built.
+#include "comm/mpi/mpi_world.h"
+
+namespace echelon {
+
+void run_first_mpi_ranks(const MeshShape& /*shape*/, const MpiOptions& /*options*/, const std::function<void(Mesh&)>& /*body*/) {
+  throw Error("comm.backend = mpi: this echelon was built without MPI; install libopenmpi-dev and build it again (nearest: comm.backend = thread)");
+}
+
+void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) { run_first_mpi_ranks(shape, options, body); }
+
+}  // namespace echelon
