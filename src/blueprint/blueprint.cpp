@@ -65,9 +65,10 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
       programs_{&blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
                 &blueprint.programs(ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
       part_(make_model_part(blueprint.config(), rank)),
-      trace_(blueprint.mesh(), rank, part_, {programs_[0], programs_[1]}) {
+      traces_{RankTrace(blueprint.mesh(), rank, part_, *programs_[0]), RankTrace(blueprint.mesh(), rank, part_, *programs_[1])} {
   const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
-  for (std::size_t kind = 0; kind < programs_.size(); ++kind) memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, trace_)));
+  for (std::size_t kind = 0; kind < programs_.size(); ++kind)
+    memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, traces_[kind])));
 }
 
 std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }

@@ -25,13 +25,13 @@ class RankBlueprint {
   [[nodiscard]] const MemoryPlan& memory(ProgramKind kind) const { return memory_[static_cast<std::size_t>(kind)]; }
   /// The size of the rank's one allocation: both programs' persistent buffers are the same and come first.
   [[nodiscard]] std::int64_t arena_bytes() const;
-  [[nodiscard]] const RankTrace& trace() const { return trace_; }
+  [[nodiscard]] const RankTrace& trace(ProgramKind kind) const { return traces_[static_cast<std::size_t>(kind)]; }
 
  private:
   int rank_;
   std::array<const Program*, 2> programs_;
   ModelPart part_;
-  RankTrace trace_;
+  std::array<RankTrace, 2> traces_;
   std::array<MemoryPlan, 2> memory_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 /// Runs actions on tensors without data. A trace is taken in an order in which forward comes first, because backward reads what forward kept.
 class Tracer {
  public:
-  Tracer(const MeshShape& shape, int rank, ModelPart& part) : part_(part), mesh_(shape, rank) {
+  Tracer(const MeshShape& shape, int rank, ModelPart& part, bool trains) : part_(part), mesh_(shape, rank), trains_(trains) {
     const Sizes table = part.stage->rope_table_sizes();
     const DType dtype = accumulate_dtype(part.options.dtype);
     part.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
@@ -45,7 +45,10 @@ class Tracer {
 
   [[nodiscard]] Microbatch traced_microbatch() const {
     const Sizes tokens = {part_.options.num_tokens()};
-    return {{nullptr, DType::int32, tokens}, {nullptr, DType::int32, tokens}, {nullptr, DType::float64, {1}}, 1.0};
+    return {.tokens = {nullptr, DType::int32, tokens},
+            .targets = {nullptr, DType::int32, tokens},
+            .loss_sum = {nullptr, DType::float64, {1}},
+            .wants_gradient = trains_};
   }
 
   [[nodiscard]] Tensor boundary() const { return {nullptr, part_.options.dtype, part_.boundary_sizes()}; }
@@ -91,19 +94,23 @@ class Tracer {
   TraceOps ops_;
   TraceMesh mesh_;
   Stash stash_;
+  bool trains_;
 };
+
+bool trains(const Program& program) {
+  return std::any_of(program.begin(), program.end(), [](const Action& action) { return is_compute(action.kind) && action.kind != ActionKind::forward; });
+}
 
 }  // namespace
 
-RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const std::vector<const Program*>& programs) {
-  Tracer tracer(mesh, rank, part);
+RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program) {
+  Tracer tracer(mesh, rank, part, trains(program));
   const auto trace = [&](const Action& action) {
     if (!calls_.contains({action.kind, action.unit})) calls_[{action.kind, action.unit}] = tracer.trace(action);
   };
   trace({.kind = ActionKind::forward, .stage = part.stage_index, .after = {}});
   stash_bytes_ = tracer.stash().slot().peak_bytes();
-  for (const Program* program : programs)
-    for (const Action& action : *program) trace(action);
+  for (const Action& action : program) trace(action);
   gradient_stash_bytes_ = tracer.stash().gradient_slot().peak_bytes();
 }
 

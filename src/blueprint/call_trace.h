@@ -17,11 +17,10 @@ struct CallTrace {
   std::int64_t workspace_bytes = 0;
 };
 
-/// The traces of one rank's actions. Microbatches are alike, so a trace is known by its kind and unit.
+/// The traces of the actions of one program of a rank. Microbatches are alike, so a trace is known by its kind and unit.
 class RankTrace {
  public:
-  /// Traces every action that `programs` of this rank contain.
-  RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const std::vector<const Program*>& programs);
+  RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program);
 
   [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at({action.kind, action.unit}); }
   /// What forward keeps for one microbatch, and what backward_input keeps for backward_weight.

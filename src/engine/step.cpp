@@ -199,7 +199,8 @@ Microbatch Step::microbatch(int index) {
   return {.tokens = memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * N}).rows(index * N, N),
           .targets = memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * N}).rows(index * N, N),
           .loss_sum = scalars(loss_scalar, 1),
-          .gradient_scale = 1.0 / static_cast<double>(config_.training.global_batch_size * config_.training.seq_len)};
+          .gradient_scale = 1.0 / static_cast<double>(config_.training.global_batch_size * config_.training.seq_len),
+          .wants_gradient = kind_ == ProgramKind::training};
 }
 
 }  // namespace echelon

@@ -1,6 +1,8 @@
 // The softmax over a vocabulary that is cut over ranks (Shoeybi et al. 2019, section 3): two numbers per token and rank are exchanged instead of the logits.
 //
 //     max = max_j z_j      sum = sum_j exp(z_j - max)      lse = max + log(sum)      loss = lse - z_target      dz = scale (exp(z - lse) - onehot(target))
+//
+// exp(z_j - max) is formed once per logit, with the max of this rank's columns; what the other ranks add is a factor per row.
 #include "nn/head.h"
 
 #include "nn/norm.h"
@@ -13,10 +15,11 @@
 namespace echelon {
 namespace {
 
-// Elements of the logits that exist at a time: large enough for an efficient product, small beside the activations of a layer.
-constexpr std::int64_t max_chunk_elements = std::int64_t{1} << 21;
+// Of the logits that exist at a time. A chunk reads all weights twice and adds to all their gradients: below some hundred tokens that, not arithmetic, is what
+// its products wait for (docs/performance.md). The second bound is for vocabularies whose chunks would be large beside the activations of a layer.
+constexpr std::int64_t max_chunk_tokens = 512, max_chunk_elements = std::int64_t{1} << 24;
 
-enum Kept : int { kept_normed, kept_lse, kept_dnormed };
+enum Kept : int { kept_lse };
 
 class CrossEntropyHead : public Head {
  public:
@@ -27,7 +30,7 @@ class CrossEntropyHead : public Head {
   [[nodiscard]] std::vector<Param*> params() override;
   void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
   void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
-  /// Forms the logits and their gradients once more: kept, they would be the largest tensor of the model.
+  /// Forms the logits and their gradients once more: kept from backward_input, they would be the largest tensor of the model.
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
@@ -44,10 +47,18 @@ class CrossEntropyHead : public Head {
   [[nodiscard]] std::int64_t valid_columns() const { return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns()); }
   [[nodiscard]] DType logits_dtype() const { return accumulate_dtype(options_.dtype); }
 
-  [[nodiscard]] Tensor chunk_logits(Context& context, Tensor normed) const;
-  void add_loss(Context& context, const Chunk& chunk, Tensor logits, Tensor lse) const;
+  [[nodiscard]] Tensor take_normed(Context& context) const {
+    return context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+  }
+  /// The exponentials of a chunk's logits, in place of them, and what each row needs besides.
+  struct Exponentials {
+    Tensor exps, max, sums, sum, target_logit;  // sums = (sum, target_logit): one all-reduce
+  };
+  [[nodiscard]] Exponentials exponentials(Context& context, const Chunk& chunk, Tensor normed) const;
+  /// Adds the loss of a chunk, and writes its lse.
+  void add_loss(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
   /// The gradient of a chunk's logits, in the dtype of the activations.
-  [[nodiscard]] Tensor chunk_gradient(Context& context, const Chunk& chunk, Tensor normed, Tensor lse) const;
+  [[nodiscard]] Tensor logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
   void add_weight_gradient(Context& context, Tensor dlogits, Tensor normed);
 
   LayerOptions options_;
@@ -68,27 +79,29 @@ std::vector<Param*> CrossEntropyHead::params() {
 }
 
 void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& stash) const {
+  if (context.microbatch.wants_gradient) return norm_.keep(x, stash);
   const Stack::Scope scope(context.workspace);
-  const Tensor normed = stash.keep(this, kept_normed, x.dtype, x.sizes);
-  const Tensor lse = stash.keep(this, kept_lse, logits_dtype(), {options_.num_tokens()});
-  norm_.forward(context, x, normed, stash);
+  const Tensor normed = context.workspace.take(x.dtype, x.sizes);
+  norm_.apply(context, x, normed);
   const Tensor normed_full = enter(context, options_, normed);
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    add_loss(context, chunk, chunk_logits(context, chunk.of(normed_full)), chunk.of(lse));
+    add_loss(context, chunk, exponentials(context, chunk, normed_full), context.workspace.take(logits_dtype(), {chunk.count}));
   }
 }
 
 void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor normed = stash.kept(this, kept_normed), lse = stash.kept(this, kept_lse);
-  const Tensor dnormed = context.workspace.take(dx.dtype, dx.sizes);
-  const Tensor partial = partial_of(context, options_, dnormed);
-  const Tensor normed_full = enter(context, options_, normed);
+  const Tensor lse = stash.keep_gradient(this, kept_lse, logits_dtype(), {options_.num_tokens()});
+  const Tensor normed = take_normed(context);
+  norm_.normalise(context, normed, stash);
+  const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    const Tensor dlogits = chunk_gradient(context, chunk, chunk.of(normed_full), chunk.of(lse));
-    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
+    const Exponentials exps = exponentials(context, chunk, normed_full);
+    add_loss(context, chunk, exps, chunk.of(lse));
+    const Tensor dlogits = logit_gradient(context, chunk, exps, chunk.of(lse));
+    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
   }
   enter_backward(context, options_, dnormed, partial);
   norm_.backward_input(context, dnormed, dx, stash);
@@ -97,10 +110,12 @@ void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx
 void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
   const Stack::Scope scope(context.workspace);
   const Tensor lse = stash.kept(this, kept_lse);
-  const Tensor normed_full = enter(context, options_, stash.kept(this, kept_normed));
+  const Tensor normed = take_normed(context);
+  norm_.normalise(context, normed, stash);
+  const Tensor normed_full = enter(context, options_, normed);
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    const Tensor dlogits = chunk_gradient(context, chunk, chunk.of(normed_full), chunk.of(lse));
+    const Tensor dlogits = logit_gradient(context, chunk, exponentials(context, chunk, normed_full), chunk.of(lse));
     add_weight_gradient(context, dlogits, chunk.of(normed_full));
   }
   norm_.backward_weight(context, stash);
@@ -108,15 +123,17 @@ void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
 
 void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Tensor lse = stash.kept(this, kept_lse);
-  const Tensor dnormed = context.workspace.take(dx.dtype, dx.sizes);
-  const Tensor partial = partial_of(context, options_, dnormed);
-  const Tensor normed_full = enter(context, options_, stash.kept(this, kept_normed));
+  const Tensor normed = take_normed(context);
+  norm_.normalise(context, normed, stash);
+  const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    const Tensor dlogits = chunk_gradient(context, chunk, chunk.of(normed_full), chunk.of(lse));
-    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
+    const Exponentials exps = exponentials(context, chunk, normed_full);
+    const Tensor lse = context.workspace.take(logits_dtype(), {chunk.count});
+    add_loss(context, chunk, exps, lse);
+    const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
     add_weight_gradient(context, dlogits, chunk.of(normed_full));
+    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
   }
   enter_backward(context, options_, dnormed, partial);
   norm_.backward(context, dnormed, dx, stash);
@@ -131,7 +148,7 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
 
 std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   const std::int64_t num_tokens = options_.num_tokens();
-  const std::int64_t most = std::clamp<std::int64_t>(max_chunk_elements / num_columns(), 1, num_tokens);
+  const std::int64_t most = std::clamp<std::int64_t>(max_chunk_elements / num_columns(), 1, std::min(num_tokens, max_chunk_tokens));
   const std::int64_t num_chunks = (num_tokens + most - 1) / most;
   std::vector<Chunk> chunks;
   for (std::int64_t i = 0; i < num_chunks; ++i) {
@@ -141,41 +158,52 @@ std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   return chunks;
 }
 
-Tensor CrossEntropyHead::chunk_logits(Context& context, Tensor normed) const {
-  const Tensor logits = context.workspace.take(logits_dtype(), {normed.size(0), num_columns()});
-  context.ops.matmul({.a = normed, .b = weight_->value, .c = logits, .transpose_b = true});
-  return logits;
+CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, const Chunk& chunk, Tensor normed) const {
+  Exponentials of;
+  of.exps = context.workspace.take(logits_dtype(), {chunk.count, num_columns()});
+  of.max = context.workspace.take(logits_dtype(), {chunk.count});
+  of.sums = context.workspace.take(logits_dtype(), {2, chunk.count});
+  of.sum = of.sums.rows(0, 1).flat();
+  of.target_logit = of.sums.rows(1, 1).flat();
+  context.ops.matmul({.a = chunk.of(normed), .b = weight_->value, .c = of.exps, .transpose_b = true});
+  context.ops.row_exp({.logits = of.exps,
+                       .targets = chunk.of(context.microbatch.targets),
+                       .max = of.max,
+                       .sum = of.sum,
+                       .target_logit = of.target_logit,
+                       .first_column = first_column(),
+                       .valid_columns = valid_columns()});
+  return of;
 }
 
-void CrossEntropyHead::add_loss(Context& context, const Chunk& chunk, Tensor logits, Tensor lse) const {
-  const Tensor targets = chunk.of(context.microbatch.targets);
-  const Tensor max = context.workspace.take(logits_dtype(), {chunk.count});
-  const Tensor sums = context.workspace.take(logits_dtype(), {2, chunk.count});  // of exponentials, and the target's logit: one all-reduce
-  const Tensor sum = sums.rows(0, 1).flat(), target_logit = sums.rows(1, 1).flat();
-  context.ops.row_max({.logits = logits, .max = max, .valid_columns = valid_columns()});
-  all_reduce_over_tp(context, options_, max, ReduceOp::max);
-  context.ops.row_sum_exp({.logits = logits,
-                           .max = max,
-                           .targets = targets,
-                           .sum = sum,
-                           .target_logit = target_logit,
-                           .first_column = first_column(),
-                           .valid_columns = valid_columns()});
-  all_reduce_over_tp(context, options_, sums, ReduceOp::sum);
-  context.ops.cross_entropy({.max = max, .sum = sum, .target_logit = target_logit, .targets = targets, .lse = lse, .loss_sum = context.microbatch.loss_sum});
+void CrossEntropyHead::add_loss(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const {
+  const Stack::Scope scope(context.workspace);
+  Tensor row_max = of.max;
+  if (options_.tp > 1) {
+    row_max = context.workspace.take(of.max.dtype, of.max.sizes);
+    context.ops.copy(row_max, of.max);
+    all_reduce_over_tp(context, options_, row_max, ReduceOp::max);
+    context.ops.rescale_sums({.sum = of.sum, .max = of.max, .row_max = row_max});
+    all_reduce_over_tp(context, options_, of.sums, ReduceOp::sum);
+  }
+  context.ops.cross_entropy({.max = row_max,
+                             .sum = of.sum,
+                             .target_logit = of.target_logit,
+                             .targets = chunk.of(context.microbatch.targets),
+                             .lse = lse,
+                             .loss_sum = context.microbatch.loss_sum});
 }
 
-Tensor CrossEntropyHead::chunk_gradient(Context& context, const Chunk& chunk, Tensor normed, Tensor lse) const {
-  const Tensor logits = chunk_logits(context, normed);
-  context.ops.cross_entropy_backward({.logits = logits,
+Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const {
+  const Tensor dlogits = options_.dtype == of.exps.dtype ? of.exps : context.workspace.take(options_.dtype, of.exps.sizes);
+  context.ops.cross_entropy_backward({.exps = of.exps,
+                                      .max = of.max,
                                       .lse = lse,
                                       .targets = chunk.of(context.microbatch.targets),
+                                      .dlogits = dlogits,
                                       .first_column = first_column(),
                                       .valid_columns = valid_columns(),
                                       .scale = context.microbatch.gradient_scale});
-  if (logits.dtype == options_.dtype) return logits;
-  const Tensor dlogits = context.workspace.take(options_.dtype, logits.sizes);
-  context.ops.copy(dlogits, logits);
   return dlogits;
 }
 

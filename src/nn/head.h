@@ -7,8 +7,8 @@
 
 namespace echelon {
 
-/// The last layer: y and dy are empty; adds to microbatch.loss_sum in forward. Keeps the final norm's outcome and lse; backward forms the logits of a chunk
-/// again.
+/// The last layer: y and dy are empty; adds to microbatch.loss_sum. Where a gradient is wanted, forward does nothing: backward forms the logits of a chunk,
+/// its loss and its gradients while they are in the caches. So the logits are formed once, and never kept.
 class Head : public Layer {
  public:
   /// The logits of some tokens for generation and evaluation: x [n, hidden_size] -> logits [n, columns of this rank] in accumulate_dtype. No gradient.

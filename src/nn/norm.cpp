@@ -28,12 +28,20 @@ std::vector<Param*> Norm::params() {
 }
 
 void Norm::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
+  keep(x, stash);
+  normalise(context, y, stash);
+}
+
+void Norm::keep(Tensor x, Stash& stash) const {
   const DType dtype = accumulate_dtype(x.dtype);
   stash.keep_view(this, kept_x, x);
-  Statistics statistics;
-  if (kind_ == NormKind::layer_norm) statistics.mean = stash.keep(this, kept_mean, dtype, {x.size(0)});
-  statistics.rstd = stash.keep(this, kept_rstd, dtype, {x.size(0)});
-  normalise(context.ops, x, y, statistics);
+  if (kind_ == NormKind::layer_norm) stash.keep(this, kept_mean, dtype, {x.size(0)});
+  stash.keep(this, kept_rstd, dtype, {x.size(0)});
+}
+
+void Norm::normalise(Context& context, Tensor y, const Stash& stash) const {
+  const Tensor mean = kind_ == NormKind::layer_norm ? stash.kept(this, kept_mean) : Tensor();
+  compute(context.ops, stash.kept(this, kept_x), y, {.mean = mean, .rstd = stash.kept(this, kept_rstd)});
 }
 
 void Norm::apply(Context& context, Tensor x, Tensor y) const {
@@ -41,7 +49,7 @@ void Norm::apply(Context& context, Tensor x, Tensor y) const {
   const DType dtype = accumulate_dtype(x.dtype);
   const Tensor mean = context.workspace.take(dtype, {x.size(0)});
   const Tensor rstd = context.workspace.take(dtype, {x.size(0)});
-  normalise(context.ops, x, y, {.mean = mean, .rstd = rstd});
+  compute(context.ops, x, y, {.mean = mean, .rstd = rstd});
 }
 
 void Norm::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
@@ -56,7 +64,7 @@ void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   input_gradient(context.ops, dy, dx, stash);
 }
 
-void Norm::normalise(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const {
+void Norm::compute(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const {
   switch (kind_) {
     case NormKind::layer_norm:
       ops.layer_norm({.x = x, .w = weight_.value, .b = bias_.value, .y = y, .mean = statistics.mean, .rstd = statistics.rstd, .eps = eps_});

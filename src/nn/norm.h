@@ -22,6 +22,10 @@ class Norm : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
+  /// The two halves of forward. Keeps x, and room for its statistics:
+  void keep(Tensor x, Stash& stash) const;
+  /// forms them and y. Called once more in a backward pass it gives the same bits: a pass over x, where keeping y would cost its memory.
+  void normalise(Context& context, Tensor y, const Stash& stash) const;
   /// Forward without a gradient.
   void apply(Context& context, Tensor x, Tensor y) const;
 
@@ -29,7 +33,7 @@ class Norm : public Layer {
   struct Statistics {
     Tensor mean, rstd;  // mean of LayerNorm only
   };
-  void normalise(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const;
+  void compute(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const;
   void input_gradient(Ops& ops, Tensor dy, Tensor dx, const Stash& stash) const;
   void weight_gradient(Ops& ops, Tensor dy, const Stash& stash);
 

@@ -288,14 +288,8 @@ void check_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Ten
   must.like("dup", dup, gate);
 }
 
-void check(const RowMaxArgs& args) {
-  const Checker must("row_max");
-  check_logits(must, args.logits, args.valid_columns);
-  check_rows(must, args.logits, "max", args.max);
-}
-
-void check(const RowSumExpArgs& args) {
-  const Checker must("row_sum_exp");
+void check(const RowExpArgs& args) {
+  const Checker must("row_exp");
   check_logits(must, args.logits, args.valid_columns);
   check_rows(must, args.logits, "max", args.max);
   check_rows(must, args.logits, "sum", args.sum);
@@ -316,9 +310,19 @@ void check(const CrossEntropyArgs& args) {
 
 void check(const CrossEntropyBackwardArgs& args) {
   const Checker must("cross_entropy_backward");
-  check_logits(must, args.logits, args.valid_columns);
-  check_rows(must, args.logits, "lse", args.lse);
-  check_targets(must, args.targets, args.logits.size(0));
+  check_logits(must, args.exps, args.valid_columns);
+  check_rows(must, args.exps, "max", args.max);
+  check_rows(must, args.exps, "lse", args.lse);
+  check_targets(must, args.targets, args.exps.size(0));
+  must.count("dlogits", args.dlogits, args.exps.num_elements());
+  must.that(accumulate_dtype(args.dlogits.dtype) == args.exps.dtype, "dlogits", args.dlogits, "have a dtype whose sums have the dtype of exps");
+}
+
+void check(const RescaleSumsArgs& args) {
+  const Checker must("rescale_sums");
+  must.that(args.sum.dtype == DType::float32 || args.sum.dtype == DType::float64, "sum", args.sum, "be float32 or float64");
+  must.like("max", args.max, args.sum);
+  must.like("row_max", args.row_max, args.sum);
 }
 
 void check_sum_of_squares(Tensor x, Tensor sum) {

@@ -93,12 +93,16 @@ OpCost cost_swiglu(Tensor y, Tensor gate, Tensor up) { return by_elements(y, 5, 
 // sigmoid 3, dup 2, dgate 5.
 OpCost cost_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) { return by_elements(dy, 10, bytes_of(dgate, dup, dy, gate, up)); }
 
-OpCost cost(const RowMaxArgs& args) { return by_rows(args.logits, 1, bytes_of(args.logits, args.max)); }
-OpCost cost(const RowSumExpArgs& args) { return by_rows(args.logits, 3, bytes_of(args.logits, args.max, args.targets, args.sum, args.target_logit)); }
+// Maximum 1, exp(x - max) 2, sum 1.
+OpCost cost(const RowExpArgs& args) {
+  return by_rows(args.logits, 4, 2 * bytes_of(args.logits) + bytes_of(args.targets, args.max, args.sum, args.target_logit));
+}
+OpCost cost(const RescaleSumsArgs& args) { return by_elements(args.sum, 3, 2 * bytes_of(args.sum) + bytes_of(args.max, args.row_max)); }
 OpCost cost(const CrossEntropyArgs& args) {
   return by_elements(args.max, 4, bytes_of(args.max, args.sum, args.target_logit, args.targets, args.lse) + 2 * bytes_of(args.loss_sum));
 }
-OpCost cost(const CrossEntropyBackwardArgs& args) { return by_rows(args.logits, 3, 2 * bytes_of(args.logits) + bytes_of(args.lse, args.targets)); }
+// One product each; the exponential and the target are one per row.
+OpCost cost(const CrossEntropyBackwardArgs& args) { return by_rows(args.exps, 1, bytes_of(args.exps, args.dlogits, args.max, args.lse, args.targets)); }
 
 OpCost cost_sum_of_squares(Tensor x, Tensor sum) { return by_elements(x, 2, bytes_of(x) + 2 * bytes_of(sum)); }
 

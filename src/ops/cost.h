@@ -33,8 +33,8 @@ struct OpCost {
 [[nodiscard]] OpCost cost(const RopeArgs& args);
 [[nodiscard]] OpCost cost(const AttentionArgs& args);
 [[nodiscard]] OpCost cost(const AttentionBackwardArgs& args);
-[[nodiscard]] OpCost cost(const RowMaxArgs& args);
-[[nodiscard]] OpCost cost(const RowSumExpArgs& args);
+[[nodiscard]] OpCost cost(const RowExpArgs& args);
+[[nodiscard]] OpCost cost(const RescaleSumsArgs& args);
 [[nodiscard]] OpCost cost(const CrossEntropyArgs& args);
 [[nodiscard]] OpCost cost(const CrossEntropyBackwardArgs& args);
 [[nodiscard]] OpCost cost(const AdamWArgs& args);

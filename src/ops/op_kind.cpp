@@ -28,8 +28,8 @@ std::string_view name_of(OpKind kind) {
     case OpKind::gelu_backward: return "gelu_backward";
     case OpKind::swiglu: return "swiglu";
     case OpKind::swiglu_backward: return "swiglu_backward";
-    case OpKind::row_max: return "row_max";
-    case OpKind::row_sum_exp: return "row_sum_exp";
+    case OpKind::row_exp: return "row_exp";
+    case OpKind::rescale_sums: return "rescale_sums";
     case OpKind::cross_entropy: return "cross_entropy";
     case OpKind::cross_entropy_backward: return "cross_entropy_backward";
     case OpKind::sum_of_squares: return "sum_of_squares";

@@ -29,8 +29,8 @@ void call(Ops& ops, const GeluArgs& args) { ops.gelu(args.y, args.x); }
 void call(Ops& ops, const GeluBackwardArgs& args) { ops.gelu_backward(args.dx, args.dy, args.x); }
 void call(Ops& ops, const SwigluArgs& args) { ops.swiglu(args.y, args.gate, args.up); }
 void call(Ops& ops, const SwigluBackwardArgs& args) { ops.swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
-void call(Ops& ops, const RowMaxArgs& args) { ops.row_max(args); }
-void call(Ops& ops, const RowSumExpArgs& args) { ops.row_sum_exp(args); }
+void call(Ops& ops, const RowExpArgs& args) { ops.row_exp(args); }
+void call(Ops& ops, const RescaleSumsArgs& args) { ops.rescale_sums(args); }
 void call(Ops& ops, const CrossEntropyArgs& args) { ops.cross_entropy(args); }
 void call(Ops& ops, const CrossEntropyBackwardArgs& args) { ops.cross_entropy_backward(args); }
 void call(Ops& ops, const SumOfSquaresArgs& args) { ops.sum_of_squares(args.x, args.sum); }
@@ -68,10 +68,10 @@ Operands operands(const GeluArgs& args) { return {args.y.dtype, {args.x}, {args.
 Operands operands(const GeluBackwardArgs& args) { return {args.dx.dtype, {args.dy, args.x}, {args.dx}}; }
 Operands operands(const SwigluArgs& args) { return {args.y.dtype, {args.gate, args.up}, {args.y}}; }
 Operands operands(const SwigluBackwardArgs& args) { return {args.dgate.dtype, {args.dy, args.gate, args.up}, {args.dgate, args.dup}}; }
-Operands operands(const RowMaxArgs& args) { return {args.logits.dtype, {args.logits}, {args.max}}; }
-Operands operands(const RowSumExpArgs& args) { return {args.logits.dtype, {args.logits, args.max, args.targets}, {args.sum, args.target_logit}}; }
+Operands operands(const RowExpArgs& args) { return {args.logits.dtype, {args.logits, args.targets}, {args.max, args.sum, args.target_logit}}; }
+Operands operands(const RescaleSumsArgs& args) { return {args.sum.dtype, {args.sum, args.max, args.row_max}, {}}; }
 Operands operands(const CrossEntropyArgs& args) { return {args.max.dtype, {args.max, args.sum, args.target_logit, args.targets, args.loss_sum}, {args.lse}}; }
-Operands operands(const CrossEntropyBackwardArgs& args) { return {args.logits.dtype, {args.logits, args.lse, args.targets}, {}}; }
+Operands operands(const CrossEntropyBackwardArgs& args) { return {args.dlogits.dtype, {args.exps, args.max, args.lse, args.targets}, {args.dlogits}}; }
 Operands operands(const SumOfSquaresArgs& args) { return {args.x.dtype, {args.x, args.sum}, {}}; }
 Operands operands(const AdamWArgs& args) { return {args.param.dtype, {args.master, args.grad, args.m, args.v}, {args.param}}; }
 Operands operands(const UploadArgs& args) { return {args.out.dtype, {}, {args.out}}; }

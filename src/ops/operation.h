@@ -61,7 +61,7 @@ using Operation =
     std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs, EmbeddingBackwardArgs, PositionsArgs,
                  PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs, RmsNormArgs, RmsNormBackwardInputArgs,
                  RmsNormBackwardWeightArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs,
-                 RowMaxArgs, RowSumExpArgs, CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, AdamWArgs, UploadArgs, DownloadArgs>;
+                 RowExpArgs, RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, AdamWArgs, UploadArgs, DownloadArgs>;
 static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
 
 [[nodiscard]] inline OpKind kind_of(const Operation& operation) { return static_cast<OpKind>(operation.index()); }
@@ -109,8 +109,8 @@ class UniformOps : public Ops {
   void gelu_backward(Tensor dx, Tensor dy, Tensor x) final { perform(GeluBackwardArgs{dx, dy, x}); }
   void swiglu(Tensor y, Tensor gate, Tensor up) final { perform(SwigluArgs{y, gate, up}); }
   void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) final { perform(SwigluBackwardArgs{dgate, dup, dy, gate, up}); }
-  void row_max(const RowMaxArgs& args) final { perform(args); }
-  void row_sum_exp(const RowSumExpArgs& args) final { perform(args); }
+  void row_exp(const RowExpArgs& args) final { perform(args); }
+  void rescale_sums(const RescaleSumsArgs& args) final { perform(args); }
   void cross_entropy(const CrossEntropyArgs& args) final { perform(args); }
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) final { perform(args); }
   void sum_of_squares(Tensor x, Tensor sum) final { perform(SumOfSquaresArgs{x, sum}); }

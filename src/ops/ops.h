@@ -98,24 +98,25 @@ struct AttentionBackwardArgs {
 };
 
 /// One chunk of the vocabulary-parallel softmax. logits [n, V] in accumulate_dtype; column j is token first_column + j; columns from valid_columns on are
-/// padding and ignored.
-struct RowMaxArgs {
-  Tensor logits, max;  // max [n] is written: -inf if no column is valid
-  std::int64_t valid_columns = 0;
-};
-/// sum[n] = sum_j exp(logits - max); target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (also for ignored targets).
-struct RowSumExpArgs {
-  Tensor logits, max, targets, sum, target_logit;
+/// padding and ignored. In place: logits -> exp(logits - max) with max[n] the largest of these columns (-inf if none is valid); sum[n] = sum_j of that;
+/// target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (also for ignored targets).
+struct RowExpArgs {
+  Tensor logits, targets, max, sum, target_logit;
   std::int64_t first_column = 0;
   std::int64_t valid_columns = 0;
+};
+/// sum[n] *= exp(max - row_max): from the largest logit of a shard to that of the whole row.
+struct RescaleSumsArgs {
+  Tensor sum, max, row_max;
 };
 /// lse[n] = max + log(sum); loss_sum (float64 [1]) += sum over rows with a target of lse - target_logit.
 struct CrossEntropyArgs {
   Tensor max, sum, target_logit, targets, lse, loss_sum;
 };
-/// In place: logits -> dlogits = scale (softmax - onehot(target)); zero in rows without a target and in padding columns.
+/// dlogits = scale (softmax - onehot(target)) with softmax = exps exp(max - lse), where exps and max are row_exp's; zero in rows without a target and in
+/// padding columns. dlogits has the activations' dtype; where that is the dtype of exps it may be the same tensor.
 struct CrossEntropyBackwardArgs {
-  Tensor logits, lse, targets;
+  Tensor exps, max, lse, targets, dlogits;
   std::int64_t first_column = 0;
   std::int64_t valid_columns = 0;
   double scale = 1.0;
@@ -163,8 +164,8 @@ class Ops {
   virtual void swiglu(Tensor y, Tensor gate, Tensor up) = 0;                                      // y = silu(gate) up (Shazeer 2020)
   virtual void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) = 0;  // outputs may be the inputs gate and up
 
-  virtual void row_max(const RowMaxArgs& args) = 0;
-  virtual void row_sum_exp(const RowSumExpArgs& args) = 0;
+  virtual void row_exp(const RowExpArgs& args) = 0;
+  virtual void rescale_sums(const RescaleSumsArgs& args) = 0;
   virtual void cross_entropy(const CrossEntropyArgs& args) = 0;
   virtual void cross_entropy_backward(const CrossEntropyBackwardArgs& args) = 0;
 

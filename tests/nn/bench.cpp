@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 namespace echelon::test {
 namespace {
@@ -37,6 +38,24 @@ void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor 
   // The contract lets the caller overwrite dy from here on.
   if (dy.data != nullptr) context.ops.fill(dy, std::nan(""));
   passes.backward_weight(context, stash);
+}
+
+/// Forward, and this backward if there is one.
+RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh& mesh, Ops& ops, std::optional<BackwardKind> kind) {
+  for (Param* param : passes.params) {
+    param->value = {nullptr, options.dtype, param->local_sizes()};
+    param->grad = {nullptr, options.grad_dtype, param->local_sizes()};
+  }
+  Stack workspace;
+  Stash stash;
+  const Tensor tokens = {nullptr, DType::int32, {options.num_tokens()}};
+  const Tensor x = {nullptr, options.dtype, {options.num_local_tokens(), options.model.hidden_size}};
+  const Tensor loss_sum = {nullptr, DType::float64, {1}};
+  Context context = {ops, mesh, workspace, {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .wants_gradient = kind.has_value()}};
+  passes.forward(context, x, x, stash);
+  if (kind) backward(passes, *kind, context, x, x, stash);
+  EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
+  return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
 }
 
 }  // namespace
@@ -155,19 +174,12 @@ RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mes
 }
 
 RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind, Ops& ops) {
-  for (Param* param : passes.params) {
-    param->value = {nullptr, options.dtype, param->local_sizes()};
-    param->grad = {nullptr, options.grad_dtype, param->local_sizes()};
-  }
-  Stack workspace;
-  Stash stash;
-  const Tensor tokens = {nullptr, DType::int32, {options.num_tokens()}};
-  const Tensor x = {nullptr, options.dtype, {options.num_local_tokens(), options.model.hidden_size}};
-  Context context = {ops, mesh, workspace, {.tokens = tokens, .targets = tokens, .loss_sum = {nullptr, DType::float64, {1}}}};
-  passes.forward(context, x, x, stash);
-  backward(passes, kind, context, x, x, stash);
-  EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
-  return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
+  return trace_passes(passes, options, mesh, ops, kind);
+}
+
+RegionBytes measure_evaluation(const Passes& passes, const LayerOptions& options, Mesh& mesh) {
+  TraceOps ops;
+  return trace_passes(passes, options, mesh, ops, std::nullopt);
 }
 
 Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace_mesh, std::unique_ptr<Ops> ops)
@@ -175,6 +187,7 @@ Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace
       options_(options),
       mesh_(mesh),
       ops_(std::move(ops)),
+      evaluation_bytes_(measure_evaluation(passes_, options, trace_mesh)),
       bytes_{measure(passes_, options, trace_mesh, BackwardKind::fused), measure(passes_, options, trace_mesh, BackwardKind::split)},
       arena_(arena_bytes),
       memory_(arena_.region(0, arena_bytes)) {
@@ -205,16 +218,19 @@ void Bench::set_batch(const Batch& batch) {
   ops_->upload(targets_, batch.targets.data());
 }
 
-Context Bench::context(Stack& workspace) {
-  return {*ops_, mesh_, workspace, {.tokens = tokens_, .targets = targets_, .loss_sum = loss_sum_, .gradient_scale = gradient_scale}};
+Context Bench::context(Stack& workspace, bool wants_gradient) {
+  return {*ops_,
+          mesh_,
+          workspace,
+          {.tokens = tokens_, .targets = targets_, .loss_sum = loss_sum_, .gradient_scale = gradient_scale, .wants_gradient = wants_gradient}};
 }
 
 void Bench::forward() {
   const Stack::Scope scope(memory_);
-  const RegionBytes bytes = bytes_[0];
+  const RegionBytes bytes = evaluation_bytes_;
   Stack workspace(memory_.take(DType::float32, {bytes.workspace / 4}).data, bytes.workspace);
   Stash stash(Stack(memory_.take(DType::float32, {bytes.slot / 4}).data, bytes.slot));
-  Context now = context(workspace);
+  Context now = context(workspace, false);
   ops_->fill(loss_sum_, 0.0);
   passes_.forward(now, x_, y_, stash);
 }
@@ -229,7 +245,7 @@ RegionBytes Bench::run(BackwardKind kind) {
   };
   Stack workspace = region(bytes.workspace);
   Stash stash(region(bytes.slot), region(bytes.gradient_slot));
-  Context now = context(workspace);
+  Context now = context(workspace, true);
   const Tensor dy = memory_.take(dy_.dtype, dy_.sizes);
   ops_->copy(dy, dy_);
   ops_->fill(loss_sum_, 0.0);

@@ -68,6 +68,8 @@ struct Tables {
 /// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or memory that nobody reads.
 [[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind, Ops& trace_ops);
 [[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind);
+/// The same of forward alone, where no gradient is wanted.
+[[nodiscard]] RegionBytes measure_evaluation(const Passes& passes, const LayerOptions& options, Mesh& mesh);
 
 /// One rank's layer at work in memory of exactly the measured sizes.
 class Bench {
@@ -83,7 +85,7 @@ class Bench {
 
   /// Other tokens and targets than random_batch's.
   void set_batch(const Batch& batch);
-  /// y and loss_sum.
+  /// y and loss_sum, without a gradient to come.
   void forward();
   /// forward and backward: dx, and the gradients of the parameters from zero. Returns the bytes that were really used.
   RegionBytes run(BackwardKind kind);
@@ -97,12 +99,13 @@ class Bench {
   static constexpr double gradient_scale = 0.37;
 
  private:
-  [[nodiscard]] Context context(Stack& workspace);
+  [[nodiscard]] Context context(Stack& workspace, bool wants_gradient);
 
   Passes passes_;
   LayerOptions options_;
   Mesh& mesh_;
   std::unique_ptr<Ops> ops_;
+  RegionBytes evaluation_bytes_;
   std::array<RegionBytes, 2> bytes_;  // by BackwardKind
   Arena arena_;
   Stack memory_;

@@ -294,21 +294,29 @@ TEST_P(CpuOpsTest, ActivationsOfExtremeNumbers) {
 }
 
 TEST_P(CpuOpsTest, CrossEntropy) {
-  if (dtype == DType::bfloat16) return;  // logits are float32 or float64
   for (const std::int64_t V : {1, 5, 16, 1000})
     for (const std::int64_t padding : {0, 1, 3}) {
       const std::int64_t N = 40, valid = std::max<std::int64_t>(0, V - padding);
       std::vector<std::int32_t> ids(static_cast<std::size_t>(N));
       for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = n % 7 == 0 ? ignored_target : static_cast<std::int32_t>(n * 37 % 1200);
-      Tensors tensors = {random({N, V}, 1, 3.0), statistics({N}), Numbers::tokens(ids),        statistics({N}),
-                         statistics({N}),        statistics({N}), Numbers(DType::float64, {1})};
+      Tensors tensors = {Numbers::random(sums, {N, V}, 1, 3.0),
+                         statistics({N}),
+                         Numbers::tokens(ids),
+                         statistics({N}),
+                         statistics({N}),
+                         statistics({N}),
+                         Numbers(DType::float64, {1}),
+                         Numbers::random(sums, {N}, 2),
+                         Numbers(dtype, {N, V})};
       if (V > 5) tensors[0].set(2 * V + 3, std::numeric_limits<double>::quiet_NaN());
       compare(fmt::format("cross entropy of {} columns, {} valid", V, valid), tensors, [&](Ops& ops, Tensors& t) {
-        ops.row_max({.logits = t[0], .max = t[1], .valid_columns = valid});
-        if (valid == 0) return;
-        ops.row_sum_exp({.logits = t[0], .max = t[1], .targets = t[2], .sum = t[3], .target_logit = t[4], .first_column = 100, .valid_columns = valid});
-        ops.cross_entropy({.max = t[1], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
-        ops.cross_entropy_backward({.logits = t[0], .lse = t[5], .targets = t[2], .first_column = 100, .valid_columns = valid, .scale = 0.25});
+        ops.row_exp({.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .first_column = 100, .valid_columns = valid});
+        ops.rescale_sums({.sum = t[3], .max = t[1], .row_max = t[7]});  // as if another shard had larger logits
+        ops.cross_entropy({.max = t[7], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
+        if (valid == 0) ops.fill(t[5], 0.5);  // of a row that lies in other shards alone
+        const Tensor dlogits = dtype == sums && padding == 1 ? t[0].tensor() : t[8].tensor();
+        ops.cross_entropy_backward(
+            {.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = dlogits, .first_column = 100, .valid_columns = valid, .scale = 0.25});
       });
     }
 }

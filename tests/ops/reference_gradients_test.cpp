@@ -139,27 +139,28 @@ TEST(ReferenceGradients, CrossEntropyOverShardsOfTheVocabulary) {
   const Numbers targets = Numbers::tokens({6, 0, ignored_target, 4});
   const std::int64_t valid[2] = {4, 3};
   Numbers lse = empty({N});
+  std::vector<Numbers> exps = logits, max(2, empty({N}));
   const auto loss = [&] {
-    Numbers max = empty({N}), sum = empty({N}), target_logit = empty({N}), loss_sum = empty({1});
-    ops.fill(max, -1e300);
-    for (int shard = 0; shard < 2; ++shard) {
-      Numbers part = empty({N});
-      ops.row_max({.logits = logits[shard], .max = part, .valid_columns = valid[shard]});
-      for (std::int64_t n = 0; n < N; ++n) max.set(n, std::max(max.get(n), part.get(n)));
+    Numbers row_max = empty({N}), sum = empty({N}), target_logit = empty({N}), loss_sum = empty({1});
+    std::vector<Numbers> part_sum(2, empty({N})), part_target(2, empty({N}));
+    ops.fill(row_max, -1e300);
+    for (std::size_t shard = 0; shard < 2; ++shard) {
+      exps[shard] = logits[shard];
+      ops.row_exp({.logits = exps[shard],
+                   .targets = targets,
+                   .max = max[shard],
+                   .sum = part_sum[shard],
+                   .target_logit = part_target[shard],
+                   .first_column = V * static_cast<std::int64_t>(shard),
+                   .valid_columns = valid[shard]});
+      for (std::int64_t n = 0; n < N; ++n) row_max.set(n, std::max(row_max.get(n), max[shard].get(n)));
     }
-    for (int shard = 0; shard < 2; ++shard) {
-      Numbers part = empty({N}), part_target = empty({N});
-      ops.row_sum_exp({.logits = logits[shard],
-                       .max = max,
-                       .targets = targets,
-                       .sum = part,
-                       .target_logit = part_target,
-                       .first_column = V * shard,
-                       .valid_columns = valid[shard]});
-      ops.add(sum, sum, part);
-      ops.add(target_logit, target_logit, part_target);
+    for (std::size_t shard = 0; shard < 2; ++shard) {
+      ops.rescale_sums({.sum = part_sum[shard], .max = max[shard], .row_max = row_max});
+      ops.add(sum, sum, part_sum[shard]);
+      ops.add(target_logit, target_logit, part_target[shard]);
     }
-    ops.cross_entropy({.max = max, .sum = sum, .target_logit = target_logit, .targets = targets, .lse = lse, .loss_sum = loss_sum});
+    ops.cross_entropy({.max = row_max, .sum = sum, .target_logit = target_logit, .targets = targets, .lse = lse, .loss_sum = loss_sum});
     return loss_sum.get(0);
   };
   // The closed form for the first row: -log softmax of token 6, which is column 2 of the second shard.
@@ -168,10 +169,16 @@ TEST(ReferenceGradients, CrossEntropyOverShardsOfTheVocabulary) {
   loss();
   EXPECT_NEAR(lse.get(0), std::log(sum), 1e-12);
   for (std::size_t shard = 0; shard < 2; ++shard) {
-    Numbers dlogits = logits[shard];
+    Numbers dlogits = empty({N, V});
     loss();
-    ops.cross_entropy_backward(
-        {.logits = dlogits, .lse = lse, .targets = targets, .first_column = V * static_cast<std::int64_t>(shard), .valid_columns = valid[shard], .scale = 1.0});
+    ops.cross_entropy_backward({.exps = exps[shard],
+                                .max = max[shard],
+                                .lse = lse,
+                                .targets = targets,
+                                .dlogits = dlogits,
+                                .first_column = V * static_cast<std::int64_t>(shard),
+                                .valid_columns = valid[shard],
+                                .scale = 1.0});
     expect_gradient(logits[shard], dlogits, loss, "dlogits");
     EXPECT_TRUE(shard == 0 || dlogits.get(3) == 0.0);                             // padding
     for (std::int64_t j = 0; j < V; ++j) EXPECT_EQ(dlogits.get(2 * V + j), 0.0);  // the ignored target's row

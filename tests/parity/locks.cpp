@@ -35,7 +35,7 @@ void expect_locks_hold(RankRun& run, const Mesh& mesh, const CpuOps& ops, Progra
     if (times == 0) continue;
     expect_memory_as_planned(run, kind);
     for (const Action& action : run.blueprint().program(kind)) {
-      const CallTrace& trace = run.blueprint().trace().of(action);
+      const CallTrace& trace = run.blueprint().trace(kind).of(action);
       for (const OpRecord& op : trace.ops)
         if (op.kind == OpKind::matmul && op.m * op.n * op.k > 0) products[{op.m, op.n, op.k}] += times;
       for (const CommRecord& comm : trace.comms)

@@ -18,83 +18,80 @@ namespace echelon {
 namespace HWY_NAMESPACE {
 
 template <class A>
-void row_maxima(const RowMaxArgs& args, int num_threads) {
+HWY_INLINE A row_maximum(const A* logits, std::int64_t count) {
   const Tag<A> d;
-  const std::int64_t V = args.logits.size(1);
-  divide({args.logits.size(0), V, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    for (std::int64_t n = first; n < last; ++n) {
-      const A* logits = args.logits.as<A>() + n * V;
-      const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
-      auto max = lowest, nan = hn::Zero(d);  // of a comparison with NaN nothing remains, so it is kept apart
-      for_lanes<A>(0, args.valid_columns, [&](auto lanes, std::int64_t i) HWY_ATTR {
-        const auto x = lanes.load(logits + i);
-        max = hn::Max(max, lanes.valid_or(x, lowest));
-        nan = hn::IfThenElse(hn::IsNaN(x), x, nan);
-      });
-      const A nan_or_zero = sum_of_lanes<A>(nan);
-      args.max.as<A>()[n] = std::isnan(nan_or_zero) ? nan_or_zero : hn::GetLane(hn::MaxOfLanes(d, max));
-    }
+  const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
+  auto max = lowest, nan = hn::Zero(d);  // of a comparison with NaN nothing remains, so it is kept apart
+  for_lanes<A>(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    const auto x = lanes.load(logits + i);
+    max = hn::Max(max, lanes.valid_or(x, lowest));
+    nan = hn::IfThenElse(hn::IsNaN(x), x, nan);
   });
+  const A nan_or_zero = sum_of_lanes<A>(nan);
+  return std::isnan(nan_or_zero) ? nan_or_zero : hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
-/// sum of exp(logits - max), in blocks, so that no partial sum has many thousand terms.
+/// logits -> exp(logits - max); the sum of that, in blocks, so that no partial sum has many thousand terms.
 template <class A>
-HWY_INLINE A sum_exp(const A* logits, std::int64_t count, A max) {
+HWY_INLINE A exponentials(A* logits, std::int64_t count, A max) {
   constexpr std::int64_t block = 1024;
   const auto zero = hn::Zero(Tag<A>()), maxima = hn::Set(Tag<A>(), max);
   A total = 0;
   for (std::int64_t first = 0; first < count; first += block) {
     auto sum = zero;
     for_lanes<A>(first, std::min(count, first + block), [&](auto lanes, std::int64_t i) HWY_ATTR {
-      sum = hn::Add(sum, lanes.valid_or(exp_below_one<A>(hn::Sub(lanes.load(logits + i), maxima)), zero));
+      const auto e = exp_below_one<A>(hn::Sub(lanes.load(logits + i), maxima));
+      lanes.store(e, logits + i);
+      sum = hn::Add(sum, lanes.valid_or(e, zero));
     });
     total += sum_of_lanes<A>(sum);
   }
   return total;
 }
 
+// A row stays in the second cache from its maximum to its exponentials.
 template <class A>
-void row_sums(const RowSumExpArgs& args, int num_threads) {
-  const std::int64_t V = args.logits.size(1);
-  divide({args.logits.size(0), 4 * V, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    for (std::int64_t n = first; n < last; ++n) {
-      const A* logits = args.logits.as<A>() + n * V;
-      const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
-      const bool is_here = target != ignored_target && column >= 0 && column < args.valid_columns;
-      args.sum.as<A>()[n] = sum_exp(logits, args.valid_columns, args.max.as<A>()[n]);
-      args.target_logit.as<A>()[n] = is_here ? logits[column] : A{0};
-    }
-  });
-}
-
-template <class A>
-void logits_to_gradients(const CrossEntropyBackwardArgs& args, int num_threads) {
-  const Tag<A> d;
+void row_exponentials(const RowExpArgs& args, int num_threads) {
   const std::int64_t V = args.logits.size(1);
   divide({args.logits.size(0), 4 * V, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     for (std::int64_t n = first; n < last; ++n) {
       A* logits = args.logits.as<A>() + n * V;
       const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
-      const std::int64_t valid = target == ignored_target ? 0 : args.valid_columns;
-      const auto lse = hn::Set(d, args.lse.as<A>()[n]), factor = hn::Set(d, static_cast<A>(args.scale));
-      const A target_logit = column >= 0 && column < valid ? logits[column] : A{0};
-      for_lanes<A>(0, valid, [=](auto lanes, std::int64_t i) HWY_ATTR {
-        lanes.store(hn::Mul(factor, exp_below_one<A>(hn::Sub(lanes.load(logits + i), lse))), logits + i);
-      });
-      if (column >= 0 && column < valid) logits[column] = static_cast<A>(args.scale) * (std::exp(target_logit - args.lse.as<A>()[n]) - 1);
-      std::fill(logits + valid, logits + V, A{0});
+      const bool is_here = target != ignored_target && column >= 0 && column < args.valid_columns;
+      const A max = row_maximum(logits, args.valid_columns);
+      args.target_logit.as<A>()[n] = is_here ? logits[column] : A{0};
+      args.max.as<A>()[n] = max;
+      args.sum.as<A>()[n] = exponentials(logits, args.valid_columns, max);
     }
   });
 }
 
-void RowMax(const RowMaxArgs& args, int num_threads) {
-  args.logits.dtype == DType::float64 ? row_maxima<double>(args, num_threads) : row_maxima<float>(args, num_threads);
+template <class T>
+void logit_gradients(const CrossEntropyBackwardArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t V = args.exps.size(1);
+  divide({args.exps.size(0), V, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    for (std::int64_t n = first; n < last; ++n) {
+      const A* exps = args.exps.as<A>() + n * V;
+      T* dlogits = args.dlogits.as<T>() + n * V;
+      const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
+      const std::int64_t valid = target == ignored_target ? 0 : args.valid_columns;
+      const bool is_here = column >= 0 && column < valid;
+      const A from_shard = std::exp(args.max.as<A>()[n] - args.lse.as<A>()[n]), scale = static_cast<A>(args.scale);
+      const A target_gradient = is_here ? scale * (exps[column] * from_shard - 1) : A{0};
+      const auto factor = hn::Set(Tag<A>(), scale * from_shard);
+      for_lanes<A>(0, valid, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(factor, lanes.load(exps + i)), dlogits + i); });
+      if (is_here) dlogits[column] = to<T>(target_gradient);
+      std::fill(dlogits + valid, dlogits + V, to<T>(A{0}));
+    }
+  });
 }
-void RowSumExp(const RowSumExpArgs& args, int num_threads) {
-  args.logits.dtype == DType::float64 ? row_sums<double>(args, num_threads) : row_sums<float>(args, num_threads);
+
+void RowExp(const RowExpArgs& args, int num_threads) {
+  args.logits.dtype == DType::float64 ? row_exponentials<double>(args, num_threads) : row_exponentials<float>(args, num_threads);
 }
 void CrossEntropyBackward(const CrossEntropyBackwardArgs& args, int num_threads) {
-  args.logits.dtype == DType::float64 ? logits_to_gradients<double>(args, num_threads) : logits_to_gradients<float>(args, num_threads);
+  visit_float(args.dlogits.dtype, [&](auto t) { logit_gradients<decltype(t)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -116,20 +113,24 @@ void add_losses(const CrossEntropyArgs& args) {
   args.loss_sum.as<double>()[0] += loss;
 }
 
-}  // namespace
-
-HWY_EXPORT(RowMax);
-HWY_EXPORT(RowSumExp);
-HWY_EXPORT(CrossEntropyBackward);
-
-void CpuOps::row_max(const RowMaxArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(RowMax)(args, num_threads_);
+template <class A>
+void rescale(const RescaleSumsArgs& args) {
+  for (std::int64_t n = 0; n < args.sum.num_elements(); ++n) args.sum.as<A>()[n] *= std::exp(args.max.as<A>()[n] - args.row_max.as<A>()[n]);
 }
 
-void CpuOps::row_sum_exp(const RowSumExpArgs& args) {
+}  // namespace
+
+HWY_EXPORT(RowExp);
+HWY_EXPORT(CrossEntropyBackward);
+
+void CpuOps::row_exp(const RowExpArgs& args) {
   check(args);
-  HWY_DYNAMIC_DISPATCH(RowSumExp)(args, num_threads_);
+  HWY_DYNAMIC_DISPATCH(RowExp)(args, num_threads_);
+}
+
+void CpuOps::rescale_sums(const RescaleSumsArgs& args) {
+  check(args);
+  args.sum.dtype == DType::float64 ? rescale<double>(args) : rescale<float>(args);
 }
 
 void CpuOps::cross_entropy(const CrossEntropyArgs& args) {

@@ -1,6 +1,6 @@
 // The loss of a row is lse - logit[target] with lse = log sum_j exp logit_j over the whole vocabulary, of which this rank has some columns:
-// each rank takes its row maximum, the ranks agree on the largest, each sums exp(logit - max), the ranks add up. d loss / d logit_j = softmax_j - (j ==
-// target).
+// each rank sums exp(logit - max) with its own row maximum, the ranks agree on the largest, rescale their sums to it, and add up.
+// d loss / d logit_j = softmax_j - (j == target).
 #include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
@@ -11,37 +11,31 @@
 
 namespace echelon {
 
-void ReferenceOps::row_max(const RowMaxArgs& args) {
+void ReferenceOps::row_exp(const RowExpArgs& args) {
   check(args);
   visit_float(args.logits.dtype, [&](auto t) {
     using T = Accumulate<decltype(t)>;
     const std::int64_t V = args.logits.size(1);
     for (std::int64_t n = 0; n < args.logits.size(0); ++n) {
-      T max = -std::numeric_limits<T>::infinity();
-      for (std::int64_t j = 0; j < args.valid_columns; ++j) {
-        const T logit = args.logits.as<T>()[n * V + j];
-        if (std::isnan(logit) || logit > max) max = logit;
-        if (std::isnan(max)) break;
-      }
+      T* logits = args.logits.as<T>() + n * V;
+      T max = -std::numeric_limits<T>::infinity(), sum = 0;
+      for (std::int64_t j = 0; j < args.valid_columns && !std::isnan(max); ++j)
+        if (std::isnan(logits[j]) || logits[j] > max) max = logits[j];
+      const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
+      const bool is_here = target != ignored_target && column >= 0 && column < args.valid_columns;
+      args.target_logit.as<T>()[n] = is_here ? logits[column] : T{0};
+      for (std::int64_t j = 0; j < args.valid_columns; ++j) sum += logits[j] = std::exp(logits[j] - max);
       args.max.as<T>()[n] = max;
+      args.sum.as<T>()[n] = sum;
     }
   });
 }
 
-void ReferenceOps::row_sum_exp(const RowSumExpArgs& args) {
+void ReferenceOps::rescale_sums(const RescaleSumsArgs& args) {
   check(args);
-  visit_float(args.logits.dtype, [&](auto t) {
+  visit_float(args.sum.dtype, [&](auto t) {
     using T = Accumulate<decltype(t)>;
-    const std::int64_t V = args.logits.size(1);
-    for (std::int64_t n = 0; n < args.logits.size(0); ++n) {
-      const T* logits = args.logits.as<T>() + n * V;
-      T sum = 0;
-      for (std::int64_t j = 0; j < args.valid_columns; ++j) sum += std::exp(logits[j] - args.max.as<T>()[n]);
-      const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
-      const bool is_here = target != ignored_target && column >= 0 && column < args.valid_columns;
-      args.sum.as<T>()[n] = sum;
-      args.target_logit.as<T>()[n] = is_here ? logits[column] : T{0};
-    }
+    for (std::int64_t n = 0; n < args.sum.num_elements(); ++n) args.sum.as<T>()[n] *= std::exp(args.max.as<T>()[n] - args.row_max.as<T>()[n]);
   });
 }
 
@@ -61,16 +55,18 @@ void ReferenceOps::cross_entropy(const CrossEntropyArgs& args) {
 
 void ReferenceOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
   check(args);
-  visit_float(args.logits.dtype, [&](auto t) {
-    using T = Accumulate<decltype(t)>;
-    const std::int64_t V = args.logits.size(1);
-    for (std::int64_t n = 0; n < args.logits.size(0); ++n) {
+  visit_float(args.dlogits.dtype, [&](auto g) {
+    using G = decltype(g);
+    using T = Accumulate<G>;
+    const std::int64_t V = args.exps.size(1);
+    for (std::int64_t n = 0; n < args.exps.size(0); ++n) {
       const std::int64_t target = args.targets.as<std::int32_t>()[n];
+      const T from_shard = std::exp(args.max.as<T>()[n] - args.lse.as<T>()[n]);
       for (std::int64_t j = 0; j < V; ++j) {
-        T& logit = args.logits.as<T>()[n * V + j];
         const bool counts = target != ignored_target && j < args.valid_columns;
         const T onehot = args.first_column + j == target ? T{1} : T{0};
-        logit = counts ? static_cast<T>(args.scale) * (std::exp(logit - args.lse.as<T>()[n]) - onehot) : T{0};
+        const T dlogit = counts ? static_cast<T>(args.scale) * (args.exps.as<T>()[n * V + j] * from_shard - onehot) : T{0};
+        args.dlogits.as<G>()[n * V + j] = to<G>(dlogit);
       }
     }
   });

@@ -34,8 +34,8 @@ class ReferenceOps : public Ops {
   void gelu_backward(Tensor dx, Tensor dy, Tensor x) override;
   void swiglu(Tensor y, Tensor gate, Tensor up) override;
   void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) override;
-  void row_max(const RowMaxArgs& args) override;
-  void row_sum_exp(const RowSumExpArgs& args) override;
+  void row_exp(const RowExpArgs& args) override;
+  void rescale_sums(const RescaleSumsArgs& args) override;
   void cross_entropy(const CrossEntropyArgs& args) override;
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override;
   void sum_of_squares(Tensor x, Tensor sum) override;
