@@ -1,0 +1,202 @@
+"""Echelon and PyTorch in turns: each turn is one process that trains the same model from the same weights on the same tokens for a few steps.
+
+A turn's step time is the median over its steps from the third on; a side's is the median over all its turns' steps. The ratio is PyTorch's over Echelon's,
+with the range of the ratios of turns that stand side by side. Losses of every step must agree, or there is no table.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import cases
+import knobs
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+FIRST_TIMED_STEP = 3
+# Of the loss. In bfloat16 the sides round at different places.
+LOSS_TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2, "autocast": 2e-2}
+
+
+def main():
+    a = parse()
+    cache = pathlib.Path(a.work)
+    machine = describe_machine(a)
+    results = []
+    for name in a.case:
+        folder = make_case(a, name, cache)
+        for dtype in a.dtype:
+            results.append(compare(a, name, dtype, folder, machine))
+            print(table([results[-1]], machine, header=len(results) == 1), flush=True)
+    report = {"machine": machine, "results": results}
+    if a.json:
+        pathlib.Path(a.json).write_text(json.dumps(report, indent=1))
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--case", nargs="+", default=["small", "gpt2-b1", "gpt2-b4", "llama"], choices=cases.CASES)
+    p.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
+    p.add_argument("--turns", type=int, default=3, help="processes per side and row")
+    p.add_argument("--steps", type=int, default=5, help="steps of a turn; those from the third on are timed")
+    p.add_argument("--compile", action="store_true", help="one more side: PyTorch with torch.compile")
+    p.add_argument("--no-echelon", action="store_true")
+    p.add_argument("--variants", nargs="*", help="PyTorch with each of these settings of knobs.py, instead of the best")
+    p.add_argument("--echelon", default=str(ROOT / "build/release/echelon"))
+    p.add_argument("--python", default=sys.executable)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--launcher", default="", help="a command that is put before every process, such as taskset or one that keeps the machine quiet")
+    p.add_argument("--work", default=str(pathlib.Path.home() / ".cache/echelon/against_pytorch"), help="models and tokens are kept here")
+    p.add_argument("--json", help="write everything measured to this file")
+    return p.parse_args()
+
+
+def make_case(a, name, cache):
+    folder = cache / name
+    if not (folder / "model.safetensors").exists():
+        cases.prepare(cases.CASES[name], folder)
+        subprocess.run([a.python, HERE / "peer.py", "--case", name, "--folder", folder, "--make-weights"], check=True)
+    return folder
+
+
+def compare(a, name, dtype, folder, machine):
+    case = cases.CASES[name]
+    sides = {} if a.no_echelon else {"echelon": lambda: echelon_turn(a, case, dtype, folder)}
+    for variant in a.variants or knobs.best(name, dtype):
+        sides[f"pytorch {variant}"] = lambda v=variant: pytorch_turn(a, name, dtype, folder, v)
+    if a.compile:
+        sides["pytorch compile"] = lambda: pytorch_turn(a, name, dtype, folder, "compile")
+    turns = {side: [] for side in sides}
+    for _ in range(a.turns):
+        for side, turn in sides.items():
+            turns[side].append(turn())
+            print(f"  {name} {dtype} {side}: {turns[side][-1]['seconds']:.3f} s, others {turns[side][-1]['others']:.1%}", file=sys.stderr, flush=True)
+    check_losses(name, dtype, turns)
+    return summary(case, name, dtype, turns, machine)
+
+
+def echelon_turn(a, case, dtype, folder):
+    with tempfile.TemporaryDirectory() as output:
+        config = pathlib.Path(output, "config.toml")
+        config.write_text(cases.echelon_config(case, dtype, folder, a.steps) + f'[output]\ndir = "{output}"\n')
+        # OPENBLAS_CORETYPE may be set for others; Echelon knows the kernels that suit.
+        environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+        turn = run(a, [a.echelon, "train", str(config), "--json"], environment)
+        steps = [json.loads(line) for line in pathlib.Path(output, "metrics.jsonl").read_text().splitlines()]
+    return turn | finish(a, [s for s in steps if "step_seconds" in s])
+
+
+def pytorch_turn(a, name, dtype, folder, variant):
+    setting = knobs.VARIANTS[variant]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "KMP_", "GOMP_", "MKL_", "MALLOC_"))}
+    environment |= {"OMP_NUM_THREADS": str(a.threads)} | setting.get("environment", {})
+    dtype = setting.get("dtype", dtype) if dtype == "bfloat16" else dtype
+    options = ["--case", name, "--folder", str(folder), "--dtype", dtype, "--steps", str(a.steps), "--threads", str(a.threads)]
+    turn = run(a, [a.python, str(HERE / "peer.py"), *options, *setting.get("options", [])], environment)
+    lines = [json.loads(line) for line in turn.pop("output").splitlines() if line.startswith("{")]
+    return turn | {"start": lines[0]} | finish(a, lines[1:])
+
+
+def run(a, command, environment):
+    """The process's output, peak resident memory, processor time, and the share of the machine that others took meanwhile."""
+    before, began = busy_seconds(), time.monotonic()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(shlex.split(a.launcher) + command, env=environment, stdout=subprocess.PIPE, stderr=errors)
+        output = process.stdout.read().decode()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            errors.seek(0)
+            raise SystemExit(f"{shlex.join(map(str, command))} ended with {process.returncode}:\n{errors.read().decode()}")
+    wall, own = time.monotonic() - began, usage.ru_utime + usage.ru_stime
+    others = max(0.0, busy_seconds() - before - own) / (wall * os.cpu_count())
+    return {"output": output, "peak_bytes": usage.ru_maxrss * 1024, "cpu_seconds": own, "wall_seconds": wall, "others": others}
+
+
+def busy_seconds():
+    fields = [int(f) for f in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # all but idle and iowait; guests are in user
+
+
+def finish(a, steps):
+    timed = [s["step_seconds"] for s in steps if s["step"] >= FIRST_TIMED_STEP]
+    return {"losses": [s["loss"] for s in steps], "norms": [s["grad_norm"] for s in steps], "timed": timed, "seconds": statistics.median(timed)}
+
+
+def check_losses(name, dtype, turns):
+    """Two benchmarks of different models would be worthless: the first steps' losses and gradient norms must be the same numbers."""
+    first = next(iter(turns.values()))[0]
+    for side, all_turns in turns.items():
+        for turn in all_turns:
+            for key in ("losses", "norms"):
+                errors = [abs(x - y) / abs(y) for x, y in zip(turn[key], first[key])]
+                limit = LOSS_TOLERANCE[dtype] * (1 if key == "losses" else 10)
+                if max(errors) > limit:
+                    raise SystemExit(f"{name} {dtype}: {key} of {side} differ by {max(errors):.1e} (more than {limit}): {turn[key]} and {first[key]}")
+            turn["largest_loss_error"] = max(abs(x - y) / abs(y) for x, y in zip(turn["losses"], first["losses"]))
+
+
+def summary(case, name, dtype, turns, machine):
+    result = {"case": name, "dtype": dtype, "sides": {}}
+    for side, all_turns in turns.items():
+        seconds = statistics.median([s for t in all_turns for s in t["timed"]])
+        result["sides"][side] = {
+            "step_seconds": seconds,
+            "tokens_per_second": case["batch"] * case["tokens"] / seconds,
+            "tflops": cases.flops_per_step(case) / seconds / 1e12,
+            "share_of_peak": cases.flops_per_step(case) / seconds / machine["fma_peak_flops"],
+            "peak_bytes": max(t["peak_bytes"] for t in all_turns),
+            "import_bytes": all_turns[0].get("start", {}).get("rss_after_import_bytes", 0),
+            "others": max(t["others"] for t in all_turns),
+            "turns": all_turns,
+        }
+        if side != "echelon" and "echelon" in turns:
+            ratios = [p["seconds"] / e["seconds"] for p, e in zip(all_turns, turns["echelon"])]
+            result["sides"][side] |= {"ratio": seconds / result["sides"]["echelon"]["step_seconds"], "ratio_range": [min(ratios), max(ratios)]}
+    return result
+
+
+def table(results, machine, header=True):
+    lines = []
+    if header:
+        lines += [f"{machine['date']}, {machine['processor']}, {machine['threads']} threads, measured peak of float32 multiply-adds "
+                  f"{machine['fma_peak_flops'] / 1e9:.0f} GFLOP/s; {machine['echelon']}; PyTorch {machine['torch']}", "",
+                  "| model | dtype | side | s/step | tokens/s | TFLOP/s | of FMA peak | peak memory | speed of Echelon | memory of Echelon |",
+                  "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    for r in results:
+        ours = r["sides"].get("echelon")
+        for side, s in r["sides"].items():
+            gib = f"{s['peak_bytes'] / 2**30:.2f} GiB" + (f" (import {s['import_bytes'] / 2**30:.2f})" if s["import_bytes"] else "")
+            ratio = f"{s['ratio']:.2f}x ({s['ratio_range'][0]:.2f}-{s['ratio_range'][1]:.2f})" if "ratio" in s else ""
+            memory = f"{ours['peak_bytes'] / s['peak_bytes']:.2f}x" if ours and s is not ours else ""
+            lines.append(f"| {cases.DESCRIPTIONS[r['case']]} | {r['dtype']} | {side} | {s['step_seconds']:.3f} | {s['tokens_per_second']:,.0f} | "
+                         f"{s['tflops']:.3f} | {s['share_of_peak']:.0%} | {gib} | {ratio} | {memory} |")  # fmt: skip
+    return "\n".join(lines)
+
+
+def describe_machine(a):
+    processor = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
+    version = subprocess.run([a.python, "-c", "import importlib.metadata as m; print(m.version('torch'))"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    return {"date": time.strftime("%Y-%m-%d"), "processor": processor, "cores": os.cpu_count(), "threads": a.threads, "torch": version,
+            "echelon": f"Echelon {commit}", "kernel": platform.release(), "fma_peak_flops": fma_peak(a)}  # fmt: skip
+
+
+def fma_peak(a):
+    program = pathlib.Path(a.work, "fma_peak")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["g++", "-O3", "-march=native", "-fopenmp", "-o", program, HERE / "fma_peak.cpp"], check=True)
+    environment = os.environ | {"OMP_NUM_THREADS": str(a.threads)}
+    return float(subprocess.run([*shlex.split(a.launcher), program], env=environment, capture_output=True, text=True, check=True).stdout)
+
+
+if __name__ == "__main__":
+    main()
