@@ -54,6 +54,8 @@ def parse():
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--launcher", default="", help="a command that is put before every process, such as taskset or one that keeps the machine quiet")
+    p.add_argument("--max-others", type=float, default=0.04, help="a turn in which other processes took a larger share of the processor is made again")
+    p.add_argument("--attempts", type=int, default=3, help="at most so often")
     p.add_argument("--work", default=str(pathlib.Path.home() / ".cache/echelon/against_pytorch"), help="models and tokens are kept here")
     p.add_argument("--json", help="write everything measured to this file")
     return p.parse_args()
@@ -77,10 +79,25 @@ def compare(a, name, dtype, folder, machine):
     turns = {side: [] for side in sides}
     for _ in range(a.turns):
         for side, turn in sides.items():
-            turns[side].append(turn())
-            print(f"  {name} {dtype} {side}: {turns[side][-1]['seconds']:.3f} s, others {turns[side][-1]['others']:.1%}", file=sys.stderr, flush=True)
+            turns[side].append(undisturbed(a, f"{name} {dtype} {side}", turn))
     check_losses(name, dtype, turns)
     return summary(case, name, dtype, turns, machine)
+
+
+def undisturbed(a, label, turn):
+    """The turn, anew while others took more of the machine than they may; after some attempts the one that was disturbed least."""
+    attempts = []
+    for _ in range(a.attempts):
+        attempts.append(turn())
+        last = attempts[-1]
+        say(f"  {label}: {last['seconds']:.3f} s, others took {last['others']:.1%} of the processor")
+        if last["others"] <= a.max_others:
+            return last
+    return min(attempts, key=lambda t: t["others"])
+
+
+def say(line):
+    print(line, file=sys.stderr, flush=True)
 
 
 def echelon_turn(a, case, dtype, folder):
@@ -132,12 +149,12 @@ def finish(a, steps):
 
 
 def check_losses(name, dtype, turns):
-    """Two benchmarks of different models would be worthless: the first steps' losses and gradient norms must be the same numbers."""
+    """Two benchmarks of different models would be worthless: the losses and the first steps' gradient norms must be the same numbers."""
     first = next(iter(turns.values()))[0]
     for side, all_turns in turns.items():
         for turn in all_turns:
             for key in ("losses", "norms"):
-                errors = [abs(x - y) / abs(y) for x, y in zip(turn[key], first[key])]
+                errors = [abs(x - y) / abs(y) for x, y in zip(turn[key], first[key])][: FIRST_TIMED_STEP - 1 if key == "norms" else None]
                 limit = LOSS_TOLERANCE[dtype] * (1 if key == "losses" else 10)
                 if max(errors) > limit:
                     raise SystemExit(f"{name} {dtype}: {key} of {side} differ by {max(errors):.1e} (more than {limit}): {turn[key]} and {first[key]}")

@@ -17,12 +17,12 @@ constexpr int num_chains = 12;  // enough independent ones to hide a multiply-ad
 constexpr long num_rounds = 20'000'000;
 
 float run() {
-  Lanes x[num_chains] = {}, a, b;
-  for (unsigned i = 0; i < width / sizeof(float); ++i) a[i] = 0.999F, b[i] = 1e-3F;
-  for (long round = 0; round < num_rounds; ++round) {
+  volatile float factor = 0.999F, summand = 1e-3F;  // no constants, or the compiler would solve a chain that stands still
+  Lanes x[num_chains], a, b;
+  for (int chain = 0; chain < num_chains; ++chain) x[chain] = Lanes{} + static_cast<float>(chain);  // equal ones would be computed once
+  for (unsigned i = 0; i < width / sizeof(float); ++i) a[i] = factor, b[i] = summand;
+  for (long round = 0; round < num_rounds; ++round)
     for (auto& chain : x) chain = chain * a + b;
-    asm volatile("" ::: "memory");
-  }
   float sum = 0;
   for (auto& chain : x) sum += chain[0];
   return sum;
