@@ -45,11 +45,16 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--case", nargs="+", default=["small", "gpt2-b1", "gpt2-b4", "llama"], choices=cases.CASES)
     p.add_argument("--dtype", nargs="+", default=["float32", "bfloat16"], choices=["float32", "bfloat16"])
-    p.add_argument("--turns", type=int, default=3, help="processes per side and row")
     p.add_argument("--steps", type=int, default=5, help="steps of a turn; those from the third on are timed")
     p.add_argument("--compile", action="store_true", help="one more side: PyTorch with torch.compile")
     p.add_argument("--no-echelon", action="store_true")
     p.add_argument("--variants", nargs="*", help="PyTorch with each of these settings of knobs.py, instead of the best")
+    add_common_options(p)
+    return p.parse_args()
+
+
+def add_common_options(p):
+    p.add_argument("--turns", type=int, default=3, help="processes per side and row")
     p.add_argument("--echelon", default=str(ROOT / "build/release/echelon"))
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--threads", type=int, default=2)
@@ -58,7 +63,6 @@ def parse():
     p.add_argument("--attempts", type=int, default=3, help="at most so often")
     p.add_argument("--work", default=str(pathlib.Path.home() / ".cache/echelon/against_pytorch"), help="models and tokens are kept here")
     p.add_argument("--json", help="write everything measured to this file")
-    return p.parse_args()
 
 
 def make_case(a, name, cache):
@@ -112,14 +116,17 @@ def echelon_turn(a, case, dtype, folder):
 
 
 def pytorch_turn(a, name, dtype, folder, variant):
-    setting = knobs.VARIANTS[variant]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "KMP_", "GOMP_", "MKL_", "MALLOC_"))}
-    environment |= {"OMP_NUM_THREADS": str(a.threads)} | setting.get("environment", {})
+    setting, environment = knobs.VARIANTS[variant], peer_environment(a.threads, variant)
     dtype = setting.get("dtype", dtype) if dtype == "bfloat16" else dtype
     options = ["--case", name, "--folder", str(folder), "--dtype", dtype, "--steps", str(a.steps), "--threads", str(a.threads)]
     turn = run(a, [a.python, str(HERE / "peer.py"), *options, *setting.get("options", [])], environment)
     lines = [json.loads(line) for line in turn.pop("output").splitlines() if line.startswith("{")]
     return turn | {"start": lines[0]} | finish(a, lines[1:])
+
+
+def peer_environment(threads, variant):
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "KMP_", "GOMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"))}
+    return inherited | {"OMP_NUM_THREADS": str(threads)} | knobs.VARIANTS[variant].get("environment", {})
 
 
 def run(a, command, environment):
@@ -184,8 +191,7 @@ def summary(case, name, dtype, turns, machine):
 def table(results, machine, header=True):
     lines = []
     if header:
-        lines += [f"{machine['date']}, {machine['processor']}, {machine['threads']} threads, measured peak of float32 multiply-adds "
-                  f"{machine['fma_peak_flops'] / 1e9:.0f} GFLOP/s; {machine['echelon']}; PyTorch {machine['torch']}", "",
+        lines += [heading(machine), "",
                   "| model | dtype | side | s/step | tokens/s | TFLOP/s | of FMA peak | peak memory | speed of Echelon | memory of Echelon |",
                   "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for r in results:
@@ -199,6 +205,11 @@ def table(results, machine, header=True):
     return "\n".join(lines)
 
 
+def heading(machine):
+    return (f"{machine['date']}, {machine['processor']}, {machine['threads']} threads, measured peak of float32 multiply-adds "
+            f"{machine['fma_peak_flops'] / 1e9:.0f} GFLOP/s; {machine['echelon']}; PyTorch {machine['torch']}")  # fmt: skip
+
+
 def describe_machine(a):
     processor = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.processor())
     version = subprocess.run([a.python, "-c", "import importlib.metadata as m; print(m.version('torch'))"], capture_output=True, text=True).stdout.strip()
@@ -210,9 +221,10 @@ def describe_machine(a):
 def fma_peak(a):
     program = pathlib.Path(a.work, "fma_peak")
     program.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["g++", "-O3", "-march=native", "-fopenmp", "-o", program, HERE / "fma_peak.cpp"], check=True)
+    subprocess.run(["gcc", "-O3", "-march=native", "-fopenmp", "-o", program, HERE / "fma_peak.c"], check=True)
     environment = os.environ | {"OMP_NUM_THREADS": str(a.threads)}
-    return float(subprocess.run([*shlex.split(a.launcher), program], env=environment, capture_output=True, text=True, check=True).stdout)
+    command = [*shlex.split(a.launcher), program]
+    return max(float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout) for _ in range(3))
 
 
 if __name__ == "__main__":

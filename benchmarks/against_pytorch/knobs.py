@@ -29,10 +29,14 @@ VARIANTS = {
     "gqa": {"environment": BASE, "options": ["--enable-gqa"]},
     "autocast": {"environment": BASE, "dtype": "autocast"},
     "autocast-chunked": {"environment": BASE, "dtype": "autocast", "options": ["--loss", "chunked"]},
-    "compile": {"environment": BASE, "options": ["--compile"]},
+    "compile": {"environment": JEMALLOC | NO_DECAY, "options": ["--compile"]},
+    "jemalloc+pin": {"environment": JEMALLOC | NO_DECAY | PIN},
+    "jemalloc+chunked": {"environment": JEMALLOC | NO_DECAY, "options": ["--loss", "chunked"]},
+    "jemalloc+gqa": {"environment": JEMALLOC | NO_DECAY, "options": ["--enable-gqa"]},
+    "jemalloc+autocast": {"environment": JEMALLOC | NO_DECAY, "dtype": "autocast"},
 }
 
 
 def best(case, dtype):
     """float32: the fastest. bfloat16: the fastest, and the one that keeps float32 weights as Echelon does."""
-    return ["keep+huge"] if dtype == "float32" else ["keep+huge", "autocast"]
+    return ["jemalloc"] if dtype == "float32" else ["jemalloc", "jemalloc+autocast"]

@@ -1,0 +1,115 @@
+"""Two ranks of one thread each against one rank of two threads, the same step, Echelon and PyTorch in turns.
+
+Echelon's ranks are threads of one process, PyTorch's are processes that talk over gloo. A layout's number is the throughput of two ranks divided by that
+of the same side's one rank. Losses of all layouts must agree.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "against_pytorch"))
+import cases  # noqa: E402
+import compare  # noqa: E402
+import knobs  # noqa: E402
+
+LAYOUTS = {  # name -> keys of Echelon's config, what PyTorch has for it
+    "one": ({}, "one process"),
+    "dp": ({"parallelism.data_parallel_replicate_degree": 2, "parallelism.zero_level": 0}, "DDP"),
+    "zero": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 1}, "FSDP2"),
+    "tp": ({"parallelism.tensor_parallel_degree": 2}, "tensor parallel"),
+    "tp+sp": ({"parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": "true"}, "tensor and sequence parallel"),
+    "pp": ({"parallelism.pipeline_parallel_degree": 2}, "pipelining, 1F1B, 8 microbatches"),
+}
+NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "pp": "pipeline, 1F1B, 8 microbatches"}
+PIPELINE_MICROBATCHES = 8
+
+
+def main():
+    a = parse()
+    machine = compare.describe_machine(a)
+    case, folder = cases.CASES[a.case], compare.make_case(a, a.case, pathlib.Path(a.work))
+    turns = {(side, layout): [] for layout in ["one", *a.layout] for side in a.side}
+    for _ in range(a.turns):
+        for side, layout in turns:
+            label = f"{a.case} {side} {layout}"
+            turn = compare.undisturbed(a, label, lambda: (echelon_turn if side == "echelon" else pytorch_turn)(a, case, folder, layout))
+            turns[side, layout].append(turn)
+    check(turns)
+    print(table(a, machine, turns))
+    if a.json:
+        pathlib.Path(a.json).write_text(json.dumps({"machine": machine, "turns": [{"side": s, "layout": l, "turns": t} for (s, l), t in turns.items()]}, indent=1))
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--case", default="small", choices=[name for name, case in cases.CASES.items() if case["family"] == "gpt2"])
+    p.add_argument("--layout", nargs="+", default=list(NAMES), choices=NAMES)
+    p.add_argument("--side", nargs="+", default=["echelon", "pytorch"], choices=["echelon", "pytorch"])
+    p.add_argument("--steps", type=int, default=5)
+    compare.add_common_options(p)
+    return p.parse_args()
+
+
+def echelon_turn(a, case, folder, layout):
+    keys = dict(LAYOUTS[layout][0])
+    ranks = 1 if layout == "one" else 2
+    micro_batch = case["batch"] // (ranks if layout in ("dp", "zero") else PIPELINE_MICROBATCHES if layout == "pp" else 1)
+    keys |= {"training.micro_batch_size": max(1, micro_batch)}
+    with tempfile.TemporaryDirectory() as output:
+        config = pathlib.Path(output, "config.toml")
+        config.write_text(cases.echelon_config(case, "float32", folder, a.steps) + f'[output]\ndir = "{output}"\n')
+        environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+        turn = compare.run(a, [a.echelon, "train", str(config), *(f"--{key}={value}" for key, value in keys.items())], environment)
+        steps = [json.loads(line) for line in pathlib.Path(output, "metrics.jsonl").read_text().splitlines()]
+    return turn | finish(steps)
+
+
+def pytorch_turn(a, case, folder, layout):
+    threads = a.threads if layout == "one" else 1
+    launch = [] if layout == "one" else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = compare.peer_environment(threads, knobs.best(a.case, "float32")[0])
+    options = ["--layout", layout, "--case", a.case, "--folder", str(folder), "--steps", str(a.steps), "--threads", str(threads)]
+    microbatches = ["--microbatches", str(min(PIPELINE_MICROBATCHES, case["batch"]))]
+    turn = compare.run(a, [a.python, *launch, str(HERE / "peer.py"), *options, *microbatches], environment)
+    return turn | finish([json.loads(line) for line in turn.pop("output").splitlines() if line.startswith("{")])
+
+
+def finish(steps):
+    timed = [s["step_seconds"] for s in steps if s["step"] >= compare.FIRST_TIMED_STEP]
+    return {"losses": [s["loss"] for s in steps], "timed": timed, "seconds": statistics.median(timed)}
+
+
+def check(turns):
+    expected = next(iter(turns.values()))[0]["losses"]
+    for (side, layout), all_turns in turns.items():
+        for turn in all_turns:
+            error = max(abs(x - y) / abs(y) for x, y in zip(turn["losses"], expected))
+            if error > compare.LOSS_TOLERANCE["float32"]:
+                raise SystemExit(f"losses of {side} {layout} differ by {error:.1e}: {turn['losses']} and {expected}")
+
+
+def table(a, machine, turns):
+    lines = [compare.heading(machine), "", f"{cases.DESCRIPTIONS[a.case]}, float32: throughput of two ranks of one thread, relative to one rank of two threads", "",
+             "| layout | " + " | ".join(f"{side}: s/step | {side}: scaling" for side in a.side) + " | PyTorch's |", "|---|" + "---|" * (2 * len(a.side) + 1)]  # fmt: skip
+
+    def cells(layout):
+        for side in a.side:
+            here, one = turns[side, layout], turns[side, "one"]
+            seconds = [statistics.median(s for t in x for s in t["timed"]) for x in (here, one)]
+            ratios = [o["seconds"] / h["seconds"] for h, o in zip(here, one)]
+            yield f"{seconds[0]:.3f}"
+            yield "1" if layout == "one" else f"{seconds[1] / seconds[0]:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+    for layout in ["one", *a.layout]:
+        lines.append(f"| {NAMES.get(layout, 'one rank, two threads')} | {' | '.join(cells(layout))} | {LAYOUTS[layout][1]} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
