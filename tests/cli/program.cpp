@@ -31,7 +31,9 @@ bool read_some(int file, std::string& text) {
   return count > 0;
 }
 
-Outcome run(const std::vector<std::string>& arguments, const std::string& interrupt_when, const std::string& output = "") {
+const std::string echelon_path = std::string(ECHELON_BINARY_DIR) + "/echelon";
+
+Outcome run(const std::vector<std::string>& command, const std::string& interrupt_when, const std::string& output = "") {
   const Pipe out, err;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -39,12 +41,11 @@ Outcome run(const std::vector<std::string>& arguments, const std::string& interr
   if (!output.empty()) posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
 
-  const std::string program = std::string(ECHELON_BINARY_DIR) + "/echelon";
-  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  std::vector<char*> argv;
+  for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   pid_t child = -1;
-  EXPECT_EQ(posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
+  EXPECT_EQ(posix_spawnp(&child, argv.front(), &actions, nullptr, argv.data(), environ), 0);
   posix_spawn_file_actions_destroy(&actions);
   close(out.write_end);
   close(err.write_end);
@@ -69,12 +70,24 @@ Outcome run(const std::vector<std::string>& arguments, const std::string& interr
   return outcome;
 }
 
+std::vector<std::string> echelon(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {echelon_path};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
 }  // namespace
 
-Outcome run_echelon(const std::vector<std::string>& arguments) { return run(arguments, ""); }
+Outcome run_echelon(const std::vector<std::string>& arguments) { return run(echelon(arguments), ""); }
 
-Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) { return run(arguments, "", path); }
+Outcome run_echelon_processes(int num_processes, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", std::to_string(num_processes)};
+  for (const std::string& word : echelon(arguments)) command.push_back(word);
+  return run(command, "");
+}
 
-Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) { return run(arguments, when); }
+Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) { return run(echelon(arguments), "", path); }
+
+Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) { return run(echelon(arguments), when); }
 
 }  // namespace echelon

@@ -17,6 +17,9 @@ struct Outcome {
 /// The same with its output going to the file `path`; Outcome::out stays empty.
 [[nodiscard]] Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments);
 
+/// `mpirun -n num_processes echelon arguments...`, on however few cores.
+[[nodiscard]] Outcome run_echelon_processes(int num_processes, const std::vector<std::string>& arguments);
+
 /// The same, with SIGINT sent as soon as a line of its output contains `when`.
 [[nodiscard]] Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when);
 

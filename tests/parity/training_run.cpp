@@ -13,7 +13,7 @@ std::unique_ptr<Trajectory> run_training(const RunConfig& config, const Backends
   const Blueprint blueprint(config);
   auto trajectory = std::make_unique<Trajectory>();
   const FormulaBatches batches(config.model.vocab_size, true), validation(config.model.vocab_size, false);
-  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& plain_mesh) {
+  const auto rank_main = [&](Mesh& plain_mesh) {
     const std::unique_ptr<Ops> ops = backends.make_ops ? backends.make_ops() : make_cpu_ops({});
     const std::unique_ptr<Mesh> wrapped = backends.wrap_mesh ? backends.wrap_mesh(plain_mesh) : nullptr;
     Mesh& mesh = wrapped ? *wrapped : plain_mesh;
@@ -44,7 +44,8 @@ std::unique_ptr<Trajectory> run_training(const RunConfig& config, const Backends
     if (mesh.rank() == 0) trajectory->validation_loss = result.loss;
     trajectory->values.add_values(run.model(), *ops);
     if (backends.at_end) backends.at_end(run, mesh, *ops);
-  });
+  };
+  backends.run_ranks ? backends.run_ranks(blueprint.mesh(), rank_main) : run_thread_ranks(blueprint.mesh(), {}, rank_main);
   return trajectory;
 }
 

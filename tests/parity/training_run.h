@@ -1,4 +1,4 @@
-// Runs a small model for some steps under a layout, with ranks as threads, and returns what can be compared with another layout.
+// Runs a small model for some steps under a layout, with ranks as threads or as they are given, and returns what can be compared with another layout.
 #pragma once
 
 #include "comm/thread/thread_world.h"
@@ -40,10 +40,12 @@ struct Trajectory {
 /// What a run of a rank is made of; the default is ops/cpu on the mesh as it is.
 struct Backends {
   std::function<std::unique_ptr<Ops>()> make_ops = {};
-  std::function<std::unique_ptr<Mesh>(Mesh&)> wrap_mesh = {};  // empty: none
-  std::function<void(RankRun&, Mesh&, Ops&)> at_end = {};      // looks at a rank after its last step
+  std::function<std::unique_ptr<Mesh>(Mesh&)> wrap_mesh = {};                               // empty: none
+  std::function<void(RankRun&, Mesh&, Ops&)> at_end = {};                                   // looks at a rank after its last step
+  std::function<void(const MeshShape&, const std::function<void(Mesh&)>&)> run_ranks = {};  // empty: threads
 };
 
+/// With ranks as processes, each process gets what its rank knows: its slices, and on rank 0 the losses.
 [[nodiscard]] std::unique_ptr<Trajectory> run_training(const RunConfig& config, const Backends& backends = {});
 
 /// max|a - b| / max(max|b|, floor) over all tensors, and the name of the worst; names and counts must agree.

@@ -14,6 +14,12 @@ bool is_pushed(CommKind kind, std::int64_t num_bytes) {
   return kind != CommKind::broadcast && kind != CommKind::send && kind != CommKind::receive && num_bytes <= most_pushed_bytes;
 }
 
+void Correspondence::greet(int peer) const {
+  Note note = letterhead;
+  note.kind = NoteKind::greeting;
+  wire.send_note(peer, note, nullptr);
+}
+
 void Correspondence::push(int peer, int phase, const std::byte* data, std::int64_t num_bytes) const {
   Note note = letterhead;
   note.kind = NoteKind::push;

@@ -17,6 +17,7 @@ struct Correspondence {
   Note letterhead;           // source, id and signature
   std::int64_t& sent_bytes;  // counted here
 
+  void greet(int peer) const;
   void push(int peer, int phase, const std::byte* data, std::int64_t num_bytes) const;
   void invite(int peer, int phase, std::int64_t offset, std::int64_t num_bytes, int place) const;
   void send(const Note& invitation, const std::byte* data, int* num_left) const;

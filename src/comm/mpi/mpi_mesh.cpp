@@ -5,8 +5,8 @@
 #include "comm/mpi/patience.h"
 #include "comm/solo/solo_comm.h"
 
-#include <sched.h>
 #include <algorithm>
+#include <thread>
 
 namespace echelon {
 
@@ -36,8 +36,9 @@ MpiGroup& MpiMesh::group_of(const Group& group, const std::vector<int>& ranks) {
 }
 
 void MpiMesh::poll() {
-  constexpr int patience = 16;
-  if (!progress() && ++num_idle_polls_ % patience == 0 && !process_.has_own_core()) sched_yield();
+  constexpr int patience = 64;
+  if (progress()) num_idle_polls_ = 0;
+  if (++num_idle_polls_ % patience == 0 && !process_.has_own_core()) std::this_thread::sleep_for(std::chrono::microseconds(1));
 }
 
 void MpiMesh::abort(const std::string& reason) { process_.end_job(reason, ExitStatus::failure); }
@@ -64,11 +65,13 @@ void MpiMesh::deliver(const Note& note, const std::byte* payload) {
       if (inquiry_ != nullptr) inquiry_->take(wire(), note.source, Testimony::from_bytes(payload, note.num_bytes));
       return;
     case NoteKind::push:
-    case NoteKind::invitation: break;
+    case NoteKind::invitation:
+    case NoteKind::greeting: break;
   }
   if (const auto found = under_way_.find(note.id); found != under_way_.end()) return found->second->take(note, payload);
   if (const MpiGroup* const group = note.id.run == run_ ? find_group(note.id.group) : nullptr; group != nullptr && group->has_started(note.id)) {
     const auto own = group->started(note.id);
+    if (note.kind == NoteKind::greeting && note.signature == own.value_or(note.signature)) return;
     throw Failure(describe_mismatch(*group, note, own.value_or(Signature())));
   }
   const std::int64_t num_bytes = note.kind == NoteKind::push ? note.num_bytes : 0;
@@ -96,7 +99,8 @@ void MpiMesh::wait_for(const MpiOperation& operation) {
     if (!patience.rest()) continue;
     const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
     if (seconds > timeout_seconds_ / 2) inquiry.ask(wire(), operation.missing());
-    if (seconds > timeout_seconds_) throw Failure(describe_timeout(operation, inquiry));
+    const double turn = 0.05 * std::min(rank(), 20);  // so that mostly one rank tells it for all
+    if (seconds > timeout_seconds_ + turn) throw Failure(describe_timeout(operation, inquiry));
   }
   waits_for_ = nullptr;
   inquiry_ = nullptr;

@@ -38,6 +38,8 @@ MpiOperation::~MpiOperation() {
 
 void MpiOperation::start(const std::byte* in, std::byte* out) {
   make_flows(in, out);
+  const bool only_answers = signature_.kind == CommKind::broadcast && !outflows_.empty();  // two that each took themselves for the root would wait for ever
+  for (std::size_t i = 0; only_answers && i < outflows_.size(); ++i) correspondence_.greet(outflows_[i].peer());
   mesh_.deliver_early_notes(*this);
   advance();
 }
@@ -102,6 +104,7 @@ void MpiOperation::add_inflow(int place, int phase, std::byte* data, std::int64_
 void MpiOperation::take(const Note& note, const std::byte* payload) {
   if (note.signature != signature_) throw Failure(mesh_.describe_mismatch(group_, note, signature_));
   if (std::find(heard_of_.begin(), heard_of_.end(), note.source) == heard_of_.end()) heard_of_.push_back(note.source);
+  if (note.kind == NoteKind::greeting) return;
   if (note.kind == NoteKind::invitation) {
     if (Outflow* const flow = find(outflows_, note.source, note.phase)) flow->take_invitation(note);
   } else if (note.phase == 0 && reduction_) {

@@ -21,6 +21,7 @@ struct OperationId {
 enum class NoteKind : std::uint8_t {
   push,        // small data, which every rank may send unasked, since nobody finishes the operation without it
   invitation,  // a place for data is open: send that part of your flow
+  greeting,    // the sender has started the operation; where else it would wait for peers that may wait for others
   question,    // a rank waits for long: what do you wait for?
   answer,
 };

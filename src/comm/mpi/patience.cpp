@@ -1,19 +1,13 @@
 #include "comm/mpi/patience.h"
 
-#include <sched.h>
 #include <algorithm>
 #include <thread>
 
 namespace echelon {
 
 bool Patience::rest() {
-  constexpr int num_yields = 200;
   ++num_rests_;
   if (num_rests_ <= most_spins_) return false;  // a look at what has come takes long enough
-  if (num_rests_ <= most_spins_ + num_yields) {
-    sched_yield();
-    return true;
-  }
   std::this_thread::sleep_for(sleep_);
   sleep_ = std::min(2 * sleep_, longest_sleep);
   return true;

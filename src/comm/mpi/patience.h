@@ -1,4 +1,5 @@
-// How a process waits for others: it looks often at first, then lets other processes have the core, then sleeps, longer and longer.
+// How a process waits for others: it looks often at first, then sleeps, longer and longer. It never yields: on a core that many share, Linux lets one that
+// yields wait for all the others, but one that sleeps comes back when its time is over.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,7 @@ namespace echelon {
 
 class Patience {
  public:
-  explicit Patience(bool has_own_core) : most_spins_(has_own_core ? 4000 : 50) {}
+  explicit Patience(bool has_own_core) : most_spins_(has_own_core ? 4000 : 20) {}
 
   /// Something happened.
   void reset() {

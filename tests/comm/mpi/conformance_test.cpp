@@ -1,7 +1,7 @@
 // The MPI transport passes the conformance suite. Started by mpirun: every process runs every test, and takes part where the mesh has its rank.
 #include "comm/conformance.h"
 #include "comm/mpi/mpi_world.h"
-#include "mpi/processes.h"
+#include "comm/mpi/processes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Runs the tests in every process of an MPI job. Rank 0 tells about them; the others speak only of what fails.
 #include "comm/launch_environment.h"
-#include "mpi/processes.h"
+#include "comm/mpi/processes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,96 @@
+// The program as processes of an MPI job: the numbers and the files of ranks that are threads, and one voice.
+#include "cli/program.h"
+#include "tree/tree.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Processes : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures")) GTEST_SKIP() << "built without MPI";
+    folder_ = std::string(testing::TempDir()) + "/echelon-processes-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(folder_);
+    const Outcome prepared = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder_ + "/corpus", "--vocab-size=300",
+                                          "--training-sample-bytes=20000", "--validation-fraction=0.2"});
+    ASSERT_EQ(prepared.status, 0) << prepared.err;
+  }
+
+  /// Eight ranks: 2 data x 2 tensor x 2 pipeline.
+  std::vector<std::string> train(const std::string& out, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"train",
+                                          "--model.preset=llama-1m",
+                                          "--model.vocab_size=300",
+                                          "--model.num_hidden_layers=2",
+                                          "--training.steps=4",
+                                          "--training.seq_len=32",
+                                          "--training.global_batch_size=8",
+                                          "--parallelism.data_parallel_shard_degree=2",
+                                          "--parallelism.tensor_parallel_degree=2",
+                                          "--parallelism.sequence_parallel=true",
+                                          "--parallelism.pipeline_parallel_degree=2",
+                                          "--data.path=" + folder_ + "/corpus/train",
+                                          "--data.validation_path=" + folder_ + "/corpus/validation",
+                                          "--checkpoint.tokenizer=" + folder_ + "/corpus/tokenizer.json",
+                                          "--output.dir=" + folder_ + "/" + out};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+
+  /// What a run wrote down, without what depends on time.
+  std::vector<nlohmann::json> metrics(const std::string& out) const {
+    std::vector<nlohmann::json> steps;
+    for (const std::string& line : tree::lines_of(tree::read_text(folder_ + "/" + out + "/metrics.jsonl"))) {
+      steps.push_back(nlohmann::json::parse(line));
+      for (const char* const key : {"step_seconds", "tokens_per_second", "tflops", "mfu", "validation_seconds"}) steps.back().erase(key);
+    }
+    return steps;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Processes, TrainToTheBitsOfThreads) {
+  for (const char* const dtype : {"--training.dtype=float32", "--training.dtype=bfloat16"}) {
+    std::filesystem::remove_all(folder_ + "/threads");
+    std::filesystem::remove_all(folder_ + "/processes");
+    const Outcome threads = run_echelon(train("threads", {dtype})), processes = run_echelon_processes(8, train("processes", {dtype, "--json"}));
+    ASSERT_EQ(threads.status, 0) << threads.err;
+    ASSERT_EQ(processes.status, 0) << processes.err;
+    EXPECT_EQ(metrics("processes").size(), 5U);  // of one process, not of eight
+    EXPECT_EQ(metrics("processes"), metrics("threads"));
+    const std::string weights = "/checkpoint/step-4/model.safetensors";
+    EXPECT_EQ(tree::read_text(folder_ + "/processes" + weights), tree::read_text(folder_ + "/threads" + weights));
+    EXPECT_EQ(tree::lines_of(processes.out).size(), 6U) << processes.out;  // four steps, the evaluation and the result, told once
+    EXPECT_EQ(processes.err, "");
+  }
+}
+
+TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
+  const Outcome outcome = run_echelon_processes(4, train("out"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("echelon: the mesh has 8 ranks (the degrees of [parallelism] multiplied), but mpirun started 4 processes; nearest: 8"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // three of four processes kept silent
+
+  const Outcome threads = run_echelon_processes(2, train("out", {"--comm.backend=thread"}));
+  EXPECT_EQ(threads.status, 2);
+  EXPECT_THAT(threads.err, HasSubstr("echelon: comm.backend = thread, but mpirun started 2 processes"));
+
+  const Outcome alone = run_echelon(train("out", {"--comm.backend=mpi"}));
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n 8"));
+}
+
+}  // namespace
+}  // namespace echelon

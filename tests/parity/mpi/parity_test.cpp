@@ -1,0 +1,106 @@
+// Layouts with as many ranks as there are processes equal one rank, under mpirun: the same layouts, locks and tolerances as with ranks as threads.
+#include "comm/mpi/mpi_world.h"
+#include "comm/mpi/processes.h"
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace echelon::testing {
+namespace {
+
+bool has_a_rank_per_process(const Layout& layout) { return layout.replicate * layout.shard * layout.tp * layout.pp == num_processes(); }
+
+/// The rows, and all of the grid; of its many layouts with eight ranks every third.
+std::vector<Layout> layouts() {
+  std::vector<Layout> chosen;
+  std::ranges::copy_if(rows(), std::back_inserter(chosen), has_a_rank_per_process);
+  int index = 0;
+  for (const Layout& layout : grid())
+    if (has_a_rank_per_process(layout) && index++ % (num_processes() < 8 ? 1 : 3) == 0) chosen.push_back(layout);
+  return chosen;
+}
+
+/// Every number of the tensor that the processes have, and how many of them have it: theirs are added where only one has any.
+struct Merged {
+  std::vector<double> numbers, counts;
+};
+
+Merged merged(const TensorCollection& own, const std::string& name, std::size_t size, Comm& world) {
+  Merged whole = {std::vector<double>(size), std::vector<double>(size)};
+  if (const auto found = own.tensors().find(name); found != own.tensors().end()) {
+    EXPECT_EQ(found->second.size(), size) << name;
+    whole.numbers = found->second;
+    whole.counts.assign(own.counts().at(name).begin(), own.counts().at(name).end());
+  }
+  for (std::vector<double>* const x : {&whole.numbers, &whole.counts})
+    world.all_reduce({x->data(), DType::float64, {static_cast<std::int64_t>(size)}}, ReduceOp::sum).wait();
+  return whole;
+}
+
+void expect_equal(const TensorCollection& own, const TensorCollection& expected, double floor, Comm& world) {
+  for (const auto& [name, numbers] : expected.tensors()) {
+    const Merged whole = merged(own, name, numbers.size(), world);
+    double largest = floor, error = 0;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      ASSERT_EQ(whole.counts[i], 1) << name << ": how often number " << i << " came";
+      largest = std::max(largest, std::abs(numbers[i]));
+      const double difference = std::abs(whole.numbers[i] - numbers[i]);
+      if (!(difference <= error)) error = difference;  // a NaN counts as different
+    }
+    EXPECT_LE(error / largest, 1e-9) << name;
+  }
+}
+
+class MpiParity : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(MpiParity, EqualsOneRank) {
+  const RunConfig config = config_of(GetParam());
+  const auto run_processes = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_mpi_ranks(shape, {.timeout_seconds = 120}, body); };
+  const auto actual = run_training(
+      config,
+      {.at_end = [&](RankRun& run, Mesh& mesh,
+                     Ops& ops) { expect_locks_hold(run, mesh, dynamic_cast<const CpuOps&>(ops), {.training = config.training.steps, .evaluation = 1}); },
+       .run_ranks = run_processes});
+  const auto expected = run_training(one_rank(config));
+  if (process_rank() == 0) {
+    ASSERT_EQ(actual->losses.size(), expected->losses.size());
+    for (std::size_t step = 0; step < expected->losses.size(); ++step) {
+      EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-11 * std::abs(expected->losses[step])) << "loss of step " << step + 1;
+      EXPECT_NEAR(actual->grad_norms[step], expected->grad_norms[step], 1e-11 * std::abs(expected->grad_norms[step])) << "norm of step " << step + 1;
+    }
+    EXPECT_NEAR(actual->validation_loss, expected->validation_loss, 1e-11 * std::abs(expected->validation_loss));
+  }
+  run_processes(config.mesh_shape(), [&](Mesh& mesh) {
+    expect_equal(actual->first_gradients, expected->first_gradients, root_mean_square(expected->first_gradients), mesh.comm({world_axes}));
+    expect_equal(actual->values, expected->values, config.optimizer.lr, mesh.comm({world_axes}));
+  });
+}
+
+// The bits of ranks that are threads: sums are formed in the same order.
+TEST_P(MpiParity, HasTheBitsOfThreads) {
+  RunConfig config = config_of(GetParam());
+  config.training.dtype = "float32";
+  config.training.steps = 3;
+  const auto on_processes =
+      run_training(config, {.run_ranks = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_mpi_ranks(shape, {}, body); }});
+  const auto on_threads = run_training(config);
+  if (process_rank() == 0) {
+    EXPECT_EQ(on_processes->losses, on_threads->losses);
+    EXPECT_EQ(on_processes->grad_norms, on_threads->grad_norms);
+  }
+  for (const auto& [name, numbers] : on_processes->values.tensors())
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const bool is_here = on_processes->values.counts().at(name)[i] > 0;
+      ASSERT_EQ(numbers[i], is_here ? on_threads->values.tensors().at(name)[i] : 0.0) << name << " " << i;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MpiParity, ::testing::ValuesIn(layouts()), [](const auto& layout) { return name_of(layout.param); });
+
+}  // namespace
+}  // namespace echelon::testing
