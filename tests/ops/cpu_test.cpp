@@ -78,9 +78,19 @@ TEST_P(CpuOpsTest, Matmul) {
   struct Case {
     std::int64_t m, n, k;
   };
-  // 1100 and 1030 reach past a widened block.
-  for (const auto& [m, n, k] :
-       {Case{1, 1, 1}, {5, 7, 3}, {64, 33, 17}, {0, 4, 3}, {4, 0, 3}, {4, 3, 0}, {70, 130, 90}, {3, 1030, 5}, {1100, 2, 3}, {2, 3, 1100}})
+  // Past a block of rows, of columns and of k.
+  for (const auto& [m, n, k] : {Case{1, 1, 1},
+                                {5, 7, 3},
+                                {64, 33, 17},
+                                {0, 4, 3},
+                                {4, 0, 3},
+                                {4, 3, 0},
+                                {70, 130, 90},
+                                {3, 1030, 5},
+                                {1100, 2, 3},
+                                {2, 3, 1100},
+                                {15, 2100, 7},
+                                {4100, 3, 5}})
     for (const DType c_dtype : gradient_dtypes())
       for (int bits = 0; bits < 8; ++bits) {
         const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
@@ -92,7 +102,7 @@ TEST_P(CpuOpsTest, Matmul) {
 
 // Large enough to be divided over threads.
 TEST_P(CpuOpsTest, LargeMatmulsHaveTheSameBitsOnAnyNumberOfThreads) {
-  if (GetParam().target != 0) return;  // BLAS chooses for itself
+  if (GetParam().target == scalar || (GetParam().target == avx2 && dtype != DType::bfloat16)) return;  // OpenBLAS chooses for itself
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{385, 500, 201}, {401, 389, 301}, {50, 7001, 130}, {7001, 51, 150}, {1024, 208, 768}})
     for (int bits = 0; bits < 8; ++bits) {
       const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/blas.h"
+#include "ops/cpu/gemm_choice.h"
 
 #include <cstring>
 
@@ -10,6 +11,8 @@ namespace echelon {
 CpuOps::CpuOps(const CpuOptions& options) : num_threads_(options.num_threads) {
   require(num_threads_ >= 1, "the cpu backend cannot compute with {} threads; it needs at least 1", num_threads_);
   static_cast<void>(Blas::loaded());
+  static_cast<void>(chosen_float32_kernels());
+  static_cast<void>(chosen_bfloat16_kernels());
 }
 
 void CpuOps::upload(Tensor out, const void* host) {
@@ -22,6 +25,6 @@ void CpuOps::download(void* host, Tensor x) {
 
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options) { return std::make_unique<CpuOps>(options); }
 
-std::string blas_description() { return Blas::loaded().description(); }
+std::string blas_description() { return Blas::loaded().description() + "; " + describe_gemm_choice(); }
 
 }  // namespace echelon

@@ -1,5 +1,5 @@
-// The backend for processors: OpenBLAS for products, Highway vectors for the rest, flash-style tiles for attention. Operations run at once, on the calling
-// thread.
+// The backend for processors: OpenBLAS and kernels of our own for products, Highway vectors for the rest, flash-style tiles for attention. Operations run at
+// once, on the calling thread.
 //
 // Formats: float32, float64, and bfloat16 as a storage format: it is widened to float32 block by block, and all arithmetic is float32. Results do not depend
 // on num_threads: work is divided over rows or columns, sums never.
@@ -68,7 +68,7 @@ class CpuOps : public Ops {
 
 [[nodiscard]] std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});
 
-/// For messages at start: the library, its version and the kernels it chose, e.g. "OpenBLAS 0.3.21 SkylakeX, openmp".
+/// For messages at start: the library, its version and the kernels it chose, e.g. "OpenBLAS 0.3.21 SkylakeX, openmp", and what multiplies which format.
 [[nodiscard]] std::string blas_description();
 
 }  // namespace echelon

@@ -1,11 +1,10 @@
-// Products by BLAS. float32 and float64 go there as they are; bfloat16 is widened block by block, since float32 arithmetic is the faster one on processors
-// without matrix units, and the more exact.
+// Products: float64 and float32 by OpenBLAS, bfloat16 by kernels of our own (gemm.h), which can do float32 too (gemm_choice.h).
 #include "base/team.h"
 #include "ops/check.h"
 #include "ops/cpu/blas.h"
-#include "ops/cpu/convert.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/scratch.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/gemm_choice.h"
 
 #include <algorithm>
 #include <cstring>
@@ -88,48 +87,17 @@ void multiply(const MatmulArgs& args, const Product& p) {
        p.num_threads);
 }
 
-constexpr std::int64_t block = 1024;  // rows and columns of a widened block: 4 MiB each for a, b and c
-
-/// The block [row, row + rows) x [column, column + columns) of a matrix with `stride` columns, widened.
-struct Block {
-  std::int64_t row, rows, column, columns, stride;
-};
-void widen_block(const Tensor& matrix, const Block& b, float* wide, int num_threads) {
-  widen({matrix.as<bfloat16>() + b.row * b.stride + b.column, wide, b.rows, b.columns, b.stride, num_threads});
-}
-
-void multiply_bfloat16(const MatmulArgs& args, const Product& p) {
-  const std::int64_t rows = std::min(block, p.M), columns = std::min(block, p.N), depth = std::min(block, p.K);
-  Scratch<float> scratch(rows * depth + columns * depth + rows * columns);
-  float *a = scratch.take(rows * depth), *b = scratch.take(columns * depth), *c_block = scratch.take(rows * columns);
-  const bool narrows = args.c.dtype == DType::bfloat16;
-  for (std::int64_t i = 0; i < p.M; i += block) {
-    const std::int64_t m = std::min(block, p.M - i);
-    for (std::int64_t j = 0; j < p.N; j += block) {
-      const std::int64_t n = std::min(block, p.N - j);
-      float* c = narrows ? c_block : args.c.as<float>() + i * p.N + j;
-      for (std::int64_t l = 0; l < p.K; l += block) {
-        const std::int64_t k = std::min(block, p.K - l);
-        widen_block(args.a, args.transpose_a ? Block{l, k, i, m, p.lda} : Block{i, m, l, k, p.lda}, a, p.num_threads);
-        widen_block(args.b, args.transpose_b ? Block{j, n, l, k, p.ldb} : Block{l, k, j, n, p.ldb}, b, p.num_threads);
-        const bool adds = l > 0 || (args.accumulates && !narrows);
-        gemm(GemmArgs<float>{.a = a,
-                             .b = b,
-                             .c = c,
-                             .m = m,
-                             .n = n,
-                             .k = k,
-                             .lda = args.transpose_a ? m : k,
-                             .ldb = args.transpose_b ? k : n,
-                             .ldc = narrows ? n : p.N,
-                             .transpose_a = args.transpose_a,
-                             .transpose_b = args.transpose_b,
-                             .beta = adds ? 1.0F : 0.0F},
-             p.num_threads);
-      }
-      if (narrows) narrow({c, args.c.as<bfloat16>() + i * p.N + j, m, n, p.N, args.accumulates, p.num_threads});
-    }
-  }
+void multiply_packed(const GemmKernels& kernels, const MatmulArgs& args, const Product& p) {
+  multiply(kernels,
+           {.a = {args.a.data, p.lda, args.transpose_a},
+            .b = {args.b.data, p.ldb, args.transpose_b},
+            .c = args.c.data,
+            .c_dtype = args.c.dtype,
+            .m = p.M,
+            .n = p.N,
+            .k = p.K,
+            .accumulates = args.accumulates},
+           p.num_threads);
 }
 
 }  // namespace
@@ -144,8 +112,9 @@ void CpuOps::matmul(const MatmulArgs& args) {
     return;
   }
   const Product product{M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads_};
-  if (args.a.dtype == DType::bfloat16) return multiply_bfloat16(args, product);
   if (args.a.dtype == DType::float64) return multiply<double>(args, product);
+  if (args.a.dtype == DType::bfloat16) return multiply_packed(chosen_bfloat16_kernels(), args, product);
+  if (const GemmKernels* kernels = chosen_float32_kernels()) return multiply_packed(*kernels, args, product);
   multiply<float>(args, product);
 }
 

@@ -1,0 +1,231 @@
+#include "ops/cpu/gemm.h"
+
+#include "base/team.h"
+#include "ops/cpu/convert.h"
+#include "ops/cpu/huge_buffer.h"
+#include "ops/cpu/parallel.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t packed_units = 1 << 21;                // of b at a time, 8 MiB: in the last cache
+constexpr std::int64_t most_columns = 1024, most_rows = 112;  // of a block of c: in the second
+constexpr std::int64_t most_depth = 8 * max_depth;            // of b's packed block
+constexpr std::int64_t band = 4096;                           // rows of c at a time, so that float32 sums of a bfloat16 c are bounded
+
+std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
+
+/// [first, first + size) is part `index` of num_parts nearly equal ones, in multiples of `grain` but for the last.
+struct Range {
+  std::int64_t first = 0, size = 0;
+};
+Range part(std::int64_t size, std::int64_t num_parts, std::int64_t index, std::int64_t grain = 1) {
+  const std::int64_t grains = parts_of(size, grain);
+  const std::int64_t first = grains * index / num_parts * grain, last = std::min(size, grains * (index + 1) / num_parts * grain);
+  return {first, last - first};
+}
+
+/// Blocks of k: cut by k alone, since every number's bits depend on them.
+struct Depths {
+  std::int64_t k = 0, per_unit = 1, num_blocks = 0;
+
+  [[nodiscard]] Range numbers(std::int64_t block) const { return part(k, num_blocks, block, per_unit); }
+  [[nodiscard]] std::int64_t units(std::int64_t block) const { return parts_of(numbers(block).size, per_unit); }
+};
+
+class Multiplication {
+ public:
+  Multiplication(const GemmKernels& kernels, const GemmProduct& product, int num_threads)
+      : kernels_(kernels),
+        g_(product),
+        depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), max_depth)},
+        num_threads_(num_threads) {}
+
+  void run() {
+    for (std::int64_t i = 0; i < parts_of(g_.m, band); ++i) {
+      rows_ = part(g_.m, parts_of(g_.m, band), i);
+      const std::int64_t num_columns = std::min(most_columns, packed_units / std::min(g_.k, most_depth));
+      const std::int64_t num_blocks = parts_of(g_.n, num_columns);
+      for (std::int64_t j = 0; j < num_blocks; ++j) {
+        columns_ = part(g_.n, num_blocks, j, kernels_.tile_columns);
+        if (columns_.size > 0) multiply_columns();
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool narrows() const { return g_.c_dtype == DType::bfloat16; }
+
+  /// All rows of the band by the columns at hand.
+  void multiply_columns() {
+    constexpr std::int64_t blocks_at_once = most_depth / max_depth;
+    num_panels_ = parts_of(columns_.size, kernels_.tile_columns);
+    const std::int64_t num_groups = parts_of(depths_.num_blocks, blocks_at_once);
+    sums_stride_ = num_panels_ * kernels_.tile_columns;
+    for (std::int64_t group = 0; group < num_groups; ++group) {
+      blocks_ = part(depths_.num_blocks, num_groups, group);
+      is_last_ = group + 1 == num_groups;
+      keeps_sums_ = narrows() && num_groups > 1;
+      if (keeps_sums_) sums_ = HugeBuffer::of_this_thread(HugeBuffer::sums).floats(rows_.size * sums_stride_);
+      pack_b();
+      multiply_rows();
+    }
+  }
+
+  [[nodiscard]] std::int64_t units_before(std::int64_t block) const {
+    return parts_of(depths_.numbers(block).first - depths_.numbers(blocks_.first).first, kernels_.per_unit);
+  }
+  [[nodiscard]] std::int64_t group_units() const { return units_before(blocks_.first + blocks_.size - 1) + depths_.units(blocks_.first + blocks_.size - 1); }
+
+  void pack_b() {
+    packed_b_ = HugeBuffer::of_this_thread(HugeBuffer::shared).floats(group_units() * sums_stride_);
+    divide({num_panels_, kernels_.tile_columns * group_units(), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t block = blocks_.first; block < blocks_.first + blocks_.size; ++block)
+        for_strips(depths_.numbers(block), g_.b.is_transposed, [&](Range k) {
+          for (std::int64_t panel = first; panel < last; ++panel) pack_b_panel(panel, block, k);
+        });
+    });
+  }
+
+  /// Where k is strided, in strips of few rows, over which all panels go: their pages and lines stay at hand.
+  template <class F>
+  static void for_strips(Range k, bool is_contiguous, F&& f) {
+    constexpr std::int64_t strip = 32;
+    if (is_contiguous) return f(k);
+    for (std::int64_t l = 0; l < k.size; l += strip) f(Range{k.first + l, std::min(strip, k.size - l)});
+  }
+
+  /// [panel][unit of the group][tile_columns]
+  void pack_b_panel(std::int64_t panel, std::int64_t block, Range k) {
+    const std::int64_t column = columns_.first + panel * kernels_.tile_columns;
+    const std::int64_t offset = g_.b.is_transposed ? column * g_.b.stride + k.first : k.first * g_.b.stride + column;
+    const std::int64_t unit = units_before(block) + (k.first - depths_.numbers(block).first) / kernels_.per_unit;
+    const PackArgs args{.from = g_.b.data + offset * size_of(kernels_.dtype),
+                        .stride = g_.b.stride,
+                        .k = k.size,
+                        .count = std::min<std::int64_t>(kernels_.tile_columns, columns_.first + columns_.size - column),
+                        .into = packed_b_ + (panel * group_units() + unit) * kernels_.tile_columns};
+    (g_.b.is_transposed ? kernels_.pack_b_columns : kernels_.pack_b_rows)(args);
+  }
+
+  /// Threads take blocks of rows; blocks of columns too where there are few rows.
+  void multiply_rows() {
+    const bool is_small = rows_.size * columns_.size * g_.k < (std::int64_t{1} << 20);
+    const std::int64_t threads = is_small ? 1 : num_threads_;
+    std::int64_t row_shares = parts_of(parts_of(rows_.size, most_rows), threads) * threads;
+    row_shares = std::max<std::int64_t>(1, std::min(row_shares, rows_.size / kernels_.tile_rows));
+    const std::int64_t column_shares = std::min(num_panels_, row_shares >= threads ? 1 : parts_of(threads, row_shares));
+    auto share_of = [&](int share) {
+      multiply_block(part(rows_.size, row_shares, share / column_shares), part(num_panels_, column_shares, share % column_shares));
+    };
+    const auto num_shares = static_cast<int>(row_shares * column_shares);
+    if (threads == 1) {
+      for (int share = 0; share < num_shares; ++share) share_of(share);
+    } else {
+      Team::of_this_thread(num_threads_).run(num_shares, share_of);
+    }
+  }
+
+  /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
+  void multiply_block(Range rows, Range panels) {
+    const std::int64_t width = panels.size * kernels_.tile_columns;
+    const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(), tile = kernels_.tile_rows * kernels_.tile_columns;
+    const bool has_own_sums = narrows() && !keeps_sums_;
+    float* packed_a = HugeBuffer::of_this_thread(HugeBuffer::own).floats(a_units + tile + (has_own_sums ? rows.size * width : 0));
+    float* edge = packed_a + a_units;
+    Block c{rows, panels, nullptr, 0, edge};
+    if (has_own_sums) {
+      c.sums = edge + tile;
+      c.stride = width;
+    } else if (keeps_sums_) {
+      c.sums = sums_ + rows.first * sums_stride_ + panels.first * kernels_.tile_columns;
+      c.stride = sums_stride_;
+    } else {
+      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.n + columns_.first + panels.first * kernels_.tile_columns;
+      c.stride = g_.n;
+    }
+    for (std::int64_t block = blocks_.first; block < blocks_.first + blocks_.size; ++block) {
+      pack_a(rows, block, packed_a);
+      multiply_panels(c, block, packed_a);
+    }
+    if (narrows() && is_last_) round(c);
+  }
+
+  struct Block {
+    Range rows, panels;
+    float* sums;
+    std::int64_t stride;
+    float* edge;
+  };
+
+  [[nodiscard]] std::int64_t tile_units() const { return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows; }
+  [[nodiscard]] std::int64_t num_tiles(Range rows) const { return parts_of(rows.size, kernels_.tile_rows); }
+
+  void pack_a(Range rows, std::int64_t block, float* into) const {
+    const Range whole = depths_.numbers(block);
+    for_strips(whole, !g_.a.is_transposed, [&](Range k) {
+      const std::int64_t unit = (k.first - whole.first) / kernels_.per_unit;
+      for (std::int64_t index = 0; index < num_tiles(rows); ++index) {
+        const Range tile = part(rows.size, num_tiles(rows), index);
+        const std::int64_t row = rows_.first + rows.first + tile.first;
+        const std::int64_t offset = g_.a.is_transposed ? k.first * g_.a.stride + row : row * g_.a.stride + k.first;
+        const PackArgs args{.from = g_.a.data + offset * size_of(kernels_.dtype),
+                            .stride = g_.a.stride,
+                            .k = k.size,
+                            .count = tile.size,
+                            .into = into + index * tile_units() + unit * kernels_.panel_rows};
+        (g_.a.is_transposed ? kernels_.pack_a_columns : kernels_.pack_a_rows)(args);
+      }
+    });
+  }
+
+  void multiply_panels(const Block& c, std::int64_t block, const float* packed_a) const {
+    const std::int64_t width = kernels_.tile_columns;
+    const bool adds = block > 0 || (g_.accumulates && !narrows());
+    for (std::int64_t panel = c.panels.first; panel < c.panels.first + c.panels.size; ++panel) {
+      const std::int64_t column = (panel - c.panels.first) * width, valid = std::min(width, columns_.size - panel * width);
+      const bool is_edge = valid < width && !narrows();  // sums of their own have room for whole tiles
+      for (std::int64_t index = 0; index < num_tiles(c.rows); ++index) {
+        const Range tile = part(c.rows.size, num_tiles(c.rows), index);
+        float* into = c.sums + tile.first * c.stride + column;
+        kernels_.multiply({.a = packed_a + index * tile_units(),
+                           .b = packed_b_ + (panel * group_units() + units_before(block)) * width,
+                           .c = is_edge ? c.edge : into,
+                           .depth = depths_.units(block),
+                           .ldc = is_edge ? width : c.stride,
+                           .rows = static_cast<int>(tile.size),
+                           .adds = adds && !is_edge,
+                           .is_by_k = g_.a.is_transposed});
+        if (!is_edge) continue;
+        for (std::int64_t i = 0; i < tile.size; ++i)
+          for (std::int64_t j = 0; j < valid; ++j) into[i * c.stride + j] = (adds ? into[i * c.stride + j] : 0.0F) + c.edge[i * width + j];
+      }
+    }
+  }
+
+  void round(const Block& c) const {
+    const std::int64_t width = kernels_.tile_columns, column = c.panels.first * width;
+    const std::int64_t valid = std::min(columns_.size - column, c.panels.size * width);
+    auto* into = reinterpret_cast<bfloat16*>(g_.c) + (rows_.first + c.rows.first) * g_.n + columns_.first + column;
+    for (std::int64_t i = 0; i < c.rows.size; ++i) narrow({c.sums + i * c.stride, into + i * g_.n, 1, valid, g_.n, g_.accumulates, 1});
+  }
+
+  const GemmKernels& kernels_;
+  const GemmProduct& g_;
+  const Depths depths_;
+  const int num_threads_;
+  Range rows_, columns_, blocks_;  // of the band, of the panels that are packed, of k's blocks that are packed
+  std::int64_t num_panels_ = 0, sums_stride_ = 0;
+  bool is_last_ = true, keeps_sums_ = false;
+  float *packed_b_ = nullptr, *sums_ = nullptr;
+};
+
+}  // namespace
+
+void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads) { Multiplication(kernels, product, num_threads).run(); }
+
+}  // namespace echelon

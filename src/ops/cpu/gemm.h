@@ -1,0 +1,30 @@
+// Products of float32 and bfloat16 matrices (Goto and van de Geijn 2008): b is packed once, in parallel; then threads claim blocks of rows of c, pack the rows
+// of a that belong to them and go over k. Every number of c is summed over the same blocks of k in the same order whatever else is computed, so its bits depend
+// neither on the number of threads nor on m, n and its place.
+#pragma once
+
+#include "ops/cpu/gemm_kernels.h"
+#include "tensor/tensor.h"
+
+#include <cstdint>
+
+namespace echelon {
+
+struct Factor {
+  const std::byte* data = nullptr;
+  std::int64_t stride = 0;
+  bool is_transposed = false;
+};
+
+/// Row-major c[m, n] = a b, or += if it accumulates; c's rows are contiguous.
+struct GemmProduct {
+  Factor a, b;  // of kernels.dtype
+  std::byte* c = nullptr;
+  DType c_dtype = DType::float32;  // or bfloat16: rounded once, at the end
+  std::int64_t m = 0, n = 0, k = 0;
+  bool accumulates = false;
+};
+
+void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads);
+
+}  // namespace echelon

@@ -1,0 +1,154 @@
+// Panels and tiles in float32 for every instruction set (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): a tile of c stays in registers while one
+// column of a's panel, number by number, meets one row of b's panel.
+#include "ops/cpu/targets.h"
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/gemm_kernels.cpp"
+#include "hwy/foreach_target.h"
+// clang-format on
+#include "ops/cpu/gemm_kernels.h"
+#include "ops/cpu/lanes-inl.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace echelon {
+namespace HWY_NAMESPACE {
+
+// As many sums as leave registers for the rest: of 32 vectors, 28 + 2 of b + 1 of a; of 16, 12 + 2 + 1.
+constexpr int lanes = HWY_LANES(float);
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+constexpr int tile_rows = 14, tile_vectors = 2;
+#else
+constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2;
+#endif
+constexpr int tile_columns = tile_vectors * lanes;
+static_assert(tile_columns % 4 == 0, "pack_columns takes four at a time");
+constexpr int panel_rows = (tile_rows + lanes - 1) / lanes * lanes;
+
+template <class T>
+void pack_a_rows(const PackArgs& p) {
+  for (std::int64_t i = 0; i < p.count; ++i) {
+    const T* from = static_cast<const T*>(p.from) + i * p.stride;
+    float* into = p.into + i * row_stride;
+    for_lanes<float>(0, p.k, [=](auto part, std::int64_t l) HWY_ATTR { part.store(part.load(from + l), into + l); });
+  }
+}
+
+/// k is strided. Whole vectors are read as long as another row of k follows, so that they end within the factor.
+template <class T, int width>
+void pack_rows(const PackArgs& p) {
+  const Tag<float> d;
+  for (std::int64_t l = 0; l < p.k; ++l) {
+    const T* from = static_cast<const T*>(p.from) + l * p.stride;
+    float* into = p.into + l * width;
+    if (p.count == width || (l + 1 < p.k && p.stride >= width)) {
+      for (int i = 0; i < width; i += lanes) hn::StoreU(load(d, from + i), d, into + i);
+    } else {
+      for (int i = 0; i < width; ++i) into[i] = i < p.count ? to<float>(from[i]) : 0;
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE void transpose_4x4(const T* from, std::int64_t stride, float* into, std::int64_t into_stride) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) into[j * into_stride + i] = to<float>(from[i * stride + j]);
+#else
+  const hn::FixedTag<float, 4> d;
+  const auto r0 = load(d, from), r1 = load(d, from + stride), r2 = load(d, from + 2 * stride), r3 = load(d, from + 3 * stride);
+  const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
+  const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, into);
+  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, into + into_stride);
+  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, into + 2 * into_stride);
+  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, into + 3 * into_stride);
+#endif
+}
+
+/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row.
+template <class T, int width>
+void pack_columns(const PackArgs& p) {
+  const T* from = static_cast<const T*>(p.from);
+  constexpr std::int64_t block = 16;
+  for (std::int64_t first = 0; first < p.k; first += block) {
+    const std::int64_t last = std::min(p.k, first + block);
+    for (std::int64_t i = 0; i < width; i += 4) {
+      std::int64_t l = first;
+      if (i + 4 <= p.count)
+        for (; l + 4 <= last; l += 4) transpose_4x4(from + i * p.stride + l, p.stride, p.into + l * width + i, width);
+      for (; l < last; ++l)
+        for (std::int64_t j = i; j < i + 4; ++j) p.into[l * width + j] = j < p.count ? to<float>(from[j * p.stride + l]) : 0;
+    }
+  }
+}
+
+template <int rows, bool is_by_k>
+HWY_NOINLINE void multiply_rows(const TileArgs& t) {
+  const Tag<float> d;
+  Vec<float> sums[rows][tile_vectors];
+  HWY_UNROLL(16) for (int i = 0; i < rows; ++i) { HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::Zero(d); }
+  const float *a = t.a, *b = t.b;
+  for (std::int64_t l = 0; l < t.depth; ++l) {
+    Vec<float> b_row[tile_vectors];
+    HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) b_row[v] = hn::LoadU(d, b + v * lanes);
+    HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {
+      const auto a_number = hn::Set(d, is_by_k ? a[i] : a[i * row_stride]);
+      HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::MulAdd(a_number, b_row[v], sums[i][v]);
+    }
+    a += is_by_k ? panel_rows : 1;
+    b += tile_columns;
+  }
+  HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {
+    HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) {
+      float* c = t.c + i * t.ldc + v * lanes;
+      hn::StoreU(t.adds ? hn::Add(hn::LoadU(d, c), sums[i][v]) : sums[i][v], d, c);
+    }
+  }
+}
+
+template <bool is_by_k, int... rows_minus_one>
+constexpr auto table_of(std::integer_sequence<int, rows_minus_one...>) {
+  return std::array{&multiply_rows<rows_minus_one + 1, is_by_k>...};
+}
+
+void multiply(const TileArgs& t) {
+  static constexpr auto by_row = table_of<false>(std::make_integer_sequence<int, tile_rows>());
+  static constexpr auto by_k = table_of<true>(std::make_integer_sequence<int, tile_rows>());
+  const auto index = static_cast<std::size_t>(t.rows - 1);
+  (t.is_by_k ? by_k : by_row)[index](t);
+}
+
+template <class T>
+constexpr GemmKernels kernels = {.dtype = std::is_same_v<T, float> ? DType::float32 : DType::bfloat16,
+                                 .tile_rows = tile_rows,
+                                 .tile_columns = tile_columns,
+                                 .panel_rows = panel_rows,
+                                 .per_unit = 1,
+                                 .pack_a_rows = pack_a_rows<T>,
+                                 .pack_a_columns = pack_rows<T, panel_rows>,
+                                 .pack_b_rows = pack_rows<T, tile_columns>,
+                                 .pack_b_columns = pack_columns<T, tile_columns>,
+                                 .multiply = multiply};
+
+const GemmKernels* Float32Kernels() { return &kernels<float>; }
+const GemmKernels* WideningKernels() { return &kernels<bfloat16>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace echelon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace echelon {
+
+HWY_EXPORT(Float32Kernels);
+HWY_EXPORT(WideningKernels);
+
+const GemmKernels& float32_kernels() { return *HWY_DYNAMIC_DISPATCH(Float32Kernels)(); }
+const GemmKernels& widening_kernels() { return *HWY_DYNAMIC_DISPATCH(WideningKernels)(); }
+
+}  // namespace echelon
+#endif

@@ -1,0 +1,52 @@
+// What a product is made of: packing of blocks of a and b into panels, and the product of two panels in registers. One table of functions per way to multiply.
+//
+// A panel holds 4-byte units: float32 numbers, or, for dot products of bfloat16, two neighbours along k. What lies beyond an edge along k is zero; beyond one
+// along rows or columns it is anything, and is not stored.
+#pragma once
+
+#include "tensor/dtype.h"
+
+#include <cstdint>
+
+namespace echelon {
+
+/// `count` rows or columns of a factor as a panel of `depth` units along k.
+struct PackArgs {
+  const void* from = nullptr;
+  std::int64_t stride = 0;  // between rows of `from`, in its numbers
+  std::int64_t k = 0, count = 0;
+  float* into = nullptr;
+};
+
+/// c[rows, tile_columns] (+)= a panel b panel, over `depth` units.
+struct TileArgs {
+  const float *a = nullptr, *b = nullptr;
+  float* c = nullptr;
+  std::int64_t depth = 0, ldc = 0;
+  int rows = 0;
+  bool adds = false;
+  bool is_by_k = false;  // a's panel is [depth][panel_rows], else [rows][max_depth + padding]
+};
+
+struct GemmKernels {
+  DType dtype = DType::float32;
+  int tile_rows = 0, tile_columns = 0;                // at most so many rows, exactly so many columns
+  int panel_rows = 0;                                 // of a panel by k: tile_rows rounded up to whole vectors
+  int per_unit = 1;                                   // numbers along k in a unit
+  void (*pack_a_rows)(const PackArgs&) = nullptr;     // k is contiguous: into [count][max_depth + padding]
+  void (*pack_a_columns)(const PackArgs&) = nullptr;  // k is strided:    into [depth][panel_rows]
+  void (*pack_b_rows)(const PackArgs&) = nullptr;     // k is strided:    into [depth][tile_columns]
+  void (*pack_b_columns)(const PackArgs&) = nullptr;  // k is contiguous: into [depth][tile_columns]
+  void (*multiply)(const TileArgs&) = nullptr;
+};
+
+constexpr std::int64_t max_depth = 384;              // units of k that are multiplied before c is touched
+constexpr std::int64_t row_stride = max_depth + 16;  // of a's panels by rows; not a multiple of a page, so that rows share no cache set
+
+/// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 is widened as it is packed.
+[[nodiscard]] const GemmKernels& float32_kernels();
+[[nodiscard]] const GemmKernels& widening_kernels();
+/// By dot products of bfloat16 pairs with float32 sums; nullptr if the processor has none.
+[[nodiscard]] const GemmKernels* bfloat16_kernels();
+
+}  // namespace echelon
