@@ -1,7 +1,11 @@
 #include "ops/cpu/blas.h"
 
 #include "base/error.h"
+#include "ops/cpu/instruction_set.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -20,14 +24,25 @@ constexpr int parallel_by_openmp = 2;
 #if defined(__x86_64__)
 constexpr const char* openmp_build = "/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0";
 
-/// What OpenBLAS calls the kernels for this processor; nullptr: leave it to OpenBLAS. It knows processors by their model numbers, and takes those that are
-/// newer than it for the oldest there are.
-const char* best_core_type() {
+/// AMD's processors before family 1Ah (Zen 5) compute the halves of a 512-bit vector one after the other.
+bool halves_avx512() {
+  constexpr unsigned zen_5 = 0x1a;
+  unsigned a = 0, b = 0, c = 0, d = 0;
   __builtin_cpu_init();
-  const bool has_avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (has_avx512) return "SkylakeX";
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? "Haswell" : nullptr;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);  // base and extended
+  return family < zen_5;
+}
+
+/// What OpenBLAS calls the kernels that suit; nullptr: leave it to OpenBLAS. It knows processors by their model numbers, and takes those that are newer than it
+/// for the oldest there are. Where 512 bits are no faster than 256, its AVX2 kernels are the better ones (docs/performance.md).
+const char* best_core_type() {
+  switch (largest_instruction_set()) {
+    case InstructionSet::avx512: return halves_avx512() ? "Haswell" : "SkylakeX";
+    case InstructionSet::avx2: return "Haswell";
+    case InstructionSet::scalar: return instruction_set_cap().has_value() ? "Prescott" : nullptr;
+  }
+  return nullptr;
 }
 #else
 constexpr const char* openmp_build = "/usr/lib/aarch64-linux-gnu/openblas-openmp/libopenblas.so.0";
@@ -35,7 +50,8 @@ const char* best_core_type() { return nullptr; }
 #endif
 
 void* open_library() {
-  if (const char* core_type = best_core_type()) setenv("OPENBLAS_CORETYPE", core_type, 0);  // 0: the user's choice stands
+  const bool is_capped = instruction_set_cap().has_value();
+  if (const char* core_type = best_core_type()) setenv("OPENBLAS_CORETYPE", core_type, is_capped ? 1 : 0);  // 0: the user's choice stands
   for (const char* path : {openmp_build, "libopenblaso.so.0", "libopenblas.so.0"})
     if (void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
   throw Error("the cpu backend multiplies matrices with OpenBLAS and finds no libopenblas.so.0; install the Debian package libopenblas0-openmp");
@@ -82,7 +98,9 @@ Blas::Blas() {
   } else if (std::string_view(core()) == "Haswell") {
     float32_grains_ = float64_grains_ = {24, 0};
   }
-  description_ = fmt::format("{} {} {}{}, openmp", name, version, core(), remark);
+  const auto cap = instruction_set_cap();
+  const std::string capped = cap.has_value() ? fmt::format("; nothing above {} (ECHELON_INSTRUCTION_SET)", name_of(*cap)) : "";
+  description_ = fmt::format("{} {} {}{}, openmp{}", name, version, core(), remark, capped);
   set_num_threads_ = symbol<void(int)>(library, "omp_set_num_threads");
   sgemm_ = symbol<std::remove_pointer_t<decltype(sgemm_)>>(library, "cblas_sgemm");
   dgemm_ = symbol<std::remove_pointer_t<decltype(dgemm_)>>(library, "cblas_dgemm");
