@@ -1,4 +1,5 @@
 // Processes that fail, hang or are killed: the job ends soon, non-zero, and one sentence names the culprit.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,8 +43,8 @@ class MpiFailure : public testing::Test {
   }
 };
 
-// Far below the timeout of these modes, which is a minute.
-constexpr double soon = 20;
+// Below the timeout of these modes, which is a minute, and long enough for a machine that does much else.
+constexpr double soon = 40;
 
 TEST_F(MpiFailure, ARankThatThrowsEndsTheJobWithItsStatus) {
   const Job bad_input = run_job("error");
@@ -75,19 +76,23 @@ TEST_F(MpiFailure, AKilledProcessEndsTheJob) {
 TEST_F(MpiFailure, AProcessThatHangsIsNamedThroughTheChainOfThoseWhoWait) {
   for (const char* const mode : {"stopped", "asleep"}) {
     const Job job = run_job(mode);
-    EXPECT_THAT(job.output, AllOf(HasSubstr("waited 2 s (comm.timeout_seconds) for receive of 5 float32 from rank"), HasSubstr("; rank 0 does not answer")))
+    EXPECT_THAT(job.output, AllOf(HasSubstr("waited 4 s (comm.timeout_seconds) for receive of 5 float32 from rank"), HasSubstr("; rank 0 does not answer")))
         << mode;
     EXPECT_THAT(job.output, Not(AnyOf(HasSubstr("rank 1 does not"), HasSubstr("rank 2 does not"), HasSubstr("rank 3 does not")))) << mode;
     EXPECT_EQ(job.status, 1) << mode;
-    EXPECT_GT(job.seconds, 2) << mode;
+    EXPECT_GT(job.seconds, 4) << mode;
     EXPECT_LT(job.seconds, soon) << mode;
   }
 }
 
+// Any of the four may be the one that tells it: of itself it says that it waited, of the others that they wait.
 TEST_F(MpiFailure, ACircleOfWaitsIsTold) {
   const Job job = run_job("circle");
-  for (int rank = 0; rank < 4; ++rank)
-    EXPECT_THAT(job.output, HasSubstr("rank " + std::to_string(rank) + " waits in receive of 5 float32 from rank " + std::to_string((rank + 1) % 4)));
+  EXPECT_THAT(job.output, HasSubstr(" waited 4 s (comm.timeout_seconds) for "));
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string who = fmt::format("rank {} ", rank), what = fmt::format("receive of 5 float32 from rank {}", (rank + 1) % 4);
+    EXPECT_THAT(job.output, AnyOf(HasSubstr(who + "waits in " + what), HasSubstr(who + "waited 4 s (comm.timeout_seconds) for " + what)));
+  }
   EXPECT_THAT(job.output, Not(HasSubstr("not answer")));
   EXPECT_EQ(job.status, 1);
 }

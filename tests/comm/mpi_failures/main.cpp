@@ -27,6 +27,11 @@ void wait_in_a_chain(Comm& comm, const std::function<void()>& rank_0) {
   comm.receive(x.tensor(), comm.rank() - 1).wait();
 }
 
+/// Not for one signal alone: whoever looks after a machine may send SIGCONT to all.
+void stop() {
+  for (;;) std::raise(SIGSTOP);
+}
+
 // comm.timeout_seconds and what the ranks do.
 struct Mode {
   double timeout_seconds;
@@ -60,10 +65,10 @@ std::map<std::string, Mode> modes() {
           if (mesh.rank() == 3) std::raise(SIGKILL);
           all_reduce(comm, 10);
         }}},
-      {"stopped", {2, [](Mesh&, Comm& comm) { wait_in_a_chain(comm, [] { std::raise(SIGSTOP); }); }}},
-      {"asleep", {2, [](Mesh&, Comm& comm) { wait_in_a_chain(comm, [] { std::this_thread::sleep_for(std::chrono::seconds(60)); }); }}},
+      {"stopped", {4, [](Mesh&, Comm& comm) { wait_in_a_chain(comm, stop); }}},
+      {"asleep", {4, [](Mesh&, Comm& comm) { wait_in_a_chain(comm, [] { std::this_thread::sleep_for(std::chrono::seconds(60)); }); }}},
       {"circle",
-       {2,
+       {4,
         [](Mesh&, Comm& comm) {
           Buffer x(DType::float32, 5);
           comm.receive(x.tensor(), (comm.rank() + 1) % comm.size()).wait();
