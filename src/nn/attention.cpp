@@ -62,7 +62,7 @@ std::vector<Param*> Attention::params() {
 
 void Attention::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
   const std::array<Sizes, 3> sizes = projection_sizes(options_.num_tokens());
-  stash.keep_view(this, kept_x, x);
+  set_x(stash, x);
   const Projections qkv = {stash.keep(this, kept_q, options_.dtype, sizes[0]), stash.keep(this, kept_k, options_.dtype, sizes[1]),
                            stash.keep(this, kept_v, options_.dtype, sizes[2])};
   Projections products = qkv;
@@ -82,6 +82,8 @@ void Attention::forward(Context& context, Tensor x, Tensor y, Stash& stash) cons
   attend(context.ops, heads, out.reshaped(heads[0].sizes), lse);
   output_.forward(context, out, y);
 }
+
+void Attention::set_x(Stash& stash, Tensor x) const { stash.keep_view(this, kept_x, x); }
 
 void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const std::array<Sizes, 3> sizes = projection_sizes(options_.num_tokens());

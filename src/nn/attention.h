@@ -29,6 +29,9 @@ class Attention : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
+  /// x of forward, for a backward pass after which its memory was used for something else: backward and backward_weight read it.
+  void set_x(Stash& stash, Tensor x) const;
+
   /// The next positions of every sequence, from first_position on: x, y [B n, hidden_size]. Their keys and values go into the cache behind those before. No
   /// gradient, no sequence parallelism.
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const;

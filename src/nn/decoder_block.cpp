@@ -5,7 +5,7 @@
 namespace echelon {
 namespace {
 
-enum Kept : int { kept_attention_x, kept_h, kept_mlp_x };
+enum Kept : int { kept_h };
 
 std::string name_of_block(std::int64_t index) { return fmt::format("model.layers.{}.", index); }
 
@@ -26,47 +26,50 @@ std::vector<Param*> DecoderBlock::params() {
 }
 
 void DecoderBlock::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
-  const Tensor attention_x = stash.keep(this, kept_attention_x, x.dtype, x.sizes);
-  attention_norm_.forward(context, x, attention_x, stash);
-  const Tensor h = stash.keep(this, kept_h, x.dtype, x.sizes);
-  attention_.forward(context, attention_x, h, stash);
-  context.ops.add(h, h, x);
-
-  const Tensor mlp_x = stash.keep(this, kept_mlp_x, x.dtype, x.sizes);
-  mlp_norm_.forward(context, h, mlp_x, stash);
-  mlp_.forward(context, mlp_x, y, stash);
+  const Stack::Scope scope(context.workspace);
+  const Tensor normed = context.workspace.take(x.dtype, x.sizes), h = stash.keep(this, kept_h, x.dtype, x.sizes);
+  attention_norm_.forward(context, x, normed, stash);
+  attention_.forward(context, normed, h, stash);
+  mlp_norm_.residual_forward(context, h, x, normed, stash);
+  mlp_.forward(context, normed, y, stash);
   context.ops.add(y, y, h);
 }
 
 void DecoderBlock::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Tensor dh = context.workspace.take(dy.dtype, dy.sizes);
-  const Tensor dbranch = context.workspace.take(dy.dtype, dy.sizes);  // of a branch's input
-  mlp_.backward(context, dy, dbranch, stash);
-  mlp_norm_.backward(context, dbranch, dh, stash);
-  context.ops.add(dh, dh, dy);
+  const Tensor normed = context.workspace.take(dy.dtype, dy.sizes),
+               dnormed = normed;  // a branch reads its input for the last time before it writes its gradient
+  const Tensor dh = dx;
+  mlp_norm_.normalise(context, normed, stash);
+  mlp_.set_x(stash, normed);
+  mlp_.backward(context, dy, dnormed, stash);
+  mlp_norm_.residual_backward(context, dnormed, dy, dh, stash);
 
-  attention_.backward(context, dh, dbranch, stash);
-  attention_norm_.backward(context, dbranch, dx, stash);
-  context.ops.add(dx, dx, dh);
+  attention_norm_.normalise(context, normed, stash);
+  attention_.set_x(stash, normed);
+  attention_.backward(context, dh, dnormed, stash);
+  attention_norm_.residual_backward(context, dnormed, dh, dx, stash);
 }
 
 void DecoderBlock::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor dh = context.workspace.take(dy.dtype, dy.sizes);
-  const Tensor dbranch = context.workspace.take(dy.dtype, dy.sizes);
-  mlp_.backward_input(context, dy, dbranch, stash);
-  mlp_norm_.backward_input(context, dbranch, dh, stash);
-  context.ops.add(dh, dh, dy);
-
-  attention_.backward_input(context, dh, dbranch, stash);
-  attention_norm_.backward_input(context, dbranch, dx, stash);
-  context.ops.add(dx, dx, dh);
+  const Tensor dnormed = context.workspace.take(dy.dtype, dy.sizes), dh = dx;
+  mlp_.backward_input(context, dy, dnormed, stash);
+  mlp_norm_.residual_backward_input(context, dnormed, dy, dh, stash);
+  attention_.backward_input(context, dh, dnormed, stash);
+  attention_norm_.residual_backward_input(context, dnormed, dh, dx, stash);
 }
 
 void DecoderBlock::backward_weight(Context& context, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Tensor normed = context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+  mlp_norm_.normalise(context, normed, stash);
+  mlp_.set_x(stash, normed);
   mlp_.backward_weight(context, stash);
   mlp_norm_.backward_weight(context, stash);
+
+  attention_norm_.normalise(context, normed, stash);
+  attention_.set_x(stash, normed);
   attention_.backward_weight(context, stash);
   attention_norm_.backward_weight(context, stash);
 }

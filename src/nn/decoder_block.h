@@ -9,6 +9,7 @@
 
 namespace echelon {
 
+/// The norms' outcomes are not kept: the backward pass forms them again, a pass over x each.
 class DecoderBlock : public Layer {
  public:
   /// Parameters "model.layers.{index}.…"; index counts over the whole model.

@@ -22,13 +22,13 @@ class Layer {
   /// The parameters it owns, in a fixed order. A tied weight that it borrows is not among them.
   [[nodiscard]] virtual std::vector<Param*> params() = 0;
 
-  /// x must stay readable until the backward pass of this microbatch is over.
+  /// x must stay readable until the backward pass of this microbatch is over, or be formed again (DecoderBlock).
   virtual void forward(Context& context, Tensor x, Tensor y, Stash& stash) const = 0;
-  /// dx = gradient of x. Keeps in the stash what backward_weight needs; dy may be overwritten by the caller afterwards.
+  /// dx = gradient of x. Keeps in the stash what backward_weight needs, also in place of what forward kept; dy may be overwritten by the caller afterwards.
   virtual void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const = 0;
   /// Adds to the gradients of the parameters. Once per microbatch, after backward_input.
   virtual void backward_weight(Context& context, Stash& stash) = 0;
-  /// Both at once, the same numbers with less memory.
+  /// Both at once, the same numbers with less memory: what forward kept may be overwritten by gradients of it.
   virtual void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) = 0;
 };
 

@@ -7,6 +7,8 @@
 #include "nn/layer.h"
 #include "nn/parallel_linear.h"
 
+#include <optional>
+
 namespace echelon {
 
 class Mlp : public Layer {
@@ -21,6 +23,9 @@ class Mlp : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
+  /// x of forward, for a backward pass after which its memory was used for something else: backward and backward_weight read it.
+  void set_x(Stash& stash, Tensor x) const;
+
   /// Forward without a gradient, of any number of tokens, which all ranks hold.
   void apply(Context& context, Tensor x, Tensor y) const;
 
@@ -28,12 +33,14 @@ class Mlp : public Layer {
   using Inner = std::vector<Tensor>;  // [num_tokens, F of this rank]: gate and up, or up alone, before the activation
 
   void activate(Ops& ops, const Inner& inner, Tensor activated) const;
-  void activation_gradients(Context& context, Tensor dy_full, const Inner& gradients, const Stash& stash) const;
+  /// In place: inner -> its gradient, dactivated -> activated once more. dbias: of GELU, if it is wanted.
+  void activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const;
   [[nodiscard]] Inner kept_inner(const Stash& stash) const;
 
   LayerOptions options_;
   Slice features_;
-  ColumnParallel inner_;  // gate and up, or up
+  ColumnParallel inner_;            // gate and up, or up without its bias:
+  std::optional<Param> gelu_bias_;  // added where GELU reads the product
   RowParallel down_;
 };
 

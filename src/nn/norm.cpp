@@ -39,9 +39,11 @@ void Norm::keep(Tensor x, Stash& stash) const {
   stash.keep(this, kept_rstd, dtype, {x.size(0)});
 }
 
-void Norm::normalise(Context& context, Tensor y, const Stash& stash) const {
-  const Tensor mean = kind_ == NormKind::layer_norm ? stash.kept(this, kept_mean) : Tensor();
-  compute(context.ops, stash.kept(this, kept_x), y, {.mean = mean, .rstd = stash.kept(this, kept_rstd)});
+void Norm::normalise(Context& context, Tensor y, const Stash& stash) const { compute(context.ops, stash.kept(this, kept_x), {}, y, kept_statistics(stash)); }
+
+void Norm::residual_forward(Context& context, Tensor x, Tensor residual, Tensor y, Stash& stash) const {
+  keep(x, stash);
+  compute(context.ops, x, residual, y, kept_statistics(stash));
 }
 
 void Norm::apply(Context& context, Tensor x, Tensor y) const {
@@ -49,49 +51,63 @@ void Norm::apply(Context& context, Tensor x, Tensor y) const {
   const DType dtype = accumulate_dtype(x.dtype);
   const Tensor mean = context.workspace.take(dtype, {x.size(0)});
   const Tensor rstd = context.workspace.take(dtype, {x.size(0)});
-  compute(context.ops, x, y, {.mean = mean, .rstd = rstd});
+  compute(context.ops, x, {}, y, {.mean = mean, .rstd = rstd});
 }
 
-void Norm::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+void Norm::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const { residual_backward_input(context, dy, {}, dx, stash); }
+
+void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) { residual_backward(context, dy, {}, dx, stash); }
+
+void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const {
   context.ops.copy(stash.keep_gradient(this, kept_dy, dy.dtype, dy.sizes), dy);
-  input_gradient(context.ops, dy, dx, stash);
-}
-
-void Norm::backward_weight(Context& context, Stash& stash) { weight_gradient(context.ops, stash.kept(this, kept_dy), stash); }
-
-void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
-  weight_gradient(context.ops, dy, stash);
-  input_gradient(context.ops, dy, dx, stash);
-}
-
-void Norm::compute(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const {
+  const Tensor x = stash.kept(this, kept_x);
+  const auto [mean, rstd] = kept_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
-      ops.layer_norm({.x = x, .w = weight_.value, .b = bias_.value, .y = y, .mean = statistics.mean, .rstd = statistics.rstd, .eps = eps_});
+      context.ops.layer_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .mean = mean, .rstd = rstd, .dx = dx, .dresidual = dresidual});
       return;
-    case NormKind::rms_norm: ops.rms_norm({.x = x, .w = weight_.value, .y = y, .rstd = statistics.rstd, .eps = eps_}); return;
+    case NormKind::rms_norm:
+      context.ops.rms_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx, .dresidual = dresidual});
+      return;
   }
 }
 
-void Norm::input_gradient(Ops& ops, Tensor dy, Tensor dx, const Stash& stash) const {
-  const Tensor x = stash.kept(this, kept_x);
-  const Tensor rstd = stash.kept(this, kept_rstd);
+void Norm::backward_weight(Context& context, Stash& stash) {
+  const Tensor x = stash.kept(this, kept_x), dy = stash.kept(this, kept_dy);
+  const auto [mean, rstd] = kept_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
-      ops.layer_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .mean = stash.kept(this, kept_mean), .rstd = rstd, .dx = dx});
+      context.ops.layer_norm_backward_weight({.dy = dy, .x = x, .mean = mean, .rstd = rstd, .dw = weight_.grad, .db = bias_.grad});
       return;
-    case NormKind::rms_norm: ops.rms_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx}); return;
+    case NormKind::rms_norm: context.ops.rms_norm_backward_weight({.dy = dy, .x = x, .rstd = rstd, .dw = weight_.grad}); return;
   }
 }
 
-void Norm::weight_gradient(Ops& ops, Tensor dy, const Stash& stash) {
+void Norm::residual_backward(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) {
   const Tensor x = stash.kept(this, kept_x);
-  const Tensor rstd = stash.kept(this, kept_rstd);
+  const auto [mean, rstd] = kept_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
-      ops.layer_norm_backward_weight({.dy = dy, .x = x, .mean = stash.kept(this, kept_mean), .rstd = rstd, .dw = weight_.grad, .db = bias_.grad});
+      context.ops.layer_norm_backward(
+          {.dy = dy, .x = x, .w = weight_.value, .mean = mean, .rstd = rstd, .dx = dx, .dw = weight_.grad, .db = bias_.grad, .dresidual = dresidual});
       return;
-    case NormKind::rms_norm: ops.rms_norm_backward_weight({.dy = dy, .x = x, .rstd = rstd, .dw = weight_.grad}); return;
+    case NormKind::rms_norm:
+      context.ops.rms_norm_backward({.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx, .dw = weight_.grad, .dresidual = dresidual});
+      return;
+  }
+}
+
+Norm::Statistics Norm::kept_statistics(const Stash& stash) const {
+  return {.mean = kind_ == NormKind::layer_norm ? stash.kept(this, kept_mean) : Tensor(), .rstd = stash.kept(this, kept_rstd)};
+}
+
+void Norm::compute(Ops& ops, Tensor x, Tensor residual, Tensor y, const Statistics& statistics) const {
+  switch (kind_) {
+    case NormKind::layer_norm:
+      ops.layer_norm(
+          {.x = x, .w = weight_.value, .b = bias_.value, .y = y, .mean = statistics.mean, .rstd = statistics.rstd, .residual = residual, .eps = eps_});
+      return;
+    case NormKind::rms_norm: ops.rms_norm({.x = x, .w = weight_.value, .y = y, .rstd = statistics.rstd, .residual = residual, .eps = eps_}); return;
   }
 }
 

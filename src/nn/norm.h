@@ -26,6 +26,11 @@ class Norm : public Layer {
   void keep(Tensor x, Stash& stash) const;
   /// forms them and y. Called once more in a backward pass it gives the same bits: a pass over x, where keeping y would cost its memory.
   void normalise(Context& context, Tensor y, const Stash& stash) const;
+  /// With a residual stream around the branch that ended in x: x += residual, y = norm(x); and dx = the norm's + dresidual, which came past it (dx may be it).
+  void residual_forward(Context& context, Tensor x, Tensor residual, Tensor y, Stash& stash) const;
+  void residual_backward(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash);
+  void residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const;
+
   /// Forward without a gradient.
   void apply(Context& context, Tensor x, Tensor y) const;
 
@@ -33,9 +38,9 @@ class Norm : public Layer {
   struct Statistics {
     Tensor mean, rstd;  // mean of LayerNorm only
   };
-  void compute(Ops& ops, Tensor x, Tensor y, const Statistics& statistics) const;
-  void input_gradient(Ops& ops, Tensor dy, Tensor dx, const Stash& stash) const;
-  void weight_gradient(Ops& ops, Tensor dy, const Stash& stash);
+  [[nodiscard]] Statistics kept_statistics(const Stash& stash) const;
+  /// x += residual if there is one, then y and the statistics.
+  void compute(Ops& ops, Tensor x, Tensor residual, Tensor y, const Statistics& statistics) const;
 
   NormKind kind_;
   double eps_;

@@ -39,6 +39,11 @@ class Checker {
   void gradient(std::string_view name, const Tensor& t, DType activations) const {
     that(t.dtype == activations || t.dtype == accumulate_dtype(activations), name, t, "have the activations' dtype or its accumulate_dtype");
   }
+  /// A number for each column of a matrix, in its format.
+  void vector(std::string_view name, const Tensor& t, const Tensor& matrix) const {
+    count(name, t, matrix.size(-1));
+    dtype(name, t, matrix.dtype);
+  }
   void statistics(std::string_view name, const Tensor& t, std::int64_t rows, DType activations) const {
     count(name, t, rows);
     dtype(name, t, accumulate_dtype(activations));
@@ -181,6 +186,7 @@ void check(const LayerNormArgs& args) {
   must.like("b", args.b, args.w);
   must.statistics("mean", args.mean, num_rows(args.x), args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+  if (args.residual.exists()) must.like("residual", args.residual, args.x);
 }
 
 void check(const LayerNormBackwardInputArgs& args) {
@@ -192,6 +198,7 @@ void check(const LayerNormBackwardInputArgs& args) {
   must.dtype("w", args.w, args.x.dtype);
   must.statistics("mean", args.mean, num_rows(args.x), args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+  if (args.dresidual.exists()) must.like("dresidual", args.dresidual, args.x);
 }
 
 void check(const LayerNormBackwardWeightArgs& args) {
@@ -205,6 +212,11 @@ void check(const LayerNormBackwardWeightArgs& args) {
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
 }
 
+void check(const LayerNormBackwardArgs& args) {
+  check(LayerNormBackwardInputArgs{.dy = args.dy, .x = args.x, .w = args.w, .mean = args.mean, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+  check(LayerNormBackwardWeightArgs{.dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
+}
+
 void check(const RmsNormArgs& args) {
   const Checker must("rms_norm");
   must.matrix("x", args.x);
@@ -212,6 +224,7 @@ void check(const RmsNormArgs& args) {
   must.count("w", args.w, num_columns(args.x));
   must.dtype("w", args.w, args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+  if (args.residual.exists()) must.like("residual", args.residual, args.x);
 }
 
 void check(const RmsNormBackwardInputArgs& args) {
@@ -222,6 +235,7 @@ void check(const RmsNormBackwardInputArgs& args) {
   must.count("w", args.w, num_columns(args.x));
   must.dtype("w", args.w, args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+  if (args.dresidual.exists()) must.like("dresidual", args.dresidual, args.x);
 }
 
 void check(const RmsNormBackwardWeightArgs& args) {
@@ -231,6 +245,11 @@ void check(const RmsNormBackwardWeightArgs& args) {
   must.count("dw", args.dw, num_columns(args.x));
   must.gradient("dw", args.dw, args.x.dtype);
   must.statistics("rstd", args.rstd, num_rows(args.x), args.x.dtype);
+}
+
+void check(const RmsNormBackwardArgs& args) {
+  check(RmsNormBackwardInputArgs{.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+  check(RmsNormBackwardWeightArgs{.dy = args.dy, .x = args.x, .rstd = args.rstd, .dw = args.dw});
 }
 
 void check(const RopeArgs& args) {
@@ -259,33 +278,36 @@ void check(const AttentionBackwardArgs& args) {
   must.like("delta", args.delta, args.lse);
 }
 
-void check_gelu(Tensor y, Tensor x) {
+void check(const GeluArgs& args) {
   const Checker must("gelu");
-  must.computes("x", x);
-  must.like("y", y, x);
+  must.matrix("x", args.x);
+  must.like("y", args.y, args.x);
+  if (args.bias.exists()) must.vector("bias", args.bias, args.x);
 }
 
-void check_gelu_backward(Tensor dx, Tensor dy, Tensor x) {
+void check(const GeluBackwardArgs& args) {
   const Checker must("gelu_backward");
-  must.computes("x", x);
-  must.like("dy", dy, x);
-  must.like("dx", dx, x);
+  must.matrix("x", args.x);
+  must.like("dy", args.dy, args.x);
+  must.like("dx", args.dx, args.x);
+  if (args.bias.exists()) must.vector("bias", args.bias, args.x);
+  if (args.dbias.exists()) must.count("dbias", args.dbias, num_columns(args.x));
+  if (args.dbias.exists()) must.gradient("dbias", args.dbias, args.x.dtype);
+  if (args.y.exists()) must.like("y", args.y, args.x);
 }
 
-void check_swiglu(Tensor y, Tensor gate, Tensor up) {
+void check(const SwigluArgs& args) {
   const Checker must("swiglu");
-  must.computes("gate", gate);
-  must.like("up", up, gate);
-  must.like("y", y, gate);
+  must.computes("y", args.y);
+  must.like("gate", args.gate, args.y);
+  must.like("up", args.up, args.y);
 }
 
-void check_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) {
+void check(const SwigluBackwardArgs& args) {
   const Checker must("swiglu_backward");
-  must.computes("gate", gate);
-  must.like("up", up, gate);
-  must.like("dy", dy, gate);
-  must.like("dgate", dgate, gate);
-  must.like("dup", dup, gate);
+  must.computes("dy", args.dy);
+  for (const Tensor& tensor : {args.gate, args.up, args.dgate, args.dup}) must.like("gate, up or a gradient of them", tensor, args.dy);
+  if (args.y.exists()) must.like("y", args.y, args.dy);
 }
 
 void check(const RowExpArgs& args) {

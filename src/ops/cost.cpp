@@ -10,6 +10,8 @@ std::int64_t bytes_of(const Tensors&... tensors) {
   return (tensors.num_bytes() + ... + 0);
 }
 
+std::int64_t bytes_if(const Tensor& tensor) { return tensor.exists() ? tensor.num_bytes() : 0; }
+
 /// An operation on the rows of x with so many flops per element.
 OpCost by_rows(const Tensor& x, std::int64_t flops_per_element, std::int64_t bytes) {
   const std::int64_t elements = x.num_elements(), columns = x.size(-1);
@@ -51,20 +53,42 @@ OpCost cost(const EmbeddingBackwardArgs& args) {
 OpCost cost(const PositionsArgs& args) { return by_rows(args.y, 1, 2 * bytes_of(args.y) + args.seq_len * args.w.size(1) * size_of(args.w.dtype)); }
 OpCost cost(const PositionsBackwardArgs& args) { return by_rows(args.dy, 1, bytes_of(args.dy) + 2 * args.seq_len * args.dw.size(1) * size_of(args.dw.dtype)); }
 
-// Mean 1, variance 3, normalise 2, weight and bias 2.
-OpCost cost(const LayerNormArgs& args) { return by_rows(args.x, 8, bytes_of(args.x, args.w, args.b, args.y, args.mean, args.rstd)); }
-// xhat 2, g = dy w 1, sum of g 1, sum of g xhat 2, dx = rstd (g - mean - xhat mean) 4.
-OpCost cost(const LayerNormBackwardInputArgs& args) { return by_rows(args.x, 10, bytes_of(args.dy, args.x, args.w, args.mean, args.rstd, args.dx)); }
+// Mean 1, variance 3, normalise 2, weight and bias 2; the residual is one more, and then x is written too.
+OpCost cost(const LayerNormArgs& args) {
+  const std::int64_t with_residual = args.residual.exists() ? 1 : 0;
+  return by_rows(args.x, 8 + with_residual, bytes_of(args.x, args.w, args.b, args.y, args.mean, args.rstd) + with_residual * 2 * bytes_of(args.x));
+}
+// xhat 2, g = dy w 1, sum of g 1, sum of g xhat 2, dx = rstd (g - mean - xhat mean) 4, past the norm 1.
+OpCost cost(const LayerNormBackwardInputArgs& args) {
+  const std::int64_t with_residual = args.dresidual.exists() ? 1 : 0;
+  return by_rows(args.x, 10 + with_residual, bytes_of(args.dy, args.x, args.w, args.mean, args.rstd, args.dx) + with_residual * bytes_of(args.x));
+}
 // xhat 2, dw 2, db 1.
 OpCost cost(const LayerNormBackwardWeightArgs& args) {
   return by_rows(args.x, 5, bytes_of(args.dy, args.x, args.mean, args.rstd) + 2 * bytes_of(args.dw, args.db));
 }
+// Both, with xhat once.
+OpCost cost(const LayerNormBackwardArgs& args) {
+  const std::int64_t with_residual = args.dresidual.exists() ? 1 : 0;
+  return by_rows(args.x, 13 + with_residual,
+                 bytes_of(args.dy, args.x, args.w, args.mean, args.rstd, args.dx) + 2 * bytes_of(args.dw, args.db) + with_residual * bytes_of(args.x));
+}
 // Sum of squares 2, normalise 1, weight 1.
-OpCost cost(const RmsNormArgs& args) { return by_rows(args.x, 4, bytes_of(args.x, args.w, args.y, args.rstd)); }
+OpCost cost(const RmsNormArgs& args) {
+  const std::int64_t with_residual = args.residual.exists() ? 1 : 0;
+  return by_rows(args.x, 4 + with_residual, bytes_of(args.x, args.w, args.y, args.rstd) + with_residual * 2 * bytes_of(args.x));
+}
 // xhat 1, g = dy w 1, sum of g xhat 2, dx = rstd (g - xhat mean) 3.
-OpCost cost(const RmsNormBackwardInputArgs& args) { return by_rows(args.x, 7, bytes_of(args.dy, args.x, args.w, args.rstd, args.dx)); }
+OpCost cost(const RmsNormBackwardInputArgs& args) {
+  const std::int64_t with_residual = args.dresidual.exists() ? 1 : 0;
+  return by_rows(args.x, 7 + with_residual, bytes_of(args.dy, args.x, args.w, args.rstd, args.dx) + with_residual * bytes_of(args.x));
+}
 // xhat 1, dw 2.
 OpCost cost(const RmsNormBackwardWeightArgs& args) { return by_rows(args.x, 3, bytes_of(args.dy, args.x, args.rstd) + 2 * bytes_of(args.dw)); }
+OpCost cost(const RmsNormBackwardArgs& args) {
+  const std::int64_t with_residual = args.dresidual.exists() ? 1 : 0;
+  return by_rows(args.x, 9 + with_residual, bytes_of(args.dy, args.x, args.w, args.rstd, args.dx) + 2 * bytes_of(args.dw) + with_residual * bytes_of(args.x));
+}
 
 // Two multiplications and one addition per element; the rows of the tables that belong to the positions.
 OpCost cost(const RopeArgs& args) {
@@ -84,14 +108,19 @@ OpCost cost(const AttentionBackwardArgs& args) {
   return {.m = heads, .n = pairs, .k = width, .flops = 10 * heads * pairs * width, .bytes = read + written + 2 * bytes_of(args.delta)};
 }
 
-// y = x/2 (1 + tanh(c (x + a x^3))): 4 for the argument, then 1 + 3.
-OpCost cost_gelu(Tensor y, Tensor x) { return by_elements(x, 8, bytes_of(x, y)); }
-// The same argument and its derivative, then (1 + t)/2 + x/2 (1 - t^2) u', times dy.
-OpCost cost_gelu_backward(Tensor dx, Tensor dy, Tensor x) { return by_elements(x, 16, bytes_of(x, dy, dx)); }
+// y = x/2 (1 + tanh(c (x + a x^3))): 4 for the argument, then 1 + 3; the bias 1.
+OpCost cost(const GeluArgs& args) { return by_rows(args.x, args.bias.exists() ? 9 : 8, bytes_of(args.x, args.y) + bytes_if(args.bias)); }
+// The same argument and its derivative, then (1 + t)/2 + x/2 (1 - t^2) u', times dy; y is one product more.
+OpCost cost(const GeluBackwardArgs& args) {
+  const std::int64_t more = (args.bias.exists() ? 1 : 0) + (args.dbias.exists() ? 1 : 0) + (args.y.exists() ? 1 : 0);
+  return by_rows(args.x, 16 + more, bytes_of(args.x, args.dy, args.dx) + bytes_if(args.bias) + 2 * bytes_if(args.dbias) + bytes_if(args.y));
+}
 // sigmoid 3, two products.
-OpCost cost_swiglu(Tensor y, Tensor gate, Tensor up) { return by_elements(y, 5, bytes_of(y, gate, up)); }
-// sigmoid 3, dup 2, dgate 5.
-OpCost cost_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) { return by_elements(dy, 10, bytes_of(dgate, dup, dy, gate, up)); }
+OpCost cost(const SwigluArgs& args) { return by_elements(args.y, 5, bytes_of(args.y, args.gate, args.up)); }
+// sigmoid 3, dup 2, dgate 5; y one product more.
+OpCost cost(const SwigluBackwardArgs& args) {
+  return by_elements(args.dy, args.y.exists() ? 11 : 10, bytes_of(args.dgate, args.dup, args.dy, args.gate, args.up) + bytes_if(args.y));
+}
 
 // Maximum 1, exp(x - max) 2, sum 1.
 OpCost cost(const RowExpArgs& args) {

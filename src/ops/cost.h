@@ -27,12 +27,18 @@ struct OpCost {
 [[nodiscard]] OpCost cost(const LayerNormArgs& args);
 [[nodiscard]] OpCost cost(const LayerNormBackwardInputArgs& args);
 [[nodiscard]] OpCost cost(const LayerNormBackwardWeightArgs& args);
+[[nodiscard]] OpCost cost(const LayerNormBackwardArgs& args);
 [[nodiscard]] OpCost cost(const RmsNormArgs& args);
 [[nodiscard]] OpCost cost(const RmsNormBackwardInputArgs& args);
 [[nodiscard]] OpCost cost(const RmsNormBackwardWeightArgs& args);
+[[nodiscard]] OpCost cost(const RmsNormBackwardArgs& args);
 [[nodiscard]] OpCost cost(const RopeArgs& args);
 [[nodiscard]] OpCost cost(const AttentionArgs& args);
 [[nodiscard]] OpCost cost(const AttentionBackwardArgs& args);
+[[nodiscard]] OpCost cost(const GeluArgs& args);
+[[nodiscard]] OpCost cost(const GeluBackwardArgs& args);
+[[nodiscard]] OpCost cost(const SwigluArgs& args);
+[[nodiscard]] OpCost cost(const SwigluBackwardArgs& args);
 [[nodiscard]] OpCost cost(const RowExpArgs& args);
 [[nodiscard]] OpCost cost(const RescaleSumsArgs& args);
 [[nodiscard]] OpCost cost(const CrossEntropyArgs& args);
@@ -45,10 +51,6 @@ struct OpCost {
 [[nodiscard]] OpCost cost_copy(Tensor out, Tensor x);
 [[nodiscard]] OpCost cost_fill(Tensor out);
 [[nodiscard]] OpCost cost_scale(Tensor x);
-[[nodiscard]] OpCost cost_gelu(Tensor y, Tensor x);
-[[nodiscard]] OpCost cost_gelu_backward(Tensor dx, Tensor dy, Tensor x);
-[[nodiscard]] OpCost cost_swiglu(Tensor y, Tensor gate, Tensor up);
-[[nodiscard]] OpCost cost_swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up);
 [[nodiscard]] OpCost cost_sum_of_squares(Tensor x, Tensor sum);
 [[nodiscard]] OpCost cost_transfer(Tensor x);  // upload, download
 

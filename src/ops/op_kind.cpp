@@ -18,9 +18,11 @@ std::string_view name_of(OpKind kind) {
     case OpKind::layer_norm: return "layer_norm";
     case OpKind::layer_norm_backward_input: return "layer_norm_backward_input";
     case OpKind::layer_norm_backward_weight: return "layer_norm_backward_weight";
+    case OpKind::layer_norm_backward: return "layer_norm_backward";
     case OpKind::rms_norm: return "rms_norm";
     case OpKind::rms_norm_backward_input: return "rms_norm_backward_input";
     case OpKind::rms_norm_backward_weight: return "rms_norm_backward_weight";
+    case OpKind::rms_norm_backward: return "rms_norm_backward";
     case OpKind::rope: return "rope";
     case OpKind::attention: return "attention";
     case OpKind::attention_backward: return "attention_backward";

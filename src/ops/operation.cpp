@@ -19,16 +19,18 @@ void call(Ops& ops, const PositionsBackwardArgs& args) { ops.positions_backward(
 void call(Ops& ops, const LayerNormArgs& args) { ops.layer_norm(args); }
 void call(Ops& ops, const LayerNormBackwardInputArgs& args) { ops.layer_norm_backward_input(args); }
 void call(Ops& ops, const LayerNormBackwardWeightArgs& args) { ops.layer_norm_backward_weight(args); }
+void call(Ops& ops, const LayerNormBackwardArgs& args) { ops.layer_norm_backward(args); }
 void call(Ops& ops, const RmsNormArgs& args) { ops.rms_norm(args); }
 void call(Ops& ops, const RmsNormBackwardInputArgs& args) { ops.rms_norm_backward_input(args); }
 void call(Ops& ops, const RmsNormBackwardWeightArgs& args) { ops.rms_norm_backward_weight(args); }
+void call(Ops& ops, const RmsNormBackwardArgs& args) { ops.rms_norm_backward(args); }
 void call(Ops& ops, const RopeArgs& args) { ops.rope(args); }
 void call(Ops& ops, const AttentionArgs& args) { ops.attention(args); }
 void call(Ops& ops, const AttentionBackwardArgs& args) { ops.attention_backward(args); }
-void call(Ops& ops, const GeluArgs& args) { ops.gelu(args.y, args.x); }
-void call(Ops& ops, const GeluBackwardArgs& args) { ops.gelu_backward(args.dx, args.dy, args.x); }
-void call(Ops& ops, const SwigluArgs& args) { ops.swiglu(args.y, args.gate, args.up); }
-void call(Ops& ops, const SwigluBackwardArgs& args) { ops.swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
+void call(Ops& ops, const GeluArgs& args) { ops.gelu(args); }
+void call(Ops& ops, const GeluBackwardArgs& args) { ops.gelu_backward(args); }
+void call(Ops& ops, const SwigluArgs& args) { ops.swiglu(args); }
+void call(Ops& ops, const SwigluBackwardArgs& args) { ops.swiglu_backward(args); }
 void call(Ops& ops, const RowExpArgs& args) { ops.row_exp(args); }
 void call(Ops& ops, const RescaleSumsArgs& args) { ops.rescale_sums(args); }
 void call(Ops& ops, const CrossEntropyArgs& args) { ops.cross_entropy(args); }
@@ -37,6 +39,12 @@ void call(Ops& ops, const SumOfSquaresArgs& args) { ops.sum_of_squares(args.x, a
 void call(Ops& ops, const AdamWArgs& args) { ops.adamw(args); }
 void call(Ops& ops, const UploadArgs& args) { ops.upload(args.out, args.host); }
 void call(Ops& ops, const DownloadArgs& args) { ops.download(args.host, args.x); }
+
+/// Without arguments that were left out.
+std::vector<Tensor> existing(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& tensor) { return !tensor.exists(); });
+  return tensors;
+}
 
 // {dtype of the activations, what is read, what is overwritten}
 Operands operands(const MatmulArgs& args) {
@@ -53,21 +61,29 @@ Operands operands(const EmbeddingArgs& args) { return {args.y.dtype, {args.token
 Operands operands(const EmbeddingBackwardArgs& args) { return {args.dy.dtype, {args.tokens, args.dy, args.dw}, {}}; }
 Operands operands(const PositionsArgs& args) { return {args.y.dtype, {args.w, args.y}, {}}; }
 Operands operands(const PositionsBackwardArgs& args) { return {args.dy.dtype, {args.dy, args.dw}, {}}; }
-Operands operands(const LayerNormArgs& args) { return {args.x.dtype, {args.x, args.w, args.b}, {args.y, args.mean, args.rstd}}; }
-Operands operands(const LayerNormBackwardInputArgs& args) { return {args.x.dtype, {args.dy, args.x, args.w, args.mean, args.rstd}, {args.dx}}; }
+Operands operands(const LayerNormArgs& args) { return {args.x.dtype, existing({args.x, args.w, args.b, args.residual}), {args.y, args.mean, args.rstd}}; }
+Operands operands(const LayerNormBackwardInputArgs& args) {
+  return {args.x.dtype, existing({args.dy, args.x, args.w, args.mean, args.rstd, args.dresidual}), {args.dx}};
+}
 Operands operands(const LayerNormBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.mean, args.rstd, args.dw, args.db}, {}}; }
-Operands operands(const RmsNormArgs& args) { return {args.x.dtype, {args.x, args.w}, {args.y, args.rstd}}; }
-Operands operands(const RmsNormBackwardInputArgs& args) { return {args.x.dtype, {args.dy, args.x, args.w, args.rstd}, {args.dx}}; }
+Operands operands(const LayerNormBackwardArgs& args) {
+  return {args.x.dtype, existing({args.dy, args.x, args.w, args.mean, args.rstd, args.dw, args.db, args.dresidual}), {args.dx}};
+}
+Operands operands(const RmsNormArgs& args) { return {args.x.dtype, existing({args.x, args.w, args.residual}), {args.y, args.rstd}}; }
+Operands operands(const RmsNormBackwardInputArgs& args) { return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dresidual}), {args.dx}}; }
 Operands operands(const RmsNormBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.rstd, args.dw}, {}}; }
+Operands operands(const RmsNormBackwardArgs& args) {
+  return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dw, args.dresidual}), {args.dx}};
+}
 Operands operands(const RopeArgs& args) { return {args.x.dtype, {args.x, args.cos, args.sin}, {args.y}}; }
 Operands operands(const AttentionArgs& args) { return {args.q.dtype, {args.q, args.k, args.v}, {args.out, args.lse}}; }
 Operands operands(const AttentionBackwardArgs& args) {
   return {args.q.dtype, {args.q, args.k, args.v, args.out, args.lse, args.dout}, {args.dq, args.dk, args.dv, args.delta}};
 }
-Operands operands(const GeluArgs& args) { return {args.y.dtype, {args.x}, {args.y}}; }
-Operands operands(const GeluBackwardArgs& args) { return {args.dx.dtype, {args.dy, args.x}, {args.dx}}; }
+Operands operands(const GeluArgs& args) { return {args.y.dtype, existing({args.x, args.bias}), {args.y}}; }
+Operands operands(const GeluBackwardArgs& args) { return {args.dx.dtype, existing({args.dy, args.x, args.bias, args.dbias}), existing({args.dx, args.y})}; }
 Operands operands(const SwigluArgs& args) { return {args.y.dtype, {args.gate, args.up}, {args.y}}; }
-Operands operands(const SwigluBackwardArgs& args) { return {args.dgate.dtype, {args.dy, args.gate, args.up}, {args.dgate, args.dup}}; }
+Operands operands(const SwigluBackwardArgs& args) { return {args.dgate.dtype, {args.dy, args.gate, args.up}, existing({args.dgate, args.dup, args.y})}; }
 Operands operands(const RowExpArgs& args) { return {args.logits.dtype, {args.logits, args.targets}, {args.max, args.sum, args.target_logit}}; }
 Operands operands(const RescaleSumsArgs& args) { return {args.sum.dtype, {args.sum, args.max, args.row_max}, {}}; }
 Operands operands(const CrossEntropyArgs& args) { return {args.max.dtype, {args.max, args.sum, args.target_logit, args.targets, args.loss_sum}, {args.lse}}; }
@@ -84,10 +100,6 @@ OpCost cost(const AddArgs& args) { return cost_add(args.out, args.a, args.b); }
 OpCost cost(const CopyArgs& args) { return cost_copy(args.out, args.x); }
 OpCost cost(const FillArgs& args) { return cost_fill(args.out); }
 OpCost cost(const ScaleArgs& args) { return cost_scale(args.x); }
-OpCost cost(const GeluArgs& args) { return cost_gelu(args.y, args.x); }
-OpCost cost(const GeluBackwardArgs& args) { return cost_gelu_backward(args.dx, args.dy, args.x); }
-OpCost cost(const SwigluArgs& args) { return cost_swiglu(args.y, args.gate, args.up); }
-OpCost cost(const SwigluBackwardArgs& args) { return cost_swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
 OpCost cost(const SumOfSquaresArgs& args) { return cost_sum_of_squares(args.x, args.sum); }
 OpCost cost(const UploadArgs& args) { return cost_transfer(args.out); }
 OpCost cost(const DownloadArgs& args) { return cost_transfer(args.x); }
@@ -98,10 +110,6 @@ void check(const AddArgs& args) { check_add(args.out, args.a, args.b); }
 void check(const CopyArgs& args) { check_copy(args.out, args.x); }
 void check(const FillArgs& args) { check_fill(args.out); }
 void check(const ScaleArgs& args) { check_scale(args.x); }
-void check(const GeluArgs& args) { check_gelu(args.y, args.x); }
-void check(const GeluBackwardArgs& args) { check_gelu_backward(args.dx, args.dy, args.x); }
-void check(const SwigluArgs& args) { check_swiglu(args.y, args.gate, args.up); }
-void check(const SwigluBackwardArgs& args) { check_swiglu_backward(args.dgate, args.dup, args.dy, args.gate, args.up); }
 void check(const SumOfSquaresArgs& args) { check_sum_of_squares(args.x, args.sum); }
 void check(const UploadArgs& /*args*/) {}
 void check(const DownloadArgs& /*args*/) {}

@@ -32,18 +32,6 @@ struct ScaleArgs {
   Tensor x;
   double factor = 1;
 };
-struct GeluArgs {
-  Tensor y, x;
-};
-struct GeluBackwardArgs {
-  Tensor dx, dy, x;
-};
-struct SwigluArgs {
-  Tensor y, gate, up;
-};
-struct SwigluBackwardArgs {
-  Tensor dgate, dup, dy, gate, up;
-};
 struct SumOfSquaresArgs {
   Tensor x, sum;
 };
@@ -57,11 +45,11 @@ struct DownloadArgs {
 };
 
 /// In the order of OpKind.
-using Operation =
-    std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs, EmbeddingBackwardArgs, PositionsArgs,
-                 PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs, RmsNormArgs, RmsNormBackwardInputArgs,
-                 RmsNormBackwardWeightArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs,
-                 RowExpArgs, RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, AdamWArgs, UploadArgs, DownloadArgs>;
+using Operation = std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs, EmbeddingBackwardArgs,
+                               PositionsArgs, PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs,
+                               LayerNormBackwardArgs, RmsNormArgs, RmsNormBackwardInputArgs, RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs,
+                               AttentionArgs, AttentionBackwardArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs, RescaleSumsArgs,
+                               CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, AdamWArgs, UploadArgs, DownloadArgs>;
 static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
 
 [[nodiscard]] inline OpKind kind_of(const Operation& operation) { return static_cast<OpKind>(operation.index()); }
@@ -99,16 +87,18 @@ class UniformOps : public Ops {
   void layer_norm(const LayerNormArgs& args) final { perform(args); }
   void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) final { perform(args); }
   void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) final { perform(args); }
+  void layer_norm_backward(const LayerNormBackwardArgs& args) final { perform(args); }
   void rms_norm(const RmsNormArgs& args) final { perform(args); }
   void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) final { perform(args); }
   void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) final { perform(args); }
+  void rms_norm_backward(const RmsNormBackwardArgs& args) final { perform(args); }
   void rope(const RopeArgs& args) final { perform(args); }
   void attention(const AttentionArgs& args) final { perform(args); }
   void attention_backward(const AttentionBackwardArgs& args) final { perform(args); }
-  void gelu(Tensor y, Tensor x) final { perform(GeluArgs{y, x}); }
-  void gelu_backward(Tensor dx, Tensor dy, Tensor x) final { perform(GeluBackwardArgs{dx, dy, x}); }
-  void swiglu(Tensor y, Tensor gate, Tensor up) final { perform(SwigluArgs{y, gate, up}); }
-  void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) final { perform(SwigluBackwardArgs{dgate, dup, dy, gate, up}); }
+  void gelu(const GeluArgs& args) final { perform(args); }
+  void gelu_backward(const GeluBackwardArgs& args) final { perform(args); }
+  void swiglu(const SwigluArgs& args) final { perform(args); }
+  void swiglu_backward(const SwigluBackwardArgs& args) final { perform(args); }
   void row_exp(const RowExpArgs& args) final { perform(args); }
   void rescale_sums(const RescaleSumsArgs& args) final { perform(args); }
   void cross_entropy(const CrossEntropyArgs& args) final { perform(args); }

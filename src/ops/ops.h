@@ -47,28 +47,43 @@ struct PositionsBackwardArgs {
   std::int64_t first_token = 0;
 };
 
-/// LayerNorm (Ba et al. 2016): y = (x - mean) rstd w + b; mean, rstd [N] are written.
+/// LayerNorm (Ba et al. 2016): y = (x - mean) rstd w + b; mean, rstd [N] are written. With a residual, x += residual before.
 struct LayerNormArgs {
   Tensor x, w, b, y, mean, rstd;
+  Tensor residual = {};
   double eps = 1e-5;
 };
+/// With dresidual, the gradient that came to x past the norm, dx is the sum of both; dx may be dresidual.
 struct LayerNormBackwardInputArgs {
   Tensor dy, x, w, mean, rstd, dx;
+  Tensor dresidual = {};
 };
 struct LayerNormBackwardWeightArgs {
   Tensor dy, x, mean, rstd, dw, db;
 };
 
-/// RMSNorm (Zhang and Sennrich 2019): y = x rstd w with rstd = 1/sqrt(mean(x^2) + eps) [N], which is written.
+/// Both gradients in one pass over dy and x.
+struct LayerNormBackwardArgs {
+  Tensor dy, x, w, mean, rstd, dx, dw, db;
+  Tensor dresidual = {};
+};
+
+/// RMSNorm (Zhang and Sennrich 2019): y = x rstd w with rstd = 1/sqrt(mean(x^2) + eps) [N], which is written. With a residual, x += residual before.
 struct RmsNormArgs {
   Tensor x, w, y, rstd;
+  Tensor residual = {};
   double eps = 1e-5;
 };
 struct RmsNormBackwardInputArgs {
   Tensor dy, x, w, rstd, dx;
+  Tensor dresidual = {};
 };
 struct RmsNormBackwardWeightArgs {
   Tensor dy, x, rstd, dw;
+};
+struct RmsNormBackwardArgs {
+  Tensor dy, x, w, rstd, dx, dw;
+  Tensor dresidual = {};
 };
 
 /// Rotary positions (Su et al. 2021), half-split as in Hugging Face: pairs (i, i + C/2). x, y [B, T, H, C], may be the same; cos, sin [>= T, C/2] in
@@ -95,6 +110,27 @@ struct AttentionBackwardArgs {
   double scale = 1.0;
   std::int64_t group = 1;
   std::int64_t first_head = 0;
+};
+
+/// y = gelu(x + bias), the tanh approximation (Hendrycks and Gimpel 2016). x, y [N, D]; bias [D] may be left out. y may be x.
+struct GeluArgs {
+  Tensor x, y;
+  Tensor bias = {};
+};
+/// dx = dy gelu'(x + bias); with dbias [D], dbias += the column sums of dx; with y, y = gelu(x + bias) once more, since keeping it from the forward pass costs
+/// its memory, and here one product. dx may be x, and y may be dy.
+struct GeluBackwardArgs {
+  Tensor dy, x, dx;
+  Tensor bias = {}, dbias = {}, y = {};
+};
+/// y = silu(gate) up (Shazeer 2020).
+struct SwigluArgs {
+  Tensor gate, up, y;
+};
+/// With y, y = silu(gate) up once more. dgate may be gate, dup may be up, and y may be dy.
+struct SwigluBackwardArgs {
+  Tensor dy, gate, up, dgate, dup;
+  Tensor y = {};
 };
 
 /// One chunk of the vocabulary-parallel softmax. logits [n, V] in accumulate_dtype; column j is token first_column + j; columns from valid_columns on are
@@ -152,17 +188,19 @@ class Ops {
   virtual void layer_norm(const LayerNormArgs& args) = 0;
   virtual void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) = 0;
   virtual void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) = 0;
+  virtual void layer_norm_backward(const LayerNormBackwardArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;
   virtual void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) = 0;
   virtual void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) = 0;
+  virtual void rms_norm_backward(const RmsNormBackwardArgs& args) = 0;
 
   virtual void rope(const RopeArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void attention_backward(const AttentionBackwardArgs& args) = 0;
-  virtual void gelu(Tensor y, Tensor x) = 0;  // tanh approximation (Hendrycks and Gimpel 2016)
-  virtual void gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
-  virtual void swiglu(Tensor y, Tensor gate, Tensor up) = 0;                                      // y = silu(gate) up (Shazeer 2020)
-  virtual void swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) = 0;  // outputs may be the inputs gate and up
+  virtual void gelu(const GeluArgs& args) = 0;
+  virtual void gelu_backward(const GeluBackwardArgs& args) = 0;
+  virtual void swiglu(const SwigluArgs& args) = 0;
+  virtual void swiglu_backward(const SwigluBackwardArgs& args) = 0;
 
   virtual void row_exp(const RowExpArgs& args) = 0;
   virtual void rescale_sums(const RescaleSumsArgs& args) = 0;

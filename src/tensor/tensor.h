@@ -46,6 +46,8 @@ struct Tensor {
   Tensor() = default;
   Tensor(void* address, DType type, Sizes shape) : data(static_cast<std::byte*>(address)), dtype(type), sizes(shape) {}
 
+  /// False for the default: an argument that was left out. (A traced tensor exists without data.)
+  [[nodiscard]] bool exists() const { return sizes.num_dims() > 0; }
   [[nodiscard]] std::int64_t size(int dim) const { return sizes[dim]; }
   [[nodiscard]] std::int64_t num_elements() const { return sizes.num_elements(); }
   [[nodiscard]] std::int64_t num_bytes() const { return num_elements() * size_of(dtype); }

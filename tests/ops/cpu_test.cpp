@@ -193,6 +193,25 @@ TEST_P(CpuOpsTest, Norms) {
       compare("rms_norm_backward_input" + sizes, {dy, x, w, rms_rstd, x}, [](Ops& ops, Tensors& t) {
         if (t[0].tensor().size(1) > 1) ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]});
       });
+      if (columns > 1) {
+        compare("layer_norm of a residual stream" + sizes, {x, dy, w, b, x, mean, rstd},
+                [](Ops& ops, Tensors& t) { ops.layer_norm({.x = t[0], .w = t[2], .b = t[3], .y = t[4], .mean = t[5], .rstd = t[6], .residual = t[1]}); });
+        compare("rms_norm of a residual stream" + sizes, {x, dy, w, x, rstd},
+                [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[2], .y = t[3], .rstd = t[4], .residual = t[1]}); });
+        for (const DType g : gradient_dtypes()) {
+          const Numbers dw = Numbers::random(g, {columns}, 5), db = Numbers::random(g, {columns}, 6), past = random({rows, columns}, 7);
+          compare("layer_norm_backward" + sizes, {dy, x, w, mean, rstd, past, dw, db}, [](Ops& ops, Tensors& t) {
+            ops.layer_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5], .dw = t[6], .db = t[7], .dresidual = t[5]});
+          });
+          compare("rms_norm_backward" + sizes, {dy, x, w, rms_rstd, x, dw, past}, [](Ops& ops, Tensors& t) {
+            ops.rms_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5], .dresidual = t[6]});
+          });
+          compare("norms' dx past and through" + sizes, {dy, x, w, mean, rstd, past, x, x}, [](Ops& ops, Tensors& t) {
+            ops.layer_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[6], .dresidual = t[5]});
+            ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[4], .dx = t[7], .dresidual = t[5]});
+          });
+        }
+      }
       for (const DType g : gradient_dtypes()) {
         compare("layer_norm_backward_weight" + sizes, {dy, x, mean, rstd, Numbers::random(g, {columns}, 5), Numbers::random(g, {columns}, 6)},
                 [](Ops& ops, Tensors& t) { ops.layer_norm_backward_weight({.dy = t[0], .x = t[1], .mean = t[2], .rstd = t[3], .dw = t[4], .db = t[5]}); });
@@ -277,12 +296,18 @@ TEST_P(CpuOpsTest, NaNReachesTheQueriesThatSeeIt) {
 }
 
 TEST_P(CpuOpsTest, Activations) {
-  for (const std::int64_t count : {0, 1, 7, 16, 40'001}) {
-    const Numbers x = random({count}, 1, 3.0), up = random({count}, 2), dy = random({count}, 3);
-    compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu(t[1], t[0]); });
-    compare("gelu_backward", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward(t[2], t[1], t[0]); });
-    compare("swiglu", {x, up, x}, [](Ops& ops, Tensors& t) { ops.swiglu(t[2], t[0], t[1]); });
-    compare("swiglu_backward in place", {x, up, dy}, [](Ops& ops, Tensors& t) { ops.swiglu_backward(t[0], t[1], t[2], t[0], t[1]); });
+  for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{0, 7}, {5, 0}, {1, 1}, {1, 7}, {3, 16}, {40, 1001}, {333, 100}}) {
+    const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
+    const Numbers x = random({rows, columns}, 1, 3.0), up = random({rows, columns}, 2), dy = random({rows, columns}, 3), bias = random({columns}, 4);
+    compare("gelu" + sizes, {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
+    compare("gelu with bias" + sizes, {x, bias}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[0], .bias = t[1]}); });
+    compare("gelu_backward" + sizes, {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+    for (const DType g : gradient_dtypes())
+      compare("gelu_backward with bias in place" + sizes, {x, dy, bias, Numbers::random(g, {columns}, 5)},
+              [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1]}); });
+    compare("swiglu" + sizes, {x, up, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
+    compare("swiglu_backward in place" + sizes, {x, up, dy},
+            [](Ops& ops, Tensors& t) { ops.swiglu_backward({.dy = t[2], .gate = t[0], .up = t[1], .dgate = t[0], .dup = t[1], .y = t[2]}); });
   }
 }
 
@@ -294,10 +319,11 @@ TEST_P(CpuOpsTest, ActivationsOfExtremeNumbers) {
     x.set(i, values[i]);
     dy.set(i, 1);
   }
-  compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu(t[1], t[0]); });
-  compare("gelu_backward", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward(t[2], t[1], t[0]); });
-  compare("swiglu", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.swiglu(t[2], t[0], t[1]); });
-  compare("swiglu_backward", {x, dy, x, x}, [](Ops& ops, Tensors& t) { ops.swiglu_backward(t[2], t[3], t[1], t[0], t[1]); });
+  compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
+  compare("gelu_backward", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+  compare("swiglu", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
+  compare("swiglu_backward", {x, dy, x, x},
+          [](Ops& ops, Tensors& t) { ops.swiglu_backward({.dy = t[1], .gate = t[0], .up = t[1], .dgate = t[2], .dup = t[3]}); });
   x.set(0, infinity);
   compare("sums with infinity and NaN", {x, dy}, [](Ops& ops, Tensors& t) { ops.add(t[1], t[0], t[1]); });
   compare("rounding infinity and NaN", {x, Numbers(DType::bfloat16, {8})}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });

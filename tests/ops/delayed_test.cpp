@@ -31,16 +31,16 @@ TEST(DelayedOps, ABufferGivenAwayWithoutPublishSpoilsTheResult) {
   DelayedOps ops(make_reference_ops(), 3);
   const Numbers x = Numbers::random(f32, {64}, 1), y(f32, {64});
   Numbers buffer = x;
-  ops.gelu(y, buffer);
+  ops.gelu({.x = buffer, .y = y});
   for (std::int64_t i = 0; i < buffer.count(); ++i) buffer.set(i, 1e6);  // what arrives
   ops.publish();
   EXPECT_EQ(y.get(0), 1e6);
 
   ReferenceOps reference;
   const Numbers expected(f32, {64});
-  reference.gelu(expected, x);
+  reference.gelu({.x = x, .y = expected});
   buffer = x;
-  ops.gelu(y, buffer);
+  ops.gelu({.x = buffer, .y = y});
   ops.publish();
   for (std::int64_t i = 0; i < buffer.count(); ++i) buffer.set(i, 1e6);
   EXPECT_TRUE(y == expected);
@@ -51,10 +51,10 @@ void run_chain(Ops& ops, const Numbers& w, Numbers& x, Numbers& y, Numbers& dw) 
   const Numbers rstd(f32, {8});
   for (int repeat = 0; repeat < 25; ++repeat) {
     ops.matmul({.a = x, .b = w, .c = y});
-    ops.gelu(x, y);
+    ops.gelu({.x = y, .y = x});
     ops.scale(x, 0.5);
     ops.add(y, x, y);
-    ops.swiglu_backward(y, x, w, y, x);
+    ops.swiglu_backward({.dy = w, .gate = y, .up = x, .dgate = y, .dup = x});
     ops.matmul({.a = x, .b = y, .c = dw, .transpose_a = true, .accumulates = true});
     ops.rms_norm({.x = y, .w = w.tensor().flat().rows(0, 8), .y = x, .rstd = rstd});
   }

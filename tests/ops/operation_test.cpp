@@ -38,16 +38,18 @@ std::vector<std::pair<std::string, std::function<void(Ops&)>>> every_method() {
       {"layer_norm", [](Ops& ops) { ops.layer_norm({}); }},
       {"layer_norm_backward_input", [](Ops& ops) { ops.layer_norm_backward_input({}); }},
       {"layer_norm_backward_weight", [](Ops& ops) { ops.layer_norm_backward_weight({}); }},
+      {"layer_norm_backward", [](Ops& ops) { ops.layer_norm_backward({}); }},
       {"rms_norm", [](Ops& ops) { ops.rms_norm({}); }},
       {"rms_norm_backward_input", [](Ops& ops) { ops.rms_norm_backward_input({}); }},
       {"rms_norm_backward_weight", [](Ops& ops) { ops.rms_norm_backward_weight({}); }},
+      {"rms_norm_backward", [](Ops& ops) { ops.rms_norm_backward({}); }},
       {"rope", [](Ops& ops) { ops.rope({}); }},
       {"attention", [](Ops& ops) { ops.attention({}); }},
       {"attention_backward", [](Ops& ops) { ops.attention_backward({}); }},
-      {"gelu", [=](Ops& ops) { ops.gelu(x, y); }},
-      {"gelu_backward", [=](Ops& ops) { ops.gelu_backward(x, y, z); }},
-      {"swiglu", [=](Ops& ops) { ops.swiglu(x, y, z); }},
-      {"swiglu_backward", [=](Ops& ops) { ops.swiglu_backward(x, y, z, x, y); }},
+      {"gelu", [](Ops& ops) { ops.gelu({}); }},
+      {"gelu_backward", [](Ops& ops) { ops.gelu_backward({}); }},
+      {"swiglu", [](Ops& ops) { ops.swiglu({}); }},
+      {"swiglu_backward", [](Ops& ops) { ops.swiglu_backward({}); }},
       {"row_exp", [](Ops& ops) { ops.row_exp({}); }},
       {"rescale_sums", [](Ops& ops) { ops.rescale_sums({}); }},
       {"cross_entropy", [](Ops& ops) { ops.cross_entropy({}); }},
@@ -74,11 +76,21 @@ TEST(Operation, EveryMethodHasAKindOfItsOwnAndRunsAsItself) {
 
 TEST(Operation, KeepsTheOrderOfTensors) {
   Listener first, second;
-  first.swiglu_backward(vector_of(1), vector_of(2), vector_of(3), vector_of(4), vector_of(5));
+  first.add(vector_of(1), vector_of(2), vector_of(3));
   run(second, first.heard[0]);
-  const auto& args = std::get<SwigluBackwardArgs>(second.heard.at(0));
-  EXPECT_EQ((std::vector{args.dgate.size(0), args.dup.size(0), args.dy.size(0), args.gate.size(0), args.up.size(0)}),
-            (std::vector<std::int64_t>{1, 2, 3, 4, 5}));
+  const auto& args = std::get<AddArgs>(second.heard.at(0));
+  EXPECT_EQ((std::vector{args.out.size(0), args.a.size(0), args.b.size(0)}), (std::vector<std::int64_t>{1, 2, 3}));
+}
+
+// A tensor that was left out has no memory to look at.
+TEST(Operation, ArgumentsThatWereLeftOutAreNoOperands) {
+  const Tensor x = vector_of(4);
+  EXPECT_EQ(operands_of(GeluArgs{.x = x, .y = x}).reads.size(), 1U);
+  EXPECT_EQ(operands_of(GeluArgs{.x = x, .y = x, .bias = x}).reads.size(), 2U);
+  const Operands gradients = operands_of(GeluBackwardArgs{.dy = x, .x = x, .dx = x});
+  EXPECT_EQ(gradients.reads.size() + gradients.overwrites.size(), 3U);
+  EXPECT_EQ(cost(GeluBackwardArgs{.dy = x, .x = x, .dx = x}).bytes, 3 * 16);
+  EXPECT_EQ(cost(GeluBackwardArgs{.dy = x, .x = x, .dx = x, .bias = x, .dbias = x, .y = x}).bytes, 7 * 16);
 }
 
 // What is added to is read, or the delayed backend would poison it.

@@ -52,6 +52,35 @@ TEST(ReferenceGradients, RmsNorm) {
   expect_gradient(w, dw, loss, "dw");
 }
 
+// A residual stream around the branch that ended in x: h = x + residual goes on, and through the norm.
+TEST(ReferenceGradients, NormsOfAResidualStream) {
+  ReferenceOps ops;
+  const std::int64_t N = 3, D = 7;
+  Numbers x = random({N, D}, 1), w = random({D}, 2), b = random({D}, 3), residual = random({N, D}, 4), dy = random({N, D}, 5), dh = random({N, D}, 6);
+  Numbers y = empty({N, D}), mean = empty({N}), rstd = empty({N}), dx = empty({N, D}), dw = empty({D}), db = empty({D}), h = x;
+  const auto layer_norm = [&] {
+    h = x;
+    ops.layer_norm({.x = h, .w = w, .b = b, .y = y, .mean = mean, .rstd = rstd, .residual = residual});
+    return dot(y, dy) + dot(h, dh);
+  };
+  layer_norm();
+  ops.layer_norm_backward({.dy = dy, .x = h, .w = w, .mean = mean, .rstd = rstd, .dx = dx, .dw = dw, .db = db, .dresidual = dh});
+  for (Numbers* of : {&x, &residual}) expect_gradient(*of, dx, layer_norm, "layer_norm dx");
+  expect_gradient(w, dw, layer_norm, "layer_norm dw");
+  expect_gradient(b, db, layer_norm, "layer_norm db");
+
+  const auto rms_norm = [&] {
+    h = x;
+    ops.rms_norm({.x = h, .w = w, .y = y, .rstd = rstd, .residual = residual});
+    return dot(y, dy) + dot(h, dh);
+  };
+  rms_norm();
+  ops.fill(dw, 0.0);
+  ops.rms_norm_backward({.dy = dy, .x = h, .w = w, .rstd = rstd, .dx = dx, .dw = dw, .dresidual = dh});
+  for (Numbers* of : {&x, &residual}) expect_gradient(*of, dx, rms_norm, "rms_norm dx");
+  expect_gradient(w, dw, rms_norm, "rms_norm dw");
+}
+
 TEST(ReferenceGradients, Rope) {
   ReferenceOps ops;
   const std::int64_t B = 2, T = 3, H = 2, C = 4;
@@ -115,18 +144,27 @@ TEST(ReferenceAttention, OfTheLastQueriesIsTheEndOfTheWhole) {
 
 TEST(ReferenceGradients, GeluAndSwiglu) {
   ReferenceOps ops;
-  Numbers x = random({11}, 1), up = random({11}, 2), dy = random({11}, 3), y = empty({11}), dx = empty({11}), dup = empty({11});
+  const Sizes sizes = {3, 5};
+  Numbers x = random(sizes, 1), up = random(sizes, 2), dy = random(sizes, 3), bias = random({5}, 4), dbias = empty({5});
+  Numbers y = empty(sizes), y_again = empty(sizes), dx = empty(sizes), dup = empty(sizes);
   const auto gelu = [&] {
-    ops.gelu(y, x);
+    ops.gelu({.x = x, .y = y, .bias = bias});
     return dot(y, dy);
   };
-  ops.gelu_backward(dx, dy, x);
+  gelu();
+  const Numbers gelu_y = y;
+  ops.gelu_backward({.dy = dy, .x = x, .dx = dx, .bias = bias, .dbias = dbias, .y = y_again});
   expect_gradient(x, dx, gelu, "gelu dx");
+  expect_gradient(bias, dbias, gelu, "gelu dbias");
+  EXPECT_TRUE(y_again == gelu_y);
   const auto swiglu = [&] {
-    ops.swiglu(y, x, up);
+    ops.swiglu({.gate = x, .up = up, .y = y});
     return dot(y, dy);
   };
-  ops.swiglu_backward(dx, dup, dy, x, up);
+  swiglu();
+  const Numbers swiglu_y = y;
+  ops.swiglu_backward({.dy = dy, .gate = x, .up = up, .dgate = dx, .dup = dup, .y = y_again});
+  EXPECT_TRUE(y_again == swiglu_y);
   expect_gradient(x, dx, swiglu, "swiglu dgate");
   expect_gradient(up, dup, swiglu, "swiglu dup");
 }

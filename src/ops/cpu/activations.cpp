@@ -10,6 +10,8 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/row_blocks.h"
+#include "ops/cpu/scratch.h"
 
 #include <cmath>
 #include <numbers>
@@ -28,8 +30,9 @@ struct Gelu {
     const auto inner = hn::MulAdd(hn::Mul(hn::Set(d, static_cast<A>(cubic)), hn::Mul(x, x)), x, x);
     return sigmoid<A>(hn::Mul(hn::Set(d, static_cast<A>(two_slopes)), inner));
   }
-  static HWY_INLINE Vec<A> derivative(Vec<A> x) {
-    const auto one = hn::Set(d, A{1}), s_x = s(x);
+  /// Of an x whose s(x) is known.
+  static HWY_INLINE Vec<A> derivative(Vec<A> x, Vec<A> s_x) {
+    const auto one = hn::Set(d, A{1});
     const auto two_du = hn::Mul(hn::Set(d, static_cast<A>(two_slopes)), hn::MulAdd(hn::Set(d, static_cast<A>(3 * cubic)), hn::Mul(x, x), one));
     return hn::MulAdd(hn::Mul(hn::Mul(x, s_x), hn::Sub(one, s_x)), two_du, s_x);
   }
@@ -41,64 +44,104 @@ HWY_INLINE void for_elements(std::int64_t count, int num_threads, Kernel kernel)
   divide({count, 8, 64, num_threads}, [=](std::int64_t first, std::int64_t last) HWY_ATTR { for_lanes<Accumulate<T>>(first, last, kernel); });
 }
 
-template <class T>
-void gelu_elements(const Tensor& y_tensor, const Tensor& x_tensor, int num_threads) {
-  T* y = y_tensor.as<T>();
-  const T* x = x_tensor.as<T>();
-  for_elements<T>(x_tensor.num_elements(), num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
-    const auto x_i = lanes.load(x + i);
-    lanes.store(hn::Mul(x_i, Gelu<Accumulate<T>>::s(x_i)), y + i);
-  });
+/// x + bias, or x where there is none.
+template <class A, class L, class T>
+HWY_INLINE Vec<A> biased(L lanes, const T* x, const T* bias, std::int64_t i) {
+  const auto x_i = lanes.load(x + i);
+  return bias == nullptr ? x_i : hn::Add(x_i, lanes.load(bias + i));
 }
 
 template <class T>
-void gelu_backward_elements(const Tensor& dx_tensor, const Tensor& dy_tensor, const Tensor& x_tensor, int num_threads) {
-  T* dx = dx_tensor.as<T>();
-  const T *dy = dy_tensor.as<T>(), *x = x_tensor.as<T>();
-  for_elements<T>(x_tensor.num_elements(), num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
-    lanes.store(hn::Mul(lanes.load(dy + i), Gelu<Accumulate<T>>::derivative(lanes.load(x + i))), dx + i);
+void gelu_rows(const GeluArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1), N = D == 0 ? 0 : args.x.num_elements() / D;
+  const T* bias = args.bias.exists() ? args.bias.as<T>() : nullptr;
+  divide({N, 8 * D, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    for (std::int64_t n = first; n < last; ++n) {
+      const T* x = args.x.as<T>() + n * D;
+      T* y = args.y.as<T>() + n * D;
+      for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        const auto x_i = biased<A>(lanes, x, bias, i);
+        lanes.store(hn::Mul(x_i, Gelu<A>::s(x_i)), y + i);
+      });
+    }
   });
 }
 
+/// One row of the gradient; sums (may be null) += dx.
 template <class T>
-void swiglu_elements(const Tensor& y_tensor, const Tensor& gate_tensor, const Tensor& up_tensor, int num_threads) {
-  T* y = y_tensor.as<T>();
-  const T *gate = gate_tensor.as<T>(), *up = up_tensor.as<T>();
-  for_elements<T>(y_tensor.num_elements(), num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
+HWY_INLINE void gelu_gradient(const GeluBackwardArgs& args, std::int64_t n, Accumulate<T>* sums) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1);
+  const T *dy = args.dy.as<T>() + n * D, *x = args.x.as<T>() + n * D, *bias = args.bias.exists() ? args.bias.as<T>() : nullptr;
+  T *dx = args.dx.as<T>() + n * D, *y = args.y.exists() ? args.y.as<T>() + n * D : nullptr;
+  for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    const auto x_i = biased<A>(lanes, x, bias, i), s_i = Gelu<A>::s(x_i);
+    const auto dx_i = hn::Mul(lanes.load(dy + i), Gelu<A>::derivative(x_i, s_i));
+    lanes.store(dx_i, dx + i);
+    if (y != nullptr) lanes.store(hn::Mul(x_i, s_i), y + i);
+    if (sums != nullptr) lanes.store(hn::Add(lanes.load(sums + i), dx_i), sums + i);
+  });
+}
+
+template <class T, class G>
+void gelu_gradients(const GeluBackwardArgs& args, int num_threads) {
+  using A = Accumulate<T>;
+  const std::int64_t D = args.x.size(-1), N = D == 0 ? 0 : args.x.num_elements() / D;
+  if (!args.dbias.exists()) {
+    divide({N, 16 * D, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+      for (std::int64_t n = first; n < last; ++n) gelu_gradient<T>(args, n, nullptr);
+    });
+    return;
+  }
+  const RowBlocks blocks(N);
+  Scratch<A> scratch(blocks.count * D);
+  A* sums = scratch.take(blocks.count * D);
+  divide({blocks.count, 16 * D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    std::fill(sums + first * D, sums + last * D, A{0});
+    for (std::int64_t block = first; block < last; ++block)
+      for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n) gelu_gradient<T>(args, n, sums + block * D);
+  });
+  add_block_sums<A>({sums, blocks.count, D, D}, args.dbias.as<G>());
+}
+
+template <class T>
+void swiglu_elements(const SwigluArgs& args, int num_threads) {
+  T* y = args.y.as<T>();
+  const T *gate = args.gate.as<T>(), *up = args.up.as<T>();
+  for_elements<T>(args.y.num_elements(), num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
     const auto g = lanes.load(gate + i);
     lanes.store(hn::Mul(hn::Mul(g, sigmoid<Accumulate<T>>(g)), lanes.load(up + i)), y + i);
   });
 }
 
-struct SwigluBackward {
-  Tensor dgate, dup, dy, gate, up;
-};
-
 template <class T>
-void swiglu_backward_elements(const SwigluBackward& args, int num_threads) {
+void swiglu_backward_elements(const SwigluBackwardArgs& args, int num_threads) {
   using A = Accumulate<T>;
-  T *dgate = args.dgate.as<T>(), *dup = args.dup.as<T>();
+  T *dgate = args.dgate.as<T>(), *dup = args.dup.as<T>(), *y = args.y.exists() ? args.y.as<T>() : nullptr;
   const T *dy = args.dy.as<T>(), *gate = args.gate.as<T>(), *up = args.up.as<T>();
   for_elements<T>(args.dy.num_elements(), num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
     const auto one = hn::Set(Tag<A>(), A{1});
     const auto g = lanes.load(gate + i), u = lanes.load(up + i), dy_i = lanes.load(dy + i), s = sigmoid<A>(g);
-    const auto silu_derivative = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));
+    const auto silu = hn::Mul(g, s), silu_derivative = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));
     lanes.store(hn::Mul(hn::Mul(dy_i, u), silu_derivative), dgate + i);
-    lanes.store(hn::Mul(dy_i, hn::Mul(g, s)), dup + i);
+    lanes.store(hn::Mul(dy_i, silu), dup + i);
+    if (y != nullptr) lanes.store(hn::Mul(silu, u), y + i);
   });
 }
 
-void GeluForward(const Tensor& y, const Tensor& x, int num_threads) {
-  visit_float(x.dtype, [&](auto t) { gelu_elements<decltype(t)>(y, x, num_threads); });
+void GeluForward(const GeluArgs& args, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { gelu_rows<decltype(t)>(args, num_threads); });
 }
-void GeluBackward(const Tensor& dx, const Tensor& dy, const Tensor& x, int num_threads) {
-  visit_float(x.dtype, [&](auto t) { gelu_backward_elements<decltype(t)>(dx, dy, x, num_threads); });
+void GeluGradients(const GeluBackwardArgs& args, int num_threads) {
+  visit_pair(args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype,
+             [&](auto t, auto g) { gelu_gradients<decltype(t), decltype(g)>(args, num_threads); });
 }
-void SwigluForward(const Tensor& y, const Tensor& gate, const Tensor& up, int num_threads) {
-  visit_float(y.dtype, [&](auto t) { swiglu_elements<decltype(t)>(y, gate, up, num_threads); });
+void SwigluForward(const SwigluArgs& args, int num_threads) {
+  visit_float(args.y.dtype, [&](auto t) { swiglu_elements<decltype(t)>(args, num_threads); });
 }
-void SwigluGradients(const Tensor& dgate, const Tensor& dup, const Tensor& dy, const Tensor& gate, const Tensor& up, int num_threads) {
-  visit_float(dy.dtype, [&](auto t) { swiglu_backward_elements<decltype(t)>({dgate, dup, dy, gate, up}, num_threads); });
+void SwigluGradients(const SwigluBackwardArgs& args, int num_threads) {
+  visit_float(args.dy.dtype, [&](auto t) { swiglu_backward_elements<decltype(t)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -109,28 +152,28 @@ HWY_AFTER_NAMESPACE();
 namespace echelon {
 
 HWY_EXPORT(GeluForward);
-HWY_EXPORT(GeluBackward);
+HWY_EXPORT(GeluGradients);
 HWY_EXPORT(SwigluForward);
 HWY_EXPORT(SwigluGradients);
 
-void CpuOps::gelu(Tensor y, Tensor x) {
-  check_gelu(y, x);
-  HWY_DYNAMIC_DISPATCH(GeluForward)(y, x, num_threads_);
+void CpuOps::gelu(const GeluArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(GeluForward)(args, num_threads_);
 }
 
-void CpuOps::gelu_backward(Tensor dx, Tensor dy, Tensor x) {
-  check_gelu_backward(dx, dy, x);
-  HWY_DYNAMIC_DISPATCH(GeluBackward)(dx, dy, x, num_threads_);
+void CpuOps::gelu_backward(const GeluBackwardArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(GeluGradients)(args, num_threads_);
 }
 
-void CpuOps::swiglu(Tensor y, Tensor gate, Tensor up) {
-  check_swiglu(y, gate, up);
-  HWY_DYNAMIC_DISPATCH(SwigluForward)(y, gate, up, num_threads_);
+void CpuOps::swiglu(const SwigluArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(SwigluForward)(args, num_threads_);
 }
 
-void CpuOps::swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) {
-  check_swiglu_backward(dgate, dup, dy, gate, up);
-  HWY_DYNAMIC_DISPATCH(SwigluGradients)(dgate, dup, dy, gate, up, num_threads_);
+void CpuOps::swiglu_backward(const SwigluBackwardArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(SwigluGradients)(args, num_threads_);
 }
 
 }  // namespace echelon

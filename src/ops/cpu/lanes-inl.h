@@ -118,6 +118,23 @@ HWY_INLINE void for_lanes(std::int64_t first, std::int64_t last, Kernel&& kernel
   if (i < last) kernel(Part<A>{static_cast<std::size_t>(last - i)}, i);
 }
 
+/// Rows [count, columns] of sums, `stride` apart, of as many blocks.
+template <class A>
+struct BlockSums {
+  const A* sums = nullptr;
+  std::int64_t count = 0, columns = 0, stride = 0;
+};
+
+/// out += the sum over the blocks, in their order.
+template <class A, class G>
+HWY_INLINE void add_block_sums(const BlockSums<A>& blocks, G* out) {
+  for_lanes<A>(0, blocks.columns, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    auto total = hn::Zero(Tag<A>());
+    for (std::int64_t block = 0; block < blocks.count; ++block) total = hn::Add(total, lanes.load(blocks.sums + block * blocks.stride + i));
+    lanes.store(hn::Add(lanes.load(out + i), total), out + i);
+  });
+}
+
 template <class A>
 HWY_INLINE A sum_of_lanes(Vec<A> v) {
   return hn::GetLane(hn::SumOfLanes(Tag<A>(), v));

@@ -10,6 +10,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/row_blocks.h"
 #include "ops/cpu/scratch.h"
 
 #include <cmath>
@@ -36,12 +37,23 @@ HWY_INLINE A row_sum(std::int64_t D, Term term) {
   return sum_of_lanes<A>(sum);
 }
 
+/// Row n of x += row n of the residual, if there is one.
+template <class T>
+HWY_INLINE void add_residual(const Tensor& x_tensor, const Tensor& residual_tensor, std::int64_t n) {
+  if (!residual_tensor.exists()) return;
+  const std::int64_t D = x_tensor.size(-1);
+  T* x = x_tensor.as<T>() + n * D;
+  const T* residual = residual_tensor.as<T>() + n * D;
+  for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(x + i), lanes.load(residual + i)), x + i); });
+}
+
 template <class T>
 void layer_norm_rows(const LayerNormArgs& args, int num_threads) {
   using A = Accumulate<T>;
   const Tag<A> d;
   const std::int64_t D = args.x.size(-1);
   for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    add_residual<T>(args.x, args.residual, n);
     const T *x = args.x.as<T>() + n * D, *w = args.w.as<T>(), *b = args.b.as<T>();
     T* y = args.y.as<T>() + n * D;
     const A mean = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR { return lanes.load(x + i); }) / static_cast<A>(D);
@@ -66,6 +78,7 @@ void rms_norm_rows(const RmsNormArgs& args, int num_threads) {
   using A = Accumulate<T>;
   const std::int64_t D = args.x.size(-1);
   for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
+    add_residual<T>(args.x, args.residual, n);
     const T *x = args.x.as<T>() + n * D, *w = args.w.as<T>();
     T* y = args.y.as<T>() + n * D;
     const A squares = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
@@ -79,11 +92,11 @@ void rms_norm_rows(const RmsNormArgs& args, int num_threads) {
   });
 }
 
-/// One row's dx; for RMSNorm mean is 0 and mean(g) is left out.
+/// One row of the gradients; for RMSNorm mean is 0 and mean(g) is left out.
 template <class T, bool centres>
 struct RowGradient {
   using A = Accumulate<T>;
-  const T *dy, *x, *w;
+  const T *dy, *x, *w, *past;  // past: dresidual, or null
   T* dx;
   A mean, rstd;
 
@@ -97,7 +110,9 @@ struct RowGradient {
   HWY_INLINE Vec<A> g(L lanes, std::int64_t i) const {
     return hn::Mul(lanes.load(dy + i), lanes.load(w + i));
   }
-  HWY_INLINE void write(std::int64_t D) const {
+  /// dx; with dw, also dw += dy xhat and db += dy.
+  template <bool with_weight>
+  HWY_INLINE void write(std::int64_t D, A* dw, A* db) const {
     const Tag<A> d;
     auto sum_g = hn::Zero(d), sum_g_xhat = hn::Zero(d);
     for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR {  // beyond the row's end g is zero
@@ -108,31 +123,53 @@ struct RowGradient {
     const auto mean_g = hn::Set(d, centres ? sum_of_lanes<A>(sum_g) / static_cast<A>(D) : A{0});
     const auto mean_g_xhat = hn::Set(d, sum_of_lanes<A>(sum_g_xhat) / static_cast<A>(D));
     for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR {
-      const auto centred = hn::Sub(g(lanes, i), mean_g);
-      lanes.store(hn::Mul(hn::Set(d, rstd), hn::NegMulAdd(xhat(lanes, i), mean_g_xhat, centred)), dx + i);
+      const auto xhat_i = xhat(lanes, i), centred = hn::Sub(g(lanes, i), mean_g);
+      if constexpr (with_weight) {
+        const auto dy_i = lanes.load(dy + i);
+        lanes.store(hn::MulAdd(dy_i, xhat_i, lanes.load(dw + i)), dw + i);
+        if constexpr (centres) lanes.store(hn::Add(lanes.load(db + i), dy_i), db + i);
+      }
+      const auto dx_i = hn::Mul(hn::Set(d, rstd), hn::NegMulAdd(xhat_i, mean_g_xhat, centred));
+      lanes.store(past == nullptr ? dx_i : hn::Add(dx_i, lanes.load(past + i)), dx + i);
     });
   }
 };
 
-template <class T>
-void layer_norm_dx(const LayerNormBackwardInputArgs& args, int num_threads) {
+/// RMSNorm's arguments come as LayerNorm's without mean, db (and with centres = false).
+template <class T, bool centres>
+HWY_INLINE RowGradient<T, centres> row_gradient(const LayerNormBackwardArgs& args, std::int64_t n) {
   using A = Accumulate<T>;
   const std::int64_t D = args.x.size(-1);
-  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
-    const RowGradient<T, true> row{args.dy.as<T>() + n * D, args.x.as<T>() + n * D, args.w.as<T>(),
-                                   args.dx.as<T>() + n * D, args.mean.as<A>()[n],   args.rstd.as<A>()[n]};
-    row.write(D);
-  });
+  return {.dy = args.dy.as<T>() + n * D,
+          .x = args.x.as<T>() + n * D,
+          .w = args.w.as<T>(),
+          .past = args.dresidual.exists() ? args.dresidual.as<T>() + n * D : nullptr,
+          .dx = args.dx.as<T>() + n * D,
+          .mean = centres ? args.mean.as<A>()[n] : A{0},
+          .rstd = args.rstd.as<A>()[n]};
 }
 
-template <class T>
-void rms_norm_dx(const RmsNormBackwardInputArgs& args, int num_threads) {
+template <class T, bool centres>
+void norm_dx(const LayerNormBackwardArgs& args, int num_threads) {
+  for_rows(args.x, num_threads, [&](std::int64_t n) HWY_ATTR { row_gradient<T, centres>(args, n).template write<false>(args.x.size(-1), nullptr, nullptr); });
+}
+
+/// All gradients: a row stays in the first cache for both of its passes.
+template <class T, class G, bool centres>
+void norm_gradients(const LayerNormBackwardArgs& args, int num_threads) {
   using A = Accumulate<T>;
-  const std::int64_t D = args.x.size(-1);
-  for_rows(args.x, num_threads, [&, D](std::int64_t n) HWY_ATTR {
-    const RowGradient<T, false> row{args.dy.as<T>() + n * D, args.x.as<T>() + n * D, args.w.as<T>(), args.dx.as<T>() + n * D, A{0}, args.rstd.as<A>()[n]};
-    row.write(D);
+  const std::int64_t D = args.x.size(-1), N = D == 0 ? 0 : args.x.num_elements() / D;
+  const RowBlocks blocks(N);
+  Scratch<A> scratch(2 * blocks.count * D);
+  A* sums = scratch.take(2 * blocks.count * D);  // of each block dw, then db
+  divide({blocks.count, 4 * D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    std::fill(sums + 2 * first * D, sums + 2 * last * D, A{0});
+    for (std::int64_t block = first; block < last; ++block)
+      for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n)
+        row_gradient<T, centres>(args, n).template write<true>(D, sums + 2 * block * D, sums + (2 * block + 1) * D);
   });
+  add_block_sums<A>({sums, blocks.count, D, 2 * D}, args.dw.as<G>());
+  if constexpr (centres) add_block_sums<A>({sums + D, blocks.count, D, 2 * D}, args.db.as<G>());
 }
 
 /// dw += sums over the rows of dy xhat, and db += sums of dy; mean and db may be absent (RMSNorm). Threads take columns.
@@ -166,17 +203,23 @@ void norm_dw(const LayerNormBackwardWeightArgs& args, bool centres, int num_thre
 void LayerNorm(const LayerNormArgs& args, int num_threads) {
   visit_float(args.x.dtype, [&](auto t) { layer_norm_rows<decltype(t)>(args, num_threads); });
 }
-void LayerNormBackwardInput(const LayerNormBackwardInputArgs& args, int num_threads) {
-  visit_float(args.x.dtype, [&](auto t) { layer_norm_dx<decltype(t)>(args, num_threads); });
-}
 void RmsNorm(const RmsNormArgs& args, int num_threads) {
   visit_float(args.x.dtype, [&](auto t) { rms_norm_rows<decltype(t)>(args, num_threads); });
 }
-void RmsNormBackwardInput(const RmsNormBackwardInputArgs& args, int num_threads) {
-  visit_float(args.x.dtype, [&](auto t) { rms_norm_dx<decltype(t)>(args, num_threads); });
+
+// Gradients: of LayerNorm if it centres, else of RMSNorm, whose arguments come without mean and db.
+void NormBackwardInput(const LayerNormBackwardArgs& args, bool centres, int num_threads) {
+  visit_float(args.x.dtype, [&](auto t) { centres ? norm_dx<decltype(t), true>(args, num_threads) : norm_dx<decltype(t), false>(args, num_threads); });
 }
 void NormBackwardWeight(const LayerNormBackwardWeightArgs& args, bool centres, int num_threads) {
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { norm_dw<decltype(t), decltype(g)>(args, centres, num_threads); });
+}
+void NormBackward(const LayerNormBackwardArgs& args, bool centres, int num_threads) {
+  visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) {
+    using T = decltype(t);
+    using G = decltype(g);
+    centres ? norm_gradients<T, G, true>(args, num_threads) : norm_gradients<T, G, false>(args, num_threads);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -187,10 +230,10 @@ HWY_AFTER_NAMESPACE();
 namespace echelon {
 
 HWY_EXPORT(LayerNorm);
-HWY_EXPORT(LayerNormBackwardInput);
 HWY_EXPORT(RmsNorm);
-HWY_EXPORT(RmsNormBackwardInput);
+HWY_EXPORT(NormBackwardInput);
 HWY_EXPORT(NormBackwardWeight);
+HWY_EXPORT(NormBackward);
 
 void CpuOps::layer_norm(const LayerNormArgs& args) {
   check(args);
@@ -199,12 +242,19 @@ void CpuOps::layer_norm(const LayerNormArgs& args) {
 
 void CpuOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
   check(args);
-  HWY_DYNAMIC_DISPATCH(LayerNormBackwardInput)(args, num_threads_);
+  HWY_DYNAMIC_DISPATCH(NormBackwardInput)
+  ({.dy = args.dy, .x = args.x, .w = args.w, .mean = args.mean, .rstd = args.rstd, .dx = args.dx, .dw = {}, .db = {}, .dresidual = args.dresidual}, true,
+   num_threads_);
 }
 
 void CpuOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
   check(args);
   HWY_DYNAMIC_DISPATCH(NormBackwardWeight)(args, true, num_threads_);
+}
+
+void CpuOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(NormBackward)(args, true, num_threads_);
 }
 
 void CpuOps::rms_norm(const RmsNormArgs& args) {
@@ -214,12 +264,21 @@ void CpuOps::rms_norm(const RmsNormArgs& args) {
 
 void CpuOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
   check(args);
-  HWY_DYNAMIC_DISPATCH(RmsNormBackwardInput)(args, num_threads_);
+  HWY_DYNAMIC_DISPATCH(NormBackwardInput)
+  ({.dy = args.dy, .x = args.x, .w = args.w, .mean = {}, .rstd = args.rstd, .dx = args.dx, .dw = {}, .db = {}, .dresidual = args.dresidual}, false,
+   num_threads_);
 }
 
 void CpuOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
   check(args);
   HWY_DYNAMIC_DISPATCH(NormBackwardWeight)({.dy = args.dy, .x = args.x, .mean = {}, .rstd = args.rstd, .dw = args.dw, .db = {}}, false, num_threads_);
+}
+
+void CpuOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
+  check(args);
+  HWY_DYNAMIC_DISPATCH(NormBackward)
+  ({.dy = args.dy, .x = args.x, .w = args.w, .mean = {}, .rstd = args.rstd, .dx = args.dx, .dw = args.dw, .db = {}, .dresidual = args.dresidual}, false,
+   num_threads_);
 }
 
 }  // namespace echelon

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -36,44 +37,61 @@ A sigmoid(A x) {
 
 }  // namespace
 
-void ReferenceOps::gelu(Tensor y, Tensor x) {
-  check_gelu(y, x);
-  visit_float(x.dtype, [&](auto t) {
-    using T = decltype(t);
-    for (std::int64_t i = 0; i < x.num_elements(); ++i) y.as<T>()[i] = to<T>(gelu_of(to<Accumulate<T>>(x.as<T>()[i])));
-  });
-}
-
-void ReferenceOps::gelu_backward(Tensor dx, Tensor dy, Tensor x) {
-  check_gelu_backward(dx, dy, x);
-  visit_float(x.dtype, [&](auto t) {
+void ReferenceOps::gelu(const GeluArgs& args) {
+  check(args);
+  visit_float(args.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
-    for (std::int64_t i = 0; i < x.num_elements(); ++i) dx.as<T>()[i] = to<T>(to<A>(dy.as<T>()[i]) * gelu_derivative(to<A>(x.as<T>()[i])));
-  });
-}
-
-void ReferenceOps::swiglu(Tensor y, Tensor gate, Tensor up) {
-  check_swiglu(y, gate, up);
-  visit_float(y.dtype, [&](auto t) {
-    using T = decltype(t);
-    using A = Accumulate<T>;
-    for (std::int64_t i = 0; i < y.num_elements(); ++i) {
-      const A g = to<A>(gate.as<T>()[i]);
-      y.as<T>()[i] = to<T>(g * sigmoid(g) * to<A>(up.as<T>()[i]));
+    const std::int64_t D = args.x.size(-1);
+    for (std::int64_t i = 0; i < args.x.num_elements(); ++i) {
+      const A bias = args.bias.exists() ? to<A>(args.bias.as<T>()[i % D]) : A{0};
+      args.y.as<T>()[i] = to<T>(gelu_of(to<A>(args.x.as<T>()[i]) + bias));
     }
   });
 }
 
-void ReferenceOps::swiglu_backward(Tensor dgate, Tensor dup, Tensor dy, Tensor gate, Tensor up) {
-  check_swiglu_backward(dgate, dup, dy, gate, up);
-  visit_float(dy.dtype, [&](auto t) {
+void ReferenceOps::gelu_backward(const GeluBackwardArgs& args) {
+  check(args);
+  visit_pair(args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&](auto t, auto g) {
+    using T = decltype(t);
+    using G = decltype(g);
+    using A = Accumulate<T>;
+    const std::int64_t D = args.x.size(-1);
+    std::vector<A> dbias(static_cast<std::size_t>(D));
+    for (std::int64_t i = 0; i < args.x.num_elements(); ++i) {
+      const A dy = to<A>(args.dy.as<T>()[i]), x = to<A>(args.x.as<T>()[i]) + (args.bias.exists() ? to<A>(args.bias.as<T>()[i % D]) : A{0});
+      const A dx = dy * gelu_derivative(x);
+      dbias[static_cast<std::size_t>(i % D)] += dx;
+      args.dx.as<T>()[i] = to<T>(dx);
+      if (args.y.exists()) args.y.as<T>()[i] = to<T>(gelu_of(x));
+    }
+    if (!args.dbias.exists()) return;
+    for (std::int64_t d = 0; d < D; ++d) args.dbias.as<G>()[d] = to<G>(to<A>(args.dbias.as<G>()[d]) + dbias[static_cast<std::size_t>(d)]);
+  });
+}
+
+void ReferenceOps::swiglu(const SwigluArgs& args) {
+  check(args);
+  visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
-    for (std::int64_t i = 0; i < dy.num_elements(); ++i) {
-      const A g = to<A>(gate.as<T>()[i]), u = to<A>(up.as<T>()[i]), d = to<A>(dy.as<T>()[i]), s = sigmoid(g);
-      dgate.as<T>()[i] = to<T>(d * u * s * (1 + g * (1 - s)));
-      dup.as<T>()[i] = to<T>(d * g * s);
+    for (std::int64_t i = 0; i < args.y.num_elements(); ++i) {
+      const A g = to<A>(args.gate.as<T>()[i]);
+      args.y.as<T>()[i] = to<T>(g * sigmoid(g) * to<A>(args.up.as<T>()[i]));
+    }
+  });
+}
+
+void ReferenceOps::swiglu_backward(const SwigluBackwardArgs& args) {
+  check(args);
+  visit_float(args.dy.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = Accumulate<T>;
+    for (std::int64_t i = 0; i < args.dy.num_elements(); ++i) {
+      const A g = to<A>(args.gate.as<T>()[i]), u = to<A>(args.up.as<T>()[i]), d = to<A>(args.dy.as<T>()[i]), s = sigmoid(g);
+      args.dgate.as<T>()[i] = to<T>(d * u * s * (1 + g * (1 - s)));
+      args.dup.as<T>()[i] = to<T>(d * g * s);
+      if (args.y.exists()) args.y.as<T>()[i] = to<T>(g * s * u);
     }
   });
 }

@@ -14,8 +14,21 @@ namespace {
 std::int64_t rows_of(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.num_elements() / x.size(-1); }
 
 template <class T, class A = Accumulate<T>>
+void add_residual(const Tensor& x, const Tensor& residual) {
+  if (!residual.exists()) return;
+  for (std::int64_t i = 0; i < x.num_elements(); ++i) x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) + to<A>(residual.as<T>()[i]));
+}
+
+/// What came past the norm; 0 without a residual.
+template <class T, class A = Accumulate<T>>
+A past(const Tensor& dresidual, std::int64_t i) {
+  return dresidual.exists() ? to<A>(dresidual.as<T>()[i]) : A{0};
+}
+
+template <class T, class A = Accumulate<T>>
 void layer_norm_rows(const LayerNormArgs& args) {
   const std::int64_t D = args.x.size(-1);
+  add_residual<T>(args.x, args.residual);
   for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
     const T* x = args.x.as<T>() + n * D;
     A mean = 0, variance = 0;
@@ -42,7 +55,8 @@ void layer_norm_dx(const LayerNormBackwardInputArgs& args) {
     for (std::int64_t d = 0; d < D; ++d) mean_g_xhat += g(d) * xhat(d);
     mean_g /= static_cast<A>(D);
     mean_g_xhat /= static_cast<A>(D);
-    for (std::int64_t d = 0; d < D; ++d) args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - mean_g - xhat(d) * mean_g_xhat));
+    for (std::int64_t d = 0; d < D; ++d)
+      args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - mean_g - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
   }
 }
 
@@ -64,6 +78,7 @@ void layer_norm_dw(const LayerNormBackwardWeightArgs& args) {
 template <class T, class A = Accumulate<T>>
 void rms_norm_rows(const RmsNormArgs& args) {
   const std::int64_t D = args.x.size(-1);
+  add_residual<T>(args.x, args.residual);
   for (std::int64_t n = 0; n < rows_of(args.x); ++n) {
     const T* x = args.x.as<T>() + n * D;
     A squares = 0;
@@ -84,7 +99,7 @@ void rms_norm_dx(const RmsNormBackwardInputArgs& args) {
     A mean_g_xhat = 0;
     for (std::int64_t d = 0; d < D; ++d) mean_g_xhat += g(d) * xhat(d);
     mean_g_xhat /= static_cast<A>(D);
-    for (std::int64_t d = 0; d < D; ++d) args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - xhat(d) * mean_g_xhat));
+    for (std::int64_t d = 0; d < D; ++d) args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
   }
 }
 
@@ -128,6 +143,16 @@ void ReferenceOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args)
 void ReferenceOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
   check(args);
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { rms_norm_dw<decltype(t), decltype(g)>(args); });
+}
+
+void ReferenceOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
+  layer_norm_backward_weight({.dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
+  layer_norm_backward_input({.dy = args.dy, .x = args.x, .w = args.w, .mean = args.mean, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+}
+
+void ReferenceOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
+  rms_norm_backward_weight({.dy = args.dy, .x = args.x, .rstd = args.rstd, .dw = args.dw});
+  rms_norm_backward_input({.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
 }
 
 }  // namespace echelon
