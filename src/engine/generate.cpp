@@ -5,13 +5,13 @@
 #include "checkpoint/model_reader.h"
 #include "comm/thread/thread_world.h"
 #include "data/tokenizer.h"
+#include "engine/rank_cores.h"
 #include "nn/decode.h"
 #include "nn/head.h"
 #include "ops/cpu/cpu_ops.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace echelon {
 namespace {
@@ -94,7 +94,7 @@ Generation generate(const GenerateOptions& options) {
 
   Generation generation = {.text = {}, .num_prompt_tokens = num_prompt_tokens};
   run_thread_ranks(MeshShape(), {}, [&](Mesh& mesh) {
-    const auto ops = make_cpu_ops({.num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))});
+    const auto ops = make_cpu_ops({.num_threads = claim_cores(RunConfig(), mesh).num_threads});
     Decoder decoder(make_generation_model(reader.spec(), DType::float32, num_positions), num_prompt_tokens, *ops, mesh);
     decoder.load(reader);
     while (num_prompt_tokens + generation.num_new_tokens < num_positions) {

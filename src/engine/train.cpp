@@ -4,6 +4,7 @@
 #include "blueprint/blueprint.h"
 #include "data/dataset_batches.h"
 #include "engine/machine_memory.h"
+#include "engine/rank_cores.h"
 #include "engine/trainer.h"
 #include "engine/validation.h"
 #include "ops/cpu/cpu_ops.h"
@@ -11,7 +12,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <thread>
 
 namespace echelon {
 namespace {
@@ -51,11 +51,6 @@ RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
 
 void stop_if_asked(const TrainOptions& options) {
   if (options.stop_requested != nullptr && *options.stop_requested) throw Error("interrupted before the first step", ExitStatus::interrupted);
-}
-
-/// Cores are shared out evenly; with more ranks than cores each rank computes on one thread at a time.
-int threads_per_rank(const RankPlacement& placement) {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / placement.num_ranks_on_host);
 }
 
 std::optional<ModelReader> initial_weights(const RunConfig& config) {
@@ -112,9 +107,10 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
     options.events.on_start(describe(config, placement));
     options.events.on_start(describe_memory(blueprint.rank(0)));
   }
-  const int num_threads = threads_per_rank(placement);
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
-    const auto ops = make_cpu_ops({.num_threads = num_threads});
+    const RankCores cores = claim_cores(config, mesh);
+    if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores));
+    const auto ops = make_cpu_ops({.num_threads = cores.num_threads});
     RankRun run(blueprint, mesh, *ops);
     if (initial)
       run.model().load(*initial, *ops);
@@ -140,9 +136,8 @@ EvaluationResult evaluate(const RunConfig& wanted) {
   const Blueprint blueprint(config);
   require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
   EvaluationResult result;
-  const int num_threads = threads_per_rank(placement);
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
-    const auto ops = make_cpu_ops({.num_threads = num_threads});
+    const auto ops = make_cpu_ops({.num_threads = claim_cores(config, mesh).num_threads});
     RankRun run(blueprint, mesh, *ops);
     run.model().load(*initial, *ops);
     const MeanLoss mean = validation_loss(run.step(), validation, config, std::numeric_limits<std::int64_t>::max());

@@ -20,7 +20,8 @@ struct TrainerParts {
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, const TrainerParts& parts, const TrainOptions& options) : config_(config), parts_(parts), options_(options) {}
+  Trainer(const RunConfig& config, const TrainerParts& parts, const TrainOptions& options)
+      : config_(config), parts_(parts), options_(options), sent_before_(parts.mesh.sent_bytes()) {}
 
   /// Every rank of the mesh calls it; the result is the same on all but for what rank 0 alone knows (times, folders).
   TrainResult run();

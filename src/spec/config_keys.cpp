@@ -85,6 +85,7 @@ const ConfigKey keys[] = {
     {"training.eval_interval", at<training, &T::eval_interval>, "steps between evaluations; 0: at the end only", count_or_none},
     {"training.eval_batches", at<training, &T::eval_batches>, "global batches per evaluation", size},
     {"training.recompute", at<training, &T::recompute>, "activations that backward computes again: none"},
+    {"training.num_threads", at<training, &T::num_threads>, "threads of each rank; 0: OMP_NUM_THREADS, or its share of the cores", {0, 4096}},
 
     {"parallelism.data_parallel_replicate_degree", at<parallelism, &P::data_parallel_replicate_degree>, "replicas of the sharded model", degree},
     {"parallelism.data_parallel_shard_degree", at<parallelism, &P::data_parallel_shard_degree>, "ranks that share optimizer states (ZeRO)", degree},
@@ -127,6 +128,7 @@ const ConfigKey keys[] = {
 
     {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | auto: mpi under mpirun or srun"},
     {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},
+    {"comm.bind", at<&RunConfig::comm, &CommConfig::bind>, "auto: ranks are bound to their shares of the cores | none"},
 
     {"output.dir", at<&RunConfig::output, &OutputConfig::dir>, "metrics.jsonl and checkpoints are written here"},
 };

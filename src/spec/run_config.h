@@ -40,6 +40,7 @@ struct TrainingConfig {
   std::int64_t eval_interval = 0;  // steps between evaluations; 0: at the end only
   std::int64_t eval_batches = 8;   // global batches per evaluation
   std::string recompute = "none";
+  std::int64_t num_threads = 0;  // per rank; 0: its share of the cores
   bool operator==(const TrainingConfig&) const = default;
 };
 
@@ -93,6 +94,7 @@ struct MetricsConfig {
 struct CommConfig {
   std::string backend = "auto";  // auto | thread | mpi
   double timeout_seconds = 300;
+  std::string bind = "auto";  // auto | none: ranks to their share of the cores
   bool operator==(const CommConfig&) const = default;
 };
 

@@ -93,6 +93,7 @@ void check_parallelism(const RunConfig& config) {
 
 void check_ranks(const RunConfig& config) {
   check_choice({"comm.backend", config.comm.backend, {"auto", "thread", "mpi"}, {"nccl"}});
+  check_choice({"comm.bind", config.comm.bind, {"auto", "none"}, {}});
   const ParallelConfig& p = config.parallelism;
   const int num_ranks = config.mesh_shape().num_ranks();
   require(num_ranks <= max_thread_ranks,

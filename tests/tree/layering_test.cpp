@@ -16,17 +16,18 @@ const Layers& layers() {
   static const Layers table = {
       {"base", {}},
       {"tensor", {"base/"}},
+      {"machine", {"base/"}},
       {"spec", {"base/"}},
       {"schedule", {"base/"}},
       {"ops", {"tensor/", "base/"}},
-      {"comm", {"spec/mesh_shape.h", "tensor/", "base/"}},
+      {"comm", {"spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
       {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"blueprint", {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
       {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
       {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
       {"report", {"schedule/", "spec/", "base/"}},
-      {"engine", {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "ops/", "comm/", "schedule/", "spec/", "tensor/", "base/"}},
+      {"engine", {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
       {"cli", {"engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
   };
   return table;
@@ -41,6 +42,7 @@ const std::vector<std::pair<std::string, std::string>>& vendors() {
       {R"((cuda|cublas|cudnn).*)", "ops/cuda/"},
       {R"(nccl\.h)", "comm/nccl/"},
       {R"(mpi\.h)", "comm/mpi/"},
+      {R"(hwloc\.h)", "machine/"},
       {R"(toml(\+\+)?[/.].*)", "spec/"},
       {R"(CLI/.*)", "cli/"},
       {R"(pcre2\.h)", "data/"},

@@ -1,15 +1,14 @@
 #include "comm/thread/world.h"
 
+#include "machine/cpus.h"
+
 #include <algorithm>
 #include <climits>
-#include <thread>
 
 namespace echelon {
 namespace {
 
-int permits_of(const ThreadOptions& options) {
-  return options.compute_permits > 0 ? options.compute_permits : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int permits_of(const ThreadOptions& options) { return options.compute_permits > 0 ? options.compute_permits : num_usable_cores(); }
 
 }  // namespace
 

@@ -1,0 +1,10 @@
+# hwloc tells cores from hardware threads and knows which of them are neighbours. Without it the system's numbers have to do.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwloc IMPORTED_TARGET hwloc)
+if(hwloc_FOUND)
+  list(FILTER sources EXCLUDE REGEX "/cores_plain\\.cpp$")
+  set(machine_links PkgConfig::hwloc)
+else()
+  message(STATUS "hwloc is not there (Debian: libhwloc-dev): hardware threads count as cores")
+  list(FILTER sources EXCLUDE REGEX "/cores_hwloc\\.cpp$")
+endif()
