@@ -1,6 +1,7 @@
 #include "base/team.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <utility>
@@ -28,10 +29,10 @@ std::atomic<int> num_team_threads = 0;  // NOLINT(cppcoreguidelines-avoid-non-co
 
 thread_local bool is_within_share = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Cores that this process may run on: what a launcher has bound it to.
+/// Cores that this process may run on: what a launcher has bound it to. Asked of the main thread, since a rank's own may be bound to its share of them.
 int num_cores() {
   cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(getpid(), sizeof(cores), &cores) != 0) return static_cast<int>(std::thread::hardware_concurrency());
   return CPU_COUNT(&cores);
 }
 

@@ -1,16 +1,22 @@
 #include "cli/terminal.h"
 
 #include "base/error.h"
+#include "comm/launch_environment.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 
 namespace echelon {
 
-ProgressStyle progress_style() { return isatty(STDOUT_FILENO) == 1 ? ProgressStyle::terminal : ProgressStyle::log; }
+ProgressStyle progress_style() {
+  // mpirun gives its processes a terminal that nobody looks at.
+  const bool is_launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }).has_value();
+  return isatty(STDOUT_FILENO) == 1 && !is_launched ? ProgressStyle::terminal : ProgressStyle::log;
+}
 
 void keep_standard_files_open() {
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})

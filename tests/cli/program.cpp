@@ -31,9 +31,9 @@ bool read_some(int file, std::string& text) {
   return count > 0;
 }
 
-const std::string echelon_path = std::string(ECHELON_BINARY_DIR) + "/echelon";
+using Interrupt = std::function<void(pid_t child)>;
 
-Outcome run(const std::vector<std::string>& command, const std::string& interrupt_when, const std::string& output = "") {
+Outcome run(const std::vector<std::string>& command, const std::string& when, const Interrupt& interrupt, const std::string& output = "") {
   const Pipe out, err;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -42,23 +42,23 @@ Outcome run(const std::vector<std::string>& command, const std::string& interrup
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
 
   std::vector<char*> argv;
-  for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   pid_t child = -1;
-  EXPECT_EQ(posix_spawnp(&child, argv.front(), &actions, nullptr, argv.data(), environ), 0);
+  EXPECT_EQ(posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ), 0) << command[0];
   posix_spawn_file_actions_destroy(&actions);
   close(out.write_end);
   close(err.write_end);
 
   Outcome outcome;
-  bool interrupted = interrupt_when.empty();
+  bool interrupted = when.empty();
   std::array<pollfd, 2> files = {{{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}}};
   while (files[0].fd >= 0 || files[1].fd >= 0) {
     poll(files.data(), files.size(), -1);
     if (files[0].revents != 0 && !read_some(files[0].fd, outcome.out)) files[0].fd = -1;
     if (files[1].revents != 0 && !read_some(files[1].fd, outcome.err)) files[1].fd = -1;
-    if (!interrupted && outcome.out.find(interrupt_when) != std::string::npos) {
-      kill(child, SIGINT);
+    if (!interrupted && outcome.out.find(when) != std::string::npos) {
+      interrupt(child);
       interrupted = true;
     }
   }
@@ -70,24 +70,30 @@ Outcome run(const std::vector<std::string>& command, const std::string& interrup
   return outcome;
 }
 
-std::vector<std::string> echelon(const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {echelon_path};
+std::vector<std::string> echelon_command(const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {std::string(ECHELON_BINARY_DIR) + "/echelon"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
 
 }  // namespace
 
-Outcome run_echelon(const std::vector<std::string>& arguments) { return run(echelon(arguments), ""); }
+Outcome run_echelon(const std::vector<std::string>& arguments) { return run(echelon_command(arguments), "", {}); }
 
 Outcome run_echelon_processes(int num_processes, const std::vector<std::string>& arguments) {
   std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", std::to_string(num_processes)};
-  for (const std::string& word : echelon(arguments)) command.push_back(word);
-  return run(command, "");
+  for (const std::string& word : echelon_command(arguments)) command.push_back(word);
+  return run(command, "", {});
 }
 
-Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) { return run(echelon(arguments), "", path); }
+Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) { return run(echelon_command(arguments), "", {}, path); }
 
-Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) { return run(echelon(arguments), when); }
+Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) {
+  return run(echelon_command(arguments), when, [](pid_t child) { kill(child, SIGINT); });
+}
+
+Outcome run_command(const std::vector<std::string>& command, const Watch& watch) {
+  return run(command, watch.when, [&](pid_t) { watch.then(); });
+}
 
 }  // namespace echelon

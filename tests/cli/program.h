@@ -1,6 +1,7 @@
 // Runs the real program and collects what it wrote and how it ended.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,14 @@ struct Outcome {
 
 /// The same, with SIGINT sent as soon as a line of its output contains `when`.
 [[nodiscard]] Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when);
+
+/// Called once, as soon as what the command wrote on its standard output contains `when`.
+struct Watch {
+  std::string when;
+  std::function<void()> then;
+};
+
+/// Any other command, found on the PATH, with its arguments.
+[[nodiscard]] Outcome run_command(const std::vector<std::string>& command, const Watch& watch = {});
 
 }  // namespace echelon

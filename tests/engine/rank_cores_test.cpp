@@ -84,7 +84,9 @@ TEST_F(ClaimingCores, NobodyIsBoundWhoDoesNotWantIt) {
   for (const Placed& rank : place(2, config)) {
     EXPECT_FALSE(rank.cores.is_bound);
     EXPECT_EQ(rank.allowed, cpus_);
-    if (!has_quota_) EXPECT_EQ(rank.cores.num_threads, std::max(1, num_cores_ / 2));
+    if (!has_quota_) {
+      EXPECT_EQ(rank.cores.num_threads, std::max(1, num_cores_ / 2));
+    }
   }
 }
 

@@ -23,6 +23,46 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+/// Runs `f` in a process that hwloc shows another machine to, and returns what it says. hwloc reads a machine once, so this comes
+/// before all other tests.
+std::string on_machine(const char* description, const std::function<std::string()>& f) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    setenv("HWLOC_SYNTHETIC", description, 1);
+    const std::string text = f();
+    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text(4096, '\0');
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(ends[0], text.data(), text.size()))));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  return text;
+}
+
+std::string shares_of(const CpuSet& cpus, int num_shares) {
+  std::string text;
+  for (const CpuSet& share : divide_cores(cpus, num_shares)) text += to_string(share) + ";";
+  return text;
+}
+
+// Two packages of two cores with two threads each, numbered as Linux does on such machines: cores first, then their second threads.
+constexpr const char* two_packages = "package:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)";
+
+TEST(Cores, AreWholeAndNeighboursInAShare) {
+  if (!knows_topology()) GTEST_SKIP() << "built without hwloc";
+  const CpuSet all = {0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 2); }), "0-1,4-5;2-3,6-7;");
+  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 4); }), "0,4;1,5;2,6;3,7;");
+  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 3); }), "0,4;1,5;2-3,6-7;");
+  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 5); }), "");              // four cores
+  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of({1, 2, 6}, 2); }), "1;2,6;");  // a mask that cuts cores
+}
+
 TEST(Cpus, AreWrittenAsTheSystemDoes) {
   EXPECT_EQ(to_string(CpuSet{}), "");
   EXPECT_EQ(to_string({5}), "5");
@@ -97,45 +137,6 @@ TEST_F(Quota, OfOtherControllersDoesNotCount) {
   write("sys/fs/cgroup/cpuset,cpuacct/a/cpu.cfs_quota_us", "50000\n");
   write("sys/fs/cgroup/cpuset,cpuacct/a/cpu.cfs_period_us", "100000\n");
   EXPECT_EQ(cpu_quota(root_), std::nullopt);
-}
-
-/// Runs `f` in a process that hwloc shows another machine to, and returns what it says: hwloc reads a machine once.
-std::string on_machine(const char* description, const std::function<std::string()>& f) {
-  std::array<int, 2> ends{};
-  EXPECT_EQ(pipe(ends.data()), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("HWLOC_SYNTHETIC", description, 1);
-    const std::string text = f();
-    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
-  }
-  close(ends[1]);
-  std::string text(4096, '\0');
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(ends[0], text.data(), text.size()))));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_EQ(status, 0);
-  return text;
-}
-
-std::string shares_of(const CpuSet& cpus, int num_shares) {
-  std::string text;
-  for (const CpuSet& share : divide_cores(cpus, num_shares)) text += to_string(share) + ";";
-  return text;
-}
-
-// Two packages of two cores with two threads each, numbered as Linux does on such machines: cores first, then their second threads.
-constexpr const char* two_packages = "package:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)";
-
-TEST(Cores, AreWholeAndNeighboursInAShare) {
-  if (!knows_topology()) GTEST_SKIP() << "built without hwloc";
-  const CpuSet all = {0, 1, 2, 3, 4, 5, 6, 7};
-  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 2); }), "0-1,4-5;2-3,6-7;");
-  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 4); }), "0,4;1,5;2,6;3,7;");
-  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 3); }), "0,4;1,5;2-3,6-7;");
-  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 5); }), "");              // four cores
-  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of({1, 2, 6}, 2); }), "1;2,6;");  // a mask that cuts cores
 }
 
 TEST(Cores, OfThisMachineHoldEveryCpuOnce) {

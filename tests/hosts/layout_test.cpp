@@ -1,0 +1,66 @@
+// A job over two hosts: the numbers of thread ranks, and on the wire what the layout says.
+#include "hosts/job.h"
+
+#include <gmock/gmock.h>
+
+namespace echelon {
+namespace {
+
+std::vector<std::vector<nlohmann::json>> numbers(const std::vector<nlohmann::json>& steps) {
+  std::vector<std::vector<nlohmann::json>> all;
+  for (const auto& step : steps) all.push_back({step["loss"], step["grad_norm"]});
+  return all;
+}
+
+const std::vector<std::string> data_tensor_pipeline = {"--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2",
+                                                       "--parallelism.pipeline_parallel_degree=2"};
+
+TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
+  if (const std::string why = obstacle(2); !why.empty()) GTEST_SKIP() << why;
+  ASSERT_EQ(run_on_threads(data_tensor_pipeline).status, 0);
+  const auto expected = numbers(metrics());
+  ASSERT_EQ(expected.size(), 3U);
+
+  // Data over the hosts and everything else inside, then every axis over both.
+  for (const char* placing : {"--map-by slot", "--map-by node"}) {
+    const Outcome outcome = run({.num_processes = 8, .num_hosts = 2, .placing = placing, .keys = data_tensor_pipeline});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(numbers(metrics()), expected) << placing;
+    EXPECT_GT(bytes_on_link(), 0);
+  }
+}
+
+/// What rank 0 sent in a group during all steps.
+std::int64_t sent(const std::vector<nlohmann::json>& steps, const char* group) {
+  std::int64_t bytes = 0;
+  for (const auto& step : steps) bytes += step["comm_bytes"].value(group, std::int64_t{0});
+  return bytes;
+}
+
+// Ranks 0 1 are one tensor-parallel pair, 0 2 one data-parallel pair. Both ranks of a host send alike, so the wire carries twice what rank 0 sends in the
+// group that lies across, and else only what starts a job and the sums of a few numbers.
+TEST_F(Jobs, PutOnTheLinkWhatTheirLayoutSays) {
+  if (const std::string why = obstacle(2); !why.empty()) GTEST_SKIP() << why;
+  Job job = {.num_processes = 4,
+             .num_hosts = 2,
+             .placing = "--map-by slot",
+             .keys = {"--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2", "--training.steps=6", "--training.seq_len=64",
+                      "--training.global_batch_size=16"}};
+  constexpr double start = 600e3, headers = 1.1;
+  ASSERT_EQ(run(job).status, 0);
+  const std::int64_t tensor_inside = bytes_on_link();
+  const std::int64_t data_bytes = 2 * sent(metrics(), "dp_shard+cp"), tensor_bytes = 2 * sent(metrics(), "tp");
+  ASSERT_GT(tensor_bytes, 2 * data_bytes);
+  ASSERT_GT(data_bytes, static_cast<std::int64_t>(start));
+  EXPECT_GT(tensor_inside, data_bytes);
+  EXPECT_LT(static_cast<double>(tensor_inside), headers * static_cast<double>(data_bytes) + start);
+
+  job.placing = "--map-by node";
+  ASSERT_EQ(run(job).status, 0);
+  const std::int64_t tensor_across = bytes_on_link();
+  EXPECT_GT(tensor_across, tensor_bytes);
+  EXPECT_LT(static_cast<double>(tensor_across), headers * static_cast<double>(tensor_bytes) + start);
+}
+
+}  // namespace
+}  // namespace echelon
