@@ -98,8 +98,9 @@ std::optional<LaunchEnvironment> read(const GetVariable& get, const Names& names
   if (!rank && !size) return std::nullopt;
   check_place(names.rank, rank, names.size, size);
   LaunchEnvironment launched = {.rank = *rank, .size = *size, .source = names.source};
-  launched.local_rank = number_of(get, names.local_rank);
   const bool is_slurm = names.source == LaunchSource::slurm;
+  launched.may_have_mpi_world = !is_slurm || text_of(get, "PMIX_RANK").has_value();
+  launched.local_rank = number_of(get, names.local_rank);
   launched.local_size = is_slurm ? slurm_local_size(get) : number_of(get, names.local_size);
   const char* local_size_name = is_slurm ? "SLURM_STEP_TASKS_PER_NODE" : names.local_size;
   if (launched.local_rank && launched.local_size) check_place(names.local_rank, launched.local_rank, local_size_name, launched.local_size);
@@ -123,8 +124,9 @@ void settle_torchrun(LaunchEnvironment& torchrun, const GetVariable& get) {
     if (names.source == LaunchSource::torchrun) continue;
     const auto other = read(get, names);
     if (!other) continue;
-    torchrun.may_have_mpi_world = other->rank == torchrun.rank && other->size == torchrun.size;
-    require(torchrun.may_have_mpi_world || text_of(get, "TORCHELASTIC_RUN_ID") || names.source == LaunchSource::slurm,
+    const bool is_same = other->rank == torchrun.rank && other->size == torchrun.size;
+    torchrun.may_have_mpi_world = is_same && other->may_have_mpi_world;
+    require(is_same || text_of(get, "TORCHELASTIC_RUN_ID") || names.source == LaunchSource::slurm,
             "the environment variables RANK = {}, WORLD_SIZE = {} and {} = {}, {} = {} contradict each other; unset the former", torchrun.rank, torchrun.size,
             names.rank, other->rank, names.size, other->size);
     add_local(torchrun, *other);
@@ -157,11 +159,14 @@ std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& get_
 }
 
 void require_mpi_possible(const LaunchEnvironment& launched) {
-  require(
-      launched.may_have_mpi_world,
-      "process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are no MPI world; start it with mpirun -n {} or srun --mpi=pmix, or once "
-      "without a launcher: then all ranks are threads of one machine",
-      launched.rank, launched.size, launched.size);
+  if (launched.may_have_mpi_world) return;
+  require(launched.source != LaunchSource::slurm,
+          "process {} of {} was started by srun without PMIx (PMIX_RANK is not set), by which MPI would learn of the others; start it with srun --mpi=pmix",
+          launched.rank, launched.size);
+  throw Error(
+      fmt::format("process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are no MPI world; start it with mpirun -n {} or srun "
+                  "--mpi=pmix, or once without a launcher: then all ranks are threads of one machine",
+                  launched.rank, launched.size, launched.size));
 }
 
 void require_mpi_world(const LaunchEnvironment& launched, int mpi_rank, int mpi_size) {

@@ -25,7 +25,8 @@ struct LaunchEnvironment {
   std::optional<int> local_rank = {};  // among the processes of this host; none: the launcher does not say
   std::optional<int> local_size = {};
   LaunchSource source = LaunchSource::openmpi;
-  /// Whether MPI_Init can make these processes one world. Those of torchrun cannot, unless mpirun or srun started them and somebody set torchrun's names too.
+  /// Whether MPI_Init can make these processes one world. Those of torchrun cannot, unless mpirun or srun started them and somebody set torchrun's names too,
+  /// and those of srun need PMIx (srun --mpi=pmix).
   bool may_have_mpi_world = true;
   bool operator==(const LaunchEnvironment&) const = default;
 };

@@ -35,9 +35,15 @@ const Variables torchrun = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "
 const Variables openmpi = {
     {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "6"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
 const Variables pmi = {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
-const Variables slurm = {{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "4"},
-                         {"SLURM_NTASKS", "9"},  {"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
-                         {"SLURM_NODEID", "2"},  {"SLURM_LOCALID", "0"}};
+const Variables slurm = {{"PMIX_RANK", "4"},
+                         {"SLURM_JOB_ID", "17"},
+                         {"SLURM_STEP_ID", "0"},
+                         {"SLURM_PROCID", "4"},
+                         {"SLURM_NTASKS", "9"},
+                         {"SLURM_STEP_NUM_TASKS", "7"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"},
+                         {"SLURM_NODEID", "2"},
+                         {"SLURM_LOCALID", "0"}};
 
 Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) variables[name] = value;
@@ -117,6 +123,16 @@ TEST(LaunchEnvironment, RefusesTorchrunByName) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("process 5 of 8"), HasSubstr("torchrun"), HasSubstr("mpirun -n 8"), HasSubstr("threads")));
   }
   EXPECT_NO_THROW(require_mpi_possible(read(openmpi).value()));
+}
+
+TEST(LaunchEnvironment, RefusesSrunWithoutPmix) {
+  EXPECT_NO_THROW(require_mpi_possible(read(slurm).value()));
+  try {
+    require_mpi_possible(read(with(slurm, {{"PMIX_RANK", ""}})).value());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("process 4 of 7"), HasSubstr("srun --mpi=pmix")));
+  }
 }
 
 // srun without --mpi=pmix: every task is alone to MPI.

@@ -75,7 +75,8 @@ TEST_P(FailingJobs, EndWhenAProcessThrows) {
   file << std::string(static_cast<std::size_t>(size - size / 4 * 2), '\xff');
   file.close();
   const Outcome outcome = run(job_);
-  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_NE(outcome.status, 124) << "ended by the test's own time limit";
   EXPECT_THAT(outcome.err, testing::ContainsRegex("echelon: rank [0-9]+: .*65535"));
 }
 

@@ -21,7 +21,7 @@ TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
   const auto expected = numbers(metrics());
   ASSERT_EQ(expected.size(), 3U);
 
-  // Data over the hosts and everything else inside, then every axis over both.
+  // The pipeline across and everything else inside the hosts, then tensor-parallel neighbours on different ones.
   for (const char* placing : {"--map-by slot", "--map-by node"}) {
     const Outcome outcome = run({.num_processes = 8, .num_hosts = 2, .placing = placing, .keys = data_tensor_pipeline});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
