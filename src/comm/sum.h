@@ -1,40 +1,37 @@
-// Sums and maxima over ranks, formed block by block in the order in which the ranks are added: float64 in float64, int32 in int32, all else in float32.
+// Sums and maxima over ranks, added in rank order: float64 in float64, int32 in int32, all else in float32 and rounded once. The inner loops of the transports.
+//
+// Every input is read once and every output written once; an output may be an input, at the same place. The bits do not depend on the instruction set, on
+// alignment, or on where a buffer is cut.
 #pragma once
 
 #include "comm/comm.h"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace echelon {
 
-class RankOrderSum {
- public:
-  static constexpr std::int64_t block_elements = 1024;
+/// Streaming stores go past the caches, without reading first what they overwrite: for results that are larger than the caches and not read again at once.
+enum class Stores : std::uint8_t { cached, streaming };
 
-  RankOrderSum(DType dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
-
-  /// The sum is x, for up to block_elements elements.
-  void begin(const std::byte* x, std::int64_t count);
-  /// sum += x, or sum = max(sum, x), where a NaN stays.
-  void add(const std::byte* x, std::int64_t count);
-  /// x = the sum, rounded to the dtype.
-  void store(std::byte* x, std::int64_t count) const;
-
- private:
-  template <class T>
-  [[nodiscard]] T* sum() {
-    return reinterpret_cast<T*>(sum_.data());
-  }
-  template <class T>
-  [[nodiscard]] const T* sum() const {
-    return reinterpret_cast<const T*>(sum_.data());
-  }
-
-  DType dtype_;
-  ReduceOp op_;
-  alignas(64) std::array<std::byte, block_elements * sizeof(double)> sum_;
+struct Summation {
+  DType dtype = DType::float32;
+  ReduceOp op = ReduceOp::sum;
+  Stores stores = Stores::cached;
 };
+
+/// Where in every input and in every output, in bytes.
+struct Range {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  std::int64_t num_bytes = 0;
+};
+
+/// Every out = in[0] + in[1] + ..., or their maximum, where a NaN stays. At least one input.
+void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const Range& range);
+
+/// Every out = in, but for the one that is `in` at that place.
+void copy_to_all(std::span<std::byte* const> out, const std::byte* in, const Range& range, Stores stores);
 
 }  // namespace echelon

@@ -134,6 +134,13 @@ void large_buffers(const RunRanks& run) {
     for (std::int64_t i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = number_at(i, comm.rank());
     (comm.rank() == 0 ? comm.send(x_tensor, 1) : comm.receive(x_tensor, 0)).wait();
     expect_all([&](std::int64_t i) { return number_at(i, 0); }, "transfer of 64 MiB");
+
+    for (std::int64_t i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = number_at(i, comm.rank());
+    std::vector<float> half(count / 2);
+    const Tensor half_tensor = {half.data(), DType::float32, {count / 2}};
+    comm.reduce_scatter(half_tensor, x_tensor, ReduceOp::sum).wait();
+    comm.all_gather(x_tensor, half_tensor).wait();
+    expect_all([&](std::int64_t i) { return number_at(i, 0) + number_at(i, 1); }, "reduce_scatter and all_gather of 64 MiB");
   });
 }
 

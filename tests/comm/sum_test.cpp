@@ -36,11 +36,11 @@ TEST(Half, WidensAndRoundsLikeTheCompiler) {
 
 template <class T>
 T reduced(ReduceOp op, DType dtype, const std::vector<T>& x) {
-  RankOrderSum sum(dtype, op);
-  sum.begin(reinterpret_cast<const std::byte*>(&x[0]), 1);
-  for (std::size_t rank = 1; rank < x.size(); ++rank) sum.add(reinterpret_cast<const std::byte*>(&x[rank]), 1);
+  std::vector<const std::byte*> in;
+  for (const T& number : x) in.push_back(reinterpret_cast<const std::byte*>(&number));
   T result;
-  sum.store(reinterpret_cast<std::byte*>(&result), 1);
+  std::byte* const out = reinterpret_cast<std::byte*>(&result);
+  reduce_in_rank_order({dtype, op}, in, {&out, 1}, {0, 0, sizeof(T)});
   return result;
 }
 

@@ -74,17 +74,12 @@ void Reduction::invite(const Correspondence& correspondence) {
 }
 
 void Reduction::sum(const Slot& slot) {
-  RankOrderSum sum(signature_.dtype, signature_.op);
-  const std::int64_t size = size_of(signature_.dtype), count = std::min(chunk_bytes_, num_bytes_ - num_summed_) / size;
-  for (std::int64_t done = 0; done < count; done += RankOrderSum::block_elements) {
-    const std::int64_t length = std::min(RankOrderSum::block_elements, count - done), offset = done * size;
-    for (std::size_t place = 0; place < ranks_.size(); ++place) {
-      const std::byte* const x = place == place_ ? in_ + num_summed_ + offset : data_of(slot, place) + offset;
-      place == 0 ? sum.begin(x, length) : sum.add(x, length);
-    }
-    sum.store(out_ + num_summed_ + offset, length);
-  }
-  num_summed_ += count * size;
+  const std::int64_t length = std::min(chunk_bytes_, num_bytes_ - num_summed_);
+  std::vector<const std::byte*> in;
+  for (std::size_t place = 0; place < ranks_.size(); ++place) in.push_back(place == place_ ? in_ + num_summed_ : data_of(slot, place));
+  std::byte* const out = out_ + num_summed_;
+  reduce_in_rank_order({signature_.dtype, signature_.op}, in, {&out, 1}, {0, 0, length});
+  num_summed_ += length;
 }
 
 std::vector<int> Reduction::missing() const {

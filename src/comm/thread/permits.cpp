@@ -1,32 +1,149 @@
 #include "comm/thread/permits.h"
 
-#include <sched.h>
+#include <algorithm>
 
 namespace echelon {
 
-void Permits::acquire() {
-  if (!is_scarce_) return;
-  for (;;) {
-    std::uint32_t free = free_.load();
-    while (free > 0)
-      if (free_.compare_exchange_weak(free, free - 1)) return;
-    waiting_.fetch_add(1);
-    futex_wait(free_, 0);
-    waiting_.fetch_sub(1);
+void Permits::acquire(int rank) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (take_or_queue(rank)) return;
   }
+  await_call(rank, std::nullopt);
 }
 
 void Permits::release() {
-  if (!is_scarce_) return;
-  free_.fetch_add(1);
-  if (waiting_.load() > 0) futex_wake(free_, 1);
+  Called next;
+  {
+    const std::lock_guard lock(mutex_);
+    next = give_back();
+  }
+  call(next);
 }
 
-void Permits::yield() {
-  if (!is_scarce_ || waiting_.load() == 0) return;
-  release();
-  sched_yield();
-  acquire();
+void Permits::yield(int rank) {
+  if (ready_.size() == 0) return;
+  Called next;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ready_.size() == 0) return;
+    next = give_back();
+    push(ready_, rank);
+  }
+  call(next);
+  await_call(rank, std::nullopt);
+}
+
+bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected, Deadline deadline) {
+  Called next;
+  {
+    const std::lock_guard lock(mutex_);
+    push(queue, rank);  // before the look at the word: whoever changes it looks at the queue afterwards, and one of the two sees the other
+    if (nobody_sleeps_ || word.load() != expected) {
+      remove(rank);
+      return true;
+    }
+    next = give_back();
+  }
+  call(next);
+  if (await_call(rank, deadline)) return true;
+  bool was_woken = false, has_permit = false;
+  {
+    const std::lock_guard lock(mutex_);
+    was_woken = bed(rank).queue != &queue;
+    if (!was_woken) {
+      remove(rank);
+      has_permit = take_or_queue(rank);
+    }
+  }
+  if (!has_permit) await_call(rank, std::nullopt);
+  return was_woken;
+}
+
+void Permits::wake(RankQueue& queue, int count) {
+  while (count > 0 && queue.size() > 0) {
+    Called called;
+    {
+      const std::lock_guard lock(mutex_);
+      for (; count > 0 && queue.first_ >= 0 && !called; --count) {
+        const int rank = queue.first_;
+        remove(rank);
+        if (take_or_queue(rank)) called = rank;
+      }
+    }
+    call(called);
+  }
+}
+
+void Permits::wake_all() {
+  const std::lock_guard lock(mutex_);
+  nobody_sleeps_ = true;
+  for (int rank = 0; rank < static_cast<int>(beds_.size()); ++rank) {
+    if (bed(rank).queue == nullptr || bed(rank).queue == &ready_) continue;
+    remove(rank);
+    if (take_or_queue(rank)) call(rank);
+  }
+}
+
+// --- under the mutex ---
+
+void Permits::push(RankQueue& queue, int rank) {
+  Bed& own = bed(rank);
+  own.queue = &queue;
+  own.next = -1;
+  own.previous = queue.last_;
+  (queue.last_ < 0 ? queue.first_ : bed(queue.last_).next) = rank;
+  queue.last_ = rank;
+  queue.size_.fetch_add(1);
+}
+
+void Permits::remove(int rank) {
+  Bed& own = bed(rank);
+  RankQueue& queue = *own.queue;
+  (own.previous < 0 ? queue.first_ : bed(own.previous).next) = own.next;
+  (own.next < 0 ? queue.last_ : bed(own.next).previous) = own.previous;
+  own.queue = nullptr;
+  queue.size_.fetch_sub(1);
+}
+
+// Whom the permit goes to: it is to be called.
+Permits::Called Permits::give_back() {
+  if (ready_.first_ < 0) {
+    ++num_free_;
+    return std::nullopt;
+  }
+  const int next = ready_.first_;
+  remove(next);
+  return next;
+}
+
+bool Permits::take_or_queue(int rank) {
+  if (num_free_ > 0) {
+    --num_free_;
+    return true;
+  }
+  push(ready_, rank);
+  return false;
+}
+
+// --- outside of it ---
+
+void Permits::call(const Called& rank) {
+  if (!rank) return;
+  bed(*rank).is_called.store(1);
+  futex_wake(bed(*rank).is_called, 1);
+}
+
+// False if the deadline passed first.
+bool Permits::await_call(int rank, const std::optional<Deadline>& deadline) {
+  FutexWord& is_called = bed(rank).is_called;
+  while (is_called.load() == 0) {
+    if (!deadline)
+      futex_wait(is_called, 0);
+    else if (!futex_wait(is_called, 0, *deadline))
+      break;
+  }
+  return is_called.exchange(0) != 0;
 }
 
 }  // namespace echelon

@@ -5,63 +5,80 @@
 namespace echelon {
 
 Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks)
-    : world_(world), group_name_(std::move(group_name)), ranks_(std::move(ranks)), num_started_(ranks_.size()) {}
+    : world_(world), group_name_(std::move(group_name)), ranks_(std::move(ranks)), cursors_(ranks_.size()) {
+  Exchange* const before_the_first = take();
+  for (Cursor& cursor : cursors_) cursor.last = before_the_first;
+}
 
-Exchange& Rendezvous::join(int party, const Signature& signature, Contribution contribution) {
-  std::unique_lock lock(mutex_);
-  Exchange& exchange = next_of(party, signature);
+Exchange& Rendezvous::join(int party, const Signature& signature, const Contribution& contribution) {
+  Cursor& cursor = cursors_[static_cast<std::size_t>(party)];
+  Exchange& last = *cursor.last;
+  Exchange& exchange = after(last, signature, party);
+  if (cursor.has_left_last) release(last);
+  cursor = {.last = &exchange, .has_left_last = false, .num_started = cursor.num_started + 1};
   if (exchange.signature() != signature) {
     const std::string mismatch = describe_mismatch(party, signature, exchange);
-    lock.unlock();
     world_.abort(mismatch);
     throw Failure(mismatch);
   }
-  exchange.party(party) = contribution;
-  exchange.party(party).has_arrived = true;
-  const bool is_last = ++exchange.num_arrived == static_cast<int>(ranks_.size());
-  if (is_last) {  // nobody overtakes within a party, so the operations become complete in order
-    incomplete_.pop_front();
-    ++num_complete_;
-  }
-  lock.unlock();
-  if (is_last) exchange.open();
+  exchange.arrive(party, contribution);
   return exchange;
 }
 
-Exchange& Rendezvous::next_of(int party, const Signature& signature) {
-  const auto place = static_cast<std::size_t>(num_started_[static_cast<std::size_t>(party)]++ - num_complete_);
-  if (place < incomplete_.size()) return *incomplete_[place];
+void Rendezvous::leave(int party, Exchange& exchange) {
+  Cursor& cursor = cursors_[static_cast<std::size_t>(party)];
+  if (cursor.last == &exchange)
+    cursor.has_left_last = true;  // its `next` is still to be read
+  else
+    release(exchange);
+}
+
+Exchange& Rendezvous::after(Exchange& last, const Signature& signature, int party) {
+  Exchange* next = last.next.load();
+  if (next != nullptr) return *next;
+  Exchange* const first = take();
+  first->reset(signature, party);
+  if (last.next.compare_exchange_strong(next, first)) return *first;
+  give(first);  // another party was faster
+  return *next;
+}
+
+Exchange* Rendezvous::take() {
+  if (Exchange* const spare = spare_.exchange(nullptr)) return spare;
+  const std::lock_guard lock(mutex_);
   if (unused_.empty()) {
     exchanges_.push_back(std::make_unique<Exchange>(world_, static_cast<int>(ranks_.size())));
-    unused_.push_back(exchanges_.back().get());
+    return exchanges_.back().get();
   }
-  incomplete_.push_back(unused_.back());
+  Exchange* const exchange = unused_.back();
   unused_.pop_back();
-  incomplete_.back()->reset(signature);
-  return *incomplete_.back();
+  return exchange;
 }
 
-void Rendezvous::leave(Exchange& exchange) {
-  if (exchange.num_left.fetch_add(1) + 1 < static_cast<int>(ranks_.size())) return;
+void Rendezvous::give(Exchange* exchange) {
+  Exchange* const other = spare_.exchange(exchange);
+  if (other == nullptr) return;
   const std::lock_guard lock(mutex_);
-  unused_.push_back(&exchange);
+  unused_.push_back(other);
 }
 
-std::string Rendezvous::describe_timeout(int party, Exchange& exchange, double seconds) {
-  const std::lock_guard lock(mutex_);
+void Rendezvous::release(Exchange& exchange) {
+  if (exchange.num_released.fetch_add(1) + 1 == static_cast<int>(ranks_.size())) give(&exchange);
+}
+
+std::string Rendezvous::describe_timeout(int party, const Exchange& exchange, double seconds) const {
   std::vector<int> late;
   for (std::size_t i = 0; i < ranks_.size(); ++i)
-    if (!exchange.party(static_cast<int>(i)).has_arrived) late.push_back(ranks_[i]);
+    if (!exchange.has_arrived(static_cast<int>(i))) late.push_back(ranks_[i]);
   const std::string culprits =
       late.empty() ? "all ranks have arrived but have not finished" : listed(late) + (late.size() == 1 ? " has" : " have") + " not arrived";
   return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}", name(), ranks_[static_cast<std::size_t>(party)], seconds,
                      describe(party, exchange.signature()), culprits);
 }
 
-std::string Rendezvous::describe_mismatch(int party, const Signature& signature, Exchange& exchange) const {
-  int other = 0;
-  while (!exchange.party(other).has_arrived) ++other;
-  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", name(), num_started_[static_cast<std::size_t>(party)],
+std::string Rendezvous::describe_mismatch(int party, const Signature& signature, const Exchange& exchange) const {
+  const int other = exchange.first_party();
+  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", name(), cursors_[static_cast<std::size_t>(party)].num_started,
                      ranks_[static_cast<std::size_t>(party)], describe(party, signature), ranks_[static_cast<std::size_t>(other)],
                      describe(other, exchange.signature()));
 }

@@ -46,7 +46,7 @@ Pending ThreadComm::receive(Tensor x, int peer) {
 Pending ThreadComm::barrier() { return start_collective({.kind = CommKind::barrier}, nullptr, nullptr); }
 
 Pending ThreadComm::start(Rendezvous& rendezvous, int party, const Signature& signature, const std::byte* in, std::byte* out) {
-  return Pending(std::make_unique<ThreadOperation>(mesh_, rendezvous, party, signature, Contribution{.in = in, .out = out, .sent = &sent_}));
+  return Pending(std::make_unique<ThreadOperation>(mesh_, Membership{rendezvous, party, sent_}, signature, Contribution{.in = in, .out = out}));
 }
 
 }  // namespace echelon

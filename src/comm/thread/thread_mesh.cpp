@@ -46,7 +46,7 @@ void ThreadMesh::quiesce() const {
 
 void ThreadMesh::rest() {
   constexpr int patience = 16;
-  if (++num_idle_polls_ % patience == 0) world_.permits().yield();
+  if (++num_idle_polls_ % patience == 0) world_.permits().yield(rank());
 }
 
 }  // namespace echelon

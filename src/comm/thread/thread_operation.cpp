@@ -1,6 +1,8 @@
 #include "comm/thread/thread_operation.h"
 
+#include <sched.h>
 #include <exception>
+#include <optional>
 
 namespace echelon {
 namespace {
@@ -18,7 +20,8 @@ Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Sign
 // Some microseconds, in which a peer on another core is likely to come. Only where every rank has a core.
 constexpr int num_spins = 2000;
 
-void relax() {
+void relax(int spin) {
+  if (spin % 64 == 63) sched_yield();  // the system may have put the peer on this very core
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
@@ -26,8 +29,12 @@ void relax() {
 
 }  // namespace
 
-ThreadOperation::ThreadOperation(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution)
-    : mesh_(mesh), rendezvous_(rendezvous), party_(party), exchange_(joined(mesh, rendezvous, party, signature, contribution)) {
+ThreadOperation::ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature, const Contribution& contribution)
+    : mesh_(mesh),
+      rendezvous_(membership.rendezvous),
+      party_(membership.party),
+      sent_(membership.sent),
+      exchange_(joined(mesh, membership.rendezvous, membership.party, signature, contribution)) {
   mesh_.add(*this);
 }
 
@@ -45,18 +52,18 @@ ThreadOperation::~ThreadOperation() {
 }
 
 void ThreadOperation::wait() {
-  const auto deadline =
-      std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(mesh_.world().timeout_seconds()));
-  int spins_left = mesh_.world().permits().is_scarce() ? 0 : num_spins;
+  std::optional<Deadline> deadline;  // once it sleeps
+  const int spins = mesh_.world().permits().is_scarce() ? 0 : num_spins;
+  int spin = 0;
   for (;;) {
     const std::uint32_t seen = exchange_.word().load();
     if ((seen & done_bit) != 0) return leave();
     mesh_.check_aborted();
     if (advance()) continue;
-    if (spins_left-- > 0)
-      relax();
+    if (spin++ < spins)
+      relax(spin);
     else
-      sleep(seen, deadline);
+      sleep(seen, deadline ? *deadline : deadline.emplace(mesh_.world().deadline()));
   }
 }
 
@@ -75,14 +82,12 @@ bool ThreadOperation::advance() { return (exchange_.word().load() & ready_bit) !
 
 void ThreadOperation::leave() {
   has_left_ = true;
-  rendezvous_.leave(exchange_);
+  sent_.fetch_add(exchange_.sent_bytes(party_), std::memory_order_relaxed);
+  rendezvous_.leave(party_, exchange_);
 }
 
 void ThreadOperation::sleep(std::uint32_t seen, Deadline deadline) {
-  exchange_.num_sleepers().fetch_add(1);
-  const bool in_time = mesh_.world().sleep(mesh_.rank(), exchange_.word(), seen, deadline);
-  exchange_.num_sleepers().fetch_sub(1);
-  if (in_time) return;
+  if (mesh_.world().permits().sleep(mesh_.rank(), exchange_.sleepers(), exchange_.word(), seen, deadline)) return;
   const std::string late = rendezvous_.describe_timeout(party_, exchange_, mesh_.world().timeout_seconds());
   mesh_.abort(late);
   throw Failure(late);

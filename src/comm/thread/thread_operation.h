@@ -6,10 +6,17 @@
 
 namespace echelon {
 
+/// A rank's place in a rendezvous, and where the bytes are counted that it sends there.
+struct Membership {
+  Rendezvous& rendezvous;
+  int party;
+  ByteCounter& sent;
+};
+
 class ThreadOperation final : public Pending::Operation {
  public:
   /// Joins the exchange.
-  ThreadOperation(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution);
+  ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature, const Contribution& contribution);
   /// Dropping what was not waited for aborts all ranks, and returns when nobody touches the buffers any more.
   ~ThreadOperation() override;
   ThreadOperation(const ThreadOperation&) = delete;
@@ -30,6 +37,7 @@ class ThreadOperation final : public Pending::Operation {
   ThreadMesh& mesh_;
   Rendezvous& rendezvous_;
   int party_;
+  ByteCounter& sent_;
   Exchange& exchange_;
   bool has_left_ = false;
 };

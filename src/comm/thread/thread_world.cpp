@@ -50,7 +50,7 @@ void fail(const Launch& launch, const RankFailure& failure, bool is_echo) {
 }
 
 void run_rank(const Launch& launch, int rank) {
-  launch.world.permits().acquire();
+  launch.world.permits().acquire(rank);
   try {
     ThreadMesh mesh(launch.world, rank);
     launch.body(mesh);

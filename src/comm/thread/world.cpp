@@ -3,7 +3,6 @@
 #include "machine/cpus.h"
 
 #include <algorithm>
-#include <climits>
 
 namespace echelon {
 namespace {
@@ -30,7 +29,6 @@ ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
       timeout_seconds_(options.timeout_seconds),
       num_permits_(permits_of(options)),
       permits_(num_permits_, shape.num_ranks()),
-      beds_(static_cast<std::size_t>(shape.num_ranks())),
       sent_(static_cast<std::size_t>(shape.num_ranks())) {}
 
 ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks) {
@@ -52,15 +50,8 @@ std::map<Group, std::int64_t> ThreadWorld::sent_bytes(int rank) {
   return bytes;
 }
 
-bool ThreadWorld::sleep(int rank, FutexWord& word, std::uint32_t expected, Deadline deadline) {
-  // The bed is taken before the look at is_aborted_, and abort looks at the beds after it has set it: one of the two sees the other.
-  auto& bed = beds_[static_cast<std::size_t>(rank)].word;
-  permits_.release();
-  bed.store(&word);
-  const bool in_time = is_aborted() || futex_wait(word, expected, deadline);
-  bed.store(nullptr);
-  permits_.acquire();
-  return in_time;
+Deadline ThreadWorld::deadline() const {
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_seconds_));
 }
 
 void ThreadWorld::abort(const std::string& reason) {
@@ -70,12 +61,7 @@ void ThreadWorld::abort(const std::string& reason) {
     abort_reason_ = reason;
     is_aborted_.store(true);
   }
-  for (Bed& bed : beds_) {
-    FutexWord* const word = bed.word.load();
-    if (word == nullptr) continue;
-    word->fetch_or(aborted_bit);
-    futex_wake(*word, INT_MAX);
-  }
+  permits_.wake_all();
 }
 
 std::string ThreadWorld::abort_reason() {

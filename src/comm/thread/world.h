@@ -29,6 +29,8 @@ class ThreadGroup {
   std::map<std::pair<int, int>, std::unique_ptr<Rendezvous>> transfers_;
 };
 
+using ByteCounter = std::atomic<std::int64_t>;
+
 class ThreadWorld {
  public:
   ThreadWorld(const MeshShape& shape, const ThreadOptions& options);
@@ -44,8 +46,8 @@ class ThreadWorld {
   [[nodiscard]] ByteCounter& sent(int rank, const Group& group);
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes(int rank);
 
-  /// Gives the permit back and sleeps while the word is `expected`; false if the deadline passed. Abort wakes it.
-  bool sleep(int rank, FutexWord& word, std::uint32_t expected, Deadline deadline);
+  /// When a wait that begins now takes too long.
+  [[nodiscard]] Deadline deadline() const;
 
   /// The first reason stays.
   void abort(const std::string& reason);
@@ -53,16 +55,10 @@ class ThreadWorld {
   [[nodiscard]] std::string abort_reason();
 
  private:
-  // Where a rank sleeps, if it does. Words are never freed before the world is, so whoever aborts may touch one whose sleeper has just left.
-  struct alignas(64) Bed {
-    std::atomic<FutexWord*> word = nullptr;
-  };
-
   const MeshShape shape_;
   const double timeout_seconds_;
   const int num_permits_;
   Permits permits_;
-  std::vector<Bed> beds_;
   std::atomic<bool> is_aborted_ = false;
 
   std::mutex mutex_;  // guards what follows

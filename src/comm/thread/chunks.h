@@ -1,0 +1,56 @@
+// The copying and summing of one operation, cut into chunks that any thread may do, in any order. A chunk adds the ranks 0 .. n-1 in this order, so the bits do
+// not depend on who did it. Every byte is read once from where it lies and written once to where it belongs: nothing is staged.
+#pragma once
+
+#include "comm/signature.h"
+#include "comm/sum.h"
+
+#include <atomic>
+#include <vector>
+
+namespace echelon {
+
+/// What one party brings. In place, both are the same address.
+struct Contribution {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+};
+
+class Chunks {
+ public:
+  explicit Chunks(int num_parties);
+
+  /// Ready for another operation; the parties bring their buffers next, each its own.
+  void reset(const Signature& signature);
+  void bring(int party, const Contribution& contribution);
+
+  [[nodiscard]] std::int64_t count() const { return count_; }
+  /// Done by one thread sooner than by several, who would have to be woken.
+  [[nodiscard]] bool is_small() const { return is_small_; }
+  void perform(std::int64_t chunk);
+
+  /// Bytes of this party that went to another one, in the chunks performed.
+  [[nodiscard]] std::int64_t sent_bytes(int party) const { return sent_[static_cast<std::size_t>(party)].load(std::memory_order_relaxed); }
+
+ private:
+  [[nodiscard]] int num_parties() const { return static_cast<int>(in_.size()); }
+  void all_reduce(std::int64_t first, std::int64_t num_bytes);
+  void reduce_scatter(int part, std::int64_t first, std::int64_t num_bytes);
+  void all_to_all(int destination, std::int64_t first, std::int64_t num_bytes);
+  void copy(int source, const Range& range);
+  void transfer(const Range& range);
+  void count_sent(int party, std::int64_t num_bytes);
+
+  Signature signature_;
+  std::vector<const std::byte*> in_;  // by party
+  std::vector<std::byte*> out_;
+  std::vector<std::atomic<std::int64_t>> sent_;
+  std::int64_t part_bytes_ = 0;  // of each of the parts that no chunk crosses
+  std::int64_t chunk_bytes_ = 1;
+  std::int64_t chunks_per_part_ = 0;
+  std::int64_t count_ = 0;
+  bool is_small_ = true;
+  Stores stores_ = Stores::cached;
+};
+
+}  // namespace echelon
