@@ -11,8 +11,8 @@
 #endif
 // clang-format on
 
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "ops/cpu/exponential-inl.h"
 #include "ops/visit.h"
 
 #include <cstdint>
@@ -21,12 +21,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-template <class A>
-using Tag = hn::ScalableTag<A>;
-template <class A>
-using Vec = hn::Vec<Tag<A>>;
 
 // --- one vector, from any format into the vector's and back ---
 
@@ -138,29 +132,6 @@ HWY_INLINE void add_block_sums(const BlockSums<A>& blocks, G* out) {
 template <class A>
 HWY_INLINE A sum_of_lanes(Vec<A> v) {
   return hn::GetLane(hn::SumOfLanes(Tag<A>(), v));
-}
-
-/// e^x; unlike Highway's, NaN stays NaN and large x gives infinity.
-template <class A>
-HWY_INLINE Vec<A> exp(Vec<A> x) {
-  const Tag<A> d;
-  const auto largest = hn::Set(d, static_cast<A>(sizeof(A) == 4 ? 88.72283 : 709.782712893384));
-  const auto y = hn::IfThenElse(hn::Gt(x, largest), hn::Set(d, std::numeric_limits<A>::infinity()), hn::Exp(d, hn::Min(x, largest)));
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
-}
-
-/// e^x of an x that is not large, such as a logarithm of a probability. NaN stays NaN.
-template <class A>
-HWY_INLINE Vec<A> exp_below_one(Vec<A> x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(Tag<A>(), x));
-}
-
-/// 1 / (1 + e^-x)
-template <class A>
-HWY_INLINE Vec<A> sigmoid(Vec<A> x) {
-  const Tag<A> d;
-  const auto one = hn::Set(d, A{1});
-  return hn::Div(one, hn::Add(one, exp<A>(hn::Neg(x))));
 }
 
 }  // namespace HWY_NAMESPACE
