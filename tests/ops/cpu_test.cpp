@@ -246,6 +246,11 @@ TEST_P(CpuOpsTest, Attention) {
                         {1, 1, 70, 2, 2, 8, 1, 0},
                         {1, 40, 200, 2, 2, 128, 1, 0},
                         {1, 70, 5, 1, 1, 4, 1, 0},
+                        {1, 257, 257, 3, 1, 17, 3, 0},
+                        {2, 129, 129, 5, 2, 8, 3, 1},
+                        {1, 150, 150, 2, 2, 33, 1, 0},
+                        {1, 3, 131, 2, 1, 5, 2, 0},
+                        {1, 100, 300, 1, 1, 64, 1, 0},
                         {0, 4, 4, 1, 1, 4, 1, 0},
                         {1, 0, 4, 1, 1, 4, 1, 0}}) {
     const std::string what = fmt::format("attention B {} Tq {} Tk {} H {} K {} C {}", a.B, a.Tq, a.Tk, a.H, a.K, a.C);
@@ -276,6 +281,66 @@ TEST_P(CpuOpsTest, Attention) {
                               .first_head = a.first_head});
     });
   }
+}
+
+/// The gradients of q, k and v behind one another.
+Tensors differentiated_attention(Ops& ops, const AttentionArgs& forward, const Numbers& dout) {
+  ops.attention(forward);
+  const Numbers dq(forward.q.dtype, forward.q.sizes), dk(forward.k.dtype, forward.k.sizes), dv = dk, delta(forward.lse.dtype, forward.lse.sizes);
+  ops.attention_backward({.q = forward.q,
+                          .k = forward.k,
+                          .v = forward.v,
+                          .out = forward.out,
+                          .lse = forward.lse,
+                          .dout = dout,
+                          .dq = dq,
+                          .dk = dk,
+                          .dv = dv,
+                          .delta = delta,
+                          .scale = forward.scale,
+                          .group = forward.group,
+                          .first_head = forward.first_head});
+  return {dq, dk, dv};
+}
+
+// Few heads, many and grouped ones, an odd number of tiles, and work enough for all threads.
+TEST_P(CpuOpsTest, AttentionHasTheSameBitsOnAnyNumberOfThreads) {
+  for (const auto& a : {AttentionCase{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
+    const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C};
+    const Numbers q = random(queries, 1), k = random(keys, 2), v = random(keys, 3), dout = random(queries, 4);
+    std::vector<Tensors> results;
+    for (const int num_threads : {1, 2, 3, 5}) {
+      CpuOps ops({.num_threads = num_threads});
+      const Numbers out(dtype, queries), lse = statistics({a.B, a.H, a.Tq});
+      Tensors result = differentiated_attention(ops, {.q = q, .k = k, .v = v, .out = out, .lse = lse, .group = a.group, .first_head = a.first_head}, dout);
+      result.insert(result.end(), {out, lse});
+      results.push_back(result);
+    }
+    for (const Tensors& result : results) EXPECT_TRUE(result == results[0]) << "T " << a.Tq << ", H " << a.H;
+  }
+}
+
+// The running maximum is replaced often, and by much: every key points more in the direction of the queries than those before it.
+TEST_P(CpuOpsTest, AttentionOfScoresThatGrow) {
+  const Sizes sizes = {1, 300, 1, 8};
+  Numbers q = random(sizes, 1), k = random(sizes, 2), v = random(sizes, 3);
+  for (std::int64_t i = 0; i < 300; ++i) {
+    q.set(i * 8, 1.0);
+    k.set(i * 8, 0.3 * static_cast<double>(i % 250));  // 75 in all, where e^75 is 4e32
+  }
+  compare("attention of growing scores", {q, k, v, random(sizes, 4), statistics({1, 1, 300})},
+          [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
+}
+
+// A score of minus infinity is a probability of zero, one of infinity has none.
+TEST_P(CpuOpsTest, AttentionOfInfiniteScores) {
+  const Sizes sizes = {1, 90, 1, 4};
+  Numbers q = random(sizes, 1), k = random(sizes, 2);
+  for (std::int64_t i = 0; i < 90; ++i) q.set(i * 4, 1.0);
+  for (const std::int64_t key : {1, 7, 66}) k.set(key * 4, -std::numeric_limits<double>::infinity());
+  k.set(80 * 4, std::numeric_limits<double>::infinity());
+  compare("attention of infinite scores", {q, k, random(sizes, 3), random(sizes, 4), statistics({1, 1, 90})},
+          [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
 }
 
 // Zero times NaN is NaN, so a value may reach queries of its tile that do not see it; it is never lost, and never reaches earlier tiles.

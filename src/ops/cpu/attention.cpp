@@ -1,11 +1,15 @@
-// Causal attention in tiles of 64 queries by 64 keys with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov and Gimelshein 2018).
-// Tiles that the mask hides are never formed. All tiles of one (sequence, head) are computed by one thread.
+// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov and Gimelshein 2018). Tiles that the mask
+// hides are never formed, and of those that it cuts only the blocks below it.
+//
+// Scores are in units of log 2, so that p = 2^(score - maximum). The maximum need not be the largest score, it only has to be close: it is replaced, and what
+// was summed rescaled, when a score exceeds it by more than 8, which p in float32 can take.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/attention.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
+#include "hwy/contrib/math/math-inl.h"
 #include "ops/check.h"
 #include "ops/cost.h"
 #include "ops/cpu/attention_tiles-inl.h"
@@ -13,136 +17,254 @@
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/scratch.h"
 
-#include <cmath>
 #include <limits>
+#include <numbers>
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-/// The buffers of one query tile; the same memory for every tile of a thread.
-template <class A>
-struct QueryTile {
-  A *q, *q_transposed, *k, *v, *scores, *out;  // [tile, padded C] except q_transposed [C, tile] and scores [keys, queries]
-  A *max, *sum, *rescale;                      // [tile]
+/// The forward pass of one thread.
+template <class Format, class T>
+class Forward {
+  using Number = typename Format::Number;
+  using Sum = typename Format::Sum;
 
-  QueryTile(Scratch<A>& scratch, std::int64_t C) {
-    const std::int64_t size = tile * padded<A>(C);
-    for (A** buffer : {&q, &q_transposed, &k, &v, &out}) *buffer = scratch.take(size);
-    scores = scratch.take(tile * tile);
-    for (A** buffer : {&max, &sum, &rescale}) *buffer = scratch.take(tile);
+ public:
+  Forward(const AttentionArgs& args, Scratch<Sum>& scratch) : args_(args) {
+    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_), width = packed_width<Format>(C_);
+    const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
+    k_ = take(keys * width);
+    v_ = take(keys / Format::per_number * columns);
+    v_rows_ = take(Format::is_paired ? tile_keys * width : 0);
+    q_ = take(tile_queries * width);
+    q_transposed_ = take(width * tile_queries);
+    scores_ = scratch.take(tile_keys * tile_queries);
+    p_ = Format::is_paired ? take(tile_keys / Format::per_number * tile_queries) : reinterpret_cast<Number*>(scores_);
+    out_ = scratch.take(tile_queries * columns);
+    max_ = scratch.take(3 * tile_queries);
+    sum_ = max_ + tile_queries;
+    rescale_ = sum_ + tile_queries;
   }
-  static std::int64_t capacity(std::int64_t C) { return 5 * tile * padded<A>(C) + tile * tile + 3 * tile; }
-};
+  static std::int64_t capacity(const AttentionArgs& args) {
+    const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
+    return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries + 3 * tile_queries;
+  }
 
-/// Scores become exp(score - max) with the maximum so far; sum, max and rescale follow.
-template <class A>
-HWY_INLINE void soften(const QueryTile<A>& t, const CausalMask& mask) {
-  const Tag<A> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity()), zero = hn::Zero(d);
-  const bool hides = mask.hides_something();
-  for (std::int64_t i = 0; i < tile; i += lanes) {
-    const auto max_before = hn::LoadU(d, t.max + i);
-    auto max = max_before;
-    for (std::int64_t r = 0; r < tile; ++r) {
-      auto s = hn::LoadU(d, t.scores + r * tile + i);
-      if (hides) {
-        s = masked<A>(s, mask, r, i, lowest);
-        hn::StoreU(s, d, t.scores + r * tile + i);
+  /// The keys and values of a tile's head.
+  void pack_keys(const QueryTile& at) {
+    const HeadRows<const T> k = keys_of(args_.k, at), v = keys_of(args_.v, at);
+    pack<Format>(k, rounded_up(Tk_, tile_keys), k_);
+    if constexpr (Format::is_paired) {
+      for (std::int64_t j = 0; j < Tk_; j += tile_keys) {
+        pack<Format>(v.part(j, tile_keys), tile_keys, v_rows_);
+        pair_rows<Format>(v_rows_, tile_keys, C_, 1, v_ + j / 2 * padded<Format>(C_));
       }
-      max = hn::Max(max, s);
+    } else {
+      pack<Format>(v, rounded_up(Tk_, tile_keys), v_);
     }
-    // A query that has seen no key yet has no maximum: any number will do to subtract.
-    const auto subtrahend = hn::IfThenElse(hn::Eq(max, lowest), zero, max);
-    const auto rescale = exp_below_one<A>(hn::Sub(max_before, subtrahend));
-    auto sum = hn::Mul(hn::LoadU(d, t.sum + i), rescale);
-    for (std::int64_t r = 0; r < tile; ++r) {
-      const auto p = exp_below_one<A>(hn::Sub(hn::LoadU(d, t.scores + r * tile + i), subtrahend));
-      hn::StoreU(p, d, t.scores + r * tile + i);
-      sum = hn::Add(sum, p);
+  }
+
+  /// A tile whose keys are packed.
+  void attend(const QueryTile& at) {
+    const HeadRows<T> out = queries_of<T>(args_.out, at);
+    const std::int64_t count = out.count, first_query = at.first_query;
+    pack<Format>(queries_of<const T>(args_.q, at), tile_queries, q_);
+    transpose<Format>(q_, C_, static_cast<Sum>(factor()), q_transposed_);
+    std::fill(max_, max_ + tile_queries, -std::numeric_limits<Sum>::infinity());
+    std::fill(sum_, sum_ + tile_queries, Sum{0});
+    const std::int64_t num_seen = std::clamp<std::int64_t>(first_query + count + Tk_ - Tq_, 0, Tk_);
+    if (num_seen == 0) std::fill(out_, out_ + tile_queries * padded<Format>(C_), Sum{0});
+    for (std::int64_t j = 0; j < num_seen; j += tile_keys) {
+      const CausalTile tile{.diagonal = first_query + Tk_ - Tq_ - j,
+                            .num_queries = rounded_up(count, num_lanes<Sum>()),
+                            .num_keys = rounded_up(std::min(tile_keys, num_seen - j), block_rows)};
+      multiply_keys(tile, j);
+      const bool grew = soften(tile);
+      if (grew && j > 0) rescale_out();
+      multiply_values(tile, count, j);
     }
-    hn::StoreU(max, d, t.max + i);
-    hn::StoreU(sum, d, t.sum + i);
-    hn::StoreU(rescale, d, t.rescale + i);
+    finish(out, args_.lse.as<Sum>() + (at.b * H_ + at.h) * Tq_ + first_query);
   }
-}
 
-template <class A>
-HWY_INLINE void scale_rows(A* rows, const A* factors, std::int64_t width) {
-  for (std::int64_t i = 0; i < tile; ++i) {
-    if (factors[i] == A{1}) continue;
-    const auto factor = hn::Set(Tag<A>(), factors[i]);
-    A* row = rows + i * width;
-    for_lanes<A>(0, width, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(row + c), factor), row + c); });
+ private:
+  [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
+
+  template <class Element>
+  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at) const {
+    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(tile_queries, Tq_ - at.first_query), H_ * C_, C_};
   }
-}
+  [[nodiscard]] HeadRows<const T> keys_of(const Tensor& x, const QueryTile& at) const {
+    return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
+  }
 
-/// One tile of queries of one head against all keys that it sees.
-template <class T>
-struct QueryTileOfHead {
-  HeadRows<const T> q, k, v;  // k and v: all keys
-  HeadRows<T> out;
-  Accumulate<T>* lse;
-  std::int64_t first_query, offset;
-  Accumulate<T> scale;
+  void multiply_keys(const CausalTile& tile, std::int64_t first_key) const {
+    const std::int64_t width = packed_width<Format>(C_), depth = (C_ + Format::per_number - 1) / Format::per_number;
+    multiply(Product<Format>{.a = k_ + first_key * width,
+                             .a_row = width,
+                             .a_depth = 1,
+                             .b = q_transposed_,
+                             .b_row = tile_queries,
+                             .c = scores_,
+                             .c_row = tile_queries,
+                             .num_rows = tile.num_keys,
+                             .num_columns = tile.num_queries},
+             [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth}; });
+  }
+
+  void multiply_values(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) const {
+    const std::int64_t columns = padded<Format>(C_);
+    multiply(Product<Format>{.a = p_,
+                             .a_row = 1,
+                             .a_depth = tile_queries,
+                             .b = v_ + first_key / Format::per_number * columns,
+                             .b_row = columns,
+                             .c = out_,
+                             .c_row = columns,
+                             .num_rows = rounded_up(num_queries, block_rows),
+                             .num_columns = columns,
+                             .accumulates = first_key > 0},
+             [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
+  }
+
+  /// Scores become p; max_, sum_ and rescale_ follow. Whether some maximum was replaced.
+  HWY_INLINE bool soften(const CausalTile& tile) const {
+    const Tag<Sum> d;
+    const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity()), tolerated = hn::Set(d, Sum{8});
+    auto any_grown = hn::Lt(lowest, lowest);
+    for (std::int64_t i = 0; i < tile.num_queries; i += num_lanes<Sum>()) {
+      const auto top = largest_score(tile, i), before = hn::Load(d, max_ + i);
+      const auto grown = hn::Gt(top, hn::Add(before, tolerated));
+      const auto max = hn::IfThenElse(grown, top, before);
+      // A query that has seen no key yet has no maximum: any number will do to subtract.
+      const auto subtrahend = hn::IfThenElse(hn::Eq(max, lowest), hn::Zero(d), max);
+      const auto rescale = exp2<Sum>(hn::Sub(before, subtrahend));
+      const auto sum = exponentiate(tile, i, subtrahend);
+      hn::Store(max, d, max_ + i);
+      hn::Store(rescale, d, rescale_ + i);
+      hn::Store(hn::MulAdd(hn::Load(d, sum_ + i), rescale, sum), d, sum_ + i);
+      any_grown = hn::Or(any_grown, grown);
+    }
+    return !hn::AllFalse(d, any_grown);
+  }
+
+  /// Of the queries from i on: the largest score that each sees.
+  HWY_INLINE Vec<Sum> largest_score(const CausalTile& tile, std::int64_t i) const {
+    const Tag<Sum> d;
+    const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
+    Vec<Sum> max[block_rows] = {lowest, lowest, lowest, lowest};
+    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, num_lanes<Sum>());
+    const Sum* scores = scores_ + i;
+    std::int64_t r = 0;
+    for (; r < seen_by_all; r += block_rows)
+      for (int n = 0; n < block_rows; ++n) max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);  // in this order, a NaN is passed over
+    for (; r < seen; r += block_rows)
+      for (int n = 0; n < block_rows; ++n) {
+        const auto score = hn::IfThenElse(seeing<Sum>(tile, r + n, i), hn::Load(d, scores + (r + n) * tile_queries), lowest);
+        max[n] = hn::Max(score, max[n]);
+      }
+    const auto top = hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]));
+    return Format::is_paired ? hn::Mul(top, hn::Set(d, static_cast<Sum>(factor()))) : top;
+  }
+
+  /// p of the queries from i on, zero where they do not see, and its sum.
+  HWY_INLINE Vec<Sum> exponentiate(const CausalTile& tile, std::int64_t i, Vec<Sum> subtrahend) const {
+    const Tag<Sum> d;
+    const auto scale = hn::Set(d, static_cast<Sum>(factor()));
+    const auto exponential = [=, this](std::int64_t r) HWY_ATTR {
+      const auto score = hn::Load(d, scores_ + r * tile_queries + i);
+      return exp2<Sum>(Format::is_paired ? hn::MulSub(score, scale, subtrahend) : hn::Sub(score, subtrahend));
+    };
+    Vec<Sum> sums[block_rows] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, num_lanes<Sum>());
+    std::int64_t r = 0;
+    for (; r < seen_by_all; r += block_rows) {
+      Vec<Sum> p[block_rows];
+      for (int n = 0; n < block_rows; ++n) {
+        p[n] = exponential(r + n);
+        sums[n] = hn::Add(sums[n], p[n]);
+      }
+      store_p(p, r, i);
+    }
+    for (; r < seen; r += block_rows) {
+      Vec<Sum> p[block_rows];
+      for (int n = 0; n < block_rows; ++n) {
+        p[n] = hn::IfThenElseZero(seeing<Sum>(tile, r + n, i), exponential(r + n));
+        sums[n] = hn::Add(sums[n], p[n]);
+      }
+      store_p(p, r, i);
+    }
+    return hn::Add(hn::Add(sums[0], sums[1]), hn::Add(sums[2], sums[3]));
+  }
+
+  HWY_INLINE void store_p(const Vec<Sum> (&p)[block_rows], std::int64_t r, std::int64_t i) const {
+    if constexpr (Format::is_paired) {
+      for (int n = 0; n < block_rows; n += 2) hn::Store(Format::pair(p[n], p[n + 1]), Tag<Number>(), p_ + (r + n) / 2 * tile_queries + i);
+    } else {
+      for (int n = 0; n < block_rows; ++n) hn::Store(p[n], Tag<Sum>(), p_ + (r + n) * tile_queries + i);
+    }
+  }
+
+  HWY_INLINE void rescale_out() const {
+    const std::int64_t columns = padded<Format>(C_);
+    for (std::int64_t i = 0; i < tile_queries; ++i) {
+      if (rescale_[i] == Sum{1}) continue;
+      const auto factor = hn::Set(Tag<Sum>(), rescale_[i]);
+      Sum* row = out_ + i * columns;
+      for_lanes<Sum>(0, columns, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(row + c), factor), row + c); });
+    }
+  }
+
+  HWY_INLINE void finish(const HeadRows<T>& out, Sum* lse) const {
+    const Tag<Sum> d;
+    for_lanes<Sum>(0, out.count, [=, this](auto lanes, std::int64_t i) HWY_ATTR {
+      const auto sum = lanes.load(sum_ + i), lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
+      const auto log_sum = hn::MulAdd(lanes.load(max_ + i), hn::Set(d, static_cast<Sum>(std::numbers::ln2)), hn::Log(d, sum));
+      const auto log_or_nan = hn::IfThenElse(hn::IsNaN(sum), sum, log_sum);
+      lanes.store(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), lowest, log_or_nan), lse + i);  // zero: the query sees no key
+    });
+    for (std::int64_t i = 0; i < out.count; ++i) {
+      const auto factor = hn::Set(d, sum_[i] == Sum{0} ? Sum{0} : Sum{1} / sum_[i]);
+      const Sum* from = out_ + i * padded<Format>(C_);
+      T* into = out.first + i * out.stride;
+      for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + c), factor), into + c); });
+    }
+  }
+
+  const AttentionArgs& args_;
+  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  Number *k_, *v_;  // all keys of one head
+  Number* v_rows_;  // one tile of values on the way to pairs
+  Number *q_, *q_transposed_;
+  Sum* scores_;  // [keys, queries]
+  Number* p_;    // the same
+  Sum* out_;     // [queries, padded C]
+  Sum *max_, *sum_, *rescale_;
 };
 
-template <class T, class A = Accumulate<T>>
-HWY_INLINE void attend(const QueryTileOfHead<T>& head, const QueryTile<A>& t) {
-  const std::int64_t C = head.q.C, width = padded<A>(C);
-  pack<A>(head.q, head.scale, t.q);
-  transpose(t.q, C, t.q_transposed);
-  std::fill(t.max, t.max + tile, -std::numeric_limits<A>::infinity());
-  std::fill(t.sum, t.sum + tile, A{0});
-  std::fill(t.out, t.out + tile * width, A{0});
-  const std::int64_t num_seen = std::clamp<std::int64_t>(head.first_query + head.q.count + head.offset, 0, head.k.count);
-  for (std::int64_t j = 0; j < num_seen; j += tile) {
-    const std::int64_t count = std::min(tile, head.k.count - j);
-    pack<A>(HeadRows<const T>{head.k.first + j * head.k.stride, count, head.k.stride, C}, A{1}, t.k);
-    pack<A>(HeadRows<const T>{head.v.first + j * head.v.stride, count, head.v.stride, C}, A{1}, t.v);
-    multiply_tile(TileProduct<A>{.a = t.k, .a_row = width, .a_column = 1, .b = t.q_transposed, .c = t.scores, .M = tile, .N = tile, .K = C});
-    soften(t, CausalMask{head.first_query, j, head.offset});
-    scale_rows(t.out, t.rescale, width);
-    multiply_tile(TileProduct<A>{.a = t.scores, .a_row = 1, .a_column = tile, .b = t.v, .c = t.out, .M = tile, .N = width, .K = tile, .accumulates = true});
-  }
-  for (std::int64_t i = 0; i < head.out.count; ++i) {
-    const A sum = t.sum[i], inverse = sum == A{0} ? A{0} : A{1} / sum;  // zero: the query sees no key
-    head.lse[i] = sum == A{0} ? -std::numeric_limits<A>::infinity() : t.max[i] + std::log(sum);
-    const auto factor = hn::Set(Tag<A>(), inverse);
-    const A* from = t.out + i * width;
-    T* into = head.out.first + i * head.out.stride;
-    for_lanes<A>(0, C, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + c), factor), into + c); });
-  }
-}
-
-template <class T>
+template <class Format, class T>
 void attend_all(const AttentionArgs& args, int num_threads) {
-  using A = Accumulate<T>;
-  const std::int64_t B = args.q.size(0), Tq = args.q.size(1), H = args.q.size(2), C = args.q.size(3), Tk = args.k.size(1), K = args.k.size(2);
-  divide({B * H, num_visible_pairs(Tq, Tk) * C / 16, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    Scratch<A> scratch(QueryTile<A>::capacity(C));
-    const QueryTile<A> buffers(scratch, C);
-    for (std::int64_t bh = first; bh < last; ++bh) {
-      const std::int64_t b = bh / H, h = bh % H, kv_head = (h + args.first_head) / args.group;
-      for (std::int64_t i = 0; i < Tq; i += tile) {
-        const std::int64_t count = std::min(tile, Tq - i), query = ((b * Tq + i) * H + h) * C, key = (b * Tk * K + kv_head) * C;
-        attend<T>({.q = {args.q.as<T>() + query, count, H * C, C},
-                   .k = {args.k.as<T>() + key, Tk, K * C, C},
-                   .v = {args.v.as<T>() + key, Tk, K * C, C},
-                   .out = {args.out.as<T>() + query, count, H * C, C},
-                   .lse = args.lse.as<A>() + bh * Tq + i,
-                   .first_query = i,
-                   .offset = Tk - Tq,
-                   .scale = static_cast<A>(args.scale)},
-                  buffers);
-      }
-    }
+  using Sum = typename Format::Sum;
+  const TileOrder order(args.q, args.group, args.first_head);
+  if (order.num_pairs() == 0) return;
+  const std::int64_t work = num_visible_pairs(args.q.size(1), args.k.size(1)) * args.q.size(3) / 16 / order.pairs_per_head();
+  divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
+    Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
+    Forward<Format, T> forward(args, scratch);
+    QueryTile packed{.b = -1};
+    order.visit({first_pair, last_pair}, [&](const QueryTile& at) HWY_ATTR {
+      if (!at.has_keys_of(packed)) forward.pack_keys(at);
+      packed = at;
+      forward.attend(at);
+    });
   });
 }
 
 void Attention(const AttentionArgs& args, int num_threads) {
-  visit_float(args.q.dtype, [&](auto t) { attend_all<decltype(t)>(args, num_threads); });
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (args.q.dtype == DType::bfloat16 && args.scale > 0 && pairs_are_fast()) return attend_all<Pairs, bfloat16>(args, num_threads);
+#endif
+  visit_float(args.q.dtype, [&](auto t) { attend_all<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

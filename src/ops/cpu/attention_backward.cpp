@@ -1,5 +1,8 @@
-// The gradients of causal attention (formulas: ops/reference/attention.cpp), by forming p again from lse, tile by tile. All heads that share a kv head are
-// computed by one thread, whose dk and dv come together in float32 (float64) buffers of the kv head's size, so that every gradient has one writer.
+// The gradients of causal attention (formulas: ops/reference/attention.cpp), by forming p again from lse, tile by tile.
+//
+// dk and dv of a kv head are sums over the queries of all heads that share it. They come together in float32 (float64) buffers of the head's size, in one
+// thread. Only where there are too few kv heads, several threads share one: each share of the tiles has sums of its own, which are added in the order of the
+// shares. How many there are is a matter of sizes alone, so bits do not depend on the number of threads.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -14,139 +17,318 @@
 #include "ops/cpu/scratch.h"
 
 #include <limits>
+#include <numbers>
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-template <class A>
-struct GradientTile {
-  A *q, *q_transposed, *dout, *dout_transposed, *k, *v, *dq;  // [tile, padded C], transposed [C, tile]
-  A *p, *ds;                                                  // [keys, queries]
-  A *lse, *delta;                                             // [tile]
+constexpr std::int64_t num_shares = 4;  // of the tiles of one kv head, where there are fewer kv heads than that
 
-  GradientTile(Scratch<A>& scratch, std::int64_t C) {
-    const std::int64_t size = tile * padded<A>(C);
-    for (A** buffer : {&q, &q_transposed, &dout, &dout_transposed, &k, &v, &dq}) *buffer = scratch.take(size);
-    A* squares = scratch.take(2 * tile * tile + 2 * tile);
-    p = squares;
-    ds = squares + tile * tile;
-    lse = squares + 2 * tile * tile;
-    delta = lse + tile;
+struct KvHead {
+  std::int64_t b, index;
+};
+struct Range {
+  std::int64_t first, last;
+};
+/// `count` parts of a sum, `stride` numbers apart.
+template <class Sum>
+struct Shares {
+  const Sum* first;
+  std::int64_t stride, count;
+};
+
+/// The backward pass of one thread.
+template <class Format, class T>
+class Backward {
+  using Number = typename Format::Number;
+  using Sum = typename Format::Sum;
+
+  /// A tile of vectors of queries as products need it: as rows, with sums over its rows, and with sums over C.
+  struct QueryOperand {
+    Number *rows, *over_queries, *over_C;
+  };
+
+ public:
+  Backward(const AttentionBackwardArgs& args, Scratch<Sum>& scratch) : args_(args) {
+    const std::int64_t keys = rounded_up(T_, tile_keys), columns = padded<Format>(C_), width = packed_width<Format>(C_);
+    const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
+    k_ = take(keys * width);
+    v_ = take(keys * width);
+    k_over_keys_ = Format::is_paired ? take(keys / 2 * columns) : k_;
+    for (QueryOperand* x : {&q_, &dout_}) {
+      x->rows = take(tile_queries * width);
+      x->over_queries = Format::is_paired ? take(tile_queries / 2 * columns) : x->rows;
+      x->over_C = take(width * tile_queries);
+    }
+    dq_ = scratch.take(tile_queries * columns);
+    p_ = scratch.take(tile_keys * tile_queries);
+    ds_ = scratch.take(tile_keys * tile_queries);
+    const auto pairs_or = [&](Sum* plain) { return Format::is_paired ? take(tile_keys * tile_queries / 2) : reinterpret_cast<Number*>(plain); };
+    p_over_queries_ = pairs_or(p_);
+    ds_over_queries_ = pairs_or(ds_);
+    ds_over_keys_ = pairs_or(ds_);
+    lse_ = scratch.take(tile_queries);
+    delta_ = scratch.take(tile_queries);
   }
-  static std::int64_t capacity(std::int64_t C) { return 7 * tile * padded<A>(C) + 2 * tile * tile + 2 * tile; }
-};
+  static std::int64_t capacity(const AttentionBackwardArgs& args) {
+    const std::int64_t keys = rounded_up(args.q.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
+    return 3 * keys * columns + 7 * tile_queries * columns + 4 * tile_keys * tile_queries + 2 * tile_queries;
+  }
 
-/// What the tensors hold of one sequence and one query head. Offsets of row 0, in numbers.
-struct HeadOfSequence {
-  std::int64_t query_offset, key_offset, row_offset;
-};
+  static std::int64_t sums_capacity(const AttentionBackwardArgs& args) { return 2 * rounded_up(args.q.size(1), tile_keys) * padded<Format>(args.q.size(3)); }
 
-/// From scores and dp (in t.p and t.ds, transposed) to p = exp(score - lse) and ds = p (dp - delta).
-template <class A>
-HWY_INLINE void differentiate_softmax(const GradientTile<A>& t, const CausalMask& mask) {
-  const Tag<A> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const bool hides = mask.hides_something();
-  for (std::int64_t i = 0; i < tile; i += lanes) {
-    const auto lse = hn::LoadU(d, t.lse + i), delta = hn::LoadU(d, t.delta + i), zero = hn::Zero(d);
-    for (std::int64_t r = 0; r < tile; ++r) {
-      auto p = exp_below_one<A>(hn::Sub(hn::LoadU(d, t.p + r * tile + i), lse));
-      if (hides) p = masked<A>(p, mask, r, i, zero);
-      hn::StoreU(p, d, t.p + r * tile + i);
-      auto ds = hn::Mul(p, hn::Sub(hn::LoadU(d, t.ds + r * tile + i), delta));
-      if (hides) ds = masked<A>(ds, mask, r, i, zero);
-      hn::StoreU(ds, d, t.ds + r * tile + i);
+  /// Keys and values of the kv head that all tiles up to the next call belong to.
+  void pack_keys(const KvHead& head) {
+    const std::int64_t keys = rounded_up(T_, tile_keys);
+    pack<Format>(keys_of<const T>(args_.k, head), keys, k_);
+    pack<Format>(keys_of<const T>(args_.v, head), keys, v_);
+    if constexpr (Format::is_paired) pair_rows<Format>(k_, keys, C_, 1, k_over_keys_);
+  }
+
+  /// dq of a tile of queries, and its part of dk and dv, added to `sums` [2, keys, padded C].
+  void differentiate(const QueryTile& at, Sum* sums) {
+    Sum *dk = sums, *dv = sums + rounded_up(T_, tile_keys) * padded<Format>(C_);
+    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, T_ - first_query), columns = padded<Format>(C_);
+    load_queries(at);
+    for (std::int64_t j = 0; j < first_query + count; j += tile_keys) {
+      const CausalTile tile{
+          .diagonal = first_query - j, .num_queries = rounded_up(count, queries_at_once()), .num_keys = rounded_up(std::min(tile_keys, T_ - j), block_rows)};
+      multiply_over_C(tile, k_, q_, j, p_);
+      multiply_over_C(tile, v_, dout_, j, ds_);
+      differentiate_softmax(tile);
+      multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns);
+      multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns);
+      multiply_over_keys(tile, count, j);
+    }
+    const HeadRows<T> dq = queries_of<T>(args_.dq, at);
+    for (std::int64_t i = 0; i < count; ++i) write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
+  }
+
+  /// Some rows of dk and dv of a kv head.
+  void write_keys(const KvHead& head, const Range& rows, const Shares<Sum>& sums) const {
+    const HeadRows<T> dk = keys_of<T>(args_.dk, head), dv = keys_of<T>(args_.dv, head);
+    const std::int64_t columns = padded<Format>(C_), keys = rounded_up(T_, tile_keys);
+    for (std::int64_t j = rows.first; j < rows.last; ++j) {
+      write_row({sums.first + j * columns, sums.stride, sums.count}, static_cast<Sum>(args_.scale), dk.first + j * dk.stride);
+      write_row({sums.first + (keys + j) * columns, sums.stride, sums.count}, Sum{1}, dv.first + j * dv.stride);
     }
   }
-}
 
-/// delta = row sums of dout * out, into the tile and the tensor.
-template <class T, class A = Accumulate<T>>
-HWY_INLINE void sum_rows(const HeadRows<const T>& dout, const HeadRows<const T>& out, A* tile_delta, A* delta) {
-  for (std::int64_t i = 0; i < dout.count; ++i) {
-    const T *x = dout.first + i * dout.stride, *y = out.first + i * out.stride;
-    auto sum = hn::Zero(Tag<A>());
-    for_lanes<A>(0, dout.C, [&](auto lanes, std::int64_t c) HWY_ATTR { sum = hn::MulAdd(lanes.load(x + c), lanes.load(y + c), sum); });
-    delta[i] = tile_delta[i] = sum_of_lanes<A>(sum);
+ private:
+  /// Of the softmax: a vector, or the two whose numbers are paired.
+  static std::int64_t queries_at_once() { return Format::per_number * num_lanes<Sum>(); }
+  [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
+
+  template <class Element>
+  [[nodiscard]] HeadRows<Element> keys_of(const Tensor& x, const KvHead& head) const {
+    return {x.as<T>() + (head.b * T_ * K_ + head.index) * C_, T_, K_ * C_, C_};
   }
-}
-
-/// dq of one tile of queries of one head, and its part of dk and dv ([positions, padded C], added to).
-template <class T, class A = Accumulate<T>>
-HWY_INLINE void differentiate(const AttentionBackwardArgs& args, const HeadOfSequence& head, std::int64_t first_query, const GradientTile<A>& t, A* dk, A* dv) {
-  const std::int64_t num_positions = args.q.size(1), C = args.q.size(3), width = padded<A>(C);
-  const std::int64_t query_stride = args.q.size(2) * C, key_stride = args.k.size(2) * C;
-  const std::int64_t count = std::min(tile, num_positions - first_query), query = head.query_offset + first_query * query_stride;
-  const auto rows_of = [=](const Tensor& x) { return HeadRows<const T>{x.as<T>() + query, count, query_stride, C}; };
-
-  pack<A>(rows_of(args.q), static_cast<A>(args.scale), t.q);
-  pack<A>(rows_of(args.dout), A{1}, t.dout);
-  transpose(t.q, C, t.q_transposed);
-  transpose(t.dout, C, t.dout_transposed);
-  std::fill(t.lse, t.lse + tile, std::numeric_limits<A>::infinity());  // queries beyond the end: p = 0
-  std::fill(t.delta, t.delta + tile, A{0});
-  std::copy_n(args.lse.as<A>() + head.row_offset + first_query, count, t.lse);
-  sum_rows<T>(rows_of(args.dout), rows_of(args.out), t.delta, args.delta.as<A>() + head.row_offset + first_query);
-  std::fill(t.dq, t.dq + tile * width, A{0});
-
-  for (std::int64_t j = 0; j < first_query + count; j += tile) {
-    const std::int64_t key = head.key_offset + j * key_stride, num_keys = std::min(tile, num_positions - j);
-    pack<A>(HeadRows<const T>{args.k.as<T>() + key, num_keys, key_stride, C}, A{1}, t.k);
-    pack<A>(HeadRows<const T>{args.v.as<T>() + key, num_keys, key_stride, C}, A{1}, t.v);
-    multiply_tile(TileProduct<A>{.a = t.k, .a_row = width, .a_column = 1, .b = t.q_transposed, .c = t.p, .M = tile, .N = tile, .K = C});
-    multiply_tile(TileProduct<A>{.a = t.v, .a_row = width, .a_column = 1, .b = t.dout_transposed, .c = t.ds, .M = tile, .N = tile, .K = C});
-    differentiate_softmax(t, CausalMask{first_query, j, 0});
-    multiply_tile(
-        TileProduct<A>{.a = t.p, .a_row = tile, .a_column = 1, .b = t.dout, .c = dv + j * width, .M = tile, .N = width, .K = tile, .accumulates = true});
-    multiply_tile(
-        TileProduct<A>{.a = t.ds, .a_row = tile, .a_column = 1, .b = t.q, .c = dk + j * width, .M = tile, .N = width, .K = tile, .accumulates = true});
-    multiply_tile(TileProduct<A>{.a = t.ds, .a_row = 1, .a_column = tile, .b = t.k, .c = t.dq, .M = tile, .N = width, .K = tile, .accumulates = true});
+  template <class Element>
+  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at) const {
+    return {x.as<T>() + ((at.b * T_ + at.first_query) * H_ + at.h) * C_, std::min(tile_queries, T_ - at.first_query), H_ * C_, C_};
   }
-  const auto scale = hn::Set(Tag<A>(), static_cast<A>(args.scale));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const A* from = t.dq + i * width;
-    T* into = args.dq.as<T>() + query + i * query_stride;
-    for_lanes<A>(0, C, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + c), scale), into + c); });
-  }
-}
 
-template <class T, class A = Accumulate<T>>
-HWY_INLINE void unpack(const A* packed, const HeadRows<T>& x) {
-  const std::int64_t width = padded<A>(x.C);
-  for (std::int64_t row = 0; row < x.count; ++row) {
-    const A* from = packed + row * width;
-    T* into = x.first + row * x.stride;
-    for_lanes<A>(0, x.C, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(lanes.load(from + c), into + c); });
+  HWY_INLINE void load_queries(const QueryTile& at) {
+    const HeadRows<const T> dout = queries_of<const T>(args_.dout, at), out = queries_of<const T>(args_.out, at);
+    load_operand(queries_of<const T>(args_.q, at), static_cast<Sum>(factor()), q_);
+    load_operand(dout, Sum{1}, dout_);
+    std::fill(lse_, lse_ + tile_queries, std::numeric_limits<Sum>::infinity());  // queries beyond the end: p = 0
+    std::fill(delta_, delta_ + tile_queries, Sum{0});
+    const std::int64_t row = (at.b * H_ + at.h) * T_ + at.first_query;
+    for (std::int64_t i = 0; i < dout.count; ++i) {
+      const T *x = dout.first + i * dout.stride, *y = out.first + i * out.stride;
+      auto sum = hn::Zero(Tag<Sum>());
+      for_lanes<Sum>(0, C_, [&](auto lanes, std::int64_t c) HWY_ATTR { sum = hn::MulAdd(lanes.load(x + c), lanes.load(y + c), sum); });
+      delta_[i] = args_.delta.as<Sum>()[row + i] = sum_of_lanes<Sum>(sum);
+      lse_[i] = args_.lse.as<Sum>()[row + i] * static_cast<Sum>(std::numbers::log2e);
+    }
   }
-}
 
-template <class T>
-void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
-  using A = Accumulate<T>;
-  const std::int64_t B = args.q.size(0), num_positions = args.q.size(1), H = args.q.size(2), C = args.q.size(3), K = args.k.size(2);
-  const std::int64_t rows = (num_positions + tile - 1) / tile * tile, size = rows * padded<A>(C);
-  divide({B * K, num_visible_pairs(num_positions, num_positions) * C / 8, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    Scratch<A> scratch(GradientTile<A>::capacity(C) + 2 * size);
-    const GradientTile<A> buffers(scratch, C);
-    A *dk = scratch.take(size), *dv = scratch.take(size);
-    for (std::int64_t bk = first; bk < last; ++bk) {
-      const std::int64_t b = bk / K, kv_head = bk % K, key = (b * num_positions * K + kv_head) * C;
-      std::fill(dk, dk + size, A{0});
-      std::fill(dv, dv + size, A{0});
-      for (std::int64_t h = 0; h < H; ++h) {
-        if ((h + args.first_head) / args.group != kv_head) continue;
-        const HeadOfSequence head{(b * num_positions * H + h) * C, key, (b * H + h) * num_positions};
-        for (std::int64_t i = 0; i < num_positions; i += tile) differentiate<T>(args, head, i, buffers, dk, dv);
+  HWY_INLINE void write_row(const Shares<Sum>& sums, Sum scale, T* row) const {
+    const auto factor = hn::Set(Tag<Sum>(), scale);
+    for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR {
+      auto sum = lanes.load(sums.first + c);
+      for (std::int64_t share = 1; share < sums.count; ++share) sum = hn::Add(sum, lanes.load(sums.first + share * sums.stride + c));
+      lanes.store(hn::Mul(factor, sum), row + c);
+    });
+  }
+
+  HWY_INLINE void load_operand(const HeadRows<const T>& x, Sum scale, const QueryOperand& operand) {
+    pack<Format>(x, tile_queries, operand.rows);
+    transpose<Format>(operand.rows, C_, scale, operand.over_C);
+    if constexpr (Format::is_paired) pair_rows<Format>(operand.rows, tile_queries, C_, num_lanes<Sum>(), operand.over_queries);
+  }
+
+  /// c[keys, queries] = rows queries^T
+  void multiply_over_C(const CausalTile& tile, const Number* rows, const QueryOperand& queries, std::int64_t first_key, Sum* c) const {
+    const std::int64_t width = packed_width<Format>(C_), depth = (C_ + Format::per_number - 1) / Format::per_number, step = queries_at_once();
+    multiply(Product<Format>{.a = rows + first_key * width,
+                             .a_row = width,
+                             .a_depth = 1,
+                             .b = queries.over_C,
+                             .b_row = tile_queries,
+                             .c = c,
+                             .c_row = tile_queries,
+                             .num_rows = tile.num_keys,
+                             .num_columns = tile.num_queries},
+             [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key) / step * step, .first = 0, .last = depth}; });
+  }
+
+  /// dx[keys, C] += a queries, a being p or ds.
+  void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx) const {
+    const std::int64_t columns = padded<Format>(C_), step = Format::is_paired ? queries_at_once() : 1;
+    multiply(Product<Format>{.a = a,
+                             .a_row = tile_queries / Format::per_number,
+                             .a_depth = 1,
+                             .b = queries.over_queries,
+                             .b_row = columns,
+                             .c = dx,
+                             .c_row = columns,
+                             .num_rows = tile.num_keys,
+                             .num_columns = columns,
+                             .accumulates = true},
+             [=](std::int64_t key) {
+               return Extent{.first = tile.first_seeing(key) / step * step / Format::per_number, .last = tile.num_queries / Format::per_number};
+             });
+  }
+
+  /// dq[queries, C] (+)= ds^T k
+  void multiply_over_keys(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) const {
+    const std::int64_t columns = padded<Format>(C_);
+    multiply(Product<Format>{.a = ds_over_keys_,
+                             .a_row = 1,
+                             .a_depth = tile_queries,
+                             .b = k_over_keys_ + first_key / Format::per_number * columns,
+                             .b_row = columns,
+                             .c = dq_,
+                             .c_row = columns,
+                             .num_rows = rounded_up(num_queries, block_rows),
+                             .num_columns = columns,
+                             .accumulates = first_key > 0},
+             [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
+  }
+
+  /// From scores and dp (in p_ and ds_) to p = 2^(score - lse) and ds = p (dp - delta).
+  HWY_INLINE void differentiate_softmax(const CausalTile& tile) const {
+    const std::int64_t step = queries_at_once();
+    for (std::int64_t i = 0; i < tile.num_queries; i += step) {
+      const std::int64_t seen_by_all = tile.blocks_seen_by_all(i), seen = tile.blocks_seen(i, step);
+      for (std::int64_t r = 0; r < seen_by_all; r += 2) differentiate_rows<false>(tile, r, i);
+      for (std::int64_t r = seen_by_all; r < seen; r += 2) differentiate_rows<true>(tile, r, i);
+    }
+  }
+
+  /// Two keys and the queries from i on.
+  template <bool is_masked>
+  HWY_INLINE void differentiate_rows(const CausalTile& tile, std::int64_t r, std::int64_t i) const {
+    const Tag<Sum> d;
+    const std::int64_t lanes = num_lanes<Sum>();
+    const auto scale = hn::Set(d, static_cast<Sum>(factor()));
+    Vec<Sum> p[2][Format::per_number], ds[2][Format::per_number];
+    for (int n = 0; n < 2; ++n)
+      for (int half = 0; half < Format::per_number; ++half) {
+        const std::int64_t query = i + half * lanes, at = (r + n) * tile_queries + query;
+        const auto score = hn::Load(d, p_ + at), lse = hn::Load(d, lse_ + query);
+        p[n][half] = exp2<Sum>(Format::is_paired ? hn::MulSub(score, scale, lse) : hn::Sub(score, lse));
+        ds[n][half] = hn::Mul(p[n][half], hn::Sub(hn::Load(d, ds_ + at), hn::Load(d, delta_ + query)));
+        if constexpr (is_masked) {
+          const auto sees = seeing<Sum>(tile, r + n, query);
+          p[n][half] = hn::IfThenElseZero(sees, p[n][half]);
+          ds[n][half] = hn::IfThenElseZero(sees, ds[n][half]);
+        }
       }
-      unpack<T>(dk, {args.dk.as<T>() + key, num_positions, K * C, C});
-      unpack<T>(dv, {args.dv.as<T>() + key, num_positions, K * C, C});
+    if constexpr (Format::is_paired) {
+      const Tag<Number> dn;
+      for (int n = 0; n < 2; ++n) {
+        const std::int64_t at = ((r + n) * tile_queries + i) / 2;
+        hn::Store(Format::pair(p[n][0], p[n][1]), dn, p_over_queries_ + at);
+        hn::Store(Format::pair(ds[n][0], ds[n][1]), dn, ds_over_queries_ + at);
+        hn::Store(Format::pair(ds[0][n], ds[1][n]), dn, ds_over_keys_ + r / 2 * tile_queries + i + n * lanes);
+      }
+    } else {
+      for (int n = 0; n < 2; ++n) {
+        hn::Store(p[n][0], d, p_over_queries_ + (r + n) * tile_queries + i);
+        hn::Store(ds[n][0], d, ds_over_queries_ + (r + n) * tile_queries + i);
+      }
+    }
+  }
+
+  const AttentionBackwardArgs& args_;
+  std::int64_t T_ = args_.q.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
+  QueryOperand q_, dout_;
+  Sum* dq_;       // [tile_queries, padded C]
+  Sum *p_, *ds_;  // [keys, queries]
+  Number *p_over_queries_, *ds_over_queries_, *ds_over_keys_;
+  Sum *lse_, *delta_;
+};
+
+template <class Format, class T>
+void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
+  using Sum = typename Format::Sum;
+  using Pass = Backward<Format, T>;
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1), sums_size = Pass::sums_capacity(args);
+  const std::int64_t work = num_visible_pairs(T_keys, T_keys) * args.q.size(3) / 8;
+  const TileOrder order(args.q, args.group, args.first_head);
+  divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
+    Pass backward(args, scratch);
+    Sum* sums = scratch.take(sums_size);
+    for (std::int64_t n = first; n < last; ++n) {
+      const KvHead head{n / args.k.size(2), n % args.k.size(2)};
+      backward.pack_keys(head);
+      std::fill(sums, sums + sums_size, Sum{0});
+      order.visit(order.pairs_of(head.b, head.index), [&](const QueryTile& at) HWY_ATTR { backward.differentiate(at, sums); });
+      backward.write_keys(head, {0, T_keys}, {sums, sums_size, 1});
     }
   });
 }
 
+/// One kv head after the other, each by all threads.
+template <class Format, class T>
+void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads) {
+  using Sum = typename Format::Sum;
+  using Pass = Backward<Format, T>;
+  struct OfAllShares {};
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1), sums_size = Pass::sums_capacity(args);
+  const std::int64_t work = num_visible_pairs(T_keys, T_keys) * args.q.size(3) / 8 / num_shares;
+  const TileOrder order(args.q, args.group, args.first_head);
+  Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
+  Sum* sums = memory.take(num_shares * sums_size);
+  for (std::int64_t n = 0; n < num_kv_heads; ++n) {
+    const KvHead head{n / args.k.size(2), n % args.k.size(2)};
+    const TileOrder::Pairs pairs = order.pairs_of(head.b, head.index);
+    divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+      Scratch<Sum> scratch(Pass::capacity(args));
+      Pass backward(args, scratch);
+      backward.pack_keys(head);
+      for (std::int64_t share = first; share < last; ++share) {
+        Sum* own = sums + share * sums_size;
+        std::fill(own, own + sums_size, Sum{0});
+        const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
+        order.visit({cut(share), cut(share + 1)}, [&](const QueryTile& at) HWY_ATTR { backward.differentiate(at, own); });
+      }
+    });
+    divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+      Scratch<Sum> scratch(Pass::capacity(args));
+      Pass(args, scratch).write_keys(head, {first, last}, {sums, sums_size, num_shares});
+    });
+  }
+}
+
+template <class Format, class T>
+void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
+  const bool few = args.q.size(0) * args.k.size(2) < num_shares;  // and worth the sums of all shares
+  if (few && args.q.size(1) >= num_shares * 2 * tile_queries) return differentiate_in_shares<Format, T>(args, num_threads);
+  differentiate_all<Format, T>(args, num_threads);
+}
+
 void AttentionBackward(const AttentionBackwardArgs& args, int num_threads) {
-  visit_float(args.q.dtype, [&](auto t) { differentiate_all<decltype(t)>(args, num_threads); });
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if (args.q.dtype == DType::bfloat16 && pairs_are_fast()) return choose_threads<Pairs, bfloat16>(args, num_threads);
+#endif
+  visit_float(args.q.dtype, [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,4 @@
-// Tiles of attention: packing, small products and the causal mask. Included once per instruction set (Highway).
+// Tiles of attention: packing, transposing and the causal mask. Included once per instruction set (Highway).
 //
 // Scores are kept transposed, [keys, queries]: a vector holds one key's scores for neighbouring queries, so the softmax needs no sum across lanes, and only the
 // queries' tile has to be transposed, once for all keys.
@@ -12,117 +12,173 @@
 #endif
 // clang-format on
 
-#include "ops/cpu/lanes-inl.h"
-
-#include <algorithm>
+#include "ops/cpu/attention_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-constexpr std::int64_t tile = 64;  // queries and keys
-
-/// Rows of a tile are padded with zeros to whole vectors.
-template <class A>
-HWY_INLINE std::int64_t padded(std::int64_t C) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<A>()));
-  return (C + lanes - 1) / lanes * lanes;
-}
+constexpr std::int64_t tile_queries = 64;
+constexpr std::int64_t tile_keys = 64;
 
 /// Some of the vectors [C] of one head: `count` of them, `stride` numbers apart.
 template <class T>
 struct HeadRows {
   T* first = nullptr;
   std::int64_t count = 0, stride = 0, C = 0;
+
+  [[nodiscard]] HeadRows part(std::int64_t from, std::int64_t most) const { return {first + from * stride, std::min(most, count - from), stride, C}; }
 };
 
-/// packed[tile, padded C] = factor x; zeros where there is nothing.
-template <class A, class T>
-HWY_INLINE void pack(const HeadRows<const T>& x, A factor, A* packed) {
-  const std::int64_t width = padded<A>(x.C);
-  const auto factors = hn::Set(Tag<A>(), factor);
-  for (std::int64_t row = 0; row < x.count; ++row) {
+/// The columns of a row of sums: whole vectors.
+template <class Format>
+HWY_INLINE std::int64_t padded(std::int64_t C) {
+  return rounded_up(C, num_lanes<typename Format::Sum>());
+}
+/// The Numbers of a packed row.
+template <class Format>
+HWY_INLINE std::int64_t packed_width(std::int64_t C) {
+  return padded<Format>(C) / Format::per_number;
+}
+
+/// packed[num_rows, packed width] = x, zero where there is nothing.
+template <class Format, class T>
+HWY_INLINE void pack(const HeadRows<const T>& x, std::int64_t num_rows, typename Format::Number* packed) {
+  using Element = std::conditional_t<Format::is_paired, T, typename Format::Sum>;  // pairs are neighbours already
+  const std::int64_t width = padded<Format>(x.C);
+  auto* into = reinterpret_cast<Element*>(packed);
+  for (std::int64_t row = 0; row < x.count; ++row, into += width) {
     const T* from = x.first + row * x.stride;
-    A* into = packed + row * width;
-    if (width != x.C) std::fill(into + x.C, into + width, A{0});
-    for_lanes<A>(0, x.C, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(factors, lanes.load(from + i)), into + i); });
+    std::fill(into + x.C, into + width, Element{});
+    if constexpr (std::is_same_v<Element, T>)
+      std::memcpy(into, from, static_cast<std::size_t>(x.C) * sizeof(T));
+    else
+      for_lanes<Element>(0, x.C, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(lanes.load(from + i), into + i); });
   }
-  std::fill(packed + x.count * width, packed + tile * width, A{0});
+  std::fill(into, into + (num_rows - x.count) * width, Element{});
 }
 
-/// transposed[C, tile] of packed[tile, padded C].
-template <class A>
-HWY_INLINE void transpose(const A* packed, std::int64_t C, A* transposed) {
-  const std::int64_t width = padded<A>(C);
-  for (std::int64_t row = 0; row < tile; row += 8)  // a cache line of the result at a time
-    for (std::int64_t c = 0; c < C; ++c)
-      for (std::int64_t r = row; r < row + 8; ++r) transposed[c * tile + r] = packed[r * width + c];
+#if HWY_TARGET == HWY_SCALAR
+template <class Format>
+HWY_INLINE void transpose(const typename Format::Number* packed, std::int64_t C, typename Format::Sum factor, typename Format::Number* transposed) {
+  for (std::int64_t c = 0; c < C; ++c)
+    for (std::int64_t row = 0; row < tile_queries; ++row) transposed[c * tile_queries + row] = factor * packed[row * C + c];
+}
+#else
+/// transposed[packed width, tile_queries] = factor packed[tile_queries, packed width]; pairs keep their factor for later. Blocks of 16 bytes squared are
+/// transposed in registers.
+template <class Format>
+HWY_INLINE void transpose(const typename Format::Number* packed, std::int64_t C, typename Format::Sum factor, typename Format::Number* transposed) {
+  using Number = typename Format::Number;
+  constexpr std::int64_t size = 16 / sizeof(Number);
+  const hn::FixedTag<hwy::MakeUnsigned<Number>, size> d;
+  const hn::FixedTag<std::uint64_t, 2> d64;
+  const hn::FixedTag<Number, size> numbers;
+  const std::int64_t width = packed_width<Format>(C);
+  const auto put = [=](auto column, std::int64_t c, std::int64_t row) HWY_ATTR {
+    auto values = hn::BitCast(numbers, column);
+    if constexpr (!Format::is_paired) values = hn::Mul(values, hn::Set(numbers, factor));
+    hn::Store(values, numbers, transposed + c * tile_queries + row);
+  };
+  for (std::int64_t c = 0; c < width; c += size)
+    for (std::int64_t row = 0; row < tile_queries; row += size) {
+      const auto load_row = [=](std::int64_t r) HWY_ATTR { return hn::BitCast(d, hn::Load(numbers, packed + (row + r) * width + c)); };
+      const auto r0 = load_row(0), r1 = load_row(1);
+      const auto lower01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), upper01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+      if constexpr (size == 2) {
+        put(lower01, c, row);
+        put(upper01, c + 1, row);
+      } else {
+        const auto r2 = load_row(2), r3 = load_row(3);
+        const auto lower23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3)), upper23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+        put(hn::InterleaveLower(d64, lower01, lower23), c, row);
+        put(hn::InterleaveUpper(d64, lower01, lower23), c + 1, row);
+        put(hn::InterleaveLower(d64, upper01, upper23), c + 2, row);
+        put(hn::InterleaveUpper(d64, upper01, upper23), c + 3, row);
+      }
+    }
+}
+#endif
+
+/// paired[num_rows / 2, padded C] of packed[num_rows, packed width], both of Pairs: rows `distance` apart in one Number, so that sums run over rows.
+template <class Format>
+HWY_INLINE void pair_rows(const typename Format::Number* packed, std::int64_t num_rows, std::int64_t C, std::int64_t distance,
+                          typename Format::Number* paired) {
+  const Tag<typename Format::Number> d;
+  const hn::Rebind<std::uint16_t, decltype(d)> halves;
+  const std::int64_t width = padded<Format>(C), lanes = num_lanes<typename Format::Sum>();
+  const auto* rows = reinterpret_cast<const std::uint16_t*>(packed);
+  for (std::int64_t first = 0; first < num_rows; first += 2 * distance)
+    for (std::int64_t row = first; row < first + distance; ++row, paired += width)
+      for (std::int64_t c = 0; c < width; c += lanes) {
+        const auto even = hn::PromoteTo(d, hn::LoadU(halves, rows + row * width + c));
+        const auto odd = hn::PromoteTo(d, hn::LoadU(halves, rows + (row + distance) * width + c));
+        hn::Store(hn::Or(even, hn::ShiftLeft<16>(odd)), d, paired + c);
+      }
 }
 
-/// c[M, N] = (or +=) a[M, K] b[K, N] with a[i, p] at a + i a_row + p a_column. M is a multiple of 8, N of a vector.
-template <class A>
-struct TileProduct {
-  const A* a = nullptr;
-  std::int64_t a_row = 0, a_column = 0;
-  const A* b = nullptr;
-  A* c = nullptr;
-  std::int64_t M = 0, N = 0, K = 0;
-  bool accumulates = false;
+/// Where a tile of queries meets a tile of keys: query i sees the keys 0 .. i + diagonal. Both counts may reach beyond the end, where packed rows are zero.
+struct CausalTile {
+  std::int64_t diagonal = 0;
+  std::int64_t num_queries = 0;  // a multiple of the lanes
+  std::int64_t num_keys = 0;     // a multiple of block_rows
+
+  /// How many keys query i sees.
+  [[nodiscard]] std::int64_t visible(std::int64_t i) const { return std::clamp<std::int64_t>(i + diagonal + 1, 0, num_keys); }
+  /// Of `count` queries from i on: the keys, in whole blocks, that all of them see, and those that some of them see or of the others of their block.
+  [[nodiscard]] std::int64_t blocks_seen_by_all(std::int64_t i) const { return visible(i) / block_rows * block_rows; }
+  [[nodiscard]] std::int64_t blocks_seen(std::int64_t i, std::int64_t count) const {
+    return rounded_up(visible(std::max(i + count, rounded_up(i + 1, block_rows)) - 1), block_rows);
+  }
+  /// The first query that sees key r.
+  [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const { return std::clamp<std::int64_t>(r - diagonal, 0, num_queries); }
 };
 
-/// `rows` rows by `vectors` vectors of c, held in registers.
-template <int rows, int vectors, class A>
-HWY_INLINE void multiply_block(const TileProduct<A>& p, std::int64_t row, std::int64_t column) {
-  const Tag<A> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const A* a = p.a + row * p.a_row;
-  const A* b = p.b + column;
-  A* c = p.c + row * p.N + column;
-  Vec<A> sums[rows][vectors];
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) sums[r][v] = p.accumulates ? hn::LoadU(d, c + r * p.N + v * lanes) : hn::Zero(d);
-  for (std::int64_t k = 0; k < p.K; ++k) {
-    Vec<A> b_k[vectors];
-    for (int v = 0; v < vectors; ++v) b_k[v] = hn::LoadU(d, b + k * p.N + v * lanes);
-    for (int r = 0; r < rows; ++r) {
-      const auto a_rk = hn::Set(d, a[r * p.a_row + k * p.a_column]);
-      for (int v = 0; v < vectors; ++v) sums[r][v] = hn::MulAdd(a_rk, b_k[v], sums[r][v]);
+/// One of the tiles of queries that a thread computes.
+struct QueryTile {
+  std::int64_t b = 0, h = 0, kv_head = 0, first_query = 0;
+
+  [[nodiscard]] bool has_keys_of(const QueryTile& other) const { return b == other.b && kv_head == other.kv_head; }
+};
+
+/// The tiles of all heads, head by head. The first tile of a head sees few keys and the last one many: a pair of tiles, one from each end, is a unit of work.
+class TileOrder {
+ public:
+  TileOrder(const Tensor& q, std::int64_t group, std::int64_t first_head)
+      : B_(q.size(0)), H_(q.size(2)), group_(group), first_head_(first_head), num_tiles_((q.size(1) + tile_queries - 1) / tile_queries) {}
+
+  struct Pairs {
+    std::int64_t first, last;
+  };
+  [[nodiscard]] std::int64_t pairs_per_head() const { return (num_tiles_ + 1) / 2; }
+  [[nodiscard]] std::int64_t num_pairs() const { return B_ * H_ * pairs_per_head(); }
+  /// Of all heads that share a kv head.
+  [[nodiscard]] Pairs pairs_of(std::int64_t b, std::int64_t kv_head) const {
+    const std::int64_t first = std::max<std::int64_t>(0, kv_head * group_ - first_head_), last = std::min(H_, (kv_head + 1) * group_ - first_head_);
+    return {(b * H_ + first) * pairs_per_head(), (b * H_ + std::max(first, last)) * pairs_per_head()};
+  }
+
+  /// f(tile) for those of some pairs.
+  template <class F>
+  void visit(const Pairs& pairs, F&& f) const {
+    for (std::int64_t pair = pairs.first; pair < pairs.last; ++pair) {
+      const std::int64_t head = pair / pairs_per_head(), h = head % H_, tile = pair % pairs_per_head(), opposite = num_tiles_ - 1 - tile;
+      QueryTile at{.b = head / H_, .h = h, .kv_head = (h + first_head_) / group_, .first_query = tile * tile_queries};
+      f(at);
+      at.first_query = opposite * tile_queries;
+      if (opposite != tile) f(at);
     }
   }
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < vectors; ++v) hn::StoreU(sums[r][v], d, c + r * p.N + v * lanes);
-}
 
-template <class A>
-HWY_INLINE void multiply_tile(const TileProduct<A>& p) {
-#if HWY_TARGET == HWY_AVX3
-  constexpr int rows = 8, vectors = 2;  // 32 registers: 16 sums hide the latency, and a load feeds more than one of them
-#else
-  constexpr int rows = 4, vectors = 2;  // 16 registers
-#endif
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag<A>()));
-  std::int64_t column = 0;
-  for (; column + vectors * lanes <= p.N; column += vectors * lanes)
-    for (std::int64_t row = 0; row < p.M; row += rows) multiply_block<rows, vectors>(p, row, column);
-  if (column < p.N)
-    for (std::int64_t row = 0; row < p.M; row += rows) multiply_block<rows, 1>(p, row, column);
-}
-
-/// Where key `first_key` + r meets query `first_query` + lane. Query i sees keys up to i + offset.
-struct CausalMask {
-  std::int64_t first_query = 0, first_key = 0, offset = 0;
-
-  [[nodiscard]] bool hides_something() const { return first_key + tile - 1 > first_query + offset; }
-  /// The first query of the tile that sees key r of its tile.
-  [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const { return first_key + r - first_query - offset; }
+ private:
+  std::int64_t B_, H_, group_, first_head_, num_tiles_;
 };
 
-/// scores of one key for the queries from `query` on: where it is hidden, `hidden` instead.
+/// Which of the queries from `query` on, one per lane, see key r.
 template <class A>
-HWY_INLINE Vec<A> masked(Vec<A> scores, const CausalMask& mask, std::int64_t r, std::int64_t query, Vec<A> hidden) {
+HWY_INLINE auto seeing(const CausalTile& tile, std::int64_t r, std::int64_t query) {
   const Tag<A> d;
-  const auto seen = hn::Ge(hn::Iota(d, static_cast<A>(query)), hn::Set(d, static_cast<A>(mask.first_seeing(r))));
-  return hn::IfThenElse(seen, scores, hidden);
+  return hn::Ge(hn::Iota(d, static_cast<A>(query)), hn::Set(d, static_cast<A>(r - tile.diagonal)));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,12 +9,13 @@
 namespace echelon {
 
 /// Hands out `capacity` numbers, uninitialised, until it goes out of scope; the memory stays with the thread for the next operation. Not for nesting.
-template <class T>
+/// Where one is in use already, another Purpose (any type) makes another buffer.
+template <class T, class Purpose = void>
 class Scratch {
  public:
   explicit Scratch(std::int64_t capacity) {
     static thread_local std::vector<std::byte> buffer;
-    const std::size_t num_bytes = (static_cast<std::size_t>(capacity) * sizeof(T)) + 16 * line_bytes;  // take() rounds up to lines
+    const std::size_t num_bytes = (static_cast<std::size_t>(capacity) * sizeof(T)) + 32 * line_bytes;  // take() rounds up to lines
     if (buffer.size() < num_bytes) buffer.resize(num_bytes);
     void* address = buffer.data();
     std::size_t space = buffer.size();
@@ -23,7 +24,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// At most 12 times. Starts at a cache line.
+  /// At most 28 times. Starts at a cache line.
   [[nodiscard]] T* take(std::int64_t count) {
     T* taken = next_;
     constexpr std::int64_t per_line = line_bytes / sizeof(T);
