@@ -53,6 +53,12 @@ class RunLog {
               json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
             },
         .on_saved = [this](const std::filesystem::path& folder) { note(fmt::format("saved {}", folder.string())); },
+        .on_trace =
+            [this](const TraceReport& trace) {
+              if (json_)
+                return print_json(fmt::format(R"({{"trace": {}, "operations": {}}})", nlohmann::json(trace.folder.string()).dump(), to_json(trace.table)));
+              progress_.note(to_text(trace.table) + fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
+            },
     };
   }
 

@@ -26,6 +26,30 @@ std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, int index, RankMe
   return buckets;
 }
 
+/// Parameters seen from the host: in place where the backend computes in its memory, else by a copy of one parameter at a time.
+class HostAccess {
+ public:
+  explicit HostAccess(Ops& ops) : ops_(ops) { ops.publish(); }
+
+  template <class F>
+  void fill(const Tensor& x, F&& f) {
+    if (std::byte* in_place = ops_.host_address(x)) return f(in_place);
+    copy_.resize(static_cast<std::size_t>(x.num_bytes()));
+    f(copy_.data());
+    ops_.upload(x, copy_.data());
+  }
+  const std::byte* read(const Tensor& x) {
+    if (const std::byte* in_place = ops_.host_address(x)) return in_place;
+    copy_.resize(static_cast<std::size_t>(x.num_bytes()));
+    ops_.download(copy_.data(), x);
+    return copy_.data();
+  }
+
+ private:
+  Ops& ops_;
+  std::vector<std::byte> copy_;
+};
+
 }  // namespace
 
 RankModel::RankModel(const RunConfig& config, const RankBlueprint& blueprint, RankMemory& memory, Ops& ops) : part_(make_model_part(config, blueprint.rank())) {
@@ -38,32 +62,20 @@ RankModel::RankModel(const RunConfig& config, const RankBlueprint& blueprint, Ra
 }
 
 void RankModel::initialize(std::int64_t seed, Ops& ops) {
-  std::vector<std::byte> host;
-  for (Param* param : part_.params()) {
-    host.resize(static_cast<std::size_t>(param->value.num_bytes()));
-    echelon::initialize(*param, seed, param->value.dtype, host.data());
-    ops.upload(param->value, host.data());
-  }
+  HostAccess host(ops);
+  for (Param* param : part_.params()) host.fill(param->value, [&](void* out) { echelon::initialize(*param, seed, param->value.dtype, out); });
   refresh_masters(ops);
 }
 
 void RankModel::load(const ModelReader& reader, Ops& ops) {
-  std::vector<std::byte> host;
-  for (Param* param : part_.params()) {
-    host.resize(static_cast<std::size_t>(param->value.num_bytes()));
-    reader.read(*param, param->value.dtype, host.data());
-    ops.upload(param->value, host.data());
-  }
+  HostAccess host(ops);
+  for (Param* param : part_.params()) host.fill(param->value, [&](void* out) { reader.read(*param, param->value.dtype, out); });
   refresh_masters(ops);
 }
 
 void RankModel::save(ModelWriter& writer, Ops& ops) {
-  std::vector<std::byte> host;
-  for (const Param* param : part_.written_params()) {
-    host.resize(static_cast<std::size_t>(param->value.num_bytes()));
-    ops.download(host.data(), param->value);
-    writer.write(*param, param->value.dtype, host.data());
-  }
+  HostAccess host(ops);
+  for (const Param* param : part_.written_params()) writer.write(*param, param->value.dtype, host.read(param->value));
 }
 
 void RankModel::refresh_masters(Ops& ops) {

@@ -36,8 +36,8 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   pending_.resize(program.size());
   for (const Action& action : program) {
     try {
-      for (const int id : action.after) finish(id);
-      perform(action);
+      for (const int id : action.after) finish(program[static_cast<std::size_t>(id)]);
+      observed(action, ActionPart::perform, [&] { perform(action); });
       mesh_.poll();
     } catch (const PeerAborted&) {
       throw;
@@ -50,9 +50,21 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   return result_;
 }
 
-void Step::finish(int id) {
-  for (Pending& pending : pending_[static_cast<std::size_t>(id)]) pending.wait();
-  pending_[static_cast<std::size_t>(id)].clear();
+void Step::finish(const Action& action) {
+  std::vector<Pending>& under_way = pending_[static_cast<std::size_t>(action.id)];
+  if (under_way.empty()) return;
+  observed(action, ActionPart::wait, [&] {
+    for (Pending& pending : under_way) pending.wait();
+  });
+  under_way.clear();
+}
+
+template <class F>
+void Step::observed(const Action& action, ActionPart part, F&& f) {
+  if (action_observer_ == nullptr) return f();
+  action_observer_->begins(action, part);
+  f();
+  action_observer_->ends();
 }
 
 void Step::perform(const Action& action) {

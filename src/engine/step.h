@@ -29,6 +29,17 @@ struct StepResult {
 /// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when multiplied by `factor`.
 using GradientObserver = std::function<void(RankModel& model, double factor)>;
 
+/// What of an action is going on: itself, or the wait for what it left under way.
+enum class ActionPart : std::uint8_t { perform, wait };
+
+/// Is told what a step does at the moment, on the rank's own thread. Parts follow each other; they do not nest.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  virtual void begins(const Action& action, ActionPart part) = 0;
+  virtual void ends() = 0;
+};
+
 /// What a step works on; all of it outlives the step.
 struct StepParts {
   RankMemory& memory;
@@ -45,10 +56,14 @@ class Step {
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
+  /// `observer` must outlive the step.
+  void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
 
  private:
   void perform(const Action& action);
-  void finish(int id);
+  void finish(const Action& action);
+  template <class F>
+  void observed(const Action& action, ActionPart part, F&& f);
 
   void load_batch();
   [[nodiscard]] std::vector<Pending> start_count();
@@ -70,6 +85,7 @@ class Step {
   Ops& ops_;
   Mesh& mesh_;
   GradientObserver observer_;
+  StepObserver* action_observer_ = nullptr;
 
   ProgramKind kind_ = ProgramKind::training;
   StepInput input_;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "blueprint/blueprint.h"
 #include "data/dataset_batches.h"
+#include "engine/host_rates.h"
 #include "engine/machine_memory.h"
 #include "engine/rank_cores.h"
 #include "engine/trainer.h"
@@ -95,6 +96,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   const Blueprint blueprint(config);
   require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
   const auto initial = initial_weights(config);
+  const RatesOfHost rates(config.metrics, placement);
   const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
   std::optional<DatasetBatches> validation;
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
@@ -111,12 +113,16 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
     const RankCores cores = claim_cores(config, mesh);
     if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores));
     const auto ops = make_cpu_ops({.num_threads = cores.num_threads});
-    RankRun run(blueprint, mesh, *ops);
+    std::optional<StepRecorder> recorder;
+    if (!config.metrics.trace.empty()) recorder.emplace(*ops, mesh);
+    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : *ops);
+    if (recorder) run.step().observe_actions(*recorder);
     if (initial)
       run.model().load(*initial, *ops);
     else
       run.model().initialize(config.training.seed, *ops);
-    Trainer trainer(config, {run, mesh, *ops, training, validation ? &*validation : nullptr}, options);
+    Trainer trainer(config, {run, mesh, *ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
+                    options);
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;
     const auto entropy = result.validation_unigram_entropy;

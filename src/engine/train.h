@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/run_ranks.h"
+#include "report/operation_table.h"
 #include "report/step_report.h"
 #include "spec/run_config.h"
 
@@ -13,12 +14,18 @@
 
 namespace echelon {
 
+struct TraceReport {
+  std::filesystem::path folder;  // rank{r}_trace.json and rank{r}_operations.json of every rank
+  OperationTable table;          // of rank 0
+};
+
 /// What a run tells while it goes on, from rank 0's thread. Functions may be empty; of several processes only the first should have any.
 struct TrainEvents {
   std::function<void(const std::string& line)> on_start;  // what is run, where and with what: a few lines
   std::function<void(const StepReport& report)> on_step;
   std::function<void(const EvaluationReport& report)> on_validation;
   std::function<void(const std::filesystem::path& folder)> on_saved;
+  std::function<void(const TraceReport& trace)> on_trace = {};  // after the last traced step
 };
 
 struct TrainOptions {

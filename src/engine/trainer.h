@@ -2,7 +2,9 @@
 #pragma once
 
 #include "data/dataset_batches.h"
+#include "engine/host_rates.h"
 #include "engine/rank_run.h"
+#include "engine/step_recorder.h"
 #include "engine/train.h"
 
 #include <chrono>
@@ -16,17 +18,21 @@ struct TrainerParts {
   Ops& ops;
   const DatasetBatches& training;
   const DatasetBatches* validation = nullptr;
+  StepRecorder* recorder = nullptr;    // of the steps that metrics.trace names
+  std::optional<HostRates> host = {};  // where known
 };
 
 class Trainer {
  public:
   Trainer(const RunConfig& config, const TrainerParts& parts, const TrainOptions& options)
-      : config_(config), parts_(parts), options_(options), sent_before_(parts.mesh.sent_bytes()) {}
+      : config_(config), parts_(parts), options_(options), traced_(parse_traced_steps(config.metrics.trace)) {}
 
   /// Every rank of the mesh calls it; the result is the same on all but for what rank 0 alone knows (times, folders).
   TrainResult run();
 
  private:
+  [[nodiscard]] StepResult run_step(std::int64_t step);
+  void write_trace();
   [[nodiscard]] StepInput input_of(std::int64_t step) const;
   [[nodiscard]] StepReport report_of(std::int64_t step, const StepResult& result, double seconds);
   void evaluate(std::int64_t step);
@@ -35,8 +41,10 @@ class Trainer {
   const RunConfig& config_;
   TrainerParts parts_;
   const TrainOptions& options_;
+  StepRange traced_;
   TrainResult result_;
   std::map<Group, std::int64_t> sent_before_;
+  std::int64_t faults_before_ = 0;
 };
 
 }  // namespace echelon

@@ -213,6 +213,9 @@ class Ops {
   virtual void upload(Tensor out, const void* host) = 0;  // host memory of the same dtype and size; done when it returns
   virtual void download(void* host, Tensor x) = 0;        // likewise, after everything enqueued before
 
+  /// Where the host may read and write x in place, after publish(); null where the backend's memory is not the host's.
+  [[nodiscard]] virtual std::byte* host_address(const Tensor& /*x*/) const { return nullptr; }
+
   /// What was enqueued is visible to a communication that is started next, and to the host.
   virtual void publish() = 0;
 };

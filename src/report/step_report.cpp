@@ -60,6 +60,8 @@ std::string to_json(const StepReport& r) {
       {"tflops", r.tflops},
       {"mfu", nullptr},
       {"memory_peak_bytes", r.memory_peak_bytes},
+      {"process_peak_bytes", r.process_peak_bytes},
+      {"page_faults", r.page_faults},
       {"world_size", r.world_size},
       {"comm_bytes", r.comm_bytes},
   };

@@ -124,7 +124,8 @@ const ConfigKey keys[] = {
 
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
     {"metrics.tensorboard", NotYet{}, "event files"},
-    {"metrics.trace", NotYet{}, "a timeline of every action"},
+    {"metrics.trace", at<&RunConfig::metrics, &MetricsConfig::trace>, "steps whose timeline is written to output.dir/trace, e.g. 'steps 3-5'"},
+    {"metrics.machine", at<&RunConfig::metrics, &MetricsConfig::machine>, "a file of echelon bench: the peaks for mfu and for the table of a trace"},
 
     {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | auto: mpi under mpirun or srun"},
     {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},

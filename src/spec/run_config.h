@@ -88,6 +88,8 @@ struct CheckpointConfig {
 
 struct MetricsConfig {
   std::int64_t log_freq = 1;
+  std::string trace;    // "steps 3-5": steps that are traced; empty: none
+  std::string machine;  // machines/NAME.toml with this machine's peaks; empty: measured where they are asked for
   bool operator==(const MetricsConfig&) const = default;
 };
 
@@ -122,6 +124,15 @@ struct RunConfig {
   /// Microbatches per step and rank. validate() has checked that it divides.
   [[nodiscard]] std::int64_t num_microbatches() const;
 };
+
+/// Steps from 1 on, both ends included.
+struct StepRange {
+  std::int64_t first = 1, last = 0;
+  [[nodiscard]] bool contains(std::int64_t step) const { return first <= step && step <= last; }
+  bool operator==(const StepRange&) const = default;
+};
+/// "steps 3-5", "step 3", or without the word; empty: no step. At most 100 steps, which are held in memory. Throws Error naming metrics.trace.
+[[nodiscard]] StepRange parse_traced_steps(const std::string& text);
 
 /// Throws Error with the key, the value and the nearest valid one for every contradiction that can be seen without data:
 /// batch sizes that do not divide, more stages than layers, tp against heads, seq_len over max_position_embeddings, features that are not there yet.

@@ -5,6 +5,7 @@
 #include "spec/stage_layout.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace echelon {
@@ -110,11 +111,37 @@ void check_optimizer(const RunConfig& config) {
 }
 
 void check_output(const RunConfig& config) {
+  const StepRange traced = parse_traced_steps(config.metrics.trace);
+  require(traced.last <= config.training.steps, "metrics.trace = '{}' goes beyond training.steps = {}; nearest: 'step {}'", config.metrics.trace,
+          config.training.steps, config.training.steps);
   require(!config.output.dir.empty(), "output.dir = '' is empty; nearest: out");
   require(!config.checkpoint.enable || !config.checkpoint.folder.empty(), "checkpoint.folder = '' is empty; nearest: checkpoint");
 }
 
+constexpr std::int64_t max_traced_steps = 100;
+
+/// The whole of text as a number from 1 on, or 0.
+std::int64_t step_number(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && number >= 1 ? number : 0;
+}
+
 }  // namespace
+
+StepRange parse_traced_steps(const std::string& text) {
+  if (text.empty()) return {};
+  std::string_view numbers = text;
+  for (const std::string_view word : {"steps ", "step "})
+    if (numbers.starts_with(word)) numbers.remove_prefix(word.size());
+  const std::size_t dash = numbers.find('-');
+  const std::int64_t first = step_number(numbers.substr(0, dash)), last = dash == std::string_view::npos ? first : step_number(numbers.substr(dash + 1));
+  require(first > 0 && last > 0, "metrics.trace = '{}' names no steps; nearest: 'steps 3-5'", text);
+  require(first <= last, "metrics.trace = '{}' ends before it begins; nearest: 'steps {}-{}'", text, last, first);
+  require(last - first < max_traced_steps, "metrics.trace = '{}' are {} steps, more than the {} that are held in memory; nearest: 'steps {}-{}'", text,
+          last - first + 1, max_traced_steps, first, first + max_traced_steps - 1);
+  return {first, last};
+}
 
 void validate(const RunConfig& config) {
   check_ranges(config);

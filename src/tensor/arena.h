@@ -8,7 +8,8 @@
 
 namespace echelon {
 
-/// Zero-filled host memory, aligned to alignment_bytes; large ones ask for huge pages. Throws Failure when the system has not enough.
+/// Zero-filled host memory, aligned to alignment_bytes, with all its pages in place; large ones ask for huge pages. Throws Failure when the system has not
+/// enough.
 class Arena {
  public:
   explicit Arena(std::int64_t num_bytes);
@@ -21,6 +22,8 @@ class Arena {
   [[nodiscard]] Tensor tensor(std::int64_t offset, DType dtype, Sizes sizes) const;
 
  private:
+  void populate();
+
   std::byte* base_ = nullptr;
   std::int64_t num_bytes_ = 0;
 };

@@ -98,7 +98,7 @@ const BadInput train_arguments[] = {
     {{"train", good, "--parallelism.virtual_stages=2"}, {"parallelism.virtual_stages", "is not there yet"}},
     {{"train", good, "--parallelism.virtual_stage=2"}, {"there is no key parallelism.virtual_stage"}},
     {{"train", good, "--checkpoint.load"}, {"checkpoint.load", "is not there yet"}},
-    {{"train", good, "--metrics.trace", "on"}, {"metrics.trace", "is not there yet"}},
+    {{"train", good, "--metrics.trace", "on"}, {"metrics.trace", "on", "steps 3-5"}},
     {{"train"}, {".toml:4", "data.split", "is not there yet"}, "[model]\npreset = 'llama-1m'\n[data]\nsplit = [9, 1]\n"},
     {{"train"}, {".toml:4", "data.path is a list", "not there yet"}, "[model]\npreset = 'llama-1m'\n[data]\npath = [0.5, 'a', 0.5, 'b']\n"},
     {{"train", good, "--training.dtype=float16"}, {"training.dtype = 'float16'"}},

@@ -61,6 +61,7 @@ class CpuOps : public Ops {
   void adamw(const AdamWArgs& args) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
+  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return x.data; }
   void publish() override {}
 
  private:

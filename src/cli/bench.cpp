@@ -1,0 +1,85 @@
+// echelon bench: measures this machine.
+#include "cli/verb.h"
+#include "engine/measure_machine.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+struct BenchArguments {
+  std::string output;
+  double seconds = 0.3;
+  bool json = false;
+};
+
+struct Row {
+  std::string_view name;
+  std::string_view key;
+  double ComputeRates::*rate;
+};
+constexpr Row rows[] = {
+    {"multiply-adds float32", "float32_flops", &ComputeRates::float32_flops},   {"multiply-adds float64", "float64_flops", &ComputeRates::float64_flops},
+    {"dot products bfloat16", "bfloat16_flops", &ComputeRates::bfloat16_flops}, {"products float32", "sgemm_flops", &ComputeRates::sgemm_flops},
+    {"memory copy", "copy_bandwidth", &ComputeRates::copy_bandwidth},           {"memory triad", "triad_bandwidth", &ComputeRates::triad_bandwidth},
+    {"memory read", "read_bandwidth", &ComputeRates::read_bandwidth},
+};
+
+bool is_bandwidth(const Row& row) { return row.key.ends_with("bandwidth"); }
+
+std::string in_billions(double rate) { return rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "N/A"; }
+
+void print(const MachineSpec& machine) {
+  fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores, static_cast<double>(machine.memory_bytes) / (1 << 30));
+  fmt::print("{:<24}{:>12}{:>12}\n", "", "one core", "all cores");
+  for (const Row& row : rows)
+    fmt::print("{:<24}{:>12}{:>12}  {}\n", row.name, in_billions(machine.core.*row.rate), in_billions(machine.device.*row.rate),
+               is_bandwidth(row) ? "GB/s" : "GFLOP/s");
+  fmt::print("all-reduce among threads: {:.2f} us for 8 bytes, {:.1f} GB/s of a buffer of 64 MiB\n", 1e6 * machine.all_reduce_latency_seconds,
+             machine.all_reduce_bandwidth / 1e9);
+}
+
+nlohmann::ordered_json to_json(const ComputeRates& rates) {
+  nlohmann::ordered_json json;
+  for (const Row& row : rows) json[std::string(row.key)] = rates.*row.rate;
+  return json;
+}
+
+void print_json(const MachineSpec& machine) {
+  const nlohmann::ordered_json json = {
+      {"machine", {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
+      {"device", to_json(machine.device)},
+      {"core", to_json(machine.core)},
+      {"threads", {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds}, {"all_reduce_bandwidth", machine.all_reduce_bandwidth}}}};
+  fmt::print("{}\n", json.dump());
+}
+
+ExitStatus run_bench(const BenchArguments& arguments) {
+  std::ofstream file;
+  if (!arguments.output.empty()) {
+    file.open(arguments.output);
+    require(file.good(), "--output '{}' cannot be written; check its folder", arguments.output);
+  }
+  const MachineSpec machine = measure_machine({.seconds = arguments.seconds});
+  arguments.json ? print_json(machine) : print(machine);
+  if (file.is_open()) file << to_toml(machine) << std::flush;
+  return ExitStatus::success;
+}
+
+}  // namespace
+
+VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+  const auto arguments = std::make_shared<BenchArguments>();  // CLI11's options write to what the action reads
+  app.add_option("--output", arguments->output, "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
+  app.add_option("--seconds", arguments->seconds, "of measuring, for each figure")->check(CLI::Range(0.01, 60.0))->capture_default_str();
+  app.add_flag("--json", arguments->json, "the same as JSON");
+  return [arguments] { return run_bench(*arguments); };
+}
+
+}  // namespace echelon

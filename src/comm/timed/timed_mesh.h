@@ -1,0 +1,45 @@
+// A mesh around another one that says how long each call into the transport took: starting an operation, waiting for it, polling.
+#pragma once
+
+#include "comm/mesh.h"
+#include "comm/traffic.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+
+namespace echelon {
+
+struct TimedCall {
+  enum class Part : std::uint8_t { start, wait, poll };
+  Part part = Part::start;
+  CommKind kind = CommKind::barrier;  // not of a poll, which advances whatever is under way
+  Group group = {};                   // likewise
+  std::int64_t num_bytes = 0;         // of the full buffer
+  double start = 0, end = 0;          // as of now_seconds()
+};
+[[nodiscard]] std::string_view name_of(TimedCall::Part part);
+
+class TimedMesh final : public Mesh {
+ public:
+  using Listener = std::function<void(const TimedCall& call)>;
+
+  /// `inner` must outlive it. The listener is called after each call, on the thread that made it.
+  TimedMesh(Mesh& inner, Listener listener);
+  ~TimedMesh() override;
+
+  [[nodiscard]] Comm& comm(const Group& group) override;
+  void poll() override;
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return inner_.sent_bytes(); }
+  void abort(const std::string& reason) override { inner_.abort(reason); }
+
+ private:
+  class TimedComm;
+
+  Mesh& inner_;
+  Listener listener_;
+  std::map<Group, std::unique_ptr<Comm>> comms_;
+};
+
+}  // namespace echelon

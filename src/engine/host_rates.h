@@ -1,0 +1,35 @@
+// What the cores of this host can do, for the floors of a traced run and for mfu.
+#pragma once
+
+#include "comm/run_ranks.h"
+#include "spec/machine_spec.h"
+#include "spec/run_config.h"
+
+#include <optional>
+
+namespace echelon {
+
+/// The rates of all cores of a host, and the parts of it that matter to a run.
+struct HostRates {
+  ComputeRates all_cores;
+  double rank_share = 1;  // on which this rank computes
+  double num_hosts = 1;   // on which the run computes
+};
+
+/// From the file metrics.machine, or measured for a trace. Ranks that are threads share a measurement of all cores, made before they start; processes measure
+/// at the same time, each on the threads of its rank.
+class RatesOfHost {
+ public:
+  /// Throws Error if the file cannot be read.
+  RatesOfHost(const MetricsConfig& metrics, const RankPlacement& placement);
+
+  /// Called by every rank once its cores are its own. None: they are neither known nor wanted.
+  [[nodiscard]] std::optional<HostRates> of_rank(int num_threads) const;
+
+ private:
+  RankPlacement placement_;
+  bool is_wanted_;
+  std::optional<ComputeRates> all_cores_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,169 @@
+#include "ops/cpu/peaks.h"
+
+#include "ops/cpu/targets.h"
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/peaks.cpp"
+#include "hwy/foreach_target.h"
+// clang-format on
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace echelon {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// 3 x 4 independent sums, as in the innermost loop of a product, are enough to hide their latency. Returns the flops done; adds to `sink`, so that nothing is
+/// optimised away.
+template <class T>
+double multiply_adds(std::int64_t repeats, T* sink) {
+  const hn::ScalableTag<T> d;
+  const auto x0 = hn::Set(d, *sink), x1 = hn::Set(d, T{0.5}), x2 = hn::Set(d, T{0.25});
+  const auto y0 = hn::Set(d, static_cast<T>(1e-3)), y1 = hn::Set(d, static_cast<T>(2e-3)), y2 = hn::Set(d, static_cast<T>(3e-3));
+  const auto y3 = hn::Set(d, static_cast<T>(4e-3));
+  auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, m = a;
+  for (std::int64_t repeat = 0; repeat < repeats; ++repeat) {
+    a = hn::MulAdd(x0, y0, a), b = hn::MulAdd(x0, y1, b), c = hn::MulAdd(x0, y2, c), e = hn::MulAdd(x0, y3, e);
+    f = hn::MulAdd(x1, y0, f), g = hn::MulAdd(x1, y1, g), h = hn::MulAdd(x1, y2, h), i = hn::MulAdd(x1, y3, i);
+    j = hn::MulAdd(x2, y0, j), k = hn::MulAdd(x2, y1, k), l = hn::MulAdd(x2, y2, l), m = hn::MulAdd(x2, y3, m);
+  }
+  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(hn::Add(h, i), hn::Add(hn::Add(j, k), hn::Add(l, m)))));
+  *sink += hn::GetLane(hn::SumOfLanes(d, sum));
+  return 2.0 * 12.0 * static_cast<double>(repeats) * static_cast<double>(hn::Lanes(d));
+}
+double MultiplyAdds32(std::int64_t repeats, float* sink) { return multiply_adds<float>(repeats, sink); }
+double MultiplyAdds64(std::int64_t repeats, double* sink) { return multiply_adds<double>(repeats, sink); }
+
+/// The range [0, count) of floats; count is a multiple of 256.
+void Copy(const float* HWY_RESTRICT x, float* HWY_RESTRICT y, std::int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; i += lanes) hn::Stream(hn::Load(d, x + i), d, y + i);
+  hwy::FlushStream();
+}
+void Triad(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, float* HWY_RESTRICT z, std::int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factor = hn::Set(d, 0.5F);
+  for (std::int64_t i = 0; i < count; i += lanes) hn::Stream(hn::MulAdd(factor, hn::Load(d, y + i), hn::Load(d, x + i)), d, z + i);
+  hwy::FlushStream();
+}
+float Read(const float* HWY_RESTRICT x, std::int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  for (std::int64_t i = 0; i < count; i += 4 * lanes) {
+    a = hn::Add(a, hn::Load(d, x + i)), b = hn::Add(b, hn::Load(d, x + i + lanes));
+    c = hn::Add(c, hn::Load(d, x + i + 2 * lanes)), e = hn::Add(e, hn::Load(d, x + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace echelon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/clock.h"
+#include "ops/cpu/bfloat16_peak.h"
+
+#include <algorithm>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+HWY_EXPORT(MultiplyAdds32);
+HWY_EXPORT(MultiplyAdds64);
+HWY_EXPORT(Copy);
+HWY_EXPORT(Triad);
+HWY_EXPORT(Read);
+
+/// The best rate of all threads together over rounds that each of them begins at the same time; work(thread) returns what it did.
+template <class F>
+double best_rate(const PeakOptions& options, F&& work) {
+  const auto num_threads = static_cast<std::size_t>(options.num_threads);
+  std::vector<double> done(num_threads), end(num_threads);
+  std::barrier round(options.num_threads);
+  double best = 0;
+  bool is_over = false;  // written by thread 0 between two barriers
+  const auto measure = [&](std::size_t thread) {
+    for (const double first = now_seconds(); !is_over;) {
+      round.arrive_and_wait();
+      const double start = now_seconds();
+      done[thread] = work(static_cast<int>(thread));
+      end[thread] = now_seconds();
+      round.arrive_and_wait();
+      if (thread == 0) {
+        double all = 0;
+        for (const double each : done) all += each;
+        best = std::max(best, all / (*std::max_element(end.begin(), end.end()) - start));
+        is_over = end[0] - first > options.seconds;
+      }
+      round.arrive_and_wait();
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::size_t thread = 1; thread < num_threads; ++thread) others.emplace_back(measure, thread);
+  measure(0);
+  for (std::thread& other : others) other.join();
+  return best;
+}
+
+constexpr std::int64_t num_repeats = 100'000;     // some tenths of a millisecond
+constexpr std::int64_t buffer_floats = 16 << 20;  // 64 MiB each
+
+template <class T, class Kernel>
+double rate_of(const PeakOptions& options, Kernel&& kernel) {
+  return best_rate(options, [&](int) {
+    T sink = static_cast<T>(0.1);
+    return kernel(num_repeats, &sink);
+  });
+}
+
+}  // namespace
+
+double measure_multiply_adds(DType dtype, const PeakOptions& options) {
+  switch (dtype) {
+    case DType::float32: return rate_of<float>(options, [](std::int64_t repeats, float* sink) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds32)(repeats, sink); });
+    case DType::float64:
+      return rate_of<double>(options, [](std::int64_t repeats, double* sink) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds64)(repeats, sink); });
+    case DType::bfloat16: return has_bfloat16_dot_product() ? rate_of<float>(options, bfloat16_dot_products) : 0;
+    case DType::float16:
+    case DType::int32: break;
+  }
+  return 0;
+}
+
+BandwidthMeter::BandwidthMeter() : arena_(std::make_unique<Arena>(3 * buffer_floats * std::int64_t{sizeof(float)})) {
+  const Tensor all = arena_->tensor(0, DType::float32, {3, buffer_floats});
+  x_ = all.rows(0, 1).as<float>();
+  y_ = all.rows(1, 1).as<float>();
+  z_ = all.rows(2, 1).as<float>();
+  std::fill(x_, x_ + 3 * buffer_floats, 1.0F);  // pages of their own: the system's page of zeros would be read out of the cache
+}
+
+double BandwidthMeter::measure(MemoryPattern pattern, const PeakOptions& options) {
+  const std::int64_t share = buffer_floats / options.num_threads / 256 * 256;
+  return best_rate(options, [&](int thread) {
+    const std::int64_t first = thread * share;
+    switch (pattern) {
+      case MemoryPattern::copy: HWY_DYNAMIC_DISPATCH(Copy)(x_ + first, y_ + first, share); return 2.0 * sizeof(float) * static_cast<double>(share);
+      case MemoryPattern::triad:
+        HWY_DYNAMIC_DISPATCH(Triad)(x_ + first, y_ + first, z_ + first, share);
+        return 3.0 * sizeof(float) * static_cast<double>(share);
+      case MemoryPattern::read: {
+        const volatile float sum = HWY_DYNAMIC_DISPATCH(Read)(x_ + first, share);
+        static_cast<void>(sum);
+        return 1.0 * sizeof(float) * static_cast<double>(share);
+      }
+    }
+    return 0.0;
+  });
+}
+
+}  // namespace echelon
+#endif

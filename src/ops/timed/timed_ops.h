@@ -1,0 +1,34 @@
+// A backend around another one that says when each operation ran and what it cost. For inner backends that compute at once, in the call.
+#pragma once
+
+#include "ops/operation.h"
+
+#include <functional>
+#include <utility>
+
+namespace echelon {
+
+struct TimedOperation {
+  OpKind kind = OpKind::matmul;
+  DType dtype = DType::float32;  // of the activations
+  OpCost cost = {};
+  double start = 0, end = 0;  // as of now_seconds()
+};
+
+class TimedOps final : public UniformOps {
+ public:
+  using Listener = std::function<void(const TimedOperation& operation)>;
+
+  /// `inner` must outlive it. The listener is called after each operation, on the thread that called the operation.
+  TimedOps(Ops& inner, Listener listener) : inner_(inner), listener_(std::move(listener)) {}
+
+  void perform(const Operation& operation) override;
+  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
+  void publish() override { inner_.publish(); }
+
+ private:
+  Ops& inner_;
+  Listener listener_;
+};
+
+}  // namespace echelon

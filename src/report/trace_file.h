@@ -1,0 +1,13 @@
+// A rank's measured steps as a Chrome trace (JSON): opens in Perfetto. pid = rank, tid = lane; times in microseconds.
+#pragma once
+
+#include "report/step_trace.h"
+
+#include <string>
+
+namespace echelon {
+
+/// One process per rank, one thread per lane and one for the steps. Actions that were left under way have an asynchronous event from their start to their end.
+[[nodiscard]] std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& program);
+
+}  // namespace echelon

@@ -1,0 +1,226 @@
+// A traced run: every action once per step, spans that nest, files that a viewer reads, and sums that agree with the step's time.
+#include "blueprint/small_config.h"
+#include "checkpoint/scratch_folder.h"
+#include "comm/thread/thread_world.h"
+#include "data/indexed_dataset.h"
+#include "engine/rank_run.h"
+#include "engine/step_recorder.h"
+#include "engine/train.h"
+#include "ops/cpu/cpu_ops.h"
+#include "report/operation_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace echelon {
+namespace {
+
+RunConfig layout_of_eight() {
+  RunConfig config = testing::small_config();
+  config.parallelism.data_parallel_shard_degree = 2;
+  config.parallelism.tensor_parallel_degree = 2;
+  config.parallelism.pipeline_parallel_degree = 2;
+  return config;
+}
+
+class SomeText final : public BatchSource {
+ public:
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
+    for (std::int64_t i = 0; i < seq_len; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>((sequence + i * i) % 32);
+  }
+};
+
+struct Traced {
+  std::vector<StepTrace> steps;
+  Program program;
+};
+
+/// Two recorded steps and an unrecorded one between them, of every rank.
+std::map<int, Traced> record(const RunConfig& config) {
+  const Blueprint blueprint(config);
+  const SomeText batches;
+  std::map<int, Traced> traced;
+  std::mutex mutex;
+  run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+    const auto ops = make_cpu_ops({});
+    StepRecorder recorder(*ops, mesh);
+    RankRun run(blueprint, recorder.mesh(), recorder.ops());
+    run.step().observe_actions(recorder);
+    run.model().initialize(1, recorder.ops());
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      if (step != 2) recorder.begin_step(step);
+      static_cast<void>(run.step().run(ProgramKind::training, {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}}));
+      if (step != 2) recorder.end_step();
+    }
+    const std::lock_guard lock(mutex);
+    traced[mesh.rank()] = {recorder.steps(), run.blueprint().program(ProgramKind::training)};
+  });
+  return traced;
+}
+
+bool is_outer(const Span& span) { return span.kind == SpanKind::action || span.kind == SpanKind::wait; }
+
+TEST(StepRecorder, SeesEveryActionOnceAndEverythingInsideIt) {
+  for (const auto& [rank, traced] : record(layout_of_eight())) {
+    ASSERT_EQ(traced.steps.size(), 2U);
+    EXPECT_EQ(traced.steps[0].step, 1);
+    EXPECT_EQ(traced.steps[1].step, 3);
+    for (const StepTrace& step : traced.steps) {
+      EXPECT_EQ(step.rank, rank);
+      std::vector<int> actions;
+      double before = step.start;
+      const Span* outer = nullptr;
+      std::vector<const Span*> inner;  // since the last outer span
+      for (const Span& span : step.spans) {
+        ASSERT_LE(span.start, span.end);
+        if (!is_outer(span)) {
+          ASSERT_GE(span.start, inner.empty() ? before : inner.back()->end) << span.name;
+          inner.push_back(&span);
+          continue;
+        }
+        for (const Span* each : inner)
+          if (each->action_id >= 0) {
+            EXPECT_EQ(each->action_id, span.action_id);
+            EXPECT_GE(each->start, span.start);
+            EXPECT_LE(each->end, span.end);
+          }
+        EXPECT_GE(span.start, outer == nullptr ? step.start : outer->end);
+        outer = &span;
+        before = span.end;
+        inner.clear();
+        if (span.kind == SpanKind::action) actions.push_back(span.action_id);
+      }
+      EXPECT_LE(outer->end, step.end);
+      std::vector<int> expected(traced.program.size());
+      std::iota(expected.begin(), expected.end(), 0);
+      EXPECT_EQ(actions, expected) << "rank " << rank;
+    }
+  }
+}
+
+// What a traced run computes is what the blueprint's trace, which has no clock, says.
+TEST(StepRecorder, CountsTheFlopsOfTheBlueprint) {
+  const RunConfig config = layout_of_eight();
+  const Blueprint blueprint(config);
+  for (const auto& [rank, traced] : record(config)) {
+    std::int64_t expected = 0, found = 0;
+    const RankBlueprint planned = blueprint.rank(rank);
+    for (const Action& action : traced.program) {
+      if (!is_compute(action.kind)) continue;
+      for (const OpRecord& record : planned.trace(ProgramKind::training).of(action).ops) expected += record.flops;
+    }
+    for (const Span& span : traced.steps[1].spans)
+      if (span.action_id >= 0 && is_compute(traced.program[static_cast<std::size_t>(span.action_id)].kind)) found += span.flops;
+    EXPECT_GT(expected, 0);
+    EXPECT_EQ(found, expected) << "rank " << rank;
+  }
+}
+
+TEST(StepRecorder, TimelineCoversWhatWasLeftUnderWay) {
+  for (const auto& [rank, traced] : record(layout_of_eight())) {
+    const StepTrace& step = traced.steps[0];
+    const Timeline timeline = timeline_of(step, traced.program);
+    ASSERT_EQ(timeline.events.size(), traced.program.size());
+    for (const Action& action : traced.program) {
+      const Event& event = timeline.events[static_cast<std::size_t>(action.id)];
+      for (const int before : action.after) EXPECT_GE(event.start, timeline.events[static_cast<std::size_t>(before)].end) << to_string(action);
+    }
+  }
+}
+
+class TracedRun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    IndexedDatasetWriter writer((scratch_ / "train").string(), TokenType::u16);
+    std::vector<std::int32_t> tokens(1000);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * i % 23);
+    writer.add_document(tokens);
+    writer.publish();
+  }
+  ScratchFolder scratch_;
+};
+
+TEST_F(TracedRun, WritesFilesThatAViewerReads) {
+  RunConfig config = layout_of_eight();
+  config.data.path = (scratch_ / "train").string();
+  config.output.dir = (scratch_ / "out").string();
+  config.checkpoint.enable = false;
+  config.training.steps = 4;
+  config.metrics.trace = "steps 2-3";
+  std::vector<StepReport> reports;
+  std::optional<TraceReport> trace;
+  TrainOptions options;
+  options.events.on_step = [&](const StepReport& report) { reports.push_back(report); };
+  options.events.on_trace = [&](const TraceReport& report) { trace = report; };
+  static_cast<void>(train(config, options));
+
+  ASSERT_TRUE(trace.has_value());
+  EXPECT_EQ(trace->table.num_steps, 2);
+  const double both = reports[1].step_seconds + reports[2].step_seconds;
+  EXPECT_LE(2 * trace->table.step_seconds, both);
+  double named = trace->table.unnamed_seconds;
+  for (const OperationRow& row : trace->table.rows) named += row.seconds;
+  EXPECT_NEAR(named, trace->table.step_seconds, 1e-9);
+  EXPECT_TRUE(reports[3].mfu.has_value());  // a traced run knows the peak
+
+  for (int rank = 0; rank < 8; ++rank) {
+    const auto json = nlohmann::json::parse(get(trace->folder / fmt::format("rank{}_trace.json", rank)));
+    std::map<int, std::vector<std::pair<double, double>>> by_lane;
+    int num_steps = 0;
+    std::map<std::string, int> open;
+    for (const auto& event : json["traceEvents"]) {
+      EXPECT_EQ(event["pid"], rank);
+      if (event["ph"] == "X") by_lane[event["tid"]].emplace_back(event["ts"], event["ts"].get<double>() + event["dur"].get<double>());
+      if (event["ph"] == "X" && event["cat"] == "step") ++num_steps;
+      if (event["ph"] == "b") ++open[event["id"]];
+      if (event["ph"] == "e") --open[event["id"]];
+    }
+    EXPECT_EQ(num_steps, 2);
+    EXPECT_TRUE(std::all_of(open.begin(), open.end(), [](const auto& each) { return each.second == 0; }));
+    for (auto& [lane, spans] : by_lane) {  // two spans of a lane are apart, or one lies in the other
+      std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
+      constexpr double rounding = 0.01;  // microseconds: the ends are sums
+      std::vector<double> ends;
+      for (const auto& [start, end] : spans) {
+        while (!ends.empty() && ends.back() <= start + rounding) ends.pop_back();
+        EXPECT_TRUE(ends.empty() || end <= ends.back() + rounding) << "rank " << rank << " lane " << lane;
+        ends.push_back(end);
+      }
+    }
+    EXPECT_TRUE(nlohmann::json::parse(get(trace->folder / fmt::format("rank{}_operations.json", rank))).contains("named_fraction"));
+  }
+}
+
+// The pages of a step are there after the first one. What remains: pages of the token file that are met for the first time.
+TEST_F(TracedRun, StepsAfterTheFirstTouchNoFreshMemory) {
+  RunConfig config = testing::small_config();
+  config.model.hidden_size = 128;
+  config.model.head_dim = 32;
+  config.model.intermediate_size = 512;
+  config.model.vocab_size = 2048;
+  config.training.global_batch_size = 32;  // two microbatches of some MiB
+  config.training.micro_batch_size = 16;
+  config.data.path = (scratch_ / "train").string();
+  config.output.dir = (scratch_ / "out").string();
+  config.checkpoint.enable = false;
+  config.training.steps = 8;
+  for (const std::int64_t degree : {1, 2}) {
+    config.parallelism.data_parallel_shard_degree = degree;
+    std::vector<std::int64_t> faults;
+    TrainOptions options;
+    options.events.on_step = [&](const StepReport& report) { faults.push_back(report.page_faults); };
+    static_cast<void>(train(config, options));
+    faults.erase(faults.begin(), faults.begin() + 2);  // rank 0 may end the first step while another one is in it
+    constexpr std::int64_t bound = 16;
+    EXPECT_LE(*std::max_element(faults.begin(), faults.end()), bound) << ::testing::PrintToString(faults) << " with " << degree << " ranks";
+  }
+}
+
+}  // namespace
+}  // namespace echelon
