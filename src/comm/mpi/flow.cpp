@@ -10,8 +10,10 @@ constexpr std::size_t most_under_way = 4;  // messages of a flow
 
 }  // namespace
 
-bool is_pushed(CommKind kind, std::int64_t num_bytes) {
-  return kind != CommKind::broadcast && kind != CommKind::send && kind != CommKind::receive && num_bytes <= most_pushed_bytes;
+Way way_of(const Wire& wire, CommKind kind, int peer, std::int64_t num_bytes) {
+  const bool may_push = kind != CommKind::broadcast && kind != CommKind::send && kind != CommKind::receive;
+  if (may_push && num_bytes <= most_pushed_bytes) return Way::note;
+  return wire.reads_memory_of(peer) ? Way::memory : Way::message;
 }
 
 void Correspondence::greet(int peer) const {
@@ -35,23 +37,58 @@ void Correspondence::invite(int peer, int phase, std::int64_t offset, std::int64
   note.phase = static_cast<std::uint8_t>(phase);
   note.offset = offset;
   note.num_bytes = num_bytes;
-  note.place = place;
+  note.place = static_cast<std::uint64_t>(place);
+  wire.send_note(peer, note, nullptr);
+}
+
+void Correspondence::offer(int peer, int phase, std::int64_t offset, std::int64_t num_bytes, const std::byte* data) const {
+  Note note = letterhead;
+  note.kind = NoteKind::offer;
+  note.phase = static_cast<std::uint8_t>(phase);
+  note.offset = offset;
+  note.num_bytes = num_bytes;
+  note.place = reinterpret_cast<std::uint64_t>(data);
+  wire.send_note(peer, note, nullptr);
+  sent_bytes += num_bytes;
+}
+
+void Correspondence::tell_taken(int peer, int phase, std::int64_t end) const {
+  Note note = letterhead;
+  note.kind = NoteKind::taken;
+  note.phase = static_cast<std::uint8_t>(phase);
+  note.offset = end;
   wire.send_note(peer, note, nullptr);
 }
 
 void Correspondence::send(const Note& invitation, const std::byte* data, int* num_left) const {
-  wire.send(invitation.source, invitation.place, data + invitation.offset, invitation.num_bytes, num_left);
+  wire.send(invitation.source, static_cast<int>(invitation.place), data + invitation.offset, invitation.num_bytes, num_left);
   sent_bytes += invitation.num_bytes;
+}
+
+void Offered::take(const Note& offer) {
+  address = offer.place - static_cast<std::uint64_t>(offer.offset);
+  num_bytes = offer.offset + offer.num_bytes;
+}
+
+void Outflow::take(const Note& note) {
+  if (note.kind == NoteKind::taken)
+    num_sent_ = note.offset;
+  else
+    invitations_.push_back(note);
 }
 
 void Outflow::advance(const Correspondence& correspondence) {
   if (is_done_) return;
-  if (is_pushed_) {
+  if (way_ == Way::note) {
     if (num_available_ < num_bytes_) return;
     correspondence.push(peer_, phase_, data_, num_bytes_);
     num_sent_ = num_bytes_;
     is_done_ = true;
     return;
+  }
+  if (way_ == Way::memory && num_available_ > num_offered_) {
+    correspondence.offer(peer_, phase_, num_offered_, num_available_ - num_offered_, data_ + num_offered_);
+    num_offered_ = num_available_;
   }
   while (!invitations_.empty() && invitations_.front().offset + invitations_.front().num_bytes <= num_available_) {
     const Note& invitation = invitations_.front();
@@ -63,13 +100,30 @@ void Outflow::advance(const Correspondence& correspondence) {
   is_done_ = num_sent_ == num_bytes_;
 }
 
-void Inflow::take_push(const std::byte* payload) {
+void Inflow::take(const Note& note, const std::byte* payload) {
+  if (note.kind == NoteKind::offer) return offered_.take(note);
   if (num_bytes_ > 0) std::memcpy(data_, payload, static_cast<std::size_t>(num_bytes_));
   is_done_ = true;
 }
 
-void Inflow::advance(const Correspondence& correspondence, std::int64_t chunk_bytes) {
-  if (is_done_ || is_pushed_) return;
+bool Inflow::advance(const Correspondence& correspondence, std::int64_t chunk_bytes) {
+  if (is_done_ || way_ == Way::note) return false;
+  if (way_ == Way::memory) return read(correspondence, chunk_bytes);
+  invite(correspondence, chunk_bytes);
+  return false;
+}
+
+bool Inflow::read(const Correspondence& correspondence, std::int64_t chunk_bytes) {
+  const std::int64_t most = std::min(offered_.num_bytes, num_open_), length = std::min(chunk_bytes, most - num_read_);
+  if (length <= 0) return false;
+  correspondence.wire.memory().read(peer_, offered_.address + static_cast<std::uint64_t>(num_read_), data_ + num_read_, length);
+  num_read_ += length;
+  is_done_ = num_read_ == num_bytes_;
+  if (is_done_) correspondence.tell_taken(peer_, phase_, num_bytes_);
+  return num_read_ < most;
+}
+
+void Inflow::invite(const Correspondence& correspondence, std::int64_t chunk_bytes) {
   while (!under_way_.empty() && under_way_.front().num_left == 0) under_way_.pop_front();
   while (num_invited_ < num_bytes_ && under_way_.size() < most_under_way) {
     const std::int64_t length = std::min(chunk_bytes, num_bytes_ - num_invited_);

@@ -1,15 +1,18 @@
 // The bytes that go from one rank to another in an operation, in order.
 //
-// Small flows are pushed in a note. Large ones go in messages of a chunk each, which the receiver asks for: it opens a place, sends an invitation, and the
-// sender answers with the data as soon as it has them. So a send ends only when its receiver wants it, and nothing waits in a buffer.
+// Small flows are pushed in a note. Others are read by the receiver out of the sender's memory, where it can: the sender offers what it has, and may change it
+// when the receiver says that it is taken. Else they go in messages of a chunk each, which the receiver asks for: it opens a place, sends an invitation, and
+// the sender answers with the data as soon as it has them. So a send ends only when its receiver wants it, and nothing waits in a buffer.
 #pragma once
 
 #include "comm/mpi/wire.h"
 
 namespace echelon {
 
-/// Whether a flow goes in a note, unasked. Not where its receiver may be far behind: then notes would pile up there.
-[[nodiscard]] bool is_pushed(CommKind kind, std::int64_t num_bytes);
+enum class Way : std::uint8_t { note, memory, message };
+
+/// The same for both ends. No data go in a note where its receiver may be far behind: they would pile up there.
+[[nodiscard]] Way way_of(const Wire& wire, CommKind kind, int peer, std::int64_t num_bytes);
 
 /// What the flows of one operation write with: its name is on every note.
 struct Correspondence {
@@ -20,7 +23,17 @@ struct Correspondence {
   void greet(int peer) const;
   void push(int peer, int phase, const std::byte* data, std::int64_t num_bytes) const;
   void invite(int peer, int phase, std::int64_t offset, std::int64_t num_bytes, int place) const;
+  void offer(int peer, int phase, std::int64_t offset, std::int64_t num_bytes, const std::byte* data) const;
+  /// That the flow is taken up to here.
+  void tell_taken(int peer, int phase, std::int64_t end) const;
   void send(const Note& invitation, const std::byte* data, int* num_left) const;
+};
+
+/// How much of a flow lies at an address of its sender.
+struct Offered {
+  std::uint64_t address = 0;
+  std::int64_t num_bytes = 0;
+  void take(const Note& offer);
 };
 
 /// A message under way and where in its flow it ends.
@@ -31,14 +44,15 @@ struct MessageEnd {
 
 class Outflow {
  public:
-  Outflow(int peer, int phase, const std::byte* data, std::int64_t num_bytes, bool is_pushed)
-      : peer_(peer), phase_(phase), data_(data), num_bytes_(num_bytes), is_pushed_(is_pushed), num_available_(num_bytes) {}
+  Outflow(int peer, int phase, const std::byte* data, std::int64_t num_bytes, Way way)
+      : peer_(peer), phase_(phase), data_(data), num_bytes_(num_bytes), way_(way), num_available_(num_bytes) {}
 
   [[nodiscard]] int peer() const { return peer_; }
   [[nodiscard]] int phase() const { return phase_; }
   /// Only the first `num_bytes` may be sent so far.
   void limit(std::int64_t num_bytes) { num_available_ = num_bytes; }
-  void take_invitation(const Note& note) { invitations_.push_back(note); }
+  /// An invitation, or that something is taken.
+  void take(const Note& note);
   void advance(const Correspondence& correspondence);
   /// How much of the data may change again.
   [[nodiscard]] std::int64_t num_sent() const { return num_sent_; }
@@ -49,8 +63,9 @@ class Outflow {
   int phase_;
   const std::byte* data_;
   std::int64_t num_bytes_;
-  bool is_pushed_;
+  Way way_;
   std::int64_t num_available_;
+  std::int64_t num_offered_ = 0;
   std::deque<Note> invitations_;
   std::deque<MessageEnd> under_way_;
   std::int64_t num_sent_ = 0;
@@ -59,24 +74,31 @@ class Outflow {
 
 class Inflow {
  public:
-  Inflow(int peer, int phase, std::byte* data, std::int64_t num_bytes, bool is_pushed)
-      : peer_(peer), phase_(phase), data_(data), num_bytes_(num_bytes), is_pushed_(is_pushed), num_open_(num_bytes) {}
+  Inflow(int peer, int phase, std::byte* data, std::int64_t num_bytes, Way way)
+      : peer_(peer), phase_(phase), data_(data), num_bytes_(num_bytes), way_(way), num_open_(num_bytes) {}
 
   [[nodiscard]] int peer() const { return peer_; }
   [[nodiscard]] int phase() const { return phase_; }
   /// Only the first `num_bytes` of the destination may be written so far.
   void limit(std::int64_t num_bytes) { num_open_ = num_bytes; }
-  void take_push(const std::byte* payload);
-  void advance(const Correspondence& correspondence, std::int64_t chunk_bytes);
+  /// An offer, or the whole flow.
+  void take(const Note& note, const std::byte* payload);
+  /// True if there is more that can be read at once.
+  bool advance(const Correspondence& correspondence, std::int64_t chunk_bytes);
   [[nodiscard]] bool is_done() const { return is_done_; }
 
  private:
+  bool read(const Correspondence& correspondence, std::int64_t chunk_bytes);
+  void invite(const Correspondence& correspondence, std::int64_t chunk_bytes);
+
   int peer_;
   int phase_;
   std::byte* data_;
   std::int64_t num_bytes_;
-  bool is_pushed_;
+  Way way_;
   std::int64_t num_open_;
+  Offered offered_;
+  std::int64_t num_read_ = 0;
   std::int64_t num_invited_ = 0;
   std::deque<MessageEnd> under_way_;
   bool is_done_ = false;

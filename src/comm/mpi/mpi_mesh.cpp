@@ -52,11 +52,14 @@ void MpiMesh::deliver_early_notes(MpiOperation& operation) {
 }
 
 bool MpiMesh::progress() {
-  const bool worked = wire().progress([this](const Note& note, const std::byte* payload) { deliver(note, payload); });
-  if (worked)
-    for (const auto& [id, operation] : under_way_) operation->advance();
-  return worked;
+  const bool came = wire().progress([this](const Note& note, const std::byte* payload) { deliver(note, payload); });
+  if (!came && !can_go_on_) return false;
+  can_go_on_ = false;
+  for (const auto& [id, operation] : under_way_) advance(*operation);
+  return true;
 }
+
+void MpiMesh::advance(MpiOperation& operation) { can_go_on_ = operation.advance() || can_go_on_; }
 
 void MpiMesh::deliver(const Note& note, const std::byte* payload) {
   switch (note.kind) {
@@ -66,6 +69,8 @@ void MpiMesh::deliver(const Note& note, const std::byte* payload) {
       return;
     case NoteKind::push:
     case NoteKind::invitation:
+    case NoteKind::offer:
+    case NoteKind::taken:
     case NoteKind::greeting: break;
   }
   if (const auto found = under_way_.find(note.id); found != under_way_.end()) return found->second->take(note, payload);

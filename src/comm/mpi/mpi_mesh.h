@@ -27,6 +27,7 @@ class MpiMesh final : public Mesh {
   void add(MpiOperation& operation);
   void remove(const MpiOperation& operation);
   void deliver_early_notes(MpiOperation& operation);
+  void advance(MpiOperation& operation);
   /// Advances everything that is under way until the operation is done. Throws Failure that names who is late after comm.timeout_seconds.
   void wait_for(const MpiOperation& operation);
   /// "group tp (ranks 0, 1): as operation 5, rank 1 started ... but rank 0 started ..."
@@ -50,6 +51,7 @@ class MpiMesh final : public Mesh {
   std::map<OperationId, MpiOperation*> under_way_;
   const MpiOperation* waits_for_ = nullptr;
   Inquiry* inquiry_ = nullptr;
+  bool can_go_on_ = false;  // an operation can do more at once
   int num_idle_polls_ = 0;
 };
 

@@ -41,7 +41,7 @@ void MpiOperation::start(const std::byte* in, std::byte* out) {
   const bool only_answers = signature_.kind == CommKind::broadcast && !outflows_.empty();  // two that each took themselves for the root would wait for ever
   for (std::size_t i = 0; only_answers && i < outflows_.size(); ++i) correspondence_.greet(outflows_[i].peer());
   mesh_.deliver_early_notes(*this);
-  advance();
+  mesh_.advance(*this);
 }
 
 void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
@@ -86,31 +86,33 @@ void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
     }
   }
   if (signature_.kind == CommKind::reduce_scatter && part_bytes > 0)
-    reduction_.emplace(signature_, group_.ranks(), own, in + own * part_bytes, out, part_bytes);
+    reduction_.emplace(correspondence_, group_.ranks(), own, in + own * part_bytes, out, part_bytes);
   if (signature_.kind == CommKind::all_reduce && own_part.count > 0)
-    reduction_.emplace(signature_, group_.ranks(), own, in + own_part.first * size, out + own_part.first * size, own_part.count * size);
+    reduction_.emplace(correspondence_, group_.ranks(), own, in + own_part.first * size, out + own_part.first * size, own_part.count * size);
 }
 
 void MpiOperation::add_outflow(int place, int phase, const std::byte* data, std::int64_t num_bytes) {
+  const int peer = group_.ranks()[static_cast<std::size_t>(place)];
   if (num_bytes > 0 || signature_.kind == CommKind::barrier)
-    outflows_.emplace_back(group_.ranks()[static_cast<std::size_t>(place)], phase, data, num_bytes, is_pushed(signature_.kind, num_bytes));
+    outflows_.emplace_back(peer, phase, data, num_bytes, way_of(mesh_.wire(), signature_.kind, peer, num_bytes));
 }
 
 void MpiOperation::add_inflow(int place, int phase, std::byte* data, std::int64_t num_bytes) {
+  const int peer = group_.ranks()[static_cast<std::size_t>(place)];
   if (num_bytes > 0 || signature_.kind == CommKind::barrier)
-    inflows_.emplace_back(group_.ranks()[static_cast<std::size_t>(place)], phase, data, num_bytes, is_pushed(signature_.kind, num_bytes));
+    inflows_.emplace_back(peer, phase, data, num_bytes, way_of(mesh_.wire(), signature_.kind, peer, num_bytes));
 }
 
 void MpiOperation::take(const Note& note, const std::byte* payload) {
   if (note.signature != signature_) throw Failure(mesh_.describe_mismatch(group_, note, signature_));
   if (std::find(heard_of_.begin(), heard_of_.end(), note.source) == heard_of_.end()) heard_of_.push_back(note.source);
   if (note.kind == NoteKind::greeting) return;
-  if (note.kind == NoteKind::invitation) {
-    if (Outflow* const flow = find(outflows_, note.source, note.phase)) flow->take_invitation(note);
+  if (note.kind == NoteKind::invitation || note.kind == NoteKind::taken) {
+    if (Outflow* const flow = find(outflows_, note.source, note.phase)) flow->take(note);
   } else if (note.phase == 0 && reduction_) {
-    reduction_->take_push(note.source, payload);
+    reduction_->take(note, payload);
   } else if (Inflow* const flow = find(inflows_, note.source, note.phase)) {
-    flow->take_push(payload);
+    flow->take(note, payload);
   }
 }
 
@@ -122,18 +124,19 @@ void MpiOperation::set_limits() {
   for (Inflow& flow : inflows_) flow.limit(find(outflows_, flow.peer(), 0)->num_sent());
 }
 
-void MpiOperation::advance() {
-  if (is_done_) return;
-  if (reduction_) reduction_->advance(correspondence_);
+bool MpiOperation::advance() {
+  if (is_done_) return false;
+  bool can_go_on = reduction_ && reduction_->advance(correspondence_);
   for (int phase = 0; phase < 2; ++phase) {
     set_limits();
     for (Outflow& flow : outflows_)
       if (flow.phase() == phase) flow.advance(correspondence_);
   }
   const std::int64_t chunk_bytes = signature_.kind == CommKind::all_reduce ? Reduction::chunk_bytes(static_cast<int>(group_.ranks().size())) : copy_chunk_bytes;
-  for (Inflow& flow : inflows_) flow.advance(correspondence_, chunk_bytes);
+  for (Inflow& flow : inflows_) can_go_on = flow.advance(correspondence_, chunk_bytes) || can_go_on;
   is_done_ = (!reduction_ || reduction_->is_done()) && std::all_of(outflows_.begin(), outflows_.end(), [](const Outflow& flow) { return flow.is_done(); }) &&
              std::all_of(inflows_.begin(), inflows_.end(), [](const Inflow& flow) { return flow.is_done(); });
+  return can_go_on;
 }
 
 void MpiOperation::wait() {

@@ -29,8 +29,8 @@ class MpiOperation final : public Pending::Operation {
 
   /// A note of this operation has come. Throws Failure if its sender started something else.
   void take(const Note& note, const std::byte* payload);
-  /// Does what can be done now.
-  void advance();
+  /// Does what can be done now, a chunk of each flow; true if there is more, before which notes should be looked for.
+  bool advance();
 
   [[nodiscard]] const OperationId& id() const { return id_; }
   [[nodiscard]] bool is_done() const { return is_done_; }

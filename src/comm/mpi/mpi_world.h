@@ -9,6 +9,9 @@ namespace echelon {
 
 struct MpiOptions {
   double timeout_seconds = 300;  // of one wait
+  // Whether two ranks read one another's memory if they are on the same machine and the system lets them; else all between them goes through MPI.
+  // The same on all ranks.
+  std::function<bool(int, int)> reads_memory = [](int, int) { return true; };
 };
 
 /// Runs body(mesh) as this process' rank, of which the shape must have as many as there are processes, and returns when all ranks have ended.

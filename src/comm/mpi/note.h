@@ -21,6 +21,8 @@ struct OperationId {
 enum class NoteKind : std::uint8_t {
   push,        // small data, which every rank may send unasked, since nobody finishes the operation without it
   invitation,  // a place for data is open: send that part of your flow
+  offer,       // that part of the sender's flow lies in its memory: take it
+  taken,       // the flow may change up to here
   greeting,    // the sender has started the operation; where else it would wait for peers that may wait for others
   question,    // a rank waits for long: what do you wait for?
   answer,
@@ -32,9 +34,9 @@ struct Note {
   int source = 0;          // ranks of the mesh
   OperationId id;
   Signature signature;
-  std::int64_t offset = 0;     // of an invitation, in the flow
-  std::int64_t num_bytes = 0;  // of an invitation or of what follows the note
-  int place = 0;               // of an invitation
+  std::int64_t offset = 0;     // in the flow, of what is invited, offered or taken
+  std::int64_t num_bytes = 0;  // of that, or of what follows the note
+  std::uint64_t place = 0;     // of an invitation; an address, of an offer
 };
 static_assert(std::is_trivially_copyable_v<Note>);
 

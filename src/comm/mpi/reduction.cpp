@@ -19,21 +19,28 @@ std::int64_t Reduction::chunk_bytes(int num_ranks) {
   return bytes / 64 * 64;
 }
 
-Reduction::Reduction(const Signature& signature, const std::vector<int>& ranks, int place, const std::byte* in, std::byte* out, std::int64_t num_bytes)
-    : signature_(signature),
+Reduction::Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place, const std::byte* in, std::byte* out,
+                     std::int64_t num_bytes)
+    : signature_(correspondence.letterhead.signature),
       ranks_(ranks),
       place_(static_cast<std::size_t>(place)),
       in_(in),
       out_(out),
       num_bytes_(num_bytes),
       chunk_bytes_(std::min(chunk_bytes(static_cast<int>(ranks.size())), std::max<std::int64_t>(1, num_bytes))),
-      is_pushed_(is_pushed(signature.kind, num_bytes)) {
-  const std::int64_t num_slots = std::min(most_slots, (num_bytes + chunk_bytes_ - 1) / chunk_bytes_);
+      ways_(ranks.size(), Way::note),
+      offered_(ranks.size()) {
+  for (std::size_t other = 0; other < ranks.size(); ++other)
+    if (other != place_) ways_[other] = way_of(correspondence.wire, signature_.kind, ranks[other], num_bytes);
+  invites_ = std::count(ways_.begin(), ways_.end(), Way::message) > 0;
+  reads_ = std::count(ways_.begin(), ways_.end(), Way::memory) > 0;
+  const std::int64_t num_slots = invites_ ? std::min(most_slots, (num_bytes + chunk_bytes_ - 1) / chunk_bytes_) : 1;
   const auto slot_bytes = static_cast<std::size_t>(chunk_bytes_) * (ranks.size() - 1);
   memory_ = std::make_unique_for_overwrite<std::byte[]>(slot_bytes * static_cast<std::size_t>(num_slots));
   for (std::size_t i = 0; i < static_cast<std::size_t>(num_slots); ++i) {
     slots_.push_back({.num_left = std::vector<int>(ranks.size(), 1), .data = memory_.get() + i * slot_bytes});
-    slots_.back().num_left[place_] = 0;
+    for (std::size_t other = 0; other < ranks.size(); ++other)
+      if (other == place_ || ways_[other] == Way::memory) slots_.back().num_left[other] = 0;
   }
 }
 
@@ -41,20 +48,43 @@ std::byte* Reduction::data_of(const Slot& slot, std::size_t place) const {
   return slot.data + (place < place_ ? place : place - 1) * static_cast<std::size_t>(chunk_bytes_);
 }
 
-void Reduction::take_push(int peer, const std::byte* payload) {
-  const auto place = static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), peer) - ranks_.begin());
+std::size_t Reduction::place_of(int peer) const { return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), peer) - ranks_.begin()); }
+
+void Reduction::take(const Note& note, const std::byte* payload) {
+  const std::size_t place = place_of(note.source);
+  if (note.kind == NoteKind::offer) return offered_[place].take(note);
   std::memcpy(data_of(slots_.front(), place), payload, static_cast<std::size_t>(num_bytes_));
   slots_.front().num_left[place] = 0;
 }
 
-void Reduction::advance(const Correspondence& correspondence) {
-  if (!is_pushed_) invite(correspondence);
+bool Reduction::has(std::size_t place) const {
+  if (ways_[place] == Way::memory) return offered_[place].num_bytes >= num_summed_ + next_length();
+  return slot_of(num_summed_).num_left[place] == 0;
+}
+
+bool Reduction::advance(const Correspondence& correspondence) {
+  if (invites_) invite(correspondence);
   while (!is_done()) {
+    if (!missing().empty()) return false;
     const Slot& slot = slot_of(num_summed_);
-    if (std::any_of(slot.num_left.begin(), slot.num_left.end(), [](int left) { return left > 0; })) return;
+    if (reads_) read(correspondence, slot);
     sum(slot);
-    if (!is_pushed_) invite(correspondence);
+    if (reads_) tell_taken(correspondence);
+    if (invites_) invite(correspondence);
+    if (reads_) return missing().empty() && !is_done();
   }
+  return false;
+}
+
+void Reduction::read(const Correspondence& correspondence, const Slot& slot) const {
+  for (std::size_t place = 0; place < ranks_.size(); ++place)
+    if (ways_[place] == Way::memory)
+      correspondence.wire.memory().read(ranks_[place], offered_[place].address + static_cast<std::uint64_t>(num_summed_), data_of(slot, place), next_length());
+}
+
+void Reduction::tell_taken(const Correspondence& correspondence) const {
+  for (std::size_t place = 0; place < ranks_.size(); ++place)
+    if (ways_[place] == Way::memory) correspondence.tell_taken(ranks_[place], 0, num_summed_);
 }
 
 // A slot is open for its next chunk when its last one was summed.
@@ -64,7 +94,7 @@ void Reduction::invite(const Correspondence& correspondence) {
     Slot& slot = slot_of(num_invited_);
     const std::int64_t length = std::min(chunk_bytes_, num_bytes_ - num_invited_);
     for (std::size_t place = 0; place < ranks_.size(); ++place) {
-      if (place == place_) continue;
+      if (ways_[place] != Way::message) continue;
       slot.num_left[place] = 1;
       const int number = correspondence.wire.open_place(ranks_[place], data_of(slot, place), length, &slot.num_left[place]);
       correspondence.invite(ranks_[place], 0, num_invited_, length, number);
@@ -85,9 +115,8 @@ void Reduction::sum(const Slot& slot) {
 std::vector<int> Reduction::missing() const {
   std::vector<int> missing;
   if (is_done()) return missing;
-  const Slot& slot = slot_of(num_summed_);
   for (std::size_t place = 0; place < ranks_.size(); ++place)
-    if (slot.num_left[place] > 0) missing.push_back(ranks_[place]);
+    if (!has(place)) missing.push_back(ranks_[place]);
   return missing;
 }
 

@@ -3,6 +3,7 @@
 
 #include "comm/mpi/flow.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace echelon {
@@ -10,11 +11,12 @@ namespace echelon {
 class Reduction {
  public:
   /// `ranks` of the mesh in the order of the group; this one is ranks[place]. `in` and `out` may be the same.
-  Reduction(const Signature& signature, const std::vector<int>& ranks, int place, const std::byte* in, std::byte* out, std::int64_t num_bytes);
+  Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place, const std::byte* in, std::byte* out, std::int64_t num_bytes);
 
-  /// The flow that a peer pushes whole.
-  void take_push(int peer, const std::byte* payload);
-  void advance(const Correspondence& correspondence);
+  /// An offer of a peer, or its whole flow.
+  void take(const Note& note, const std::byte* payload);
+  /// Sums what has come; of what is read in the peers' memory, one chunk: true if there is more.
+  bool advance(const Correspondence& correspondence);
   [[nodiscard]] std::int64_t num_summed_bytes() const { return num_summed_; }
   [[nodiscard]] bool is_done() const { return num_summed_ == num_bytes_; }
   /// Whose numbers are lacking for the next chunk.
@@ -25,12 +27,18 @@ class Reduction {
  private:
   /// The numbers of all peers for one chunk.
   struct Slot {
-    std::vector<int> num_left;  // by place in the group: 1 until the peer's numbers are there
+    std::vector<int> num_left;  // by place in the group: 1 until the peer's numbers are there, of those that do not offer theirs
     std::byte* data = nullptr;
   };
   [[nodiscard]] std::byte* data_of(const Slot& slot, std::size_t place) const;
+  [[nodiscard]] std::size_t place_of(int peer) const;
+  [[nodiscard]] std::int64_t next_length() const { return std::min(chunk_bytes_, num_bytes_ - num_summed_); }
+  /// Whether that peer's numbers for the next chunk can be had.
+  [[nodiscard]] bool has(std::size_t place) const;
   void invite(const Correspondence& correspondence);
+  void read(const Correspondence& correspondence, const Slot& slot) const;
   void sum(const Slot& slot);
+  void tell_taken(const Correspondence& correspondence) const;
   [[nodiscard]] Slot& slot_of(std::int64_t offset) { return slots_[static_cast<std::size_t>(offset / chunk_bytes_) % slots_.size()]; }
   [[nodiscard]] const Slot& slot_of(std::int64_t offset) const { return slots_[static_cast<std::size_t>(offset / chunk_bytes_) % slots_.size()]; }
 
@@ -41,7 +49,10 @@ class Reduction {
   std::byte* out_;
   std::int64_t num_bytes_;
   std::int64_t chunk_bytes_;
-  bool is_pushed_;
+  std::vector<Way> ways_;         // by place
+  std::vector<Offered> offered_;  // by place
+  bool invites_ = false;
+  bool reads_ = false;
   std::unique_ptr<std::byte[]> memory_;
   std::vector<Slot> slots_;  // taken in turn
   std::int64_t num_invited_ = 0;

@@ -26,6 +26,8 @@ int size_of_comm(MPI_Comm comm) {
 
 Wire::Wire(MPI_Comm comm)
     : comm_(comm),
+      memory_(comm),
+      reads_memory_(static_cast<std::size_t>(size_of_comm(comm)), false),
       num_places_(std::min(most_tag(comm), 1 << 20)),
       next_place_(static_cast<std::size_t>(size_of_comm(comm)), 0),
       inbox_(num_inbox_buffers, std::vector<std::byte>(most_note_bytes)),
@@ -71,6 +73,13 @@ void Wire::send(int rank, int place, const std::byte* data, std::int64_t num_byt
   MPI_Request request = MPI_REQUEST_NULL;
   MPI_Isend(data, static_cast<int>(num_bytes), MPI_BYTE, rank, place, comm_, &request);
   track(request, {.num_left = num_left, .note = nullptr});
+}
+
+void Wire::read_memory_of(const std::function<bool(int)>& reads) {
+  for (std::size_t rank = 0; rank < reads_memory_.size(); ++rank) {
+    const int peer = static_cast<int>(rank);
+    reads_memory_[rank] = memory_.reaches(peer) && reads(peer);
+  }
 }
 
 bool Wire::progress(const Deliver& deliver) {

@@ -1,8 +1,9 @@
 // Notes and messages between processes over MPI. A message goes into a place that its receiver has opened before, so MPI never keeps data that nobody asked
-// for, and no message waits behind another one.
+// for, and no message waits behind another one. Where processes can read one another's memory, data need no message.
 #pragma once
 
 #include "comm/mpi/note.h"
+#include "comm/mpi/peer_memory.h"
 
 #include <mpi.h>
 
@@ -34,6 +35,11 @@ class Wire {
   /// Sends into a place of `rank`; *num_left is decremented when the data may change again.
   void send(int rank, int place, const std::byte* data, std::int64_t num_bytes, int* num_left);
 
+  /// Whose memory is to be read of those that can be; two processes do alike. For what is under way it stays as it was.
+  void read_memory_of(const std::function<bool(int rank)>& reads);
+  [[nodiscard]] bool reads_memory_of(int rank) const { return reads_memory_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] const PeerMemory& memory() const { return memory_; }
+
   /// Delivers notes that have come, in order per sender, and counts messages that have ended; true if there was anything.
   bool progress(const Deliver& deliver);
 
@@ -49,6 +55,8 @@ class Wire {
   [[nodiscard]] std::unique_ptr<std::vector<std::byte>> note_buffer();
 
   MPI_Comm comm_;
+  PeerMemory memory_;
+  std::vector<bool> reads_memory_;     // by rank
   int num_places_;                     // tags of messages are 1 .. num_places_; notes have tag 0
   std::vector<int> next_place_;        // by rank
   std::vector<MPI_Request> requests_;  // beside flights_

@@ -8,14 +8,17 @@
 namespace echelon {
 namespace {
 
-/// Runs a test of the suite on as many processes as its meshes want; those of larger meshes are left to a larger job.
+/// Runs a test of the suite on as many processes as its meshes want; those of larger meshes are left to a larger job. Through MPI
+/// alone, reading one another's memory, and both side by side: as if every two ranks were on a machine of their own.
 void conform(const std::function<void(const conformance::RunRanks&)>& test) {
   int num_runs = 0;
-  test([&](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
-    if (shape.num_ranks() > num_processes()) return;
-    ++num_runs;
-    run_first_mpi_ranks(shape, {.timeout_seconds = 120}, body);
-  });
+  const std::function<bool(int, int)> ways[] = {[](int, int) { return false; }, [](int, int) { return true; }, [](int a, int b) { return a / 2 == b / 2; }};
+  for (const auto& reads_memory : ways)
+    test([&](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+      if (shape.num_ranks() > num_processes()) return;
+      ++num_runs;
+      run_first_mpi_ranks(shape, {.timeout_seconds = 120, .reads_memory = reads_memory}, body);
+    });
   if (num_runs == 0) GTEST_SKIP() << "needs more than " << num_processes() << " processes";
 }
 
