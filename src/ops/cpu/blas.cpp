@@ -3,9 +3,6 @@
 #include "base/error.h"
 #include "ops/cpu/instruction_set.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -24,21 +21,11 @@ constexpr int parallel_by_openmp = 2;
 #if defined(__x86_64__)
 constexpr const char* openmp_build = "/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0";
 
-/// AMD's processors before family 1Ah (Zen 5) compute the halves of a 512-bit vector one after the other.
-bool halves_avx512() {
-  constexpr unsigned zen_5 = 0x1a;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  __builtin_cpu_init();
-  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
-  const unsigned family = (a >> 8 & 0xf) + (a >> 20 & 0xff);  // base and extended
-  return family < zen_5;
-}
-
 /// What OpenBLAS calls the kernels that suit; nullptr: leave it to OpenBLAS. It knows processors by their model numbers, and takes those that are newer than it
 /// for the oldest there are. Where 512 bits are no faster than 256, its AVX2 kernels are the better ones (docs/performance.md).
 const char* best_core_type() {
   switch (largest_instruction_set()) {
-    case InstructionSet::avx512: return halves_avx512() ? "Haswell" : "SkylakeX";
+    case InstructionSet::avx512: return is_amd_before_zen5() ? "Haswell" : "SkylakeX";
     case InstructionSet::avx2: return "Haswell";
     case InstructionSet::scalar: return instruction_set_cap().has_value() ? "Prescott" : nullptr;
   }

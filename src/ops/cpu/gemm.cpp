@@ -2,6 +2,7 @@
 
 #include "base/team.h"
 #include "ops/cpu/convert.h"
+#include "ops/cpu/gemm_fetch.h"
 #include "ops/cpu/huge_buffer.h"
 #include "ops/cpu/parallel.h"
 
@@ -12,10 +13,10 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t packed_units = 1 << 21;                // of b at a time, 8 MiB: in the last cache
-constexpr std::int64_t most_columns = 1024, most_rows = 112;  // of a block of c: in the second
-constexpr std::int64_t most_depth = 8 * max_depth;            // of b's packed block
-constexpr std::int64_t band = 4096;                           // rows of c at a time, so that float32 sums of a bfloat16 c are bounded
+constexpr std::int64_t packed_units = 1 << 21;               // of b at a time, 8 MiB: in the last cache
+constexpr std::int64_t most_columns = 1024, most_tiles = 8;  // of a block of c, most_tiles in its rows: its part of a stays in the second
+constexpr std::int64_t most_blocks = 4;                      // of k, packed of b together, where sums are kept elsewhere than in c
+constexpr std::int64_t band = 4096;                          // rows of c at a time, so that float32 sums of a bfloat16 c are bounded
 
 std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
 
@@ -48,7 +49,7 @@ class Multiplication {
   void run() {
     for (std::int64_t i = 0; i < parts_of(g_.m, band); ++i) {
       rows_ = part(g_.m, parts_of(g_.m, band), i);
-      const std::int64_t num_columns = std::min(most_columns, packed_units / std::min(g_.k, most_depth));
+      const std::int64_t num_columns = std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, max_depth)));
       const std::int64_t num_blocks = parts_of(g_.n, num_columns);
       for (std::int64_t j = 0; j < num_blocks; ++j) {
         columns_ = part(g_.n, num_blocks, j, kernels_.tile_columns);
@@ -59,12 +60,12 @@ class Multiplication {
 
  private:
   [[nodiscard]] bool narrows() const { return g_.c_dtype == DType::bfloat16; }
+  [[nodiscard]] std::int64_t blocks_at_once() const { return narrows() ? std::min(most_blocks, depths_.num_blocks) : 1; }
 
   /// All rows of the band by the columns at hand.
   void multiply_columns() {
-    constexpr std::int64_t blocks_at_once = most_depth / max_depth;
     num_panels_ = parts_of(columns_.size, kernels_.tile_columns);
-    const std::int64_t num_groups = parts_of(depths_.num_blocks, blocks_at_once);
+    const std::int64_t num_groups = parts_of(depths_.num_blocks, blocks_at_once());
     sums_stride_ = num_panels_ * kernels_.tile_columns;
     for (std::int64_t group = 0; group < num_groups; ++group) {
       blocks_ = part(depths_.num_blocks, num_groups, group);
@@ -94,7 +95,6 @@ class Multiplication {
   /// Where k is strided, in strips of few rows, over which all panels go: their pages and lines stay at hand.
   template <class F>
   static void for_strips(Range k, bool is_contiguous, F&& f) {
-    constexpr std::int64_t strip = 32;
     if (is_contiguous) return f(k);
     for (std::int64_t l = 0; l < k.size; l += strip) f(Range{k.first + l, std::min(strip, k.size - l)});
   }
@@ -116,22 +116,33 @@ class Multiplication {
   void multiply_rows() {
     const bool is_small = rows_.size * columns_.size * g_.k < (std::int64_t{1} << 20);
     const std::int64_t threads = is_small ? 1 : num_threads_;
-    std::int64_t row_shares = parts_of(parts_of(rows_.size, most_rows), threads) * threads;
+    std::int64_t row_shares = parts_of(parts_of(rows_.size, most_tiles * kernels_.tile_rows), threads) * threads;
     row_shares = std::max<std::int64_t>(1, std::min(row_shares, rows_.size / kernels_.tile_rows));
     const std::int64_t column_shares = std::min(num_panels_, row_shares >= threads ? 1 : parts_of(threads, row_shares));
+    const std::int64_t num_shares = row_shares * column_shares;
     auto share_of = [&](int share) {
-      multiply_block(part(rows_.size, row_shares, share / column_shares), part(num_panels_, column_shares, share % column_shares));
+      const auto rows_of = [&](std::int64_t s) { return part(rows_.size, row_shares, s / column_shares); };
+      const std::int64_t later = share + threads, next_block = blocks_.first + blocks_.size;  // most likely this thread's next
+      const Next next = later < num_shares                ? Next{rows_of(later), blocks_.first}
+                        : next_block < depths_.num_blocks ? Next{rows_of((later - num_shares) % num_shares), next_block}
+                                                          : Next{};
+      multiply_block(rows_of(share), part(num_panels_, column_shares, share % column_shares), next);
     };
-    const auto num_shares = static_cast<int>(row_shares * column_shares);
     if (threads == 1) {
       for (int share = 0; share < num_shares; ++share) share_of(share);
     } else {
-      Team::of_this_thread(num_threads_).run(num_shares, share_of);
+      Team::of_this_thread(num_threads_).run(static_cast<int>(num_shares), share_of);
     }
   }
 
+  /// Rows of a and the block of k that are wanted next.
+  struct Next {
+    Range rows;
+    std::int64_t block = 0;
+  };
+
   /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
-  void multiply_block(Range rows, Range panels) {
+  void multiply_block(Range rows, Range panels, Next after) {
     const std::int64_t width = panels.size * kernels_.tile_columns;
     const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(), tile = kernels_.tile_rows * kernels_.tile_columns;
     const bool has_own_sums = narrows() && !keeps_sums_;
@@ -150,7 +161,9 @@ class Multiplication {
     }
     for (std::int64_t block = blocks_.first; block < blocks_.first + blocks_.size; ++block) {
       pack_a(rows, block, packed_a);
-      multiply_panels(c, block, packed_a);
+      const bool is_last_block = block + 1 == blocks_.first + blocks_.size;
+      Fetch fetch = fetch_a(is_last_block ? after : Next{rows, block + 1}, panels.size * num_tiles(rows));
+      multiply_panels(c, block, packed_a, fetch);
     }
     if (narrows() && is_last_) round(c);
   }
@@ -164,6 +177,14 @@ class Multiplication {
 
   [[nodiscard]] std::int64_t tile_units() const { return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows; }
   [[nodiscard]] std::int64_t num_tiles(Range rows) const { return parts_of(rows.size, kernels_.tile_rows); }
+
+  [[nodiscard]] Fetch fetch_a(const Next& next, std::int64_t num_tiles) const {
+    if (next.rows.size == 0) return {};
+    const Range k = depths_.numbers(next.block);
+    const std::int64_t row = rows_.first + next.rows.first, size = size_of(kernels_.dtype), stride = g_.a.stride * size;
+    if (g_.a.is_transposed) return {g_.a.data + k.first * stride + row * size, stride, k.size, next.rows.size * size, num_tiles};
+    return {g_.a.data + row * stride + k.first * size, stride, next.rows.size, k.size * size, num_tiles};
+  }
 
   void pack_a(Range rows, std::int64_t block, float* into) const {
     const Range whole = depths_.numbers(block);
@@ -183,7 +204,7 @@ class Multiplication {
     });
   }
 
-  void multiply_panels(const Block& c, std::int64_t block, const float* packed_a) const {
+  void multiply_panels(const Block& c, std::int64_t block, const float* packed_a, Fetch& fetch) const {
     const std::int64_t width = kernels_.tile_columns;
     const bool adds = block > 0 || (g_.accumulates && !narrows());
     for (std::int64_t panel = c.panels.first; panel < c.panels.first + c.panels.size; ++panel) {
@@ -199,7 +220,8 @@ class Multiplication {
                            .ldc = is_edge ? width : c.stride,
                            .rows = static_cast<int>(tile.size),
                            .adds = adds && !is_edge,
-                           .is_by_k = g_.a.is_transposed});
+                           .is_by_k = g_.a.is_transposed,
+                           .soon = fetch.next()});
         if (!is_edge) continue;
         for (std::int64_t i = 0; i < tile.size; ++i)
           for (std::int64_t j = 0; j < valid; ++j) into[i * c.stride + j] = (adds ? into[i * c.stride + j] : 0.0F) + c.edge[i * width + j];

@@ -43,7 +43,8 @@ void pack_a_rows(const PackArgs& p) {
 
 __m512i widened(const bfloat16* from) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))); }
 
-/// k is strided: two rows become one of pairs. Whole vectors are read as long as another row of k follows, so that they end within the factor.
+/// k is strided: two rows become one of pairs. Whole vectors are read as long as another row of k follows, so that they end within the factor. Fetches
+/// the strip after this one.
 template <int width>
 void pack_rows(const PackArgs& p) {
   for (std::int64_t l = 0; l < p.k; l += 2) {
@@ -51,6 +52,8 @@ void pack_rows(const PackArgs& p) {
     const bfloat16* second = first + p.stride;
     float* into = p.into + l / 2 * width;
     const bool has_second = l + 1 < p.k;
+    __builtin_prefetch(first + strip * p.stride, 0, 2);
+    __builtin_prefetch(second + strip * p.stride, 0, 2);
     if (has_second && (p.count == width || (l + 2 < p.k && p.stride >= width))) {
       for (int i = 0; i < width; i += lanes) _mm512_storeu_si512(into + i, _mm512_or_si512(widened(first + i), _mm512_slli_epi32(widened(second + i), 16)));
     } else {
@@ -69,7 +72,7 @@ void transpose_4x4(const bfloat16* from, std::int64_t stride, float* into) {
   _mm_storeu_ps(into + 3L * tile_columns, r3);
 }
 
-/// k is contiguous: transposes units, in blocks of 16 along k, which are a cache line of each row.
+/// k is contiguous: transposes units, in blocks of 16 along k, which are a cache line of each row. Fetches the panel after this one.
 void pack_columns(const PackArgs& p) {
   const auto* from = static_cast<const bfloat16*>(p.from);
   constexpr std::int64_t block = 16;
@@ -77,6 +80,7 @@ void pack_columns(const PackArgs& p) {
   for (std::int64_t first = 0; first < depth; first += block) {
     const std::int64_t last = std::min(depth, first + block);
     for (std::int64_t i = 0; i < tile_columns; i += 4) {
+      for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + (j + tile_columns) * p.stride + 2 * first, 0, 2);
       std::int64_t l = first;
       if (i + 4 <= p.count)
         for (; l + 4 <= std::min(last, whole); l += 4) transpose_4x4(from + i * p.stride + 2 * l, p.stride, p.into + l * tile_columns + i);
@@ -87,7 +91,8 @@ void pack_columns(const PackArgs& p) {
 }
 
 template <int rows, bool is_by_k>
-void multiply_rows(const TileArgs& t) {
+void multiply_rows(const TileArgs& args) {
+  const TileArgs t = args;  // which no store to c can change
   __m512 sums[rows][tile_vectors];
   HWY_UNROLL(16)
   for (int i = 0; i < rows; ++i) {
@@ -95,16 +100,22 @@ void multiply_rows(const TileArgs& t) {
     for (int v = 0; v < tile_vectors; ++v) sums[i][v] = _mm512_setzero_ps();
   }
   const float *a = t.a, *b = t.b;
-  for (std::int64_t l = 0; l < t.depth; ++l) {
-    const auto b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b)), b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
-    HWY_UNROLL(16)
-    for (int i = 0; i < rows; ++i) {
-      const auto a_pair = reinterpret_cast<__m512bh>(_mm512_set1_ps(is_by_k ? a[i] : a[i * row_stride]));  // set1 copies bits
-      sums[i][0] = _mm512_dpbf16_ps(sums[i][0], a_pair, b0);
-      sums[i][1] = _mm512_dpbf16_ps(sums[i][1], a_pair, b1);
+  for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
+    prefetch(t, first, tile_columns);
+    const std::int64_t last = std::min(t.depth, first + prefetch_interval);
+    for (std::int64_t l = first; l < last; ++l) {
+      __builtin_prefetch(b + 16L * tile_columns);
+      __builtin_prefetch(b + 16L * tile_columns + lanes);
+      const auto b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b)), b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
+      HWY_UNROLL(16)
+      for (int i = 0; i < rows; ++i) {
+        const auto a_pair = reinterpret_cast<__m512bh>(_mm512_set1_ps(is_by_k ? a[i] : a[i * row_stride]));  // set1 copies bits
+        sums[i][0] = _mm512_dpbf16_ps(sums[i][0], a_pair, b0);
+        sums[i][1] = _mm512_dpbf16_ps(sums[i][1], a_pair, b1);
+      }
+      a += is_by_k ? panel_rows : 1;
+      b += tile_columns;
     }
-    a += is_by_k ? panel_rows : 1;
-    b += tile_columns;
   }
   HWY_UNROLL(16)
   for (int i = 0; i < rows; ++i) {

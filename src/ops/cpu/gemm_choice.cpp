@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/huge_buffer.h"
+#include "ops/cpu/instruction_set.h"
 
 #include <fmt/format.h>
 
@@ -42,7 +43,8 @@ double rate_of(const GemmKernels& kernels) {
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double start = thread_seconds();
     for (int repeat = 0; repeat < repeats; ++repeat)
-      kernels.multiply({.a = a, .b = b, .c = c, .depth = depth, .ldc = kernels.tile_columns, .rows = kernels.tile_rows, .adds = false, .is_by_k = false});
+      kernels.multiply(
+          {.a = a, .b = b, .c = c, .depth = depth, .ldc = kernels.tile_columns, .rows = kernels.tile_rows, .adds = false, .is_by_k = false, .soon = {}});
     best = std::min(best, thread_seconds() - start);
   }
   return static_cast<double>(depth * repeats * c_size * kernels.per_unit) / best;
@@ -58,7 +60,7 @@ double advantage_of(const GemmKernels& native) {
 
 const GemmKernels* chosen_float32_kernels() {
   static const auto asks_for_own = asked_by("ECHELON_FLOAT32_PRODUCTS", "own", "openblas");
-  const bool is_own = asks_for_own.value_or(Blas::loaded().grains<float>().rows == 0);
+  const bool is_own = asks_for_own.value_or(is_amd_before_zen5() || Blas::loaded().grains<float>().rows == 0);
   return is_own ? &float32_kernels() : nullptr;
 }
 

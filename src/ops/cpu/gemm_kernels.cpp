@@ -26,6 +26,7 @@ constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2;
 #endif
 constexpr int tile_columns = tile_vectors * lanes;
 static_assert(tile_columns % 4 == 0, "pack_columns takes four at a time");
+constexpr int line = 16;  // numbers that are fetched together
 constexpr int panel_rows = (tile_rows + lanes - 1) / lanes * lanes;
 
 template <class T>
@@ -37,13 +38,14 @@ void pack_a_rows(const PackArgs& p) {
   }
 }
 
-/// k is strided. Whole vectors are read as long as another row of k follows, so that they end within the factor.
+/// k is strided. Whole vectors are read as long as another row of k follows, so that they end within the factor. Fetches the strip after this one.
 template <class T, int width>
 void pack_rows(const PackArgs& p) {
   const Tag<float> d;
   for (std::int64_t l = 0; l < p.k; ++l) {
     const T* from = static_cast<const T*>(p.from) + l * p.stride;
     float* into = p.into + l * width;
+    for (int i = 0; i < width; i += line) __builtin_prefetch(from + strip * p.stride + i, 0, 2);
     if (p.count == width || (l + 1 < p.k && p.stride >= width)) {
       for (int i = 0; i < width; i += lanes) hn::StoreU(load(d, from + i), d, into + i);
     } else {
@@ -69,7 +71,7 @@ HWY_INLINE void transpose_4x4(const T* from, std::int64_t stride, float* into, s
 #endif
 }
 
-/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row.
+/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row. Fetches the panel after this one.
 template <class T, int width>
 void pack_columns(const PackArgs& p) {
   const T* from = static_cast<const T*>(p.from);
@@ -78,6 +80,7 @@ void pack_columns(const PackArgs& p) {
     const std::int64_t last = std::min(p.k, first + block);
     for (std::int64_t i = 0; i < width; i += 4) {
       std::int64_t l = first;
+      for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + (j + width) * p.stride + first, 0, 2);
       if (i + 4 <= p.count)
         for (; l + 4 <= last; l += 4) transpose_4x4(from + i * p.stride + l, p.stride, p.into + l * width + i, width);
       for (; l < last; ++l)
@@ -87,20 +90,26 @@ void pack_columns(const PackArgs& p) {
 }
 
 template <int rows, bool is_by_k>
-HWY_NOINLINE void multiply_rows(const TileArgs& t) {
+HWY_NOINLINE void multiply_rows(const TileArgs& args) {
+  const TileArgs t = args;  // which no store to c can change
   const Tag<float> d;
   Vec<float> sums[rows][tile_vectors];
   HWY_UNROLL(16) for (int i = 0; i < rows; ++i) { HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::Zero(d); }
   const float *a = t.a, *b = t.b;
-  for (std::int64_t l = 0; l < t.depth; ++l) {
-    Vec<float> b_row[tile_vectors];
-    HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) b_row[v] = hn::LoadU(d, b + v * lanes);
-    HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {
-      const auto a_number = hn::Set(d, is_by_k ? a[i] : a[i * row_stride]);
-      HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::MulAdd(a_number, b_row[v], sums[i][v]);
+  for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
+    prefetch(t, first, tile_columns);
+    const std::int64_t last = std::min(t.depth, first + prefetch_interval);
+    for (std::int64_t l = first; l < last; ++l) {
+      Vec<float> b_row[tile_vectors];
+      HWY_UNROLL(4) for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(b + 16 * tile_columns + i);
+      HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) b_row[v] = hn::LoadU(d, b + v * lanes);
+      HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {
+        const auto a_number = hn::Set(d, is_by_k ? a[i] : a[i * row_stride]);
+        HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::MulAdd(a_number, b_row[v], sums[i][v]);
+      }
+      a += is_by_k ? panel_rows : 1;
+      b += tile_columns;
     }
-    a += is_by_k ? panel_rows : 1;
-    b += tile_columns;
   }
   HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {
     HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) {

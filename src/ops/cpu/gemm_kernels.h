@@ -6,6 +6,7 @@
 
 #include "tensor/dtype.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace echelon {
@@ -18,6 +19,12 @@ struct PackArgs {
   float* into = nullptr;
 };
 
+/// Lines of memory, `step` bytes from one to the next.
+struct Lines {
+  const std::byte* from = nullptr;
+  std::int64_t count = 0, step = 0;
+};
+
 /// c[rows, tile_columns] (+)= a panel b panel, over `depth` units.
 struct TileArgs {
   const float *a = nullptr, *b = nullptr;
@@ -26,6 +33,7 @@ struct TileArgs {
   int rows = 0;
   bool adds = false;
   bool is_by_k = false;  // a's panel is [depth][panel_rows], else [rows][max_depth + padding]
+  Lines soon;            // of later tiles' factors
 };
 
 struct GemmKernels {
@@ -40,8 +48,21 @@ struct GemmKernels {
   void (*multiply)(const TileArgs&) = nullptr;
 };
 
-constexpr std::int64_t max_depth = 384;              // units of k that are multiplied before c is touched
+constexpr std::int64_t max_depth = 768;              // units of k that are multiplied before c is touched
+constexpr std::int64_t strip = 32;                   // rows of k that are packed of all panels before the next ones, where k is strided
 constexpr std::int64_t row_stride = max_depth + 16;  // of a's panels by rows; not a multiple of a page, so that rows share no cache set
+
+constexpr std::int64_t prefetch_interval = 4;  // units of k
+
+/// Called at every prefetch_interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond before they are needed, the rows of c.
+/// Inlined always: a call of a function that only prefetches is, to the compiler, one without effect.
+[[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l, int tile_columns) {
+  constexpr std::int64_t lead = 64;  // units
+  constexpr int line = 16;           // float32 numbers
+  const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / prefetch_interval, 0, t.rows - 1), index = l / prefetch_interval;
+  for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(t.c + row * t.ldc + i, 1);
+  if (index < t.soon.count) __builtin_prefetch(t.soon.from + index * t.soon.step, 0, 2);
+}
 
 /// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 is widened as it is packed.
 [[nodiscard]] const GemmKernels& float32_kernels();

@@ -5,6 +5,10 @@
 
 #include "hwy/targets.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <array>
 #include <cstdlib>
 
@@ -59,6 +63,18 @@ std::optional<InstructionSet> instruction_set_cap() {
   static const auto cap = cap_asked_for();
   return cap;
 }
+
+#if defined(__x86_64__)
+bool is_amd_before_zen5() {
+  constexpr unsigned family_of_zen5 = 0x1a;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  __builtin_cpu_init();
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  return (a >> 8 & 0xf) + (a >> 20 & 0xff) < family_of_zen5;  // base and extended family
+}
+#else
+bool is_amd_before_zen5() { return false; }
+#endif
 
 InstructionSet largest_instruction_set() { return instruction_set_cap().value_or(largest_of_processor()); }
 

@@ -19,4 +19,7 @@ enum class InstructionSet { scalar, avx2, avx512 };
 /// The cap, or the largest that the processor has.
 [[nodiscard]] InstructionSet largest_instruction_set();
 
+/// AMD's processors before family 1Ah have datapaths of 256 bits and compute 512-bit vectors, if they have them, in halves.
+[[nodiscard]] bool is_amd_before_zen5();
+
 }  // namespace echelon
