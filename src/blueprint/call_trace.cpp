@@ -97,21 +97,24 @@ class Tracer {
   bool trains_;
 };
 
-bool trains(const Program& program) {
-  return std::any_of(program.begin(), program.end(), [](const Action& action) { return is_compute(action.kind) && action.kind != ActionKind::forward; });
-}
+bool goes_back(const Action& action) { return is_compute(action.kind) && action.kind != ActionKind::forward; }
 
 }  // namespace
 
 RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program) {
-  Tracer tracer(mesh, rank, part, trains(program));
+  const auto first = std::find_if(program.begin(), program.end(), goes_back);
+  const bool trains = first != program.end();
+  if (trains) first_to_go_back_ = first->microbatch;
+  Tracer tracer(mesh, rank, part, trains);
   const auto trace = [&](const Action& action) {
-    if (!calls_.contains({action.kind, action.unit})) calls_[{action.kind, action.unit}] = tracer.trace(action);
+    if (!calls_.contains(key_of(action))) calls_[key_of(action)] = tracer.trace(action);
   };
   trace({.kind = ActionKind::forward, .stage = part.stage_index, .after = {}});
   stash_bytes_ = tracer.stash().slot().peak_bytes();
   for (const Action& action : program) trace(action);
   gradient_stash_bytes_ = tracer.stash().gradient_slot().peak_bytes();
 }
+
+RankTrace::Key RankTrace::key_of(const Action& action) const { return {action.kind, action.unit, goes_back(action) && action.microbatch == first_to_go_back_}; }
 
 }  // namespace echelon

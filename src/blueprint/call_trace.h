@@ -7,6 +7,7 @@
 #include "schedule/action.h"
 
 #include <map>
+#include <tuple>
 #include <vector>
 
 namespace echelon {
@@ -17,18 +18,23 @@ struct CallTrace {
   std::int64_t workspace_bytes = 0;
 };
 
-/// The traces of the actions of one program of a rank. Microbatches are alike, so a trace is known by its kind and unit.
+/// The traces of the actions of one program of a rank. Microbatches are alike, but for the first one that goes back, whose products write gradients to which
+/// those of the others add; so a trace is known by its kind, its unit and whether it is of that one.
 class RankTrace {
  public:
   RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program);
 
-  [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at({action.kind, action.unit}); }
+  [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at(key_of(action)); }
   /// What forward keeps for one microbatch, and what backward_input keeps for backward_weight.
   [[nodiscard]] std::int64_t stash_bytes() const { return stash_bytes_; }
   [[nodiscard]] std::int64_t gradient_stash_bytes() const { return gradient_stash_bytes_; }
 
  private:
-  std::map<std::pair<ActionKind, int>, CallTrace> calls_;
+  using Key = std::tuple<ActionKind, int, bool>;
+  [[nodiscard]] Key key_of(const Action& action) const;
+
+  int first_to_go_back_ = -1;  // a microbatch
+  std::map<Key, CallTrace> calls_;
   std::int64_t stash_bytes_ = 0;
   std::int64_t gradient_stash_bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 // exp(z_j - max) is formed once per logit, with the max of this rank's columns; what the other ranks add is a factor per row.
 #include "nn/head.h"
 
+#include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/sharding.h"
 #include "nn/tensor_parallel.h"
@@ -59,7 +60,6 @@ class CrossEntropyHead : public Head {
   void add_loss(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
   /// The gradient of a chunk's logits, in the dtype of the activations.
   [[nodiscard]] Tensor logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
-  void add_weight_gradient(Context& context, Tensor dlogits, Tensor normed);
 
   LayerOptions options_;
   Norm norm_;
@@ -70,6 +70,7 @@ class CrossEntropyHead : public Head {
 CrossEntropyHead::CrossEntropyHead(const LayerOptions& options, Param* tied_weight)
     : options_(options), norm_(Norm::of_tokens(options, "model.norm")), weight_(tied_weight) {
   if (weight_ == nullptr) weight_ = &own_weight_.emplace(vocabulary_matrix(options, "lm_head.weight"));
+  weight_->is_formed_by_product = true;  // a tied one too: the embedding adds to it later
 }
 
 std::vector<Param*> CrossEntropyHead::params() {
@@ -116,7 +117,7 @@ void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
     const Tensor dlogits = logit_gradient(context, chunk, exponentials(context, chunk, normed_full), chunk.of(lse));
-    add_weight_gradient(context, dlogits, chunk.of(normed_full));
+    add_product(context.ops, *weight_, dlogits, chunk.of(normed_full));
   }
   norm_.backward_weight(context, stash);
 }
@@ -132,7 +133,7 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
     const Tensor lse = context.workspace.take(logits_dtype(), {chunk.count});
     add_loss(context, chunk, exps, lse);
     const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
-    add_weight_gradient(context, dlogits, chunk.of(normed_full));
+    add_product(context.ops, *weight_, dlogits, chunk.of(normed_full));
     context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
   }
   enter_backward(context, options_, dnormed, partial);
@@ -205,10 +206,6 @@ Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, co
                                       .valid_columns = valid_columns(),
                                       .scale = context.microbatch.gradient_scale});
   return dlogits;
-}
-
-void CrossEntropyHead::add_weight_gradient(Context& context, Tensor dlogits, Tensor normed) {
-  context.ops.matmul({.a = dlogits, .b = normed, .c = weight_->grad, .transpose_a = true, .accumulates = true});
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include <utility>
+
 namespace echelon {
 
 std::vector<Param*> Linear::params() {
@@ -18,10 +20,14 @@ void Linear::backward_input(Ops& ops, Tensor dy, Tensor dx, Write write) const {
   ops.matmul({.a = dy, .b = weight_.value, .c = dx, .accumulates = write == Write::accumulate});
 }
 
-void Linear::weight_backward(Ops& ops, Tensor dy, Tensor x) { ops.matmul({.a = dy, .b = x, .c = weight_.grad, .transpose_a = true, .accumulates = true}); }
+void Linear::weight_backward(Ops& ops, Tensor dy, Tensor x) { add_product(ops, weight_, dy, x); }
 
 void Linear::bias_backward(Ops& ops, Tensor dy) {
   if (bias_) ops.bias_backward(dy, bias_->grad);
+}
+
+void add_product(Ops& ops, Param& weight, Tensor dy, Tensor x) {
+  ops.matmul({.a = dy, .b = x, .c = weight.grad, .transpose_a = true, .accumulates = std::exchange(weight.has_grad, true)});
 }
 
 }  // namespace echelon

@@ -13,7 +13,7 @@ namespace echelon {
 
 class Linear {
  public:
-  explicit Linear(Param weight) : weight_(std::move(weight)) {}
+  explicit Linear(Param weight) : weight_(std::move(weight)) { weight_.is_formed_by_product = true; }
 
   void set_bias(Param bias) { bias_ = std::move(bias); }
 
@@ -34,5 +34,8 @@ class Linear {
   Param weight_;
   std::optional<Param> bias_;
 };
+
+/// The gradient of a weight that is_formed_by_product += dy^T x, or = if it is the step's first.
+void add_product(Ops& ops, Param& weight, Tensor dy, Tensor x);
 
 }  // namespace echelon

@@ -26,9 +26,11 @@ struct Param {
   bool decays = true;         // weight decay applies: not to norms and biases
   double init_std = 0.0;      // normal(0, init_std); 0: init_value everywhere
   double init_value = 0.0;
+  bool is_formed_by_product = false;  // the first product of a step writes all of the gradient, so nobody zeroes it before
 
   Tensor value;  // bound by whoever owns the memory
   Tensor grad;
+  bool has_grad = true;  // false from the beginning of a step to that first product
 
   [[nodiscard]] Sizes local_sizes() const {
     Sizes sizes = global_sizes;

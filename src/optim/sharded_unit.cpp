@@ -35,7 +35,12 @@ void ShardedUnit::refresh_master(Ops& ops) {
 }
 
 void ShardedUnit::clear_gradients(Ops& ops) {
-  for (const BucketMemory& memory : memory_) ops.fill(memory.grad, 0.0);
+  for (const Bucket& bucket : buckets_)
+    for (const Segment& segment : bucket.segments) {
+      Param& param = *segment.param;
+      param.has_grad = !param.is_formed_by_product;
+      if (param.has_grad) ops.fill(param.grad, 0.0);
+    }
 }
 
 std::vector<Pending> ShardedUnit::sum_replicas(Ops& ops, Mesh& mesh) {

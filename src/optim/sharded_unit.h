@@ -51,6 +51,7 @@ class ShardedUnit {
   /// After parameters were written: the master weights take their values.
   void refresh_master(Ops& ops);
 
+  /// Zeroes what the backward pass adds to; what a product forms first is overwritten by it.
   void clear_gradients(Ops& ops);
   /// Sums gradients that are partial on tensor-parallel ranks.
   [[nodiscard]] std::vector<Pending> sum_replicas(Ops& ops, Mesh& mesh);

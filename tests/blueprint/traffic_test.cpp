@@ -107,5 +107,25 @@ TEST(Traffic, FlopsOfProductsAreSixPerParameterAndToken) {
   EXPECT_DOUBLE_EQ(products, tokens * (6 * in_layers + 6 * D * V));
 }
 
+// Products of the first microbatch write the gradients of their weights, those of the others read them too; tied or not, the head's is such a product.
+TEST(Traffic, TheFirstMicrobatchReadsNoGradientThatAProductForms) {
+  for (const bool is_tied : {false, true}) {
+    RunConfig config = testing::small_config();
+    config.model.tie_word_embeddings = is_tied;
+    const Blueprint blueprint(config);
+    const RankBlueprint rank = blueprint.rank(0);
+    const auto bytes_of_products = [&](int microbatch) {
+      std::int64_t bytes = 0;
+      for (const OpRecord& op : rank.trace(ProgramKind::training).of({.kind = ActionKind::backward, .microbatch = microbatch}).ops)
+        if (op.kind == OpKind::matmul) bytes += op.bytes;
+      return bytes;
+    };
+    const std::int64_t D = config.model.hidden_size, F = config.model.intermediate_size;
+    const std::int64_t weights = config.model.num_hidden_layers * (4 * D * D + 3 * D * F) + D * config.model.vocab_size;
+    EXPECT_EQ(bytes_of_products(1) - bytes_of_products(0), 4 * weights);
+    EXPECT_EQ(bytes_of_products(1), bytes_of_products(7));
+  }
+}
+
 }  // namespace
 }  // namespace echelon

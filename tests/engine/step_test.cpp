@@ -63,6 +63,28 @@ TEST(Step, WithoutAnyTargetHasNoGradient) {
     EXPECT_TRUE(std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x); })) << name;
 }
 
+// Weights that products form are not zeroed, but overwritten by the first microbatch.
+TEST(Step, NothingIsLeftOfTheGradientsOfTheStepBefore) {
+  for (RunConfig config : {testing::small_config(), layout_of_eight()}) {
+    for (const bool is_tied : {false, true}) {
+      config.model.tie_word_embeddings = is_tied;
+      const Blueprint blueprint(config);
+      const TextThenNothing batches(config.training.global_batch_size);
+      run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
+        const auto ops = make_cpu_ops({});
+        RankRun run(blueprint, mesh, *ops);
+        run.model().initialize(1, *ops);
+        const StepInput without_update = {.batches = &batches, .adamw = {.lr = 0}};
+        const double norm = run.step().run(ProgramKind::training, without_update).grad_norm;
+        EXPECT_GT(norm, 0);
+        for (const ShardedUnit& unit : run.model().part().units)
+          for (std::size_t b = 0; b < unit.buckets().size(); ++b) ops->fill(unit.memory(b).grad, std::nan(""));
+        EXPECT_EQ(run.step().run(ProgramKind::training, without_update).grad_norm, norm);
+      });
+    }
+  }
+}
+
 TEST(Step, TheWishOfOneRankIsHeardByAll) {
   const RunConfig config = layout_of_eight();
   const Blueprint blueprint(config);
