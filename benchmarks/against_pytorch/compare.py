@@ -130,24 +130,17 @@ def peer_environment(threads, variant):
 
 
 def run(a, command, environment):
-    """The process's output, peak resident memory, processor time, and the share of the machine that others took meanwhile."""
-    before, began = busy_seconds(), time.monotonic()
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(shlex.split(a.launcher) + command, env=environment, stdout=subprocess.PIPE, stderr=errors)
-        output = process.stdout.read().decode()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
+    """What measured.py says of the process, and its output."""
+    with tempfile.NamedTemporaryFile() as result, tempfile.TemporaryFile() as errors:
+        measured = [*shlex.split(a.launcher), sys.executable, str(HERE / "measured.py"), result.name]
+        # The environment is for the command alone: a launcher or this interpreter would not like another allocator.
+        command = [*measured, "env", "-i", *(f"{k}={v}" for k, v in environment.items()), *command]
+        output = subprocess.run(command, stdout=subprocess.PIPE, stderr=errors).stdout.decode()
+        said = pathlib.Path(result.name).read_text()
+        if not said or json.loads(said)["exit"] != 0:
             errors.seek(0)
-            raise SystemExit(f"{shlex.join(map(str, command))} ended with {process.returncode}:\n{errors.read().decode()}")
-    wall, own = time.monotonic() - began, usage.ru_utime + usage.ru_stime
-    others = max(0.0, busy_seconds() - before - own) / (wall * os.cpu_count())
-    return {"output": output, "peak_bytes": usage.ru_maxrss * 1024, "cpu_seconds": own, "wall_seconds": wall, "others": others}
-
-
-def busy_seconds():
-    fields = [int(f) for f in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-    return (sum(fields[:8]) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")  # all but idle and iowait; guests are in user
+            raise SystemExit(f"{shlex.join(command)} failed: {said or 'it was ended'}\n{output[-2000:]}\n{errors.read().decode()[-4000:]}")
+    return {"output": output} | json.loads(said)
 
 
 def finish(a, steps):
