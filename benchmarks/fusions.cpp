@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -27,7 +29,7 @@ double seconds_of(const std::function<void()>& f) {
   return thread_seconds() - before;
 }
 
-void compare(const char* what, int rounds, const std::function<void()>& apart, const std::function<void()>& fused) {
+void compare(const std::string& what, int rounds, const std::function<void()>& apart, const std::function<void()>& fused) {
   double best_apart = 0, best_fused = 0;
   for (int round = 0; round < rounds; ++round) {
     const double a = seconds_of(apart), b = seconds_of(fused);
@@ -109,6 +111,21 @@ void measure_activations(std::int64_t N, std::int64_t F, int rounds) {
       [&] { ops.swiglu_backward({.dy = dy, .gate = x, .up = up, .dgate = dx, .dup = dup, .y = y}); });
 }
 
+/// The gradients of so many weights [F, D] from N tokens: zeroed and added to, or overwritten. Together they are larger than the caches.
+void measure_weight_gradients(DType dtype, const Sizes& sizes_FD, std::int64_t N, int num_weights) {
+  CpuOps ops({});
+  const Numbers dy = Numbers::random(dtype, {N, sizes_FD[0]}, 1), x = Numbers::random(dtype, {N, sizes_FD[1]}, 2);
+  const std::vector<Numbers> gradients(static_cast<std::size_t>(num_weights), Numbers(f32, sizes_FD));
+  const auto products = [&](bool accumulates) {
+    for (const Numbers& dw : gradients) {
+      if (accumulates) ops.fill(dw, 0.0);
+      ops.matmul({.a = dy, .b = x, .c = dw, .transpose_a = true, .accumulates = accumulates});
+    }
+  };
+  compare(
+      fmt::format("{} gradients [{}, {}], {}", num_weights, sizes_FD[0], sizes_FD[1], name_of(dtype)), 5, [&] { products(true); }, [&] { products(false); });
+}
+
 }  // namespace
 }  // namespace echelon
 
@@ -118,5 +135,9 @@ int main(int argc, char** argv) {
     fmt::print("4,096 tokens, width {}, inner width {}                apart       fused\n", D, 4 * D);
     echelon::measure_norms(4096, D, rounds);
     echelon::measure_activations(4096, 4 * D, rounds);
+  }
+  for (const echelon::DType dtype : {echelon::DType::float32, echelon::DType::bfloat16}) {
+    echelon::measure_weight_gradients(dtype, {3072, 768}, 1024, 12);
+    echelon::measure_weight_gradients(dtype, {50'304, 768}, 333, 1);
   }
 }
