@@ -1,0 +1,161 @@
+// Who multiplies fastest: OpenBLAS by its kernels for AVX2 and for AVX-512, our own kernels, and oneDNN if it was found, on the products of training steps.
+// One thread, in turns, by the thread's processor time, the least of some tries, as a share of the multiply-adds that the processor can do in float32.
+//   usage: bench_gemm [gpt2 | small | llama] [tries]
+#include "ops/cpu/gemm.h"
+#include "library.h"
+#include "ops/cpu/instruction_set.h"
+#include "ops/cpu/peaks.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace echelon::bench {
+namespace {
+
+struct Row {
+  int times = 0;  // per step
+  Shape shape;
+};
+
+/// The three products of a linear layer of `tokens` tokens.
+void add_linear(std::vector<Row>& rows, int times, std::int64_t tokens, std::int64_t out, std::int64_t in) {
+  rows.push_back({times, {'F', tokens, out, in}});
+  rows.push_back({times, {'D', tokens, in, out}});
+  rows.push_back({times, {'W', out, in, tokens}});
+}
+
+/// The models of benchmarks/against_pytorch, attention without: GPT-2 124M with B = 1, T = 1,024; 6 layers of 384, V = 8,192, with B = 16, T = 256; a Llama of
+/// 100 million with B = 1, T = 2,048.
+std::vector<Row> rows_of(const std::string& model) {
+  std::vector<Row> rows;
+  const auto add = [&](int layers, std::int64_t tokens, std::int64_t D, std::int64_t F, std::int64_t qkv, std::int64_t up) {
+    add_linear(rows, layers, tokens, qkv, D);
+    add_linear(rows, layers, tokens, D, D);
+    add_linear(rows, layers, tokens, up, D);
+    add_linear(rows, layers, tokens, D, F);
+  };
+  if (model == "gpt2") {
+    add(12, 1024, 768, 3072, 2304, 3072);
+    add_linear(rows, 2, 512, 50257, 768);
+  } else if (model == "small") {
+    add(6, 4096, 384, 1536, 1152, 1536);
+    add_linear(rows, 8, 512, 8192, 384);
+  } else {
+    add(12, 2048, 768, 2048, 1280, 4096);
+    add_linear(rows, 4, 512, 32000, 768);
+  }
+  return rows;
+}
+
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Numbers in [-1, 1) in huge pages, as a step's buffers are.
+class Matrix {
+ public:
+  Matrix(DType dtype, std::int64_t count)
+      : memory_(static_cast<std::byte*>(std::aligned_alloc(page, (static_cast<std::size_t>(count * size_of(dtype)) / page + 1) * page))) {
+    madvise(memory_, static_cast<std::size_t>(count * size_of(dtype)), MADV_HUGEPAGE);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float number = static_cast<float>(static_cast<std::uint32_t>(i) * 2654435761U >> 8) * 0x1p-23F - 1;
+      if (dtype == DType::float32) reinterpret_cast<float*>(memory_)[i] = number;
+      if (dtype == DType::bfloat16) reinterpret_cast<bfloat16*>(memory_)[i] = bfloat16(number);
+    }
+  }
+  ~Matrix() { std::free(memory_); }
+  Matrix(const Matrix&) = delete;
+  Matrix& operator=(const Matrix&) = delete;
+  [[nodiscard]] std::byte* data() const { return memory_; }
+
+ private:
+  static constexpr std::size_t page = 2 << 20;
+  std::byte* memory_;
+};
+
+struct Column {
+  std::string name;
+  Product product;
+  double seconds = std::numeric_limits<double>::infinity();
+};
+
+Product own(const GemmKernels* kernels, const Shape& s, const Operands& x) {
+  if (kernels == nullptr) return std::nullopt;
+  const GemmProduct product{.a = {static_cast<std::byte*>(x.a), s.transposes_a() ? s.m : s.k, s.transposes_a()},
+                            .b = {static_cast<std::byte*>(x.b), s.transposes_b() ? s.k : s.n, s.transposes_b()},
+                            .c = static_cast<std::byte*>(x.c),
+                            .c_dtype = s.accumulates() ? DType::float32 : kernels->dtype,
+                            .m = s.m,
+                            .n = s.n,
+                            .k = s.k,
+                            .accumulates = s.accumulates()};
+  return [=] { multiply(*kernels, product, 1); };
+}
+
+std::vector<Column> measure(const Shape& s, int tries) {
+  const Matrix a(DType::float32, s.m * s.k), b(DType::float32, s.k * s.n), c(DType::float32, s.m * s.n);
+  const Matrix a16(DType::bfloat16, s.m * s.k), b16(DType::bfloat16, s.k * s.n);
+  const Operands x{a.data(), b.data(), c.data()}, x16{a16.data(), b16.data(), c.data()};
+  std::vector<Column> columns = {{"OpenBLAS AVX2", openblas_product("Haswell", s, x)},     {"AVX-512", openblas_product("SkylakeX", s, x)},
+                                 {"oneDNN", onednn_product(s, DType::float32, x)},         {"own", own(&float32_kernels(), s, x)},
+                                 {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)}, {"own widened", own(&widening_kernels(), s, x16)},
+                                 {"own native", own(bfloat16_kernels(), s, x16)}};
+  for (int attempt = 0; attempt < tries; ++attempt)
+    for (Column& column : columns) {
+      if (!column.product) continue;
+      const double start = thread_seconds();
+      (*column.product)();
+      column.seconds = std::min(column.seconds, thread_seconds() - start);
+    }
+  return columns;
+}
+
+void print(const std::string& title, const std::vector<Column>& columns, double flops, double peak) {
+  std::string line = title;
+  for (const Column& column : columns) line += column.product ? fmt::format(" | {:.1f}", 100 * flops / column.seconds / peak) : " | -";
+  fmt::print("{} |\n", line);
+  std::fflush(stdout);
+}
+
+void run(const std::string& model, int tries, double peak) {
+  std::vector<Column> totals;
+  double total_flops = 0;
+  for (const auto& [times, shape] : rows_of(model)) {
+    const bool is_large = shape.flops() > 1e10;
+    const auto columns = measure(shape, is_large ? std::max(2, tries / 2) : tries);
+    if (totals.empty()) {
+      totals = columns;
+      std::string names = "| times | m | n | k";
+      for (Column& total : totals) {
+        names += " | " + total.name;
+        total.seconds = 0;
+      }
+      fmt::print("\n{}, % of {:.1f} GFLOP/s\n{} |\n", model, peak / 1e9, names);
+    }
+    print(fmt::format("| {:2} {} | {} | {} | {}", times, shape.kind, shape.m, shape.n, shape.k), columns, shape.flops(), peak);
+    total_flops += times * shape.flops();
+    for (std::size_t i = 0; i < columns.size(); ++i) totals[i].seconds += times * columns[i].seconds;
+  }
+  print("| all | | |", totals, total_flops, peak);
+}
+
+void run_all(const std::vector<std::string>& arguments) {
+  const int tries = arguments.empty() || arguments.back().find_first_not_of("0123456789") != std::string::npos ? 6 : std::stoi(arguments.back());
+  static_cast<void>(largest_instruction_set());  // which may be capped
+  const double peak = measure_multiply_adds(DType::float32, {});
+  for (const std::string model : {"gpt2", "small", "llama"})
+    if (arguments.empty() || arguments.front() == model || arguments.front().find_first_not_of("0123456789") == std::string::npos) run(model, tries, peak);
+}
+
+}  // namespace
+}  // namespace echelon::bench
+
+int main(int argc, char** argv) { echelon::bench::run_all({argv + 1, argv + argc}); }
