@@ -1,8 +1,11 @@
 #include "base/team.h"
 
+#include "base/lending.h"
+
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -27,7 +30,8 @@ struct Ticket {
 // Of all teams of this process, callers included; a count, by which nothing is found or owned.
 std::atomic<int> num_team_threads = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-thread_local bool is_within_share = false;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local Team* team_of_this_thread = nullptr;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+thread_local bool is_within_share = false;         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 /// Cores that this process may run on: what a launcher has bound it to. Asked of the main thread, since a rank's own may be bound to its share of them.
 int num_cores() {
@@ -38,9 +42,16 @@ int num_cores() {
 
 }  // namespace
 
-Team::Team(int num_threads) {
-  num_team_threads += num_threads;
-  for (int i = 1; i < num_threads; ++i) workers_.emplace_back([this] { work(); });
+Team::Team(int num_threads, const Place& place) : place_(place) {
+  ++num_team_threads;
+  grow(num_threads);
+}
+
+void Team::grow(int num_threads) {
+  while (this->num_threads() < num_threads) {
+    ++num_team_threads;
+    workers_.emplace_back([this] { work(); });
+  }
 }
 
 Team::~Team() {
@@ -52,12 +63,26 @@ Team::~Team() {
 }
 
 Team& Team::of_this_thread(int num_threads) {
-  static thread_local std::unique_ptr<Team> team;
-  if (team == nullptr || team->num_threads() < num_threads) {
-    team.reset();
+  if (team_of_this_thread == nullptr) {
+    static thread_local std::unique_ptr<Team> team;
     team = std::make_unique<Team>(num_threads);
+    team_of_this_thread = team.get();
   }
-  return *team;
+  team_of_this_thread->grow(num_threads);
+  return *team_of_this_thread;
+}
+
+Team* Team::adopt(Team* team) { return std::exchange(team_of_this_thread, team); }
+
+int Team::num_threads_now(int num_threads) {
+  const Lending* const lending = team_of_this_thread == nullptr ? nullptr : team_of_this_thread->place_.lending;
+  return lending == nullptr ? num_threads : num_threads * (1 + lending->num_at_hand());
+}
+
+int Team::most_threads(int num_threads) {
+  static const int cores = num_cores();
+  const Lending* const lending = team_of_this_thread == nullptr ? nullptr : team_of_this_thread->place_.lending;
+  return lending == nullptr ? num_threads : std::max(num_threads, std::min(cores, num_threads * lending->num_members()));
 }
 
 void Team::run(int num_shares, ShareFunction f) {
@@ -65,6 +90,21 @@ void Team::run(int num_shares, ShareFunction f) {
     for (int share = 0; share < num_shares; ++share) f(share);
     return;
   }
+  offer(num_shares, f);
+  if (place_.lending != nullptr) place_.lending->open(*this, num_shares);
+  take_part();
+  if (place_.lending != nullptr) place_.lending->close(*this);
+  rethrow_failure();
+}
+
+void Team::run_alone(int num_shares, ShareFunction f) {
+  if (num_shares <= 1) return f(0);
+  offer(num_shares, f);
+  take_part();
+  rethrow_failure();
+}
+
+void Team::offer(int num_shares, const ShareFunction& f) {
   function_ = &f;
   num_unfinished_.store(static_cast<std::uint32_t>(num_shares), std::memory_order_relaxed);
   const Ticket before = Ticket::of(ticket_.load(std::memory_order_relaxed));
@@ -72,9 +112,15 @@ void Team::run(int num_shares, ShareFunction f) {
   ++num_calls_;
   // A worker counts itself as asleep before it looks at num_calls_ for the last time: one of the two sees the other.
   if (num_asleep_.load() > 0) num_calls_.notify_all();
+}
+
+void Team::take_part() {
   while (help()) {
   }
   wait_for_shares();
+}
+
+void Team::rethrow_failure() {
   if (failure_.exception) std::rethrow_exception(std::exchange(failure_, {}).exception);
 }
 

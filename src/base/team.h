@@ -13,6 +13,8 @@
 
 namespace echelon {
 
+class Lending;
+
 /// A function of the share's number, borrowed from a caller who waits for its end.
 class ShareFunction {
  public:
@@ -30,13 +32,22 @@ class ShareFunction {
 /// more of them, and of their callers, than cores to run on. One thread at a time calls run.
 class Team {
  public:
-  explicit Team(int num_threads);
+  /// A team whose caller and those of others lend each other their cores (lending.h).
+  struct Place {
+    Lending* lending = nullptr;
+    int member = 0;
+  };
+  explicit Team(int num_threads, const Place& place = {nullptr, 0});
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
   /// The calling thread's own team, of at least num_threads: the threads that help with an operation belong, like its scratch, to the thread that it runs on.
   [[nodiscard]] static Team& of_this_thread(int num_threads);
+  /// num_threads, and those that other callers lend to this thread's team if its next job begins now.
+  [[nodiscard]] static int num_threads_now(int num_threads);
+  /// num_threads, and those that may be lent while a job lasts: for jobs of many milliseconds.
+  [[nodiscard]] static int most_threads(int num_threads);
 
   [[nodiscard]] int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
@@ -48,11 +59,19 @@ class Team {
   bool help();
 
  private:
+  friend class Lending;
   struct Failure {
     int share = 0;
     std::exception_ptr exception;
   };
 
+  /// Makes the team the calling thread's own; that of before.
+  static Team* adopt(Team* team);
+  void grow(int num_threads);
+  void run_alone(int num_shares, ShareFunction f);  // with the team's own threads
+  void offer(int num_shares, const ShareFunction& f);
+  void take_part();
+  void rethrow_failure();
   void work();
   void compute(int share);
   void wait_for_shares();
@@ -66,6 +85,7 @@ class Team {
   std::atomic<int> num_asleep_ = 0;
   std::atomic<bool> is_over_ = false;
 
+  const Place place_;
   const ShareFunction* function_ = nullptr;  // of the job at hand; read only by those who hold a share of it
   std::mutex failure_mutex_;
   Failure failure_;

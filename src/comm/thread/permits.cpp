@@ -75,6 +75,17 @@ void Permits::wake(RankQueue& queue, int count) {
   }
 }
 
+void Permits::wake_idle(int count) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t looked = 0; looked < beds_.size() && count > 0 && num_idle() > 0; ++looked) {
+    const auto rank = static_cast<int>(next_idle_++ % beds_.size());
+    if (bed(rank).queue == nullptr || bed(rank).queue == &ready_) continue;
+    remove(rank);
+    if (take_or_queue(rank)) call(rank);
+    --count;
+  }
+}
+
 void Permits::wake_all() {
   const std::lock_guard lock(mutex_);
   nobody_sleeps_ = true;
@@ -95,6 +106,7 @@ void Permits::push(RankQueue& queue, int rank) {
   (queue.last_ < 0 ? queue.first_ : bed(queue.last_).next) = rank;
   queue.last_ = rank;
   queue.size_.fetch_add(1);
+  if (&queue != &ready_) num_asleep_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Permits::remove(int rank) {
@@ -104,6 +116,7 @@ void Permits::remove(int rank) {
   (own.next < 0 ? queue.last_ : bed(own.next).previous) = own.previous;
   own.queue = nullptr;
   queue.size_.fetch_sub(1);
+  if (&queue != &ready_) num_asleep_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // Whom the permit goes to: it is to be called.

@@ -3,10 +3,14 @@
 //
 // A permit goes from hand to hand: who waits is only written into a queue when what it waits for has come, and a rank that goes to sleep calls the next one of
 // the queue. So a wait costs one sleep and one call, however many wait for the same thing.
+//
+// Where permits are left over, ranks that sleep may be called to help those that compute.
 #pragma once
 
+#include "base/lending.h"
 #include "comm/thread/futex.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -25,7 +29,7 @@ class RankQueue {
   int first_ = -1, last_ = -1;  // guarded by the permits' mutex
 };
 
-class Permits {
+class Permits final : public Lending::Sleepers {
  public:
   Permits(int num_permits, int num_ranks) : is_scarce_(num_ranks > num_permits), num_free_(num_permits), beds_(static_cast<std::size_t>(num_ranks)) {}
 
@@ -41,6 +45,12 @@ class Permits {
   /// Nobody sleeps from now on.
   void wake_all();
 
+  [[nodiscard]] int num_idle() const override { return std::min(num_free_.load(std::memory_order_relaxed), num_asleep_.load(std::memory_order_relaxed)); }
+  /// Each sleeps no more, as if what it waits for had come.
+  void wake_idle(int count) override;
+
+  /// Somebody waits for a permit alone.
+  [[nodiscard]] bool is_wanted() const { return ready_.size() > 0; }
   /// More ranks than permits: waiting takes a core from somebody.
   [[nodiscard]] bool is_scarce() const { return is_scarce_; }
 
@@ -61,11 +71,13 @@ class Permits {
   bool await_call(int rank, const std::optional<Deadline>& deadline);
 
   const bool is_scarce_;
-  std::mutex mutex_;  // guards what follows
-  int num_free_;
+  std::mutex mutex_;  // guards what follows; anybody may look at the two counts
+  std::atomic<int> num_free_;
+  std::atomic<int> num_asleep_ = 0;  // in another queue than ready_
   bool nobody_sleeps_ = false;
   RankQueue ready_;  // for a permit
   std::vector<Bed> beds_;
+  std::size_t next_idle_ = 0;  // where the search for one begins
 };
 
 }  // namespace echelon

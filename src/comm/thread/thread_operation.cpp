@@ -19,6 +19,7 @@ Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Sign
 
 // Some microseconds, in which a peer on another core is likely to come. Only where every rank has a core.
 constexpr int num_spins = 2000;
+constexpr int first_spins = 64;  // after which it is counted on as one who waits
 
 void relax(int spin) {
   if (spin % 64 == 63) sched_yield();  // the system may have put the peer on this very core
@@ -52,18 +53,28 @@ ThreadOperation::~ThreadOperation() {
 }
 
 void ThreadOperation::wait() {
+  Permits& permits = mesh_.world().permits();
+  Lending& lending = mesh_.world().lending();
   std::optional<Deadline> deadline;  // once it sleeps
-  const int spins = mesh_.world().permits().is_scarce() ? 0 : num_spins;
+  Lending::Waiter waiter(lending);
+  const int spins = permits.is_scarce() ? 0 : num_spins;
   int spin = 0;
   for (;;) {
     const std::uint32_t seen = exchange_.word().load();
     if ((seen & done_bit) != 0) return leave();
     mesh_.check_aborted();
     if (advance()) continue;
-    if (spin++ < spins)
+    if (!permits.is_wanted() && lending.help()) {
+      waiter.stay_awake();
+      spin = 0;
+    } else if (spin++ < spins) {
+      if (spin == first_spins) waiter.stay_awake();
       relax(spin);
-    else
+    } else {
+      waiter.sleep();
       sleep(seen, deadline ? *deadline : deadline.emplace(mesh_.world().deadline()));
+      spin = 0;
+    }
   }
 }
 

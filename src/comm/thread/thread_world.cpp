@@ -51,6 +51,7 @@ void fail(const Launch& launch, const RankFailure& failure, bool is_echo) {
 
 void run_rank(const Launch& launch, int rank) {
   launch.world.permits().acquire(rank);
+  const Lending::Membership membership(launch.world.lending(), rank);
   try {
     ThreadMesh mesh(launch.world, rank);
     launch.body(mesh);

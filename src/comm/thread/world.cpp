@@ -29,6 +29,7 @@ ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
       timeout_seconds_(options.timeout_seconds),
       num_permits_(permits_of(options)),
       permits_(num_permits_, shape.num_ranks()),
+      lending_(shape.num_ranks(), permits_),
       sent_(static_cast<std::size_t>(shape.num_ranks())) {}
 
 ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks) {

@@ -39,6 +39,7 @@ class ThreadWorld {
   [[nodiscard]] double timeout_seconds() const { return timeout_seconds_; }
   [[nodiscard]] int num_permits() const { return num_permits_; }
   [[nodiscard]] Permits& permits() { return permits_; }
+  [[nodiscard]] Lending& lending() { return lending_; }
 
   /// Groups with the same ranks are one, whatever their names.
   [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks);
@@ -59,6 +60,7 @@ class ThreadWorld {
   const double timeout_seconds_;
   const int num_permits_;
   Permits permits_;
+  Lending lending_;
   std::atomic<bool> is_aborted_ = false;
 
   std::mutex mutex_;  // guards what follows

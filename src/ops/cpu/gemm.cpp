@@ -115,14 +115,14 @@ class Multiplication {
   /// Threads take blocks of rows; blocks of columns too where there are few rows.
   void multiply_rows() {
     const bool is_small = rows_.size * columns_.size * g_.k < (std::int64_t{1} << 20);
-    const std::int64_t threads = is_small ? 1 : num_threads_;
+    const int threads = is_small ? 1 : Team::most_threads(num_threads_), threads_now = Team::num_threads_now(num_threads_);
     std::int64_t row_shares = parts_of(parts_of(rows_.size, most_tiles * kernels_.tile_rows), threads) * threads;
     row_shares = std::max<std::int64_t>(1, std::min(row_shares, rows_.size / kernels_.tile_rows));
     const std::int64_t column_shares = std::min(num_panels_, row_shares >= threads ? 1 : parts_of(threads, row_shares));
     const std::int64_t num_shares = row_shares * column_shares;
     auto share_of = [&](int share) {
       const auto rows_of = [&](std::int64_t s) { return part(rows_.size, row_shares, s / column_shares); };
-      const std::int64_t later = share + threads, next_block = blocks_.first + blocks_.size;  // most likely this thread's next
+      const std::int64_t later = share + threads_now, next_block = blocks_.first + blocks_.size;  // most likely this thread's next
       const Next next = later < num_shares                ? Next{rows_of(later), blocks_.first}
                         : next_block < depths_.num_blocks ? Next{rows_of((later - num_shares) % num_shares), next_block}
                                                           : Next{};

@@ -39,9 +39,10 @@ template <class T>
 void gemm(const GemmArgs<T>& g, int num_threads) {
   constexpr std::int64_t smallest_share = 1 << 24;  // multiplications
   const auto grains = Blas::loaded().grains<T>();
+  const std::int64_t num_threads_now = Team::num_threads_now(num_threads);
   const auto cut_of = [&](std::int64_t size, std::int64_t grain) {
     const std::int64_t most = grain == 0 ? 1 : std::min(size / grain, g.m * g.n * g.k / smallest_share);
-    return Cut{size, std::max<std::int64_t>(grain, 1), std::clamp<std::int64_t>(most, 1, num_threads)};
+    return Cut{size, std::max<std::int64_t>(grain, 1), std::clamp<std::int64_t>(most, 1, num_threads_now)};
   };
   const Cut rows = cut_of(g.m, grains.rows), columns = cut_of(g.n, grains.columns);
   const bool by_rows = cost(rows, g.n, g.k) <= cost(columns, g.m, g.k);
