@@ -51,22 +51,8 @@ class Forward {
     return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries + 3 * tile_queries;
   }
 
-  /// The keys and values of a tile's head.
-  void pack_keys(const QueryTile& at) {
-    const HeadRows<const T> k = keys_of(args_.k, at), v = keys_of(args_.v, at);
-    pack<Format>(k, rounded_up(Tk_, tile_keys), k_);
-    if constexpr (Format::is_paired) {
-      for (std::int64_t j = 0; j < Tk_; j += tile_keys) {
-        pack<Format>(v.part(j, tile_keys), tile_keys, v_rows_);
-        pair_rows<Format>(v_rows_, tile_keys, C_, 1, v_ + j / 2 * padded<Format>(C_));
-      }
-    } else {
-      pack<Format>(v, rounded_up(Tk_, tile_keys), v_);
-    }
-  }
-
-  /// A tile whose keys are packed.
-  void attend(const QueryTile& at) {
+  /// `next` will follow.
+  void attend(const QueryTile& at, const QueryTile& next) {
     const HeadRows<T> out = queries_of<T>(args_.out, at);
     const std::int64_t count = out.count, first_query = at.first_query;
     pack<Format>(queries_of<const T>(args_.q, at), tile_queries, q_);
@@ -75,6 +61,8 @@ class Forward {
     std::fill(sum_, sum_ + tile_queries, Sum{0});
     const std::int64_t num_seen = std::clamp<std::int64_t>(first_query + count + Tk_ - Tq_, 0, Tk_);
     if (num_seen == 0) std::fill(out_, out_ + tile_queries * padded<Format>(C_), Sum{0});
+    pack_keys(at, num_seen);
+    look_ahead(at, next, num_seen);
     for (std::int64_t j = 0; j < num_seen; j += tile_keys) {
       const CausalTile tile{.diagonal = first_query + Tk_ - Tq_ - j,
                             .num_queries = rounded_up(count, num_lanes<Sum>()),
@@ -88,6 +76,31 @@ class Forward {
   }
 
  private:
+  /// Those of the first num_seen keys and values of a tile's head that are not packed yet.
+  void pack_keys(const QueryTile& at, std::int64_t num_seen) {
+    if (!at.has_keys_of(head_)) num_packed_ = 0;
+    head_ = at;
+    const HeadRows<const T> k = keys_of(args_.k, at), v = keys_of(args_.v, at);
+    for (; num_packed_ < num_seen; num_packed_ += tile_keys) {
+      pack<Format>(k.part(num_packed_, tile_keys), tile_keys, k_ + num_packed_ * packed_width<Format>(C_));
+      Number* values = v_ + num_packed_ / Format::per_number * padded<Format>(C_);
+      pack<Format>(v.part(num_packed_, tile_keys), tile_keys, Format::is_paired ? v_rows_ : values);
+      if constexpr (Format::is_paired) pair_rows<Format>(v_rows_, tile_keys, C_, 1, values);
+    }
+  }
+
+  /// Where this tile's out will go, and what the next one reads.
+  void look_ahead(const QueryTile& at, const QueryTile& next, std::int64_t num_seen) {
+    const auto add = [this](const auto& rows) { ahead_.add(rows.first, rows.count, rows.stride, C_); };
+    ahead_.clear();
+    add(queries_of<const T>(args_.q, next));
+    const std::int64_t first = next.has_keys_of(at) ? num_packed_ : 0;
+    add(keys_of(args_.k, next).part(first, tile_keys));
+    add(keys_of(args_.v, next).part(first, tile_keys));
+    add(queries_of<const T>(args_.out, at));
+    ahead_.divide(2 * (num_seen + tile_keys - 1) / tile_keys * (tile_keys / block_rows));
+  }
+
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
   template <class Element>
@@ -98,7 +111,7 @@ class Forward {
     return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
   }
 
-  void multiply_keys(const CausalTile& tile, std::int64_t first_key) const {
+  void multiply_keys(const CausalTile& tile, std::int64_t first_key) {
     const std::int64_t width = packed_width<Format>(C_), depth = (C_ + Format::per_number - 1) / Format::per_number;
     multiply(Product<Format>{.a = k_ + first_key * width,
                              .a_row = width,
@@ -109,10 +122,10 @@ class Forward {
                              .c_row = tile_queries,
                              .num_rows = tile.num_keys,
                              .num_columns = tile.num_queries},
-             [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth}; });
+             ahead_, [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth}; });
   }
 
-  void multiply_values(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) const {
+  void multiply_values(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) {
     const std::int64_t columns = padded<Format>(C_);
     multiply(Product<Format>{.a = p_,
                              .a_row = 1,
@@ -124,7 +137,7 @@ class Forward {
                              .num_rows = rounded_up(num_queries, block_rows),
                              .num_columns = columns,
                              .accumulates = first_key > 0},
-             [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
+             ahead_, [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
   }
 
   /// Scores become p; max_, sum_ and rescale_ follow. Whether some maximum was replaced.
@@ -233,6 +246,9 @@ class Forward {
 
   const AttentionArgs& args_;
   std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  QueryTile head_{.b = -1};      // whose keys are packed
+  std::int64_t num_packed_ = 0;  // of them
+  RowsAhead ahead_;
   Number *k_, *v_;  // all keys of one head
   Number* v_rows_;  // one tile of values on the way to pairs
   Number *q_, *q_transposed_;
@@ -251,12 +267,7 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
     Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
     Forward<Format, T> forward(args, scratch);
-    QueryTile packed{.b = -1};
-    order.visit({first_pair, last_pair}, [&](const QueryTile& at) HWY_ATTR {
-      if (!at.has_keys_of(packed)) forward.pack_keys(at);
-      packed = at;
-      forward.attend(at);
-    });
+    order.visit({first_pair, last_pair}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
   });
 }
 

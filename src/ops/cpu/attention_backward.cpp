@@ -78,31 +78,36 @@ class Backward {
 
   static std::int64_t sums_capacity(const AttentionBackwardArgs& args) { return 2 * rounded_up(args.q.size(1), tile_keys) * padded<Format>(args.q.size(3)); }
 
-  /// Keys and values of the kv head that all tiles up to the next call belong to.
-  void pack_keys(const KvHead& head) {
-    const std::int64_t keys = rounded_up(T_, tile_keys);
-    pack<Format>(keys_of<const T>(args_.k, head), keys, k_);
-    pack<Format>(keys_of<const T>(args_.v, head), keys, v_);
-    if constexpr (Format::is_paired) pair_rows<Format>(k_, keys, C_, 1, k_over_keys_);
-  }
+  /// The sums [2, keys, padded C] of dk and dv that follow are those of other tiles.
+  void begin_sums() { num_begun_ = 0; }
 
-  /// dq of a tile of queries, and its part of dk and dv, added to `sums` [2, keys, padded C].
-  void differentiate(const QueryTile& at, Sum* sums) {
+  /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
+  void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
     Sum *dk = sums, *dv = sums + rounded_up(T_, tile_keys) * padded<Format>(C_);
     const std::int64_t first_query = at.first_query, count = std::min(tile_queries, T_ - first_query), columns = padded<Format>(C_);
     load_queries(at);
+    pack_keys(at, first_query + count);
+    look_ahead(at, next);
     for (std::int64_t j = 0; j < first_query + count; j += tile_keys) {
       const CausalTile tile{
           .diagonal = first_query - j, .num_queries = rounded_up(count, queries_at_once()), .num_keys = rounded_up(std::min(tile_keys, T_ - j), block_rows)};
       multiply_over_C(tile, k_, q_, j, p_);
       multiply_over_C(tile, v_, dout_, j, ds_);
       differentiate_softmax(tile);
-      multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns);
-      multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns);
+      const bool is_begun = j < num_begun_;
+      multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns, is_begun);
+      multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns, is_begun);
       multiply_over_keys(tile, count, j);
     }
+    num_begun_ = std::max(num_begun_, rounded_up(first_query + count, tile_keys));
     const HeadRows<T> dq = queries_of<T>(args_.dq, at);
     for (std::int64_t i = 0; i < count; ++i) write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
+  }
+
+  /// Keys that no tile saw have sums of zero.
+  void end_sums(Sum* sums) const {
+    const std::int64_t keys = rounded_up(T_, tile_keys), columns = padded<Format>(C_);
+    for (Sum* dx : {sums, sums + keys * columns}) std::fill(dx + num_begun_ * columns, dx + keys * columns, Sum{0});
   }
 
   /// Some rows of dk and dv of a kv head.
@@ -120,6 +125,7 @@ class Backward {
   static std::int64_t queries_at_once() { return Format::per_number * num_lanes<Sum>(); }
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
+  [[nodiscard]] static KvHead kv_head_of(const QueryTile& at) { return {at.b, at.kv_head}; }
   template <class Element>
   [[nodiscard]] HeadRows<Element> keys_of(const Tensor& x, const KvHead& head) const {
     return {x.as<T>() + (head.b * T_ * K_ + head.index) * C_, T_, K_ * C_, C_};
@@ -127,6 +133,29 @@ class Backward {
   template <class Element>
   [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at) const {
     return {x.as<T>() + ((at.b * T_ + at.first_query) * H_ + at.h) * C_, std::min(tile_queries, T_ - at.first_query), H_ * C_, C_};
+  }
+
+  /// Those of the first num_seen keys and values of a tile's head that are not packed yet.
+  void pack_keys(const QueryTile& at, std::int64_t num_seen) {
+    if (!at.has_keys_of(head_)) num_packed_ = 0;
+    head_ = at;
+    const std::int64_t width = packed_width<Format>(C_);
+    const HeadRows<const T> k = keys_of<const T>(args_.k, kv_head_of(at)), v = keys_of<const T>(args_.v, kv_head_of(at));
+    for (; num_packed_ < num_seen; num_packed_ += tile_keys) {
+      pack<Format>(k.part(num_packed_, tile_keys), tile_keys, k_ + num_packed_ * width);
+      pack<Format>(v.part(num_packed_, tile_keys), tile_keys, v_ + num_packed_ * width);
+      if constexpr (Format::is_paired) pair_rows<Format>(k_ + num_packed_ * width, tile_keys, C_, 1, k_over_keys_ + num_packed_ / 2 * padded<Format>(C_));
+    }
+  }
+
+  /// Where this tile's dq will go, and what the next one reads.
+  void look_ahead(const QueryTile& at, const QueryTile& next) {
+    const auto add = [this](const auto& rows) { ahead_.add(rows.first, rows.count, rows.stride, C_); };
+    ahead_.clear();
+    for (const Tensor& x : {args_.q, args_.dout, args_.out}) add(queries_of<const T>(x, next));
+    for (const Tensor& x : {args_.k, args_.v}) add(keys_of<const T>(x, kv_head_of(next)).part(next.has_keys_of(at) ? num_packed_ : 0, tile_keys));
+    add(queries_of<const T>(args_.dq, at));
+    ahead_.divide(5 * (at.first_query / tile_keys + 1) * (tile_keys / block_rows));
   }
 
   HWY_INLINE void load_queries(const QueryTile& at) {
@@ -161,7 +190,7 @@ class Backward {
   }
 
   /// c[keys, queries] = rows queries^T
-  void multiply_over_C(const CausalTile& tile, const Number* rows, const QueryOperand& queries, std::int64_t first_key, Sum* c) const {
+  void multiply_over_C(const CausalTile& tile, const Number* rows, const QueryOperand& queries, std::int64_t first_key, Sum* c) {
     const std::int64_t width = packed_width<Format>(C_), depth = (C_ + Format::per_number - 1) / Format::per_number, step = queries_at_once();
     multiply(Product<Format>{.a = rows + first_key * width,
                              .a_row = width,
@@ -172,11 +201,11 @@ class Backward {
                              .c_row = tile_queries,
                              .num_rows = tile.num_keys,
                              .num_columns = tile.num_queries},
-             [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key) / step * step, .first = 0, .last = depth}; });
+             ahead_, [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key) / step * step, .first = 0, .last = depth}; });
   }
 
-  /// dx[keys, C] += a queries, a being p or ds.
-  void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx) const {
+  /// dx[keys, C] (+)= a queries, a being p or ds.
+  void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx, bool accumulates) {
     const std::int64_t columns = padded<Format>(C_), step = Format::is_paired ? queries_at_once() : 1;
     multiply(Product<Format>{.a = a,
                              .a_row = tile_queries / Format::per_number,
@@ -187,14 +216,14 @@ class Backward {
                              .c_row = columns,
                              .num_rows = tile.num_keys,
                              .num_columns = columns,
-                             .accumulates = true},
-             [=](std::int64_t key) {
+                             .accumulates = accumulates},
+             ahead_, [=](std::int64_t key) {
                return Extent{.first = tile.first_seeing(key) / step * step / Format::per_number, .last = tile.num_queries / Format::per_number};
              });
   }
 
   /// dq[queries, C] (+)= ds^T k
-  void multiply_over_keys(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) const {
+  void multiply_over_keys(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) {
     const std::int64_t columns = padded<Format>(C_);
     multiply(Product<Format>{.a = ds_over_keys_,
                              .a_row = 1,
@@ -206,7 +235,7 @@ class Backward {
                              .num_rows = rounded_up(num_queries, block_rows),
                              .num_columns = columns,
                              .accumulates = first_key > 0},
-             [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
+             ahead_, [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
   }
 
   /// From scores and dp (in p_ and ds_) to p = 2^(score - lse) and ds = p (dp - delta).
@@ -256,6 +285,9 @@ class Backward {
 
   const AttentionBackwardArgs& args_;
   std::int64_t T_ = args_.q.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  QueryTile head_{.b = -1};                      // whose keys are packed
+  std::int64_t num_packed_ = 0, num_begun_ = 0;  // of its keys: those packed, and those whose sums of dk and dv hold something
+  RowsAhead ahead_;
   Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
   QueryOperand q_, dout_;
   Sum* dq_;       // [tile_queries, padded C]
@@ -277,9 +309,9 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
     Sum* sums = scratch.take(sums_size);
     for (std::int64_t n = first; n < last; ++n) {
       const KvHead head{n / args.k.size(2), n % args.k.size(2)};
-      backward.pack_keys(head);
-      std::fill(sums, sums + sums_size, Sum{0});
-      order.visit(order.pairs_of(head.b, head.index), [&](const QueryTile& at) HWY_ATTR { backward.differentiate(at, sums); });
+      backward.begin_sums();
+      order.visit(order.pairs_of(head.b, head.index), [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
+      backward.end_sums(sums);
       backward.write_keys(head, {0, T_keys}, {sums, sums_size, 1});
     }
   });
@@ -302,12 +334,12 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
     divide({num_shares, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
       Scratch<Sum> scratch(Pass::capacity(args));
       Pass backward(args, scratch);
-      backward.pack_keys(head);
       for (std::int64_t share = first; share < last; ++share) {
         Sum* own = sums + share * sums_size;
-        std::fill(own, own + sums_size, Sum{0});
+        backward.begin_sums();
         const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
-        order.visit({cut(share), cut(share + 1)}, [&](const QueryTile& at) HWY_ATTR { backward.differentiate(at, own); });
+        order.visit({cut(share), cut(share + 1)}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, own); });
+        backward.end_sums(own);
       }
     });
     divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {

@@ -13,6 +13,7 @@
 // clang-format on
 
 #include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/rows_ahead.h"
 
 #include <algorithm>
 
@@ -119,9 +120,9 @@ HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row,
     for (int v = 0; v < vectors; ++v) hn::Store(sums[r][v], d, c + r * c_row + v * lanes);
 }
 
-/// extent_of(row): of the block_rows rows from `row` on.
+/// extent_of(row): of the block_rows rows from `row` on. One step of `ahead` for each block.
 template <class Format, class ExtentOf>
-HWY_NOINLINE void multiply(const Product<Format>& product, ExtentOf&& extent_of) {
+HWY_NOINLINE void multiply(const Product<Format>& product, RowsAhead& ahead, ExtentOf&& extent_of) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   constexpr int most_vectors = 4;  // of 32 registers: 16 sums hide the latency of two units, and 8 loads feed them
 #else
@@ -131,6 +132,7 @@ HWY_NOINLINE void multiply(const Product<Format>& product, ExtentOf&& extent_of)
   for (std::int64_t first = 0; first < product.num_columns; first += panel) {  // of b, one panel is in use for all rows
     const std::int64_t last = std::min(first + panel, product.num_columns);
     for (std::int64_t row = 0; row < product.num_rows; row += block_rows) {
+      ahead.step();
       const Extent extent = extent_of(row);
       const std::int64_t column = std::max(first, extent.first_column / lanes * lanes);
       switch ((last - column) / lanes) {

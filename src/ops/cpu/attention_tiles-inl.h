@@ -14,6 +14,8 @@
 
 #include "ops/cpu/attention_products-inl.h"
 
+#include <optional>
+
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
@@ -27,7 +29,10 @@ struct HeadRows {
   T* first = nullptr;
   std::int64_t count = 0, stride = 0, C = 0;
 
-  [[nodiscard]] HeadRows part(std::int64_t from, std::int64_t most) const { return {first + from * stride, std::min(most, count - from), stride, C}; }
+  /// At most so many of those from `from` on.
+  [[nodiscard]] HeadRows part(std::int64_t from, std::int64_t most) const {
+    return {first + from * stride, std::clamp<std::int64_t>(count - from, 0, most), stride, C};
+  }
 };
 
 /// The columns of a row of sums: whole vectors.
@@ -44,16 +49,23 @@ HWY_INLINE std::int64_t packed_width(std::int64_t C) {
 /// packed[num_rows, packed width] = x, zero where there is nothing.
 template <class Format, class T>
 HWY_INLINE void pack(const HeadRows<const T>& x, std::int64_t num_rows, typename Format::Number* packed) {
+  using Number = typename Format::Number;
   using Element = std::conditional_t<Format::is_paired, T, typename Format::Sum>;  // pairs are neighbours already
-  const std::int64_t width = padded<Format>(x.C);
+  const std::int64_t width = padded<Format>(x.C), row_numbers = packed_width<Format>(x.C), lanes = num_lanes<typename Format::Sum>();
   auto* into = reinterpret_cast<Element*>(packed);
   for (std::int64_t row = 0; row < x.count; ++row, into += width) {
     const T* from = x.first + row * x.stride;
+    if (std::is_same_v<Element, T> && x.C == width && row_numbers % lanes == 0) {
+      const auto* numbers = reinterpret_cast<const Number*>(from);
+      const Tag<Number> d;
+      for (std::int64_t i = 0; i < row_numbers; i += lanes) hn::Store(hn::LoadU(d, numbers + i), d, reinterpret_cast<Number*>(into) + i);
+      continue;
+    }
     std::fill(into + x.C, into + width, Element{});
     if constexpr (std::is_same_v<Element, T>)
       std::memcpy(into, from, static_cast<std::size_t>(x.C) * sizeof(T));
     else
-      for_lanes<Element>(0, x.C, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(lanes.load(from + i), into + i); });
+      for_lanes<Element>(0, x.C, [=](auto part, std::int64_t i) HWY_ATTR { part.store(part.load(from + i), into + i); });
   }
   std::fill(into, into + (num_rows - x.count) * width, Element{});
 }
@@ -158,16 +170,26 @@ class TileOrder {
     return {(b * H_ + first) * pairs_per_head(), (b * H_ + std::max(first, last)) * pairs_per_head()};
   }
 
-  /// f(tile) for those of some pairs.
+  /// f(tile, the one after it or itself) for the tiles of some pairs. Those of a head come in ascending order, so that each needs few keys that the one before
+  /// it did not.
   template <class F>
   void visit(const Pairs& pairs, F&& f) const {
-    for (std::int64_t pair = pairs.first; pair < pairs.last; ++pair) {
-      const std::int64_t head = pair / pairs_per_head(), h = head % H_, tile = pair % pairs_per_head(), opposite = num_tiles_ - 1 - tile;
-      QueryTile at{.b = head / H_, .h = h, .kv_head = (h + first_head_) / group_, .first_query = tile * tile_queries};
-      f(at);
-      at.first_query = opposite * tile_queries;
-      if (opposite != tile) f(at);
+    std::optional<QueryTile> at;
+    const auto visit_next = [&](const QueryTile& next) HWY_ATTR {
+      if (at) f(*at, next);
+      at = next;
+    };
+    for (std::int64_t pair = pairs.first; pair < pairs.last;) {
+      const std::int64_t head = pair / pairs_per_head(), h = head % H_, first = pair - head * pairs_per_head();
+      const std::int64_t last = std::min(pairs.last - head * pairs_per_head(), pairs_per_head());
+      QueryTile tile{.b = head / H_, .h = h, .kv_head = (h + first_head_) / group_};
+      for (std::int64_t n = first; n < num_tiles_ - first; n = n + 1 == last ? std::max(last, num_tiles_ - last) : n + 1) {
+        tile.first_query = n * tile_queries;
+        visit_next(tile);
+      }
+      pair += last - first;
     }
+    if (at) f(*at, *at);
   }
 
  private:

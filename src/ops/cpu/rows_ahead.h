@@ -1,0 +1,51 @@
+// Rows that a thread will need for what it computes next, asked for a few at a time while it multiplies, so that they wait in the second cache when it comes to
+// them. All at once they would hold up the loads of the multiplication.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+namespace echelon {
+
+class RowsAhead {
+ public:
+  /// Forgets what was not asked for.
+  void clear() { *this = {}; }
+
+  /// `count` rows of `width` numbers, `stride` numbers apart. At most six times.
+  template <class T>
+  void add(const T* first, std::int64_t count, std::int64_t stride, std::int64_t width) {
+    if (count <= 0) return;
+    assert(num_ranges_ < ranges_.size());
+    constexpr std::int64_t size = sizeof(T);
+    ranges_[num_ranges_++] = {reinterpret_cast<const std::byte*>(first), count, stride * size, width * size};
+    num_rows_ += count;
+  }
+
+  /// All of them are to be asked for in so many steps.
+  void divide(std::int64_t num_steps) { rows_per_step_ = (num_rows_ + num_steps - 1) / std::max<std::int64_t>(num_steps, 1); }
+
+  void step() {
+    for (std::int64_t n = 0; n < rows_per_step_ && range_ < num_ranges_; ++n) {
+      Range& range = ranges_[range_];
+      constexpr std::int64_t line_bytes = 64;
+      for (std::int64_t byte = 0; byte < range.width; byte += line_bytes) __builtin_prefetch(range.row + byte, 0, 3);
+      range.row += range.stride;
+      if (--range.count == 0) ++range_;
+    }
+  }
+
+ private:
+  struct Range {
+    const std::byte* row;
+    std::int64_t count, stride, width;  // of bytes
+  };
+  std::array<Range, 6> ranges_{};
+  std::size_t num_ranges_ = 0, range_ = 0;
+  std::int64_t num_rows_ = 0, rows_per_step_ = 0;
+};
+
+}  // namespace echelon
