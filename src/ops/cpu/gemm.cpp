@@ -4,11 +4,9 @@
 #include "ops/cpu/convert.h"
 #include "ops/cpu/gemm_fetch.h"
 #include "ops/cpu/huge_buffer.h"
-#include "ops/cpu/parallel.h"
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 namespace echelon {
 namespace {
@@ -72,7 +70,7 @@ class Multiplication {
       is_last_ = group + 1 == num_groups;
       keeps_sums_ = narrows() && num_groups > 1;
       if (keeps_sums_) sums_ = HugeBuffer::of_this_thread(HugeBuffer::sums).floats(rows_.size * sums_stride_);
-      pack_b();
+      packed_b_ = HugeBuffer::of_this_thread(HugeBuffer::shared).floats(group_units() * sums_stride_);
       multiply_rows();
     }
   }
@@ -82,16 +80,6 @@ class Multiplication {
   }
   [[nodiscard]] std::int64_t group_units() const { return units_before(blocks_.first + blocks_.size - 1) + depths_.units(blocks_.first + blocks_.size - 1); }
 
-  void pack_b() {
-    packed_b_ = HugeBuffer::of_this_thread(HugeBuffer::shared).floats(group_units() * sums_stride_);
-    divide({num_panels_, kernels_.tile_columns * group_units(), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t block = blocks_.first; block < blocks_.first + blocks_.size; ++block)
-        for_strips(depths_.numbers(block), g_.b.is_transposed, [&](Range k) {
-          for (std::int64_t panel = first; panel < last; ++panel) pack_b_panel(panel, block, k);
-        });
-    });
-  }
-
   /// Where k is strided, in strips of few rows, over which all panels go: their pages and lines stay at hand.
   template <class F>
   static void for_strips(Range k, bool is_contiguous, F&& f) {
@@ -99,40 +87,46 @@ class Multiplication {
     for (std::int64_t l = 0; l < k.size; l += strip) f(Range{k.first + l, std::min(strip, k.size - l)});
   }
 
+  [[nodiscard]] Range columns_of(std::int64_t panel) const {
+    const std::int64_t first = panel * kernels_.tile_columns;
+    return {columns_.first + first, std::min<std::int64_t>(kernels_.tile_columns, columns_.size - first)};
+  }
+
   /// [panel][unit of the group][tile_columns]
-  void pack_b_panel(std::int64_t panel, std::int64_t block, Range k) {
-    const std::int64_t column = columns_.first + panel * kernels_.tile_columns;
-    const std::int64_t offset = g_.b.is_transposed ? column * g_.b.stride + k.first : k.first * g_.b.stride + column;
-    const std::int64_t unit = units_before(block) + (k.first - depths_.numbers(block).first) / kernels_.per_unit;
+  void pack_b_panel(std::int64_t panel, std::int64_t block) {
+    const Range k = depths_.numbers(block), columns = columns_of(panel);
+    const std::int64_t offset = g_.b.is_transposed ? columns.first * g_.b.stride + k.first : k.first * g_.b.stride + columns.first;
     const PackArgs args{.from = g_.b.data + offset * size_of(kernels_.dtype),
                         .stride = g_.b.stride,
                         .k = k.size,
-                        .count = std::min<std::int64_t>(kernels_.tile_columns, columns_.first + columns_.size - column),
-                        .into = packed_b_ + (panel * group_units() + unit) * kernels_.tile_columns};
+                        .count = columns.size,
+                        .into = packed_b_ + (panel * group_units() + units_before(block)) * kernels_.tile_columns};
     (g_.b.is_transposed ? kernels_.pack_b_columns : kernels_.pack_b_rows)(args);
   }
 
-  /// Threads take blocks of rows; blocks of columns too where there are few rows.
+  /// First the threads share the columns, over the first block of rows, and pack each panel of b just before it is multiplied; then they share the other rows.
   void multiply_rows() {
     const bool is_small = rows_.size * columns_.size * g_.k < (std::int64_t{1} << 20);
-    const int threads = is_small ? 1 : Team::most_threads(num_threads_), threads_now = Team::num_threads_now(num_threads_);
-    std::int64_t row_shares = parts_of(parts_of(rows_.size, most_tiles * kernels_.tile_rows), threads) * threads;
-    row_shares = std::max<std::int64_t>(1, std::min(row_shares, rows_.size / kernels_.tile_rows));
-    const std::int64_t column_shares = std::min(num_panels_, row_shares >= threads ? 1 : parts_of(threads, row_shares));
-    const std::int64_t num_shares = row_shares * column_shares;
-    auto share_of = [&](int share) {
-      const auto rows_of = [&](std::int64_t s) { return part(rows_.size, row_shares, s / column_shares); };
+    const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_), threads_now = Team::num_threads_now(num_threads_);
+    const std::int64_t column_shares = std::min(threads, num_panels_);
+    const std::int64_t num_blocks = parts_of(rows_.size, most_tiles * kernels_.tile_rows);
+    const std::int64_t row_shares = num_blocks == 1 ? 0 : std::min(parts_of(num_blocks - 1, threads) * threads, rows_.size / kernels_.tile_rows - 1);
+    const auto rows_of = [&](std::int64_t share) { return part(rows_.size, row_shares + 1, share); };
+    share_out(column_shares, threads, [&](int share) {
+      const Next next{share < row_shares ? rows_of(1 + share) : Range{}, blocks_.first};
+      multiply_block(rows_of(0), part(num_panels_, column_shares, share), next, true);
+    });
+    share_out(row_shares, threads, [&](int share) {
       const std::int64_t later = share + threads_now, next_block = blocks_.first + blocks_.size;  // most likely this thread's next
-      const Next next = later < num_shares                ? Next{rows_of(later), blocks_.first}
-                        : next_block < depths_.num_blocks ? Next{rows_of((later - num_shares) % num_shares), next_block}
-                                                          : Next{};
-      multiply_block(rows_of(share), part(num_panels_, column_shares, share % column_shares), next);
-    };
-    if (threads == 1) {
-      for (int share = 0; share < num_shares; ++share) share_of(share);
-    } else {
-      Team::of_this_thread(num_threads_).run(static_cast<int>(num_shares), share_of);
-    }
+      const Next next = later < row_shares ? Next{rows_of(1 + later), blocks_.first} : next_block < depths_.num_blocks ? Next{rows_of(0), next_block} : Next{};
+      multiply_block(rows_of(1 + share), {0, num_panels_}, next, false);
+    });
+  }
+
+  template <class F>
+  void share_out(std::int64_t num_shares, std::int64_t threads, F&& f) const {
+    if (threads > 1) return Team::of_this_thread(num_threads_).run(static_cast<int>(num_shares), f);
+    for (int share = 0; share < num_shares; ++share) f(share);
   }
 
   /// Rows of a and the block of k that are wanted next.
@@ -142,7 +136,7 @@ class Multiplication {
   };
 
   /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
-  void multiply_block(Range rows, Range panels, Next after) {
+  void multiply_block(Range rows, Range panels, Next after, bool packs_b) {
     const std::int64_t width = panels.size * kernels_.tile_columns;
     const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(), tile = kernels_.tile_rows * kernels_.tile_columns;
     const bool has_own_sums = narrows() && !keeps_sums_;
@@ -162,8 +156,7 @@ class Multiplication {
     for (std::int64_t block = blocks_.first; block < blocks_.first + blocks_.size; ++block) {
       pack_a(rows, block, packed_a);
       const bool is_last_block = block + 1 == blocks_.first + blocks_.size;
-      Fetch fetch = fetch_a(is_last_block ? after : Next{rows, block + 1}, panels.size * num_tiles(rows));
-      multiply_panels(c, block, packed_a, fetch);
+      multiply_panels(c, block, packed_a, is_last_block ? after : Next{rows, block + 1}, packs_b);
     }
     if (narrows() && is_last_) round(c);
   }
@@ -178,12 +171,18 @@ class Multiplication {
   [[nodiscard]] std::int64_t tile_units() const { return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows; }
   [[nodiscard]] std::int64_t num_tiles(Range rows) const { return parts_of(rows.size, kernels_.tile_rows); }
 
+  /// A part of a factor: its k by its rows of a or columns of b.
+  [[nodiscard]] Fetch fetch(const Factor& factor, bool is_k_contiguous, Range k, Range others, std::int64_t num_tiles) const {
+    const Range rows = is_k_contiguous ? others : k, columns = is_k_contiguous ? k : others;
+    const std::int64_t size = size_of(kernels_.dtype), stride = factor.stride * size;
+    return {factor.data + rows.first * stride + columns.first * size, stride, rows.size, columns.size * size, num_tiles};
+  }
   [[nodiscard]] Fetch fetch_a(const Next& next, std::int64_t num_tiles) const {
     if (next.rows.size == 0) return {};
-    const Range k = depths_.numbers(next.block);
-    const std::int64_t row = rows_.first + next.rows.first, size = size_of(kernels_.dtype), stride = g_.a.stride * size;
-    if (g_.a.is_transposed) return {g_.a.data + k.first * stride + row * size, stride, k.size, next.rows.size * size, num_tiles};
-    return {g_.a.data + row * stride + k.first * size, stride, next.rows.size, k.size * size, num_tiles};
+    return fetch(g_.a, !g_.a.is_transposed, depths_.numbers(next.block), {rows_.first + next.rows.first, next.rows.size}, num_tiles);
+  }
+  [[nodiscard]] Fetch fetch_b(std::int64_t panel, std::int64_t block, std::int64_t num_tiles) const {
+    return fetch(g_.b, g_.b.is_transposed, depths_.numbers(block), columns_of(panel), num_tiles);
   }
 
   void pack_a(Range rows, std::int64_t block, float* into) const {
@@ -204,11 +203,17 @@ class Multiplication {
     });
   }
 
-  void multiply_panels(const Block& c, std::int64_t block, const float* packed_a, Fetch& fetch) const {
+  void multiply_panels(const Block& c, std::int64_t block, const float* packed_a, const Next& next, bool packs_b) {
     const std::int64_t width = kernels_.tile_columns;
+    const std::int64_t last_panel = c.panels.first + c.panels.size - 1;
+    Fetch soon = fetch_a(next, c.panels.size * num_tiles(c.rows));
     const bool adds = block > 0 || (g_.accumulates && !narrows());
-    for (std::int64_t panel = c.panels.first; panel < c.panels.first + c.panels.size; ++panel) {
+    for (std::int64_t panel = c.panels.first; panel <= last_panel; ++panel) {
       const std::int64_t column = (panel - c.panels.first) * width, valid = std::min(width, columns_.size - panel * width);
+      if (packs_b) {
+        pack_b_panel(panel, block);
+        soon = panel == last_panel ? fetch_a(next, num_tiles(c.rows)) : fetch_b(panel + 1, block, num_tiles(c.rows));
+      }
       const bool is_edge = valid < width && !narrows();  // sums of their own have room for whole tiles
       for (std::int64_t index = 0; index < num_tiles(c.rows); ++index) {
         const Range tile = part(c.rows.size, num_tiles(c.rows), index);
@@ -221,7 +226,7 @@ class Multiplication {
                            .rows = static_cast<int>(tile.size),
                            .adds = adds && !is_edge,
                            .is_by_k = g_.a.is_transposed,
-                           .soon = fetch.next()});
+                           .soon = soon.next()});
         if (!is_edge) continue;
         for (std::int64_t i = 0; i < tile.size; ++i)
           for (std::int64_t j = 0; j < valid; ++j) into[i * c.stride + j] = (adds ? into[i * c.stride + j] : 0.0F) + c.edge[i * width + j];

@@ -72,7 +72,7 @@ void transpose_4x4(const bfloat16* from, std::int64_t stride, float* into) {
   _mm_storeu_ps(into + 3L * tile_columns, r3);
 }
 
-/// k is contiguous: transposes units, in blocks of 16 along k, which are a cache line of each row. Fetches the panel after this one.
+/// k is contiguous: transposes units, in blocks of 16 along k, which are a cache line of each row. Fetches what comes eight lines later.
 void pack_columns(const PackArgs& p) {
   const auto* from = static_cast<const bfloat16*>(p.from);
   constexpr std::int64_t block = 16;
@@ -80,7 +80,7 @@ void pack_columns(const PackArgs& p) {
   for (std::int64_t first = 0; first < depth; first += block) {
     const std::int64_t last = std::min(depth, first + block);
     for (std::int64_t i = 0; i < tile_columns; i += 4) {
-      for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + (j + tile_columns) * p.stride + 2 * first, 0, 2);
+      for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + j * p.stride + 2 * first + 256, 0, 2);
       std::int64_t l = first;
       if (i + 4 <= p.count)
         for (; l + 4 <= std::min(last, whole); l += 4) transpose_4x4(from + i * p.stride + 2 * l, p.stride, p.into + l * tile_columns + i);

@@ -71,7 +71,7 @@ HWY_INLINE void transpose_4x4(const T* from, std::int64_t stride, float* into, s
 #endif
 }
 
-/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row. Fetches the panel after this one.
+/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row. Fetches what comes eight lines later.
 template <class T, int width>
 void pack_columns(const PackArgs& p) {
   const T* from = static_cast<const T*>(p.from);
@@ -80,7 +80,7 @@ void pack_columns(const PackArgs& p) {
     const std::int64_t last = std::min(p.k, first + block);
     for (std::int64_t i = 0; i < width; i += 4) {
       std::int64_t l = first;
-      for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + (j + width) * p.stride + first, 0, 2);
+      for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + j * p.stride + first + 128, 0, 2);
       if (i + 4 <= p.count)
         for (; l + 4 <= last; l += 4) transpose_4x4(from + i * p.stride + l, p.stride, p.into + l * width + i, width);
       for (; l < last; ++l)

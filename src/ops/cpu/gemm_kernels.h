@@ -19,10 +19,11 @@ struct PackArgs {
   float* into = nullptr;
 };
 
-/// Lines of memory, `step` bytes from one to the next.
+/// Some of the cache lines of a matrix, numbered along its rows.
 struct Lines {
   const std::byte* from = nullptr;
-  std::int64_t count = 0, step = 0;
+  std::int64_t row_stride = 0;  // bytes
+  std::uint32_t per_row = 1, first = 0, last = 0;
 };
 
 /// c[rows, tile_columns] (+)= a panel b panel, over `depth` units.
@@ -52,16 +53,17 @@ constexpr std::int64_t max_depth = 768;              // units of k that are mult
 constexpr std::int64_t strip = 32;                   // rows of k that are packed of all panels before the next ones, where k is strided
 constexpr std::int64_t row_stride = max_depth + 16;  // of a's panels by rows; not a multiple of a page, so that rows share no cache set
 
-constexpr std::int64_t prefetch_interval = 4;  // units of k
+constexpr std::int64_t prefetch_interval = 2;  // units of k
 
 /// Called at every prefetch_interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond before they are needed, the rows of c.
 /// Inlined always: a call of a function that only prefetches is, to the compiler, one without effect.
 [[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l, int tile_columns) {
   constexpr std::int64_t lead = 64;  // units
   constexpr int line = 16;           // float32 numbers
-  const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / prefetch_interval, 0, t.rows - 1), index = l / prefetch_interval;
+  const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / prefetch_interval, 0, t.rows - 1);
   for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(t.c + row * t.ldc + i, 1);
-  if (index < t.soon.count) __builtin_prefetch(t.soon.from + index * t.soon.step, 0, 2);
+  const std::uint32_t index = t.soon.first + static_cast<std::uint32_t>(l / prefetch_interval);
+  if (index < t.soon.last) __builtin_prefetch(t.soon.from + index / t.soon.per_row * t.soon.row_stride + index % t.soon.per_row * 64, 0, 2);
 }
 
 /// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 is widened as it is packed.
