@@ -9,6 +9,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
+#include "ops/cpu/row_blocks.h"
 #include "ops/cpu/scratch.h"
 
 #include <cstring>
@@ -43,17 +44,20 @@ template <class T, class G>
 void add_column_sums(const Tensor& dy, const Tensor& dbias, int num_threads) {
   using A = Accumulate<T>;
   const std::int64_t D = dy.size(-1), N = D == 0 ? 0 : dy.num_elements() / D;
-  G* out = dbias.as<G>();
-  divide({D, N, 64, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    Scratch<A> scratch(D);
-    A* sums = scratch.take(D);
-    std::fill(sums + first, sums + last, A{0});
-    for (std::int64_t n = 0; n < N; ++n) {
-      const T* row = dy.as<T>() + n * D;
-      for_lanes<A>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(row + i)), sums + i); });
+  const RowBlocks blocks(N);
+  Scratch<A> scratch(blocks.count * D);
+  A* block_sums = scratch.take(blocks.count * D);
+  divide({blocks.count, D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+    std::fill(block_sums + first * D, block_sums + last * D, A{0});
+    for (std::int64_t block = first; block < last; ++block) {
+      A* sums = block_sums + block * D;
+      for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n) {
+        const T* row = dy.as<T>() + n * D;
+        for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(row + i)), sums + i); });
+      }
     }
-    for_lanes<A>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(out + i), lanes.load(sums + i)), out + i); });
   });
+  add_block_sums<A>({block_sums, blocks.count, D, D}, dbias.as<G>());
 }
 
 template <class T>
