@@ -55,8 +55,7 @@ class Forward {
   void attend(const QueryTile& at, const QueryTile& next) {
     const HeadRows<T> out = queries_of<T>(args_.out, at);
     const std::int64_t count = out.count, first_query = at.first_query;
-    pack<Format>(queries_of<const T>(args_.q, at), tile_queries, q_);
-    transpose<Format>(q_, C_, static_cast<Sum>(factor()), q_transposed_);
+    transpose<Format>(rows_of_tile<Format>(queries_of<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()), q_transposed_);
     std::fill(max_, max_ + tile_queries, -std::numeric_limits<Sum>::infinity());
     std::fill(sum_, sum_ + tile_queries, Sum{0});
     const std::int64_t num_seen = std::clamp<std::int64_t>(first_query + count + Tk_ - Tq_, 0, Tk_);
@@ -65,12 +64,13 @@ class Forward {
     look_ahead(at, next, num_seen);
     for (std::int64_t j = 0; j < num_seen; j += tile_keys) {
       const CausalTile tile{.diagonal = first_query + Tk_ - Tq_ - j,
+                            .true_queries = count,
                             .num_queries = rounded_up(count, num_lanes<Sum>()),
                             .num_keys = rounded_up(std::min(tile_keys, num_seen - j), block_rows)};
-      multiply_keys(tile, j);
+      products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, scores_);
       const bool grew = soften(tile);
       if (grew && j > 0) rescale_out();
-      multiply_values(tile, count, j);
+      products_.multiply_over_keys(tile, p_, v_ + j / Format::per_number * padded<Format>(C_), out_, j > 0);
     }
     finish(out, args_.lse.as<Sum>() + (at.b * H_ + at.h) * Tq_ + first_query);
   }
@@ -91,53 +91,25 @@ class Forward {
 
   /// Where this tile's out will go, and what the next one reads.
   void look_ahead(const QueryTile& at, const QueryTile& next, std::int64_t num_seen) {
-    const auto add = [this](const auto& rows) { ahead_.add(rows.first, rows.count, rows.stride, C_); };
-    ahead_.clear();
-    add(queries_of<const T>(args_.q, next));
-    const std::int64_t first = next.has_keys_of(at) ? num_packed_ : 0;
-    add(keys_of(args_.k, next).part(first, tile_keys));
-    add(keys_of(args_.v, next).part(first, tile_keys));
+    const auto add = [this](const auto& rows) { products_.ahead.add(rows.first, rows.count, rows.stride, C_); };
+    products_.ahead.clear();
+    const bool has_keys = next.has_keys_of(at);
+    const std::int64_t first = has_keys ? num_packed_ : 0, most = tile_keys;
+    add(queries_of<const T>(args_.q, next, most));
+    add(keys_of(args_.k, next).part(first, most));
+    add(keys_of(args_.v, next).part(first, most));
     add(queries_of<const T>(args_.out, at));
-    ahead_.divide(2 * (num_seen + tile_keys - 1) / tile_keys * (tile_keys / block_rows));
+    products_.ahead.divide(2 * (num_seen + tile_keys - 1) / tile_keys * (tile_keys / block_rows) * 3);
   }
 
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
   template <class Element>
-  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at) const {
-    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(tile_queries, Tq_ - at.first_query), H_ * C_, C_};
+  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at, std::int64_t most = tile_queries) const {
+    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_, C_};
   }
   [[nodiscard]] HeadRows<const T> keys_of(const Tensor& x, const QueryTile& at) const {
     return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
-  }
-
-  void multiply_keys(const CausalTile& tile, std::int64_t first_key) {
-    const std::int64_t width = packed_width<Format>(C_), depth = (C_ + Format::per_number - 1) / Format::per_number;
-    multiply(Product<Format>{.a = k_ + first_key * width,
-                             .a_row = width,
-                             .a_depth = 1,
-                             .b = q_transposed_,
-                             .b_row = tile_queries,
-                             .c = scores_,
-                             .c_row = tile_queries,
-                             .num_rows = tile.num_keys,
-                             .num_columns = tile.num_queries},
-             ahead_, [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth}; });
-  }
-
-  void multiply_values(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) {
-    const std::int64_t columns = padded<Format>(C_);
-    multiply(Product<Format>{.a = p_,
-                             .a_row = 1,
-                             .a_depth = tile_queries,
-                             .b = v_ + first_key / Format::per_number * columns,
-                             .b_row = columns,
-                             .c = out_,
-                             .c_row = columns,
-                             .num_rows = rounded_up(num_queries, block_rows),
-                             .num_columns = columns,
-                             .accumulates = first_key > 0},
-             ahead_, [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
   }
 
   /// Scores become p; max_, sum_ and rescale_ follow. Whether some maximum was replaced.
@@ -248,7 +220,7 @@ class Forward {
   std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
   QueryTile head_{.b = -1};      // whose keys are packed
   std::int64_t num_packed_ = 0;  // of them
-  RowsAhead ahead_;
+  TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_;  // all keys of one head
   Number* v_rows_;  // one tile of values on the way to pairs
   Number *q_, *q_transposed_;
@@ -267,7 +239,7 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
     Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
     Forward<Format, T> forward(args, scratch);
-    order.visit({first_pair, last_pair}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
+    order.visit({first_pair, last_pair}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
   });
 }
 

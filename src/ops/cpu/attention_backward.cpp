@@ -84,20 +84,24 @@ class Backward {
   /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
   void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
     Sum *dk = sums, *dv = sums + rounded_up(T_, tile_keys) * padded<Format>(C_);
-    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, T_ - first_query), columns = padded<Format>(C_);
+    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, T_ - first_query), columns = padded<Format>(C_),
+                       width = packed_width<Format>(C_);
     load_queries(at);
     pack_keys(at, first_query + count);
     look_ahead(at, next);
     for (std::int64_t j = 0; j < first_query + count; j += tile_keys) {
-      const CausalTile tile{
-          .diagonal = first_query - j, .num_queries = rounded_up(count, queries_at_once()), .num_keys = rounded_up(std::min(tile_keys, T_ - j), block_rows)};
-      multiply_over_C(tile, k_, q_, j, p_);
-      multiply_over_C(tile, v_, dout_, j, ds_);
+      const CausalTile tile{.diagonal = first_query - j,
+                            .true_queries = count,
+                            .num_queries = rounded_up(count, queries_at_once()),
+                            .num_keys = rounded_up(std::min(tile_keys, T_ - j), block_rows),
+                            .queries_at_once = Format::is_paired ? queries_at_once() : 1};
+      products_.multiply_over_C(tile, k_ + j * width, q_.over_C, p_);
+      products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, ds_);
       differentiate_softmax(tile);
       const bool is_begun = j < num_begun_;
       multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns, is_begun);
       multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns, is_begun);
-      multiply_over_keys(tile, count, j);
+      products_.multiply_over_keys(tile, ds_over_keys_, k_over_keys_ + j / Format::per_number * columns, dq_, j > 0);
     }
     num_begun_ = std::max(num_begun_, rounded_up(first_query + count, tile_keys));
     const HeadRows<T> dq = queries_of<T>(args_.dq, at);
@@ -131,8 +135,8 @@ class Backward {
     return {x.as<T>() + (head.b * T_ * K_ + head.index) * C_, T_, K_ * C_, C_};
   }
   template <class Element>
-  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at) const {
-    return {x.as<T>() + ((at.b * T_ + at.first_query) * H_ + at.h) * C_, std::min(tile_queries, T_ - at.first_query), H_ * C_, C_};
+  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at, std::int64_t most = tile_queries) const {
+    return {x.as<T>() + ((at.b * T_ + at.first_query) * H_ + at.h) * C_, std::min(most, T_ - at.first_query), H_ * C_, C_};
   }
 
   /// Those of the first num_seen keys and values of a tile's head that are not packed yet.
@@ -150,12 +154,16 @@ class Backward {
 
   /// Where this tile's dq will go, and what the next one reads.
   void look_ahead(const QueryTile& at, const QueryTile& next) {
-    const auto add = [this](const auto& rows) { ahead_.add(rows.first, rows.count, rows.stride, C_); };
-    ahead_.clear();
-    for (const Tensor& x : {args_.q, args_.dout, args_.out}) add(queries_of<const T>(x, next));
-    for (const Tensor& x : {args_.k, args_.v}) add(keys_of<const T>(x, kv_head_of(next)).part(next.has_keys_of(at) ? num_packed_ : 0, tile_keys));
+    const auto add = [this](const auto& rows) { products_.ahead.add(rows.first, rows.count, rows.stride, C_); };
+    products_.ahead.clear();
+    const bool has_keys = next.has_keys_of(at);
+    const std::int64_t first = has_keys ? num_packed_ : 0, most = has_keys ? tile_keys : rows_of_next_head;
+    for (const Tensor* x : {&args_.q, &args_.dout, &args_.out}) add(queries_of<const T>(*x, next, most));
+    for (const Tensor* x : {&args_.k, &args_.v}) add(keys_of<const T>(*x, kv_head_of(next)).part(first, most));
+    if (!has_keys || (next.h == at.h && next.first_query == at.first_query))
+      for (const Tensor* x : {&args_.dk, &args_.dv}) add(keys_of<const T>(*x, kv_head_of(at)).part(0, rows_of_next_head));
     add(queries_of<const T>(args_.dq, at));
-    ahead_.divide(5 * (at.first_query / tile_keys + 1) * (tile_keys / block_rows));
+    products_.ahead.divide(5 * (at.first_query / tile_keys + 1) * (tile_keys / block_rows) * 3);
   }
 
   HWY_INLINE void load_queries(const QueryTile& at) {
@@ -185,28 +193,13 @@ class Backward {
 
   HWY_INLINE void load_operand(const HeadRows<const T>& x, Sum scale, const QueryOperand& operand) {
     pack<Format>(x, tile_queries, operand.rows);
-    transpose<Format>(operand.rows, C_, scale, operand.over_C);
+    transpose<Format>({operand.rows, packed_width<Format>(C_)}, C_, scale, operand.over_C);
     if constexpr (Format::is_paired) pair_rows<Format>(operand.rows, tile_queries, C_, num_lanes<Sum>(), operand.over_queries);
-  }
-
-  /// c[keys, queries] = rows queries^T
-  void multiply_over_C(const CausalTile& tile, const Number* rows, const QueryOperand& queries, std::int64_t first_key, Sum* c) {
-    const std::int64_t width = packed_width<Format>(C_), depth = (C_ + Format::per_number - 1) / Format::per_number, step = queries_at_once();
-    multiply(Product<Format>{.a = rows + first_key * width,
-                             .a_row = width,
-                             .a_depth = 1,
-                             .b = queries.over_C,
-                             .b_row = tile_queries,
-                             .c = c,
-                             .c_row = tile_queries,
-                             .num_rows = tile.num_keys,
-                             .num_columns = tile.num_queries},
-             ahead_, [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key) / step * step, .first = 0, .last = depth}; });
   }
 
   /// dx[keys, C] (+)= a queries, a being p or ds.
   void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx, bool accumulates) {
-    const std::int64_t columns = padded<Format>(C_), step = Format::is_paired ? queries_at_once() : 1;
+    const std::int64_t columns = padded<Format>(C_);
     multiply(Product<Format>{.a = a,
                              .a_row = tile_queries / Format::per_number,
                              .a_depth = 1,
@@ -217,25 +210,8 @@ class Backward {
                              .num_rows = tile.num_keys,
                              .num_columns = columns,
                              .accumulates = accumulates},
-             ahead_, [=](std::int64_t key) {
-               return Extent{.first = tile.first_seeing(key) / step * step / Format::per_number, .last = tile.num_queries / Format::per_number};
-             });
-  }
-
-  /// dq[queries, C] (+)= ds^T k
-  void multiply_over_keys(const CausalTile& tile, std::int64_t num_queries, std::int64_t first_key) {
-    const std::int64_t columns = padded<Format>(C_);
-    multiply(Product<Format>{.a = ds_over_keys_,
-                             .a_row = 1,
-                             .a_depth = tile_queries,
-                             .b = k_over_keys_ + first_key / Format::per_number * columns,
-                             .b_row = columns,
-                             .c = dq_,
-                             .c_row = columns,
-                             .num_rows = rounded_up(num_queries, block_rows),
-                             .num_columns = columns,
-                             .accumulates = first_key > 0},
-             ahead_, [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
+             products_.ahead,
+             [=](std::int64_t key) { return Extent{.first = tile.first_seeing(key) / Format::per_number, .last = tile.num_queries / Format::per_number}; });
   }
 
   /// From scores and dp (in p_ and ds_) to p = 2^(score - lse) and ds = p (dp - delta).
@@ -287,7 +263,7 @@ class Backward {
   std::int64_t T_ = args_.q.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
   QueryTile head_{.b = -1};                      // whose keys are packed
   std::int64_t num_packed_ = 0, num_begun_ = 0;  // of its keys: those packed, and those whose sums of dk and dv hold something
-  RowsAhead ahead_;
+  TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
   QueryOperand q_, dout_;
   Sum* dq_;       // [tile_queries, padded C]
@@ -310,7 +286,10 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
     for (std::int64_t n = first; n < last; ++n) {
       const KvHead head{n / args.k.size(2), n % args.k.size(2)};
       backward.begin_sums();
-      order.visit(order.pairs_of(head.b, head.index), [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
+      const TileOrder::Pairs later = n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
+      const auto then = later.first < later.last ? std::optional(order.tile_of(later.first)) : std::nullopt;
+      order.visit(order.pairs_of(head.b, head.index), then,
+                  [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
       backward.end_sums(sums);
       backward.write_keys(head, {0, T_keys}, {sums, sums_size, 1});
     }
@@ -338,7 +317,7 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
         Sum* own = sums + share * sums_size;
         backward.begin_sums();
         const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
-        order.visit({cut(share), cut(share + 1)}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, own); });
+        order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, own); });
         backward.end_sums(own);
       }
     });

@@ -22,6 +22,7 @@ namespace echelon {
 namespace HWY_NAMESPACE {
 
 constexpr std::int64_t block_rows = 4;
+constexpr std::int64_t summands_per_step = 16;
 
 /// The next multiple.
 [[nodiscard]] constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -94,7 +95,7 @@ struct Extent {
 };
 
 template <int vectors, class Format>
-HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row, std::int64_t column, const Extent& extent) {
+HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row, std::int64_t column, const Extent& extent, RowsAhead& ahead) {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
   const Tag<Sum> d;
@@ -106,21 +107,24 @@ HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row,
   Vec<Sum> sums[block_rows][vectors];
   for (int r = 0; r < block_rows; ++r)
     for (int v = 0; v < vectors; ++v) sums[r][v] = product.accumulates ? hn::Load(d, c + r * c_row + v * lanes) : hn::Zero(d);
-  for (std::int64_t p = extent.first; p < extent.last; ++p) {
-    Vec<Number> b_p[vectors];
-    for (int v = 0; v < vectors; ++v) b_p[v] = Format::load(b + v * lanes);
-    for (int r = 0; r < block_rows; ++r) {
-      const auto a_rp = Format::broadcast(a + r * a_row);
-      for (int v = 0; v < vectors; ++v) sums[r][v] = Format::multiply_add(a_rp, b_p[v], sums[r][v]);
+  for (std::int64_t first = extent.first; first < extent.last; first += summands_per_step) {
+    ahead.step();
+    for (std::int64_t p = first; p < std::min(first + summands_per_step, extent.last); ++p) {
+      Vec<Number> b_p[vectors];
+      for (int v = 0; v < vectors; ++v) b_p[v] = Format::load(b + v * lanes);
+      for (int r = 0; r < block_rows; ++r) {
+        const auto a_rp = Format::broadcast(a + r * a_row);
+        for (int v = 0; v < vectors; ++v) sums[r][v] = Format::multiply_add(a_rp, b_p[v], sums[r][v]);
+      }
+      a += product.a_depth;
+      b += b_row;
     }
-    a += product.a_depth;
-    b += b_row;
   }
   for (int r = 0; r < block_rows; ++r)
     for (int v = 0; v < vectors; ++v) hn::Store(sums[r][v], d, c + r * c_row + v * lanes);
 }
 
-/// extent_of(row): of the block_rows rows from `row` on. One step of `ahead` for each block.
+/// extent_of(row): of the block_rows rows from `row` on. A step of `ahead` for every summands_per_step of each block.
 template <class Format, class ExtentOf>
 HWY_NOINLINE void multiply(const Product<Format>& product, RowsAhead& ahead, ExtentOf&& extent_of) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
@@ -132,16 +136,15 @@ HWY_NOINLINE void multiply(const Product<Format>& product, RowsAhead& ahead, Ext
   for (std::int64_t first = 0; first < product.num_columns; first += panel) {  // of b, one panel is in use for all rows
     const std::int64_t last = std::min(first + panel, product.num_columns);
     for (std::int64_t row = 0; row < product.num_rows; row += block_rows) {
-      ahead.step();
       const Extent extent = extent_of(row);
       const std::int64_t column = std::max(first, extent.first_column / lanes * lanes);
       switch ((last - column) / lanes) {
         case 4:
-          if constexpr (most_vectors >= 4) multiply_block<4>(product, row, column, extent);
+          if constexpr (most_vectors >= 4) multiply_block<4>(product, row, column, extent, ahead);
           break;
-        case 3: multiply_block<3>(product, row, column, extent); break;
-        case 2: multiply_block<2>(product, row, column, extent); break;
-        case 1: multiply_block<1>(product, row, column, extent); break;
+        case 3: multiply_block<3>(product, row, column, extent, ahead); break;
+        case 2: multiply_block<2>(product, row, column, extent, ahead); break;
+        case 1: multiply_block<1>(product, row, column, extent, ahead); break;
         default: break;  // nothing of this panel
       }
     }

@@ -22,6 +22,7 @@ namespace HWY_NAMESPACE {
 
 constexpr std::int64_t tile_queries = 64;
 constexpr std::int64_t tile_keys = 64;
+constexpr std::int64_t rows_of_next_head = 256;  // fetched while the last tile of a head is multiplied: the first ones of the next are done too soon
 
 /// Some of the vectors [C] of one head: `count` of them, `stride` numbers apart.
 template <class T>
@@ -70,17 +71,34 @@ HWY_INLINE void pack(const HeadRows<const T>& x, std::int64_t num_rows, typename
   std::fill(into, into + (num_rows - x.count) * width, Element{});
 }
 
+/// Rows as products need them: packed, or where they are if that is the same.
+template <class Number>
+struct NumberRows {
+  const Number* first = nullptr;
+  std::int64_t stride = 0;
+};
+
+/// A tile of x, by way of `packed` where that is needed.
+template <class Format, class T>
+HWY_INLINE NumberRows<typename Format::Number> rows_of_tile(const HeadRows<const T>& x, typename Format::Number* packed) {
+  using Number = typename Format::Number;
+  const bool is_packed = sizeof(T) * Format::per_number == sizeof(Number) && x.count == tile_queries && x.C == padded<Format>(x.C);
+  if (is_packed && x.stride % Format::per_number == 0) return {reinterpret_cast<const Number*>(x.first), x.stride / Format::per_number};
+  pack<Format>(x, tile_queries, packed);
+  return {packed, packed_width<Format>(x.C)};
+}
+
 #if HWY_TARGET == HWY_SCALAR
 template <class Format>
-HWY_INLINE void transpose(const typename Format::Number* packed, std::int64_t C, typename Format::Sum factor, typename Format::Number* transposed) {
+HWY_INLINE void transpose(const NumberRows<typename Format::Number>& x, std::int64_t C, typename Format::Sum factor, typename Format::Number* transposed) {
   for (std::int64_t c = 0; c < C; ++c)
-    for (std::int64_t row = 0; row < tile_queries; ++row) transposed[c * tile_queries + row] = factor * packed[row * C + c];
+    for (std::int64_t row = 0; row < tile_queries; ++row) transposed[c * tile_queries + row] = factor * x.first[row * x.stride + c];
 }
 #else
-/// transposed[packed width, tile_queries] = factor packed[tile_queries, packed width]; pairs keep their factor for later. Blocks of 16 bytes squared are
+/// transposed[packed width, tile_queries] = factor x[tile_queries, packed width]; pairs keep their factor for later. Blocks of 16 bytes squared are
 /// transposed in registers.
 template <class Format>
-HWY_INLINE void transpose(const typename Format::Number* packed, std::int64_t C, typename Format::Sum factor, typename Format::Number* transposed) {
+HWY_INLINE void transpose(const NumberRows<typename Format::Number>& x, std::int64_t C, typename Format::Sum factor, typename Format::Number* transposed) {
   using Number = typename Format::Number;
   constexpr std::int64_t size = 16 / sizeof(Number);
   const hn::FixedTag<hwy::MakeUnsigned<Number>, size> d;
@@ -94,7 +112,7 @@ HWY_INLINE void transpose(const typename Format::Number* packed, std::int64_t C,
   };
   for (std::int64_t c = 0; c < width; c += size)
     for (std::int64_t row = 0; row < tile_queries; row += size) {
-      const auto load_row = [=](std::int64_t r) HWY_ATTR { return hn::BitCast(d, hn::Load(numbers, packed + (row + r) * width + c)); };
+      const auto load_row = [=](std::int64_t r) HWY_ATTR { return hn::BitCast(d, hn::LoadU(numbers, x.first + (row + r) * x.stride + c)); };
       const auto r0 = load_row(0), r1 = load_row(1);
       const auto lower01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1)), upper01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
       if constexpr (size == 2) {
@@ -129,11 +147,13 @@ HWY_INLINE void pair_rows(const typename Format::Number* packed, std::int64_t nu
       }
 }
 
-/// Where a tile of queries meets a tile of keys: query i sees the keys 0 .. i + diagonal. Both counts may reach beyond the end, where packed rows are zero.
+/// Where a tile of queries meets a tile of keys: query i sees the keys 0 .. i + diagonal. Both numbers may reach beyond the end, where packed rows are zero.
 struct CausalTile {
   std::int64_t diagonal = 0;
-  std::int64_t num_queries = 0;  // a multiple of the lanes
-  std::int64_t num_keys = 0;     // a multiple of block_rows
+  std::int64_t true_queries = 0;  // those that there are
+  std::int64_t num_queries = 0;   // a multiple of the lanes
+  std::int64_t num_keys = 0;      // a multiple of block_rows
+  std::int64_t queries_at_once = 1;
 
   /// How many keys query i sees.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const { return std::clamp<std::int64_t>(i + diagonal + 1, 0, num_keys); }
@@ -142,8 +162,50 @@ struct CausalTile {
   [[nodiscard]] std::int64_t blocks_seen(std::int64_t i, std::int64_t count) const {
     return rounded_up(visible(std::max(i + count, rounded_up(i + 1, block_rows)) - 1), block_rows);
   }
-  /// The first query that sees key r.
-  [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const { return std::clamp<std::int64_t>(r - diagonal, 0, num_queries); }
+  /// The first query that sees key r, or of those that are treated at once with it.
+  [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const {
+    return std::clamp<std::int64_t>(r - diagonal, 0, num_queries) / queries_at_once * queries_at_once;
+  }
+};
+
+/// The products that both passes need.
+template <class Format>
+struct TileProducts {
+  using Number = typename Format::Number;
+  using Sum = typename Format::Sum;
+  std::int64_t C = 0;
+  RowsAhead ahead;  // what a product fetches for later
+
+  /// c[keys, queries] = rows[keys, C] queries[C, queries]
+  void multiply_over_C(const CausalTile& tile, const Number* rows, const Number* queries, Sum* c) {
+    const std::int64_t width = packed_width<Format>(C), depth = (C + Format::per_number - 1) / Format::per_number;
+    multiply(Product<Format>{.a = rows,
+                             .a_row = width,
+                             .a_depth = 1,
+                             .b = queries,
+                             .b_row = tile_queries,
+                             .c = c,
+                             .c_row = tile_queries,
+                             .num_rows = tile.num_keys,
+                             .num_columns = tile.num_queries},
+             ahead, [=](std::int64_t key) { return Extent{.first_column = tile.first_seeing(key), .first = 0, .last = depth}; });
+  }
+
+  /// c[queries, C] (+)= a[keys, queries]^T rows[keys, C]
+  void multiply_over_keys(const CausalTile& tile, const Number* a, const Number* rows, Sum* c, bool accumulates) {
+    const std::int64_t columns = padded<Format>(C);
+    multiply(Product<Format>{.a = a,
+                             .a_row = 1,
+                             .a_depth = tile_queries,
+                             .b = rows,
+                             .b_row = columns,
+                             .c = c,
+                             .c_row = columns,
+                             .num_rows = rounded_up(tile.true_queries, block_rows),
+                             .num_columns = columns,
+                             .accumulates = accumulates},
+             ahead, [=](std::int64_t query) { return Extent{.last = (tile.visible(query + block_rows - 1) + Format::per_number - 1) / Format::per_number}; });
+  }
 };
 
 /// One of the tiles of queries that a thread computes.
@@ -170,26 +232,31 @@ class TileOrder {
     return {(b * H_ + first) * pairs_per_head(), (b * H_ + std::max(first, last)) * pairs_per_head()};
   }
 
-  /// f(tile, the one after it or itself) for the tiles of some pairs. Those of a head come in ascending order, so that each needs few keys that the one before
-  /// it did not.
+  /// The first of a pair's two tiles.
+  [[nodiscard]] QueryTile tile_of(std::int64_t pair) const {
+    const std::int64_t head = pair / pairs_per_head(), h = head % H_;
+    return {.b = head / H_, .h = h, .kv_head = (h + first_head_) / group_, .first_query = pair % pairs_per_head() * tile_queries};
+  }
+
+  /// f(tile, the one after it) for the tiles of some pairs; after the last one comes `then`, or itself. Those of a head come in ascending order, so that each
+  /// needs few keys that the one before it did not.
   template <class F>
-  void visit(const Pairs& pairs, F&& f) const {
+  void visit(const Pairs& pairs, const std::optional<QueryTile>& then, F&& f) const {
     std::optional<QueryTile> at;
     const auto visit_next = [&](const QueryTile& next) HWY_ATTR {
       if (at) f(*at, next);
       at = next;
     };
     for (std::int64_t pair = pairs.first; pair < pairs.last;) {
-      const std::int64_t head = pair / pairs_per_head(), h = head % H_, first = pair - head * pairs_per_head();
-      const std::int64_t last = std::min(pairs.last - head * pairs_per_head(), pairs_per_head());
-      QueryTile tile{.b = head / H_, .h = h, .kv_head = (h + first_head_) / group_};
+      const std::int64_t first = pair % pairs_per_head(), last = std::min(pairs.last - pair + first, pairs_per_head());
+      QueryTile tile = tile_of(pair);
       for (std::int64_t n = first; n < num_tiles_ - first; n = n + 1 == last ? std::max(last, num_tiles_ - last) : n + 1) {
         tile.first_query = n * tile_queries;
         visit_next(tile);
       }
       pair += last - first;
     }
-    if (at) f(*at, *at);
+    if (at) f(*at, then.value_or(*at));
   }
 
  private:

@@ -15,7 +15,7 @@ class RowsAhead {
   /// Forgets what was not asked for.
   void clear() { *this = {}; }
 
-  /// `count` rows of `width` numbers, `stride` numbers apart. At most six times.
+  /// `count` rows of `width` numbers, `stride` numbers apart. At most eight times.
   template <class T>
   void add(const T* first, std::int64_t count, std::int64_t stride, std::int64_t width) {
     if (count <= 0) return;
@@ -43,7 +43,7 @@ class RowsAhead {
     const std::byte* row;
     std::int64_t count, stride, width;  // of bytes
   };
-  std::array<Range, 6> ranges_{};
+  std::array<Range, 8> ranges_{};
   std::size_t num_ranges_ = 0, range_ = 0;
   std::int64_t num_rows_ = 0, rows_per_step_ = 0;
 };
