@@ -7,6 +7,7 @@
 
 #include "hwy/targets.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace echelon {
@@ -39,7 +40,7 @@ class Placed {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::byte>(i);
     before_ = bytes_;
     Buffer copy = x;
-    std::memcpy(data(), copy.tensor().data, static_cast<std::size_t>(x.num_elements() * size_));
+    std::copy_n(copy.tensor().data, x.num_elements() * size_, data());
   }
   [[nodiscard]] std::byte* data() {
     const std::int64_t to_line = static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64);
@@ -48,7 +49,7 @@ class Placed {
   void expect(const Buffer& x, const std::string& what) {
     Buffer found = x;
     const std::int64_t num_bytes = x.num_elements() * size_, begin = data() - bytes_.data();
-    std::memcpy(found.tensor().data, data(), static_cast<std::size_t>(num_bytes));
+    std::copy_n(data(), num_bytes, found.tensor().data);
     conformance::expect_same(found, x, what);
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(bytes_.size()); ++i)
       if (i < begin || i >= begin + num_bytes) {
