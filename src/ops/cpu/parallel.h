@@ -23,8 +23,7 @@ void divide(const Division& work, F&& f) {
   const std::int64_t num_grains = (work.count + work.granularity - 1) / work.granularity;
   const std::int64_t useful = std::min(num_grains, work.count * std::max<std::int64_t>(work.work_per_item, 1) / smallest_share);
   const std::int64_t num_threads = useful > 1 ? Team::most_threads(work.num_threads) : 1;
-  const bool is_lent = num_threads > work.num_threads;  // to threads that come and go while the work is done
-  const std::int64_t most = num_threads > 1 ? num_threads * std::max(work.ranges_per_thread, is_lent ? 4 : 1) : 1;
+  const std::int64_t most = num_threads > 1 ? num_threads * work.ranges_per_thread : 1;
   const std::int64_t num_shares = std::clamp<std::int64_t>(useful, 1, most);
   if (num_shares == 1) {
     if (work.count > 0) f(std::int64_t{0}, work.count);
