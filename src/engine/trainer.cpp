@@ -32,6 +32,7 @@ TrainResult Trainer::run() {
   for (std::int64_t step = 1; step <= config_.training.steps && !result_.was_stopped; ++step) {
     const auto begin = std::chrono::steady_clock::now();
     faults_before_ = process_memory().page_faults;
+    sent_before_ = parts_.mesh.sent_bytes();
     const StepResult result = run_step(step);
     if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))
       throw Failure(fmt::format("step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help", step, result.loss,
@@ -96,10 +97,8 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.process_peak_bytes = process.peak_bytes;
   report.page_faults = process.page_faults - faults_before_;
   report.world_size = parts_.mesh.shape().num_ranks();
-  const auto sent = parts_.mesh.sent_bytes();
-  for (const auto& [group, bytes] : sent)
+  for (const auto& [group, bytes] : parts_.mesh.sent_bytes())
     if (bytes > sent_before_[group]) report.comm_bytes[name_of(group)] = bytes - sent_before_[group];
-  sent_before_ = sent;
   return report;
 }
 
@@ -108,7 +107,6 @@ void Trainer::evaluate(std::int64_t step) {
   const MeanLoss mean = validation_loss(parts_.run.step(), *parts_.validation, config_, config_.training.eval_batches);
   result_.validation_loss = mean.loss;
   if (parts_.mesh.rank() == 0 && options_.events.on_validation) options_.events.on_validation({step, mean.loss, mean.num_targets, seconds_since(begin)});
-  sent_before_ = parts_.mesh.sent_bytes();
 }
 
 void Trainer::save(std::int64_t step) {

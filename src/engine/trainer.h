@@ -43,7 +43,7 @@ class Trainer {
   const TrainOptions& options_;
   StepRange traced_;
   TrainResult result_;
-  std::map<Group, std::int64_t> sent_before_;
+  std::map<Group, std::int64_t> sent_before_;  // the step at hand, like the next one
   std::int64_t faults_before_ = 0;
 };
 

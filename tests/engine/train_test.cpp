@@ -175,6 +175,19 @@ TEST_F(Train, IntervalsAreKept) {
   EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 5));
 }
 
+// What is sent before the first step, by evaluation and by saving is none of a step's.
+TEST_F(Train, StepsReportTheBytesOfStepsAlone) {
+  std::vector<std::map<std::string, std::int64_t>> sent;
+  TrainOptions options;
+  options.events.on_step = [&](const StepReport& report) { sent.push_back(report.comm_bytes); };
+  RunConfig config = layout();
+  config.training.eval_interval = 1;
+  static_cast<void>(train(config, options));
+  ASSERT_EQ(sent.size(), 4U);
+  EXPECT_FALSE(sent[0].empty());
+  for (const auto& step : sent) EXPECT_EQ(step, sent[0]);
+}
+
 TEST_F(Train, EvaluationDoesNotDependOnBatchesAndLayout) {
   RunConfig config = layout();
   config.training.steps = 1;
