@@ -1,13 +1,13 @@
 // What it is worth to do in one pass what could be done in several: both ways of each fusion, in turns, by the thread's own time.
 //
 //     bench_fusions [rounds]
+#include "base/clock.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/numbers.h"
 
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,12 +16,6 @@ namespace echelon {
 namespace {
 
 constexpr DType f32 = DType::float32;
-
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 double seconds_of(const std::function<void()>& f) {
   const double before = thread_seconds();

@@ -1,6 +1,7 @@
 // How many tokens the head should take at a time: its three products and its vector passes over chunks of several sizes, in turns, by the thread's own time.
 //
 //     bench_head [rounds]
+#include "base/clock.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/numbers.h"
 
@@ -8,17 +9,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <limits>
 
 namespace echelon {
 namespace {
-
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 /// Seconds of the parts of one chunk.
 struct Parts {

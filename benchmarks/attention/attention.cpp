@@ -46,6 +46,7 @@ double Exponentials(float* x, std::size_t count) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "base/clock.h"
 #include "ops/cost.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/numbers.h"
@@ -54,19 +55,12 @@ HWY_AFTER_NAMESPACE();
 
 #include <cmath>
 #include <cstdlib>
-#include <ctime>
 
 namespace echelon {
 namespace {
 
 HWY_EXPORT(MultiplyAdds);
 HWY_EXPORT(Exponentials);
-
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 template <class F>
 double least_seconds(int repeats, F&& f) {

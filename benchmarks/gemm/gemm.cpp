@@ -2,6 +2,7 @@
 // One thread, in turns, by the thread's processor time, the least of some tries, as a share of the multiply-adds that the processor can do in float32.
 //   usage: bench_gemm [gpt2 | small | llama] [tries]
 #include "ops/cpu/gemm.h"
+#include "base/clock.h"
 #include "library.h"
 #include "ops/cpu/instruction_set.h"
 #include "ops/cpu/peaks.h"
@@ -10,7 +11,6 @@
 #include <sys/mman.h>
 
 #include <cstdlib>
-#include <ctime>
 #include <limits>
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ void add_linear(std::vector<Row>& rows, int times, std::int64_t tokens, std::int
 }
 
 /// The models of benchmarks/against_pytorch, attention without: GPT-2 124M with B = 1, T = 1,024; 6 layers of 384, V = 8,192, with B = 16, T = 256; a Llama of
-/// 100 million with B = 1, T = 2,048.
+/// 100 million with B = 1, T = 2,048. Query, key and value are one product here, as in PyTorch's GPT-2; steps of ours have three.
 std::vector<Row> rows_of(const std::string& model) {
   std::vector<Row> rows;
   const auto add = [&](int layers, std::int64_t tokens, std::int64_t D, std::int64_t F, std::int64_t qkv, std::int64_t up) {
@@ -51,12 +51,6 @@ std::vector<Row> rows_of(const std::string& model) {
     add_linear(rows, 4, 512, 32000, 768);
   }
   return rows;
-}
-
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 /// Numbers in [-1, 1) in huge pages, as a step's buffers are.

@@ -1,4 +1,5 @@
 // How fast products are, measured against this machine's multiply-adds. Run only when ECHELON_TIMED_TESTS is set: on a busy machine the numbers mean nothing.
+#include "base/clock.h"
 #include "numbers.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/peaks.h"
@@ -7,17 +8,9 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 
 namespace echelon {
 namespace {
-
-/// Of this thread alone, so that others on the same core count less.
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 /// The largest flops per second of some calls of f, which returns the flops it did.
 template <class F>

@@ -1,5 +1,6 @@
 #include "ops/cpu/gemm_choice.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/huge_buffer.h"
@@ -9,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -23,12 +23,6 @@ std::optional<bool> asked_by(const char* variable, std::string_view yes, std::st
   if (value == nullptr || *value == '\0') return std::nullopt;
   require(value == yes || value == no, "{} = '{}' is unknown; it may be '{}' or '{}'", variable, value, yes, no);
   return value == yes;
-}
-
-double thread_seconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 /// Multiplications per second of tiles whose panels are in the first cache: the most of some tries.
