@@ -7,13 +7,11 @@
 
 namespace echelon {
 
-Schedule gpipe_schedule(int num_stages, int num_microbatches) {
-  Schedule schedule{std::vector<ComputeOrder>(num_stages), num_stages, num_microbatches};
-  for (int stage = 0; stage < num_stages; ++stage) {
+Schedule gpipe_schedule(int num_ranks, int num_microbatches) {
+  Schedule schedule = placed_in_a_loop(num_ranks, num_ranks, num_microbatches);
+  for (int stage = 0; stage < num_ranks; ++stage) {
     for (const ActionKind kind : {ActionKind::forward, ActionKind::backward}) {
-      for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
-        schedule.ranks[stage].push_back({.kind = kind, .stage = stage, .microbatch = microbatch});
-      }
+      for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) schedule.add(kind, stage, microbatch);
     }
   }
   return schedule;

@@ -7,12 +7,12 @@
 
 namespace echelon {
 
-Schedule naive_schedule(int num_stages, int num_microbatches) {
-  Schedule schedule{std::vector<ComputeOrder>(num_stages), num_stages, num_microbatches};
-  for (int stage = 0; stage < num_stages; ++stage) {
+Schedule naive_schedule(int num_ranks, int num_microbatches) {
+  Schedule schedule = placed_in_a_loop(num_ranks, num_ranks, num_microbatches);
+  for (int stage = 0; stage < num_ranks; ++stage) {
     for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
-      schedule.ranks[stage].push_back({.kind = ActionKind::forward, .stage = stage, .microbatch = microbatch});
-      schedule.ranks[stage].push_back({.kind = ActionKind::backward, .stage = stage, .microbatch = microbatch});
+      schedule.add(ActionKind::forward, stage, microbatch);
+      schedule.add(ActionKind::backward, stage, microbatch);
     }
   }
   return schedule;

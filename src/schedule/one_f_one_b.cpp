@@ -9,12 +9,12 @@
 
 namespace echelon {
 
-Schedule one_f_one_b_schedule(int num_stages, int num_microbatches) {
-  Schedule schedule{std::vector<ComputeOrder>(num_stages), num_stages, num_microbatches};
-  for (int stage = 0; stage < num_stages; ++stage) {
-    const int num_warmup = std::min(num_stages - 1 - stage, num_microbatches);
+Schedule one_f_one_b_schedule(int num_ranks, int num_microbatches) {
+  Schedule schedule = placed_in_a_loop(num_ranks, num_ranks, num_microbatches);
+  for (int stage = 0; stage < num_ranks; ++stage) {
+    const int num_warmup = std::min(num_ranks - 1 - stage, num_microbatches);
     int next_forward = 0, next_backward = 0;
-    const auto run = [&](ActionKind kind, int& next) { schedule.ranks[stage].push_back({.kind = kind, .stage = stage, .microbatch = next++}); };
+    const auto run = [&](ActionKind kind, int& next) { schedule.add(kind, stage, next++); };
 
     while (next_forward < num_warmup) run(ActionKind::forward, next_forward);
     while (next_forward < num_microbatches) {
