@@ -1,7 +1,7 @@
 // Whole tensors by their global names, put together from the slices of all ranks of a process: what is compared when a layout is verified.
 #pragma once
 
-#include "engine/rank_model.h"
+#include "engine/param_pieces.h"
 
 #include <map>
 #include <mutex>
@@ -22,11 +22,14 @@ class TensorCollection {
   [[nodiscard]] const std::map<std::string, std::vector<int>>& counts() const { return counts_; }
 
  private:
-  void add(const Param& param, Range local, const std::vector<double>& numbers);
+  void add(const ParamPiece& piece, const std::vector<double>& numbers);
 
   std::mutex mutex_;
   std::map<std::string, std::vector<double>> tensors_;
   std::map<std::string, std::vector<int>> counts_;
 };
+
+/// The root mean square of all numbers: what gradients are compared relative to where they are smaller.
+[[nodiscard]] double root_mean_square(const TensorCollection& tensors);
 
 }  // namespace echelon

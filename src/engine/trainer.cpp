@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/step_folders.h"
+#include "engine/layout_run.h"
 #include "engine/lr_schedule.h"
 #include "engine/validation.h"
 #include "report/system_memory.h"
@@ -69,17 +70,9 @@ void Trainer::write_trace() {
 }
 
 StepInput Trainer::input_of(std::int64_t step) const {
-  const OptimizerConfig& optimizer = config_.optimizer;
-  return {.batches = &parts_.training,
-          .batch = step - 1,
-          .adamw = {.lr = learning_rate(config_, step),
-                    .beta1 = optimizer.beta1,
-                    .beta2 = optimizer.beta2,
-                    .eps = optimizer.eps,
-                    .weight_decay = optimizer.weight_decay,
-                    .step = step},
-          .max_norm = config_.training.max_norm,
-          .wants_stop = options_.stop_requested != nullptr && options_.stop_requested->load()};
+  StepInput input = training_input(config_, parts_.training, step);
+  input.wants_stop = options_.stop_requested != nullptr && options_.stop_requested->load();
+  return input;
 }
 
 StepReport Trainer::report_of(std::int64_t step, const StepResult& result, double seconds) {

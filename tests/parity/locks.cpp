@@ -1,5 +1,7 @@
 #include "parity/locks.h"
 
+#include "ops/cpu/cpu_ops.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +27,10 @@ void expect_memory_as_planned(RankRun& run, ProgramKind kind) {
 
 }  // namespace
 
-void expect_locks_hold(RankRun& run, const Mesh& mesh, const CpuOps& ops, ProgramRuns runs) {
+void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
+  RankRun& run = rank.run;
+  const Mesh& mesh = rank.mesh;
+  const auto& ops = dynamic_cast<const CpuOps&>(rank.ops);
   SCOPED_TRACE(fmt::format("rank {}", mesh.rank()));
   EXPECT_EQ(run.memory().arena().num_bytes(), run.blueprint().arena_bytes());
   std::map<std::array<std::int64_t, 3>, std::int64_t> products;

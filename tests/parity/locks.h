@@ -1,8 +1,7 @@
 // The locks between prediction and run: what a rank used, multiplied and sent equals what its blueprint said, to the byte.
 #pragma once
 
-#include "engine/rank_run.h"
-#include "ops/cpu/cpu_ops.h"
+#include "engine/layout_run.h"
 
 namespace echelon::testing {
 
@@ -13,6 +12,7 @@ struct ProgramRuns {
 };
 
 /// Memory used per planned buffer and per category == the plan; products counted at the BLAS call and bytes counted in the transport == the trace.
-void expect_locks_hold(RankRun& run, const Mesh& mesh, const CpuOps& ops, ProgramRuns runs);
+/// The rank computes with ops/cpu and nothing between.
+void expect_locks_hold(const RankView& rank, ProgramRuns runs);
 
 }  // namespace echelon::testing

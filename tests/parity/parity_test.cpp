@@ -46,9 +46,8 @@ TEST_P(Parity, EqualsOneRank) {
   const Blueprint blueprint(config);
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
     EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)), std::vector<std::string>());
-  const auto actual = run_training(config, {.at_end = [&](RankRun& run, Mesh& mesh, Ops& ops) {
-                                     expect_locks_hold(run, mesh, dynamic_cast<const CpuOps&>(ops), {.training = config.training.steps, .evaluation = 1});
-                                   }});
+  const auto actual =
+      run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
@@ -69,13 +68,23 @@ TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
   }
 }
 
+class DelayedRank final : public RankInterposer {
+ public:
+  explicit DelayedRank(Mesh& mesh) : ops_(make_cpu_ops({}), 1), mesh_(mesh, 1) {}
+  [[nodiscard]] Ops& ops() override { return ops_; }
+  [[nodiscard]] Mesh& mesh() override { return mesh_; }
+
+ private:
+  DelayedOps ops_;
+  DelayedMesh mesh_;
+};
+
 class Delayed : public ::testing::TestWithParam<Layout> {};
 
 // Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
 TEST_P(Delayed, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
-  const auto actual = run_training(config, {.make_ops = [] { return std::make_unique<DelayedOps>(make_cpu_ops({}), 1); },
-                                            .wrap_mesh = [](Mesh& mesh) { return std::make_unique<DelayedMesh>(mesh, 1); }});
+  const auto actual = run_training(config, {.interpose = [](Ops&, Mesh& mesh) { return std::make_unique<DelayedRank>(mesh); }});
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 

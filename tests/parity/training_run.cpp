@@ -1,51 +1,47 @@
 #include "parity/training_run.h"
 
-#include "engine/lr_schedule.h"
-#include "ops/cpu/cpu_ops.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 namespace echelon::testing {
+namespace {
 
-std::unique_ptr<Trajectory> run_training(const RunConfig& config, const Backends& backends) {
+class TrajectoryWatcher final : public RunWatcher {
+ public:
+  TrajectoryWatcher(const RunConfig& config, const RunOptions& options, Trajectory& trajectory)
+      : options_(options), validation_(config.model.vocab_size, false), trajectory_(trajectory) {}
+
+  void has_gradients(const RankView& rank, std::int64_t step, double factor) override {
+    if (step == 1) trajectory_.first_gradients.add_gradients(rank.run.model(), rank.ops, factor);
+  }
+  void ended_step(const RankView& rank, std::int64_t /*step*/, const StepResult& result) override {
+    if (rank.mesh.rank() != 0) return;
+    trajectory_.losses.push_back(result.loss);
+    trajectory_.grad_norms.push_back(result.grad_norm);
+  }
+  void ends(const RankView& rank) override {
+    const StepResult result = rank.run.step().run(ProgramKind::evaluation, {.batches = &validation_, .batch = 1000, .adamw = {}});
+    if (rank.mesh.rank() == 0) trajectory_.validation_loss = result.loss;
+    trajectory_.values.add_values(rank.run.model(), rank.ops);
+    if (options_.at_end) options_.at_end(rank);
+  }
+
+ private:
+  const RunOptions& options_;
+  FormulaBatches validation_;
+  Trajectory& trajectory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Trajectory> run_training(const RunConfig& config, const RunOptions& options) {
   const Blueprint blueprint(config);
+  const FormulaBatches batches(config.model.vocab_size, true);
   auto trajectory = std::make_unique<Trajectory>();
-  const FormulaBatches batches(config.model.vocab_size, true), validation(config.model.vocab_size, false);
-  const auto rank_main = [&](Mesh& plain_mesh) {
-    const std::unique_ptr<Ops> ops = backends.make_ops ? backends.make_ops() : make_cpu_ops({});
-    const std::unique_ptr<Mesh> wrapped = backends.wrap_mesh ? backends.wrap_mesh(plain_mesh) : nullptr;
-    Mesh& mesh = wrapped ? *wrapped : plain_mesh;
-    RankRun run(blueprint, mesh, *ops);
-    run.model().initialize(config.training.seed, *ops);
-    for (std::int64_t step = 1; step <= config.training.steps; ++step) {
-      if (step == 1)
-        run.step().observe_gradients([&](RankModel& model, double factor) { trajectory->first_gradients.add_gradients(model, *ops, factor); });
-      else
-        run.step().observe_gradients({});
-      const OptimizerConfig& adamw = config.optimizer;
-      const StepInput input = {.batches = &batches,
-                               .batch = step - 1,
-                               .adamw = {.lr = learning_rate(config, step),
-                                         .beta1 = adamw.beta1,
-                                         .beta2 = adamw.beta2,
-                                         .eps = adamw.eps,
-                                         .weight_decay = adamw.weight_decay,
-                                         .step = step},
-                               .max_norm = config.training.max_norm};
-      const StepResult result = run.step().run(ProgramKind::training, input);
-      if (mesh.rank() == 0) {
-        trajectory->losses.push_back(result.loss);
-        trajectory->grad_norms.push_back(result.grad_norm);
-      }
-    }
-    const StepResult result = run.step().run(ProgramKind::evaluation, {.batches = &validation, .batch = 1000, .adamw = {}});
-    if (mesh.rank() == 0) trajectory->validation_loss = result.loss;
-    trajectory->values.add_values(run.model(), *ops);
-    if (backends.at_end) backends.at_end(run, mesh, *ops);
-  };
-  backends.run_ranks ? backends.run_ranks(blueprint.mesh(), rank_main) : run_thread_ranks(blueprint.mesh(), {}, rank_main);
+  TrajectoryWatcher watcher(config, options, *trajectory);
+  run_layout({.blueprint = blueprint, .batches = batches, .num_steps = config.training.steps, .run_ranks = options.run_ranks, .interpose = options.interpose},
+             watcher);
   return trajectory;
 }
 
@@ -66,16 +62,6 @@ Difference worst_difference(const TensorCollection& a, const TensorCollection& b
     if (!(error / largest <= worst.error)) worst = {error / largest, name};
   }
   return worst;
-}
-
-double root_mean_square(const TensorCollection& tensors) {
-  double squares = 0, count = 0;
-  for (const auto& [name, numbers] : tensors.tensors())
-    for (const double number : numbers) {
-      squares += number * number;
-      count += 1;
-    }
-  return std::sqrt(squares / count);
 }
 
 }  // namespace echelon::testing

@@ -1,11 +1,8 @@
 // Runs a small model for some steps under a layout, with ranks as threads or as they are given, and returns what can be compared with another layout.
 #pragma once
 
-#include "comm/thread/thread_world.h"
-#include "engine/rank_run.h"
+#include "engine/layout_run.h"
 #include "engine/tensor_collection.h"
-#include "ops/ops.h"
-#include "spec/run_config.h"
 
 #include <functional>
 #include <memory>
@@ -37,16 +34,15 @@ struct Trajectory {
   TensorCollection first_gradients, values;
 };
 
-/// What a run of a rank is made of; the default is ops/cpu on the mesh as it is.
-struct Backends {
-  std::function<std::unique_ptr<Ops>()> make_ops = {};
-  std::function<std::unique_ptr<Mesh>(Mesh&)> wrap_mesh = {};                               // empty: none
-  std::function<void(RankRun&, Mesh&, Ops&)> at_end = {};                                   // looks at a rank after its last step
-  std::function<void(const MeshShape&, const std::function<void(Mesh&)>&)> run_ranks = {};  // empty: threads
+/// What is not as in a plain run on threads.
+struct RunOptions {
+  Interpose interpose = {};
+  std::function<void(const RankView& rank)> at_end = {};  // looks at a rank after its last step and an evaluation
+  RankRunner run_ranks = {};
 };
 
 /// With ranks as processes, each process gets what its rank knows: its slices, and on rank 0 the losses.
-[[nodiscard]] std::unique_ptr<Trajectory> run_training(const RunConfig& config, const Backends& backends = {});
+[[nodiscard]] std::unique_ptr<Trajectory> run_training(const RunConfig& config, const RunOptions& options = {});
 
 /// max|a - b| / max(max|b|, floor) over all tensors, and the name of the worst; names and counts must agree.
 struct Difference {
@@ -54,7 +50,5 @@ struct Difference {
   std::string name;
 };
 [[nodiscard]] Difference worst_difference(const TensorCollection& a, const TensorCollection& b, double floor);
-/// The root mean square of all numbers: the floor for gradients.
-[[nodiscard]] double root_mean_square(const TensorCollection& tensors);
 
 }  // namespace echelon::testing

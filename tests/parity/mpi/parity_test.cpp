@@ -63,9 +63,7 @@ TEST_P(MpiParity, EqualsOneRank) {
   const auto run_processes = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_mpi_ranks(shape, {.timeout_seconds = 120}, body); };
   const auto actual = run_training(
       config,
-      {.at_end = [&](RankRun& run, Mesh& mesh,
-                     Ops& ops) { expect_locks_hold(run, mesh, dynamic_cast<const CpuOps&>(ops), {.training = config.training.steps, .evaluation = 1}); },
-       .run_ranks = run_processes});
+      {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }, .run_ranks = run_processes});
   const auto expected = run_training(one_rank(config));
   if (process_rank() == 0) {
     ASSERT_EQ(actual->losses.size(), expected->losses.size());

@@ -1,0 +1,49 @@
+#include "engine/layout_run.h"
+
+#include "comm/thread/thread_world.h"
+#include "engine/lr_schedule.h"
+#include "ops/cpu/cpu_ops.h"
+
+namespace echelon {
+namespace {
+
+void run_rank(const LayoutRun& layout, Mesh& plain_mesh, RunWatcher& watcher) {
+  const RunConfig& config = layout.blueprint.config();
+  const std::unique_ptr<Ops> plain_ops = make_cpu_ops({});
+  const std::unique_ptr<RankInterposer> interposer = layout.interpose ? layout.interpose(*plain_ops, plain_mesh) : nullptr;
+  Mesh& mesh = interposer ? interposer->mesh() : plain_mesh;
+  Ops& ops = interposer ? interposer->ops() : *plain_ops;
+  RankRun run(layout.blueprint, mesh, ops);
+  if (interposer) interposer->attach(run);
+  run.model().initialize(config.training.seed, ops);
+  const RankView rank = {run, mesh, ops};
+  watcher.starts(rank);
+  for (std::int64_t step = 1; step <= layout.num_steps; ++step) {
+    run.step().observe_gradients([&](RankModel&, double factor) { watcher.has_gradients(rank, step, factor); });
+    watcher.ended_step(rank, step, run.step().run(ProgramKind::training, training_input(config, layout.batches, step)));
+  }
+  watcher.ends(rank);
+}
+
+}  // namespace
+
+void run_layout(const LayoutRun& layout, RunWatcher& watcher) {
+  const auto body = [&](Mesh& mesh) { run_rank(layout, mesh, watcher); };
+  const MeshShape& shape = layout.blueprint.mesh();
+  layout.run_ranks ? layout.run_ranks(shape, body) : run_thread_ranks(shape, {}, body);
+}
+
+StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  return {.batches = &batches,
+          .batch = step - 1,
+          .adamw = {.lr = learning_rate(config, step),
+                    .beta1 = optimizer.beta1,
+                    .beta2 = optimizer.beta2,
+                    .eps = optimizer.eps,
+                    .weight_decay = optimizer.weight_decay,
+                    .step = step},
+          .max_norm = config.training.max_norm};
+}
+
+}  // namespace echelon

@@ -1,0 +1,57 @@
+// Some steps of a config's layout with somebody watching: what `verify` and the parity tests are made of. Weights start from training.seed.
+#pragma once
+
+#include "engine/rank_run.h"
+
+#include <functional>
+#include <memory>
+
+namespace echelon {
+
+/// One rank of a run, as its watchers see it.
+struct RankView {
+  RankRun& run;
+  Mesh& mesh;
+  Ops& ops;
+};
+
+/// Is told how a run goes, by every rank on that rank's thread.
+class RunWatcher {
+ public:
+  virtual ~RunWatcher() = default;
+  /// The weights have their initial values.
+  virtual void starts(const RankView& /*rank*/) {}
+  /// The gradients of a step are reduced; times `factor` they are those of the mean loss.
+  virtual void has_gradients(const RankView& /*rank*/, std::int64_t /*step*/, double /*factor*/) {}
+  virtual void ended_step(const RankView& /*rank*/, std::int64_t /*step*/, const StepResult& /*result*/) {}
+  virtual void ends(const RankView& /*rank*/) {}
+};
+
+/// What stands between a rank's step and the backend and transport that it computes and sends with. Tests put theirs here; no config reaches it.
+class RankInterposer {
+ public:
+  virtual ~RankInterposer() = default;
+  [[nodiscard]] virtual Ops& ops() = 0;
+  [[nodiscard]] virtual Mesh& mesh() = 0;
+  /// The run that computes through it has been made.
+  virtual void attach(RankRun& /*run*/) {}
+};
+
+using RankRunner = std::function<void(const MeshShape& shape, const std::function<void(Mesh&)>& body)>;
+using Interpose = std::function<std::unique_ptr<RankInterposer>(Ops& ops, Mesh& mesh)>;
+
+struct LayoutRun {
+  const Blueprint& blueprint;
+  const BatchSource& batches;
+  std::int64_t num_steps = 1;  // of the config's schedule of learning rates, from its first step on
+  RankRunner run_ranks = {};   // empty: threads of this process
+  Interpose interpose = {};    // empty: ops/cpu on the mesh as it is
+};
+
+/// Throws what a rank throws.
+void run_layout(const LayoutRun& layout, RunWatcher& watcher);
+
+/// What training step `step` (from 1) of a config is given.
+[[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step);
+
+}  // namespace echelon

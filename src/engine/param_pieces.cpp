@@ -1,0 +1,68 @@
+#include "engine/param_pieces.h"
+
+#include "base/error.h"
+
+namespace echelon {
+namespace {
+
+template <class T>
+std::vector<double> widened(const std::vector<std::byte>& bytes, double factor) {
+  const T* numbers = reinterpret_cast<const T*>(bytes.data());
+  std::vector<double> wide(bytes.size() / sizeof(T));
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    if constexpr (std::is_same_v<T, bfloat16>)
+      wide[i] = factor * static_cast<double>(static_cast<float>(numbers[i]));
+    else
+      wide[i] = factor * static_cast<double>(numbers[i]);
+  }
+  return wide;
+}
+
+}  // namespace
+
+void visit_values(RankModel& model, const PieceVisitor& visit) {
+  for (const ShardedUnit& unit : model.part().units)
+    for (const Bucket& bucket : unit.buckets())
+      for (const Segment& segment : bucket.segments) {
+        const bool is_first = unit.options().is_first_copy && unit.options().shard_index == 0 && segment.param->is_first_copy;
+        visit({*segment.param, {0, segment.count}, segment.param->value.flat(), is_first});
+      }
+}
+
+void visit_gradients(RankModel& model, const PieceVisitor& visit) {
+  for (const ShardedUnit& unit : model.part().units)
+    for (const Bucket& bucket : unit.buckets())
+      for (const Segment& segment : bucket.segments) {
+        const Range owned = overlap(segment, unit.owned(bucket));
+        if (owned.count == 0) continue;
+        const Range local = {owned.first - segment.offset, owned.count};
+        const bool is_first = unit.options().is_first_copy && segment.param->is_first_copy;
+        visit({*segment.param, local, segment.param->grad.flat().rows(local.first, local.count), is_first});
+      }
+}
+
+std::int64_t global_index(const Param& param, std::int64_t index) {
+  if (param.split_dim < 0) return index;
+  const Sizes local = param.local_sizes();
+  std::int64_t inner = 1;  // elements per entry of the split dim
+  for (int dim = param.split_dim + 1; dim < local.num_dims(); ++dim) inner *= local[dim];
+  const std::int64_t outer = index / (local[param.split_dim] * inner);
+  const std::int64_t entry = index / inner % local[param.split_dim] + param.split_first;
+  const std::int64_t whole = param.global_sizes[param.split_dim];
+  return entry < whole ? (outer * whole + entry) * inner + index % inner : -1;
+}
+
+std::vector<double> downloaded(Ops& ops, const Tensor& x, double factor) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(x.num_bytes()));
+  ops.download(bytes.data(), x);
+  switch (x.dtype) {
+    case DType::float32: return widened<float>(bytes, factor);
+    case DType::float64: return widened<double>(bytes, factor);
+    case DType::bfloat16: return widened<bfloat16>(bytes, factor);
+    case DType::float16:
+    case DType::int32: break;
+  }
+  throw Failure(fmt::format("no numbers of {} are compared", name_of(x.dtype)));
+}
+
+}  // namespace echelon

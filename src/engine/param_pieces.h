@@ -1,0 +1,30 @@
+// The parameters of a rank piece by piece, as numbers that can be compared with another layout's: which elements of which whole tensor they are.
+#pragma once
+
+#include "engine/rank_model.h"
+
+#include <functional>
+#include <vector>
+
+namespace echelon {
+
+struct ParamPiece {
+  const Param& param;
+  Range local;     // elements of this rank's slice of the parameter
+  Tensor numbers;  // flat, local.count of them
+  bool is_first;   // of the copies that ranks hold of these numbers the one that counts
+};
+using PieceVisitor = std::function<void(const ParamPiece& piece)>;
+
+/// Every parameter that this rank computes with, every copy of it.
+void visit_values(RankModel& model, const PieceVisitor& visit);
+/// The owned part of every reduced gradient, every copy of it.
+void visit_gradients(RankModel& model, const PieceVisitor& visit);
+
+/// Index in the whole tensor of element `index` of this rank's slice; -1 in the padding.
+[[nodiscard]] std::int64_t global_index(const Param& param, std::int64_t index);
+
+/// The numbers of x times `factor`, in float64.
+[[nodiscard]] std::vector<double> downloaded(Ops& ops, const Tensor& x, double factor = 1.0);
+
+}  // namespace echelon
