@@ -18,27 +18,29 @@ Schedule make_schedule(PipelineSchedule kind, int num_stages, int num_microbatch
   throw Failure("unknown pipeline schedule");
 }
 
-StageShape stage_shape(const ModelPart& part) {
+StageShape stage_shape(const StagePart& part) {
   StageShape shape;
   shape.num_units = part.stage->num_units();
   shape.has_tied_weight = part.stage->has_tied_weight();
+  shape.borrows_tied_weight = part.stage->tied_weight() != nullptr && !part.stage->has_tied_weight();
   shape.unit_sums_replicas.assign(static_cast<std::size_t>(shape.num_units) + 1, false);
   for (std::size_t unit = 0; unit < part.units.size(); ++unit) shape.unit_sums_replicas[unit] = part.units[unit].sums_replicas();
   return shape;
 }
 
-LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh) {
+LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh, const Schedule& schedule) {
   LoweringOptions options;
-  const int num_stages = mesh.degree(Axis::pp);
+  options.stages.resize(static_cast<std::size_t>(schedule.num_stages));
   Coordinates coordinates{};
-  for (int stage = 0; stage < num_stages; ++stage) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
-    options.stages.push_back(stage_shape(make_model_part(config, mesh.rank_of(coordinates))));
+  for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
+    const ModelPart part = make_model_part(config, schedule, mesh.rank_of(coordinates));
+    for (const StagePart& each : part.stages) options.stages[static_cast<std::size_t>(each.index)] = stage_shape(each);
   }
   options.reduces_gradients = config.data_parallel_degree() > 1;
   options.gathers_parameters = mesh.degree(Axis::dp_shard) > 1;
   options.clips = true;  // without a limit the norm is still formed and logged
-  options.ties_across_ranks = config.model.tie_word_embeddings && num_stages > 1;
+  options.ties_across_ranks = config.model.tie_word_embeddings && schedule.rank_of_stage.front() != schedule.rank_of_stage.back();
   return options;
 }
 
@@ -55,7 +57,7 @@ Blueprint::Blueprint(RunConfig config) : config_(std::move(config)) {
   mesh_ = config_.mesh_shape();
   const auto num_microbatches = static_cast<int>(config_.num_microbatches());
   schedule_ = make_schedule(config_.parallelism.pipeline_parallel_schedule, mesh_.degree(Axis::pp), num_microbatches);
-  lowering_.fill(lowering_options(config_, mesh_));
+  lowering_.fill(lowering_options(config_, mesh_, schedule_));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
 }
@@ -64,7 +66,7 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
     : rank_(rank),
       programs_{&blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
                 &blueprint.programs(ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
-      part_(make_model_part(blueprint.config(), rank)),
+      part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)),
       traces_{RankTrace(blueprint.mesh(), rank, part_, *programs_[0]), RankTrace(blueprint.mesh(), rank, part_, *programs_[1])} {
   const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
   for (std::size_t kind = 0; kind < programs_.size(); ++kind)

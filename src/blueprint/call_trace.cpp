@@ -12,10 +12,10 @@ namespace {
 class Tracer {
  public:
   Tracer(const MeshShape& shape, int rank, ModelPart& part, bool trains) : part_(part), mesh_(shape, rank), trains_(trains) {
-    const Sizes table = part.stage->rope_table_sizes();
+    const Sizes table = part.rope_table_sizes();
     const DType dtype = accumulate_dtype(part.options.dtype);
-    part.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
-    for (ShardedUnit& unit : part.units) unit.bind(traced_memory(unit));
+    for (StagePart& each : part.stages) each.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
+    for (ShardedUnit* unit : part.units()) unit->bind(traced_memory(*unit));
     ops_.clear();
   }
 
@@ -28,7 +28,7 @@ class Tracer {
     return {ops_.records(), mesh_.records(), workspace.peak_bytes()};
   }
 
-  [[nodiscard]] const Stash& stash() const { return stash_; }
+  [[nodiscard]] const Stash& stash(int stage) { return stashes_[stage]; }
 
  private:
   static std::vector<BucketMemory> traced_memory(const ShardedUnit& unit) {
@@ -54,28 +54,25 @@ class Tracer {
   [[nodiscard]] Tensor boundary() const { return {nullptr, part_.options.dtype, part_.boundary_sizes()}; }
 
   void perform(const Action& action, Context& context) {
-    Stage& stage = *part_.stage;
-    const Stage::Gradients gradients = {boundary(), boundary(), {boundary(), boundary()}};
-    Comm& pipeline = mesh_.comm(pipeline_group);
     switch (action.kind) {
       case ActionKind::load_batch: return;
       case ActionKind::clear_gradients:
-        for (ShardedUnit& unit : part_.units) unit.clear_gradients(ops_);
+        for (ShardedUnit* unit : part_.units()) unit->clear_gradients(ops_);
         return;
       case ActionKind::count_tokens: return wait(mesh_.comm(data_group).all_reduce(traced_scalars(num_count_scalars), ReduceOp::sum));
-      case ActionKind::receive_forward: return wait(pipeline.receive(boundary(), action.stage - 1));
-      case ActionKind::forward: return stage.forward(context, boundary(), boundary(), stash_);
-      case ActionKind::send_forward: return wait(pipeline.send(boundary(), action.stage + 1));
-      case ActionKind::receive_backward: return wait(pipeline.receive(boundary(), action.stage + 1));
-      case ActionKind::backward: return stage.backward(context, action.unit, gradients, stash_);
-      case ActionKind::backward_input: return stage.backward_input(context, action.unit, gradients, stash_);
-      case ActionKind::backward_weight: return stage.backward_weight(context, action.unit, stash_);
-      case ActionKind::send_backward: return wait(pipeline.send(boundary(), action.stage - 1));
+      case ActionKind::receive_forward:
+      case ActionKind::receive_backward: return wait(mesh_.comm(pipeline_group).receive(boundary(), part_.peer_of(action)));
+      case ActionKind::send_forward:
+      case ActionKind::send_backward: return wait(mesh_.comm(pipeline_group).send(boundary(), part_.peer_of(action)));
+      case ActionKind::forward:
+      case ActionKind::backward:
+      case ActionKind::backward_input:
+      case ActionKind::backward_weight: return compute(action, context);
       case ActionKind::sum_replicas: return wait(unit(action).sum_replicas(ops_, mesh_));
       case ActionKind::reduce_gradients: return wait(unit(action).reduce_gradients(ops_, mesh_));
       case ActionKind::sum_tied: return wait(unit(action).sum_tied(ops_, mesh_));
       case ActionKind::clip:
-        for (const ShardedUnit& each : part_.units) each.add_squares(ops_, traced_scalars(1));
+        for (const ShardedUnit* each : part_.units()) each->add_squares(ops_, traced_scalars(1));
         return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));
       case ActionKind::update: return unit(action).update(ops_, {});
       case ActionKind::gather_parameters: return wait(unit(action).gather_parameters(ops_, mesh_));
@@ -83,7 +80,17 @@ class Tracer {
     }
   }
 
-  ShardedUnit& unit(const Action& action) { return part_.units.at(static_cast<std::size_t>(action.unit)); }
+  void compute(const Action& action, Context& context) {
+    Stage& stage = *part_.stage(action.stage).stage;
+    Stash& stash = stashes_[action.stage];
+    const Stage::Gradients gradients = {boundary(), boundary(), {boundary(), boundary()}};
+    if (action.kind == ActionKind::forward) stage.forward(context, boundary(), boundary(), stash);
+    if (action.kind == ActionKind::backward) stage.backward(context, action.unit, gradients, stash);
+    if (action.kind == ActionKind::backward_input) stage.backward_input(context, action.unit, gradients, stash);
+    if (action.kind == ActionKind::backward_weight) stage.backward_weight(context, action.unit, stash);
+  }
+
+  ShardedUnit& unit(const Action& action) { return part_.unit(action); }
   static Tensor traced_scalars(std::int64_t count) { return {nullptr, DType::float64, {count}}; }
   static void wait(Pending pending) { pending.wait(); }
   static void wait(std::vector<Pending> pending) {
@@ -93,28 +100,34 @@ class Tracer {
   ModelPart& part_;
   TraceOps ops_;
   TraceMesh mesh_;
-  Stash stash_;
+  std::map<int, Stash> stashes_;  // by stage
   bool trains_;
 };
 
-bool goes_back(const Action& action) { return is_compute(action.kind) && action.kind != ActionKind::forward; }
+bool forms_weight_gradients(const Action& action) { return action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight; }
 
 }  // namespace
 
 RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program) {
-  const auto first = std::find_if(program.begin(), program.end(), goes_back);
-  const bool trains = first != program.end();
-  if (trains) first_to_go_back_ = first->microbatch;
-  Tracer tracer(mesh, rank, part, trains);
+  for (const Action& action : program)
+    if (forms_weight_gradients(action)) first_to_form_.try_emplace(action.stage, action.microbatch);
+  Tracer tracer(mesh, rank, part, !first_to_form_.empty());
   const auto trace = [&](const Action& action) {
-    if (!calls_.contains(key_of(action))) calls_[key_of(action)] = tracer.trace(action);
+    const Key key = key_of(action);
+    if (!calls_.contains(key)) calls_[key] = tracer.trace(action);
   };
-  trace({.kind = ActionKind::forward, .stage = part.stage_index, .after = {}});
-  stash_bytes_ = tracer.stash().slot().peak_bytes();
+  for (const StagePart& each : part.stages) {
+    trace({.kind = ActionKind::forward, .stage = each.index});
+    stash_bytes_[each.index] = tracer.stash(each.index).slot().peak_bytes();
+  }
   for (const Action& action : program) trace(action);
-  gradient_stash_bytes_ = tracer.stash().gradient_slot().peak_bytes();
+  for (const StagePart& each : part.stages) gradient_stash_bytes_[each.index] = tracer.stash(each.index).gradient_slot().peak_bytes();
 }
 
-RankTrace::Key RankTrace::key_of(const Action& action) const { return {action.kind, action.unit, goes_back(action) && action.microbatch == first_to_go_back_}; }
+RankTrace::Key RankTrace::key_of(const Action& action) const {
+  const auto first = first_to_form_.find(action.stage);
+  const bool is_first = forms_weight_gradients(action) && first != first_to_form_.end() && action.microbatch == first->second;
+  return {action.kind, action.stage, action.unit, is_first};
+}
 
 }  // namespace echelon

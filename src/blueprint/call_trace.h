@@ -18,25 +18,24 @@ struct CallTrace {
   std::int64_t workspace_bytes = 0;
 };
 
-/// The traces of the actions of one program of a rank. Microbatches are alike, but for the first one that goes back, whose products write gradients to which
-/// those of the others add; so a trace is known by its kind, its unit and whether it is of that one.
+/// The traces of the actions of one program of a rank. Microbatches are alike, but for the first one whose weight gradients a stage forms: its products write
+/// what those of the others add to. So a trace is known by its kind, its stage, its unit and whether it is of that one.
 class RankTrace {
  public:
   RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program);
 
   [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at(key_of(action)); }
   /// What forward keeps for one microbatch, and what backward_input keeps for backward_weight.
-  [[nodiscard]] std::int64_t stash_bytes() const { return stash_bytes_; }
-  [[nodiscard]] std::int64_t gradient_stash_bytes() const { return gradient_stash_bytes_; }
+  [[nodiscard]] std::int64_t stash_bytes(int stage) const { return stash_bytes_.at(stage); }
+  [[nodiscard]] std::int64_t gradient_stash_bytes(int stage) const { return gradient_stash_bytes_.at(stage); }
 
  private:
-  using Key = std::tuple<ActionKind, int, bool>;
+  using Key = std::tuple<ActionKind, int, int, bool>;
   [[nodiscard]] Key key_of(const Action& action) const;
 
-  int first_to_go_back_ = -1;  // a microbatch
+  std::map<int, int> first_to_form_;  // of each stage: a microbatch
   std::map<Key, CallTrace> calls_;
-  std::int64_t stash_bytes_ = 0;
-  std::int64_t gradient_stash_bytes_ = 0;
+  std::map<int, std::int64_t> stash_bytes_, gradient_stash_bytes_;  // by stage
 };
 
 }  // namespace echelon

@@ -1,10 +1,10 @@
 #include "blueprint/lifetimes.h"
 
+#include "blueprint/boundaries.h"
 #include "blueprint/scalars.h"
 
-#include <algorithm>
-#include <limits>
 #include <map>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -13,14 +13,16 @@ PlannedBuffer persistent(BufferKey key, MemoryCategory category, std::int64_t us
   return {.key = key, .category = category, .num_bytes = aligned(allocated_bytes), .padding_bytes = aligned(allocated_bytes) - used_bytes};
 }
 
-void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, int index) {
+/// `place` says which stage and unit.
+void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, BufferKey place) {
   const ShardOptions& options = unit.options();
   const std::int64_t param_size = size_of(options.dtype), grad_size = size_of(options.grad_dtype), wide_size = size_of(accumulate_dtype(options.dtype));
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const Bucket& bucket = unit.buckets()[b];
     const Range whole = {0, bucket.num_elements}, owned = unit.owned(bucket);
     const auto add = [&](BufferRole role, MemoryCategory category, Range range, std::int64_t element_size) {
-      buffers.push_back(persistent({role, index, static_cast<int>(b)}, category, bucket.num_parameters_in(range) * element_size, range.count * element_size));
+      const BufferKey key = {role, place.index, place.stage, static_cast<int>(b)};
+      buffers.push_back(persistent(key, category, bucket.num_parameters_in(range) * element_size, range.count * element_size));
     };
     add(BufferRole::param, MemoryCategory::parameters, whole, param_size);
     add(BufferRole::grad, MemoryCategory::gradients, whole, grad_size);
@@ -30,81 +32,106 @@ void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, int 
   }
 }
 
-/// First and last action of a program that have to do with one microbatch, by kind.
-struct MicrobatchSpan {
-  int first_backward = std::numeric_limits<int>::max(), last = -1;
-  std::map<ActionKind, int> at;  // of kinds that come once; of backward_input and backward_weight the first
+constexpr int never = -1;
+
+/// The actions of a program that have to do with one microbatch in one stage.
+struct Passage {
+  int forward = never, first_backward = never, last_input = never, last = never;  // of a backward that comes by units the first or the last
+  int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
+  bool is_split = false;  // backward_input and backward_weight
+
+  void add(const Action& action) {
+    switch (action.kind) {
+      case ActionKind::receive_forward: receive_forward = action.id; return;
+      case ActionKind::send_forward: send_forward = action.id; return;
+      case ActionKind::receive_backward: receive_backward = action.id; return;
+      case ActionKind::send_backward: send_backward = action.id; return;
+      case ActionKind::forward: forward = last = action.id; return;
+      case ActionKind::backward_input: is_split = true; [[fallthrough]];
+      case ActionKind::backward:
+        if (first_backward == never) first_backward = action.id;
+        last_input = last = action.id;
+        return;
+      case ActionKind::backward_weight: last = action.id; return;
+      case ActionKind::load_batch:
+      case ActionKind::clear_gradients:
+      case ActionKind::count_tokens:
+      case ActionKind::sum_replicas:
+      case ActionKind::reduce_gradients:
+      case ActionKind::sum_tied:
+      case ActionKind::clip:
+      case ActionKind::update:
+      case ActionKind::gather_parameters:
+      case ActionKind::report: return;
+    }
+  }
 };
 
-std::map<int, MicrobatchSpan> microbatch_spans(const Program& program) {
-  std::map<int, MicrobatchSpan> spans;
-  for (const Action& action : program) {
-    if (action.microbatch < 0) continue;
-    MicrobatchSpan& span = spans[action.microbatch];
-    span.at.try_emplace(action.kind, action.id);
-    if (!is_compute(action.kind)) continue;
-    span.last = action.id;
-    if (action.kind != ActionKind::forward) span.first_backward = std::min(span.first_backward, action.id);
-  }
-  return spans;
-}
-
-/// The first action that waits for `id`: until its end the memory that `id` reads is in use. Without one, the program's end.
-int released_at(const Program& program, int id) {
-  for (std::size_t i = static_cast<std::size_t>(id) + 1; i < program.size(); ++i)
-    if (std::binary_search(program[i].after.begin(), program[i].after.end(), id)) return static_cast<int>(i);
-  return static_cast<int>(program.size()) - 1;
-}
-
-/// The last compute action of a microbatch, of one kind.
-int last_of(const Program& program, int microbatch, ActionKind kind) {
-  int last = -1;
-  for (const Action& action : program)
-    if (action.microbatch == microbatch && action.kind == kind) last = action.id;
-  return last;
-}
-
-/// The buffers of one microbatch.
-class MicrobatchBuffers {
+/// The buffers that live during some actions.
+class TransientBuffers {
  public:
-  MicrobatchBuffers(const Program& program, const ModelPart& part, const RankTrace& trace, int microbatch, const MicrobatchSpan& span)
-      : program_(program), part_(part), trace_(trace), microbatch_(microbatch), span_(span) {}
+  TransientBuffers(const Program& program, const ModelPart& part, const RankTrace& trace)
+      : program_(program), part_(part), trace_(trace), released_at_(program.size(), static_cast<int>(program.size()) - 1) {
+    for (const Action& action : program)
+      if (action.microbatch >= 0) passages_[{action.stage, action.microbatch}].add(action);
+    for (auto action = program.rbegin(); action != program.rend(); ++action)
+      for (const int id : action->after) released_at_[static_cast<std::size_t>(id)] = action->id;
+  }
 
   std::vector<PlannedBuffer> list() {
-    const std::int64_t boundary = aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
-    const int forward = span_.at.at(ActionKind::forward);
-    add(BufferRole::stash, MemoryCategory::activations, trace_.stash_bytes(), forward, span_.last);
-    if (!part_.is_first()) add(BufferRole::stage_input, MemoryCategory::boundaries, boundary, span_.at.at(ActionKind::receive_forward), span_.last);
-    if (!part_.is_last())
-      add(BufferRole::stage_output, MemoryCategory::boundaries, boundary, forward, released_at(program_, span_.at.at(ActionKind::send_forward)));
-    if (span_.first_backward < std::numeric_limits<int>::max()) add_gradients(boundary);
+    for (const auto& [place, passage] : passages_) {
+      add_forward(place.first, place.second, passage);
+      if (passage.first_backward != never) add_backward(place.first, place.second, passage);
+    }
+    for (const Action& action : program_)
+      buffers_.push_back({.key = {BufferRole::workspace, action.id},
+                          .category = MemoryCategory::workspace,
+                          .num_bytes = trace_.of(action).workspace_bytes,
+                          .first_action = action.id,
+                          .last_action = action.id});
     return std::move(buffers_);
   }
 
  private:
-  void add_gradients(std::int64_t boundary) {
-    const bool is_split = span_.at.contains(ActionKind::backward_input);
-    const int last_input = last_of(program_, microbatch_, is_split ? ActionKind::backward_input : ActionKind::backward);
-    if (is_split) add(BufferRole::gradient_stash, MemoryCategory::activations, trace_.gradient_stash_bytes(), span_.first_backward, span_.last);
-    if (!part_.is_last()) add(BufferRole::output_gradient, MemoryCategory::boundaries, boundary, span_.at.at(ActionKind::receive_backward), last_input);
-    if (!part_.is_first())
-      add(BufferRole::input_gradient, MemoryCategory::boundaries, boundary, span_.first_backward,
-          released_at(program_, span_.at.at(ActionKind::send_backward)));
-    const int num_gradients_between = part_.stage->num_units() - 1;
-    if (num_gradients_between >= 1) add(BufferRole::flow_0, MemoryCategory::boundaries, boundary, span_.first_backward, last_input);
-    if (num_gradients_between >= 2) add(BufferRole::flow_1, MemoryCategory::boundaries, boundary, span_.first_backward, last_input);
+  void add_forward(int stage, int microbatch, const Passage& at) {
+    const StagePart& part = part_.stage(stage);
+    add({BufferRole::stash, microbatch, stage}, MemoryCategory::activations, trace_.stash_bytes(stage), at.forward, at.last);
+    if (!part.is_first()) {
+      const int written = part_.holds(stage - 1) ? passages_.at({stage - 1, microbatch}).forward : at.receive_forward;
+      add(stage_input(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last);
+    }
+    if (at.send_forward != never)
+      add(stage_output(part_, stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, at.forward, released_at(at.send_forward));
   }
 
-  void add(BufferRole role, MemoryCategory category, std::int64_t num_bytes, int first, int last) {
-    buffers_.push_back(
-        {.key = {role, microbatch_, part_.stage_index}, .category = category, .num_bytes = num_bytes, .first_action = first, .last_action = last});
+  void add_backward(int stage, int microbatch, const Passage& at) {
+    const StagePart& part = part_.stage(stage);
+    if (at.is_split)
+      add({BufferRole::gradient_stash, microbatch, stage}, MemoryCategory::activations, trace_.gradient_stash_bytes(stage), at.first_backward, at.last);
+    if (!part.is_last()) {
+      const int written = part_.holds(stage + 1) ? passages_.at({stage + 1, microbatch}).first_backward : at.receive_backward;
+      add(output_gradient(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last_input);
+    }
+    if (at.send_backward != never)
+      add(input_gradient(part_, stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, at.first_backward, released_at(at.send_backward));
+    int num_between = part.stage->num_units() - 1;
+    for (const BufferRole role : {BufferRole::flow_0, BufferRole::flow_1})
+      if (num_between-- > 0) add({role, microbatch, stage}, MemoryCategory::boundaries, boundary_bytes_, at.first_backward, at.last_input);
+  }
+
+  /// The first action that waits for `id`: until its end the memory that `id` reads is in use. Without one, the program's end.
+  [[nodiscard]] int released_at(int id) const { return released_at_[static_cast<std::size_t>(id)]; }
+
+  void add(BufferKey key, MemoryCategory category, std::int64_t num_bytes, int first, int last) {
+    buffers_.push_back({.key = key, .category = category, .num_bytes = num_bytes, .first_action = first, .last_action = last});
   }
 
   const Program& program_;
   const ModelPart& part_;
   const RankTrace& trace_;
-  int microbatch_;
-  const MicrobatchSpan& span_;
+  std::int64_t boundary_bytes_ = aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
+  std::map<std::pair<int, int>, Passage> passages_;  // by stage and microbatch
+  std::vector<int> released_at_;
   std::vector<PlannedBuffer> buffers_;
 };
 
@@ -112,10 +139,11 @@ class MicrobatchBuffers {
 
 std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_t num_microbatches) {
   std::vector<PlannedBuffer> buffers;
-  for (std::size_t unit = 0; unit < part.units.size(); ++unit) add_unit(buffers, part.units[unit], static_cast<int>(unit));
+  for (const StagePart& each : part.stages)
+    for (std::size_t unit = 0; unit < each.units.size(); ++unit) add_unit(buffers, each.units[unit], {.index = static_cast<int>(unit), .stage = each.index});
 
-  const std::int64_t table_bytes = part.stage->rope_table_sizes().num_elements() * size_of(accumulate_dtype(part.options.dtype));
-  const bool has_tables = part.stage->rope_table_sizes().num_dims() > 0;
+  const std::int64_t table_bytes = part.rope_table_sizes().num_elements() * size_of(accumulate_dtype(part.options.dtype));
+  const bool has_tables = part.rope_table_sizes().num_dims() > 0;
   for (const BufferRole role : {BufferRole::rope_cos, BufferRole::rope_sin})
     if (has_tables) buffers.push_back(persistent({role}, MemoryCategory::constants, table_bytes, table_bytes));
   const std::int64_t scalar_bytes = num_scalars * size_of(DType::float64);
@@ -128,18 +156,7 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
 }
 
 std::vector<PlannedBuffer> transient_buffers(const Program& program, const ModelPart& part, const RankTrace& trace) {
-  std::vector<PlannedBuffer> buffers;
-  for (const auto& [microbatch, span] : microbatch_spans(program)) {
-    const auto more = MicrobatchBuffers(program, part, trace, microbatch, span).list();
-    buffers.insert(buffers.end(), more.begin(), more.end());
-  }
-  for (const Action& action : program)
-    buffers.push_back({.key = {BufferRole::workspace, action.id, part.stage_index},
-                       .category = MemoryCategory::workspace,
-                       .num_bytes = trace.of(action).workspace_bytes,
-                       .first_action = action.id,
-                       .last_action = action.id});
-  return buffers;
+  return TransientBuffers(program, part, trace).list();
 }
 
 }  // namespace echelon

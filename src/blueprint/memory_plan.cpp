@@ -74,7 +74,8 @@ MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(
 const PlannedBuffer& MemoryPlan::at(BufferKey key) const {
   const auto found = index_.find(key);
   if (found == index_.end())
-    throw Failure(fmt::format("the memory plan has no buffer of role {} index {} part {}", static_cast<int>(key.role), key.index, key.part));
+    throw Failure(
+        fmt::format("the memory plan has no buffer of role {} index {} stage {} bucket {}", static_cast<int>(key.role), key.index, key.stage, key.bucket));
   return buffers_[found->second];
 }
 

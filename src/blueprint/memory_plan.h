@@ -28,7 +28,7 @@ enum class MemoryCategory : std::uint8_t {
 [[nodiscard]] std::vector<MemoryCategory> memory_categories();
 
 enum class BufferRole : std::uint8_t {
-  // of (unit, bucket)
+  // of (unit, stage, bucket)
   param,
   grad,
   master,
@@ -49,7 +49,7 @@ enum class BufferRole : std::uint8_t {
   input_gradient,
   flow_0,  // gradients between units
   flow_1,
-  // of (action, stage)
+  // of (action)
   workspace,
   // of generation: caches of (block)
   key_cache,
@@ -57,11 +57,12 @@ enum class BufferRole : std::uint8_t {
   logits,
 };
 
-/// Which buffer: `index` is the unit, the microbatch or the action, `part` the bucket or the stage.
+/// Which buffer: `index` is the unit, the microbatch, the action or the block.
 struct BufferKey {
   BufferRole role{};
   int index = 0;
-  int part = 0;
+  int stage = 0;
+  int bucket = 0;
   auto operator<=>(const BufferKey&) const = default;
 };
 

@@ -1,6 +1,9 @@
 #include "blueprint/model_part.h"
 
+#include "base/error.h"
 #include "nn/head_split.h"
+
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -29,42 +32,87 @@ ShardOptions shard_options(const LayerOptions& layers, const MeshShape& mesh, in
   return options;
 }
 
+/// The stages of one rank; the head borrows the tied weight of an embedding beside it.
+void add_stages(ModelPart& part, const RunConfig& config, const ShardOptions& options) {
+  const std::vector<StageLayers> layout =
+      stage_layout(config.model.num_hidden_layers, static_cast<int>(part.rank_of_stage.size()), config.parallelism.pipeline_parallel_layout);
+  Param* tied_weight = nullptr;
+  for (int index = 0; index < static_cast<int>(layout.size()); ++index) {
+    if (!part.holds(index)) continue;
+    StagePart& made = part.stages.emplace_back();
+    made.index = index;
+    made.layers = layout[static_cast<std::size_t>(index)];
+    made.stage = std::make_unique<Stage>(part.options, made.layers, made.is_last() ? tied_weight : nullptr);
+    for (int unit = 0; unit < made.stage->num_units(); ++unit) made.units.emplace_back(made.stage->unit_params(unit), options);
+    if (made.stage->has_tied_weight()) {
+      // The last stage's copy of the tied weight is the first stage's, updated alike.
+      ShardOptions of_tied = options;
+      of_tied.is_first_copy = options.is_first_copy && made.is_first();
+      made.units.emplace_back(made.stage->unit_params(made.stage->num_units()), of_tied);
+    }
+    // Schedules may form the weight gradient of one of two stages before the other's, so neither overwrites it.
+    if (tied_weight != nullptr && made.is_last()) tied_weight->is_formed_by_product = false;
+    if (made.is_first()) tied_weight = made.stage->tied_weight();
+  }
+}
+
 }  // namespace
 
-ModelPart make_model_part(const RunConfig& config, int rank) {
+ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank) {
   const MeshShape mesh = config.mesh_shape();
-  const ParallelConfig& parallelism = config.parallelism;
   ModelPart part;
   part.options = layer_options(config, mesh, rank);
-  part.stage_index = mesh.coordinate(rank, Axis::pp);
-  part.layers =
-      stage_layout(config.model.num_hidden_layers, mesh.degree(Axis::pp), parallelism.pipeline_parallel_layout)[static_cast<std::size_t>(part.stage_index)];
-  part.stage = std::make_unique<Stage>(part.options, part.layers);
-
-  ShardOptions options = shard_options(part.options, mesh, rank);
-  for (int unit = 0; unit < part.stage->num_units(); ++unit) part.units.emplace_back(part.stage->unit_params(unit), options);
-  if (part.stage->has_tied_weight()) {
-    // The last stage's copy of the tied weight is the first stage's, updated alike.
-    options.is_first_copy = options.is_first_copy && part.is_first();
-    part.units.emplace_back(part.stage->unit_params(part.stage->num_units()), options);
-  }
+  part.pipeline_rank = mesh.coordinate(rank, Axis::pp);
+  part.rank_of_stage = schedule.rank_of_stage;
+  add_stages(part, config, shard_options(part.options, mesh, rank));
   return part;
+}
+
+const StagePart& ModelPart::stage(int index) const {
+  for (const StagePart& each : stages)
+    if (each.index == index) return each;
+  throw Failure(fmt::format("stage {} is asked of pipeline rank {}, which does not hold it", index, pipeline_rank));
+}
+
+StagePart& ModelPart::stage(int index) { return const_cast<StagePart&>(std::as_const(*this).stage(index)); }
+
+bool ModelPart::holds(int stage) const {
+  return stage >= 0 && stage < static_cast<int>(rank_of_stage.size()) && rank_of_stage[static_cast<std::size_t>(stage)] == pipeline_rank;
+}
+
+int ModelPart::peer_of(const Action& transfer) const {
+  const bool goes_down = transfer.kind == ActionKind::receive_forward || transfer.kind == ActionKind::send_backward;
+  return rank_of_stage.at(static_cast<std::size_t>(goes_down ? transfer.stage - 1 : transfer.stage + 1));
+}
+
+std::vector<ShardedUnit*> ModelPart::units() {
+  std::vector<ShardedUnit*> units;
+  for (StagePart& each : stages)
+    for (ShardedUnit& unit : each.units) units.push_back(&unit);
+  return units;
+}
+
+std::vector<const ShardedUnit*> ModelPart::units() const {
+  std::vector<const ShardedUnit*> units;
+  for (const StagePart& each : stages)
+    for (const ShardedUnit& unit : each.units) units.push_back(&unit);
+  return units;
 }
 
 std::vector<Param*> ModelPart::params() const {
   std::vector<Param*> params;
-  for (const ShardedUnit& unit : units)
-    for (const Bucket& bucket : unit.buckets())
+  for (const ShardedUnit* unit : units())
+    for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments) params.push_back(segment.param);
   return params;
 }
 
 std::vector<const Param*> ModelPart::written_params() const {
   std::vector<const Param*> params;
-  for (const ShardedUnit& unit : units)
-    for (const Bucket& bucket : unit.buckets())
+  for (const ShardedUnit* unit : units())
+    for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments)
-        if (unit.options().is_first_copy && unit.options().shard_index == 0 && segment.param->is_first_copy) params.push_back(segment.param);
+        if (unit->options().is_first_copy && unit->options().shard_index == 0 && segment.param->is_first_copy) params.push_back(segment.param);
   return params;
 }
 

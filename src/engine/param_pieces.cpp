@@ -21,22 +21,22 @@ std::vector<double> widened(const std::vector<std::byte>& bytes, double factor) 
 }  // namespace
 
 void visit_values(RankModel& model, const PieceVisitor& visit) {
-  for (const ShardedUnit& unit : model.part().units)
-    for (const Bucket& bucket : unit.buckets())
+  for (const ShardedUnit* unit : model.part().units())
+    for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments) {
-        const bool is_first = unit.options().is_first_copy && unit.options().shard_index == 0 && segment.param->is_first_copy;
+        const bool is_first = unit->options().is_first_copy && unit->options().shard_index == 0 && segment.param->is_first_copy;
         visit({*segment.param, {0, segment.count}, segment.param->value.flat(), is_first});
       }
 }
 
 void visit_gradients(RankModel& model, const PieceVisitor& visit) {
-  for (const ShardedUnit& unit : model.part().units)
-    for (const Bucket& bucket : unit.buckets())
+  for (const ShardedUnit* unit : model.part().units())
+    for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments) {
-        const Range owned = overlap(segment, unit.owned(bucket));
+        const Range owned = overlap(segment, unit->owned(bucket));
         if (owned.count == 0) continue;
         const Range local = {owned.first - segment.offset, owned.count};
-        const bool is_first = unit.options().is_first_copy && segment.param->is_first_copy;
+        const bool is_first = unit->options().is_first_copy && segment.param->is_first_copy;
         visit({*segment.param, local, segment.param->grad.flat().rows(local.first, local.count), is_first});
       }
 }

@@ -7,14 +7,15 @@
 namespace echelon {
 namespace {
 
-std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, int index, RankMemory& memory) {
+/// `place` says which stage and unit.
+std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, BufferKey place, RankMemory& memory) {
   const ShardOptions& options = unit.options();
   const DType wide = accumulate_dtype(options.dtype);
   std::vector<BucketMemory> buckets;
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const Bucket& bucket = unit.buckets()[b];
     const auto take = [&](BufferRole role, DType dtype, std::int64_t count) {
-      return memory.tensor(ProgramKind::training, {role, index, static_cast<int>(b)}, dtype, {count});
+      return memory.tensor(ProgramKind::training, {role, place.index, place.stage, static_cast<int>(b)}, dtype, {count});
     };
     const std::int64_t owned = unit.owned(bucket).count;
     buckets.push_back({.param = take(BufferRole::param, options.dtype, bucket.num_elements),
@@ -52,13 +53,17 @@ class HostAccess {
 
 }  // namespace
 
-RankModel::RankModel(const RunConfig& config, const RankBlueprint& blueprint, RankMemory& memory, Ops& ops) : part_(make_model_part(config, blueprint.rank())) {
-  for (std::size_t unit = 0; unit < part_.units.size(); ++unit) part_.units[unit].bind(unit_memory(part_.units[unit], static_cast<int>(unit), memory));
-  const Sizes table = part_.stage->rope_table_sizes();
+RankModel::RankModel(const Blueprint& blueprint, int rank, RankMemory& memory, Ops& ops)
+    : part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)) {
+  for (StagePart& each : part_.stages)
+    for (std::size_t unit = 0; unit < each.units.size(); ++unit)
+      each.units[unit].bind(unit_memory(each.units[unit], {.index = static_cast<int>(unit), .stage = each.index}, memory));
+  const Sizes table = part_.rope_table_sizes();
   if (table.num_dims() == 0) return;
   const DType wide = accumulate_dtype(part_.options.dtype);
-  part_.stage->bind_rope_tables(ops, memory.tensor(ProgramKind::training, {BufferRole::rope_cos}, wide, table),
-                                memory.tensor(ProgramKind::training, {BufferRole::rope_sin}, wide, table));
+  const Tensor cos = memory.tensor(ProgramKind::training, {BufferRole::rope_cos}, wide, table);
+  const Tensor sin = memory.tensor(ProgramKind::training, {BufferRole::rope_sin}, wide, table);
+  for (StagePart& each : part_.stages) each.stage->bind_rope_tables(ops, cos, sin);
 }
 
 void RankModel::initialize(std::int64_t seed, Ops& ops) {
@@ -79,7 +84,7 @@ void RankModel::save(ModelWriter& writer, Ops& ops) {
 }
 
 void RankModel::refresh_masters(Ops& ops) {
-  for (ShardedUnit& unit : part_.units) unit.refresh_master(ops);
+  for (ShardedUnit* unit : part_.units()) unit->refresh_master(ops);
 }
 
 }  // namespace echelon

@@ -11,7 +11,7 @@ namespace echelon {
 class RankModel {
  public:
   /// Binds every parameter, gradient and moment to the planned memory. Values are zero until initialize() or load().
-  RankModel(const RunConfig& config, const RankBlueprint& blueprint, RankMemory& memory, Ops& ops);
+  RankModel(const Blueprint& blueprint, int rank, RankMemory& memory, Ops& ops);
 
   [[nodiscard]] ModelPart& part() { return part_; }
   [[nodiscard]] const ModelPart& part() const { return part_; }

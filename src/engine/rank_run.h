@@ -10,7 +10,7 @@ class RankRun {
   RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops)
       : blueprint_(blueprint.rank(mesh.rank())),
         memory_(blueprint_),
-        model_(blueprint.config(), blueprint_, memory_, ops),
+        model_(blueprint, mesh.rank(), memory_, ops),
         step_(blueprint, blueprint_, {memory_, model_, ops, mesh}) {}
 
   [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }

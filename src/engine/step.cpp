@@ -1,6 +1,7 @@
 #include "engine/step.h"
 
 #include "base/error.h"
+#include "blueprint/boundaries.h"
 #include "blueprint/scalars.h"
 #include "spec/groups.h"
 
@@ -19,13 +20,7 @@ std::vector<Pending> one(Pending pending) {
 }  // namespace
 
 Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const StepParts& parts)
-    : config_(blueprint.config()),
-      rank_(rank),
-      memory_(parts.memory),
-      model_(parts.model),
-      ops_(parts.ops),
-      mesh_(parts.mesh),
-      stashes_(static_cast<std::size_t>(config_.num_microbatches())) {}
+    : config_(blueprint.config()), rank_(rank), memory_(parts.memory), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
   kind_ = kind;
@@ -69,33 +64,20 @@ void Step::observed(const Action& action, ActionPart part, F&& f) {
 
 void Step::perform(const Action& action) {
   std::vector<Pending>& pending = pending_[static_cast<std::size_t>(action.id)];
-  const int microbatch = action.microbatch;
   switch (action.kind) {
     case ActionKind::load_batch: return load_batch();
     case ActionKind::clear_gradients:
-      for (ShardedUnit& each : model_.part().units) each.clear_gradients(ops_);
+      for (ShardedUnit* each : model_.part().units()) each->clear_gradients(ops_);
       return;
     case ActionKind::count_tokens: pending = start_count(); return;
-    case ActionKind::receive_forward:
-      ops_.publish();  // what is still enqueued may read what lay in the buffer before
-      pending = one(mesh_.comm(pipeline_group).receive(boundary(BufferRole::stage_input, microbatch), action.stage - 1));
-      return;
+    case ActionKind::receive_forward: pending = one(receive(action, stage_input(action.stage, action.microbatch))); return;
     case ActionKind::forward: return forward(action);
-    case ActionKind::send_forward:
-      ops_.publish();
-      pending = one(mesh_.comm(pipeline_group).send(boundary(BufferRole::stage_output, microbatch), action.stage + 1));
-      return;
-    case ActionKind::receive_backward:
-      ops_.publish();
-      pending = one(mesh_.comm(pipeline_group).receive(boundary(BufferRole::output_gradient, microbatch), action.stage + 1));
-      return;
+    case ActionKind::send_forward: pending = one(send(action, stage_output(model_.part(), action.stage, action.microbatch))); return;
+    case ActionKind::receive_backward: pending = one(receive(action, output_gradient(action.stage, action.microbatch))); return;
     case ActionKind::backward:
     case ActionKind::backward_input:
     case ActionKind::backward_weight: return backward(action);
-    case ActionKind::send_backward:
-      ops_.publish();
-      pending = one(mesh_.comm(pipeline_group).send(boundary(BufferRole::input_gradient, microbatch), action.stage - 1));
-      return;
+    case ActionKind::send_backward: pending = one(send(action, input_gradient(model_.part(), action.stage, action.microbatch))); return;
     case ActionKind::sum_replicas: pending = unit(action).sum_replicas(ops_, mesh_); return;
     case ActionKind::reduce_gradients: pending = unit(action).reduce_gradients(ops_, mesh_); return;
     case ActionKind::sum_tied: pending = unit(action).sum_tied(ops_, mesh_); return;
@@ -132,41 +114,48 @@ std::vector<Pending> Step::start_count() {
 }
 
 void Step::forward(const Action& action) {
-  const ModelPart& part = model_.part();
-  Stack workspace = memory_.region(kind_, {BufferRole::workspace, action.id, action.stage});
-  Context context = {ops_, mesh_, workspace, microbatch(action.microbatch)};
-  const BufferKey stash_key = {BufferRole::stash, action.microbatch, action.stage},
-                  gradient_key = {BufferRole::gradient_stash, action.microbatch, action.stage};
-  Stash& stash = stashes_[static_cast<std::size_t>(action.microbatch)];
+  const auto [kind, stage, m, unit, id, after] = action;
+  const StagePart& part = model_.part().stage(stage);
+  Stack workspace = memory_.region(kind_, {BufferRole::workspace, id});
+  Context context = {ops_, mesh_, workspace, microbatch(m)};
+  const BufferKey stash_key = {BufferRole::stash, m, stage}, gradient_key = {BufferRole::gradient_stash, m, stage};
+  Stash& stash = stashes_[{stage, m}];
   stash = Stash(memory_.region(kind_, stash_key), memory_.region(kind_, gradient_key));
-  const Tensor x = part.is_first() ? Tensor() : boundary(BufferRole::stage_input, action.microbatch);
-  const Tensor y = part.is_last() ? Tensor() : boundary(BufferRole::stage_output, action.microbatch);
+  const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
+  const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_.part(), stage, m));
   part.stage->forward(context, x, y, stash);
   memory_.note_use(kind_, stash_key, stash.slot().peak_bytes());
-  memory_.note_use(kind_, {BufferRole::workspace, action.id, action.stage}, workspace.peak_bytes());
+  memory_.note_use(kind_, {BufferRole::workspace, id}, workspace.peak_bytes());
 }
 
 void Step::backward(const Action& action) {
-  ModelPart& part = model_.part();
-  const int m = action.microbatch;
-  Stack workspace = memory_.region(kind_, {BufferRole::workspace, action.id, action.stage});
+  const auto [kind, stage, m, unit, id, after] = action;
+  StagePart& part = model_.part().stage(stage);
+  Stack workspace = memory_.region(kind_, {BufferRole::workspace, id});
   Context context = {ops_, mesh_, workspace, microbatch(m)};
-  Stash& stash = stashes_[static_cast<std::size_t>(m)];
+  Stash& stash = stashes_[{stage, m}];
+  if (kind == ActionKind::backward) part.stage->backward(context, unit, gradients_of(stage, m), stash);
+  if (kind == ActionKind::backward_input) {
+    part.stage->backward_input(context, unit, gradients_of(stage, m), stash);
+    memory_.note_use(kind_, {BufferRole::gradient_stash, m, stage}, stash.gradient_slot().peak_bytes());
+  }
+  if (kind == ActionKind::backward_weight) part.stage->backward_weight(context, unit, stash);
+  memory_.note_use(kind_, {BufferRole::workspace, id}, workspace.peak_bytes());
+}
+
+Stage::Gradients Step::gradients_of(int stage, int microbatch) {
+  const StagePart& part = model_.part().stage(stage);
   const int between = part.stage->num_units() - 1;
-  const Stage::Gradients gradients = {
-      .dy = part.is_last() ? Tensor() : boundary(BufferRole::output_gradient, m),
-      .dx = part.is_first() ? Tensor() : boundary(BufferRole::input_gradient, m),
-      .flow = {between >= 1 ? boundary(BufferRole::flow_0, m) : Tensor(), between >= 2 ? boundary(BufferRole::flow_1, m) : Tensor()}};
-  if (action.kind == ActionKind::backward) part.stage->backward(context, action.unit, gradients, stash);
-  if (action.kind == ActionKind::backward_input) part.stage->backward_input(context, action.unit, gradients, stash);
-  if (action.kind == ActionKind::backward_weight) part.stage->backward_weight(context, action.unit, stash);
-  memory_.note_use(kind_, {BufferRole::workspace, action.id, action.stage}, workspace.peak_bytes());
+  return {.dy = part.is_last() ? Tensor() : boundary(output_gradient(stage, microbatch)),
+          .dx = part.is_first() ? Tensor() : boundary(input_gradient(model_.part(), stage, microbatch)),
+          .flow = {between >= 1 ? boundary({BufferRole::flow_0, microbatch, stage}) : Tensor(),
+                   between >= 2 ? boundary({BufferRole::flow_1, microbatch, stage}) : Tensor()}};
 }
 
 // Gradients carry 1 / (expected targets of the global batch); the count that was summed over all ranks corrects them once, together with clipping.
 void Step::clip() {
   const Tensor squares = scalars(clip_scalar, num_clip_scalars);
-  for (const ShardedUnit& each : model_.part().units) each.add_squares(ops_, squares);
+  for (const ShardedUnit* each : model_.part().units()) each->add_squares(ops_, squares);
   all_reduce(world_group, squares).wait();
   double sum_of_squares = 0;
   ops_.download(&sum_of_squares, squares);
@@ -182,7 +171,7 @@ void Step::clip() {
 void Step::report() {
   const Tensor sums = scalars(report_scalar, num_report_scalars);
   double values[num_report_scalars] = {0.0, input_.wants_stop ? 1.0 : 0.0};
-  const bool has_loss = model_.part().is_last() && model_.part().options.tp_rank == 0;
+  const bool has_loss = model_.part().has_head() && model_.part().options.tp_rank == 0;
   if (has_loss) ops_.download(&values[0], scalars(loss_scalar, 1));
   ops_.upload(sums, values);
   all_reduce(world_group, sums).wait();
@@ -197,9 +186,19 @@ Pending Step::all_reduce(const Group& group, Tensor x) {
   return mesh_.comm(group).all_reduce(x, ReduceOp::sum);
 }
 
-Tensor Step::boundary(BufferRole role, int microbatch) {
+Pending Step::send(const Action& action, BufferKey from) {
+  ops_.publish();
+  return mesh_.comm(pipeline_group).send(boundary(from), model_.part().peer_of(action));
+}
+
+Pending Step::receive(const Action& action, BufferKey into) {
+  ops_.publish();  // what is still enqueued may read what lay in the buffer before
+  return mesh_.comm(pipeline_group).receive(boundary(into), model_.part().peer_of(action));
+}
+
+Tensor Step::boundary(BufferKey key) {
   const ModelPart& part = model_.part();
-  return memory_.tensor(kind_, {role, microbatch, part.stage_index}, part.options.dtype, part.boundary_sizes());
+  return memory_.tensor(kind_, key, part.options.dtype, part.boundary_sizes());
 }
 
 Tensor Step::scalars(std::int64_t first, std::int64_t count) {

@@ -5,6 +5,8 @@
 #include "engine/rank_model.h"
 
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -72,11 +74,14 @@ class Step {
   void clip();
   void report();
 
-  [[nodiscard]] Tensor boundary(BufferRole role, int microbatch);
+  [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
+  [[nodiscard]] Tensor boundary(BufferKey key);
   [[nodiscard]] Tensor scalars(std::int64_t first, std::int64_t count);
   [[nodiscard]] Microbatch microbatch(int index);
+  [[nodiscard]] Pending send(const Action& action, BufferKey from);
+  [[nodiscard]] Pending receive(const Action& action, BufferKey into);
   [[nodiscard]] Pending all_reduce(const Group& group, Tensor x);
-  [[nodiscard]] ShardedUnit& unit(const Action& action) { return model_.part().units[static_cast<std::size_t>(action.unit)]; }
+  [[nodiscard]] ShardedUnit& unit(const Action& action) { return model_.part().unit(action); }
 
   const RunConfig& config_;
   const RankBlueprint& rank_;
@@ -90,8 +95,8 @@ class Step {
   ProgramKind kind_ = ProgramKind::training;
   StepInput input_;
   StepResult result_;
-  std::vector<std::vector<Pending>> pending_;  // by action
-  std::vector<Stash> stashes_;                 // by microbatch
+  std::vector<std::vector<Pending>> pending_;     // by action
+  std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
   std::vector<std::int32_t> host_tokens_, host_targets_;
 };
 

@@ -30,26 +30,29 @@ void for_units_in_reverse(int unit, int num_units, Visit visit) {
 
 }  // namespace
 
-Stage::Stage(const LayerOptions& options, const StageLayers& layers) : options_(options), layers_(layers), rope_(std::make_unique<RopeTables>()) {
+Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight)
+    : options_(options), layers_(layers), rope_(std::make_unique<RopeTables>()), tied_weight_(tied_weight) {
   const DType table_dtype = accumulate_dtype(options.dtype);
   *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()}, .sin = {nullptr, table_dtype, rope_table_sizes()}};
-  if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head))
-    tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
+  if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head) && tied_weight_ == nullptr) {
+    own_tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
+    tied_weight_ = own_tied_weight_.get();
+  }
   const auto add = [&]<class Unit>(std::unique_ptr<Unit> unit) {
     Unit* const added = unit.get();
     units_.push_back(std::move(unit));
     return added;
   };
-  if (layers.has_embedding) embedding_ = add(std::make_unique<Embedding>(options, tied_weight_.get()));
+  if (layers.has_embedding) embedding_ = add(std::make_unique<Embedding>(options, tied_weight_));
   for (std::int64_t i = 0; i < layers.num_layers; ++i) blocks_.push_back(add(std::make_unique<DecoderBlock>(options, layers.first_layer + i, *rope_)));
-  if (layers.has_head) head_ = add(make_head(options, tied_weight_.get()));
+  if (layers.has_head) head_ = add(make_head(options, tied_weight_));
 }
 
 Stage::~Stage() = default;
 
 std::vector<Param*> Stage::unit_params(int index) {
   if (index < num_units()) return unit(index).params();
-  if (tied_weight_) return {tied_weight_.get()};
+  if (own_tied_weight_) return {own_tied_weight_.get()};
   return {};
 }
 

@@ -17,7 +17,8 @@ struct RopeTables;
 
 class Stage {
  public:
-  Stage(const LayerOptions& options, const StageLayers& layers);
+  /// The head borrows `tied_weight` where the embedding's stage, which has it, lies on the same rank.
+  Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight = nullptr);
   ~Stage();
 
   [[nodiscard]] int num_units() const { return static_cast<int>(units_.size()); }
@@ -25,8 +26,9 @@ class Stage {
 
   /// The parameters of unit `index`; index == num_units(): the tied weight alone if this stage holds a copy of it, else nothing.
   [[nodiscard]] std::vector<Param*> unit_params(int index);
-  [[nodiscard]] bool has_tied_weight() const { return tied_weight_ != nullptr; }
-  [[nodiscard]] Head& head();  // of a stage with has_head
+  [[nodiscard]] bool has_tied_weight() const { return own_tied_weight_ != nullptr; }
+  [[nodiscard]] Param* tied_weight() const { return tied_weight_; }  // its own or borrowed one, if any
+  [[nodiscard]] Head& head();                                        // of a stage with has_head
 
   /// Two tables [seq_len, head_dim / 2] in accumulate_dtype; empty sizes if the model has no RoPE.
   [[nodiscard]] Sizes rope_table_sizes() const;
@@ -51,8 +53,9 @@ class Stage {
  private:
   LayerOptions options_;
   StageLayers layers_;
-  std::unique_ptr<RopeTables> rope_;    // shared by the decoder blocks
-  std::unique_ptr<Param> tied_weight_;  // shared by the embedding and the head of one stage, or this stage's copy of it
+  std::unique_ptr<RopeTables> rope_;        // shared by the decoder blocks
+  std::unique_ptr<Param> own_tied_weight_;  // shared by the embedding and the head of one rank, or this rank's copy of it
+  Param* tied_weight_ = nullptr;
   std::vector<std::unique_ptr<Layer>> units_;
   Embedding* embedding_ = nullptr;  // these point to units
   std::vector<DecoderBlock*> blocks_;

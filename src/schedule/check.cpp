@@ -62,8 +62,9 @@ void check_compute_order(int rank, const Program& program, const ComputeOrder& o
 // What flows from one rank to another, in order; a message is named by its receive.
 using Channels = std::map<std::pair<int, int>, std::vector<Action>>;
 
-Channels channels(const Programs& programs, bool of_senders) {
+Channels channels(const Programs& programs, const Schedule& schedule, bool of_senders) {
   const int num_ranks = static_cast<int>(programs.size());
+  const auto rank_of = [&](int stage) { return stage >= 0 && stage < schedule.num_stages ? schedule.rank_of_stage[stage] : -1; };
   Channels messages;
   for (int rank = 0; rank < num_ranks; ++rank) {
     for (const Action& action : programs[rank]) {
@@ -73,16 +74,15 @@ Channels channels(const Programs& programs, bool of_senders) {
       if ((!is_forward && !is_backward) || is_send != of_senders) continue;
       const int behind = is_forward ? 1 : -1;
       const int stage = is_send ? action.stage + behind : action.stage;  // where the message is received
-      const int source = (stage - behind + num_ranks) % num_ranks;
-      messages[{source, (stage + num_ranks) % num_ranks}].push_back(
+      messages[{rank_of(stage - behind), rank_of(stage)}].push_back(
           {.kind = is_forward ? Kind::receive_forward : Kind::receive_backward, .stage = stage, .microbatch = action.microbatch});
     }
   }
   return messages;
 }
 
-void check_messages(const Programs& programs, Faults& faults) {
-  Channels sent = channels(programs, true), received = channels(programs, false);
+void check_messages(const Programs& programs, const Schedule& schedule, Faults& faults) {
+  Channels sent = channels(programs, schedule, true), received = channels(programs, schedule, false);
   for (const auto& [channel, messages] : sent) received.try_emplace(channel);
   for (const auto& [channel, posted] : received) {
     const auto& messages = sent[channel];
@@ -162,7 +162,7 @@ std::vector<std::string> check(const Programs& programs, const Schedule& schedul
     check_counts(rank, programs[rank], expected_actions(rank, schedule, options), faults);
     check_compute_order(rank, programs[rank], schedule.ranks[rank], options.trains, faults);
   }
-  check_messages(programs, faults);
+  check_messages(programs, schedule, faults);
   check_collectives(programs, faults);
   if (!faults.empty()) return faults;  // what follows takes all of the above for granted
 

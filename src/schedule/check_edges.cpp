@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -12,45 +13,65 @@ namespace {
 
 using Kind = ActionKind;
 
-// What the schedule and the options say about a stage.
-struct StageView {
-  const Schedule& schedule;
-  const LoweringOptions& options;
-  int stage;
+bool forms_weight_gradients(Kind kind) { return kind == Kind::backward || kind == Kind::backward_weight; }
 
-  [[nodiscard]] const StageShape& shape() const { return options.stages[stage]; }
-  [[nodiscard]] bool is_last() const { return stage == schedule.num_stages - 1; }
-  [[nodiscard]] int num_parts() const { return shape().num_units + (shape().has_tied_weight ? 1 : 0); }
-  [[nodiscard]] bool sums_replicas(int unit) const { return unit < static_cast<int>(shape().unit_sums_replicas.size()) && shape().unit_sums_replicas[unit]; }
-  [[nodiscard]] bool sums_tied(int unit) const { return options.ties_across_ranks && unit == shape().num_units; }
-  [[nodiscard]] bool expands() const {
-    return options.reduces_gradients || std::count(shape().unit_sums_replicas.begin(), shape().unit_sums_replicas.end(), true) > 0;
-  }
-  [[nodiscard]] int last_backward() const {
-    int microbatch = -1;
-    for (const Action& action : schedule.ranks[stage % schedule.ranks.size()]) {
-      if (action.stage == stage && action.kind == Kind::backward) microbatch = action.microbatch;
+// What the schedule and the options say about the stages of a rank.
+class StageViews {
+ public:
+  StageViews(int rank, const Schedule& schedule, const LoweringOptions& options) : rank_(rank), schedule_(schedule), options_(options) {
+    for (const Action& pass : schedule.ranks[rank]) {
+      if (forms_weight_gradients(pass.kind)) last_gradient_[pass.stage] = pass;
+      if (pass.kind == Kind::backward_input || pass.kind == Kind::backward_weight) splits_.insert({pass.stage, pass.microbatch});
     }
-    return microbatch;
   }
-  /// The backward after which the gradient of a unit is complete on this rank.
-  [[nodiscard]] Action completes(int unit) const {
-    if (!expands())
-      unit = whole_stage;
-    else if (unit == shape().num_units)
-      unit = stage == 0 ? 0 : unit - 1;
-    return {.kind = Kind::backward, .stage = stage, .microbatch = last_backward(), .unit = unit};
+
+  [[nodiscard]] const StageShape& shape(int stage) const { return options_.stages[stage]; }
+  [[nodiscard]] int num_parts(int stage) const { return shape(stage).num_units + (shape(stage).has_tied_weight ? 1 : 0); }
+  [[nodiscard]] bool is_here(int stage) const { return exists(stage) && schedule_.rank_of_stage[stage] == rank_; }
+  [[nodiscard]] bool is_elsewhere(int stage) const { return exists(stage) && schedule_.rank_of_stage[stage] != rank_; }
+  [[nodiscard]] bool splits(int stage, int microbatch) const { return splits_.contains({stage, microbatch}); }
+  [[nodiscard]] bool sums_replicas(int stage, int unit) const {
+    const std::vector<bool>& sums = shape(stage).unit_sums_replicas;
+    return unit < static_cast<int>(sums.size()) && sums[unit];
   }
-  /// The last action on the gradient of a unit before clipping.
-  [[nodiscard]] Action finishes(int unit) const {
-    if (sums_tied(unit)) return {.kind = Kind::sum_tied, .stage = stage, .unit = unit};
-    return reduces(unit);
+  [[nodiscard]] bool sums_tied(int stage, int unit) const { return options_.ties_across_ranks && unit == shape(stage).num_units; }
+  /// Whether this pass, as the last of its stage that forms weight gradients, goes unit by unit.
+  [[nodiscard]] bool is_by_units(const Action& pass) const {
+    const auto last = last_gradient_.find(pass.stage);
+    if (last == last_gradient_.end() || last->second.kind != pass.kind || last->second.microbatch != pass.microbatch) return false;
+    const std::vector<bool>& sums = shape(pass.stage).unit_sums_replicas;
+    return options_.reduces_gradients || std::find(sums.begin(), sums.end(), true) != sums.end();
   }
-  [[nodiscard]] Action reduces(int unit) const {
-    if (options.reduces_gradients) return {.kind = Kind::reduce_gradients, .stage = stage, .unit = unit};
-    if (sums_replicas(unit)) return {.kind = Kind::sum_replicas, .stage = stage, .unit = unit};
-    return completes(unit);
+  /// The passes after which the gradient of a unit is complete on this rank: one, or two that share a tied weight.
+  [[nodiscard]] std::vector<Action> complete(int stage, int unit) const {
+    if (unit < shape(stage).num_units) return {last_gradient(stage, unit)};
+    if (options_.stages.back().borrows_tied_weight && stage == 0) {
+      const int last = schedule_.num_stages - 1;
+      return {last_gradient(stage, 0), last_gradient(last, shape(last).num_units - 1)};
+    }
+    return {last_gradient(stage, stage == 0 ? 0 : unit - 1)};
   }
+  /// The action that ends the input gradient of a microbatch in a stage.
+  [[nodiscard]] Action goes_back(int stage, int microbatch) const {
+    Action pass{.kind = splits(stage, microbatch) ? Kind::backward_input : Kind::backward, .stage = stage, .microbatch = microbatch};
+    if (is_by_units(pass)) pass.unit = 0;
+    return pass;
+  }
+
+ private:
+  [[nodiscard]] bool exists(int stage) const { return stage >= 0 && stage < schedule_.num_stages; }
+  [[nodiscard]] Action last_gradient(int stage, int unit) const {
+    const auto last = last_gradient_.find(stage);
+    Action pass = last == last_gradient_.end() ? Action{.kind = Kind::backward, .stage = stage} : last->second;
+    if (is_by_units(pass)) pass.unit = unit;
+    return pass;
+  }
+
+  int rank_;
+  const Schedule& schedule_;
+  const LoweringOptions& options_;
+  std::map<int, Action> last_gradient_;
+  std::set<std::pair<int, int>> splits_;  // (stage, microbatch) whose input and weight gradients are apart
 };
 
 class EdgeCheck {
@@ -59,48 +80,52 @@ class EdgeCheck {
   std::vector<std::string> run();
 
  private:
-  void check_compute(const Action& reader, const StageView& view);
-  void check_gradient(const Action& reader, const StageView& view);
+  void check_forward(const Action& reader);
+  void check_backward(const Action& reader);
+  void check_send(const Action& reader);
+  void check_gradient(const Action& reader);
+  void check_update(const Action& reader);
+  enum class Stop : std::uint8_t { nowhere, before_tied };
+  void demand_gradient(const Action& reader, Stop stop);
   void check_clip(const Action& reader);
   void check_all_ended(const Action& reader);
   void demand(const Action& reader, const Action& writer);
-  void demand_send_before(const Action& reader);
 
   int rank_;
   const Program& program_;
-  const Schedule& schedule_;
   const LoweringOptions& options_;
+  StageViews stages_;
   std::map<std::tuple<Kind, int, int, int>, int> ids_;
+  std::map<std::pair<Kind, int>, int> last_send_;  // (kind, stage)
   std::vector<std::string> faults_;
 };
 
 EdgeCheck::EdgeCheck(int rank, const Program& program, const Schedule& schedule, const LoweringOptions& options)
-    : rank_(rank), program_(program), schedule_(schedule), options_(options) {
+    : rank_(rank), program_(program), options_(options), stages_(rank, schedule, options) {
   for (const Action& action : program) ids_[{action.kind, action.stage, action.microbatch, action.unit}] = action.id;
 }
 
 std::vector<std::string> EdgeCheck::run() {
-  bool computed = false, went_back = false;
+  bool computed = false, adds_to_gradients = false;
   for (const Action& reader : program_) {
-    const StageView view{schedule_, options_, reader.stage};
     if (is_compute(reader.kind) && !std::exchange(computed, true)) demand(reader, {.kind = Kind::load_batch});
-    if (reader.kind == Kind::backward && !std::exchange(went_back, true)) demand(reader, {.kind = Kind::clear_gradients});
+    if (forms_weight_gradients(reader.kind) && !std::exchange(adds_to_gradients, true)) demand(reader, {.kind = Kind::clear_gradients});
     switch (reader.kind) {
       case Kind::load_batch:
       case Kind::clear_gradients:
       case Kind::receive_forward:
       case Kind::receive_backward: break;
       case Kind::count_tokens: demand(reader, {.kind = Kind::load_batch}); break;
-      case Kind::forward:
+      case Kind::forward: check_forward(reader); break;
       case Kind::backward:
       case Kind::backward_input:
-      case Kind::backward_weight:
+      case Kind::backward_weight: check_backward(reader); break;
       case Kind::send_forward:
-      case Kind::send_backward: check_compute(reader, view); break;
+      case Kind::send_backward: check_send(reader); break;
       case Kind::sum_replicas:
       case Kind::reduce_gradients:
-      case Kind::sum_tied:
-      case Kind::update: check_gradient(reader, view); break;
+      case Kind::sum_tied: check_gradient(reader); break;
+      case Kind::update: check_update(reader); break;
       case Kind::clip: check_clip(reader); break;
       case Kind::gather_parameters: demand(reader, {.kind = Kind::update, .stage = reader.stage, .unit = reader.unit}); break;
       case Kind::report: check_all_ended(reader); break;
@@ -109,44 +134,65 @@ std::vector<std::string> EdgeCheck::run() {
   return std::move(faults_);
 }
 
-void EdgeCheck::check_compute(const Action& reader, const StageView& view) {
+void EdgeCheck::check_forward(const Action& reader) {
   const int stage = reader.stage, microbatch = reader.microbatch;
-  const bool is_whole = reader.unit == whole_stage;
-  if (reader.kind == Kind::forward && stage > 0) demand(reader, {.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch});
-  if (reader.kind == Kind::backward && (is_whole || reader.unit == view.shape().num_units - 1)) {
-    demand(reader, {.kind = Kind::forward, .stage = stage, .microbatch = microbatch});
-    if (!view.is_last()) demand(reader, {.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch});
-  } else if (reader.kind == Kind::backward) {
-    demand(reader, {.kind = Kind::backward, .stage = stage, .microbatch = microbatch, .unit = reader.unit + 1});
-  }
-  if (reader.kind == Kind::send_forward) demand(reader, {.kind = Kind::forward, .stage = stage, .microbatch = microbatch});
-  if (reader.kind == Kind::send_backward) {
-    const int unit = view.expands() && microbatch == view.last_backward() ? 0 : whole_stage;
-    demand(reader, {.kind = Kind::backward, .stage = stage, .microbatch = microbatch, .unit = unit});
-  }
-  if (reader.kind == Kind::send_forward || reader.kind == Kind::send_backward) demand_send_before(reader);
+  if (stages_.is_elsewhere(stage - 1)) demand(reader, {.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch});
+  if (stages_.is_here(stage - 1)) demand(reader, {.kind = Kind::forward, .stage = stage - 1, .microbatch = microbatch});
 }
 
-void EdgeCheck::check_gradient(const Action& reader, const StageView& view) {
-  if (reader.kind == Kind::sum_replicas) demand(reader, view.completes(reader.unit));
-  if (reader.kind == Kind::sum_tied) demand(reader, view.reduces(reader.unit));
-  if (reader.kind == Kind::reduce_gradients) {
-    demand(reader, view.completes(reader.unit));
-    demand(reader, {.kind = Kind::count_tokens});
-    if (view.sums_replicas(reader.unit)) demand(reader, {.kind = Kind::sum_replicas, .stage = reader.stage, .unit = reader.unit});
+void EdgeCheck::check_backward(const Action& reader) {
+  const int stage = reader.stage, microbatch = reader.microbatch;
+  if (reader.unit != whole_stage && reader.unit < stages_.shape(stage).num_units - 1)
+    return demand(reader, {.kind = reader.kind, .stage = stage, .microbatch = microbatch, .unit = reader.unit + 1});
+  if (reader.kind == Kind::backward_weight) return demand(reader, {.kind = Kind::backward_input, .stage = stage, .microbatch = microbatch});
+  demand(reader, {.kind = Kind::forward, .stage = stage, .microbatch = microbatch});
+  if (stages_.is_elsewhere(stage + 1)) demand(reader, {.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch});
+  if (stages_.is_here(stage + 1)) demand(reader, stages_.goes_back(stage + 1, microbatch));
+}
+
+// A send waits for what it sends, and for the send before it, whose buffer is free then.
+void EdgeCheck::check_send(const Action& reader) {
+  const int stage = reader.stage, microbatch = reader.microbatch;
+  const bool is_forward = reader.kind == Kind::send_forward;
+  demand(reader, is_forward ? Action{.kind = Kind::forward, .stage = stage, .microbatch = microbatch} : stages_.goes_back(stage, microbatch));
+  const auto [last, is_first] = last_send_.try_emplace({reader.kind, stage}, reader.id);
+  if (!is_first) demand(reader, program_[std::exchange(last->second, reader.id)]);
+}
+
+void EdgeCheck::check_gradient(const Action& reader) {
+  const int stage = reader.stage, unit = reader.unit;
+  if (reader.kind == Kind::sum_tied) return demand_gradient(reader, Stop::before_tied);
+  for (const Action& writer : stages_.complete(stage, unit)) demand(reader, writer);
+  if (reader.kind == Kind::sum_replicas) return;
+  demand(reader, {.kind = Kind::count_tokens});
+  if (stages_.sums_replicas(stage, unit)) demand(reader, {.kind = Kind::sum_replicas, .stage = stage, .unit = unit});
+}
+
+void EdgeCheck::check_update(const Action& reader) {
+  if (options_.clips) return demand(reader, {.kind = Kind::clip});
+  demand_gradient(reader, Stop::nowhere);
+  demand(reader, {.kind = Kind::count_tokens});
+}
+
+// The last action on the gradient of the reader's unit, or the last one before a tied weight's sum.
+void EdgeCheck::demand_gradient(const Action& reader, Stop stop) {
+  const auto on_unit = [&](Kind kind) { return Action{.kind = kind, .stage = reader.stage, .unit = reader.unit}; };
+  if (stop == Stop::nowhere && stages_.sums_tied(reader.stage, reader.unit)) return demand(reader, on_unit(Kind::sum_tied));
+  if (options_.reduces_gradients) return demand(reader, on_unit(Kind::reduce_gradients));
+  if (stages_.sums_replicas(reader.stage, reader.unit)) return demand(reader, on_unit(Kind::sum_replicas));
+  int last = -1;
+  for (const Action& writer : stages_.complete(reader.stage, reader.unit)) {
+    const auto found = ids_.find({writer.kind, writer.stage, writer.microbatch, writer.unit});
+    if (found != ids_.end()) last = std::max(last, found->second);
   }
-  if (reader.kind == Kind::update && options_.clips) demand(reader, {.kind = Kind::clip});
-  if (reader.kind == Kind::update && !options_.clips) {
-    demand(reader, view.finishes(reader.unit));
-    demand(reader, {.kind = Kind::count_tokens});
-  }
+  if (last >= 0) demand(reader, program_[last]);
 }
 
 void EdgeCheck::check_clip(const Action& reader) {
   demand(reader, {.kind = Kind::count_tokens});
   for (const Action& writer : program_) {
     const bool writes_gradient =
-        writer.kind == Kind::backward || writer.kind == Kind::sum_replicas || writer.kind == Kind::reduce_gradients || writer.kind == Kind::sum_tied;
+        forms_weight_gradients(writer.kind) || writer.kind == Kind::sum_replicas || writer.kind == Kind::reduce_gradients || writer.kind == Kind::sum_tied;
     if (writes_gradient) demand(reader, writer);
   }
 }
@@ -168,14 +214,8 @@ void EdgeCheck::check_all_ended(const Action& reader) {
 
 void EdgeCheck::demand(const Action& reader, const Action& writer) {
   const auto found = ids_.find({writer.kind, writer.stage, writer.microbatch, writer.unit});
-  const bool waits = found != ids_.end() && std::find(reader.after.begin(), reader.after.end(), found->second) != reader.after.end();
+  const bool waits = found != ids_.end() && std::binary_search(reader.after.begin(), reader.after.end(), found->second);
   if (!waits) faults_.push_back(fmt::format("rank {}: {} does not wait for {}", rank_, to_string(reader), to_string(writer)));
-}
-
-void EdgeCheck::demand_send_before(const Action& reader) {
-  for (int id = reader.id - 1; id >= 0; --id) {
-    if (program_[id].kind == reader.kind && program_[id].stage == reader.stage) return demand(reader, program_[id]);
-  }
 }
 
 }  // namespace
@@ -184,28 +224,29 @@ std::vector<Action> expected_actions(int rank, const Schedule& schedule, const L
   std::vector<Action> expected = {{.kind = Kind::load_batch}, {.kind = Kind::count_tokens}, {.kind = Kind::report}};
   if (options.trains) expected.push_back({.kind = Kind::clear_gradients});
   if (options.trains && options.clips) expected.push_back({.kind = Kind::clip});
-  for (int stage = rank; stage < schedule.num_stages; stage += static_cast<int>(schedule.ranks.size())) {
-    const StageView view{schedule, options, stage};
+  const StageViews stages(rank, schedule, options);
+  for (const int stage : schedule.stages_of(rank)) {
     for (int microbatch = 0; microbatch < schedule.num_microbatches; ++microbatch) {
-      const auto expect = [&](Kind kind, int unit = whole_stage) {
-        expected.push_back({.kind = kind, .stage = stage, .microbatch = microbatch, .unit = unit});
+      const auto expect = [&](Kind kind) {
+        const Action pass{.kind = kind, .stage = stage, .microbatch = microbatch};
+        if (!is_compute(kind) || !stages.is_by_units(pass)) return expected.push_back(pass);
+        for (int unit = 0; unit < stages.shape(stage).num_units; ++unit)
+          expected.push_back({.kind = kind, .stage = stage, .microbatch = microbatch, .unit = unit});
       };
       expect(Kind::forward);
-      if (stage > 0) expect(Kind::receive_forward);
-      if (!view.is_last()) expect(Kind::send_forward);
+      if (stages.is_elsewhere(stage - 1)) expect(Kind::receive_forward);
+      if (stages.is_elsewhere(stage + 1)) expect(Kind::send_forward);
       if (!options.trains) continue;
-      if (!view.is_last()) expect(Kind::receive_backward);
-      if (stage > 0) expect(Kind::send_backward);
-      if (!view.expands() || microbatch != view.last_backward())
-        expect(Kind::backward);
-      else
-        for (int unit = 0; unit < view.shape().num_units; ++unit) expect(Kind::backward, unit);
+      if (stages.is_elsewhere(stage + 1)) expect(Kind::receive_backward);
+      if (stages.is_elsewhere(stage - 1)) expect(Kind::send_backward);
+      const bool splits = stages.splits(stage, microbatch);
+      for (const Kind kind : splits ? std::vector{Kind::backward_input, Kind::backward_weight} : std::vector{Kind::backward}) expect(kind);
     }
-    for (int unit = 0; options.trains && unit < view.num_parts(); ++unit) {
+    for (int unit = 0; options.trains && unit < stages.num_parts(stage); ++unit) {
       const auto expect = [&](Kind kind) { expected.push_back({.kind = kind, .stage = stage, .unit = unit}); };
-      if (view.sums_replicas(unit)) expect(Kind::sum_replicas);
+      if (stages.sums_replicas(stage, unit)) expect(Kind::sum_replicas);
       if (options.reduces_gradients) expect(Kind::reduce_gradients);
-      if (view.sums_tied(unit)) expect(Kind::sum_tied);
+      if (stages.sums_tied(stage, unit)) expect(Kind::sum_tied);
       expect(Kind::update);
       if (options.gathers_parameters) expect(Kind::gather_parameters);
     }

@@ -1,11 +1,13 @@
-// Lowering, one pipeline rank at a time: a rank need not know the orders of the others, since messages are matched by (stage, microbatch).
+// Lowering, one pipeline rank at a time. Of the orders of the others a rank knows the receives to post alone: messages are matched by (stage, microbatch).
 #include "schedule/lower.h"
 
 #include "base/error.h"
+#include "schedule/receives.h"
 
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -13,61 +15,61 @@ namespace {
 using Ids = std::vector<int>;
 using Kind = ActionKind;
 
+bool forms_weight_gradients(Kind kind) { return kind == Kind::backward || kind == Kind::backward_weight; }
+
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options);
-  Program build();
+  ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options) : schedule_(schedule), rank_(rank), options_(options) {}
+  /// `receives`: [position of the rank's order] what is posted before.
+  Program build(const std::vector<Program>& receives);
 
  private:
   int add(const Action& place, Ids after);
   void begin_step();
-  void post_receive(const Action& consumer);
-  void run_forward(int stage, int microbatch);
-  void run_backward(int stage, int microbatch);
-  void run_last_backward(int stage, int microbatch);
+  void run_forward(const Action& pass);
+  void run_backward(const Action& pass);
+  void run_last_gradient(const Action& pass);
   void send(Kind kind, int stage, int microbatch, int writer);
   void finish_gradient(int stage, int unit, int writer);
+  void finish_tied_gradient(int stage, int writer);
   void update_parameters();
   void report();
 
   [[nodiscard]] int find(const Action& place) const;
+  [[nodiscard]] Ids inputs_of(const Action& pass);
+  [[nodiscard]] const StageShape& shape(int stage) const { return options_.stages[stage]; }
+  [[nodiscard]] bool is_elsewhere(int stage) const { return stage >= 0 && stage < schedule_.num_stages && schedule_.rank_of_stage[stage] != rank_; }
   [[nodiscard]] bool expands(int stage) const;
   [[nodiscard]] bool sums_replicas(int stage, int unit) const;
-  [[nodiscard]] int tied_unit(int stage) const { return options_.stages[stage].num_units; }
-  [[nodiscard]] int num_parts(int stage) const { return options_.stages[stage].num_units + (options_.stages[stage].has_tied_weight ? 1 : 0); }
+  [[nodiscard]] int num_parts(int stage) const { return shape(stage).num_units + (shape(stage).has_tied_weight ? 1 : 0); }
 
+  const Schedule& schedule_;
+  int rank_;
   const LoweringOptions& options_;
-  ComputeOrder order_;  // without backwards if nothing is trained
-  std::vector<int> stages_;
-  int last_stage_;
   Program program_;
   std::map<std::tuple<Kind, int, int, int>, int> ids_;  // (kind, stage, microbatch, unit)
+  std::map<std::pair<int, int>, int> last_backward_;    // (stage, microbatch) -> the pass that ends its input gradient
   std::map<std::pair<Kind, int>, int> last_send_;       // (kind, stage)
   std::map<std::pair<int, int>, int> gradient_done_;    // (stage, unit) -> the last action on its gradient
+  Ids tied_writers_;                                    // the last passes that add to the tied weight's gradient
   int load_batch_ = -1, clear_gradients_ = -1, count_tokens_ = -1;
 };
 
-ProgramBuilder::ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options) : options_(options), last_stage_(schedule.num_stages - 1) {
-  for (const Action& action : schedule.ranks[rank]) {
-    if (options.trains || action.kind == Kind::forward) order_.push_back(action);
-  }
-  for (int stage = rank; stage < schedule.num_stages; stage += static_cast<int>(schedule.ranks.size())) stages_.push_back(stage);
-}
-
-Program ProgramBuilder::build() {
+Program ProgramBuilder::build(const std::vector<Program>& receives) {
+  const ComputeOrder& order = schedule_.ranks[rank_];
+  std::map<int, std::size_t> last_gradient;  // of each stage: its position
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (forms_weight_gradients(order[i].kind)) last_gradient[order[i].stage] = i;
   begin_step();
-  for (std::size_t i = 0; i < order_.size(); ++i) {
-    // A receive is posted one compute action ahead of its consumer, so that the transfer overlaps that action and the sender never waits for both.
-    if (i == 0) post_receive(order_[0]);
-    if (i + 1 < order_.size()) post_receive(order_[i + 1]);
-    const auto& [kind, stage, microbatch, unit, id, after] = order_[i];
-    const bool is_last = std::none_of(order_.begin() + i + 1, order_.end(), [&](const Action& later) { return later.kind == kind && later.stage == stage; });
-    if (kind == Kind::forward)
-      run_forward(stage, microbatch);
-    else if (is_last && expands(stage))
-      run_last_backward(stage, microbatch);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const Action& receive : receives[i]) add(receive, {});
+    const Action& pass = order[i];
+    if (pass.kind == Kind::forward)
+      run_forward(pass);
+    else if (forms_weight_gradients(pass.kind) && last_gradient[pass.stage] == i)
+      run_last_gradient(pass);
     else
-      run_backward(stage, microbatch);
+      run_backward(pass);
   }
   if (options_.trains) update_parameters();
   report();
@@ -95,42 +97,58 @@ void ProgramBuilder::begin_step() {
   count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
 }
 
-void ProgramBuilder::post_receive(const Action& consumer) {
-  if (consumer.kind == Kind::forward && consumer.stage > 0)
-    add({.kind = Kind::receive_forward, .stage = consumer.stage, .microbatch = consumer.microbatch}, {});
-  if (consumer.kind == Kind::backward && consumer.stage < last_stage_)
-    add({.kind = Kind::receive_backward, .stage = consumer.stage, .microbatch = consumer.microbatch}, {});
+// What a pass must wait for: its messages, or what a stage of this rank has written; and once, since compute blocks, the batch and the cleared gradients.
+Ids ProgramBuilder::inputs_of(const Action& pass) {
+  const auto& [kind, stage, microbatch, unit, id, after] = pass;
+  if (kind == Kind::forward) {
+    const Kind written = is_elsewhere(stage - 1) ? Kind::receive_forward : Kind::forward;
+    return {std::exchange(load_batch_, -1), find({.kind = written, .stage = written == Kind::forward ? stage - 1 : stage, .microbatch = microbatch})};
+  }
+  Ids inputs;
+  if (forms_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
+  if (kind == Kind::backward_weight) {
+    inputs.push_back(find({.kind = Kind::backward_input, .stage = stage, .microbatch = microbatch}));
+    return inputs;
+  }
+  inputs.push_back(find({.kind = Kind::forward, .stage = stage, .microbatch = microbatch}));
+  const auto behind = last_backward_.find({stage + 1, microbatch});
+  inputs.push_back(behind != last_backward_.end() ? behind->second : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
+  return inputs;
 }
 
-void ProgramBuilder::run_forward(int stage, int microbatch) {
-  const int received = find({.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch});
-  const int forward = add({.kind = Kind::forward, .stage = stage, .microbatch = microbatch}, {load_batch_, received});
-  load_batch_ = -1;  // compute blocks: whatever comes after the first one comes after the batch too
-  if (stage < last_stage_) send(Kind::send_forward, stage, microbatch, forward);
+void ProgramBuilder::run_forward(const Action& pass) {
+  const int forward = add(pass, inputs_of(pass));
+  if (is_elsewhere(pass.stage + 1)) send(Kind::send_forward, pass.stage, pass.microbatch, forward);
 }
 
-void ProgramBuilder::run_backward(int stage, int microbatch) {
-  const int forward = find({.kind = Kind::forward, .stage = stage, .microbatch = microbatch});
-  const int received = find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch});
-  const int backward = add({.kind = Kind::backward, .stage = stage, .microbatch = microbatch}, {clear_gradients_, forward, received});
-  clear_gradients_ = -1;
-  if (stage > 0) send(Kind::send_backward, stage, microbatch, backward);
-  for (int unit = 0; unit < num_parts(stage); ++unit) gradient_done_[{stage, unit}] = backward;
+void ProgramBuilder::run_backward(const Action& pass) {
+  const int backward = add(pass, inputs_of(pass));
+  if (pass.kind == Kind::backward_weight) return;
+  last_backward_[{pass.stage, pass.microbatch}] = backward;
+  if (is_elsewhere(pass.stage - 1)) send(Kind::send_backward, pass.stage, pass.microbatch, backward);
 }
 
-// Unit by unit from the last to the first, so that the reduction of a unit goes on while the units before it are computed.
-void ProgramBuilder::run_last_backward(int stage, int microbatch) {
-  const int num_units = options_.stages[stage].num_units;
-  // The head is the last use of a tied weight on the last stage; where the embedding lies too, that is.
-  const int tied_after = options_.stages[stage].has_tied_weight ? (stage == 0 ? 0 : num_units - 1) : -1;
-  const int forward = find({.kind = Kind::forward, .stage = stage, .microbatch = microbatch});
-  Ids after = {clear_gradients_, forward, find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch})};
-  clear_gradients_ = -1;
+// The last weight gradients of a stage. Where they are reduced, unit by unit from the last to the first, so that the reduction of a unit goes on while the
+// units before it are computed.
+void ProgramBuilder::run_last_gradient(const Action& pass) {
+  const int stage = pass.stage, num_units = shape(stage).num_units;
+  if (!expands(stage)) {
+    run_backward(pass);
+    const int backward = find(pass);
+    for (int unit = 0; unit < num_units; ++unit) gradient_done_[{stage, unit}] = backward;
+    return finish_tied_gradient(stage, backward);
+  }
+  // The head is the last use of a tied weight in the last stage; where the embedding lies too, that is.
+  const int tied_after = stage == 0 ? 0 : num_units - 1;
+  Ids after = inputs_of(pass);
   for (int unit = num_units - 1; unit >= 0; --unit) {
-    const int backward = add({.kind = Kind::backward, .stage = stage, .microbatch = microbatch, .unit = unit}, after);
-    if (unit == 0 && stage > 0) send(Kind::send_backward, stage, microbatch, backward);
+    const int backward = add({.kind = pass.kind, .stage = stage, .microbatch = pass.microbatch, .unit = unit}, after);
+    if (unit == 0 && pass.kind == Kind::backward) {
+      last_backward_[{stage, pass.microbatch}] = backward;
+      if (is_elsewhere(stage - 1)) send(Kind::send_backward, stage, pass.microbatch, backward);
+    }
     finish_gradient(stage, unit, backward);
-    if (unit == tied_after) finish_gradient(stage, num_units, backward);
+    if (unit == tied_after) finish_tied_gradient(stage, backward);
     after = {backward};
   }
 }
@@ -142,29 +160,45 @@ void ProgramBuilder::send(Kind kind, int stage, int microbatch, int writer) {
 }
 
 void ProgramBuilder::finish_gradient(int stage, int unit, int writer) {
+  Ids writers = {writer};
+  if (unit == shape(stage).num_units) writers = tied_writers_;
   int done = writer;
-  if (sums_replicas(stage, unit)) done = add({.kind = Kind::sum_replicas, .stage = stage, .unit = unit}, {writer});
-  if (options_.reduces_gradients) done = add({.kind = Kind::reduce_gradients, .stage = stage, .unit = unit}, {writer, done, count_tokens_});
+  if (sums_replicas(stage, unit)) done = add({.kind = Kind::sum_replicas, .stage = stage, .unit = unit}, writers);
+  if (options_.reduces_gradients) {
+    writers.insert(writers.end(), {done, count_tokens_});
+    done = add({.kind = Kind::reduce_gradients, .stage = stage, .unit = unit}, writers);
+  }
   gradient_done_[{stage, unit}] = done;
 }
 
+// A tied weight that two stages of this rank use is complete when the later of them is.
+void ProgramBuilder::finish_tied_gradient(int stage, int writer) {
+  const bool is_shared = options_.stages.back().borrows_tied_weight && (stage == 0 || shape(stage).borrows_tied_weight);
+  if (!shape(stage).has_tied_weight && !is_shared) return;
+  tied_writers_.push_back(writer);
+  if (is_shared && tied_writers_.size() < 2) return;
+  finish_gradient(is_shared ? 0 : stage, shape(is_shared ? 0 : stage).num_units, writer);
+  tied_writers_.clear();
+}
+
 void ProgramBuilder::update_parameters() {
-  for (const int stage : stages_) {
-    const bool sums_tied = options_.ties_across_ranks && options_.stages[stage].has_tied_weight;
-    int& tied_done = gradient_done_[{stage, tied_unit(stage)}];
-    if (sums_tied) tied_done = add({.kind = Kind::sum_tied, .stage = stage, .unit = tied_unit(stage)}, {tied_done});
+  const std::vector<int> stages = schedule_.stages_of(rank_);
+  for (const int stage : stages) {
+    if (!options_.ties_across_ranks || !shape(stage).has_tied_weight) continue;
+    int& done = gradient_done_[{stage, shape(stage).num_units}];
+    done = add({.kind = Kind::sum_tied, .stage = stage, .unit = shape(stage).num_units}, {done});
   }
   if (options_.clips) {
     Ids after = {count_tokens_};
     for (const Action& action : program_) {
       const bool writes_gradient =
-          action.kind == Kind::backward || action.kind == Kind::sum_replicas || action.kind == Kind::reduce_gradients || action.kind == Kind::sum_tied;
+          forms_weight_gradients(action.kind) || action.kind == Kind::sum_replicas || action.kind == Kind::reduce_gradients || action.kind == Kind::sum_tied;
       if (writes_gradient) after.push_back(action.id);
     }
     const int clip = add({.kind = Kind::clip}, after);
     for (auto& [unit, done] : gradient_done_) done = clip;
   }
-  for (const int stage : stages_) {
+  for (const int stage : stages) {
     for (int unit = 0; unit < num_parts(stage); ++unit) {
       const int done = gradient_done_[{stage, unit}];
       const int update = add({.kind = Kind::update, .stage = stage, .unit = unit}, {done, options_.clips ? -1 : count_tokens_});
@@ -187,12 +221,12 @@ void ProgramBuilder::report() {
 }
 
 bool ProgramBuilder::sums_replicas(int stage, int unit) const {
-  const auto& sums = options_.stages[stage].unit_sums_replicas;
+  const auto& sums = shape(stage).unit_sums_replicas;
   return unit < static_cast<int>(sums.size()) && sums[unit];
 }
 
 bool ProgramBuilder::expands(int stage) const {
-  const auto& sums = options_.stages[stage].unit_sums_replicas;
+  const auto& sums = shape(stage).unit_sums_replicas;
   return options_.reduces_gradients || std::find(sums.begin(), sums.end(), true) != sums.end();
 }
 
@@ -203,8 +237,12 @@ std::vector<Program> lower(const Schedule& schedule, const LoweringOptions& opti
           schedule.num_stages, schedule.num_microbatches);
   require(static_cast<int>(options.stages.size()) == schedule.num_stages, "the shapes of {} stages do not fit a schedule of {} stages", options.stages.size(),
           schedule.num_stages);
+  Schedule wanted = schedule;
+  for (ComputeOrder& order : wanted.ranks)
+    if (!options.trains) std::erase_if(order, [](const Action& pass) { return pass.kind != Kind::forward; });
+  const auto receives = receives_to_post(wanted);
   std::vector<Program> programs;
-  for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) programs.push_back(ProgramBuilder(schedule, rank, options).build());
+  for (int rank = 0; rank < static_cast<int>(wanted.ranks.size()); ++rank) programs.push_back(ProgramBuilder(wanted, rank, options).build(receives[rank]));
   return programs;
 }
 

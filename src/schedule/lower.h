@@ -12,7 +12,8 @@ namespace echelon {
 /// What lowering must know of a stage.
 struct StageShape {
   int num_units = 1;
-  bool has_tied_weight = false;          // its copy is unit `num_units`
+  bool has_tied_weight = false;          // as unit `num_units`: its copy, or the rank's only one if the other stage borrows it
+  bool borrows_tied_weight = false;      // of the first stage, on the same rank
   std::vector<bool> unit_sums_replicas;  // [num_units + 1]: the unit has gradients that are partial over tp
 };
 

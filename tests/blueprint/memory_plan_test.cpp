@@ -81,7 +81,7 @@ TEST(MemoryPlan, ActivationsFollowTheSchedule) {
         const std::int64_t in_flight = schedule == PipelineSchedule::naive   ? 1
                                        : schedule == PipelineSchedule::gpipe ? microbatches
                                                                              : std::min<std::int64_t>(microbatches, 4 - stage);
-        EXPECT_EQ(rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), in_flight * rank.trace(ProgramKind::training).stash_bytes())
+        EXPECT_EQ(rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), in_flight * rank.trace(ProgramKind::training).stash_bytes(stage))
             << "stage " << stage << " of " << microbatches;
       }
     }

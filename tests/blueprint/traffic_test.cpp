@@ -116,7 +116,7 @@ TEST(Traffic, TheFirstMicrobatchReadsNoGradientThatAProductForms) {
     const RankBlueprint rank = blueprint.rank(0);
     const auto bytes_of_products = [&](int microbatch) {
       std::int64_t bytes = 0;
-      for (const OpRecord& op : rank.trace(ProgramKind::training).of({.kind = ActionKind::backward, .microbatch = microbatch}).ops)
+      for (const OpRecord& op : rank.trace(ProgramKind::training).of({.kind = ActionKind::backward, .stage = 0, .microbatch = microbatch}).ops)
         if (op.kind == OpKind::matmul) bytes += op.bytes;
       return bytes;
     };

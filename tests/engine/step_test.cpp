@@ -77,8 +77,8 @@ TEST(Step, NothingIsLeftOfTheGradientsOfTheStepBefore) {
         const StepInput without_update = {.batches = &batches, .adamw = {.lr = 0}};
         const double norm = run.step().run(ProgramKind::training, without_update).grad_norm;
         EXPECT_GT(norm, 0);
-        for (const ShardedUnit& unit : run.model().part().units)
-          for (std::size_t b = 0; b < unit.buckets().size(); ++b) ops->fill(unit.memory(b).grad, std::nan(""));
+        for (const ShardedUnit* unit : run.model().part().units())
+          for (std::size_t b = 0; b < unit->buckets().size(); ++b) ops->fill(unit->memory(b).grad, std::nan(""));
         EXPECT_EQ(run.step().run(ProgramKind::training, without_update).grad_norm, norm);
       });
     }

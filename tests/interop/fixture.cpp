@@ -26,7 +26,7 @@ std::vector<double> numbers(std::ifstream& file, const FileTensor& tensor) {
 
 std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
   const ModelPart& part = run.model().part();
-  Stage& stage = *part.stage;
+  Stage& stage = *run.model().part().stages.front().stage;
   const Arena arena(std::int64_t{8} << 20);
   Stack workspace = arena.region(0, std::int64_t{4} << 20), buffers = arena.region(std::int64_t{4} << 20, std::int64_t{2} << 20);
   Stash stash(arena.region(std::int64_t{6} << 20, std::int64_t{2} << 20));

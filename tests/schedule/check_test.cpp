@@ -37,6 +37,25 @@ TEST(Check, FindsNothingInTheGrid) {
   }
 }
 
+TEST(Check, FindsNothingInAnySchedule) {
+  for (int p = 1; p <= 6; ++p) {
+    for (const int m : {1, 2, 3, 4, 7, 12}) {
+      for (const Schedule& schedule : schedules_of(p, m)) {
+        for (int flags = 0; flags < 16; ++flags) {
+          LoweringOptions options = train_options(schedule, flags & 1);
+          options.trains = flags & 2;
+          options.reduces_gradients = flags & 4;
+          options.clips = flags & 8;
+          if (flags & 4) {
+            for (StageShape& shape : options.stages) shape.unit_sums_replicas.clear();
+          }
+          ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << "p = " << p << ", m = " << m << ", flags = " << flags;
+        }
+      }
+    }
+  }
+}
+
 // A schedule lowered well and then spoilt.
 struct Spoilt : testing::Test {
   LoweringOptions options = train_options(3);
@@ -118,9 +137,11 @@ TEST_F(Spoilt, ADuplicatedMicrobatch) {
 }
 
 TEST_F(Spoilt, ADuplicatedMicrobatchInTheSchedule) {
-  schedule.ranks[1][1].microbatch = 0;
+  schedule.ranks[0].back().microbatch = 0;
   programs = lower(schedule, options);
-  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 0 is there 2 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 3 is there 0 times instead of once"));
+  schedule.ranks[1][1].microbatch = 0;
+  EXPECT_THROW((void)lower(schedule, options), Failure);  // the others would wait forever for microbatch 1
 }
 
 TEST_F(Spoilt, ComputeInAnotherOrderThanTheSchedule) {

@@ -59,10 +59,53 @@ TEST(Lower, ASendWaitsForTheSendBeforeIt) {
   EXPECT_THAT(find(program, Kind::send_forward, 2)->after, ElementsAre(find(program, Kind::send_forward, 1)->id, find(program, Kind::forward, 2)->id));
 }
 
-TEST(Lower, AReceiveIsPostedOneComputeActionAhead) {
-  const Program program = lower(one_f_one_b_schedule(2, 3), train_options(2))[1];
-  EXPECT_EQ(find(program, Kind::receive_forward, 1)->id + 1, find(program, Kind::backward, 0)->id);
-  EXPECT_THAT(find(program, Kind::receive_forward, 1)->after, IsEmpty());
+// The message of forward 1 is produced while the receiver computes forward 1, or in 1F1B its backward 0: its receive is posted one action before that.
+TEST(Lower, AReceiveIsPostedOneComputeActionBeforeItsMessageIsProduced) {
+  Program program = lower(gpipe_schedule(2, 3), train_options(2))[1];
+  EXPECT_EQ(find(program, Kind::receive_forward, 1)->id + 1, find(program, Kind::forward, 0)->id);
+  EXPECT_EQ(find(program, Kind::receive_forward, 2)->id + 1, find(program, Kind::forward, 1)->id);
+  EXPECT_THAT(find(program, Kind::receive_forward, 2)->after, IsEmpty());
+  program = lower(one_f_one_b_schedule(2, 3), train_options(2))[1];
+  EXPECT_EQ(find(program, Kind::receive_forward, 1)->id + 1, find(program, Kind::forward, 0)->id);
+}
+
+std::vector<std::string> awaited_by(const Program& program, const Action& reader) {
+  std::vector<std::string> names;
+  for (const int id : reader.after) names.push_back(to_string(program[id]));
+  return names;
+}
+
+// One rank, two stages: nothing is sent, and a pass waits for that of the neighbour. The tied weight's gradient waits for both of its users.
+TEST(Lower, StagesOfOneRankExchangeNoMessages) {
+  const Schedule schedule = interleaved_one_f_one_b_schedule(1, 1, 2);
+  const Program program = lower(schedule, train_options(schedule))[0];
+  EXPECT_THAT(names(program), ElementsAre("load_batch", "clear_gradients", "count_tokens", "forward stage 0 microbatch 0", "forward stage 1 microbatch 0",
+                                          "backward stage 1 microbatch 0 unit 1", "reduce_gradients stage 1 unit 1", "backward stage 1 microbatch 0 unit 0",
+                                          "sum_replicas stage 1 unit 0", "reduce_gradients stage 1 unit 0", "backward stage 0 microbatch 0 unit 1",
+                                          "reduce_gradients stage 0 unit 1", "backward stage 0 microbatch 0 unit 0", "sum_replicas stage 0 unit 0",
+                                          "reduce_gradients stage 0 unit 0", "reduce_gradients stage 0 unit 2", "clip", "update stage 0 unit 0",
+                                          "gather_parameters stage 0 unit 0", "update stage 0 unit 1", "gather_parameters stage 0 unit 1",
+                                          "update stage 0 unit 2", "gather_parameters stage 0 unit 2", "update stage 1 unit 0",
+                                          "gather_parameters stage 1 unit 0", "update stage 1 unit 1", "gather_parameters stage 1 unit 1", "report"));
+  EXPECT_THAT(awaited_by(program, program[4]), ElementsAre("forward stage 0 microbatch 0"));
+  EXPECT_THAT(awaited_by(program, program[10]), ElementsAre("forward stage 0 microbatch 0", "backward stage 1 microbatch 0 unit 0"));
+  EXPECT_THAT(awaited_by(program, program[15]), ElementsAre("count_tokens", "backward stage 1 microbatch 0 unit 1", "backward stage 0 microbatch 0 unit 0"));
+}
+
+// The gradient leaves after B; the units are reduced along the last W.
+TEST(Lower, AnInputGradientLeavesBeforeTheWeightGradients) {
+  Schedule schedule = placed_in_a_loop(2, 2, 1);
+  for (const int stage : {0, 1}) schedule.add(Kind::forward, stage, 0);
+  for (const int stage : {1, 0})
+    for (const Kind kind : {Kind::backward_input, Kind::backward_weight}) schedule.add(kind, stage, 0);
+  const Program program = lower(schedule, train_options(schedule, false))[1];
+  EXPECT_THAT(names(program),
+              ElementsAre("load_batch", "clear_gradients", "count_tokens", "receive_forward stage 1 microbatch 0", "forward stage 1 microbatch 0",
+                          "backward_input stage 1 microbatch 0", "send_backward stage 1 microbatch 0", "backward_weight stage 1 microbatch 0 unit 1",
+                          "reduce_gradients stage 1 unit 1", "backward_weight stage 1 microbatch 0 unit 0", "sum_replicas stage 1 unit 0",
+                          "reduce_gradients stage 1 unit 0", "clip", "update stage 1 unit 0", "gather_parameters stage 1 unit 0", "update stage 1 unit 1",
+                          "gather_parameters stage 1 unit 1", "report"));
+  EXPECT_THAT(awaited_by(program, program[7]), ElementsAre("clear_gradients", "backward_input stage 1 microbatch 0"));
 }
 
 TEST(Lower, WithoutClippingAnUpdateWaitsForItsOwnGradientAndTheCount) {
