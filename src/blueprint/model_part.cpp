@@ -13,6 +13,8 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
   options.model = config.model;
   options.dtype = parse_dtype(config.training.dtype);
   options.grad_dtype = config.training.grad_dtype.empty() ? accumulate_dtype(options.dtype) : parse_dtype(config.training.grad_dtype);
+  options.recompute.operations = config.training.recompute;
+  if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;
   options.num_sequences = config.training.micro_batch_size;
   options.seq_len = config.training.seq_len;
   options.tp = mesh.degree(Axis::tp);

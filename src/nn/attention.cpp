@@ -61,27 +61,52 @@ std::vector<Param*> Attention::params() {
 }
 
 void Attention::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
+  const Stack::Scope scope(context.workspace);
+  form({context, stash}, x);
+  project(context, y, stash);
+}
+
+void Attention::form(const Forming& forming, Tensor x) const {
+  const Projections qkv = form_projections(forming, x);
+  const bool is_dropped = drops(BlockOperation::core_attn);
+  const Tensor out = forming.place({this, kept_out, is_dropped, LastReader::backward_weight}, options_.dtype, projection_sizes(options_.num_tokens())[0]);
+  const Tensor lse =
+      forming.place({this, kept_lse, is_dropped}, accumulate_dtype(options_.dtype), {options_.num_sequences, split_.num_heads, options_.seq_len});
+  if (forming.runs(is_dropped)) attend(forming.context.ops, qkv, out.reshaped(qkv[0].sizes), lse);
+}
+
+Attention::Projections Attention::form_projections(const Forming& forming, Tensor x) const {
+  auto& [context, stash, pass] = forming;
   const std::array<Sizes, 3> sizes = projection_sizes(options_.num_tokens());
-  set_x(stash, x);
-  const Projections qkv = {stash.keep(this, kept_q, options_.dtype, sizes[0]), stash.keep(this, kept_k, options_.dtype, sizes[1]),
-                           stash.keep(this, kept_v, options_.dtype, sizes[2])};
+  const bool drops_products = drops(BlockOperation::qkv_proj), drops_q_and_k = norms_ ? drops(BlockOperation::qk_norm) : drops_products;
+  const Projections qkv = {forming.place({this, kept_q, drops_q_and_k}, options_.dtype, sizes[0]),
+                           forming.place({this, kept_k, drops_q_and_k}, options_.dtype, sizes[1]),
+                           forming.place({this, kept_v, drops_products}, options_.dtype, sizes[2])};
   Projections products = qkv;
-  if (norms_) {
-    products[0] = stash.keep(this, kept_q_product, options_.dtype, sizes[0]);
-    products[1] = stash.keep(this, kept_k_product, options_.dtype, sizes[1]);
-  }
-  projections_.forward(context, x, products);
   if (norms_)
-    for (std::size_t i = 0; i < 2; ++i) (*norms_)[i].forward(context, per_head(products[i]), per_head(qkv[i]), stash);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const int which = i == 0 ? kept_q_product : kept_k_product;
+      products[i] = forming.place({this, which, drops_products, LastReader::backward_weight}, options_.dtype, sizes[i]);
+      (*norms_)[i].keep(forming, per_head(products[i]), drops_q_and_k);
+    }
+  set_x(stash, x);
+  if (forming.runs(drops_products)) {
+    if (pass == Pass::forward)
+      projections_.forward(context, x, products);
+    else
+      set_x(stash, projections_.forward_again(context, x, products));
+  }
   const Projections heads = {qkv[0].reshaped(head_sizes(split_.num_heads)), qkv[1].reshaped(head_sizes(split_.num_kv_heads)),
                              qkv[2].reshaped(head_sizes(split_.num_kv_heads))};
-  rotate(context.ops, heads[0], false, 0);
-  rotate(context.ops, heads[1], false, 0);
-  const Tensor out = stash.keep(this, kept_out, options_.dtype, sizes[0]);
-  const Tensor lse = stash.keep(this, kept_lse, accumulate_dtype(options_.dtype), {options_.num_sequences, split_.num_heads, options_.seq_len});
-  attend(context.ops, heads, out.reshaped(heads[0].sizes), lse);
-  output_.forward(context, out, y);
+  if (!forming.runs(drops_q_and_k)) return heads;
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (norms_) (*norms_)[i].normalise(context, per_head(qkv[i]), stash);
+    rotate(context.ops, heads[i], false, 0);
+  }
+  return heads;
 }
+
+void Attention::project(Context& context, Tensor y, const Stash& stash) const { output_.forward(context, stash.kept(this, kept_out), y); }
 
 void Attention::set_x(Stash& stash, Tensor x) const { stash.keep_view(this, kept_x, x); }
 

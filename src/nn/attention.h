@@ -6,6 +6,7 @@
 // Heads are cut over the tensor-parallel ranks (nn/head_split.h).
 #pragma once
 
+#include "nn/forming.h"
 #include "nn/head_split.h"
 #include "nn/kv_cache.h"
 #include "nn/norm.h"
@@ -29,7 +30,11 @@ class Attention : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
-  /// x of forward, for a backward pass after which its memory was used for something else: backward and backward_weight read it.
+  /// All that a backward pass reads: in forward, or again what forward dropped of it (the caller's scope holds it). x is that of forward, formed again.
+  void form(const Forming& forming, Tensor x) const;
+  /// y of what was formed.
+  void project(Context& context, Tensor y, const Stash& stash) const;
+  /// x alone, for backward_weight.
   void set_x(Stash& stash, Tensor x) const;
 
   /// The next positions of every sequence, from first_position on: x, y [B n, hidden_size]. Their keys and values go into the cache behind those before. No
@@ -41,6 +46,9 @@ class Attention : public Layer {
 
   [[nodiscard]] Sizes head_sizes(std::int64_t num_heads) const { return {options_.num_sequences, options_.seq_len, num_heads, options_.model.head_dim}; }
   [[nodiscard]] Tensor per_head(Tensor x) const { return x.reshaped({x.num_elements() / options_.model.head_dim, options_.model.head_dim}); }
+  [[nodiscard]] bool drops(BlockOperation operation) const { return options_.recompute.operations.contain(operation); }
+  /// q, k, v as attention reads them.
+  [[nodiscard]] Projections form_projections(const Forming& forming, Tensor x) const;
   [[nodiscard]] std::array<Sizes, 3> projection_sizes(std::int64_t num_tokens) const;
   void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
   void attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const;

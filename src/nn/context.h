@@ -5,6 +5,7 @@
 #include "nn/stash.h"
 #include "ops/ops.h"
 #include "spec/model_spec.h"
+#include "spec/recompute.h"
 
 namespace echelon {
 
@@ -18,6 +19,7 @@ struct LayerOptions {
   int tp = 1;
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
+  Recompute recompute = {};        // of a stage; of a block its operations
 
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }                                     // N, inside tensor-parallel regions
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }  // of x and y between layers

@@ -5,7 +5,7 @@
 namespace echelon {
 namespace {
 
-enum Kept : int { kept_h };
+enum Kept : int { kept_x, kept_h };
 
 std::string name_of_block(std::int64_t index) { return fmt::format("model.layers.{}.", index); }
 
@@ -27,37 +27,80 @@ std::vector<Param*> DecoderBlock::params() {
 
 void DecoderBlock::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor normed = context.workspace.take(x.dtype, x.sizes), h = stash.keep(this, kept_h, x.dtype, x.sizes);
-  attention_norm_.forward(context, x, normed, stash);
-  attention_.forward(context, normed, h, stash);
-  mlp_norm_.residual_forward(context, h, x, normed, stash);
+  const Forming forming = {context, stash};
+  const Tensor normed = context.workspace.take(x.dtype, x.sizes);
+  stash.keep_view(this, kept_x, x);
+  const Tensor h = place_h(forming);
+  {
+    const Stack::Scope attention(context.workspace);
+    form_attention(forming, normed);
+    attention_.project(context, h, stash);
+  }
+  mlp_norm_.residual_normalise(context, x, normed, stash);
   mlp_.forward(context, normed, y, stash);
   context.ops.add(y, y, h);
 }
 
 void DecoderBlock::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   const Stack::Scope scope(context.workspace);
+  const Forming again = {context, stash, Pass::backward};
   const Tensor normed = context.workspace.take(dy.dtype, dy.sizes),
                dnormed = normed;  // a branch reads its input for the last time before it writes its gradient
   const Tensor dh = dx;
-  mlp_norm_.normalise(context, normed, stash);
-  mlp_.set_x(stash, normed);
-  mlp_.backward(context, dy, dnormed, stash);
+  form_h_again(again, normed);
+  {
+    const Stack::Scope mlp(context.workspace);
+    mlp_.form(again, normed);
+    mlp_.backward(context, dy, dnormed, stash);
+  }
   mlp_norm_.residual_backward(context, dnormed, dy, dh, stash);
-
-  attention_norm_.normalise(context, normed, stash);
-  attention_.set_x(stash, normed);
+  if (!drops(BlockOperation::o_proj)) form_attention(again, normed);
   attention_.backward(context, dh, dnormed, stash);
   attention_norm_.residual_backward(context, dnormed, dh, dx, stash);
 }
 
 void DecoderBlock::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor dnormed = context.workspace.take(dy.dtype, dy.sizes), dh = dx;
-  mlp_.backward_input(context, dy, dnormed, stash);
+  const Forming again = {context, stash, Pass::backward_input};
+  const Tensor normed = context.workspace.take(dy.dtype, dy.sizes), dnormed = normed, dh = dx;
+  form_h_again(again, normed);
+  {
+    const Stack::Scope mlp(context.workspace);
+    mlp_.form(again, normed);
+    mlp_.backward_input(context, dy, dnormed, stash);
+  }
   mlp_norm_.residual_backward_input(context, dnormed, dy, dh, stash);
+  if (!drops(BlockOperation::o_proj)) form_attention(again, normed);
   attention_.backward_input(context, dh, dnormed, stash);
   attention_norm_.residual_backward_input(context, dnormed, dh, dx, stash);
+}
+
+Tensor DecoderBlock::place_h(const Forming& forming) const {
+  const Tensor x = forming.stash.kept(this, kept_x);
+  const bool drops_h = drops(BlockOperation::o_proj);
+  const Tensor h = forming.place({this, kept_h, drops_h, LastReader::backward_weight}, x.dtype, x.sizes);
+  mlp_norm_.keep(forming, h, drops_h || drops(BlockOperation::mlp));  // whoever forms h or the branch again forms the statistics on the way
+  return h;
+}
+
+void DecoderBlock::form_attention(const Forming& forming, Tensor normed) const {
+  auto& [context, stash, pass] = forming;
+  const bool projects = forming.runs(drops(BlockOperation::qkv_proj));
+  attention_norm_.keep(forming, stash.kept(this, kept_x), drops(BlockOperation::qkv_proj));
+  if (projects || pass == Pass::backward) attention_norm_.normalise(context, normed, stash);
+  attention_.form(forming, normed);
+}
+
+void DecoderBlock::form_h_again(const Forming& again, Tensor normed) const {
+  auto& [context, stash, pass] = again;
+  const Tensor h = place_h(again);
+  if (drops(BlockOperation::o_proj)) {
+    form_attention(again, context.workspace.take(h.dtype, h.sizes));  // a norm of x of its own, which lasts until attention's backward pass
+    attention_.project(context, h, stash);
+    mlp_norm_.residual_normalise(context, stash.kept(this, kept_x), normed, stash);
+  } else if (pass == Pass::backward || drops(BlockOperation::mlp)) {
+    mlp_norm_.normalise(context, normed, stash);
+  }
 }
 
 void DecoderBlock::backward_weight(Context& context, Stash& stash) {

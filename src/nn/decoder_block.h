@@ -4,12 +4,13 @@
 #pragma once
 
 #include "nn/attention.h"
+#include "nn/forming.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
 namespace echelon {
 
-/// The norms' outcomes are not kept: the backward pass forms them again, a pass over x each.
+/// The norms' outcomes are not kept: the backward pass forms them again, a pass over x each. It forms again, too, what options.recompute.operations name.
 class DecoderBlock : public Layer {
  public:
   /// Parameters "model.layers.{index}.…"; index counts over the whole model.
@@ -26,6 +27,13 @@ class DecoderBlock : public Layer {
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const;
 
  private:
+  [[nodiscard]] bool drops(BlockOperation operation) const { return options_.recompute.operations.contain(operation); }
+  [[nodiscard]] Tensor place_h(const Forming& forming) const;
+  /// All that attention's backward pass reads. `normed` becomes the norm of x, if this pass reads that.
+  void form_attention(const Forming& forming, Tensor normed) const;
+  /// In a backward pass: h, and in `normed` its norm. Where h was dropped all of attention is formed before it.
+  void form_h_again(const Forming& again, Tensor normed) const;
+
   LayerOptions options_;
   Norm attention_norm_;
   Attention attention_;

@@ -80,7 +80,7 @@ std::vector<Param*> CrossEntropyHead::params() {
 }
 
 void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& stash) const {
-  if (context.microbatch.wants_gradient) return norm_.keep(x, stash);
+  if (context.microbatch.wants_gradient) return norm_.keep({context, stash}, x);
   const Stack::Scope scope(context.workspace);
   const Tensor normed = context.workspace.take(x.dtype, x.sizes);
   norm_.apply(context, x, normed);

@@ -44,14 +44,25 @@ std::vector<Param*> Mlp::params() {
 
 void Mlp::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Sizes sizes = {options_.num_tokens(), features_.count};
-  set_x(stash, x);
-  Inner inner;
-  for (int i = 0; i < num_inner(options_); ++i) inner.push_back(stash.keep(this, kept_inner_0 + i, options_.dtype, sizes));
-  const Tensor activated = context.workspace.take(options_.dtype, sizes);
-  inner_.forward(context, x, inner);
+  form({context, stash}, x);
+  const Inner inner = kept_inner(stash);
+  const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
   activate(context.ops, inner, activated);
   down_.forward(context, activated, y);
+}
+
+void Mlp::form(const Forming& forming, Tensor x) const {
+  set_x(forming.stash, x);
+  const bool is_dropped = options_.recompute.operations.contain(BlockOperation::mlp);
+  const Sizes sizes = {options_.num_tokens(), features_.count};
+  Inner inner;
+  for (int i = 0; i < num_inner(options_); ++i)
+    inner.push_back(forming.place({this, kept_inner_0 + i, is_dropped, LastReader::backward_weight}, options_.dtype, sizes));
+  if (!forming.runs(is_dropped)) return;
+  if (forming.pass == Pass::forward)
+    inner_.forward(forming.context, x, inner);
+  else
+    set_x(forming.stash, inner_.forward_again(forming.context, x, inner));
 }
 
 void Mlp::set_x(Stash& stash, Tensor x) const { stash.keep_view(this, kept_x, x); }

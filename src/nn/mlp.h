@@ -4,6 +4,7 @@
 //     GELU   (Radford et al. 2019)               y = gelu(x wup^T + bup) wdown^T + bdown
 #pragma once
 
+#include "nn/forming.h"
 #include "nn/layer.h"
 #include "nn/parallel_linear.h"
 
@@ -23,7 +24,9 @@ class Mlp : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
-  /// x of forward, for a backward pass after which its memory was used for something else: backward and backward_weight read it.
+  /// All that a backward pass reads: in forward, or again what forward dropped of it (the caller's scope holds it). x is that of forward, formed again.
+  void form(const Forming& forming, Tensor x) const;
+  /// x alone, for backward_weight.
   void set_x(Stash& stash, Tensor x) const;
 
   /// Forward without a gradient, of any number of tokens, which all ranks hold.

@@ -28,22 +28,23 @@ std::vector<Param*> Norm::params() {
 }
 
 void Norm::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
-  keep(x, stash);
+  keep({context, stash}, x);
   normalise(context, y, stash);
 }
 
-void Norm::keep(Tensor x, Stash& stash) const {
-  const DType dtype = accumulate_dtype(x.dtype);
-  stash.keep_view(this, kept_x, x);
-  if (kind_ == NormKind::layer_norm) stash.keep(this, kept_mean, dtype, {x.size(0)});
-  stash.keep(this, kept_rstd, dtype, {x.size(0)});
+void Norm::keep(const Forming& forming, Tensor x, bool drops_statistics) const {
+  forming.stash.keep_view(this, kept_x, x);
+  const auto place = [&](Kept which) {
+    (void)forming.place({this, which, drops_statistics, LastReader::backward_weight}, accumulate_dtype(x.dtype), {x.size(0)});
+  };
+  if (kind_ == NormKind::layer_norm) place(kept_mean);
+  place(kept_rstd);
 }
 
 void Norm::normalise(Context& context, Tensor y, const Stash& stash) const { compute(context.ops, stash.kept(this, kept_x), {}, y, kept_statistics(stash)); }
 
-void Norm::residual_forward(Context& context, Tensor x, Tensor residual, Tensor y, Stash& stash) const {
-  keep(x, stash);
-  compute(context.ops, x, residual, y, kept_statistics(stash));
+void Norm::residual_normalise(Context& context, Tensor residual, Tensor y, const Stash& stash) const {
+  compute(context.ops, stash.kept(this, kept_x), residual, y, kept_statistics(stash));
 }
 
 void Norm::apply(Context& context, Tensor x, Tensor y) const {

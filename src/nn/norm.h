@@ -1,6 +1,7 @@
 // LayerNorm or RMSNorm over the last dim of x. A layer, except that x may have any number of rows: it normalises tokens, and heads.
 #pragma once
 
+#include "nn/forming.h"
 #include "nn/layer.h"
 
 namespace echelon {
@@ -22,12 +23,12 @@ class Norm : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
-  /// The two halves of forward. Keeps x, and room for its statistics:
-  void keep(Tensor x, Stash& stash) const;
+  /// The two halves of forward. Keeps x, and room for its statistics, which may be dropped:
+  void keep(const Forming& forming, Tensor x, bool drops_statistics = false) const;
   /// forms them and y. Called once more in a backward pass it gives the same bits: a pass over x, where keeping y would cost its memory.
   void normalise(Context& context, Tensor y, const Stash& stash) const;
   /// With a residual stream around the branch that ended in x: x += residual, y = norm(x); and dx = the norm's + dresidual, which came past it (dx may be it).
-  void residual_forward(Context& context, Tensor x, Tensor residual, Tensor y, Stash& stash) const;
+  void residual_normalise(Context& context, Tensor residual, Tensor y, const Stash& stash) const;
   void residual_backward(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash);
   void residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const;
 

@@ -18,6 +18,12 @@ void ColumnParallel::forward(Context& context, Tensor x, std::span<const Tensor>
   products(context.ops, enter(context, options_, x), ys);
 }
 
+Tensor ColumnParallel::forward_again(Context& context, Tensor x, std::span<const Tensor> ys) const {
+  const Tensor x_full = enter(context, options_, x);
+  products(context.ops, x_full, ys);
+  return x_full;
+}
+
 void ColumnParallel::products(Ops& ops, Tensor x, std::span<const Tensor> ys) const {
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     linears_[i].product(ops, x, ys[i]);
@@ -35,7 +41,7 @@ void ColumnParallel::backward_input(Context& context, std::span<const Tensor> dy
 
 void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> dys, Tensor x) {
   const Stack::Scope scope(context.workspace);
-  const Tensor x_full = enter(context, options_, x);
+  const Tensor x_full = x.size(0) == options_.num_tokens() ? x : enter(context, options_, x);
   for (std::size_t i = 0; i < linears_.size(); ++i) {
     linears_[i].weight_backward(context.ops, dys[i], x_full);
     linears_[i].bias_backward(context.ops, dys[i]);

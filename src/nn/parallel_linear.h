@@ -22,9 +22,11 @@ class ColumnParallel {
 
   /// ys[i] [num_tokens, outputs of product i] of x [num_local_tokens, in].
   void forward(Context& context, Tensor x, std::span<const Tensor> ys) const;
+  /// The same in a backward pass, where the gathered tokens are wanted once more: returns x [num_tokens, in], in the workspace if it was gathered.
+  [[nodiscard]] Tensor forward_again(Context& context, Tensor x, std::span<const Tensor> ys) const;
   /// dx [num_local_tokens, in] = the sum over the products and the ranks.
   void backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const;
-  /// Under sequence parallelism x is gathered again: kept whole it would cost tp times the memory.
+  /// Under sequence parallelism x is gathered again, unless it is what forward_again gave: kept whole it would cost tp times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
   /// The products alone, of tokens that all ranks hold.
   void products(Ops& ops, Tensor x, std::span<const Tensor> ys) const;

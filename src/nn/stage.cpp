@@ -44,7 +44,11 @@ Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied
     return added;
   };
   if (layers.has_embedding) embedding_ = add(std::make_unique<Embedding>(options, tied_weight_));
-  for (std::int64_t i = 0; i < layers.num_layers; ++i) blocks_.push_back(add(std::make_unique<DecoderBlock>(options, layers.first_layer + i, *rope_)));
+  for (std::int64_t i = 0; i < layers.num_layers; ++i) {
+    LayerOptions of_block = options;
+    of_block.recompute.operations = options.recompute.of_block(i);
+    blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i, *rope_)));
+  }
   if (layers.has_head) head_ = add(make_head(options, tied_weight_));
 }
 

@@ -19,8 +19,9 @@ struct ModelBase {};
 /// Keys that are planned: named here so that they are refused as what they are, not as misspellings.
 struct NotYet {};
 
-using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<std::vector<std::int64_t>>,
-                                 FieldOf<PipelineSchedule>, FieldOf<LrDecay>, FieldOf<Family>, ModelBase, NotYet>;
+using ConfigField =
+    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<std::vector<std::int64_t>>, FieldOf<PipelineSchedule>,
+                 FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, ModelBase, NotYet>;
 
 struct Range {
   double least = std::numeric_limits<double>::lowest();

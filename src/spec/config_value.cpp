@@ -50,6 +50,11 @@ struct Assign {
   void operator()(FieldOf<std::vector<std::int64_t>> field) const { field(config) = get<std::vector<std::int64_t>>(key, value, "a list of integers"); }
   void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<LrDecay> field) const { field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string")); }
+  void operator()(FieldOf<RecomputeMethod> field) const { field(config) = parse_recompute_method(key.name, get<std::string>(key, value, "a string")); }
+  void operator()(FieldOf<BlockOperations> field) const {
+    const auto* one = std::get_if<std::string>(&value);
+    field(config) = parse_recompute(key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a name or a list of names"));
+  }
   void operator()(FieldOf<Family> field) const { field(config) = parse_family(get<std::string>(key, value, "a string")); }
   void operator()(ModelBase) const {}
   void operator()(NotYet) const {}
@@ -61,6 +66,12 @@ struct Read {
   ConfigValue operator()(FieldOf<PipelineSchedule> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<LrDecay> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<Family> field) const { return std::string(name_of(field(config))); }
+  ConfigValue operator()(FieldOf<RecomputeMethod> field) const { return std::string(name_of(field(config))); }
+  ConfigValue operator()(FieldOf<BlockOperations> field) const {
+    std::vector<std::string> names = names_of(field(config));
+    if (names.size() == 1) return names[0];
+    return names;
+  }
   ConfigValue operator()(ModelBase) const { return std::string(); }
   ConfigValue operator()(NotYet) const { return std::string(); }
   ConfigValue operator()(auto field) const { return field(config); }
@@ -74,18 +85,28 @@ std::optional<T> parse_number(std::string_view text) {
   return number;
 }
 
-std::optional<std::vector<std::int64_t>> parse_list(std::string_view text) {
+// "[a, b]" or "a,b"; elements may be quoted.
+std::vector<std::string> split_list(std::string_view text) {
   if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
-  std::vector<std::int64_t> list;
+  constexpr std::string_view around = " '\"";
+  std::vector<std::string> list;
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     std::string_view part = text.substr(0, comma);
-    while (part.starts_with(' ')) part.remove_prefix(1);
-    while (part.ends_with(' ')) part.remove_suffix(1);
+    while (!part.empty() && around.find(part.front()) != std::string_view::npos) part.remove_prefix(1);
+    while (!part.empty() && around.find(part.back()) != std::string_view::npos) part.remove_suffix(1);
+    list.emplace_back(part);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return list;
+}
+
+std::optional<std::vector<std::int64_t>> parse_list(std::string_view text) {
+  std::vector<std::int64_t> list;
+  for (const std::string& part : split_list(text)) {
     const auto number = parse_number<std::int64_t>(part);
     if (!number) return std::nullopt;
     list.push_back(*number);
-    text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return list;
 }
@@ -122,6 +143,8 @@ ConfigValue value_of(const ConfigKey& key, RunConfig& config) { return std::visi
 ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
   if (std::holds_alternative<FieldOf<std::vector<std::int64_t>>>(key.field)) {
     if (auto list = parse_list(text)) return *std::move(list);
+  } else if (std::holds_alternative<FieldOf<BlockOperations>>(key.field)) {
+    return split_list(text);
   } else if (std::holds_alternative<FieldOf<bool>>(key.field)) {
     if (text == "true" || text == "false") return text == "true";
   } else if (std::holds_alternative<FieldOf<std::int64_t>>(key.field) || std::holds_alternative<FieldOf<double>>(key.field)) {
@@ -138,6 +161,11 @@ std::string to_toml(const ConfigValue& value) {
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(const std::string& text) const { return quoted(text); }
     std::string operator()(const std::vector<std::int64_t>& list) const { return fmt::format("[{}]", fmt::join(list, ", ")); }
+    std::string operator()(const std::vector<std::string>& list) const {
+      std::string out;
+      for (const std::string& text : list) out += (out.empty() ? "" : ", ") + quoted(text);
+      return "[" + out + "]";
+    }
   };
   return std::visit(Print{}, value);
 }

@@ -5,7 +5,7 @@
 
 namespace echelon {
 
-using ConfigValue = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>>;
+using ConfigValue = std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>, std::vector<std::string>>;
 
 /// A key with its value and where it was written ("run.toml:12" or "command line").
 struct Setting {

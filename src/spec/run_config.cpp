@@ -1,9 +1,8 @@
 #include "spec/run_config.h"
 
 #include "base/error.h"
+#include "spec/choice.h"
 
-#include <algorithm>
-#include <cctype>
 #include <limits>
 
 namespace echelon {
@@ -11,20 +10,6 @@ namespace {
 
 constexpr PipelineSchedule all_schedules[] = {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b};
 constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
-
-bool equal_but_for_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
-}
-
-template <class Choice, std::size_t n>
-Choice parse_choice(std::string_view key, std::string_view text, const Choice (&choices)[n]) {
-  std::vector<std::string_view> names;
-  for (const Choice choice : choices) {
-    if (equal_but_for_case(text, name_of(choice))) return choice;
-    names.push_back(name_of(choice));
-  }
-  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", key, text, fmt::join(names, ", "), nearest(text, names)));
-}
 
 }  // namespace
 

@@ -51,7 +51,24 @@ void check_dtypes(const TrainingConfig& t) {
   for (const auto& [key, value] :
        {std::pair<std::string_view, std::string_view>{"training.grad_dtype", t.grad_dtype}, {"training.reduce_dtype", t.reduce_dtype}})
     require(value.empty() || value == accumulate, "{} = '{}' is not there yet beside training.dtype = '{}'; nearest: '{}'", key, value, t.dtype, accumulate);
-  check_choice({"training.recompute", t.recompute, {"none"}, {"selective", "full"}});
+}
+
+void check_recompute(const RunConfig& config) {
+  const TrainingConfig& t = config.training;
+  const bool is_block = t.recompute_method == RecomputeMethod::block;
+  const BlockOperations of_q_and_k = {BlockOperation::qk_norm};
+  require(t.recompute != of_q_and_k || config.model.qk_norm,
+          "training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj");
+  require(!t.recompute.empty() || !is_block, "training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'full'");
+  require(is_block || t.recompute_num_layers == 1,
+          "training.recompute_num_layers = {} is not there yet beside training.recompute_method = 'uniform' (one input for a group of layers); nearest: 1",
+          t.recompute_num_layers);
+  const ParallelConfig& p = config.parallelism;
+  std::int64_t most = 0;
+  for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, static_cast<int>(p.pipeline_parallel_degree), p.pipeline_parallel_layout))
+    most = std::max(most, stage.num_layers);
+  require(!is_block || t.recompute_num_layers <= most, "training.recompute_num_layers = {} is more than the {} layers of the largest stage; nearest: {}",
+          t.recompute_num_layers, most, most);
 }
 
 void check_batch(const RunConfig& config) {
@@ -149,6 +166,7 @@ void validate(const RunConfig& config) {
   check_dtypes(config.training);
   check_ranks(config);
   check_parallelism(config);
+  check_recompute(config);
   check_batch(config);
   check_optimizer(config);
   check_output(config);

@@ -63,10 +63,17 @@ class Flattener {
     const ConfigKey* key = find_config_key(name);
     const bool is_text = key != nullptr && std::holds_alternative<FieldOf<std::string>>(key->field);
     require(!is_text, "{}: {} is a list, which is not there yet; nearest: one of its elements", origin(node), name);
-    std::vector<std::int64_t> list;
-    for (const toml::node& element : *array) {
-      require(element.is_integer(), "{}: {} is a list with an element that is no integer", origin(node), name);
-      list.push_back(element.as_integer()->get());
+    const bool is_of_names = key != nullptr && std::holds_alternative<FieldOf<BlockOperations>>(key->field);
+    if (is_of_names) return list_of<std::string>(name, *array, "string");
+    return list_of<std::int64_t>(name, *array, "integer");
+  }
+
+  template <class T>
+  std::vector<T> list_of(const std::string& name, const toml::array& array, std::string_view what) const {
+    std::vector<T> list;
+    for (const toml::node& element : array) {
+      require(element.is<T>(), "{}: {} is a list with an element that is no {}", origin(array), name, what);
+      list.push_back(element.as<T>()->get());
     }
     return list;
   }

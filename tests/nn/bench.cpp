@@ -12,8 +12,6 @@
 namespace echelon::test {
 namespace {
 
-constexpr std::int64_t arena_bytes = std::int64_t{1} << 26;
-
 std::mt19937_64 generator_for(const std::string& name) { return std::mt19937_64(std::hash<std::string>{}(name)); }
 
 std::vector<double> normal_numbers(const std::string& name, std::int64_t count, double spread) {
@@ -56,6 +54,17 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
   if (kind) backward(passes, *kind, context, x, x, stash);
   EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
   return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
+}
+
+/// Parameters with gradients, the batch, five activations, and the regions of a call.
+std::int64_t needed_bytes(const Passes& passes, const LayerOptions& options, const std::vector<RegionBytes>& calls) {
+  std::int64_t bytes = 3 * aligned(options.num_tokens() * size_of(DType::float64));
+  for (const Param* param : passes.params)
+    for (const DType dtype : {options.dtype, options.grad_dtype}) bytes += aligned(param->local_sizes().num_elements() * size_of(dtype));
+  bytes += 5 * aligned(options.num_local_tokens() * options.model.hidden_size * size_of(options.dtype));
+  std::int64_t of_call = 0;
+  for (const RegionBytes& call : calls) of_call = std::max(of_call, call.slot + call.gradient_slot + call.workspace);
+  return bytes + of_call;
 }
 
 }  // namespace
@@ -189,8 +198,8 @@ Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace
       ops_(std::move(ops)),
       evaluation_bytes_(measure_evaluation(passes_, options, trace_mesh)),
       bytes_{measure(passes_, options, trace_mesh, BackwardKind::fused), measure(passes_, options, trace_mesh, BackwardKind::split)},
-      arena_(arena_bytes),
-      memory_(arena_.region(0, arena_bytes)) {
+      arena_(needed_bytes(passes_, options, {evaluation_bytes_, bytes_[0], bytes_[1]})),
+      memory_(arena_.region(0, arena_.num_bytes())) {
   for (Param* param : passes_.params) {
     param->value = memory_.take(options.dtype, param->local_sizes());
     param->grad = memory_.take(options.grad_dtype, param->local_sizes());

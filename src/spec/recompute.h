@@ -1,0 +1,67 @@
+// What a decoder block does not keep from its forward to its backward pass but forms again there: memory for time (Chen et al. 2016, arXiv:1604.06174;
+// Korthikanti et al. 2022, arXiv:2205.05198). docs/memory.md has the bytes.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+/// The operations of a block whose outcomes are kept, or dropped and formed again, in the order in which they run.
+enum class BlockOperation : std::uint8_t {
+  qkv_proj,   // q, k and v, normalised and rotated
+  qk_norm,    // q and k alone, out of what their projections gave (models with norms of q and k)
+  core_attn,  // what attention gives, and its log-sum-exps
+  o_proj,     // h = x + the attention branch
+  mlp,        // the products before the activation: gate and up
+};
+[[nodiscard]] std::string_view name_of(BlockOperation operation);
+
+/// A set of them. Who projects q and k again normalises them again, so qkv_proj brings qk_norm along.
+class BlockOperations {
+ public:
+  constexpr BlockOperations() = default;
+  constexpr BlockOperations(std::initializer_list<BlockOperation> operations) {
+    for (const BlockOperation operation : operations) add(operation);
+  }
+  constexpr void add(BlockOperation operation) {
+    bits_ |= bit(operation);
+    if (operation == BlockOperation::qkv_proj) bits_ |= bit(BlockOperation::qk_norm);
+  }
+  [[nodiscard]] constexpr bool contain(BlockOperation operation) const { return (bits_ & bit(operation)) != 0; }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  bool operator==(const BlockOperations&) const = default;
+
+ private:
+  static constexpr unsigned bit(BlockOperation operation) { return 1U << static_cast<unsigned>(operation); }
+  unsigned bits_ = 0;
+};
+
+/// All that lies between a norm's outcome and o_proj.
+inline constexpr BlockOperations attention_internals = {BlockOperation::qkv_proj, BlockOperation::core_attn};
+/// The block keeps its input alone.
+inline constexpr BlockOperations whole_block = {BlockOperation::qkv_proj, BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp};
+
+/// "none", "selective", "full", or operations. Throws Error naming `key` and the nearest.
+[[nodiscard]] BlockOperations parse_recompute(std::string_view key, const std::vector<std::string>& names);
+/// One of the three words, or the names of the operations.
+[[nodiscard]] std::vector<std::string> names_of(const BlockOperations& operations);
+
+/// Which blocks of a pipeline stage: all, or the first recompute_num_layers (Megatron-LM's methods of these names).
+enum class RecomputeMethod : std::uint8_t { uniform, block };
+[[nodiscard]] std::string_view name_of(RecomputeMethod method);
+[[nodiscard]] RecomputeMethod parse_recompute_method(std::string_view key, std::string_view name);
+
+/// What a stage's blocks form again.
+struct Recompute {
+  BlockOperations operations;
+  std::int64_t num_blocks = std::numeric_limits<std::int64_t>::max();  // the first ones of the stage; the others keep everything
+
+  [[nodiscard]] BlockOperations of_block(std::int64_t index_in_stage) const { return index_in_stage < num_blocks ? operations : BlockOperations(); }
+};
+
+}  // namespace echelon
