@@ -40,7 +40,7 @@ struct TrainingConfig {
   bool deterministic = true;
   std::int64_t eval_interval = 0;  // steps between evaluations; 0: at the end only
   std::int64_t eval_batches = 8;   // global batches per evaluation
-  BlockOperations recompute = {};       // what blocks form again in backward
+  BlockOperations recompute = {};  // what blocks form again in backward
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   std::int64_t recompute_num_layers = 1;  // uniform: per group; block: per stage
   std::int64_t num_threads = 0;           // per rank; 0: its share of the cores

@@ -117,8 +117,27 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
     config.parallelism.pipeline_parallel_degree = 2;
     config.parallelism.pipeline_parallel_layout = {1, config.model.num_hidden_layers - 1};
     config.lr_scheduler.decay = LrDecay::wsd;
+    config.training.recompute = {BlockOperation::core_attn, BlockOperation::mlp};
     EXPECT_EQ(read(to_toml(config)), config) << to_toml(config);
   }
+}
+
+TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
+  using enum BlockOperation;
+  const auto from_file = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'\n[training]\nrecompute = " + value).training.recompute; };
+  const auto from_line = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'", {"--training.recompute=" + value}).training.recompute; };
+  EXPECT_EQ(from_file("'none'"), BlockOperations());
+  EXPECT_EQ(from_file("[]"), BlockOperations());
+  EXPECT_EQ(from_file("'Selective'"), attention_internals);
+  EXPECT_EQ(from_file("'full'"), whole_block);
+  EXPECT_EQ(from_file("'mlp'"), BlockOperations({mlp}));
+  EXPECT_EQ(from_file("['core_attn', 'mlp']"), BlockOperations({core_attn, mlp}));
+  EXPECT_EQ(from_file("['qkv_proj', 'core_attn']"), attention_internals);
+  EXPECT_EQ(from_line("full"), whole_block);
+  EXPECT_EQ(from_line("core_attn,mlp"), BlockOperations({core_attn, mlp}));
+  EXPECT_EQ(from_line("['core_attn', \"mlp\"]"), BlockOperations({core_attn, mlp}));
+  EXPECT_EQ(names_of({qkv_proj, core_attn, o_proj, mlp}), std::vector<std::string>({"full"}));
+  EXPECT_EQ(names_of({mlp, core_attn}), (std::vector<std::string>{"core_attn", "mlp"}));
 }
 
 TEST(ConfigReader, TakesItsArgumentsOutOfACommandLine) {
@@ -188,6 +207,15 @@ const Fault faults[] = {
     {"[model]\npreset = 'llama-1m'", {"--lr_scheduler.decay=cosin"}, "lr_scheduler.decay = 'cosin' is none of none, cosine, linear, wsd; nearest: cosine"},
     {"[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_layout=a"}, "parallelism.pipeline_parallel_layout = \"a\" is not a list of integers"},
     {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.recompute=selectiv"},
+     "training.recompute = 'selectiv' is none of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; nearest: selective"},
+    {"[model]\npreset = 'llama-1m'", {"--training.recompute=core_att,mlp"}, "training.recompute = 'core_att' is none of qkv_proj, qk_norm, core_attn"},
+    {"[model]\npreset = 'llama-1m'", {"--training.recompute=mlp,full"}, "training.recompute = 'full' is none of qkv_proj"},
+    {"[model]\npreset = 'llama-1m'", {"--training.recompute=layernorm"}, "training.recompute = 'layernorm' frees nothing"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nrecompute = [1]", {}, "training.recompute is a list with an element that is no string"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nrecompute = true", {}, "training.recompute = true is not a name or a list of names, such as \"none\""},
+    {"[model]\npreset = 'llama-1m'", {"--training.recompute_method=blok"}, "training.recompute_method = 'blok' is none of uniform, block; nearest: block"},
 };
 INSTANTIATE_TEST_SUITE_P(All, BadConfigs, testing::ValuesIn(faults));
 

@@ -66,7 +66,18 @@ const Fault batch_faults[] = {
     {"training.dtype = 'bfloat' is none of float32, bfloat16, float64; nearest: bfloat16", [](RunConfig& c) { c.training.dtype = "bfloat"; }},
     {"training.grad_dtype = 'bfloat16' is not there yet", [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
     {"training.reduce_dtype = 'bfloat16' is not there yet", [](RunConfig& c) { c.training.reduce_dtype = "bfloat16"; }},
-    {"training.recompute = 'full' is not there yet; use none", [](RunConfig& c) { c.training.recompute = "full"; }},
+    {"training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj",
+     [](RunConfig& c) { c.training.recompute = {BlockOperation::qk_norm}; }},
+    {"training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'full'",
+     [](RunConfig& c) { c.training.recompute_method = RecomputeMethod::block; }},
+    {"training.recompute_num_layers = 2 is not there yet beside training.recompute_method = 'uniform'",
+     [](RunConfig& c) { c.training.recompute_num_layers = 2; }},
+    {"training.recompute_num_layers = 3 is more than the 2 layers of the largest stage; nearest: 2",
+     [](RunConfig& c) {
+       c.training.recompute = whole_block;
+       c.training.recompute_method = RecomputeMethod::block;
+       c.training.recompute_num_layers = 3;
+     }},
     {"training.max_norm = -1 is below 0", [](RunConfig& c) { c.training.max_norm = -1; }},
     {"training.max_norm = inf is not a finite number, such as 1", [](RunConfig& c) { c.training.max_norm = infinity; }},
     {"optimizer.lr = nan is not a finite number, such as 0.0003", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},

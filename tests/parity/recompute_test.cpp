@@ -1,0 +1,59 @@
+// What backward forms again has the bits that forward would have kept: three whole steps, in every layout and dtype; and the locks hold for what runs twice.
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace echelon::testing {
+namespace {
+
+using enum BlockOperation;
+
+struct Kind {
+  BlockOperations operations;
+  RecomputeMethod method = RecomputeMethod::uniform;
+};
+
+const std::vector<Kind> kinds = {{attention_internals}, {whole_block}, {{core_attn, mlp}}, {{o_proj}}, {whole_block, RecomputeMethod::block}};
+
+/// Accumulation, pipelines with uneven stages, sequence parallelism and sharded optimizers; every family.
+const std::vector<Layout> layouts = {
+    {.microbatches = 3, .layers = 2},
+    {.microbatches = 2, .family = Family::gpt2, .tied = true, .layers = 2},
+    {.tp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen3},
+    {.shard = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
+    {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
+    {.replicate = 2, .pp = 3, .schedule = PipelineSchedule::gpipe, .microbatches = 4, .layers = 7, .layers_per_stage = {1, 4, 2}},
+};
+
+class Recomputed : public ::testing::TestWithParam<std::tuple<Layout, std::string>> {};
+
+TEST_P(Recomputed, GivesTheSameBits) {
+  RunConfig config = config_of(std::get<0>(GetParam()));
+  config.training.steps = 3;
+  config.training.dtype = std::get<1>(GetParam());
+  const auto expected = run_training(config);
+  const auto at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); };
+  for (const Kind& kind : kinds) {
+    config.training.recompute = kind.operations;
+    config.training.recompute_method = kind.method;
+    const auto actual = run_training(config, {.at_end = at_end});
+    SCOPED_TRACE(fmt::format("{}, {}", fmt::join(names_of(kind.operations), " "), name_of(kind.method)));
+    EXPECT_EQ(actual->losses, expected->losses);
+    EXPECT_EQ(actual->grad_norms, expected->grad_norms);
+    EXPECT_EQ(actual->validation_loss, expected->validation_loss);
+    EXPECT_EQ(worst_difference(actual->first_gradients, expected->first_gradients, 1).error, 0);
+    EXPECT_EQ(worst_difference(actual->values, expected->values, 1).error, 0);
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::tuple<Layout, std::string>>& info) {
+  return name_of(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Recomputed, ::testing::Combine(::testing::ValuesIn(layouts), ::testing::Values("float64", "float32", "bfloat16")), test_name);
+
+}  // namespace
+}  // namespace echelon::testing
