@@ -18,6 +18,13 @@ Schedule make_schedule(PipelineSchedule kind, int num_stages, int num_microbatch
   throw Failure("unknown pipeline schedule");
 }
 
+Schedule named_schedule(const RunConfig& config) {
+  validate(config);
+  const ParallelConfig& parallelism = config.parallelism;
+  return make_schedule(parallelism.pipeline_parallel_schedule, static_cast<int>(parallelism.pipeline_parallel_degree),
+                       static_cast<int>(config.num_microbatches()));
+}
+
 StageShape stage_shape(const StagePart& part) {
   StageShape shape;
   shape.num_units = part.stage->num_units();
@@ -51,12 +58,12 @@ std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<
 
 }  // namespace
 
-Blueprint::Blueprint(RunConfig config) : config_(std::move(config)) {
+Blueprint::Blueprint(RunConfig config) : Blueprint(config, named_schedule(config)) {}
+
+Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(config)), schedule_(std::move(schedule)) {
   validate(config_);
   validate_tensor_parallel(config_.model, static_cast<int>(config_.parallelism.tensor_parallel_degree));
   mesh_ = config_.mesh_shape();
-  const auto num_microbatches = static_cast<int>(config_.num_microbatches());
-  schedule_ = make_schedule(config_.parallelism.pipeline_parallel_schedule, mesh_.degree(Axis::pp), num_microbatches);
   lowering_.fill(lowering_options(config_, mesh_, schedule_));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));

@@ -39,6 +39,8 @@ class Blueprint {
  public:
   /// Throws Error for a config that contradicts itself or a layout that cannot be cut.
   explicit Blueprint(RunConfig config);
+  /// The same with a schedule of one's own in place of the one that the config names.
+  Blueprint(RunConfig config, Schedule schedule);
 
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] const MeshShape& mesh() const { return mesh_; }

@@ -87,6 +87,38 @@ TEST(MemoryPlan, ActivationsFollowTheSchedule) {
     }
 }
 
+// What a rank keeps at most, read off the order of its schedule: a stash from forward to the last backward, what B keeps from B to W.
+std::int64_t kept_at_most(const ComputeOrder& order, const RankTrace& trace) {
+  std::int64_t kept = 0, most = 0;
+  for (const Action& pass : order) {
+    const std::int64_t stash = trace.stash_bytes(pass.stage), gradients = trace.gradient_stash_bytes(pass.stage);
+    if (pass.kind == ActionKind::forward) kept += stash;
+    if (pass.kind == ActionKind::backward_input) kept += gradients;
+    most = std::max(most, kept);
+    if (pass.kind == ActionKind::backward_weight) kept -= stash + gradients;
+    if (pass.kind == ActionKind::backward) kept -= stash;
+  }
+  return most;
+}
+
+TEST(MemoryPlan, ActivationsAreWhatTheScheduleKeepsInFlight) {
+  constexpr int p = 3;
+  for (const int m : {1, 3, 7}) {
+    RunConfig config = testing::small_config();
+    config.model.num_hidden_layers = 2 * p + 1;
+    config.parallelism.pipeline_parallel_degree = p;
+    config.training.global_batch_size = m * config.training.micro_batch_size;
+    for (const Schedule& schedule : {interleaved_one_f_one_b_schedule(p, m, 2), zb_h1_schedule(p, m), zb_h2_schedule(p, m)}) {
+      const Blueprint blueprint(config, schedule);
+      for (int rank = 0; rank < p; ++rank) {
+        const RankBlueprint plan = blueprint.rank(rank);
+        const RankTrace& trace = plan.trace(ProgramKind::training);
+        EXPECT_EQ(plan.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), kept_at_most(schedule.ranks[rank], trace)) << rank;
+      }
+    }
+  }
+}
+
 // Rajbhandari et al. 2020, figure 1: with Adam, psi parameters cost (a + b) psi bytes gathered and K psi / N sharded, here with float32 gradients.
 TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
   struct Case {
