@@ -1,7 +1,4 @@
 // Every layout equals one rank: losses, gradient norms, first gradients and updated weights, in float64.
-#include "comm/delayed/delayed_mesh.h"
-#include "ops/cpu/cpu_ops.h"
-#include "ops/delayed/delayed_ops.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -24,19 +21,6 @@ const Trajectory& baseline(const RunConfig& config) {
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
-}
-
-void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr) {
-  ASSERT_EQ(actual.losses.size(), expected.losses.size());
-  for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-    EXPECT_NEAR(actual.losses[step], expected.losses[step], scalar_tolerance * std::abs(expected.losses[step])) << "loss of step " << step + 1;
-    EXPECT_NEAR(actual.grad_norms[step], expected.grad_norms[step], scalar_tolerance * std::abs(expected.grad_norms[step])) << "norm of step " << step + 1;
-  }
-  EXPECT_NEAR(actual.validation_loss, expected.validation_loss, scalar_tolerance * std::abs(expected.validation_loss));
-  const Difference gradients = worst_difference(actual.first_gradients, expected.first_gradients, root_mean_square(expected.first_gradients));
-  EXPECT_LE(gradients.error, tensor_tolerance) << "gradient of " << gradients.name;
-  const Difference values = worst_difference(actual.values, expected.values, lr);
-  EXPECT_LE(values.error, tensor_tolerance) << "weights of " << values.name;
 }
 
 class Parity : public ::testing::TestWithParam<Layout> {};
@@ -68,23 +52,12 @@ TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
   }
 }
 
-class DelayedRank final : public RankInterposer {
- public:
-  explicit DelayedRank(Mesh& mesh) : ops_(make_cpu_ops({}), 1), mesh_(mesh, 1) {}
-  [[nodiscard]] Ops& ops() override { return ops_; }
-  [[nodiscard]] Mesh& mesh() override { return mesh_; }
-
- private:
-  DelayedOps ops_;
-  DelayedMesh mesh_;
-};
-
 class Delayed : public ::testing::TestWithParam<Layout> {};
 
 // Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
 TEST_P(Delayed, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
-  const auto actual = run_training(config, {.interpose = [](Ops&, Mesh& mesh) { return std::make_unique<DelayedRank>(mesh); }});
+  const auto actual = run_training(config, {.interpose = delayed});
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 

@@ -1,5 +1,9 @@
 #include "parity/training_run.h"
 
+#include "comm/delayed/delayed_mesh.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/delayed/delayed_ops.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,10 +37,21 @@ class TrajectoryWatcher final : public RunWatcher {
   Trajectory& trajectory_;
 };
 
+class DelayedRank final : public RankInterposer {
+ public:
+  explicit DelayedRank(Mesh& mesh) : ops_(make_cpu_ops({}), 1), mesh_(mesh, 1) {}
+  [[nodiscard]] Ops& ops() override { return ops_; }
+  [[nodiscard]] Mesh& mesh() override { return mesh_; }
+
+ private:
+  DelayedOps ops_;
+  DelayedMesh mesh_;
+};
+
 }  // namespace
 
 std::unique_ptr<Trajectory> run_training(const RunConfig& config, const RunOptions& options) {
-  const Blueprint blueprint(config);
+  const Blueprint blueprint = options.schedule ? Blueprint(config, *options.schedule) : Blueprint(config);
   const FormulaBatches batches(config.model.vocab_size, true);
   auto trajectory = std::make_unique<Trajectory>();
   TrajectoryWatcher watcher(config, options, *trajectory);
@@ -63,5 +78,20 @@ Difference worst_difference(const TensorCollection& a, const TensorCollection& b
   }
   return worst;
 }
+
+void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr) {
+  ASSERT_EQ(actual.losses.size(), expected.losses.size());
+  for (std::size_t step = 0; step < expected.losses.size(); ++step) {
+    EXPECT_NEAR(actual.losses[step], expected.losses[step], scalar_tolerance * std::abs(expected.losses[step])) << "loss of step " << step + 1;
+    EXPECT_NEAR(actual.grad_norms[step], expected.grad_norms[step], scalar_tolerance * std::abs(expected.grad_norms[step])) << "norm of step " << step + 1;
+  }
+  EXPECT_NEAR(actual.validation_loss, expected.validation_loss, scalar_tolerance * std::abs(expected.validation_loss));
+  const Difference gradients = worst_difference(actual.first_gradients, expected.first_gradients, root_mean_square(expected.first_gradients));
+  EXPECT_LE(gradients.error, tensor_tolerance) << "gradient of " << gradients.name;
+  const Difference values = worst_difference(actual.values, expected.values, lr);
+  EXPECT_LE(values.error, tensor_tolerance) << "weights of " << values.name;
+}
+
+std::unique_ptr<RankInterposer> delayed(Ops& /*ops*/, Mesh& mesh) { return std::make_unique<DelayedRank>(mesh); }
 
 }  // namespace echelon::testing

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace echelon::testing {
@@ -39,6 +40,7 @@ struct RunOptions {
   Interpose interpose = {};
   std::function<void(const RankView& rank)> at_end = {};  // looks at a rank after its last step and an evaluation
   RankRunner run_ranks = {};
+  std::optional<Schedule> schedule = {};  // in place of the config's
 };
 
 /// With ranks as processes, each process gets what its rank knows: its slices, and on rank 0 the losses.
@@ -50,5 +52,11 @@ struct Difference {
   std::string name;
 };
 [[nodiscard]] Difference worst_difference(const TensorCollection& a, const TensorCollection& b, double floor);
+
+/// Losses and norms to `scalar_tolerance`, first gradients and weights to `tensor_tolerance`. `lr`: the floor of a weight's size.
+void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr);
+
+/// Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
+[[nodiscard]] std::unique_ptr<RankInterposer> delayed(Ops& ops, Mesh& mesh);
 
 }  // namespace echelon::testing

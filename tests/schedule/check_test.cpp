@@ -1,5 +1,6 @@
 // The checker finds nothing in what lowering makes, and names the culprit in what a mutation has spoilt.
 #include "programs.h"
+#include "schedule/random_schedule.h"
 #include "schedule/timeline.h"
 
 #include "base/error.h"
@@ -50,6 +51,40 @@ TEST(Check, FindsNothingInAnySchedule) {
             for (StageShape& shape : options.stages) shape.unit_sums_replicas.clear();
           }
           ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << "p = " << p << ", m = " << m << ", flags = " << flags;
+        }
+      }
+    }
+  }
+}
+
+TEST(Check, FindsNothingInAnyOrderThatDataAllows) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const Schedule schedule = random_schedule({.num_ranks = 1 + static_cast<int>(seed % 8),
+                                               .num_virtual = 1 + static_cast<int>(seed / 8 % 3),
+                                               .num_microbatches = 1 + static_cast<int>(seed % 11),
+                                               .seed = seed});
+    for (const bool trains : {false, true}) {
+      LoweringOptions options = train_options(schedule, seed % 2 == 0);
+      options.trains = trains;
+      ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << seed;
+    }
+  }
+}
+
+TEST(Check, FindsAnyMissingEdgeInAnyOrder) {
+  for (unsigned seed = 0; seed < 6; ++seed) {
+    const Schedule schedule = random_schedule({.num_ranks = 1 + static_cast<int>(seed % 3), .num_virtual = 2, .num_microbatches = 3, .seed = seed});
+    LoweringOptions options = train_options(schedule);
+    options.clips = seed % 2 == 0;
+    std::vector<Program> programs = lower(schedule, options);
+    for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+      for (Action& reader : programs[rank]) {
+        const auto after = reader.after;
+        for (const int writer : after) {
+          std::erase(reader.after, writer);
+          EXPECT_THAT(check(programs, schedule, options),
+                      Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)), HasSubstr(to_string(programs[rank][writer])))));
+          reader.after = after;
         }
       }
     }
