@@ -58,7 +58,7 @@ std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<
 
 }  // namespace
 
-Blueprint::Blueprint(RunConfig config) : Blueprint(config, named_schedule(config)) {}
+Blueprint::Blueprint(const RunConfig& config) : Blueprint(config, named_schedule(config)) {}
 
 Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(config)), schedule_(std::move(schedule)) {
   validate(config_);

@@ -38,7 +38,7 @@ class RankBlueprint {
 class Blueprint {
  public:
   /// Throws Error for a config that contradicts itself or a layout that cannot be cut.
-  explicit Blueprint(RunConfig config);
+  explicit Blueprint(const RunConfig& config);
   /// The same with a schedule of one's own in place of the one that the config names.
   Blueprint(RunConfig config, Schedule schedule);
 
