@@ -11,7 +11,8 @@ namespace echelon {
 
 class RankMemory {
  public:
-  explicit RankMemory(const RankBlueprint& blueprint) : blueprint_(blueprint), arena_(blueprint.arena_bytes()) {}
+  explicit RankMemory(const RankBlueprint& blueprint, Arena::Pages pages = Arena::Pages::in_place)
+      : blueprint_(blueprint), arena_(blueprint.arena_bytes(), pages) {}
 
   /// The whole planned buffer as one tensor; the plan must hold exactly these bytes.
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);

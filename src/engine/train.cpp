@@ -4,6 +4,7 @@
 #include "blueprint/blueprint.h"
 #include "data/dataset_batches.h"
 #include "engine/host_rates.h"
+#include "engine/layout_types.h"
 #include "engine/machine_memory.h"
 #include "engine/rank_cores.h"
 #include "engine/trainer.h"
@@ -95,6 +96,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
   const Blueprint blueprint(config);
   require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
+  check_layout_types(blueprint);
   const auto initial = initial_weights(config);
   const RatesOfHost rates(config.metrics, placement);
   const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);

@@ -9,13 +9,15 @@ namespace {
 constexpr std::int64_t huge_page_bytes = std::int64_t{1} << 21;
 }
 
-Arena::Arena(std::int64_t num_bytes) : num_bytes_(num_bytes) {
+Arena::Arena(std::int64_t num_bytes, Pages pages) : num_bytes_(num_bytes) {
   if (num_bytes == 0) return;
-  void* address = mmap(nullptr, static_cast<std::size_t>(num_bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const int access = pages == Pages::in_place ? PROT_READ | PROT_WRITE : PROT_NONE;
+  void* address = mmap(nullptr, static_cast<std::size_t>(num_bytes), access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) throw Failure(fmt::format("the system has no {} bytes of memory for the arena that the plan asks for", num_bytes));
+  base_ = static_cast<std::byte*>(address);
+  if (pages == Pages::never) return;
   // Advice only: a kernel without transparent huge pages ignores it.
   if (num_bytes >= 2 * huge_page_bytes) madvise(address, static_cast<std::size_t>(num_bytes), MADV_HUGEPAGE);
-  base_ = static_cast<std::byte*>(address);
   populate();
 }
 

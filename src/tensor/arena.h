@@ -12,7 +12,9 @@ namespace echelon {
 /// enough.
 class Arena {
  public:
-  explicit Arena(std::int64_t num_bytes);
+  /// `never`: addresses alone, for a rehearsal without numbers. Whoever reads or writes there crashes.
+  enum class Pages : std::uint8_t { in_place, never };
+  explicit Arena(std::int64_t num_bytes, Pages pages = Pages::in_place);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;

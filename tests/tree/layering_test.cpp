@@ -21,13 +21,14 @@ const Layers& layers() {
       {"schedule", {"base/"}},
       {"ops", {"tensor/", "base/"}},
       {"comm", {"spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
+      {"types", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
       {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"blueprint", {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
       {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
       {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
       {"report", {"schedule/", "spec/", "base/"}},
-      {"engine", {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
+      {"engine", {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
       {"cli", {"engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
   };
   return table;

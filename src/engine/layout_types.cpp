@@ -1,0 +1,51 @@
+#include "engine/layout_types.h"
+
+#include "base/error.h"
+#include "blueprint/scalars.h"
+#include "engine/named_memory.h"
+#include "nn/head_split.h"
+#include "types/typed_mesh.h"
+#include "types/typed_ops.h"
+
+namespace echelon {
+namespace {
+
+/// Batches whose tokens nobody looks at.
+class NoBatches final : public BatchSource {
+ public:
+  void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
+};
+
+int kv_replicas_of(const Blueprint& blueprint) { return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp)); }
+
+}  // namespace
+
+void check_layout_types(const Blueprint& blueprint) {
+  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint))) check_layout_types(blueprint, rank);
+}
+
+void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose) {
+  const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint));
+  if (axes.all().empty()) return;
+  TypedMemory memory;
+  TypedOps typed_ops(memory, axes);
+  TypedMesh typed_mesh(blueprint.mesh(), memory, axes, border_type(blueprint.config(), axes));
+  const std::unique_ptr<RankInterposer> interposer = interpose ? interpose(typed_ops, typed_mesh) : nullptr;
+  Ops& ops = interposer ? interposer->ops() : typed_ops;
+  Mesh& mesh = interposer ? interposer->mesh() : typed_mesh;
+  RankRun run(blueprint, mesh, ops, Arena::Pages::never);
+  if (interposer) interposer->attach(run);
+  NamedParams params(run, axes, memory);
+  name_scalars(run, blueprint.config(), axes, memory);
+  const NoBatches batches;
+  try {
+    run.step().run(ProgramKind::training, training_input(blueprint.config(), batches, 1));
+    params.require_counted();
+    params.require_as_before();
+    run.step().run(ProgramKind::evaluation, {.batches = &batches, .adamw = {}});
+  } catch (const Error& error) {
+    throw Failure(fmt::format("layout types of rank {}: {}", rank, error.what()));
+  }
+}
+
+}  // namespace echelon

@@ -1,0 +1,16 @@
+// The step rehearsed before the run on types in place of numbers (docs/types.md): the same Step runs the same programs at the same addresses, on memory that
+// may not be touched, with TypedOps for a backend and TypedMesh for peers. So what is checked is the code that will run.
+#pragma once
+
+#include "engine/layout_run.h"
+
+namespace echelon {
+
+/// Rehearses on ranks from which everything can be seen. Throws Failure with one sentence that names the layer and the operation where a layout type does not
+/// fit: an addend used as if it were the sum, a sum over the wrong ranks, a part read as the whole.
+void check_layout_types(const Blueprint& blueprint);
+
+/// On one rank, with something between the step and the types.
+void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose = {});
+
+}  // namespace echelon

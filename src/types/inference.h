@@ -1,0 +1,63 @@
+// One call as types see it: reads the types of its operands, writes those of its results, and says what is wrong in one sentence that names the layer and the
+// operation.
+#pragma once
+
+#include "types/rank_axes.h"
+#include "types/typed_memory.h"
+
+#include <string_view>
+
+namespace echelon {
+
+/// A tensor that a call reads. Zeros read as replicated, since all ranks have the same of them.
+struct Operand {
+  std::string_view role;  // "x", "dy": its name among the call's arguments
+  Tensor tensor;
+  TypedPiece piece;
+
+  [[nodiscard]] AxisLayout operator[](TypeAxis axis) const { return piece.type[axis]; }
+  [[nodiscard]] bool is_cut_along(TypeAxis axis, int dim) const { return echelon::is_cut_along((*this)[axis], tensor, dim); }
+};
+
+class Inference {
+ public:
+  /// `operands`: whatever may tell of which layer this is; what is read first.
+  Inference(TypedMemory& memory, const RankAxes& axes, std::string_view operation, std::span<const Tensor> operands);
+
+  [[nodiscard]] TypedMemory& memory() const { return memory_; }
+  [[nodiscard]] const RankAxes& ranks() const { return axes_; }
+  [[nodiscard]] const std::vector<TypeAxis>& axes() const { return axes_.all(); }
+
+  /// Fails where x was never written, or has different types in different places.
+  [[nodiscard]] Operand read(std::string_view role, const Tensor& x) const;
+  void write(const Tensor& x, LayoutType type);
+  /// `gathered`: TypedMemory::add_gathered.
+  void write_gathered(const Tensor& x, const LayoutType& type, int gathered);
+  /// x += something of this type: x is zero or has that type already.
+  void add_to(std::string_view role, const Tensor& x, LayoutType type);
+
+  /// Fails unless every number of x is final: neither an addend nor a maximum of a part.
+  void require_complete(const Operand& x, TypeAxis axis) const;
+  void require_whole(const Operand& x, TypeAxis axis) const;  // complete, and not a part
+  /// The layout that two operands share which are combined number by number. What is replicated goes with what is each rank's own.
+  [[nodiscard]] AxisLayout shared(const Operand& a, const Operand& b, TypeAxis axis) const;
+  /// Where this rank's part of x begins, if ranks hold parts along `dim`: `first` must be that.
+  void require_position(const Operand& x, int dim, std::int64_t first) const;
+
+  /// f(first, count) for ranges of elements in which no tensor changes its type.
+  void for_uniform_ranges(std::initializer_list<Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const;
+
+  /// Throws Failure: "matmul of model.layers.0.mlp.down_proj.weight: " and the sentence.
+  [[noreturn]] void fail(const std::string& sentence) const;
+  /// "x, which swiglu behind ... wrote, is partial over tp"
+  [[nodiscard]] std::string words(const Operand& x, TypeAxis axis) const;
+  [[noreturn]] void fail_together(const Operand& a, const Operand& b, TypeAxis axis) const;
+
+ private:
+  TypedMemory& memory_;
+  const RankAxes& axes_;
+  Writer self_;
+  int self_index_ = -1;
+};
+
+}  // namespace echelon

@@ -1,0 +1,77 @@
+#include "types/rank_axes.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <set>
+
+namespace echelon {
+namespace {
+
+constexpr std::array type_axes = {TypeAxis::dp_replicate, TypeAxis::pp, TypeAxis::dp_shard, TypeAxis::cp, TypeAxis::tp, TypeAxis::kv_replica};
+
+Axis mesh_axis(TypeAxis axis) {
+  switch (axis) {
+    case TypeAxis::dp_replicate: return Axis::dp_replicate;
+    case TypeAxis::pp: return Axis::pp;
+    case TypeAxis::dp_shard: return Axis::dp_shard;
+    case TypeAxis::cp: return Axis::cp;
+    case TypeAxis::tp:
+    case TypeAxis::kv_replica: return Axis::tp;
+  }
+  return Axis::tp;
+}
+
+}  // namespace
+
+RankAxes::RankAxes(const MeshShape& shape, int rank, int kv_replicas) : rank_(rank) {
+  for (const TypeAxis axis : type_axes) {
+    Place& place = places_[static_cast<std::size_t>(axis)];
+    place = {shape.degree(mesh_axis(axis)), shape.coordinate(rank, mesh_axis(axis))};
+    if (axis == TypeAxis::tp) place = {place.degree / kv_replicas, place.index / kv_replicas};
+    if (axis == TypeAxis::kv_replica) place = {kv_replicas, place.index % kv_replicas};
+    if (place.degree > 1) all_.push_back(axis);
+  }
+}
+
+std::vector<TypeAxis> RankAxes::of(const Group& group) const {
+  std::vector<TypeAxis> axes;
+  const bool is_block = group.part == Group::Part::block;
+  if (is_block && group.block != degree(TypeAxis::kv_replica))
+    throw Failure(
+        fmt::format("the group '{}' is cut in blocks of {}, but {} ranks hold the same kv head", name_of(group), group.block, degree(TypeAxis::kv_replica)));
+  for (const TypeAxis axis : all_)
+    if (group.axes.contains(mesh_axis(axis)) && (!is_block || axis == TypeAxis::kv_replica)) axes.push_back(axis);
+  return axes;
+}
+
+std::string RankAxes::name(TypeAxis axis) const {
+  std::string name(name_of(mesh_axis(axis)));
+  if (axis == TypeAxis::kv_replica) name += fmt::format("/{}", degree(axis));
+  return name;
+}
+
+std::string RankAxes::names(const std::vector<TypeAxis>& axes) const {
+  std::string names;
+  for (const TypeAxis axis : axes) names += (names.empty() ? "" : "+") + name(axis);
+  return names;
+}
+
+std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas) {
+  std::set<int> ranks;
+  for (int stage = 0; stage < shape.degree(Axis::pp); ++stage) {
+    Coordinates first{};
+    first[static_cast<std::size_t>(Axis::pp)] = stage;
+    ranks.insert(shape.rank_of(first));
+    const auto add = [&](Axis axis, int index) {
+      Coordinates next = first;
+      next[static_cast<std::size_t>(axis)] = index;
+      if (index < shape.degree(axis)) ranks.insert(shape.rank_of(next));
+    };
+    for (const Axis axis : {Axis::dp_replicate, Axis::dp_shard, Axis::cp, Axis::tp}) add(axis, 1);
+    add(Axis::tp, kv_replicas);
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+}  // namespace echelon

@@ -1,0 +1,43 @@
+// A rank's place along the axes of types, and which of them a process group spans.
+#pragma once
+
+#include "spec/mesh_shape.h"
+#include "types/layout_type.h"
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+class RankAxes {
+ public:
+  /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are cut over all of them.
+  RankAxes(const MeshShape& shape, int rank, int kv_replicas);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int degree(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].degree; }
+  [[nodiscard]] int index(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].index; }
+  [[nodiscard]] bool spans(TypeAxis axis) const { return degree(axis) > 1; }
+  /// Those of more than one rank, of which alone types speak.
+  [[nodiscard]] const std::vector<TypeAxis>& all() const { return all_; }
+  /// Those of `group`. Throws Failure for a group that is cut in another way than the axes are.
+  [[nodiscard]] std::vector<TypeAxis> of(const Group& group) const;
+
+  /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head.
+  [[nodiscard]] std::string name(TypeAxis axis) const;
+  /// "dp_replicate+dp_shard"
+  [[nodiscard]] std::string names(const std::vector<TypeAxis>& axes) const;
+
+ private:
+  struct Place {
+    int degree = 1, index = 0;
+  };
+  int rank_;
+  std::array<Place, num_type_axes> places_;
+  std::vector<TypeAxis> all_;
+};
+
+/// Ranks from which types see all that there is to see: one at the beginning of every axis, and one behind it along each axis in turn.
+[[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas);
+
+}  // namespace echelon

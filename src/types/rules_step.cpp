@@ -1,0 +1,80 @@
+// The norm of the gradients and the update, over flat buffers that hold many parameters; and what the host writes and reads.
+#include "types/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+Tensor range_of(const Tensor& x, std::int64_t first, std::int64_t count) { return x.flat().rows(first, count); }
+
+/// x as one of n parts: itself, or this rank's own part of what all of them hold.
+AxisLayout as_part(const Inference& call, const Operand& x, TypeAxis axis) {
+  return x[axis] == replicated_layout && call.memory().is_own_part(x.piece, x.tensor, axis) ? sharded_rows : x[axis];
+}
+
+}  // namespace
+
+// Each number once over all ranks: ranks with the same gradient leave it to the first of them.
+void infer(Inference& call, const SumOfSquaresArgs& args) {
+  call.for_uniform_ranges({args.x}, [&](std::int64_t first, std::int64_t count) {
+    const Tensor range = range_of(args.x, first, count);
+    const Operand x = call.read("x", range);
+    LayoutType sum;
+    for (const TypeAxis axis : call.axes()) {
+      call.require_complete(x, axis);
+      const bool counts_here = x[axis] != replicated_layout || call.ranks().index(axis) == 0;
+      if (!counts_here)
+        call.fail(
+            fmt::format("{}, so it counts where {} = 0 alone, but rank {} counts it too", call.words(x, axis), call.ranks().name(axis), call.ranks().rank()));
+      sum[axis] = partial_layout;
+    }
+    TypedPiece* piece = call.memory().piece_at(range);
+    if (piece->is_counted) call.fail("x is counted twice in one sum");
+    piece->is_counted = true;
+    call.add_to("sum", args.sum, sum);
+  });
+}
+
+void infer(Inference& call, const AdamWArgs& args) {
+  call.for_uniform_ranges({args.param, args.master, args.grad, args.m, args.v}, [&](std::int64_t first, std::int64_t count) {
+    const Operand master = call.read("master", range_of(args.master, first, count)), grad = call.read("grad", range_of(args.grad, first, count)),
+                  m = call.read("m", range_of(args.m, first, count)), v = call.read("v", range_of(args.v, first, count));
+    LayoutType type;
+    for (const TypeAxis axis : call.axes()) {
+      call.require_complete(grad, axis);
+      for (const Operand& x : {master, m, v})
+        if (as_part(call, x, axis) != grad[axis] && x[axis] != grad[axis]) call.fail_together(grad, x, axis);
+      type[axis] = grad[axis];
+    }
+    for (const Tensor& out : {args.param, args.master, args.m, args.v}) call.write(range_of(out, first, count), type);
+  });
+}
+
+// What the host writes is of the type that its place was given a name with; else a constant.
+void infer(Inference& call, const UploadArgs& args) {
+  const NamedMemory* named = call.memory().named_at(args.out);
+  call.write(args.out, named != nullptr ? named->type : LayoutType());
+}
+
+// What the host reads decides what it does next, so all ranks must read the same; but for an addend, which the first of those that have it takes along.
+void infer(Inference& call, const DownloadArgs& args) {
+  const Operand x = call.read("x", args.x);
+  const bool is_same = std::all_of(call.axes().begin(), call.axes().end(), [&](TypeAxis axis) { return x[axis] == replicated_layout; });
+  if (is_same) return;
+  const NamedMemory* named = call.memory().named_at(args.x);
+  const bool is_addend = named != nullptr && named->is_addend;
+  for (const TypeAxis axis : call.axes()) {
+    if (!is_addend) {
+      call.require_whole(x, axis);
+      if (x[axis] == own_layout) call.fail(fmt::format("{}, but decides what all ranks do", call.words(x, axis)));
+    }
+    if (x[axis] == replicated_layout && call.ranks().index(axis) > 0)
+      call.fail(
+          fmt::format("{}, so it counts where {} = 0 alone, but rank {} takes it too", call.words(x, axis), call.ranks().name(axis), call.ranks().rank()));
+  }
+}
+
+}  // namespace echelon

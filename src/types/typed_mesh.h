@@ -1,0 +1,36 @@
+// A rank's mesh without peers, whose collectives compute types: which layouts a collective may be given over which axes, and what comes out.
+//
+//     all_reduce        sum: partial -> replicated       max: maxima of parts -> replicated
+//     reduce_scatter    partial -> sharded(0)            all_gather     sharded(0) -> replicated
+//     send, receive     what crosses from stage to stage has one type, known beforehand
+#pragma once
+
+#include "comm/mesh.h"
+#include "types/rank_axes.h"
+#include "types/typed_memory.h"
+
+#include <memory>
+
+namespace echelon {
+
+class TypedMesh final : public Mesh {
+ public:
+  /// `memory` and `axes` must outlive it. `border`: of the activations between stages and of their gradients.
+  TypedMesh(const MeshShape& shape, TypedMemory& memory, const RankAxes& axes, const LayoutType& border);
+  ~TypedMesh() override;
+
+  [[nodiscard]] Comm& comm(const Group& group) override;
+  void poll() override {}
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return {}; }
+  void abort(const std::string&) override {}
+
+ private:
+  class TypedComm;
+
+  TypedMemory& memory_;
+  const RankAxes& axes_;
+  LayoutType border_;
+  std::map<Group, std::unique_ptr<Comm>> comms_;
+};
+
+}  // namespace echelon
