@@ -23,15 +23,6 @@ struct DrawArguments {
   bool json = false;
 };
 
-Schedule schedule_of(PipelineSchedule kind, int num_stages, int num_microbatches) {
-  switch (kind) {
-    case PipelineSchedule::naive: return naive_schedule(num_stages, num_microbatches);
-    case PipelineSchedule::gpipe: return gpipe_schedule(num_stages, num_microbatches);
-    case PipelineSchedule::one_f_one_b: return one_f_one_b_schedule(num_stages, num_microbatches);
-  }
-  return {};
-}
-
 void print_json(const Timeline& timeline, const std::vector<Program>& programs) {
   auto events = nlohmann::ordered_json::array();
   for (const Event& event : timeline.events) {
@@ -45,7 +36,7 @@ void print_json(const Timeline& timeline, const std::vector<Program>& programs) 
 
 ExitStatus draw_schedule(const DrawArguments& arguments) {
   const PipelineSchedule kind = parse_pipeline_schedule("--schedule", arguments.schedule);
-  const Schedule schedule = schedule_of(kind, arguments.stages, arguments.microbatches);
+  const Schedule schedule = make_schedule(kind, {.num_ranks = arguments.stages, .num_microbatches = arguments.microbatches}, {});
   const std::vector<Program> programs = lower(schedule, {.stages = std::vector<StageShape>(static_cast<std::size_t>(arguments.stages))});
   const Timeline timeline = play(programs, cost_of({.forward = 1, .backward = arguments.backward}));
   if (arguments.json) {

@@ -89,7 +89,7 @@ PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view 
   throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(names, ", "), nearest(name, names)));
 }
 
-Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
+ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
   const ScheduleEntry& entry = entry_of(kind);
   ScheduleRequest asked = request;
   if (asked.num_virtual == 0) asked.num_virtual = entry.least_virtual;
@@ -100,7 +100,11 @@ Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, co
   require(asked.num_microbatches >= least_microbatches, "{} = '{}' on {} ranks wants {} microbatches at least, but {} makes {}; nearest: {}", keys.schedule,
           entry.name, asked.num_ranks, least_microbatches, keys.num_microbatches, asked.num_microbatches, least_microbatches);
   require(asked.memory.limit == 0 || asked.memory.limit >= 1, "{} = {} holds no microbatch; nearest: 1", keys.memory_limit, asked.memory.limit);
-  return entry.generate(asked);
+  return asked;
+}
+
+Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
+  return entry_of(kind).generate(checked(kind, request, keys));
 }
 
 }  // namespace echelon

@@ -62,7 +62,9 @@ struct ScheduleKeys {
   std::string_view schedule, num_virtual, num_microbatches, memory_limit;
 };
 
-/// Throws Error naming the key if the schedule is not there for so many ranks, microbatches or virtual stages, or with that limit.
+/// The request with the number of virtual stages that it left open. Throws Error naming the key if the schedule is not there for so many ranks, microbatches
+/// or virtual stages, or with that limit.
+[[nodiscard]] ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 [[nodiscard]] Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 
 }  // namespace echelon

@@ -1,6 +1,7 @@
 // What contradicts what in a config. Sizes that need the data are checked where the data is read; the split of heads where heads are split (nn).
 #include "base/error.h"
 #include "spec/config_value.h"
+#include "spec/pipeline.h"
 #include "spec/run_config.h"
 #include "spec/stage_layout.h"
 
@@ -106,7 +107,11 @@ void check_parallelism(const RunConfig& config) {
           "nearest training.seq_len: {}",
           config.training.micro_batch_size, config.training.seq_len, tokens, p.tensor_parallel_degree,
           std::max(p.tensor_parallel_degree, config.training.seq_len / p.tensor_parallel_degree * p.tensor_parallel_degree));
-  (void)stage_layout(config.model.num_hidden_layers, static_cast<int>(p.pipeline_parallel_degree), p.pipeline_parallel_layout);
+}
+
+// Wants the number of microbatches to be right.
+void check_pipeline(const RunConfig& config) {
+  (void)stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), config.parallelism.pipeline_parallel_layout);
 }
 
 void check_ranks(const RunConfig& config) {
@@ -168,6 +173,7 @@ void validate(const RunConfig& config) {
   check_parallelism(config);
   check_recompute(config);
   check_batch(config);
+  check_pipeline(config);
   check_optimizer(config);
   check_output(config);
 }

@@ -103,7 +103,7 @@ const BadInput train_arguments[] = {
     {{"train"}, {".toml:4", "data.path is a list", "not there yet"}, "[model]\npreset = 'llama-1m'\n[data]\npath = [0.5, 'a', 0.5, 'b']\n"},
     {{"train", good, "--training.dtype=float16"}, {"training.dtype = 'float16'"}},
     {{"train", good, data, "--training.global_batch_size=3", "--training.micro_batch_size=2"}, {"training.global_batch_size = 3", "nearest: 2"}},
-    {{"train", good, data, "--parallelism.pipeline_parallel_degree=5"}, {"parallelism.pipeline_parallel_degree = 5", "nearest: 4"}},
+    {{"train", good, data, "--parallelism.pipeline_parallel_degree=7"}, {"parallelism.pipeline_parallel_degree x virtual_stages = 7", "nearest: 6"}},
     {{"train", good, data, "--parallelism.tensor_parallel_degree=64"}, {"parallelism.tensor_parallel_degree = 64", "nearest: 4"}},
     {{"train", good, data, "--parallelism.zero_level=3"}, {"parallelism.zero_level = 3", "nearest: 1"}},
     {{"train", good, data, "--parallelism.data_parallel_shard_degree=1000000"}, {"parallelism"}},

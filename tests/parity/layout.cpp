@@ -55,7 +55,7 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
-  config.parallelism.pipeline_parallel_layout = layout.layers_per_stage;
+  config.parallelism.pipeline_parallel_layout.counts = layout.layers_per_stage;
   return config;
 }
 
