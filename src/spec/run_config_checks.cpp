@@ -66,7 +66,7 @@ void check_recompute(const RunConfig& config) {
           t.recompute_num_layers);
   const ParallelConfig& p = config.parallelism;
   std::int64_t most = 0;
-  for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, static_cast<int>(p.pipeline_parallel_degree), p.pipeline_parallel_layout))
+  for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), p.pipeline_parallel_layout))
     most = std::max(most, stage.num_layers);
   require(!is_block || t.recompute_num_layers <= most, "training.recompute_num_layers = {} is more than the {} layers of the largest stage; nearest: {}",
           t.recompute_num_layers, most, most);
@@ -171,9 +171,9 @@ void validate(const RunConfig& config) {
   check_dtypes(config.training);
   check_ranks(config);
   check_parallelism(config);
-  check_recompute(config);
   check_batch(config);
   check_pipeline(config);
+  check_recompute(config);
   check_optimizer(config);
   check_output(config);
 }

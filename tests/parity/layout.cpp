@@ -99,6 +99,9 @@ std::vector<Layout> rows() {
       {.pp = 6, .microbatches = 4, .layers = 13},
       // stages as the user cuts them
       {.shard = 2, .pp = 3, .microbatches = 4, .tied = true, .layers = 7, .layers_per_stage = {1, 5, 1}},
+      // embedding and head on stages of their own, which then hold no decoder layer
+      {.pp = 4, .microbatches = 3, .tied = true, .layers = 2},
+      {.shard = 2, .tp = 2, .pp = 3, .sequence_parallel = true, .microbatches = 3, .family = Family::gpt2, .layers = 1},
       // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
       {.shard = 2, .tp = 4, .microbatches = 3},
       {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},
