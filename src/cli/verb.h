@@ -33,6 +33,7 @@ VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_a
 VerbAction declare_eval(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments);
+VerbAction declare_verify(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& config_arguments);
 

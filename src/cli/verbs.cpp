@@ -6,6 +6,7 @@ namespace {
 constexpr Verb all_verbs[] = {
     {.name = "prepare", .summary = "text to a tokenizer and token files", .declare = declare_prepare},
     {.name = "train", .summary = "train a model as a config says", .takes_config = true, .declare = declare_train},
+    {.name = "verify", .summary = "a layout against one rank, tensor by tensor", .takes_config = true, .declare = declare_verify},
     {.name = "eval", .summary = "the loss of a saved model on prepared text", .takes_config = true, .declare = declare_eval},
     {.name = "generate", .summary = "text out of a saved model", .declare = declare_generate},
     {.name = "inspect", .summary = "what is in a model folder or in token files", .declare = declare_inspect},

@@ -15,6 +15,7 @@ void run_rank(const LayoutRun& layout, Mesh& plain_mesh, RunWatcher& watcher) {
   Ops& ops = interposer ? interposer->ops() : *plain_ops;
   RankRun run(layout.blueprint, mesh, ops);
   if (interposer) interposer->attach(run);
+  if (StepObserver* observer = interposer ? interposer->observer() : nullptr) run.step().observe_actions(*observer);
   run.model().initialize(config.training.seed, ops);
   const RankView rank = {run, mesh, ops};
   watcher.starts(rank);

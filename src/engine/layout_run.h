@@ -35,6 +35,8 @@ class RankInterposer {
   [[nodiscard]] virtual Mesh& mesh() = 0;
   /// The run that computes through it has been made.
   virtual void attach(RankRun& /*run*/) {}
+  /// Is told what the step does; null: nobody asks.
+  [[nodiscard]] virtual StepObserver* observer() { return nullptr; }
 };
 
 using RankRunner = std::function<void(const MeshShape& shape, const std::function<void(Mesh&)>& body)>;

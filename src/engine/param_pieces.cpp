@@ -41,6 +41,15 @@ void visit_gradients(RankModel& model, const PieceVisitor& visit) {
       }
 }
 
+void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit) {
+  const auto visit_unit = [&](const ShardedUnit& unit) {
+    for (const Bucket& bucket : unit.buckets())
+      for (const Segment& segment : bucket.segments) visit({*segment.param, {0, segment.count}, segment.param->grad.flat(), false});
+  };
+  if (action.unit >= 0) return visit_unit(model.part().unit(action));
+  for (const ShardedUnit* unit : model.part().units()) visit_unit(*unit);
+}
+
 std::int64_t global_index(const Param& param, std::int64_t index) {
   if (param.split_dim < 0) return index;
   const Sizes local = param.local_sizes();

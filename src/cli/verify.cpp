@@ -1,0 +1,105 @@
+// echelon verify: a config's layout against one rank, tensor by tensor.
+#include "engine/verify/verify.h"
+
+#include "checkpoint/model_config.h"
+#include "cli/verb.h"
+#include "engine/verify/setup.h"
+#include "spec/config_reader.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+struct VerifyArguments {
+  std::string config;
+  VerifyRequest request;
+  bool json = false;
+};
+
+constexpr Quantity quantities[] = {Quantity::loss, Quantity::gradient, Quantity::norm, Quantity::weight};
+
+std::string layout_of(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  return fmt::format("replicate {} x pipeline {} x shard {} x tensor {} = {} ranks, {} microbatches", p.data_parallel_replicate_degree,
+                     p.pipeline_parallel_degree, p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
+                     config.num_microbatches());
+}
+
+void print_text(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
+  fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps, request.dtype);
+  for (const std::string& note : setup.notes) fmt::print("{}\n", note);
+  fmt::print("{:<10}{:>14}{:>12}  {}\n", "", "worst error", "tolerance", "where");
+  for (const Quantity quantity : quantities) {
+    const WorstError& worst = verdict.worst[static_cast<std::size_t>(quantity)];
+    fmt::print("{:<10}{:>14.2e}{:>12.0e}  step {}, rank {}{}{}\n", name_of(quantity), worst.error, verdict.tolerances[static_cast<std::size_t>(quantity)],
+               worst.step, worst.rank, worst.tensor.empty() ? "" : ": ", worst.tensor);
+  }
+  if (verdict.is_equal()) {
+    fmt::print("equal: the layout computes what one rank computes\n");
+    return;
+  }
+  const Difference& first = *verdict.first;
+  fmt::print("different: first the {} of step {}{}{} {}\n", name_of(first.quantity), first.step, first.tensor.empty() ? "" : " of ", first.tensor,
+             verdict.place);
+  fmt::print("diagnosis: {}\n", verdict.diagnosis->sentence());
+}
+
+nlohmann::ordered_json to_json(const Diagnosis& diagnosis) {
+  return {{"fault", name_of(diagnosis.finding.kind)}, {"axis", diagnosis.finding.axis},         {"tensor", diagnosis.finding.tensor},
+          {"where", diagnosis.finding.where},         {"evidence", diagnosis.finding.evidence}, {"gone_without", diagnosis.gone_without},
+          {"stays_without", diagnosis.stays_without}, {"sentence", diagnosis.sentence()}};
+}
+
+void print_json(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
+  nlohmann::ordered_json json = {{"equal", verdict.is_equal()},
+                                 {"world_size", setup.config.mesh_shape().num_ranks()},
+                                 {"layout", layout_of(setup.config)},
+                                 {"steps", request.num_steps},
+                                 {"dtype", request.dtype},
+                                 {"notes", setup.notes}};
+  for (const Quantity quantity : quantities) {
+    const auto index = static_cast<std::size_t>(quantity);
+    const WorstError& worst = verdict.worst[index];
+    json["worst"][std::string(name_of(quantity))] = {
+        {"error", worst.error}, {"tolerance", verdict.tolerances[index]}, {"tensor", worst.tensor}, {"step", worst.step}, {"rank", worst.rank}};
+  }
+  if (!verdict.is_equal()) {
+    const Difference& first = *verdict.first;
+    json["first_difference"] = {
+        {"quantity", name_of(first.quantity)}, {"step", first.step}, {"tensor", first.tensor}, {"error", first.error}, {"place", verdict.place}};
+    auto ranks = nlohmann::ordered_json::array();
+    for (const RankDifference& rank : first.ranks)
+      ranks.push_back({{"rank", rank.rank}, {"error", rank.error}, {"first_element", rank.first}, {"last_element", rank.last}, {"elements", rank.count}});
+    json["first_difference"]["ranks"] = ranks;
+    json["diagnosis"] = to_json(*verdict.diagnosis);
+  }
+  fmt::print("{}\n", json.dump());
+}
+
+ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<std::string>& config_arguments) {
+  const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  const VerifySetup setup = set_up_verification(config, arguments.request);
+  const Verdict verdict = verify(setup.config, setup.batches(), {.num_steps = arguments.request.num_steps});
+  arguments.json ? print_json(setup, arguments.request, verdict) : print_text(setup, arguments.request, verdict);
+  return verdict.is_equal() ? ExitStatus::success : ExitStatus::failure;
+}
+
+}  // namespace
+
+VerbAction declare_verify(CLI::App& app, const std::vector<std::string>& config_arguments) {
+  const auto arguments = std::make_shared<VerifyArguments>();  // CLI11's options write to what the action reads
+  app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
+  app.add_option("--steps", arguments->request.num_steps, "steps to compare")->capture_default_str();
+  app.add_option("--dtype", arguments->request.dtype, "float64 or float32, whatever training.dtype says")->capture_default_str();
+  app.add_option("--layers", arguments->request.num_layers, "decoder layers of a smaller model; 0: the config's")->capture_default_str();
+  app.add_option("--hidden", arguments->request.hidden_size, "width of a smaller model; 0: the config's")->capture_default_str();
+  app.add_flag("--json", arguments->json, "the verdict as JSON");
+  return [arguments, config_arguments] { return run_verification(*arguments, config_arguments); };
+}
+
+}  // namespace echelon

@@ -1,0 +1,33 @@
+// Batches for comparing layouts: tokens by a formula where there is no dataset, and targets that are ignored unevenly over sequences, hence over ranks and
+// microbatches, so that whoever divides by the wrong count of them is found.
+#pragma once
+
+#include "data/batch_source.h"
+
+namespace echelon {
+
+/// Tokens from (seed, sequence, position) alone; each is the target of the one before.
+class FormulaTokens final : public BatchSource {
+ public:
+  FormulaTokens(std::int64_t seed, std::int64_t vocab_size) : seed_(seed), vocab_size_(vocab_size) {}
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+
+ private:
+  [[nodiscard]] std::int32_t token(std::int64_t sequence, std::int64_t position) const;
+
+  std::int64_t seed_, vocab_size_;
+};
+
+/// `inner` without the targets at the begin of sequences, up to three quarters of them, differently many in each; never all.
+class UnevenTargets final : public BatchSource {
+ public:
+  /// `inner` must outlive it.
+  UnevenTargets(const BatchSource& inner, std::int64_t seed) : inner_(inner), seed_(seed) {}
+  void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+
+ private:
+  const BatchSource& inner_;
+  std::int64_t seed_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,106 @@
+#include "engine/verify/diagnosis.h"
+
+#include "engine/verify/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+const Difference* find(const Case& at, std::int64_t step, Quantity quantity) {
+  const auto found =
+      std::ranges::find_if(at.differences, [&](const Difference& difference) { return difference.step == step && difference.quantity == quantity; });
+  return found == at.differences.end() ? nullptr : &*found;
+}
+
+/// All that fits the first difference; what is formed first in a step is asked first.
+std::vector<Finding> findings_of(const Case& at) {
+  const Difference& first = at.differences.front();
+  std::vector<Finding> findings;
+  switch (first.quantity) {
+    case Quantity::weight: return explain_weight(at, first);
+    case Quantity::norm: return explain_norm(at, first);
+    case Quantity::loss:
+      findings = explain_activations(at, first.step, false);
+      if (!findings.empty()) return findings;
+      [[fallthrough]];
+    case Quantity::gradient: {
+      if (const Difference* gradient = find(at, first.step, Quantity::gradient)) findings = explain_gradient(at, *gradient);
+      if (findings.empty() && first.quantity == Quantity::loss) findings = explain_loss(at, first);
+      if (findings.empty()) findings = explain_activations(at, first.step, true);
+      return findings;
+    }
+  }
+  return findings;
+}
+
+/// What is known of the first difference where nothing explains it.
+Finding plain_finding(const Case& at) {
+  const Difference& first = at.differences.front();
+  const std::string when =
+      first.quantity == Quantity::weight && first.step == 0 ? "initial values" : fmt::format("{} of step {}", name_of(first.quantity), first.step);
+  return {.kind = FaultKind::unknown,
+          .axis = {},
+          .tensor = first.tensor,
+          .where = fmt::format("{}, {}", when, describe_place(at, first)),
+          .evidence = fmt::format("the error is {:.2g}", first.error)};
+}
+
+}  // namespace
+
+RunConfig without_axis(RunConfig config, const std::string& axis) {
+  ParallelConfig& p = config.parallelism;
+  const ParallelConfig plain;
+  if (axis == "dp_replicate") p.data_parallel_replicate_degree = 1;
+  if (axis == "dp_shard") {
+    p.data_parallel_shard_degree = 1;
+    p.zero_level = plain.zero_level;
+  }
+  if (axis == "tp") p.tensor_parallel_degree = 1;
+  if (axis == "tp" || axis == "sequence_parallel") p.sequence_parallel = false;
+  if (axis == "pp") {
+    p.pipeline_parallel_degree = 1;
+    p.pipeline_parallel_schedule = plain.pipeline_parallel_schedule;
+    p.pipeline_parallel_layout = plain.pipeline_parallel_layout;
+  }
+  if (axis == "microbatches") config.training.micro_batch_size = config.training.global_batch_size / config.data_parallel_degree();
+  return config;
+}
+
+std::string Diagnosis::sentence() const {
+  std::string text = fmt::format("{}", finding.kind == FaultKind::unknown ? "a fault that is none of those that are known" : name_of(finding.kind));
+  const bool says_axis = finding.kind == FaultKind::lost_microbatches || finding.kind == FaultKind::repeated_microbatches;
+  if (!finding.axis.empty() && !says_axis) text += " over " + finding.axis;
+  if (!finding.tensor.empty()) text += ": " + finding.tensor;
+  text += fmt::format(": {} ({})", finding.evidence, finding.where);
+  if (!gone_without.empty()) text += fmt::format("; the difference is gone without {}", fmt::join(gone_without, ", or without "));
+  if (gone_without.empty() && !stays_without.empty()) text += fmt::format("; the difference stays without {}", fmt::join(stays_without, ", and without "));
+  return text;
+}
+
+Diagnosis diagnose(const Case& at, const std::function<bool(const RunConfig& layout)>& differs) {
+  Diagnosis diagnosis;
+  std::vector<LayoutAxis> axes = axes_of(at.config());
+  if (at.config().parallelism.sequence_parallel && at.mesh().degree(Axis::tp) > 1) axes.push_back({"sequence_parallel", 2});
+  for (const LayoutAxis& axis : axes) {
+    if (axis.name.find('+') != std::string::npos) continue;
+    try {
+      (differs(without_axis(at.config(), axis.name)) ? diagnosis.stays_without : diagnosis.gone_without).push_back(axis.name);
+    } catch (const Error&) {  // there is no such layout
+    }
+  }
+  std::vector<Finding> findings = findings_of(at);
+  if (findings.empty()) findings.push_back(plain_finding(at));
+  // Of several axes of one degree the numbers cannot tell which: the one without which the difference is gone is it.
+  const auto explains = std::ranges::find_if(findings, [&](const Finding& finding) {
+    return std::ranges::any_of(diagnosis.gone_without, [&](const std::string& axis) { return has_axis(finding.axis, axis); });
+  });
+  diagnosis.finding = explains != findings.end() ? *explains : findings.front();
+  if (diagnosis.finding.axis.empty()) diagnosis.finding.axis = fmt::format("{}", fmt::join(diagnosis.gone_without, "+"));
+  return diagnosis;
+}
+
+}  // namespace echelon

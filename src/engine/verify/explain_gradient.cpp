@@ -1,0 +1,223 @@
+#include "engine/verify/explain.h"
+#include "engine/verify/gradient_parts.h"
+#include "engine/verify/pieces.h"
+#include "nn/head_split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace echelon {
+namespace {
+
+/// What coefficients would be if a certain fault were there, for the piece of `rank`.
+struct Hypothesis {
+  std::function<double(int rank, std::size_t part)> coefficient;
+  FaultKind kind{};
+  std::string axis;
+  std::string evidence;
+};
+
+struct FittedPiece {
+  int rank = 0;
+  std::vector<double> coefficients;
+};
+
+/// Those that hold for every piece that is not simply right.
+std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, const std::vector<FittedPiece>& pieces, double precision) {
+  std::vector<Finding> findings;
+  for (const Hypothesis& hypothesis : hypotheses) {
+    bool holds = true, explains = false;
+    for (const FittedPiece& piece : pieces) {
+      if (all_near(piece.coefficients, 1.0, precision)) continue;
+      explains = true;
+      for (std::size_t part = 0; part < piece.coefficients.size(); ++part)
+        holds = holds && is_near(piece.coefficients[part], hypothesis.coefficient(piece.rank, part), precision);
+    }
+    if (holds && explains) findings.push_back({.kind = hypothesis.kind, .axis = hypothesis.axis, .tensor = {}, .where = {}, .evidence = hypothesis.evidence});
+  }
+  return findings;
+}
+
+Numbers taken(const Numbers& whole, const std::vector<std::int64_t>& indices) {
+  Numbers numbers;
+  numbers.reserve(indices.size());
+  for (const std::int64_t index : indices) numbers.push_back(whole[static_cast<std::size_t>(index)]);
+  return numbers;
+}
+
+// Sums over any axis that were formed n times, or divided by n. A tied weight's two stages, and the ranks that share a kv head, are fewer than their axis.
+void add_uniform_hypotheses(const Case& at, std::vector<Hypothesis>& hypotheses) {
+  std::vector<LayoutAxis> axes = axes_of(at.config());
+  const ModelSpec& model = at.config().model;
+  if (model.tie_word_embeddings && at.mesh().degree(Axis::pp) > 2) axes.push_back({"pp", 2});
+  const auto replicas = static_cast<int>(kv_replicas(model, at.mesh().degree(Axis::tp)));
+  if (replicas > 1 && replicas < at.mesh().degree(Axis::tp)) axes.push_back({"tp", replicas});
+  for (const LayoutAxis& axis : axes) {
+    const double n = axis.degree;
+    const bool is_count = axis.name == "microbatches";
+    hypotheses.push_back({[n](int, std::size_t) { return n; }, is_count ? FaultKind::repeated_microbatches : FaultKind::repeated_sum, axis.name,
+                          fmt::format("it is {} times one rank's, the number of ranks of a sum over {}: summed, and summed once more", n, axis.name)});
+    hypotheses.push_back({[n](int, std::size_t) { return 1 / n; }, FaultKind::mean_for_sum, axis.name,
+                          fmt::format("it is one rank's divided by {}, the number of ranks of a sum over {}: a mean where a sum belongs", n, axis.name)});
+  }
+}
+
+int data_rank_of(const MeshShape& mesh, int rank) {
+  return mesh.coordinate(rank, Axis::dp_replicate) * mesh.degree(Axis::dp_shard) + mesh.coordinate(rank, Axis::dp_shard);
+}
+
+void add_data_rank_hypotheses(const Case& at, const GradientParts& list, std::vector<Hypothesis>& hypotheses) {
+  const MeshShape& mesh = at.mesh();
+  const int S = mesh.degree(Axis::dp_shard), R = mesh.degree(Axis::dp_replicate);
+  const auto add_own = [&](std::string axis, const std::function<int(int)>& coordinate_of_data_rank) {
+    hypotheses.push_back({[&list, &mesh, coordinate_of_data_rank](int rank, std::size_t part) {
+                            return coordinate_of_data_rank(list.parts[part].data_rank) == coordinate_of_data_rank(data_rank_of(mesh, rank)) ? 1.0 : 0.0;
+                          },
+                          FaultKind::missing_sum, axis, fmt::format("each rank has the gradient of its own sequences alone: it was not summed over {}", axis)});
+  };
+  if (R > 1) add_own("dp_replicate", [S](int data_rank) { return data_rank / S; });
+  if (S > 1) add_own("dp_shard", [S](int data_rank) { return data_rank % S; });
+  if (R > 1 && S > 1) add_own("dp_replicate+dp_shard", [](int data_rank) { return data_rank; });
+  const std::string all = R > 1 && S > 1 ? "dp_replicate+dp_shard" : R > 1 ? "dp_replicate" : "dp_shard";
+  for (int lost = 0; lost < R * S; ++lost)
+    hypotheses.push_back({[&list, lost](int, std::size_t part) { return list.parts[part].data_rank == lost ? 0.0 : 1.0; }, FaultKind::missing_sum, all,
+                          fmt::format("what data rank {} computed is missing from the sum", lost)});
+}
+
+void add_microbatch_hypotheses(const Case& at, const GradientParts& list, std::vector<Hypothesis>& hypotheses) {
+  const auto M = static_cast<int>(at.config().num_microbatches());
+  for (int m = M - 1; m >= 0; --m)
+    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 1.0 : 0.0; }, FaultKind::lost_microbatches,
+                          "microbatches",
+                          fmt::format("it is the gradient of {} of {} microbatches alone", m == M - 1 ? "the last" : fmt::format("microbatch {}", m), M)});
+  for (int m = 0; m < M; ++m) {
+    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 0.0 : 1.0; }, FaultKind::lost_microbatches,
+                          "microbatches", fmt::format("microbatch {} of {} is missing from it", m, M)});
+    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 2.0 : 1.0; }, FaultKind::repeated_microbatches,
+                          "microbatches", fmt::format("microbatch {} of {} is added twice", m, M)});
+  }
+  hypotheses.push_back({[&list, M](int, std::size_t part) { return std::exp2(M - 1 - list.parts[part].microbatch); }, FaultKind::repeated_microbatches,
+                        "microbatches", "it doubles from microbatch to microbatch: what was accumulated is added to itself"});
+}
+
+// Each part of an axis divided by its own number of targets instead of its share of all.
+void add_mean_of_means(const Case& at, const GradientParts& list, std::vector<Hypothesis>& hypotheses) {
+  const int S = at.mesh().degree(Axis::dp_shard);
+  double total = 0;
+  for (const double count : list.num_targets) total += count;
+  const auto add = [&](const std::string& axis, int degree, const std::function<int(const BatchPart&)>& group_of) {
+    if (degree < 2) return;
+    std::vector<double> counts(static_cast<std::size_t>(degree));
+    for (std::size_t part = 0; part < list.parts.size(); ++part) counts[static_cast<std::size_t>(group_of(list.parts[part]))] += list.num_targets[part];
+    hypotheses.push_back({[&list, counts, total, degree, group_of](int, std::size_t part) {
+                            return total / (degree * counts[static_cast<std::size_t>(group_of(list.parts[part]))]);
+                          },
+                          FaultKind::mean_of_means, axis,
+                          fmt::format("each part of {} is divided by its own number of targets and the {} means are averaged, instead of all by the {:.0f} "
+                                      "targets of the global batch",
+                                      axis, degree, total)});
+  };
+  const auto M = static_cast<int>(at.config().num_microbatches()), DP = static_cast<int>(at.config().data_parallel_degree());
+  if (list.has_data_ranks) {
+    add("dp_replicate", DP / S, [S](const BatchPart& part) { return part.data_rank / S; });
+    add("dp_shard", S, [S](const BatchPart& part) { return part.data_rank % S; });
+    if (S > 1 && DP > S) add("dp_replicate+dp_shard", DP, [](const BatchPart& part) { return part.data_rank; });
+  }
+  if (list.has_microbatches) add("microbatches", M, [](const BatchPart& part) { return part.microbatch; });
+  if (list.has_microbatches && list.has_data_ranks)
+    add(fmt::format("{}microbatches", S < DP && S > 1 ? "dp_replicate+dp_shard+"
+                                      : S > 1         ? "dp_shard+"
+                                                      : "dp_replicate+"),
+        M * DP, [DP](const BatchPart& part) { return part.microbatch * DP + part.data_rank; });
+}
+
+std::vector<Finding> by_sequences(const Case& at, const Difference& difference, const TensorPieces& pieces) {
+  for (const GradientParts& list : gradient_parts(at, difference.tensor, difference.step)) {
+    std::vector<FittedPiece> fitted;
+    bool fits = true;
+    for (const RankPiece& piece : pieces.pieces) {
+      std::vector<Numbers> parts;
+      for (const Numbers& gradient : list.gradients) parts.push_back(taken(gradient, piece.indices));
+      const auto combination = combine(piece.numbers, parts);
+      if (!combination && piece.numbers.size() < parts.size() + 2) continue;  // a sliver of the tensor
+      fits = fits && combination && combination->residual <= at.precision;
+      if (fits) fitted.push_back({piece.rank, combination->coefficients});
+    }
+    if (!fits || fitted.empty()) continue;
+    std::vector<Hypothesis> hypotheses;
+    add_uniform_hypotheses(at, hypotheses);
+    if (list.has_microbatches) add_microbatch_hypotheses(at, list, hypotheses);
+    if (list.has_data_ranks) add_data_rank_hypotheses(at, list, hypotheses);
+    add_mean_of_means(at, list, hypotheses);
+    auto findings = those_that_hold(hypotheses, fitted, at.precision);
+    if (!findings.empty()) return findings;
+  }
+  return {};
+}
+
+/// What the ranks that hold the same elements had before any sum, as far as they have all elements of `piece`.
+std::vector<const RankPiece*> local_parts(const TensorPieces& pieces, const RankPiece& piece) {
+  std::vector<const RankPiece*> parts;
+  for (const RankPiece& local : pieces.local)
+    if (std::ranges::includes(local.indices, piece.indices)) parts.push_back(&local);
+  return parts;
+}
+
+Numbers at_indices(const RankPiece& local, const std::vector<std::int64_t>& indices) {
+  Numbers numbers;
+  for (const std::int64_t index : indices)
+    numbers.push_back(local.numbers[static_cast<std::size_t>(std::ranges::lower_bound(local.indices, index) - local.indices.begin())]);
+  return numbers;
+}
+
+std::vector<Finding> by_ranks(const Case& at, const Difference& difference, const TensorPieces& pieces) {
+  std::vector<Hypothesis> hypotheses;
+  std::vector<int> rank_of_part;
+  const MeshShape& mesh = at.mesh();
+  for (const auto& [name, axis] : {std::pair{"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}}) {
+    if (mesh.degree(axis) == 1) continue;
+    hypotheses.push_back({[&rank_of_part, &mesh, axis](int rank, std::size_t part) {
+                            return mesh.coordinate(rank_of_part[part], axis) == mesh.coordinate(rank, axis) ? 1.0 : 0.0;
+                          },
+                          FaultKind::missing_sum, name,
+                          fmt::format("each rank has the part that it computed itself: the parts were not summed over {}{}", name,
+                                      axis == Axis::pp ? ", where the first and the last stage hold the tied weight" : "")});
+  }
+  add_uniform_hypotheses(at, hypotheses);
+  std::vector<Finding> findings;
+  for (const RankPiece& piece : pieces.pieces) {
+    const bool differs = std::ranges::any_of(difference.ranks, [&](const RankDifference& rank) { return rank.rank == piece.rank; });
+    if (!differs || piece.indices.empty()) continue;
+    std::vector<Numbers> parts;
+    rank_of_part.clear();
+    for (const RankPiece* local : local_parts(pieces, piece)) {
+      parts.push_back(at_indices(*local, piece.indices));
+      rank_of_part.push_back(local->rank);
+    }
+    const auto combination = combine(piece.numbers, parts);
+    if (!combination || combination->residual > at.precision) return {};
+    const auto found = those_that_hold(hypotheses, {{piece.rank, combination->coefficients}}, at.precision);
+    if (!findings.empty() && (found.empty() || found.front().axis != findings.front().axis)) return {};
+    findings = found;
+    if (findings.empty()) return {};
+  }
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> explain_gradient(const Case& at, const Difference& difference) {
+  const TensorPieces pieces = pieces_of(at, difference.tensor, Quantity::gradient, difference.step);
+  std::vector<Finding> findings = by_sequences(at, difference, pieces);
+  if (findings.empty()) findings = by_ranks(at, difference, pieces);
+  for (Finding& finding : findings) {
+    finding.tensor = difference.tensor;
+    finding.where = fmt::format("gradient of step {}, {}", difference.step, describe_place(at, difference));
+  }
+  return findings;
+}
+
+}  // namespace echelon

@@ -1,0 +1,25 @@
+// One tensor of a layout, as every rank has it at one moment: its gradient when it is reduced, or its value after a step; and what each rank's backward pass
+// had left in the gradient before anybody was asked.
+#pragma once
+
+#include "engine/verify/combination.h"
+#include "engine/verify/finding.h"
+
+namespace echelon {
+
+struct RankPiece {
+  int rank = 0;
+  ReplicaSum replica_sum = ReplicaSum::none;
+  std::vector<std::int64_t> indices = {};  // in the whole tensor
+  Numbers numbers = {};
+};
+
+struct TensorPieces {
+  std::vector<RankPiece> pieces;  // ascending by rank; a rank without the tensor has none
+  std::vector<RankPiece> local;   // gradients before any sum over ranks
+};
+
+/// Runs the layout once more, up to `step`.
+[[nodiscard]] TensorPieces pieces_of(const Case& at, const std::string& tensor, Quantity quantity, std::int64_t step);
+
+}  // namespace echelon

@@ -1,0 +1,70 @@
+// echelon verify as a user sees it: a verdict, its JSON and its exit status. What it finds is shown in tests/verify.
+#include "cli/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> verify_with(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"verify",
+                                        "--model.model_type=llama",
+                                        "--model.hidden_size=64",
+                                        "--model.num_hidden_layers=6",
+                                        "--model.num_attention_heads=4",
+                                        "--model.intermediate_size=170",
+                                        "--model.vocab_size=259",
+                                        "--model.max_position_embeddings=64",
+                                        "--training.seq_len=16",
+                                        "--training.global_batch_size=8",
+                                        "--parallelism.tensor_parallel_degree=2",
+                                        "--parallelism.pipeline_parallel_degree=2",
+                                        "--parallelism.data_parallel_shard_degree=2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST(Verify, TellsWhatItRanAndThatItIsEqual) {
+  const Outcome outcome = run_echelon(verify_with({"--layers=3", "--hidden=16"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("= 8 ranks"));
+  EXPECT_THAT(outcome.out, HasSubstr("num_hidden_layers 6 -> 3, hidden_size 64 -> 16"));
+  EXPECT_THAT(outcome.out, HasSubstr("data: tokens by a formula"));
+  EXPECT_THAT(outcome.out, HasSubstr("equal: "));
+}
+
+TEST(Verify, GivesTheVerdictAsJson) {
+  const Outcome outcome = run_echelon(verify_with({"--layers=2", "--hidden=16", "--steps=2", "--json"}));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const auto verdict = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(verdict.at("equal"), true);
+  EXPECT_EQ(verdict.at("world_size"), 8);
+  EXPECT_EQ(verdict.at("steps"), 2);
+  for (const char* quantity : {"loss", "gradient", "norm", "weight"})
+    EXPECT_LE(verdict.at("worst").at(quantity).at("error").get<double>(), verdict.at("worst").at(quantity).at("tolerance").get<double>()) << quantity;
+  EXPECT_THAT(verdict.at("worst").at("gradient").at("tensor").get<std::string>(), HasSubstr("model."));
+}
+
+TEST(Verify, RefusesWhatCannotBeVerified) {
+  const auto refused = [](const std::string& argument, const std::string& sentence) {
+    const Outcome outcome = run_echelon(verify_with({argument}));
+    EXPECT_EQ(outcome.status, 2) << argument;
+    EXPECT_THAT(outcome.err, HasSubstr(sentence));
+  };
+  refused("--dtype=bfloat16", "nearest: float32");
+  refused("--steps=0", "nearest: 1");
+  refused("--steps=101", "--steps = 101 is more than training.steps = 100; nearest: 100");
+  refused("--layers=1", "--layers = 1 is fewer than parallelism.pipeline_parallel_degree = 2, which is kept; nearest: 2");
+  refused("--layers=7", "nearest: 6");
+  refused("--hidden=20", "--hidden = 20 is no multiple of 8");
+  refused("--hidden=72", "nearest: 64");
+  refused("--hiden=32", "nearest: --hidden");
+}
+
+}  // namespace
+}  // namespace echelon

@@ -1,0 +1,335 @@
+#include "verify/plants.h"
+
+#include "spec/groups.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace echelon::testing {
+namespace {
+
+bool lies_in(const Tensor& x, const Tensor& whole) {
+  return x.data != nullptr && whole.data != nullptr && x.data >= whole.data && x.data < whole.data + whole.num_bytes();
+}
+
+bool overlaps(const Tensor& a, const Tensor& b) { return lies_in(a, b) || lies_in(b, a); }
+
+class PlantedOps final : public UniformOps {
+ public:
+  PlantedOps(Plant& plant, Place& place) : plant_(plant), place_(place) {}
+  void perform(const Operation& operation) override {
+    note_product(operation);
+    if (place_.run == nullptr || !plant_.replaces(place_, operation)) run(place_.ops, operation);
+  }
+  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return place_.ops.host_address(x); }
+  void publish() override { place_.ops.publish(); }
+
+ private:
+  void note_product(const Operation& operation) {
+    const auto* product = std::get_if<MatmulArgs>(&operation);
+    const auto* embedding = std::get_if<EmbeddingArgs>(&operation);
+    const Param* param = product && !product->transpose_a ? place_.param_of(product->b) : embedding ? place_.param_of(embedding->w) : nullptr;
+    if (param == nullptr) return;
+    place_.product = param->name;
+    place_.product_is_forward = embedding || product->transpose_b;
+  }
+
+  Plant& plant_;
+  Place& place_;
+};
+
+class PlantedComm final : public Comm {
+ public:
+  PlantedComm(Plant& plant, Place& place, const Group& group) : plant_(plant), place_(place), group_(group), inner_(place.mesh.comm(group)) {}
+  [[nodiscard]] int rank() const override { return inner_.rank(); }
+  [[nodiscard]] int size() const override { return inner_.size(); }
+
+  [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp op) override {
+    if (op != ReduceOp::sum) return inner_.all_reduce(x, op);
+    if (place_.action.kind == ActionKind::count_tokens) return counted(x);
+    const int times = plant_.times(place_, group_, x);
+    if (times == 0) return {};
+    if (times == 1) return inner_.all_reduce(x, op);
+    inner_.all_reduce(x, op).wait();
+    place_.ops.scale(x, static_cast<double>(size()));
+    return {};
+  }
+  [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
+    const int times = plant_.times(place_, group_, full);
+    if (times == 1) return inner_.reduce_scatter(shard, full, op);
+    if (times == 0) {
+      const std::int64_t rows = shard.size(0);
+      const Tensor own = full.rows(rank() * rows, rows);
+      if (own.data != shard.data) place_.ops.copy(shard, own);
+      return {};
+    }
+    inner_.reduce_scatter(shard, full, op).wait();
+    place_.ops.scale(shard, static_cast<double>(size()));
+    return {};
+  }
+  [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override { return inner_.all_gather(full, shard); }
+  [[nodiscard]] Pending broadcast(Tensor x, int root) override { return inner_.broadcast(x, root); }
+  [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return inner_.all_to_all(received, sent); }
+  [[nodiscard]] Pending send(Tensor x, int peer) override { return inner_.send(x, peer); }
+  [[nodiscard]] Pending receive(Tensor x, int peer) override { return inner_.receive(x, peer); }
+  [[nodiscard]] Pending barrier() override { return inner_.barrier(); }
+
+ private:
+  Pending counted(Tensor x) {
+    place_.ops.download(&place_.own_targets, x);
+    inner_.all_reduce(x, ReduceOp::sum).wait();
+    place_.ops.download(&place_.all_targets, x);
+    return {};
+  }
+
+  Plant& plant_;
+  Place& place_;
+  Group group_;
+  Comm& inner_;
+};
+
+class PlantedMesh final : public Mesh {
+ public:
+  PlantedMesh(Plant& plant, Place& place) : Mesh(place.mesh.shape(), place.mesh.rank()), plant_(plant), place_(place) {}
+  [[nodiscard]] Comm& comm(const Group& group) override {
+    auto& comm = comms_[group];
+    if (!comm) comm = std::make_unique<PlantedComm>(plant_, place_, group);
+    return *comm;
+  }
+  void poll() override { place_.mesh.poll(); }
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return place_.mesh.sent_bytes(); }
+  void abort(const std::string& reason) override { place_.mesh.abort(reason); }
+
+ private:
+  Plant& plant_;
+  Place& place_;
+  std::map<Group, std::unique_ptr<Comm>> comms_;
+};
+
+class PlantedRank final : public RankInterposer, public StepObserver {
+ public:
+  PlantedRank(std::unique_ptr<Plant> plant, Ops& ops, Mesh& mesh)
+      : plant_(std::move(plant)), place_{mesh, ops}, ops_(*plant_, place_), mesh_(*plant_, place_) {}
+  [[nodiscard]] Ops& ops() override { return ops_; }
+  [[nodiscard]] Mesh& mesh() override { return mesh_; }
+  void attach(RankRun& run) override { place_.run = &run; }
+  [[nodiscard]] StepObserver* observer() override { return this; }
+  void begins(const Action& action, ActionPart part) override {
+    if (part != ActionPart::perform) return;
+    place_.action = action;
+    if (action.kind == ActionKind::load_batch) ++place_.step;
+    plant_->begins(place_);
+  }
+  void ends() override {}
+
+ private:
+  std::unique_ptr<Plant> plant_;
+  Place place_;
+  PlantedOps ops_;
+  PlantedMesh mesh_;
+};
+
+class SumBehindProduct final : public Plant {
+ public:
+  SumBehindProduct(std::string weight, bool is_forward, int times) : weight_(std::move(weight)), is_forward_(is_forward), times_(times) {}
+  int times(Place& place, const Group& group, Tensor /*x*/) override {
+    const bool is_it = group == tp_group && is_compute(place.action.kind) && place.product == weight_ && place.product_is_forward == is_forward_;
+    return is_it ? times_ : 1;
+  }
+
+ private:
+  std::string weight_;
+  bool is_forward_;
+  int times_;
+};
+
+class SumOfGradient final : public Plant {
+ public:
+  SumOfGradient(std::string tensor, ActionKind kind, int times) : tensor_(std::move(tensor)), kind_(kind), times_(times) {}
+  int times(Place& place, const Group& /*group*/, Tensor x) override {
+    if (place.action.kind != kind_) return 1;
+    const auto params = place.run->model().part().params();
+    const bool is_it = std::ranges::any_of(params, [&](const Param* param) { return param->name == tensor_ && overlaps(param->grad, x); });
+    return is_it ? times_ : 1;
+  }
+
+ private:
+  std::string tensor_;
+  ActionKind kind_;
+  int times_;
+};
+
+class MeanOfMeansOverRanks final : public Plant {
+ public:
+  int times(Place& place, const Group& /*group*/, Tensor x) override {
+    if (place.action.kind == ActionKind::reduce_gradients) place.ops.scale(x, place.all_targets / (place.num_data_ranks() * place.own_targets));
+    return 1;
+  }
+};
+
+class MeanOfMeansOverMicrobatches final : public Plant {
+ public:
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<CrossEntropyBackwardArgs>(&operation);
+    if (args == nullptr) return false;
+    std::vector<std::int32_t> targets(static_cast<std::size_t>(args->targets.num_elements()));
+    place.ops.download(targets.data(), args->targets);
+    const auto ignored = std::ranges::count(targets, ignored_target);
+    const auto num_means = static_cast<double>(place.num_data_ranks() * place.num_microbatches());
+    CrossEntropyBackwardArgs scaled = *args;
+    scaled.scale *= place.all_targets / (num_means * static_cast<double>(static_cast<std::int64_t>(targets.size()) - ignored));
+    place.ops.cross_entropy_backward(scaled);
+    return true;
+  }
+};
+
+class CountedInNorm final : public Plant {
+ public:
+  CountedInNorm(std::string part, std::optional<Axis> axis) : part_(std::move(part)), axis_(axis) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<SumOfSquaresArgs>(&operation);
+    if (args == nullptr || place.action.kind != ActionKind::clip) return false;
+    const Param* param = place.param_of(args->x);
+    if (param == nullptr || param->name.find(part_) == std::string::npos) return false;
+    const int degree = axis_ ? place.mesh.shape().degree(*axis_) : 0;
+    const int times = axis_ == Axis::pp ? std::min(degree, 2) : degree;  // a tied weight has two
+    for (int i = 0; i < times; ++i) place.ops.sum_of_squares(args->x, args->sum);
+    return true;
+  }
+
+ private:
+  std::string part_;
+  std::optional<Axis> axis_;  // none: never
+};
+
+class StaleTiedWeight final : public Plant {
+ public:
+  StaleTiedWeight(std::int64_t step, bool is_last) : step_(step), is_last_(is_last) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<AdamWArgs>(&operation);
+    if (args == nullptr || (step_ > 0 && place.step != step_)) return false;
+    const int last = place.mesh.shape().degree(Axis::pp) - 1;
+    const Param* param = place.param_of(args->param);
+    return last > 0 && place.coordinate(Axis::pp) == (is_last_ ? last : 0) && param != nullptr && param->name == "model.embed_tokens.weight";
+  }
+
+ private:
+  std::int64_t step_;
+  bool is_last_;
+};
+
+class ForgetsBefore final : public Plant {
+ public:
+  ForgetsBefore(int microbatch, std::string part) : microbatch_(microbatch), part_(std::move(part)) {}
+  void begins(Place& place) override {
+    const Action& action = place.action;
+    if (action.kind == ActionKind::load_batch) has_forgotten_ = false;
+    const bool is_backward = is_compute(action.kind) && action.kind != ActionKind::forward;
+    if (!is_backward || action.microbatch != microbatch_ || has_forgotten_) return;
+    has_forgotten_ = true;
+    for (const Param* param : place.run->model().part().params())
+      if (param->name.find(part_) != std::string::npos && param->has_grad) place.ops.fill(param->grad, 0.0);
+  }
+
+ private:
+  int microbatch_;
+  std::string part_;
+  bool has_forgotten_ = false;
+};
+
+class WrongShardBorder final : public Plant {
+ public:
+  WrongShardBorder(int shard, std::int64_t count, bool at_begin) : shard_(shard), count_(count), at_begin_(at_begin) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<AdamWArgs>(&operation);
+    if (args == nullptr || place.coordinate(Axis::dp_shard) != shard_) return false;
+    const Param* param = place.param_of(args->param);
+    const std::byte* begin = param->value.data;
+    const std::byte* end = begin + param->value.num_bytes();
+    const bool lies_across = at_begin_ ? args->param.data > begin : args->param.data + args->param.num_bytes() < end;
+    const std::int64_t size = args->param.num_elements();
+    if (!lies_across || size <= count_) return false;
+    AdamWArgs moved = *args;
+    for (Tensor* x : {&moved.param, &moved.master, &moved.grad, &moved.m, &moved.v}) *x = x->rows(at_begin_ ? count_ : 0, size - count_);
+    place.ops.adamw(moved);
+    return true;
+  }
+
+ private:
+  int shard_;
+  std::int64_t count_;
+  bool at_begin_;
+};
+
+// With rotary positions every rank turns all tokens of its heads, so that a rank's slice has no positions of its own to be wrong about; what an engine that
+// splits the sequence through attention would do is to turn each slice's tokens as if the sequence began there, and that is done here. Learned positions are
+// added to the slice itself.
+class PositionsPerSlice final : public Plant {
+ public:
+  explicit PositionsPerSlice(std::string layer) : layer_(std::move(layer)) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const int tp = place.mesh.shape().degree(Axis::tp);
+    if (tp == 1 || !place.run->model().part().options.sequence_parallel) return false;
+    if (const auto* positions = std::get_if<PositionsArgs>(&operation)) {
+      PositionsArgs from_zero = *positions;
+      from_zero.first_token = 0;
+      place.ops.add_positions(from_zero);
+      return true;
+    }
+    const auto* rope = std::get_if<RopeArgs>(&operation);
+    if (rope == nullptr || place.product.find(layer_) == std::string::npos) return false;
+    const std::int64_t B = rope->x.size(0), T = rope->x.size(1), H = rope->x.size(2), C = rope->x.size(3), slice = B * T / tp;
+    const Tensor x = rope->x.reshaped({B * T, H, C}), y = rope->y.reshaped({B * T, H, C});
+    for (std::int64_t token = 0; token < B * T;) {
+      const std::int64_t count = std::min(slice - token % slice, T - token % T);
+      RopeArgs part = *rope;
+      part.x = x.rows(token, count).reshaped({1, count, H, C});
+      part.y = y.rows(token, count).reshaped({1, count, H, C});
+      part.first_position = token % slice;
+      place.ops.rope(part);
+      token += count;
+    }
+    return true;
+  }
+
+ private:
+  std::string layer_;
+};
+
+template <class P, class... Args>
+Seed seed_of(Args... args) {
+  return [=] { return std::make_unique<P>(args...); };
+}
+
+}  // namespace
+
+const Param* Place::param_of(const Tensor& x) const {
+  if (run == nullptr) return nullptr;
+  for (const Param* param : run->model().part().params())
+    if (lies_in(x, param->value) || lies_in(x, param->grad)) return param;
+  return nullptr;
+}
+
+int Place::num_microbatches() const {
+  int most = 0;
+  for (const Action& each : run->blueprint().program(ProgramKind::training)) most = std::max(most, each.microbatch + 1);
+  return most;
+}
+
+Interpose grow(Seed seed) {
+  return [seed = std::move(seed)](Ops& ops, Mesh& mesh) -> std::unique_ptr<RankInterposer> { return std::make_unique<PlantedRank>(seed(), ops, mesh); };
+}
+
+Seed sum_behind_product(const std::string& weight, bool is_forward, int times) { return seed_of<SumBehindProduct>(weight, is_forward, times); }
+Seed sum_of_gradient(const std::string& tensor, ActionKind kind, int times) { return seed_of<SumOfGradient>(tensor, kind, times); }
+Seed mean_of_means_over_ranks() { return seed_of<MeanOfMeansOverRanks>(); }
+Seed mean_of_means_over_microbatches() { return seed_of<MeanOfMeansOverMicrobatches>(); }
+Seed counted_per_copy(const std::string& part, Axis axis) { return seed_of<CountedInNorm>(part, std::optional(axis)); }
+Seed not_counted_in_norm(const std::string& part) { return seed_of<CountedInNorm>(part, std::nullopt); }
+Seed stale_tied_weight(std::int64_t step, bool is_last) { return seed_of<StaleTiedWeight>(step, is_last); }
+Seed forgets_before(int microbatch, const std::string& part) { return seed_of<ForgetsBefore>(microbatch, part); }
+Seed wrong_shard_border(int shard, std::int64_t count, bool at_begin) { return seed_of<WrongShardBorder>(shard, count, at_begin); }
+Seed positions_per_slice(const std::string& layer) { return seed_of<PositionsPerSlice>(layer); }
+
+}  // namespace echelon::testing

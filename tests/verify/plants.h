@@ -1,0 +1,67 @@
+// Faults for `verify` to find: each changes numbers between a rank's step and its backend or transport, like an engine that has the fault would. What is
+// planted is known to the plant and to the test alone.
+#pragma once
+
+#include "engine/layout_run.h"
+#include "ops/operation.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace echelon::testing {
+
+/// What a plant knows of the rank that it grows on, at the moment.
+struct Place {
+  Mesh& mesh;  // the real one
+  Ops& ops;    // the real ones
+  RankRun* run = nullptr;
+  std::int64_t step = 0;
+  Action action = {};
+  std::string product = {};         // the weight of the last product or look-up
+  bool product_is_forward = false;  // y = x w^T, not dx = dy w
+  double own_targets = 0, all_targets = 0;
+
+  /// The parameter whose value or gradient `x` lies in; null: none.
+  [[nodiscard]] const Param* param_of(const Tensor& x) const;
+  [[nodiscard]] int coordinate(Axis axis) const { return mesh.coordinate(axis); }
+  [[nodiscard]] int num_data_ranks() const { return mesh.shape().degree(Axis::dp_replicate) * mesh.shape().degree(Axis::dp_shard); }
+  [[nodiscard]] int num_microbatches() const;
+};
+
+/// Changes nothing.
+class Plant {
+ public:
+  virtual ~Plant() = default;
+  virtual void begins(Place& /*place*/) {}
+  /// True: it has done what the operation does, in its way.
+  virtual bool replaces(Place& /*place*/, const Operation& /*operation*/) { return false; }
+  /// How often the sum of a collective is formed: 0 leaves each rank its own part, 2 multiplies by the number of ranks. `x` is the whole buffer before.
+  virtual int times(Place& /*place*/, const Group& /*group*/, Tensor /*x*/) { return 1; }
+};
+
+/// Each rank grows its own.
+using Seed = std::function<std::unique_ptr<Plant>()>;
+[[nodiscard]] Interpose grow(Seed seed);
+
+/// The sum over tp behind a product of `weight`, in the forward or the backward pass, is formed `times` times.
+[[nodiscard]] Seed sum_behind_product(const std::string& weight, bool is_forward, int times);
+/// The reduction (reduce_gradients, sum_replicas or sum_tied) of the flat buffer that has the gradient of `tensor`.
+[[nodiscard]] Seed sum_of_gradient(const std::string& tensor, ActionKind kind, int times);
+/// Each data rank, or each microbatch of each, divides by its own number of targets.
+[[nodiscard]] Seed mean_of_means_over_ranks();
+[[nodiscard]] Seed mean_of_means_over_microbatches();
+/// The norm counts the gradients whose name contains `part` once for each of their copies over the axis.
+[[nodiscard]] Seed counted_per_copy(const std::string& part, Axis axis);
+/// The norm does not count them.
+[[nodiscard]] Seed not_counted_in_norm(const std::string& part);
+/// The copy of the tied weight on the last (or first) pipeline rank misses the update of a step; 0: of all.
+[[nodiscard]] Seed stale_tied_weight(std::int64_t step, bool is_last);
+/// Before the backward pass of a microbatch the gradients whose name contains `part` are forgotten.
+[[nodiscard]] Seed forgets_before(int microbatch, const std::string& part);
+/// The update of a shard begins (or ends) `count` elements inside, where a tensor lies across the border.
+[[nodiscard]] Seed wrong_shard_border(int shard, std::int64_t count, bool at_begin);
+/// Under sequence parallelism every slice of tokens counts its positions from 0; in layers whose name contains `layer`.
+[[nodiscard]] Seed positions_per_slice(const std::string& layer);
+
+}  // namespace echelon::testing

@@ -1,0 +1,192 @@
+// Planted faults are named: the kind, the axis and the tensor, from the numbers alone. `verify` is given no more than a run to watch.
+#include "engine/verify/verify.h"
+
+#include "data/masked_batches.h"
+#include "verify/plants.h"
+
+#include <gtest/gtest.h>
+
+namespace echelon::testing {
+namespace {
+
+struct Degrees {
+  int replicate = 1, shard = 1, tp = 1, pp = 1;
+  bool sequence_parallel = false;
+  bool tied = false;
+  int microbatches = 2;
+  Family family = Family::llama;
+  int micro_batch_size = 1;
+};
+
+RunConfig config_of(const Degrees& degrees) {
+  RunConfig config;
+  ModelSpec& model = config.model;
+  model = family_defaults(degrees.family);
+  model.num_attention_heads = 4;
+  model.num_key_value_heads = degrees.family == Family::gpt2 ? 4 : 2;
+  model.head_dim = 4;
+  model.hidden_size = 16;
+  model.num_hidden_layers = 4;
+  model.intermediate_size = 27;
+  model.vocab_size = 41;
+  model.max_position_embeddings = 32;
+  model.initializer_range = 0.15;
+  model.tie_word_embeddings = degrees.tied;
+  config.training.steps = 3;
+  config.training.seq_len = 16;
+  config.training.micro_batch_size = degrees.micro_batch_size;
+  config.training.global_batch_size = degrees.micro_batch_size * degrees.microbatches * degrees.replicate * degrees.shard;
+  config.training.dtype = "float64";
+  config.optimizer.lr = 1e-2;
+  config.optimizer.eps = 1e-7;
+  config.parallelism.data_parallel_replicate_degree = degrees.replicate;
+  config.parallelism.data_parallel_shard_degree = degrees.shard;
+  config.parallelism.tensor_parallel_degree = degrees.tp;
+  config.parallelism.sequence_parallel = degrees.sequence_parallel;
+  config.parallelism.pipeline_parallel_degree = degrees.pp;
+  return config;
+}
+
+Verdict verdict_of(const RunConfig& config, const Interpose& interpose) {
+  const FormulaTokens tokens(1, config.model.vocab_size);
+  const UnevenTargets batches(tokens, 1);
+  return verify(config, batches, {.interpose = interpose});
+}
+
+struct Planted {
+  std::string name;
+  Degrees degrees;
+  Seed seed;
+  FaultKind kind;
+  std::string axis, tensor;   // `tensor`: what the finding's tensor must contain
+  std::string evidence = "";  // what its evidence must contain
+};
+
+void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
+
+class Plants : public ::testing::TestWithParam<Planted> {};
+
+TEST_P(Plants, AreNamed) {
+  const Planted& planted = GetParam();
+  const Verdict verdict = verdict_of(config_of(planted.degrees), grow(planted.seed));
+  ASSERT_FALSE(verdict.is_equal());
+  const Finding& finding = verdict.diagnosis->finding;
+  SCOPED_TRACE(verdict.diagnosis->sentence());
+  RecordProperty("sentence", verdict.diagnosis->sentence());
+  EXPECT_EQ(name_of(finding.kind), name_of(planted.kind));
+  EXPECT_EQ(finding.axis, planted.axis);
+  EXPECT_NE(finding.tensor.find(planted.tensor), std::string::npos) << finding.tensor;
+  EXPECT_NE(finding.evidence.find(planted.evidence), std::string::npos) << finding.evidence;
+}
+
+constexpr auto reduce = ActionKind::reduce_gradients, sum_replicas = ActionKind::sum_replicas, sum_tied = ActionKind::sum_tied;
+const std::string embedding = "model.embed_tokens.weight", layer = "model.layers.";
+
+std::vector<Planted> planted() {
+  using enum FaultKind;
+  const auto stale_tied = FaultKind::stale_tied_weight;
+  const Degrees tp2 = {.tp = 2}, tp2_sp = {.tp = 2, .sequence_parallel = true}, mixed = {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true};
+  return {
+      // a sum that is left out, or formed twice: of activations, of their gradients, of weights' gradients
+      {"MissingForward_tp2", tp2, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0), missing_sum, "tp", "layers.1.self_attn.o_proj"},
+      {"MissingForward_mixed", mixed, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp", "layers.2.mlp.down_proj"},
+      {"MissingEmbedding_tp4", {.tp = 4}, sum_behind_product(embedding, true, 0), missing_sum, "tp", embedding},
+      {"MissingBackward_tp2", tp2, sum_behind_product(layer + "2.mlp.up_proj.weight", false, 0), missing_sum, "tp", "layers.2.mlp.up_proj"},
+      {"MissingBackward_sp", tp2_sp, sum_behind_product(layer + "0.self_attn.v_proj.weight", false, 0), missing_sum, "tp", "layers.0.self_attn.v_proj"},
+      {"MissingGradient_replicate", {.replicate = 3}, sum_of_gradient(layer + "2.mlp.up_proj.weight", reduce, 0), missing_sum, "dp_replicate", "layers.2"},
+      {"MissingGradient_shard", {.shard = 2, .pp = 2}, sum_of_gradient(layer + "3.mlp.up_proj.weight", reduce, 0), missing_sum, "dp_shard", "layers.3"},
+      {"MissingReplicas_sp", tp2_sp, sum_of_gradient(layer + "1.input_layernorm.weight", sum_replicas, 0), missing_sum, "tp", "layers.1.input_layernorm"},
+      {"MissingReplicas_kv",
+       {.shard = 2, .tp = 4},
+       sum_of_gradient(layer + "1.self_attn.k_proj.weight", sum_replicas, 0),
+       missing_sum,
+       "tp",
+       "layers.1.self_attn.k_proj"},
+      {"MissingTied_pp2", {.pp = 2, .tied = true}, sum_of_gradient(embedding, sum_tied, 0), missing_sum, "pp", embedding},
+      {"MissingTied_mixed", mixed, sum_of_gradient(embedding, sum_tied, 0), missing_sum, "pp", embedding},
+      {"DoubledForward_tp4",
+       {.replicate = 2, .tp = 4},
+       sum_behind_product(layer + "3.self_attn.o_proj.weight", true, 2),
+       repeated_sum,
+       "tp",
+       "layers.3.self_attn.o_proj"},
+      {"DoubledBackward_sp", tp2_sp, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 2), repeated_sum, "tp", "layers.1.mlp.up_proj"},
+      {"DoubledGradient_replicate", {.replicate = 3, .tp = 2}, sum_of_gradient("model.norm.weight", reduce, 2), repeated_sum, "dp_replicate", "model.norm"},
+      {"DoubledGradient_shard", mixed, sum_of_gradient(layer + "0.mlp.up_proj.weight", reduce, 2), repeated_sum, "dp_shard", "layers.0"},
+      {"DoubledTied_pp4", {.pp = 4, .tied = true}, sum_of_gradient(embedding, sum_tied, 2), repeated_sum, "pp", embedding},
+      // means of means, of ranks or microbatches with unequal numbers of targets
+      {"MeanOfMeans_replicate", {.replicate = 3}, mean_of_means_over_ranks(), mean_of_means, "dp_replicate", ""},
+      {"MeanOfMeans_mixed", mixed, mean_of_means_over_ranks(), mean_of_means, "dp_shard", ""},
+      {"MeanOfMeans_microbatches", {.pp = 2, .microbatches = 4}, mean_of_means_over_microbatches(), mean_of_means, "microbatches", ""},
+      {"MeanOfMeans_both", {.shard = 2, .microbatches = 3}, mean_of_means_over_microbatches(), mean_of_means, "dp_shard+microbatches", ""},
+      // parameters that the norm counts more or less often than once
+      {"NormCountsNorms_tp2", tp2, counted_per_copy("norm.weight", Axis::tp), counted_twice, "tp", "layers.0.input_layernorm", "the 9 tensors"},
+      {"NormCountsNorms_tp4",
+       {.tp = 4, .pp = 2, .sequence_parallel = true},
+       counted_per_copy("layernorm.weight", Axis::tp),
+       counted_twice,
+       "tp",
+       "layers.0.input_layernorm",
+       "the 8 tensors"},
+      {"NormCountsOne_mixed", mixed, counted_per_copy("2.post_attention_layernorm.weight", Axis::tp), counted_twice, "tp", "layers.2.post_attention_layernorm"},
+      {"NormCountsTied_pp2", {.pp = 2, .tied = true}, counted_per_copy(embedding, Axis::pp), counted_twice, "pp", embedding},
+      {"NormCountsReplicas_replicate", {.replicate = 3}, counted_per_copy("", Axis::dp_replicate), counted_twice, "dp_replicate", ""},
+      {"NormForgets_pp2", {.pp = 2}, not_counted_in_norm("model.norm"), not_counted, "", "model.norm"},
+      // the second copy of a tied weight
+      {"StaleTied_pp2", {.pp = 2, .tied = true}, testing::stale_tied_weight(0, true), stale_tied, "pp", embedding, "head"},
+      {"StaleTied_mixed", mixed, testing::stale_tied_weight(0, true), stale_tied, "pp", embedding, "head"},
+      {"StaleTied_pp4_secondStep", {.pp = 4, .tied = true}, testing::stale_tied_weight(2, true), stale_tied, "pp", embedding, "step before"},
+      {"StaleTied_embedding", {.pp = 2, .tied = true}, testing::stale_tied_weight(0, false), stale_tied, "pp", embedding, "embedding"},
+      // microbatches that are forgotten
+      {"LastMicrobatch_one", {.microbatches = 4}, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
+      {"LastMicrobatch_mixed", mixed, forgets_before(1, ""), lost_microbatches, "microbatches", "", "the last of 2"},
+      {"LastMicrobatch_oneTensor",
+       {.shard = 2, .pp = 2, .microbatches = 4},
+       forgets_before(3, "layers.2.mlp.down_proj"),
+       lost_microbatches,
+       "microbatches",
+       "layers.2.mlp.down_proj",
+       "the last of 4"},
+      {"FirstMicrobatch",
+       {.replicate = 2, .microbatches = 3},
+       forgets_before(1, "o_proj"),
+       lost_microbatches,
+       "microbatches",
+       "o_proj",
+       "microbatch 0 of 3 is missing"},
+      // borders between shards
+      {"ShardBorder_shard2", {.shard = 2}, wrong_shard_border(1, 5, true), wrong_boundary, "dp_shard", ""},
+      {"ShardBorder_mixed", mixed, wrong_shard_border(1, 3, true), wrong_boundary, "dp_shard", ""},
+      {"ShardBorder_end", {.shard = 4}, wrong_shard_border(2, 7, false), wrong_boundary, "dp_shard", ""},
+      // positions of a split sequence
+      {"Positions_rope_sp2", tp2_sp, positions_per_slice(""), wrong_position, "tp", "layers.0.self_attn", "from position 8"},
+      {"Positions_rope_sp4",
+       {.shard = 2, .tp = 4, .sequence_parallel = true},
+       positions_per_slice("layers.2"),
+       wrong_position,
+       "tp",
+       "layers.2.self_attn",
+       "from position 4"},
+      {"Positions_learned_sp2",
+       {.tp = 2, .pp = 2, .sequence_parallel = true, .family = Family::gpt2},
+       positions_per_slice(""),
+       wrong_position,
+       "tp",
+       "layers.0",
+       "from position 8"},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Plants, ::testing::ValuesIn(planted()), [](const auto& row) { return row.param.name; });
+
+// Two controls: no plant at all, and one that stands between a rank and its backend and does nothing.
+TEST(Controls, UnplantedLayoutsAreEqual) {
+  for (const Degrees& degrees :
+       {Degrees{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true}, Degrees{.replicate = 2, .tp = 4, .microbatches = 3}}) {
+    EXPECT_TRUE(verdict_of(config_of(degrees), {}).is_equal());
+    EXPECT_TRUE(verdict_of(config_of(degrees), grow([] { return std::make_unique<Plant>(); })).is_equal());
+  }
+}
+
+}  // namespace
+}  // namespace echelon::testing
