@@ -3,26 +3,16 @@
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
 #include "nn/head_split.h"
+#include "spec/pipeline.h"
 
 #include <algorithm>
 
 namespace echelon {
 namespace {
 
-Schedule make_schedule(PipelineSchedule kind, int num_stages, int num_microbatches) {
-  switch (kind) {
-    case PipelineSchedule::naive: return naive_schedule(num_stages, num_microbatches);
-    case PipelineSchedule::gpipe: return gpipe_schedule(num_stages, num_microbatches);
-    case PipelineSchedule::one_f_one_b: return one_f_one_b_schedule(num_stages, num_microbatches);
-  }
-  throw Failure("unknown pipeline schedule");
-}
-
-Schedule named_schedule(const RunConfig& config) {
+Schedule validated_schedule(const RunConfig& config) {
   validate(config);
-  const ParallelConfig& parallelism = config.parallelism;
-  return make_schedule(parallelism.pipeline_parallel_schedule, static_cast<int>(parallelism.pipeline_parallel_degree),
-                       static_cast<int>(config.num_microbatches()));
+  return pipeline_schedule(config);
 }
 
 StageShape stage_shape(const StagePart& part) {
@@ -58,7 +48,7 @@ std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<
 
 }  // namespace
 
-Blueprint::Blueprint(const RunConfig& config) : Blueprint(config, named_schedule(config)) {}
+Blueprint::Blueprint(const RunConfig& config) : Blueprint(config, validated_schedule(config)) {}
 
 Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(config)), schedule_(std::move(schedule)) {
   validate(config_);

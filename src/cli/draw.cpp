@@ -1,58 +1,126 @@
-// echelon draw: what every pipeline rank computes when, with a backward that takes twice as long as a forward.
+// echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight that follow.
 #include "schedule/draw.h"
-
 #include "cli/verb.h"
-#include "schedule/lower.h"
-#include "spec/run_config.h"
+#include "report/schedule_drawing.h"
+#include "schedule/catalog.h"
+#include "schedule/rates.h"
+#include "schedule/torch_csv.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t most_passes = 1 << 19;  // all of them are held in memory, and drawn
+constexpr ScheduleKeys keys = {.schedule = "--schedule", .num_virtual = "--virtual", .num_microbatches = "--microbatches", .memory_limit = "--memory-limit"};
+
 struct DrawArguments {
-  std::string schedule = "1F1B";
-  int stages = 4;
-  int microbatches = 8;
+  std::string schedule = "1F1B", schedule_csv, format = "text", output;
+  int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
-  int columns = 160;
+  PassTimes times{};
+  MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};  // Qi et al. 2023, table 1: W keeps 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8
   bool json = false;
 };
 
-Schedule schedule_of(PipelineSchedule kind, int num_stages, int num_microbatches) {
-  switch (kind) {
-    case PipelineSchedule::naive: return naive_schedule(num_stages, num_microbatches);
-    case PipelineSchedule::gpipe: return gpipe_schedule(num_stages, num_microbatches);
-    case PipelineSchedule::one_f_one_b: return one_f_one_b_schedule(num_stages, num_microbatches);
-  }
-  return {};
+struct Drawn {
+  Schedule schedule;
+  Timeline timeline;
+  std::vector<double> peaks;
+  double cost_ms = 0;
+};
+
+Schedule read_schedule(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  require(file.good() && !std::filesystem::is_directory(path), "--schedule-csv={} cannot be read; check the path", path);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return read_torch_csv(text, path);
 }
 
-void print_json(const Timeline& timeline, const std::vector<Program>& programs) {
-  auto events = nlohmann::ordered_json::array();
-  for (const Event& event : timeline.events) {
-    const Action& action = programs[static_cast<std::size_t>(event.rank)][static_cast<std::size_t>(event.action_id)];
-    if (!is_compute(action.kind)) continue;
-    events.push_back({{"rank", event.rank}, {"action", name_of(action.kind)}, {"microbatch", action.microbatch}, {"start", event.start}, {"end", event.end}});
-  }
-  const nlohmann::ordered_json json = {{"bubble", bubble(timeline, programs)}, {"events", events}};
-  fmt::print("{}\n", json.dump());
+Schedule named_schedule(const DrawArguments& arguments) {
+  const ScheduleRequest request = checked(parse_pipeline_schedule(keys.schedule, arguments.schedule),
+                                          {arguments.stages, arguments.microbatches, arguments.num_virtual, arguments.times, arguments.memory}, keys);
+  const std::int64_t per_microbatch = std::int64_t{request.num_ranks} * request.num_virtual;
+  require(per_microbatch * request.num_microbatches <= most_passes,
+          "--microbatches={} x --stages={} x --virtual={} are more than {} forwards; nearest: --microbatches={}", request.num_microbatches, request.num_ranks,
+          request.num_virtual, most_passes, most_passes / per_microbatch);
+  return make_schedule(parse_pipeline_schedule(keys.schedule, arguments.schedule), request, keys);
 }
 
-ExitStatus draw_schedule(const DrawArguments& arguments) {
-  const PipelineSchedule kind = parse_pipeline_schedule("--schedule", arguments.schedule);
-  const Schedule schedule = schedule_of(kind, arguments.stages, arguments.microbatches);
-  const std::vector<Program> programs = lower(schedule, {.stages = std::vector<StageShape>(static_cast<std::size_t>(arguments.stages))});
-  const Timeline timeline = play(programs, cost_of({.forward = 1, .backward = arguments.backward}));
-  if (arguments.json) {
-    print_json(timeline, programs);
-  } else {
-    fmt::print("{}bubble: {:.1f}% of the ranks' time\n", draw(timeline, programs, {.max_columns = arguments.columns}), 100 * bubble(timeline, programs));
+Drawn draw_arguments(const DrawArguments& arguments) {
+  Drawn drawn;
+  drawn.schedule = arguments.schedule_csv.empty() ? named_schedule(arguments) : read_schedule(arguments.schedule_csv);
+  drawn.timeline = play(drawn.schedule, arguments.times);
+  drawn.peaks = peak_memory(drawn.schedule, arguments.memory.weight_memory);
+  drawn.cost_ms = longest_rank(drawn.timeline, static_cast<int>(drawn.schedule.ranks.size()));
+  const auto highest = std::max_element(drawn.peaks.begin(), drawn.peaks.end());
+  require(arguments.memory.limit == 0 || *highest <= arguments.memory.limit + 1e-9,
+          "--memory-limit={} is less than the {} microbatches that rank {} holds; nearest: {}", arguments.memory.limit, *highest, highest - drawn.peaks.begin(),
+          std::ceil(*highest));
+  return drawn;
+}
+
+std::string to_json(const Drawn& drawn, const DrawArguments& arguments) {
+  Json stages = Json::array(), events = Json::array();
+  for (std::size_t rank = 0; rank < drawn.peaks.size(); ++rank) {
+    stages.push_back({{"stage", rank},
+                      {"peak_in_flight", drawn.peaks[rank]},
+                      {"backward_input_frees", 1 - arguments.memory.weight_memory},
+                      {"backward_weight_frees", arguments.memory.weight_memory}});
   }
+  for (const Event& event : drawn.timeline.events) {
+    const Action& action = drawn.schedule.ranks[static_cast<std::size_t>(event.rank)][static_cast<std::size_t>(event.action_id)];
+    events.push_back({{"rank", event.rank},
+                      {"action", name_of(action.kind)},
+                      {"stage", action.stage},
+                      {"microbatch", action.microbatch},
+                      {"start", event.start},
+                      {"end", event.end}});
+  }
+  const Json json = {{"bubble_rate", bubble_rate(drawn.cost_ms, drawn.schedule.num_microbatches, arguments.times)},
+                     {"cost_ms", drawn.cost_ms},
+                     {"bubble", bubble(drawn.timeline, drawn.schedule.ranks)},
+                     {"stages", stages},
+                     {"events", events}};
+  return json.dump() + "\n";
+}
+
+std::string to_text(const Drawn& drawn, const DrawArguments& arguments) {
+  return fmt::format("{}bubble: {:.1f}% of the ranks' time; cost {:.6g} ms, bubble rate {:.4f}; microbatches in flight at most: {:.4g}\n",
+                     draw(drawn.timeline, drawn.schedule.ranks, {.max_columns = arguments.columns}), 100 * bubble(drawn.timeline, drawn.schedule.ranks),
+                     drawn.cost_ms, bubble_rate(drawn.cost_ms, drawn.schedule.num_microbatches, arguments.times), fmt::join(drawn.peaks, " "));
+}
+
+std::string in_format(const Drawn& drawn, const DrawArguments& arguments) {
+  if (arguments.json) return to_json(drawn, arguments);
+  if (arguments.format == "svg") return to_svg(drawn.schedule, drawn.timeline);
+  if (arguments.format == "trace") return to_chrome_json(drawn.schedule, drawn.timeline);
+  return to_text(drawn, arguments);
+}
+
+ExitStatus run_draw(const DrawArguments& arguments) {
+  constexpr std::string_view formats[] = {"text", "svg", "trace"};
+  const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
+  require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "), nearest(arguments.format, formats));
+  const std::string drawing = in_format(draw_arguments(arguments), arguments);
+  if (arguments.output.empty()) {
+    fmt::print("{}", drawing);
+    return ExitStatus::success;
+  }
+  std::ofstream file(arguments.output, std::ios::binary);
+  file << drawing << std::flush;
+  require(file.good(), "--output={} cannot be written; check the path", arguments.output);
   return ExitStatus::success;
 }
 
@@ -60,13 +128,35 @@ ExitStatus draw_schedule(const DrawArguments& arguments) {
 
 VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<DrawArguments>();  // CLI11's options write to what the action reads
-  app.add_option("--schedule", arguments->schedule, "naive, GPipe or 1F1B")->capture_default_str();
-  app.add_option("--stages", arguments->stages, "pipeline stages")->check(CLI::Range(1, 256))->capture_default_str();
-  app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--backward", arguments->backward, "time of a backward, a forward being 1")->check(CLI::Range(0.01, 100.0))->capture_default_str();
+  std::vector<std::string_view> names;
+  for (const ScheduleEntry& entry : all_schedules()) names.push_back(entry.name);
+  const CLI::Range milliseconds(0.0, 1e9);
+  app.add_option("--schedule", arguments->schedule, fmt::format("{}", fmt::join(names, ", ")))->capture_default_str();
+  app.add_option("--schedule-csv", arguments->schedule_csv, "a file in PyTorch's format, instead of a named schedule");
+  app.add_option("--stages", arguments->stages, "pipeline ranks")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")->check(CLI::Range(1, 65536))->capture_default_str();
+  app.add_option("--virtual", arguments->num_virtual, "stages of each rank; 0: the schedule's least")->check(CLI::Range(0, 64))->capture_default_str();
+  app.add_option("--forward-ms", arguments->times.forward, "of one microbatch on a rank, all its stages")->check(milliseconds)->capture_default_str();
+  auto* const input = app.add_option("--backward-input-ms", arguments->times.backward_input, "likewise")->check(milliseconds)->capture_default_str();
+  auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")->check(milliseconds)->capture_default_str();
+  app.add_option("--p2p-ms", arguments->times.p2p, "from the end of a pass until another rank has its result")->check(milliseconds)->capture_default_str();
+  auto* const backward =
+      app.add_option("--backward", arguments->backward, "both gradients together, half each")->check(CLI::Range(0.01, 100.0))->capture_default_str();
+  backward->excludes(input)->excludes(weight);
+  app.add_option("--memory-limit", arguments->memory.limit, "microbatches in flight on a rank; 0: p for ZB-1p, 2p for ZB-2p, none for others")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--weight-memory", arguments->memory.weight_memory, "part of a microbatch's activations that is kept until its W")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
+  app.add_option("--output", arguments->output, "a file instead of the terminal");
   app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")->check(CLI::Range(10, 100000))->capture_default_str();
-  app.add_flag("--json", arguments->json, "the events as JSON");
-  return [arguments] { return draw_schedule(*arguments); };
+  app.add_flag("--json", arguments->json, "rates, memory and events as JSON");
+  return [arguments, backward] {
+    if (backward->count() > 0) arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;
+    return run_draw(*arguments);
+  };
 }
 
 }  // namespace echelon

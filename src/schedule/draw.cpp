@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace echelon {
 namespace {
@@ -15,18 +17,23 @@ struct Box {
   double start, end;
 };
 
-char letter_of(ActionKind kind) {
-  if (kind == ActionKind::forward) return 'F';
-  return kind == ActionKind::backward_weight ? 'W' : 'B';
+std::string name_in_drawing(const Action& action, int turn, int num_turns) {
+  const char letter = letter_of(action.kind);
+  const int number = action.microbatch + 1;
+  if (num_turns <= 2) return fmt::format("{}{}", static_cast<char>(turn == 0 ? letter : std::tolower(letter)), number);
+  return fmt::format("{}{}{}", letter, number, static_cast<char>('a' + turn % 26));
 }
 
 // The units of one backward are one box.
 std::vector<Box> boxes(const Timeline& timeline, const std::vector<Program>& programs) {
   std::vector<Box> all;
+  const std::map<int, int> turns = turns_of(programs);
+  int num_turns = 0;
+  for (const auto& [stage, turn] : turns) num_turns = std::max(num_turns, turn + 1);
   for (const Event& event : timeline.events) {
     const Action& action = programs[event.rank][event.action_id];
     if (!is_compute(action.kind)) continue;
-    const std::string name = fmt::format("{}{}", letter_of(action.kind), action.microbatch + 1);
+    const std::string name = name_in_drawing(action, turns.at(action.stage), num_turns);
     const bool continues = !all.empty() && all.back().rank == event.rank && all.back().name == name;
     if (continues)
       all.back().end = event.end;
@@ -45,6 +52,24 @@ double columns_per_unit(const std::vector<Box>& all, double length, const DrawOp
 }
 
 }  // namespace
+
+char letter_of(ActionKind kind) {
+  if (kind == ActionKind::forward) return 'F';
+  return kind == ActionKind::backward_weight ? 'W' : 'B';
+}
+
+std::map<int, int> turns_of(const std::vector<Program>& programs) {
+  std::map<int, int> turns;
+  for (const Program& program : programs) {
+    std::set<int> stages;
+    for (const Action& action : program) {
+      if (is_compute(action.kind)) stages.insert(action.stage);
+    }
+    int turn = 0;
+    for (const int stage : stages) turns[stage] = turn++;
+  }
+  return turns;
+}
 
 std::string draw(const Timeline& timeline, const std::vector<Program>& programs, const DrawOptions& options) {
   std::vector<Box> all = boxes(timeline, programs);

@@ -34,11 +34,17 @@ struct Schedule {
 [[nodiscard]] Schedule one_f_one_b_schedule(int num_ranks, int num_microbatches);
 /// Interleaved 1F1B (Narayanan et al. 2021, fig. 4 bottom): each rank holds `num_virtual` stages.
 [[nodiscard]] Schedule interleaved_one_f_one_b_schedule(int num_ranks, int num_microbatches, int num_virtual);
-/// ZB-H1 (Qi et al. 2023, fig. 3): 1F1B with weight gradients put off until they fill its bubble, in the memory of 1F1B.
+/// ZB-H1 (Qi et al. 2023, fig. 3 top): 1F1B with weight gradients put off until they fill its bubble, in the memory of 1F1B.
 [[nodiscard]] Schedule zb_h1_schedule(int num_ranks, int num_microbatches);
-/// ZB-H2 (Qi et al. 2023, fig. 4): no bubble if all passes take equally long, in twice the memory.
+/// ZB-H2 (Qi et al. 2023, fig. 3 bottom): no bubble if all passes take equally long, in twice the memory.
 [[nodiscard]] Schedule zb_h2_schedule(int num_ranks, int num_microbatches);
 /// Interleaved 1F1B with weight gradients put off as in ZB-H1.
 [[nodiscard]] Schedule interleaved_zero_bubble_schedule(int num_ranks, int num_microbatches, int num_virtual);
+/// Looped breadth-first (Lamy-Poirier 2022, fig. 4): all microbatches through one of the rank's stages, then all through the next.
+[[nodiscard]] Schedule looped_bfs_schedule(int num_ranks, int num_microbatches, int num_virtual);
+/// ZB-V (Qi et al. 2024, arXiv:2405.15362): two stages a rank in a V; no bubble if all passes take equally long, in the memory of 1F1B.
+[[nodiscard]] Schedule zb_v_schedule(int num_ranks, int num_microbatches);
+/// DualPipeV: two stages a rank in a V, a forward of one beside a backward of the other. At least 2 num_ranks microbatches.
+[[nodiscard]] Schedule dualpipe_v_schedule(int num_ranks, int num_microbatches);
 
 }  // namespace echelon

@@ -20,7 +20,7 @@ struct ModelBase {};
 struct NotYet {};
 
 using ConfigField =
-    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<std::vector<std::int64_t>>, FieldOf<PipelineSchedule>,
+    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>,
                  FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, ModelBase, NotYet>;
 
 struct Range {

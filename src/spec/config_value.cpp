@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void throw_wrong_type(const ConfigKey& key, const ConfigValue& value, std::string_view expected) {
   RunConfig defaults;
   const bool has_example = section_of(key) != "model" && !std::holds_alternative<FieldOf<bool>>(key.field);
-  const bool is_list = std::holds_alternative<FieldOf<std::vector<std::int64_t>>>(key.field);  // empty by default
+  const bool is_list = std::holds_alternative<FieldOf<PipelineLayout>>(key.field);  // empty by default
   const std::string example = !has_example ? "" : ", such as " + (is_list ? "[3, 5]" : to_toml(value_of(key, defaults)));
   throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, example));
 }
@@ -47,7 +47,12 @@ struct Assign {
   }
   void operator()(FieldOf<bool> field) const { field(config) = get<bool>(key, value, "true or false"); }
   void operator()(FieldOf<std::string> field) const { field(config) = get<std::string>(key, value, "a string"); }
-  void operator()(FieldOf<std::vector<std::int64_t>> field) const { field(config) = get<std::vector<std::int64_t>>(key, value, "a list of integers"); }
+  void operator()(FieldOf<PipelineLayout> field) const {
+    if (const auto* letters = std::get_if<std::string>(&value))
+      field(config) = {.counts = {}, .letters = *letters};
+    else
+      field(config) = {.counts = get<std::vector<std::int64_t>>(key, value, "a list of integers or a string of the letters E, t and L"), .letters = {}};
+  }
   void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<LrDecay> field) const { field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<RecomputeMethod> field) const { field(config) = parse_recompute_method(key.name, get<std::string>(key, value, "a string")); }
@@ -64,6 +69,10 @@ struct Read {
   RunConfig& config;
 
   ConfigValue operator()(FieldOf<PipelineSchedule> field) const { return std::string(name_of(field(config))); }
+  ConfigValue operator()(FieldOf<PipelineLayout> field) const {
+    if (!field(config).letters.empty()) return field(config).letters;
+    return field(config).counts;
+  }
   ConfigValue operator()(FieldOf<LrDecay> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<Family> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<RecomputeMethod> field) const { return std::string(name_of(field(config))); }
@@ -141,7 +150,7 @@ void assign(const Setting& setting, RunConfig& config) {
 ConfigValue value_of(const ConfigKey& key, RunConfig& config) { return std::visit(Read{config}, key.field); }
 
 ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
-  if (std::holds_alternative<FieldOf<std::vector<std::int64_t>>>(key.field)) {
+  if (std::holds_alternative<FieldOf<PipelineLayout>>(key.field)) {
     if (auto list = parse_list(text)) return *std::move(list);
   } else if (std::holds_alternative<FieldOf<BlockOperations>>(key.field)) {
     return split_list(text);

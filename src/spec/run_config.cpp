@@ -8,19 +8,9 @@
 namespace echelon {
 namespace {
 
-constexpr PipelineSchedule all_schedules[] = {PipelineSchedule::naive, PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b};
 constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
 
 }  // namespace
-
-std::string_view name_of(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::naive: return "naive";
-    case PipelineSchedule::gpipe: return "GPipe";
-    case PipelineSchedule::one_f_one_b: return "1F1B";
-  }
-  return "?";
-}
 
 std::string_view name_of(LrDecay decay) {
   switch (decay) {
@@ -32,7 +22,6 @@ std::string_view name_of(LrDecay decay) {
   return "?";
 }
 
-PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view name) { return parse_choice(key, name, all_schedules); }
 LrDecay parse_lr_decay(std::string_view key, std::string_view name) { return parse_choice(key, name, all_decays); }
 
 MeshShape RunConfig::mesh_shape() const {

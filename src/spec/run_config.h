@@ -1,9 +1,11 @@
 // Everything a user can say about a run, as plain values. Keys in TOML and on the command line are these names: [section] key, --section.key=value.
 #pragma once
 
+#include "schedule/catalog.h"
 #include "spec/mesh_shape.h"
 #include "spec/model_spec.h"
 #include "spec/recompute.h"
+#include "spec/stage_layout.h"
 
 #include <cstdint>
 #include <string>
@@ -12,12 +14,9 @@
 
 namespace echelon {
 
-enum class PipelineSchedule : std::uint8_t { naive, gpipe, one_f_one_b };
 enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
-[[nodiscard]] std::string_view name_of(PipelineSchedule schedule);  // "naive", "GPipe", "1F1B"
 [[nodiscard]] std::string_view name_of(LrDecay decay);
 /// In any letter case. Throws Error naming `key` and the nearest.
-[[nodiscard]] PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view name);
 [[nodiscard]] LrDecay parse_lr_decay(std::string_view key, std::string_view name);
 
 struct DataConfig {
@@ -55,7 +54,14 @@ struct ParallelConfig {
   bool sequence_parallel = false;
   std::int64_t pipeline_parallel_degree = 1;
   PipelineSchedule pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
-  std::vector<std::int64_t> pipeline_parallel_layout;  // decoder layers per stage; empty: even
+  std::string pipeline_parallel_schedule_csv;  // a schedule in PyTorch's format, instead of a named one
+  std::int64_t virtual_stages = 0;             // pipeline stages per rank; 0: as many as the layout or the schedule says
+  PipelineLayout pipeline_parallel_layout;     // empty: even
+  double pipeline_forward_ms = 1;              // of one microbatch on one rank: what ZB-1p and ZB-2p search an order for
+  double pipeline_backward_input_ms = 1;
+  double pipeline_backward_weight_ms = 1;
+  double pipeline_p2p_ms = 0;
+  double pipeline_memory_limit = 0;  // of ZB-1p and ZB-2p, in microbatches of one rank's activations; 0: p and 2p
   std::int64_t context_parallel_degree = 1;
   std::int64_t expert_parallel_degree = 1;
   bool operator==(const ParallelConfig&) const = default;

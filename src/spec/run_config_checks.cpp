@@ -1,6 +1,7 @@
 // What contradicts what in a config. Sizes that need the data are checked where the data is read; the split of heads where heads are split (nn).
 #include "base/error.h"
 #include "spec/config_value.h"
+#include "spec/pipeline.h"
 #include "spec/run_config.h"
 #include "spec/stage_layout.h"
 
@@ -65,7 +66,7 @@ void check_recompute(const RunConfig& config) {
           t.recompute_num_layers);
   const ParallelConfig& p = config.parallelism;
   std::int64_t most = 0;
-  for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, static_cast<int>(p.pipeline_parallel_degree), p.pipeline_parallel_layout))
+  for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), p.pipeline_parallel_layout))
     most = std::max(most, stage.num_layers);
   require(!is_block || t.recompute_num_layers <= most, "training.recompute_num_layers = {} is more than the {} layers of the largest stage; nearest: {}",
           t.recompute_num_layers, most, most);
@@ -106,7 +107,11 @@ void check_parallelism(const RunConfig& config) {
           "nearest training.seq_len: {}",
           config.training.micro_batch_size, config.training.seq_len, tokens, p.tensor_parallel_degree,
           std::max(p.tensor_parallel_degree, config.training.seq_len / p.tensor_parallel_degree * p.tensor_parallel_degree));
-  (void)stage_layout(config.model.num_hidden_layers, static_cast<int>(p.pipeline_parallel_degree), p.pipeline_parallel_layout);
+}
+
+// Wants the number of microbatches to be right.
+void check_pipeline(const RunConfig& config) {
+  (void)stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), config.parallelism.pipeline_parallel_layout);
 }
 
 void check_ranks(const RunConfig& config) {
@@ -166,8 +171,9 @@ void validate(const RunConfig& config) {
   check_dtypes(config.training);
   check_ranks(config);
   check_parallelism(config);
-  check_recompute(config);
   check_batch(config);
+  check_pipeline(config);
+  check_recompute(config);
   check_optimizer(config);
   check_output(config);
 }

@@ -2,20 +2,32 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace echelon {
 
 struct StageLayers {
   std::int64_t first_layer = 0;
-  std::int64_t num_layers = 0;
-  bool has_embedding = false;  // the first stage
-  bool has_head = false;       // the last stage
+  std::int64_t num_layers = 0;  // decoder layers; none is allowed beside the embedding or the head
+  bool has_embedding = false;   // the first stage
+  bool has_head = false;        // the last stage
   bool operator==(const StageLayers&) const = default;
 };
 
-/// Decoder layers spread as evenly as they go, the earlier stages taking the remainder, or as `layers_per_stage` says when it is not empty.
-/// Throws Error if a stage would be left without a layer or the sums differ.
-[[nodiscard]] std::vector<StageLayers> stage_layout(std::int64_t num_layers, int num_stages, const std::vector<std::int64_t>& layers_per_stage = {});
+/// What a user says about it, in one of two ways; neither: even.
+struct PipelineLayout {
+  std::vector<std::int64_t> counts;  // layers per stage, embedding and head counted as one each; or decoder layers alone
+  std::string letters;               // Megatron's: E embedding, t decoder layer, L head and loss; | between stages; *n repeats a letter or a (group)
+  [[nodiscard]] bool empty() const { return counts.empty() && letters.empty(); }
+  bool operator==(const PipelineLayout&) const = default;
+};
+
+/// How many stages the layout names; 0 if it is empty. Throws Error if its letters cannot be read.
+[[nodiscard]] int num_stages_of(const PipelineLayout& layout);
+
+/// Stages in the order in which a microbatch passes them. Without a layout decoder layers are spread as evenly as they go, the earlier stages taking the
+/// remainder; if there are fewer of them than stages, embedding and head are spread with them. Throws Error if a stage would be empty or the sums differ.
+[[nodiscard]] std::vector<StageLayers> stage_layout(std::int64_t num_layers, int num_stages, const PipelineLayout& layout = {});
 
 }  // namespace echelon

@@ -55,7 +55,7 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
-  config.parallelism.pipeline_parallel_layout = layout.layers_per_stage;
+  config.parallelism.pipeline_parallel_layout.counts = layout.layers_per_stage;
   return config;
 }
 
@@ -99,6 +99,9 @@ std::vector<Layout> rows() {
       {.pp = 6, .microbatches = 4, .layers = 13},
       // stages as the user cuts them
       {.shard = 2, .pp = 3, .microbatches = 4, .tied = true, .layers = 7, .layers_per_stage = {1, 5, 1}},
+      // embedding and head on stages of their own, which then hold no decoder layer
+      {.pp = 4, .microbatches = 3, .tied = true, .layers = 2},
+      {.shard = 2, .tp = 2, .pp = 3, .sequence_parallel = true, .microbatches = 3, .family = Family::gpt2, .layers = 1},
       // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
       {.shard = 2, .tp = 4, .microbatches = 3},
       {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},

@@ -52,7 +52,7 @@ lr = 1
   EXPECT_EQ(config.training.steps, 7);
   EXPECT_EQ(config.training.seq_len, 64);
   EXPECT_EQ(config.parallelism.pipeline_parallel_schedule, PipelineSchedule::gpipe);
-  EXPECT_EQ(config.parallelism.pipeline_parallel_layout, (std::vector<std::int64_t>{5, 3}));
+  EXPECT_EQ(config.parallelism.pipeline_parallel_layout.counts, (std::vector<std::int64_t>{5, 3}));
   EXPECT_TRUE(config.parallelism.sequence_parallel);
   EXPECT_EQ(config.data.path, "/tmp/a=b");
   EXPECT_EQ(config.optimizer.lr, 1.0);
@@ -115,7 +115,7 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
     config.data.path = "a \"quoted\" \\ path\nwith\ttwo lines, \x7f and \xc3\xa9";
     config.checkpoint.enable = false;
     config.parallelism.pipeline_parallel_degree = 2;
-    config.parallelism.pipeline_parallel_layout = {1, config.model.num_hidden_layers - 1};
+    config.parallelism.pipeline_parallel_layout.counts = {1, config.model.num_hidden_layers - 1};
     config.lr_scheduler.decay = LrDecay::wsd;
     config.training.recompute = {BlockOperation::core_attn, BlockOperation::mlp};
     EXPECT_EQ(read(to_toml(config)), config) << to_toml(config);
@@ -205,7 +205,9 @@ const Fault faults[] = {
     {"[model]\npreset = 'llama-1m'", {"--"}, "'--' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--=5"}, "there is no key"},
     {"[model]\npreset = 'llama-1m'", {"--lr_scheduler.decay=cosin"}, "lr_scheduler.decay = 'cosin' is none of none, cosine, linear, wsd; nearest: cosine"},
-    {"[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_layout=a"}, "parallelism.pipeline_parallel_layout = \"a\" is not a list of integers"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--parallelism.pipeline_parallel_layout=a"},
+     "parallelism.pipeline_parallel_layout = 'a' has 'a', which is none of E, t, L"},
     {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=selectiv"},

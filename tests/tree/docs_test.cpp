@@ -120,8 +120,8 @@ TEST(Docs, NoPathOfOnePersonsMachine) {
 
 TEST(Docs, AddressesAreThoseOfPapersAndStandards) {
   static const std::regex address(R"(https?://([\w.-]+))");
-  static const std::set<std::string> known = {"arxiv.org",   "huggingface.co",       "github.com",     "www.apache.org",
-                                              "pytorch.org", "json.schemastore.org", "ui.perfetto.dev"};
+  static const std::set<std::string> known = {"arxiv.org",   "huggingface.co",       "github.com",      "www.apache.org",
+                                              "pytorch.org", "json.schemastore.org", "ui.perfetto.dev", "www.w3.org"};
   for (const auto& file : all_text()) {
     const std::string text = tree::read_text(tree::root() / file);
     for (std::sregex_iterator match(text.begin(), text.end(), address), end; match != end; ++match) {

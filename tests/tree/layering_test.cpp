@@ -17,8 +17,8 @@ const Layers& layers() {
       {"base", {}},
       {"tensor", {"base/"}},
       {"machine", {"base/"}},
-      {"spec", {"base/"}},
       {"schedule", {"base/"}},
+      {"spec", {"schedule/", "base/"}},  // a config names a schedule, and the table of schedules says what there is
       {"ops", {"tensor/", "base/"}},
       {"comm", {"spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
       {"types", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
