@@ -1,0 +1,133 @@
+// The bytes of a decoder block's activations in the terms of docs/memory.md, where they are derived. Nothing here looks into a layer.
+#pragma once
+
+#include "spec/recompute.h"
+#include "tensor/stack.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace echelon::formulas {
+
+using enum BlockOperation;
+using Bytes = std::int64_t;
+
+/// A block as one tensor-parallel rank has it.
+struct Block {
+  std::int64_t N = 0;        // tokens of a microbatch: B T
+  std::int64_t n = 0;        // tokens between the branches: N, or N / tp under sequence parallelism
+  std::int64_t D = 0;        // hidden_size
+  std::int64_t H = 0;        // query heads of this rank
+  std::int64_t K = 0;        // key/value heads of this rank
+  std::int64_t C = 0;        // head_dim
+  std::int64_t F = 0;        // features of the feed-forward branch on this rank
+  Bytes e = 0;               // of an activation
+  Bytes a = 0;               // of a sum: 8 in float64, else 4
+  int S = 0;                 // sums that a norm keeps: 2 of LayerNorm, 1 of RMSNorm
+  int G = 0;                 // products before the activation: 2 of SwiGLU, 1 of GELU
+  bool has_qk_norm = false;  // norms of q and k
+  bool splits_tokens = false;
+
+  // One tensor each; it begins at a multiple of 64 bytes.
+  [[nodiscard]] Bytes x() const { return aligned(e * n * D); }
+  [[nodiscard]] Bytes x_full() const { return aligned(e * N * D); }
+  [[nodiscard]] Bytes q() const { return aligned(e * N * H * C); }
+  [[nodiscard]] Bytes k() const { return aligned(e * N * K * C); }
+  [[nodiscard]] Bytes f() const { return aligned(e * N * F); }
+  [[nodiscard]] Bytes statistics() const { return S * aligned(a * n); }
+  [[nodiscard]] Bytes lse() const { return aligned(a * N * H); }
+  [[nodiscard]] Bytes gathered() const { return splits_tokens ? x_full() : 0; }
+};
+
+enum class Part { attention, h, mlp };
+
+/// What backward reads of a block besides its input. It is kept unless one of `dropped_with` is formed again.
+struct Outcome {
+  Part part{};
+  Bytes bytes = 0;
+  std::vector<BlockOperation> dropped_with;
+  bool weight_reads = false;  // backward_weight does, not only backward_input
+};
+
+inline std::vector<Outcome> outcomes(const Block& b) {
+  const BlockOperation of_q = b.has_qk_norm ? qk_norm : qkv_proj;
+  const Bytes products = b.has_qk_norm ? b.q() + b.k() : 0;
+  const Bytes of_heads = b.has_qk_norm ? aligned(b.a * b.N * b.H) + aligned(b.a * b.N * b.K) : 0;
+  return {
+      {Part::attention, b.statistics(), {qkv_proj}, true},  // of the norm before
+      {Part::attention, products, {qkv_proj}, true},        // q and k before their norms
+      {Part::attention, of_heads, {of_q}, true},            // 1/rms of every head
+      {Part::attention, b.q() + b.k(), {of_q}},             // q, k
+      {Part::attention, b.k(), {qkv_proj}},                 // v
+      {Part::attention, b.q(), {core_attn}, true},          // what attention gives
+      {Part::attention, b.lse(), {core_attn}},
+      {Part::h, b.x(), {o_proj}, true},
+      {Part::h, b.statistics(), {o_proj, mlp}, true},  // of the norm behind h
+      {Part::mlp, b.G * b.f(), {mlp}, true},
+  };
+}
+
+inline bool is_dropped(const Outcome& outcome, const BlockOperations& recompute) {
+  return std::any_of(outcome.dropped_with.begin(), outcome.dropped_with.end(), [&](BlockOperation each) { return recompute.contain(each); });
+}
+
+template <class Which>
+Bytes sum_of(const Block& block, Which which) {
+  Bytes sum = 0;
+  for (const Outcome& outcome : outcomes(block))
+    if (which(outcome)) sum += outcome.bytes;
+  return sum;
+}
+
+/// From forward to the end of backward, for each microbatch in flight; the block's input comes on top.
+inline Bytes kept(const Block& b, const BlockOperations& recompute) {
+  return sum_of(b, [&](const Outcome& o) { return !is_dropped(o, recompute); });
+}
+
+/// From backward_input to backward_weight: gradients of the two branches' outputs and of the norms' outcomes, of q, k, v (twice where they are normalised),
+/// the activation once more; and what was formed again and weights read.
+inline Bytes kept_for_weights(const Block& b, const BlockOperations& recompute) {
+  const Bytes gradients = 2 * b.x_full() + 2 * b.x() + b.q() + 2 * b.k() + (b.has_qk_norm ? b.q() + b.k() : 0) + b.f();
+  return gradients + sum_of(b, [&](const Outcome& o) { return is_dropped(o, recompute) && o.weight_reads; });
+}
+
+/// What a pass forms in its scratch: all that is dropped, but what backward_input keeps for backward_weight.
+inline Bytes in_scratch(const Block& b, const BlockOperations& recompute, Part part, bool is_split = false) {
+  return sum_of(b, [&](const Outcome& o) { return o.part == part && is_dropped(o, recompute) && !(is_split && o.weight_reads); });
+}
+
+/// Scratch of forward: a norm's outcome, h if it is dropped, and what the branch takes that needs more.
+inline Bytes forward_workspace(const Block& b, const BlockOperations& recompute) {
+  const Bytes in_attention = in_scratch(b, recompute, Part::attention), in_mlp = in_scratch(b, recompute, Part::mlp) + b.f();
+  return b.x() + in_scratch(b, recompute, Part::h) + std::max(in_attention, in_mlp) + b.gathered();
+}
+
+/// Scratch of the fused backward. Where h is dropped all of attention is formed before the feed-forward branch goes back, and stays.
+inline Bytes backward_workspace(const Block& b, const BlockOperations& recompute) {
+  const auto gathered_for = [&](BlockOperation operation) { return recompute.contain(operation) ? b.gathered() : 0; };
+  const Bytes behind_norms = b.has_qk_norm ? b.q() + b.k() : 0;
+  const Bytes attention = in_scratch(b, recompute, Part::attention) + gathered_for(qkv_proj);
+  const Bytes attention_gradients = b.q() + 2 * b.k() + b.gathered() + behind_norms + b.q() + b.lse();
+  const Bytes mlp_branch = in_scratch(b, recompute, Part::mlp) + gathered_for(mlp) + b.gathered() + b.f();
+  const Bytes always = b.x() + in_scratch(b, recompute, Part::h);
+  if (recompute.contain(o_proj)) return always + b.x() + attention + std::max(mlp_branch, attention_gradients);
+  return always + std::max(mlp_branch, attention + attention_gradients);
+}
+
+/// The same of backward_input, whose gradients wait for backward_weight.
+inline Bytes backward_input_workspace(const Block& b, const BlockOperations& recompute) {
+  const auto gathered_for = [&](BlockOperation operation) { return recompute.contain(operation) ? b.gathered() : 0; };
+  const Bytes behind_norms = b.has_qk_norm ? b.q() + b.k() : 0;
+  const Bytes attention = in_scratch(b, recompute, Part::attention, true) + gathered_for(qkv_proj);
+  const Bytes attention_gradients = std::max(behind_norms + b.q() + b.lse(), b.gathered());
+  const Bytes mlp_branch = in_scratch(b, recompute, Part::mlp, true) + gathered_for(mlp) + b.gathered();
+  const Bytes always = b.x() + in_scratch(b, recompute, Part::h, true);
+  if (recompute.contain(o_proj)) return always + b.x() + attention + std::max(mlp_branch, attention_gradients);
+  return always + std::max(mlp_branch, attention + attention_gradients);
+}
+
+/// And of backward_weight.
+inline Bytes backward_weight_workspace(const Block& b) { return b.x() + b.gathered(); }
+
+}  // namespace echelon::formulas
