@@ -67,7 +67,7 @@ RunConfig config_of(const Shape& shape, const std::string& dtype) {
   config.parallelism.tensor_parallel_degree = shape.tp;
   config.parallelism.sequence_parallel = shape.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = 3;
-  config.parallelism.pipeline_parallel_layout = {1, 3, 1};
+  config.parallelism.pipeline_parallel_layout.counts = {1, 3, 1};
   return config;
 }
 
@@ -172,7 +172,7 @@ TEST(ActivationFormulas, AreWhatOneBlockMoreAddsToTheArena) {
             std::vector<std::int64_t> layout(static_cast<std::size_t>(stages), 1);
             layout[0] = layers_of_first;
             config.model.num_hidden_layers = layers_of_first + stages - 1;
-            config.parallelism.pipeline_parallel_layout = layout;
+            config.parallelism.pipeline_parallel_layout.counts = layout;
             const Blueprint blueprint(config);
             return blueprint.rank(0).arena_bytes();
           };

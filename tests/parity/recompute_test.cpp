@@ -18,7 +18,7 @@ struct Kind {
 
 const std::vector<Kind> kinds = {{attention_internals}, {whole_block}, {{core_attn, mlp}}, {{o_proj}}, {whole_block, RecomputeMethod::block}};
 
-/// Accumulation, pipelines with uneven stages, sequence parallelism and sharded optimizers; every family.
+/// Accumulation, pipelines with uneven stages, backward in halves, several stages a rank, sequence parallelism and sharded optimizers; every family.
 const std::vector<Layout> layouts = {
     {.microbatches = 3, .layers = 2},
     {.microbatches = 2, .family = Family::gpt2, .tied = true, .layers = 2},
@@ -26,6 +26,9 @@ const std::vector<Layout> layouts = {
     {.shard = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
     {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
     {.replicate = 2, .pp = 3, .schedule = PipelineSchedule::gpipe, .microbatches = 4, .layers = 7, .layers_per_stage = {1, 4, 2}},
+    {.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .family = Family::qwen3, .layers = 5},
+    {.pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .layers = 6},
+    {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_one_f_one_b, .microbatches = 4, .layers = 6},
 };
 
 class Recomputed : public ::testing::TestWithParam<std::tuple<Layout, std::string>> {};

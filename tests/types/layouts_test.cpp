@@ -18,5 +18,18 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
     }
 }
 
+TEST(LayoutTypes, WhatIsFormedAgainFits) {
+  using enum BlockOperation;
+  for (const Layout& layout : rows())
+    for (const BlockOperations& recompute : {attention_internals, whole_block, BlockOperations({o_proj}), BlockOperations({core_attn, mlp})}) {
+      RunConfig config = config_of(layout);
+      config.training.recompute = recompute;
+      EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout);
+      if (layout.pp == 1) continue;
+      config.parallelism.pipeline_parallel_schedule = PipelineSchedule::zb_h1;
+      EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout) << " in halves";
+    }
+}
+
 }  // namespace
 }  // namespace echelon::testing
