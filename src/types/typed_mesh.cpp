@@ -55,7 +55,7 @@ class TypedMesh::TypedComm final : public Comm {
     const Inference call = begin(CommKind::send, x);
     const Operand sent = call.read("x", x);
     for (const TypeAxis axis : call.axes())
-      if (sent[axis] != mesh_.border_[axis])
+      if (sent[axis] != mesh_.border_[axis] && !may_be_the_same_on_all_stages(axis, sent[axis]))
         call.fail(fmt::format("{}, but the stage that receives it takes it for {}", call.words(sent, axis), describe(mesh_.border_[axis], x)));
     return {};
   }
@@ -75,6 +75,8 @@ class TypedMesh::TypedComm final : public Comm {
  private:
   [[nodiscard]] Inference begin(CommKind kind, const Tensor& x) const { return {mesh_.memory_, mesh_.axes_, name_of(kind), std::span(&x, 1)}; }
   [[nodiscard]] std::string over() const { return name_of(group_); }
+  /// What a stage of the embedding alone sends came from tokens and a tied weight: whoever receives it may take it for the sender's own.
+  [[nodiscard]] static bool may_be_the_same_on_all_stages(TypeAxis axis, AxisLayout held) { return axis == TypeAxis::pp && held == replicated_layout; }
 
   void reduce(Inference& call, const Tensor& x, ReduceOp op, AxisLayout result) const {
     call.for_uniform_ranges({x}, [&](std::int64_t first, std::int64_t count) {
