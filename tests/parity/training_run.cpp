@@ -14,7 +14,7 @@ namespace {
 class TrajectoryWatcher final : public RunWatcher {
  public:
   TrajectoryWatcher(const RunConfig& config, const RunOptions& options, Trajectory& trajectory)
-      : options_(options), validation_(config.model.vocab_size, false), trajectory_(trajectory) {}
+      : options_(options), validation_(config, Targets::all), trajectory_(trajectory) {}
 
   void has_gradients(const RankView& rank, std::int64_t step, double factor) override {
     if (step == 1) trajectory_.first_gradients.add_gradients(rank.run.model(), rank.ops, factor);
@@ -52,7 +52,7 @@ class DelayedRank final : public RankInterposer {
 
 std::unique_ptr<Trajectory> run_training(const RunConfig& config, const RunOptions& options) {
   const Blueprint blueprint = options.schedule ? Blueprint(config, *options.schedule) : Blueprint(config);
-  const FormulaBatches batches(config.model.vocab_size, true);
+  const FormulaBatches batches(config, options.targets);
   auto trajectory = std::make_unique<Trajectory>();
   TrajectoryWatcher watcher(config, options, *trajectory);
   run_layout({.blueprint = blueprint, .batches = batches, .num_steps = config.training.steps, .run_ranks = options.run_ranks, .interpose = options.interpose},
@@ -79,17 +79,38 @@ Difference worst_difference(const TensorCollection& a, const TensorCollection& b
   return worst;
 }
 
-void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr) {
-  ASSERT_EQ(actual.losses.size(), expected.losses.size());
-  for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-    EXPECT_NEAR(actual.losses[step], expected.losses[step], scalar_tolerance * std::abs(expected.losses[step])) << "loss of step " << step + 1;
-    EXPECT_NEAR(actual.grad_norms[step], expected.grad_norms[step], scalar_tolerance * std::abs(expected.grad_norms[step])) << "norm of step " << step + 1;
+namespace {
+
+Difference worst_difference(const std::vector<double>& actual, const std::vector<double>& expected, const std::string& name) {
+  if (actual.size() != expected.size()) return {INFINITY, name + " (steps are missing)"};
+  Difference worst;
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    const double difference = std::abs(actual[step] - expected[step]);
+    const double error = difference == 0 ? 0 : std::isnan(difference) ? INFINITY : difference / std::abs(expected[step]);
+    if (error > worst.error) worst = {error, name + " of step " + std::to_string(step + 1)};
   }
-  EXPECT_NEAR(actual.validation_loss, expected.validation_loss, scalar_tolerance * std::abs(expected.validation_loss));
-  const Difference gradients = worst_difference(actual.first_gradients, expected.first_gradients, root_mean_square(expected.first_gradients));
-  EXPECT_LE(gradients.error, tensor_tolerance) << "gradient of " << gradients.name;
-  const Difference values = worst_difference(actual.values, expected.values, lr);
-  EXPECT_LE(values.error, tensor_tolerance) << "weights of " << values.name;
+  return worst;
+}
+
+}  // namespace
+
+Errors errors_of(const Trajectory& actual, const Trajectory& expected, double lr) {
+  Errors errors;
+  errors.loss = worst_difference(actual.losses, expected.losses, "loss");
+  const Difference validation = worst_difference({actual.validation_loss}, {expected.validation_loss}, "validation loss");
+  if (!(validation.error <= errors.loss.error)) errors.loss = validation;
+  errors.grad_norm = worst_difference(actual.grad_norms, expected.grad_norms, "gradient norm");
+  errors.gradient = worst_difference(actual.first_gradients, expected.first_gradients, root_mean_square(expected.first_gradients));
+  errors.weight = worst_difference(actual.values, expected.values, lr);
+  return errors;
+}
+
+void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr) {
+  const Errors errors = errors_of(actual, expected, lr);
+  EXPECT_LE(errors.loss.error, scalar_tolerance) << errors.loss.name;
+  EXPECT_LE(errors.grad_norm.error, scalar_tolerance) << errors.grad_norm.name;
+  EXPECT_LE(errors.gradient.error, tensor_tolerance) << "gradient of " << errors.gradient.name;
+  EXPECT_LE(errors.weight.error, tensor_tolerance) << "weights of " << errors.weight.name;
 }
 
 std::unique_ptr<RankInterposer> delayed(Ops& /*ops*/, Mesh& mesh) { return std::make_unique<DelayedRank>(mesh); }

@@ -11,22 +11,38 @@
 
 namespace echelon::testing {
 
-/// Tokens and targets by a formula; the targets of a sequence are ignored at its begin, unevenly over sequences and hence over ranks, and of some sequences
-/// all are.
+/// Which targets count.
+enum class Targets : std::uint8_t {
+  all,
+  unequal,          // ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences everywhere
+  of_one_sequence,  // of each global batch: most ranks have none
+};
+
+/// Tokens and targets by a formula.
 class FormulaBatches : public BatchSource {
  public:
-  FormulaBatches(std::int64_t vocab_size, bool masks) : vocab_size_(vocab_size), masks_(masks) {}
+  FormulaBatches(const RunConfig& config, Targets targets)
+      : vocab_size_(config.model.vocab_size), batch_size_(config.training.global_batch_size), targets_(targets) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
     const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + (sequence * i) % 5) % vocab_size_); };
     for (std::int64_t i = 0; i < seq_len; ++i) {
       tokens[i] = token(i);
-      targets[i] = masks_ && (i < sequence * 3 % seq_len || sequence % 5 == 3) ? ignored_target : token(i + 1);
+      targets[i] = counts(sequence, i, seq_len) ? token(i + 1) : ignored_target;
     }
   }
 
  private:
-  std::int64_t vocab_size_;
-  bool masks_;
+  [[nodiscard]] bool counts(std::int64_t sequence, std::int64_t i, std::int64_t seq_len) const {
+    switch (targets_) {
+      case Targets::all: return true;
+      case Targets::unequal: return i >= sequence * 3 % seq_len && sequence % 5 != 3;
+      case Targets::of_one_sequence: return sequence % batch_size_ == sequence / batch_size_ % batch_size_;
+    }
+    return true;
+  }
+
+  std::int64_t vocab_size_, batch_size_;
+  Targets targets_;
 };
 
 struct Trajectory {
@@ -41,6 +57,7 @@ struct RunOptions {
   std::function<void(const RankView& rank)> at_end = {};  // looks at a rank after its last step and an evaluation
   RankRunner run_ranks = {};
   std::optional<Schedule> schedule = {};  // in place of the config's
+  Targets targets = Targets::unequal;
 };
 
 /// With ranks as processes, each process gets what its rank knows: its slices, and on rank 0 the losses.
@@ -53,7 +70,13 @@ struct Difference {
 };
 [[nodiscard]] Difference worst_difference(const TensorCollection& a, const TensorCollection& b, double floor);
 
-/// Losses and norms to `scalar_tolerance`, first gradients and weights to `tensor_tolerance`. `lr`: the floor of a weight's size.
+/// The worst of each kind over all steps; of losses and norms relative to what is expected, with the step's name. `lr`: the floor of a weight's size.
+struct Errors {
+  Difference loss, grad_norm, gradient, weight;
+};
+[[nodiscard]] Errors errors_of(const Trajectory& actual, const Trajectory& expected, double lr);
+
+/// Losses and norms to `scalar_tolerance`, first gradients and weights to `tensor_tolerance`.
 void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr);
 
 /// Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.

@@ -1,0 +1,118 @@
+#include "parity/sweep/axes.h"
+
+#include "parity/sweep/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon::testing {
+namespace {
+
+using SettingList = std::vector<AxisSetting>;
+using enum BlockOperation;
+
+template <class T>
+AxisSetting number(T ParallelConfig::*field, T value) {
+  return {fmt::format("{}", value), [=](Draft& d) { d.config.parallelism.*field = value; }};
+}
+
+SettingList numbers(std::int64_t ParallelConfig::*field, const std::vector<std::int64_t>& values) {
+  SettingList settings;
+  for (const std::int64_t value : values) settings.push_back(number(field, value));
+  return settings;
+}
+
+SettingList families() {
+  SettingList settings;
+  for (const Family family : {Family::llama, Family::gpt2, Family::qwen2, Family::qwen3})
+    settings.push_back({std::string(name_of(family)), [=](Draft& d) { d.config.model = family_defaults(family); }});
+  return settings;
+}
+
+SettingList schedules() {
+  SettingList settings;
+  for (const ScheduleEntry& entry : all_schedules())
+    settings.push_back({std::string(entry.name), [kind = entry.kind](Draft& d) { d.config.parallelism.pipeline_parallel_schedule = kind; }});
+  settings.push_back({"from a file", [](Draft& d) { d.reads_schedule = true; }});
+  return settings;
+}
+
+SettingList recomputed() {
+  SettingList settings;
+  for (const BlockOperations& operations : {BlockOperations(), attention_internals, whole_block, BlockOperations{core_attn, mlp}, {o_proj}, {qk_norm}})
+    settings.push_back({fmt::format("{}", fmt::join(names_of(operations), ", ")), [=](Draft& d) { d.config.training.recompute = operations; }});
+  return settings;
+}
+
+SettingList microbatches() {
+  SettingList settings;
+  for (const int count : {2, 1, 3, 5, 8}) settings.push_back({fmt::format("{}", count), [=](Draft& d) { d.microbatches = count; }});
+  return settings;
+}
+
+/// The first setting of each axis is the plainest. The model's family comes first, since it sets the whole model.
+std::vector<SweepAxis> make_axes() {
+  using P = ParallelConfig;
+  SettingList shards = numbers(&P::data_parallel_shard_degree, {1, 2, 3});
+  shards.push_back({"4 or more", [](Draft& d) { d.fills_the_world = true; }});
+  return {
+      {"model.model_type", families()},
+      {"model.tie_word_embeddings",
+       {{"false", [](Draft& d) { d.config.model.tie_word_embeddings = false; }}, {"true", [](Draft& d) { d.config.model.tie_word_embeddings = true; }}}},
+      {"model.num_key_value_heads",
+       {{"as many as heads", [](Draft& d) { d.num_kv_heads = 0; }}, {"2", [](Draft& d) { d.num_kv_heads = 2; }}, {"1", [](Draft& d) { d.num_kv_heads = 1; }}}},
+      {"vocabulary, heads and feed-forward width",
+       {{"divide by every degree", [](Draft& d) { d.sizes_divide = true; }}, {"divide by none", [](Draft& d) { d.sizes_divide = false; }}}},
+      {"parallelism.data_parallel_replicate_degree", numbers(&P::data_parallel_replicate_degree, {1, 2, 3})},
+      {"parallelism.data_parallel_shard_degree", shards},
+      {"parallelism.zero_level", numbers(&P::zero_level, {1, 0})},
+      {"parallelism.tensor_parallel_degree", numbers(&P::tensor_parallel_degree, {1, 2, 3, 4})},
+      {"parallelism.sequence_parallel", {number(&P::sequence_parallel, false), number(&P::sequence_parallel, true)}},
+      {"parallelism.pipeline_parallel_degree", numbers(&P::pipeline_parallel_degree, {1, 2, 3, 4})},
+      {"parallelism.pipeline_parallel_schedule", schedules()},
+      {"parallelism.virtual_stages", numbers(&P::virtual_stages, {0, 1, 2, 3})},
+      {"layers on stages",
+       {{"even", [](Draft& d) { d.split = LayerSplit::even; }},
+        {"with a remainder", [](Draft& d) { d.split = LayerSplit::remainder; }},
+        {"pipeline_parallel_layout in numbers", [](Draft& d) { d.split = LayerSplit::counts; }},
+        {"pipeline_parallel_layout in letters", [](Draft& d) { d.split = LayerSplit::letters; }},
+        {"fewer layers than stages", [](Draft& d) { d.split = LayerSplit::thin; }}}},
+      {"microbatches", microbatches()},
+      {"training.micro_batch_size",
+       {{"1", [](Draft& d) { d.config.training.micro_batch_size = 1; }}, {"2", [](Draft& d) { d.config.training.micro_batch_size = 2; }}}},
+      {"training.seq_len", {{"12", [](Draft& d) { d.config.training.seq_len = 12; }}, {"11", [](Draft& d) { d.config.training.seq_len = 11; }}}},
+      {"training.recompute", recomputed()},
+      {"training.recompute_method",
+       {{"uniform", [](Draft& d) { d.config.training.recompute_method = RecomputeMethod::uniform; }},
+        {"block", [](Draft& d) { d.config.training.recompute_method = RecomputeMethod::block; }}}},
+      {"targets",
+       {{"all valid", [](Draft& d) { d.targets = Targets::all; }},
+        {"unequal over ranks", [](Draft& d) { d.targets = Targets::unequal; }},
+        {"of one sequence alone", [](Draft& d) { d.targets = Targets::of_one_sequence; }}}},
+      {"training.max_norm", {{"0", [](Draft& d) { d.config.training.max_norm = 0; }}, {"0.1", [](Draft& d) { d.config.training.max_norm = 0.1; }}}},
+  };
+}
+
+}  // namespace
+
+bool applies(const Rule& rule, const Settings& settings) {
+  return std::ranges::all_of(rule.terms, [&](const Rule::Term& term) {
+    return settings[term.axis] != not_set && std::ranges::find(term.settings, settings[term.axis]) != term.settings.end();
+  });
+}
+
+bool is_refused(const SweepTable& table, const Settings& settings) {
+  return std::ranges::any_of(table.rules, [&](const Rule& rule) { return applies(rule, settings); });
+}
+
+const SweepTable& sweep_table() {
+  static const SweepTable table = [] {
+    SweepTable made = {make_axes(), {}};
+    made.rules = refusals(made.axes);
+    return made;
+  }();
+  return table;
+}
+
+}  // namespace echelon::testing

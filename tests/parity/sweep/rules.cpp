@@ -1,0 +1,90 @@
+#include "parity/sweep/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace echelon::testing {
+namespace {
+
+using Names = std::vector<std::string>;
+
+class Refusals {
+ public:
+  explicit Refusals(const std::vector<SweepAxis>& axes) : axes_(axes) {}
+
+  struct Part {
+    std::string axis;
+    Names settings;
+  };
+  void add(const std::vector<Part>& parts, const std::string& key, const std::string& why) {
+    Rule rule = {.terms = {}, .why = why, .key = key};
+    for (const Part& part : parts) rule.terms.push_back(term(part));
+    rules_.push_back(rule);
+  }
+  [[nodiscard]] const std::vector<Rule>& rules() const { return rules_; }
+
+ private:
+  [[nodiscard]] Rule::Term term(const Part& part) const {
+    const auto axis = std::ranges::find(axes_, part.axis, &SweepAxis::name);
+    if (axis == axes_.end()) throw std::logic_error("no axis " + part.axis);
+    Rule::Term found = {.axis = static_cast<std::size_t>(axis - axes_.begin()), .settings = {}};
+    for (const std::string& name : part.settings) {
+      const auto setting = std::ranges::find(axis->settings, name, &AxisSetting::name);
+      if (setting == axis->settings.end()) throw std::logic_error(part.axis + " has no setting " + name);
+      found.settings.push_back(static_cast<std::size_t>(setting - axis->settings.begin()));
+    }
+    return found;
+  }
+
+  const std::vector<SweepAxis>& axes_;
+  std::vector<Rule> rules_;
+};
+
+const std::string replicate = "parallelism.data_parallel_replicate_degree", shard = "parallelism.data_parallel_shard_degree", zero = "parallelism.zero_level",
+                  tensor = "parallelism.tensor_parallel_degree", sequence = "parallelism.sequence_parallel", pipeline = "parallelism.pipeline_parallel_degree",
+                  schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages", microbatches = "microbatches",
+                  recompute = "training.recompute", method = "training.recompute_method";
+
+void refuse_data_parallel(Refusals& refused) {
+  refused.add({{replicate, {"2", "3"}}, {shard, {"2", "3", "4 or more"}}}, replicate, "hybrid sharding is not there yet");
+  refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero, "level 0 shards nothing: its replicas are data_parallel_replicate_degree");
+}
+
+void refuse_tensor_parallel(Refusals& refused) {
+  refused.add({{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
+              "above the number of key/value heads the degree must be a multiple of it, so that each has as many ranks");
+  const std::string tokens = "the tokens of a microbatch are cut evenly over the tensor-parallel ranks";
+  refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"3", "4"}}}, sequence, tokens);
+  refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"2"}}, {"training.micro_batch_size", {"1"}}}, sequence, tokens);
+}
+
+void refuse_schedules(Refusals& refused) {
+  refused.add({{schedule, {"naive", "GPipe", "1F1B", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p"}}, {virtual_stages, {"2", "3"}}}, virtual_stages,
+              "the schedule has one stage a rank");
+  refused.add({{schedule, {"Interleaved1F1B"}}, {virtual_stages, {"1"}}}, virtual_stages, "with one stage a rank it would be 1F1B");
+  refused.add({{schedule, {"ZB-V", "DualPipeV"}}, {virtual_stages, {"1", "3"}}}, virtual_stages, "a V has two stages a rank");
+  const std::string both_ways = "microbatches go both ways at once, so there must be two for each rank";
+  refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"1"}}}, schedule, both_ways);
+  refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"2", "3"}}, {pipeline, {"2", "3", "4"}}}, schedule, both_ways);
+  refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"5"}}, {pipeline, {"3", "4"}}}, schedule, both_ways);
+}
+
+void refuse_recomputation(Refusals& refused) {
+  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2"}}}, recompute, "the model has no norms of q and k");
+  refused.add({{recompute, {"none"}}, {method, {"block"}}}, method, "nothing is formed again, in whichever blocks");
+}
+
+}  // namespace
+
+std::vector<Rule> refusals(const std::vector<SweepAxis>& axes) {
+  Refusals refused(axes);
+  refuse_data_parallel(refused);
+  refuse_tensor_parallel(refused);
+  refuse_schedules(refused);
+  refuse_recomputation(refused);
+  return refused.rules();
+}
+
+}  // namespace echelon::testing

@@ -1,0 +1,115 @@
+// From settings to a config: what follows from several axes together.
+#include "parity/sweep/axes.h"
+#include "schedule/random_schedule.h"
+#include "schedule/torch_csv.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+namespace echelon::testing {
+namespace {
+
+Draft draft_of(const SweepTable& table, const Settings& settings) {
+  Draft draft;
+  for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
+    if (settings[axis] != not_set) table.axes[axis].settings[settings[axis]].set(draft);
+  return draft;
+}
+
+/// Without the shard degree.
+int other_ranks(const ParallelConfig& p) { return static_cast<int>(p.data_parallel_replicate_degree * p.tensor_parallel_degree * p.pipeline_parallel_degree); }
+
+int num_virtual(const Draft& draft) {
+  const ParallelConfig& p = draft.config.parallelism;
+  if (p.virtual_stages > 0) return static_cast<int>(p.virtual_stages);
+  return draft.reads_schedule ? 2 : entry_of(p.pipeline_parallel_schedule).least_virtual;
+}
+
+void set_layers(Draft& draft) {
+  const std::int64_t stages = draft.config.parallelism.pipeline_parallel_degree * num_virtual(draft);
+  std::int64_t& layers = draft.config.model.num_hidden_layers;
+  PipelineLayout& layout = draft.config.parallelism.pipeline_parallel_layout;
+  switch (draft.split) {
+    case LayerSplit::even: layers = stages; break;
+    case LayerSplit::remainder: layers = stages + 1; break;
+    case LayerSplit::counts:  // three in the middle
+      layers = stages + 2;
+      layout.counts.assign(static_cast<std::size_t>(stages), 1);
+      layout.counts[static_cast<std::size_t>(stages / 2)] = 3;
+      break;
+    case LayerSplit::letters:  // E|tt|t|t|tL
+      layers = std::max<std::int64_t>(stages, 2);
+      layout.letters = stages == 1 ? "EttL" : stages == 2 ? "E|ttL" : stages == 3 ? "E|tt|tL" : fmt::format("E|tt|(t|)*{}tL", stages - 3);
+      break;
+    case LayerSplit::thin: layers = std::max<std::int64_t>(stages - 2, 1); break;
+  }
+}
+
+void set_sizes(Draft& draft) {
+  ModelSpec& model = draft.config.model;
+  model.num_attention_heads = draft.sizes_divide ? 12 : 10;
+  model.num_key_value_heads = draft.num_kv_heads > 0 ? draft.num_kv_heads : model.num_attention_heads;
+  model.head_dim = 4;
+  model.hidden_size = model.qk_norm ? 24 : model.num_attention_heads * model.head_dim;
+  model.intermediate_size = draft.sizes_divide ? 48 : 47;
+  model.vocab_size = draft.sizes_divide ? 72 : 61;
+  model.max_position_embeddings = 16;
+  model.initializer_range = 0.15;
+}
+
+void set_training(Draft& draft) {
+  TrainingConfig& t = draft.config.training;
+  t.steps = 3;
+  t.dtype = "float64";
+  t.global_batch_size = draft.config.data_parallel_degree() * draft.microbatches * t.micro_batch_size;
+  draft.config.optimizer.lr = 1e-2;
+  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than itself.
+  draft.config.optimizer.eps = 1e-7;
+}
+
+/// Passes in a random order, several stages a rank, some backwards split.
+void write_schedule(Draft& draft, const std::string& folder) {
+  const RandomScheduleOptions order = {.num_ranks = static_cast<int>(draft.config.parallelism.pipeline_parallel_degree),
+                                       .num_virtual = num_virtual(draft),
+                                       .num_microbatches = draft.microbatches};
+  const std::string path = fmt::format("{}/order_p{}_v{}_m{}.csv", folder, order.num_ranks, order.num_virtual, order.num_microbatches);
+  std::filesystem::create_directories(folder);
+  std::ofstream(path) << to_torch_csv(random_schedule(order));
+  draft.config.parallelism.pipeline_parallel_schedule_csv = path;
+}
+
+}  // namespace
+
+int least_world(const SweepTable& table, const Settings& settings) {
+  const Draft draft = draft_of(table, settings);
+  return other_ranks(draft.config.parallelism) * static_cast<int>(draft.fills_the_world ? 4 : draft.config.parallelism.data_parallel_shard_degree);
+}
+
+bool can_have_world(const SweepTable& table, const Settings& settings, int world_size) {
+  const Draft draft = draft_of(table, settings);
+  const int least = least_world(table, settings);
+  return draft.fills_the_world ? world_size >= least && world_size % other_ranks(draft.config.parallelism) == 0 : world_size == least;
+}
+
+SweepRun run_of(const SweepTable& table, const SweepRow& row, const std::string& folder) {
+  Draft draft = draft_of(table, row.settings);
+  ParallelConfig& p = draft.config.parallelism;
+  if (draft.fills_the_world) p.data_parallel_shard_degree = row.world_size / other_ranks(p);
+  set_sizes(draft);
+  set_layers(draft);
+  set_training(draft);
+  if (draft.reads_schedule) write_schedule(draft, folder);
+  return {draft.config, draft.targets};
+}
+
+std::string describe(const SweepTable& table, const SweepRow& row) {
+  std::string text;
+  for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
+    text += fmt::format("  {} = {}\n", table.axes[axis].name, table.axes[axis].settings[row.settings[axis]].name);
+  return text;
+}
+
+}  // namespace echelon::testing

@@ -1,0 +1,30 @@
+#include "parity/sweep/sweep.h"
+
+#include <cstdlib>
+#include <string_view>
+
+namespace echelon::testing {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing sets variables
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+unsigned sweep_seed() {
+  const std::string seed(variable("ECHELON_SWEEP_SEED"));
+  return seed.empty() ? usual_seed : static_cast<unsigned>(std::stoul(seed));
+}
+
+bool is_long_sweep() { return variable("ECHELON_SWEEP") == "long"; }
+
+const std::vector<SweepRow>& all_rows() {
+  static const std::vector<SweepRow> rows = draw_rows(sweep_table(), sweep_seed(), times_each_pair);
+  return rows;
+}
+
+SweepRun run_of(const SweepRow& row) { return run_of(sweep_table(), row, ECHELON_BINARY_DIR "/sweep"); }
+
+}  // namespace echelon::testing

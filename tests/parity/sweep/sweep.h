@@ -1,0 +1,19 @@
+// The rows of this run: a few in which every setting occurs, or with ECHELON_SWEEP=long all of them. ECHELON_SWEEP_SEED draws others.
+#pragma once
+
+#include "parity/sweep/rows.h"
+
+namespace echelon::testing {
+
+inline constexpr unsigned usual_seed = 1;
+inline constexpr int times_each_pair = 3;
+
+[[nodiscard]] unsigned sweep_seed();
+[[nodiscard]] bool is_long_sweep();
+
+/// Of the seed, drawn once.
+[[nodiscard]] const std::vector<SweepRow>& all_rows();
+
+[[nodiscard]] SweepRun run_of(const SweepRow& row);
+
+}  // namespace echelon::testing
