@@ -4,7 +4,8 @@
 // A tiny model goes through the engine as it is; each pass of a rank then sleeps until it has taken the wanted time, so the number of cores does not matter.
 //
 // bubble     (cost - work) / cost, the cost being the longest time of a rank from its first pass to its last (Qi et al. 2023, arXiv:2401.10241, table 5)
-// a step     the same with the time from the begin of one step to that of the next: clipping needs the norm over all ranks, so nobody begins the next step before
+// a step     the same with the time from the begin of one step to that of the next: clipping needs the norm over all ranks, so nobody begins the next step
+// before
 //            the last rank has ended its last pass. Its theory is the time from the first pass of any rank to the last of any.
 #include "base/clock.h"
 #include "comm/thread/thread_world.h"

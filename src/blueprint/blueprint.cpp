@@ -37,7 +37,13 @@ LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh,
   options.reduces_gradients = config.data_parallel_degree() > 1;
   options.gathers_parameters = mesh.degree(Axis::dp_shard) > 1;
   options.clips = true;  // without a limit the norm is still formed and logged
-  options.ties_across_ranks = config.model.tie_word_embeddings && schedule.rank_of_stage.front() != schedule.rank_of_stage.back();
+  const int first = schedule.rank_of_stage.front(), last = schedule.rank_of_stage.back();
+  options.ties_across_ranks = config.model.tie_word_embeddings && first != last;
+  require(
+      !options.ties_across_ranks || (std::min(first, last) == 0 && std::max(first, last) == mesh.degree(Axis::pp) - 1),
+      "the schedule has the embedding on pipeline rank {} and the head on {}, but model.tie_word_embeddings = true sums their weight over the first and the "
+      "last rank; nearest: false",
+      first, last);
   return options;
 }
 

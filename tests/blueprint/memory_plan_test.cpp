@@ -108,12 +108,15 @@ TEST(MemoryPlan, ActivationsAreWhatTheScheduleKeepsInFlight) {
     config.model.num_hidden_layers = 2 * p + 1;
     config.parallelism.pipeline_parallel_degree = p;
     config.training.global_batch_size = m * config.training.micro_batch_size;
-    for (const Schedule& schedule : {interleaved_one_f_one_b_schedule(p, m, 2), zb_h1_schedule(p, m), zb_h2_schedule(p, m)}) {
-      const Blueprint blueprint(config, schedule);
+    for (const ScheduleEntry& entry : all_schedules()) {
+      if (m < p * entry.microbatches_per_rank) continue;
+      config.parallelism.pipeline_parallel_schedule = entry.kind;
+      const Blueprint blueprint(config);
       for (int rank = 0; rank < p; ++rank) {
         const RankBlueprint plan = blueprint.rank(rank);
         const RankTrace& trace = plan.trace(ProgramKind::training);
-        EXPECT_EQ(plan.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), kept_at_most(schedule.ranks[rank], trace)) << rank;
+        EXPECT_EQ(plan.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), kept_at_most(blueprint.schedule().ranks[rank], trace))
+            << entry.name << " rank " << rank;
       }
     }
   }

@@ -1,9 +1,13 @@
 #include "parity/layout.h"
 
+#include <algorithm>
+#include <cctype>
 #include <sstream>
 
 namespace echelon::testing {
 namespace {
+
+int num_stages(const Layout& layout) { return layout.pp * std::max(layout.virtual_stages, entry_of(layout.schedule).least_virtual); }
 
 /// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 ModelSpec tiny_model(const Layout& layout) {
@@ -13,7 +17,7 @@ ModelSpec tiny_model(const Layout& layout) {
   model.num_key_value_heads = layout.family == Family::gpt2 || !is_power_of_two ? model.num_attention_heads : 2;
   model.head_dim = 4;
   model.hidden_size = layout.family == Family::qwen3 ? 24 : model.num_attention_heads * model.head_dim;
-  model.num_hidden_layers = layout.layers > 0 ? layout.layers : layout.pp + 1;
+  model.num_hidden_layers = layout.layers > 0 ? layout.layers : num_stages(layout) + 1;
   model.intermediate_size = 45;
   model.vocab_size = 61;
   model.max_position_embeddings = 64;
@@ -28,7 +32,12 @@ std::string name_of(const Layout& layout) {
   std::ostringstream name;
   name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate << "_shard" << layout.shard << "_tp" << layout.tp
        << (layout.sequence_parallel ? "sp" : "") << "_pp" << layout.pp;
-  if (layout.pp > 1) name << (layout.schedule == PipelineSchedule::naive ? "_naive" : layout.schedule == PipelineSchedule::gpipe ? "_gpipe" : "_1f1b");
+  if (layout.pp > 1 || layout.schedule != PipelineSchedule::one_f_one_b) {
+    name << "_";
+    for (const char letter : echelon::name_of(layout.schedule))
+      if (std::isalnum(static_cast<unsigned char>(letter)) != 0) name << static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    if (layout.virtual_stages > 0) name << "_v" << layout.virtual_stages;
+  }
   name << "_layers" << layout.layers;
   for (const std::int64_t layers : layout.layers_per_stage) name << "_" << layers;
   name << "_m" << layout.microbatches;
@@ -55,6 +64,7 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
+  config.parallelism.virtual_stages = layout.virtual_stages;
   config.parallelism.pipeline_parallel_layout.counts = layout.layers_per_stage;
   return config;
 }
@@ -81,6 +91,33 @@ std::vector<Layout> grid() {
               layout.family = static_cast<Family>((dp + 2 * tp + 3 * pp) % 4);
               layouts.push_back(layout);
             }
+  return layouts;
+}
+
+std::vector<Layout> schedule_rows() {
+  using Kind = PipelineSchedule;
+  std::vector<Layout> layouts;
+  int index = 0;
+  for (const ScheduleEntry& entry : all_schedules()) {
+    for (const int pp : {1, 2, 3, 4}) {
+      for (const int more : {0, 1, 3}) {  // microbatches beyond the least
+        Layout layout = {.pp = pp, .schedule = entry.kind, .microbatches = std::max(1, entry.microbatches_per_rank * pp) + more};
+        if (entry.most_virtual > 2) layout.virtual_stages = 2 + index % 2;
+        if (index % 4 == 1) layout.shard = 2;
+        if (index % 4 == 2) layout.replicate = 2;
+        if (index % 3 == 1 && pp < 4) layout.tp = 2;
+        layout.sequence_parallel = layout.tp > 1 && index % 2 == 0;
+        layout.tied = index % 5 < 2;
+        layout.family = static_cast<Family>(index % 4);
+        layouts.push_back(layout);
+        index += 1;
+      }
+    }
+  }
+  // more stages than layers: the embedding or the head alone; stages as the user cuts them
+  layouts.push_back({.shard = 2, .pp = 4, .schedule = Kind::zb_v, .microbatches = 5, .tied = true, .layers = 7});
+  layouts.push_back({.pp = 3, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 3, .layers = 4});
+  layouts.push_back({.replicate = 2, .pp = 2, .schedule = Kind::dualpipe_v, .microbatches = 4, .tied = true, .layers = 9, .layers_per_stage = {1, 5, 1, 2}});
   return layouts;
 }
 

@@ -13,6 +13,7 @@ struct Layout {
   int replicate = 1, shard = 1, tp = 1, pp = 1;
   bool sequence_parallel = false;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int virtual_stages = 0;  // per rank; 0: the schedule's least
   int microbatches = 2;
   Family family = Family::llama;
   bool tied = false;
@@ -31,6 +32,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Every (dp, tp, pp) with a product up to 8, with all that can be switched on it.
 [[nodiscard]] std::vector<Layout> grid();
+
+/// Every schedule, with more and fewer microbatches, mixed with the other axes.
+[[nodiscard]] std::vector<Layout> schedule_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

@@ -35,11 +35,23 @@ TEST_P(Parity, EqualsOneRank) {
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
+class EverySchedule : public ::testing::TestWithParam<Layout> {};
+
+TEST_P(EverySchedule, EqualsOneRank) {
+  RunConfig config = config_of(GetParam());
+  config.training.steps = 4;
+  const auto actual =
+      run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+  expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
+}
+
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
 
 INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
 
 INSTANTIATE_TEST_SUITE_P(Rows, Parity, ::testing::ValuesIn(rows()), test_name);
+
+INSTANTIATE_TEST_SUITE_P(Rows, EverySchedule, ::testing::ValuesIn(schedule_rows()), test_name);
 
 // 256 ranks on however few cores: tensor 4 x pipeline 8 x data 8.
 TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {

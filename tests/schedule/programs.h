@@ -1,10 +1,12 @@
 // Schedules and options that the tests of this folder go through.
 #pragma once
 
+#include "schedule/catalog.h"
 #include "schedule/lower.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,14 +40,15 @@ inline LoweringOptions train_options(const Schedule& schedule, bool tied = true)
   return options;
 }
 
-/// Some schedule of each sort: placed in a line, a loop and a V, with weight gradients at once and put off.
+/// Every schedule that takes so many microbatches, with two and three virtual stages where it has a choice.
 inline std::vector<Schedule> schedules_of(int num_ranks, int num_microbatches) {
   std::vector<Schedule> all;
-  for (const Generator generate : generators) all.push_back(generate(num_ranks, num_microbatches));
-  for (const Generator generate : {zb_h1_schedule, zb_h2_schedule}) all.push_back(generate(num_ranks, num_microbatches));
-  for (const int num_virtual : {2, 3}) {
-    all.push_back(interleaved_one_f_one_b_schedule(num_ranks, num_microbatches, num_virtual));
-    all.push_back(interleaved_zero_bubble_schedule(num_ranks, num_microbatches, num_virtual));
+  for (const ScheduleEntry& entry : all_schedules()) {
+    if (num_microbatches < entry.microbatches_per_rank * num_ranks) continue;
+    for (int num_virtual = std::min(2, entry.most_virtual); num_virtual <= std::min(3, entry.most_virtual); ++num_virtual) {
+      const ScheduleRequest request = {.num_ranks = num_ranks, .num_microbatches = num_microbatches, .num_virtual = num_virtual};
+      all.push_back(make_schedule(entry.kind, request, {}));
+    }
   }
   return all;
 }
