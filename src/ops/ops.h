@@ -213,6 +213,9 @@ class Ops {
   virtual void upload(Tensor out, const void* host) = 0;  // host memory of the same dtype and size; done when it returns
   virtual void download(void* host, Tensor x) = 0;        // likewise, after everything enqueued before
 
+  /// False for backends that compute no numbers: what is uploaded there need not be formed.
+  [[nodiscard]] virtual bool has_numbers() const { return true; }
+
   /// Where the host may read and write x in place, after publish(); null where the backend's memory is not the host's.
   [[nodiscard]] virtual std::byte* host_address(const Tensor& /*x*/) const { return nullptr; }
 

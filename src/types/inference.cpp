@@ -38,34 +38,27 @@ Operand Inference::read(std::string_view role, const Tensor& x) const {
   return first;
 }
 
-void Inference::write(const Tensor& x, LayoutType type) {
+LayoutType Inference::as_gradient(const Tensor& x, LayoutType type) const {
   const NamedMemory* named = memory_.named_at(x);
-  if (named != nullptr && named->is_gradient) {
-    // Of a parameter that the stages share each stage's gradient is an addend.
-    for (const TypeAxis axis : axes())
-      if (type[axis] == own_layout && named->type[axis] == replicated_layout) type[axis] = partial_layout;
-  }
-  memory_.write(x, {.type = type, .writer = self_index_});
+  if (named == nullptr || !named->is_gradient) return type;
+  for (const TypeAxis axis : axes())
+    if (type[axis] == own_layout && named->type[axis] == replicated_layout) type[axis] = partial_layout;
+  return type;
 }
+
+void Inference::write(const Tensor& x, const LayoutType& type) { memory_.write(x, {.type = as_gradient(x, type), .writer = self_index_}); }
 
 void Inference::write_gathered(const Tensor& x, const LayoutType& type, int gathered) {
   memory_.write(x, {.type = type, .writer = self_index_, .gathered = gathered});
 }
 
-void Inference::add_to(std::string_view role, const Tensor& x, LayoutType type) {
-  std::optional<TypedPiece> differing;
-  const auto before = memory_.find(x, differing);
-  if (!before) fail(fmt::format("{} is added to, but not all of it was ever written", role));
-  if (before->type == everywhere(Held::zero) && !differing) return write(x, type);
-  const int writer = before->writer;
-  const LayoutType before_type = read(role, x).piece.type;
+void Inference::add_to(std::string_view role, const Tensor& x, const LayoutType& type) {
+  const LayoutType added = as_gradient(x, type);
+  const Operand before = read(role, x);
+  const bool is_zero = memory_.piece_at(x)->type == everywhere(Held::zero);
+  for (const TypeAxis axis : axes())
+    if (!is_zero && before[axis] != added[axis]) fail(fmt::format("{}, and what is added to it {}", words(before, axis), describe(added[axis], x)));
   write(x, type);
-  const Operand after = read(role, x);
-  for (const TypeAxis axis : axes()) {
-    if (after[axis] == before_type[axis]) continue;
-    const Operand now = {role, x, {.type = before_type, .writer = writer}};
-    fail(fmt::format("{}, and what is added to it {}", words(now, axis), describe(after[axis], x)));
-  }
 }
 
 void Inference::require_complete(const Operand& x, TypeAxis axis) const {

@@ -19,6 +19,11 @@ struct Operand {
   [[nodiscard]] bool is_cut_along(TypeAxis axis, int dim) const { return echelon::is_cut_along((*this)[axis], tensor, dim); }
 };
 
+/// Elements [first, first + count) of x in a row; x itself where that is all of it.
+[[nodiscard]] inline Tensor range_of(const Tensor& x, std::int64_t first, std::int64_t count) {
+  return count == x.num_elements() ? x : x.flat().rows(first, count);
+}
+
 class Inference {
  public:
   /// `operands`: whatever may tell of which layer this is; what is read first.
@@ -30,11 +35,11 @@ class Inference {
 
   /// Fails where x was never written, or has different types in different places.
   [[nodiscard]] Operand read(std::string_view role, const Tensor& x) const;
-  void write(const Tensor& x, LayoutType type);
+  void write(const Tensor& x, const LayoutType& type);
   /// `gathered`: TypedMemory::add_gathered.
   void write_gathered(const Tensor& x, const LayoutType& type, int gathered);
   /// x += something of this type: x is zero or has that type already.
-  void add_to(std::string_view role, const Tensor& x, LayoutType type);
+  void add_to(std::string_view role, const Tensor& x, const LayoutType& type);
 
   /// Fails unless every number of x is final: neither an addend nor a maximum of a part.
   void require_complete(const Operand& x, TypeAxis axis) const;
@@ -54,6 +59,9 @@ class Inference {
   [[noreturn]] void fail_together(const Operand& a, const Operand& b, TypeAxis axis) const;
 
  private:
+  /// Of a parameter that the stages share each stage's gradient is an addend.
+  [[nodiscard]] LayoutType as_gradient(const Tensor& x, LayoutType type) const;
+
   TypedMemory& memory_;
   const RankAxes& axes_;
   Writer self_;

@@ -5,8 +5,6 @@
 namespace echelon {
 namespace {
 
-Tensor range_of(const Tensor& x, std::int64_t first, std::int64_t count) { return x.flat().rows(first, count); }
-
 /// The layout of dx from that of dy and of what forward kept.
 AxisLayout linear_in(const Inference& call, const Operand& dy, const Operand& kept, TypeAxis axis) {
   call.require_complete(kept, axis);

@@ -26,9 +26,8 @@ AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const 
   const bool is_linear = (a_is_replicated && of_b == partial_layout) || (b_is_replicated && of_a == partial_layout);
   if (is_linear) return partial_layout;
   for (const Factor& factor : {a, b}) call.require_complete(factor.x, axis);
-  const bool both_are_cut = of_a.held == Held::sharded && of_b.held == Held::sharded;
-  if (!both_are_cut)
-    for (const Factor& factor : {a, b}) call.require_whole(factor.x, axis);
+  if (of_a.held == Held::sharded && of_b.held == Held::sharded) call.fail_together(a.x, b.x, axis);
+  for (const Factor& factor : {a, b}) call.require_whole(factor.x, axis);
   return call.shared(a.x, b.x, axis);
 }
 

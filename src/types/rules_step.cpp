@@ -8,8 +8,6 @@
 namespace echelon {
 namespace {
 
-Tensor range_of(const Tensor& x, std::int64_t first, std::int64_t count) { return x.flat().rows(first, count); }
-
 /// x as one of n parts: itself, or this rank's own part of what all of them hold.
 AxisLayout as_part(const Inference& call, const Operand& x, TypeAxis axis) {
   return x[axis] == replicated_layout && call.memory().is_own_part(x.piece, x.tensor, axis) ? sharded_rows : x[axis];

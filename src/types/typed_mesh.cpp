@@ -10,10 +10,10 @@
 namespace echelon {
 namespace {
 
-/// This rank's part of `full`.
-Tensor own_part(const Comm& comm, const Tensor& full) {
-  const std::int64_t count = full.num_elements() / comm.size();
-  return full.flat().rows(comm.rank() * count, count);
+/// This rank's part of `full`, with the sizes of `shard`.
+Tensor own_part(const Comm& comm, const Tensor& full, const Tensor& shard) {
+  const std::int64_t count = shard.num_elements();
+  return full.flat().rows(comm.rank() * count, count).reshaped(shard.sizes);
 }
 
 }  // namespace
@@ -33,11 +33,11 @@ class TypedMesh::TypedComm final : public Comm {
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
     check_reduce_scatter(*this, shard, full);
     Inference call = begin(CommKind::reduce_scatter, full);
-    const Tensor own = own_part(*this, full);
+    const Tensor own = own_part(*this, full, shard);
     // All of it is summed, and this rank's part comes out; the parts of others keep what they were.
-    call.for_uniform_ranges({full}, [&](std::int64_t first, std::int64_t count) { (void)reduced(call, full.flat().rows(first, count), op, sharded_rows); });
+    call.for_uniform_ranges({full}, [&](std::int64_t first, std::int64_t count) { (void)reduced(call, range_of(full, first, count), op, sharded_rows); });
     call.for_uniform_ranges({own}, [&](std::int64_t first, std::int64_t count) {
-      if (const auto type = reduced(call, own.rows(first, count), op, sharded_rows)) call.write(shard.flat().rows(first, count), *type);
+      if (const auto type = reduced(call, range_of(own, first, count), op, sharded_rows)) call.write(range_of(shard, first, count), *type);
     });
     return {};
   }
@@ -45,7 +45,7 @@ class TypedMesh::TypedComm final : public Comm {
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
     check_all_gather(*this, full, shard);
     Inference call = begin(CommKind::all_gather, shard);
-    call.for_uniform_ranges({shard}, [&](std::int64_t first, std::int64_t count) { require_part(call, shard.flat().rows(first, count)); });
+    call.for_uniform_ranges({shard}, [&](std::int64_t first, std::int64_t count) { require_part(call, range_of(shard, first, count)); });
     write_gathered(call, full, shard);
     return {};
   }
@@ -80,7 +80,7 @@ class TypedMesh::TypedComm final : public Comm {
 
   void reduce(Inference& call, const Tensor& x, ReduceOp op, AxisLayout result) const {
     call.for_uniform_ranges({x}, [&](std::int64_t first, std::int64_t count) {
-      const Tensor range = x.flat().rows(first, count);
+      const Tensor range = range_of(x, first, count);
       if (const auto type = reduced(call, range, op, result)) call.write(range, *type);
     });
   }
@@ -124,18 +124,14 @@ class TypedMesh::TypedComm final : public Comm {
     for (const TypeAxis axis : axes_) {
       call.require_complete(part, axis);
       if (part[axis] == sharded_rows) continue;
-      if (part[axis].held == Held::sharded) call.fail(fmt::format("{}, but parts are joined along dim 0 over '{}'", words_of(call, shard, axis), over()));
+      if (part[axis].held == Held::sharded) call.fail(fmt::format("{}, but parts are joined along dim 0 over '{}'", call.words(part, axis), over()));
       call.fail(fmt::format("{}, but is gathered over '{}' as if each rank had a part of its own", call.words(part, axis), over()));
     }
   }
 
-  [[nodiscard]] std::string words_of(const Inference& call, const Tensor& shard, TypeAxis axis) const {
-    return call.words({"the shard", shard, *mesh_.memory_.piece_at(shard)}, axis);
-  }
-
   /// A flat buffer of parameters gets the types of its parameters: which of them lie in other ranks' parts is known by name alone.
   void write_gathered(Inference& call, const Tensor& full, const Tensor& shard) const {
-    const Tensor own = own_part(*this, full);
+    const Tensor own = own_part(*this, full, shard);
     const int gathered = mesh_.memory_.add_gathered({axes_, own.data, own.data + own.num_bytes()});
     const bool is_flat = full.sizes.num_dims() == 1 && mesh_.memory_.named_at(full) != nullptr;
     if (!is_flat) {

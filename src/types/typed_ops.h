@@ -14,6 +14,7 @@ class TypedOps final : public UniformOps {
 
   /// Throws Failure with a sentence that names the layer and the operation where a rule does not hold.
   void perform(const Operation& operation) override;
+  [[nodiscard]] bool has_numbers() const override { return false; }
   void publish() override {}
 
  private:

@@ -15,6 +15,7 @@ class PlantedOps final : public UniformOps {
     Operation changed = operation;
     if (plant_(changed)) run(inner_, changed);
   }
+  [[nodiscard]] bool has_numbers() const override { return inner_.has_numbers(); }
   void publish() override { inner_.publish(); }
 
  private:

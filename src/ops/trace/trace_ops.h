@@ -25,6 +25,7 @@ class TraceOps : public UniformOps {
   [[nodiscard]] std::int64_t total_bytes() const;
 
   void perform(const Operation& operation) override;
+  [[nodiscard]] bool has_numbers() const override { return false; }
   void publish() override {}
 
  private:

@@ -1,0 +1,244 @@
+// Each rule by itself, on two tensor-parallel ranks: what comes out of what goes in, derived on paper, and what is refused.
+#include "spec/groups.h"
+#include "tensor/arena.h"
+#include "types/typed_mesh.h"
+#include "types/typed_ops.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+
+namespace echelon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr AxisLayout whole = replicated_layout, rows = sharded_rows, partial = partial_layout;
+constexpr AxisLayout local_max = {Held::local_max}, local_sum = {Held::local_sum};
+
+/// The second of two tensor-parallel ranks, with memory that nobody can touch.
+class Rules : public ::testing::Test {
+ protected:
+  Tensor tensor(Sizes sizes, DType dtype = DType::float32) { return memory_.take(dtype, sizes); }
+  Tensor tensor(Sizes sizes, AxisLayout layout, DType dtype = DType::float32) { return typed(tensor(sizes, dtype), layout); }
+  Tensor typed(const Tensor& x, AxisLayout layout) {
+    LayoutType type;
+    type[TypeAxis::tp] = layout;
+    types_.write(x, {.type = type});
+    return x;
+  }
+  /// A tensor whose columns are cut: its dim 1.
+  Tensor columns(Sizes sizes) {
+    const Tensor x = tensor(sizes);
+    return typed(x, sharded_along(x, 1));
+  }
+  std::string type_of(const Tensor& x) {
+    std::optional<TypedPiece> differing;
+    const auto piece = types_.find(x, differing);
+    return !piece ? "unknown" : differing ? "mixed" : describe(piece->type[TypeAxis::tp], x);
+  }
+  template <class F>
+  static std::string fault(F&& f) {
+    try {
+      f();
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "none";
+  }
+  Comm& tp() { return mesh_.comm(tp_group); }
+
+  MeshShape shape_{{1, 1, 1, 1, 1, 2}};
+  Arena arena_{1 << 20, Arena::Pages::never};
+  Stack memory_ = arena_.region(0, 1 << 20);
+  TypedMemory types_;
+  RankAxes axes_{shape_, 1, 1};
+  TypedOps ops_{types_, axes_};
+  TypedMesh mesh_{shape_, types_, axes_, LayoutType()};
+};
+
+TEST_F(Rules, AProductCutsWhatItsFactorsCut) {
+  const Tensor x = tensor({6, 4}, whole), w_out = tensor({8, 4}, rows), y = tensor({6, 8});
+  ops_.matmul({.a = x, .b = w_out, .c = y, .transpose_b = true});  // column-parallel
+  EXPECT_EQ(type_of(y), "sharded(1)");
+  const Tensor w_in = columns({4, 8}), z = tensor({6, 4});
+  ops_.matmul({.a = y, .b = w_in, .c = z, .transpose_b = true});  // row-parallel
+  EXPECT_EQ(type_of(z), "partial");
+  const Tensor tokens = tensor({6, 4}, rows), u = tensor({6, 4});
+  ops_.matmul({.a = tokens, .b = tensor({4, 4}, whole), .c = u, .transpose_b = true});
+  EXPECT_EQ(type_of(u), "sharded(0)");
+  const Tensor of_partial = tensor({6, 4});
+  ops_.matmul({.a = z, .b = tensor({4, 4}, whole), .c = of_partial, .transpose_b = true});
+  EXPECT_EQ(type_of(of_partial), "partial");  // a product is linear
+}
+
+TEST_F(Rules, TheGradientOfAWeightIsCutLikeTheWeightOrAnAddendOverTokens) {
+  const Tensor dy = columns({6, 8}), x = tensor({6, 4}, whole), dw = tensor({8, 4});
+  ops_.matmul({.a = dy, .b = x, .c = dw, .transpose_a = true});
+  EXPECT_EQ(type_of(dw), "sharded(0)");
+  const Tensor dw_in = tensor({4, 8});
+  ops_.matmul({.a = x, .b = dy, .c = dw_in, .transpose_a = true});
+  EXPECT_EQ(type_of(dw_in), "sharded(1)");
+  const Tensor of_tokens = tensor({4, 4}), local = tensor({6, 4}, rows);
+  ops_.matmul({.a = local, .b = local, .c = of_tokens, .transpose_a = true});
+  EXPECT_EQ(type_of(of_tokens), "partial");
+}
+
+TEST_F(Rules, FactorsThatDoNotBelongTogether) {
+  const auto product = [&](const Tensor& a, const Tensor& b) {
+    return fault([&] { ops_.matmul({.a = a, .b = b, .c = tensor({6, 4}), .transpose_b = true}); });
+  };
+  EXPECT_THAT(product(columns({6, 4}), tensor({4, 4}, whole)), HasSubstr("a is sharded(1) over tp, but is read as if it were whole"));
+  EXPECT_THAT(product(tensor({6, 4}, whole), columns({4, 4})), HasSubstr("b is sharded(1) over tp, but is read as if it were whole"));
+  EXPECT_THAT(product(tensor({6, 4}, rows), tensor({4, 4}, rows)), HasSubstr("do not belong together"));
+  EXPECT_THAT(product(tensor({6, 4}, partial), tensor({4, 4}, partial)), HasSubstr("partial over tp, but is read as if it were complete"));
+  EXPECT_THAT(product(tensor({6, 4}, partial), columns({4, 4})), HasSubstr("partial over tp"));
+  EXPECT_THAT(product(tensor({6, 4}), tensor({4, 4}, whole)), HasSubstr("not all of it was ever written"));
+}
+
+TEST_F(Rules, SumsAddWhatIsHeldAlike) {
+  const Tensor a = tensor({6, 4}, partial), b = tensor({6, 4}, partial), c = tensor({6, 4}, whole);
+  ops_.add(a, a, b);
+  EXPECT_EQ(type_of(a), "partial");
+  EXPECT_THAT(fault([&] { ops_.add(a, a, c); }), HasSubstr("partial over tp"));
+  EXPECT_THAT(fault([&] { ops_.add(c, c, tensor({6, 4}, rows)); }), HasSubstr("do not belong together"));
+  const Tensor zero = tensor({6, 4});
+  ops_.fill(zero, 0.0);
+  ops_.add(zero, zero, b);
+  EXPECT_EQ(type_of(zero), "partial");
+  EXPECT_THAT(fault([&] {
+                ops_.matmul({.a = c, .b = tensor({4, 4}, whole), .c = a, .transpose_b = true, .accumulates = true});
+              }),
+              AllOf(HasSubstr("partial over tp"), HasSubstr("added to it replicated")));
+  EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }), HasSubstr("partial over tp"));  // it would be added once per rank
+}
+
+TEST_F(Rules, ANormNeedsWholeRowsOfCompleteNumbers) {
+  const Tensor w = tensor({4}, whole), rstd = tensor({6}), y = tensor({6, 4});
+  const auto norm = [&](const Tensor& x) { return fault([&] { ops_.rms_norm({.x = x, .w = w, .y = y, .rstd = rstd}); }); };
+  EXPECT_EQ(norm(tensor({6, 4}, rows)), "none");
+  EXPECT_EQ(type_of(y) + ", " + type_of(rstd), "sharded(0), sharded(0)");
+  EXPECT_THAT(norm(tensor({6, 4}, partial)), HasSubstr("nothing has summed it over tp"));
+  EXPECT_THAT(fault([&] { ops_.rms_norm({.x = columns({6, 8}), .w = tensor({8}, rows), .y = tensor({6, 8}), .rstd = rstd}); }), HasSubstr("w is sharded(0)"));
+}
+
+TEST_F(Rules, HeadsOfAColumnCutProductAreRows) {
+  const Tensor q = columns({6, 8}), normed = tensor({6, 8}), rstd = tensor({12});
+  const Tensor heads = q.reshaped({12, 4});
+  ops_.rms_norm({.x = heads, .w = tensor({4}, whole), .y = normed.reshaped({12, 4}), .rstd = rstd});
+  EXPECT_EQ(type_of(normed), "sharded(1)");
+  const Tensor dw = tensor({4});
+  ops_.fill(dw, 0.0);
+  ops_.rms_norm_backward_weight({.dy = heads, .x = heads, .rstd = rstd, .dw = dw});
+  EXPECT_EQ(type_of(dw), "partial");  // each rank sees its own heads
+}
+
+TEST_F(Rules, TheGradientOfANormIsLinear) {
+  const Tensor x = tensor({6, 4}, whole), w = tensor({4}, whole), rstd = tensor({6}, whole), dy = tensor({6, 4}, partial), dx = tensor({6, 4});
+  ops_.rms_norm_backward_input({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx});
+  EXPECT_EQ(type_of(dx), "partial");
+  EXPECT_THAT(fault([&] {
+                ops_.rms_norm_backward_input({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx, .dresidual = tensor({6, 4}, whole)});
+              }),
+              HasSubstr("the norm's gradient is partial over tp"));
+}
+
+TEST_F(Rules, RanksThatShareAKvHeadHaveAddendsOfItsGradient) {
+  const auto heads = [&] {
+    const Tensor x = tensor({1, 5, 2, 4});
+    return typed(x, sharded_along(x, 2));
+  };
+  const Tensor q = heads(), out = tensor({1, 5, 2, 4}), lse = tensor({1, 2, 5}), k = tensor({1, 5, 1, 4}, whole), v = tensor({1, 5, 1, 4}, whole);
+  ops_.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .group = 2});
+  EXPECT_EQ(type_of(out) + ", " + type_of(lse), "sharded(2), sharded(1)");
+  const Tensor dq = tensor(q.sizes), dk = tensor(k.sizes), dv = tensor(v.sizes), delta = tensor({1, 2, 5});
+  ops_.attention_backward({.q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = heads(), .dq = dq, .dk = dk, .dv = dv, .delta = delta, .group = 2});
+  EXPECT_EQ(type_of(dq) + ", " + type_of(dk) + ", " + type_of(dv), "sharded(2), partial, partial");
+  const Tensor positions = tensor({1, 5, 2, 4});
+  typed(positions, sharded_along(positions, 1));
+  EXPECT_THAT(fault([&] { ops_.attention({.q = positions, .k = positions, .v = positions, .out = out, .lse = lse}); }), HasSubstr("sharded(1) over tp"));
+}
+
+TEST_F(Rules, ALookUpInAPartOfTheTableGivesAddends) {
+  const Tensor tokens = tensor({6}, whole, DType::int32), w = tensor({8, 4}, rows), y = tensor({6, 4});
+  ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 8});
+  EXPECT_EQ(type_of(y), "partial");
+  EXPECT_THAT(fault([&] { ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 7}); }), HasSubstr("it begins at 8, but 7 is given"));
+}
+
+TEST_F(Rules, ACollectiveTakesWhatItIsFor) {
+  const Tensor x = tensor({6, 4}, partial);
+  tp().all_reduce(x, ReduceOp::sum).wait();
+  EXPECT_EQ(type_of(x), "replicated");
+  EXPECT_THAT(fault([&] { tp().all_reduce(x, ReduceOp::sum).wait(); }), HasSubstr("would count it 2 times"));
+  EXPECT_THAT(fault([&] { tp().all_reduce(columns({6, 4}), ReduceOp::sum).wait(); }), HasSubstr("would add up different parts"));
+  EXPECT_THAT(fault([&] { tp().all_reduce(tensor({6}, local_sum), ReduceOp::sum).wait(); }), HasSubstr("must be rescaled"));
+  EXPECT_THAT(fault([&] { tp().all_reduce(tensor({6}, partial), ReduceOp::max).wait(); }), HasSubstr("the maximum"));
+  const Tensor max = tensor({6}, local_max);
+  tp().all_reduce(max, ReduceOp::max).wait();
+  EXPECT_EQ(type_of(max), "replicated");
+
+  const Tensor full = tensor({6, 4}, partial), shard = tensor({3, 4});
+  tp().reduce_scatter(shard, full, ReduceOp::sum).wait();
+  EXPECT_EQ(type_of(shard), "sharded(0)");
+  const Tensor gathered = tensor({6, 4});
+  tp().all_gather(gathered, shard).wait();
+  EXPECT_EQ(type_of(gathered), "replicated");
+  EXPECT_THAT(fault([&] { tp().all_gather(gathered, columns({3, 4})).wait(); }), HasSubstr("sharded(1) over tp, but parts are joined along dim 0"));
+  EXPECT_THAT(fault([&] { tp().all_gather(gathered, tensor({3, 4}, whole)).wait(); }), HasSubstr("as if each rank had a part of its own"));
+  EXPECT_THAT(fault([&] { tp().all_gather(gathered, tensor({3, 4}, partial)).wait(); }), HasSubstr("nothing has summed it"));
+}
+
+// The bias behind a row-parallel product: under sequence parallelism each rank sums its own tokens out of those that were gathered for the weight.
+TEST_F(Rules, OnesOwnPartOfWhatWasGatheredIsAPart) {
+  const Tensor full = tensor({6, 4}), local = tensor({3, 4}, rows), of_own = tensor({4}), of_all = tensor({4}), of_others = tensor({4});
+  tp().all_gather(full, local).wait();
+  for (const Tensor& bias : {of_own, of_all, of_others}) ops_.fill(bias, 0.0);
+  ops_.bias_backward(full.rows(3, 3), of_own);
+  ops_.bias_backward(full, of_all);
+  ops_.bias_backward(full.rows(0, 3), of_others);
+  EXPECT_EQ(type_of(of_own) + ", " + type_of(of_all) + ", " + type_of(of_others), "partial, replicated, replicated");
+}
+
+TEST_F(Rules, AStageSendsWhatTheNextOneTakesItFor) {
+  const MeshShape shape({1, 1, 2, 1, 1, 2});
+  const RankAxes axes(shape, 0, 1);
+  TypedMesh mesh(shape, types_, axes, LayoutType());
+  EXPECT_EQ(fault([&] { mesh.comm(pipeline_group).send(tensor({6, 4}, whole), 1).wait(); }), "none");
+  EXPECT_THAT(fault([&] { mesh.comm(pipeline_group).send(tensor({6, 4}, partial), 1).wait(); }), HasSubstr("takes it for replicated"));
+}
+
+TEST_F(Rules, ViewsKnowTheTypesOfWhatTheyShow) {
+  const Tensor x = columns({6, 8});
+  EXPECT_EQ(type_of(x.rows(2, 3)), "sharded(1)");
+  EXPECT_EQ(type_of(x.reshaped({2, 3, 4, 2})), "sharded(2)");
+  typed(x.rows(1, 2), partial);
+  EXPECT_EQ(type_of(x), "mixed");
+  EXPECT_EQ(type_of(x.rows(0, 1)) + ", " + type_of(x.rows(1, 2)) + ", " + type_of(x.rows(3, 3)), "sharded(1), partial, sharded(1)");
+  typed(x, whole);
+  EXPECT_EQ(type_of(x), "replicated");
+}
+
+TEST(RankAxes, SharedKvHeadsCutTheTensorAxisInTwo) {
+  const MeshShape shape({1, 2, 1, 1, 1, 8});
+  const RankAxes axes(shape, 8 + 6, 4);
+  EXPECT_EQ(axes.names(axes.all()), "dp_replicate+tp+tp/4");
+  EXPECT_EQ(axes.degree(TypeAxis::tp), 2);
+  EXPECT_EQ(axes.index(TypeAxis::tp), 1);
+  EXPECT_EQ(axes.index(TypeAxis::kv_replica), 2);
+  EXPECT_EQ(axes.names(axes.of(tp_group)), "tp+tp/4");
+  EXPECT_EQ(axes.names(axes.of(kv_replica_group(4))), "tp/4");
+  EXPECT_THROW((void)axes.of(kv_replica_group(2)), Failure);
+  EXPECT_EQ(representative_ranks(shape, 4), (std::vector<int>{0, 1, 4, 8}));
+}
+
+// A rehearsal's memory has addresses and nothing behind them.
+TEST(ArenaDeathTest, PagesThatMayNeverBeTouched) {
+  const Arena arena(4096, Arena::Pages::never);
+  const Tensor x = arena.tensor(0, DType::float32, {4});
+  EXPECT_DEATH({ x.as<float>()[0] = 1; }, "");
+}
+
+}  // namespace
+}  // namespace echelon
