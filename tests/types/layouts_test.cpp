@@ -1,11 +1,18 @@
-// The types of a real step: every layout of the parity grid has none that does not fit.
+// The types of a real step: no layout that runs has one that does not fit.
 #include "engine/layout_types.h"
 #include "parity/layout.h"
+#include "schedule/catalog.h"
+#include "schedule/random_schedule.h"
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace echelon::testing {
 namespace {
+
+using enum BlockOperation;
+const std::vector<BlockOperations> recomputations = {{}, attention_internals, whole_block, {core_attn, mlp}, {o_proj}};
 
 TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   std::vector<Layout> layouts = grid();
@@ -19,9 +26,8 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
 }
 
 TEST(LayoutTypes, WhatIsFormedAgainFits) {
-  using enum BlockOperation;
   for (const Layout& layout : rows())
-    for (const BlockOperations& recompute : {attention_internals, whole_block, BlockOperations({o_proj}), BlockOperations({core_attn, mlp})}) {
+    for (const BlockOperations& recompute : recomputations) {
       RunConfig config = config_of(layout);
       config.training.recompute = recompute;
       EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout);
@@ -29,6 +35,41 @@ TEST(LayoutTypes, WhatIsFormedAgainFits) {
       config.parallelism.pipeline_parallel_schedule = PipelineSchedule::zb_h1;
       EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout) << " in halves";
     }
+}
+
+/// A layout of up to 24 ranks with several stages a rank, and something recomputed.
+Layout random_layout(std::mt19937& random) {
+  const auto one_of = [&](std::initializer_list<int> values) { return values.begin()[random() % values.size()]; };
+  Layout layout = {.replicate = one_of({1, 1, 2}), .shard = one_of({1, 2, 3}), .tp = one_of({1, 2, 4}), .pp = one_of({1, 2, 3})};
+  if (layout.shard > 1) layout.replicate = 1;
+  layout.sequence_parallel = layout.tp > 1 && random() % 2 == 0;
+  layout.microbatches = one_of({1, 2, 5});
+  layout.family = static_cast<Family>(random() % 4);
+  layout.tied = random() % 2 == 0;
+  return layout;
+}
+
+TEST(LayoutTypes, AnyOrderOfPassesAndAnythingRecomputedFits) {
+  for (unsigned seed = 0; seed < 120; ++seed) {
+    std::mt19937 random(seed);
+    Layout layout = random_layout(random);
+    const int num_virtual = 1 + static_cast<int>(seed % 3);
+    layout.layers = layout.pp * num_virtual + 1;
+    RunConfig config = config_of(layout);
+    config.training.recompute = recomputations[seed % recomputations.size()];
+    const Schedule schedule = random_schedule({layout.pp, num_virtual, layout.microbatches, seed});
+    EXPECT_NO_THROW(check_layout_types(Blueprint(config, schedule))) << name_of(layout) << " seed " << seed;
+  }
+}
+
+TEST(LayoutTypes, EveryScheduleFits) {
+  for (const ScheduleEntry& entry : all_schedules())
+    for (const bool tied : {false, true})
+      for (const bool sharded : {false, true}) {
+        Layout layout = {.shard = sharded ? 2 : 1, .tp = 2, .pp = 2, .sequence_parallel = sharded, .schedule = entry.kind, .microbatches = 4, .tied = tied};
+        layout.layers = layout.pp * entry.least_virtual + 1;
+        EXPECT_NO_THROW(check_layout_types(Blueprint(config_of(layout)))) << name_of(layout) << " " << entry.name;
+      }
 }
 
 }  // namespace
