@@ -36,11 +36,11 @@ bool reduces_gradients(const Collective& c) {
 RunConfig tensor_parallel() { return config_of({.replicate = 2, .tp = 2, .family = Family::llama}); }
 RunConfig sequence_parallel() { return config_of({.replicate = 2, .tp = 2, .sequence_parallel = true, .family = Family::llama}); }
 
-TEST(PlantedFaults, NothingPlantedIsNoFault) {
+TEST(LayoutTypeFaults, NothingPlantedIsNoFault) {
   for (const RunConfig& config : {tensor_parallel(), sequence_parallel()}) EXPECT_EQ(fault_of(config, {}), "");
 }
 
-TEST(PlantedFaults, AMissingAllReduceBehindTheRowParallelProduct) {
+TEST(LayoutTypeFaults, AMissingAllReduceBehindTheRowParallelProduct) {
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = at(1, sums_activations, {})}),
               AllOf(HasSubstr("forward stage 0 microbatch 0: rms_norm of model.layers.0.post_attention_layernorm.weight"),
                     HasSubstr("which matmul of model.layers.0.self_attn.o_proj.weight wrote, is partial over tp")));
@@ -48,25 +48,25 @@ TEST(PlantedFaults, AMissingAllReduceBehindTheRowParallelProduct) {
               AllOf(HasSubstr("add behind model.layers.0.mlp.down_proj.weight"), HasSubstr("is partial over tp")));
 }
 
-TEST(PlantedFaults, ADoubledAllReduce) {
+TEST(LayoutTypeFaults, ADoubledAllReduce) {
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = at(1, sums_activations, {tp_group, tp_group})}),
               AllOf(HasSubstr("all_reduce behind model.layers.0.self_attn.o_proj.weight"), HasSubstr("would count it 2 times")));
 }
 
-TEST(PlantedFaults, ASumOverTheWrongGroup) {
+TEST(LayoutTypeFaults, ASumOverTheWrongGroup) {
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = at(1, sums_activations, {data_group})}),
               AllOf(HasSubstr("matmul of model.layers.0.self_attn.o_proj.weight"), HasSubstr("sharded(0) over dp_replicate"), HasSubstr("different parts")));
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(reduces_gradients, {tp_group})}),
               AllOf(HasSubstr("reduce_gradients"), HasSubstr("the gradient of"), HasSubstr("over tp")));
 }
 
-TEST(PlantedFaults, AMissingSumOfWhatIsPartialUnderSequenceParallelism) {
+TEST(LayoutTypeFaults, AMissingSumOfWhatIsPartialUnderSequenceParallelism) {
   EXPECT_THAT(fault_of(sequence_parallel(), {.mesh = every(sums_replicas, {})}), AllOf(HasSubstr("layernorm.weight"), HasSubstr("partial over tp")));
   RunConfig biased = config_of({.tp = 2, .sequence_parallel = true, .family = Family::gpt2});
   EXPECT_THAT(fault_of(biased, {.mesh = every(sums_replicas, {})}), HasSubstr("partial over tp"));
 }
 
-TEST(PlantedFaults, AMissingSumOverRanksThatShareAKvHead) {
+TEST(LayoutTypeFaults, AMissingSumOverRanksThatShareAKvHead) {
   const RunConfig config = config_of({.tp = 4});  // of 2 kv heads
   EXPECT_EQ(fault_of(config, {}), "");
   EXPECT_THAT(fault_of(config, {.mesh = every(sums_replicas, {})}), AllOf(HasSubstr("self_attn.k_proj.weight"), HasSubstr("partial over tp/2")));
@@ -74,7 +74,7 @@ TEST(PlantedFaults, AMissingSumOverRanksThatShareAKvHead) {
               AllOf(HasSubstr("sum_replicas"), HasSubstr("self_attn.k_proj.weight"), HasSubstr("different parts")));
 }
 
-TEST(PlantedFaults, ATiedWeightWhoseGradientIsNotSummedOverItsStages) {
+TEST(LayoutTypeFaults, ATiedWeightWhoseGradientIsNotSummedOverItsStages) {
   const RunConfig config = config_of({.pp = 3, .tied = true});
   const auto sums_tied = [](const Collective& c) { return c.group == tied_group; };
   EXPECT_EQ(fault_of(config, {}), "");
@@ -83,7 +83,7 @@ TEST(PlantedFaults, ATiedWeightWhoseGradientIsNotSummedOverItsStages) {
   EXPECT_THAT(fault_of(config, {.mesh = every(sums_tied, {tied_group, tied_group})}), HasSubstr("would count it 3 times"));
 }
 
-TEST(PlantedFaults, AReplicatedParameterCountedTwiceInTheNorm) {
+TEST(LayoutTypeFaults, AReplicatedParameterCountedTwiceInTheNorm) {
   const auto count_everywhere = [](RankRun& run) {
     for (Param* param : run.model().part().params()) param->is_first_copy = true;
   };
@@ -92,20 +92,20 @@ TEST(PlantedFaults, AReplicatedParameterCountedTwiceInTheNorm) {
   EXPECT_THAT(fault_of(config_of({.tp = 4}), {.run = count_everywhere}), HasSubstr("counts where tp"));
 }
 
-TEST(PlantedFaults, AParameterThatIsNotInTheNorm) {
+TEST(LayoutTypeFaults, AParameterThatIsNotInTheNorm) {
   const auto leave_out = [](RankRun& run) {
     for (Param* param : run.model().part().params()) param->is_first_copy = param->is_first_copy && !param->name.ends_with("1.mlp.up_proj.weight");
   };
   EXPECT_THAT(fault_of(tensor_parallel(), {.run = leave_out}), HasSubstr("model.layers.1.mlp.up_proj.weight is not in the norm"));
 }
 
-TEST(PlantedFaults, ANormThatIsNotSummedOverAllRanks) {
+TEST(LayoutTypeFaults, ANormThatIsNotSummedOverAllRanks) {
   const auto sums_squares = [](const Collective& c) { return c.group == world_group && c.x.num_elements() == 1; };
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {})}), AllOf(HasSubstr("clip: download"), HasSubstr("partial over")));
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {data_group})}), AllOf(HasSubstr("clip: download"), HasSubstr("partial over tp")));
 }
 
-TEST(PlantedFaults, AMissingReductionOfGradients) {
+TEST(LayoutTypeFaults, AMissingReductionOfGradients) {
   for (const Layout& layout : {Layout{.replicate = 3}, Layout{.shard = 3}, Layout{.replicate = 2, .tp = 2, .pp = 2}})
     EXPECT_THAT(fault_of(config_of(layout), {.mesh = every(reduces_gradients, {})}),
                 AllOf(HasSubstr("clip: sum_of_squares of the gradient of "), HasSubstr("partial over dp_")));
@@ -115,7 +115,7 @@ TEST(PlantedFaults, AMissingReductionOfGradients) {
               HasSubstr("would count it 3 times"));
 }
 
-TEST(PlantedFaults, ACountOfTargetsThatEachRankKeepsForItself) {
+TEST(LayoutTypeFaults, ACountOfTargetsThatEachRankKeepsForItself) {
   const auto counts = [](const Collective& c) { return c.group == data_group; };
   EXPECT_THAT(fault_of(config_of({.replicate = 2}), {.mesh = every(counts, {})}),
               AllOf(HasSubstr("download of the number of targets"), HasSubstr("partial over dp_replicate")));
@@ -123,12 +123,12 @@ TEST(PlantedFaults, ACountOfTargetsThatEachRankKeepsForItself) {
               AllOf(HasSubstr("count_tokens: all_reduce of the number of targets"), HasSubstr("over tp")));
 }
 
-TEST(PlantedFaults, ParametersThatAreNotGathered) {
+TEST(LayoutTypeFaults, ParametersThatAreNotGathered) {
   const auto gathers = [](const Collective& c) { return c.kind == CommKind::all_gather && c.group == shard_group; };
   EXPECT_THAT(fault_of(config_of({.shard = 3}), {.mesh = every(gathers, {})}), AllOf(HasSubstr("after the step"), HasSubstr("over dp_shard")));
 }
 
-TEST(PlantedFaults, TheSoftmaxOfAVocabularyThatIsCut) {
+TEST(LayoutTypeFaults, TheSoftmaxOfAVocabularyThatIsCut) {
   const auto takes_max = [](const Collective& c) { return c.op == ReduceOp::max; };
   const auto sums_rows = [](const Collective& c) { return c.kind == CommKind::all_reduce && c.x.sizes.num_dims() == 2 && c.x.size(0) == 2; };
   const auto skip_rescaling = [](Operation& operation) { return kind_of(operation) != OpKind::rescale_sums; };
@@ -137,7 +137,7 @@ TEST(PlantedFaults, TheSoftmaxOfAVocabularyThatIsCut) {
   EXPECT_THAT(fault_of(tensor_parallel(), {.ops = skip_rescaling}), HasSubstr("must be rescaled before it is summed"));
 }
 
-TEST(PlantedFaults, APartThatBeginsElsewhere) {
+TEST(LayoutTypeFaults, APartThatBeginsElsewhere) {
   const auto shift_rows = [](Operation& operation) {
     if (auto* args = std::get_if<EmbeddingArgs>(&operation)) args->first_row += 1;
     return true;
@@ -156,7 +156,7 @@ TEST(PlantedFaults, APartThatBeginsElsewhere) {
               AllOf(HasSubstr("add_positions of model.embed_positions.weight"), HasSubstr("begins at token 8")));
 }
 
-TEST(PlantedFaults, WhatIsGatheredAlongAnotherDimThanItIsCut) {
+TEST(LayoutTypeFaults, WhatIsGatheredAlongAnotherDimThanItIsCut) {
   // Features in place of tokens: the swiglu's output is handed to the next gather of tokens.
   const auto shares = std::make_shared<Tensor>();
   const auto keep = [shares](Operation& operation) {

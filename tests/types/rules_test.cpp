@@ -18,7 +18,7 @@ constexpr AxisLayout whole = replicated_layout, rows = sharded_rows, partial = p
 constexpr AxisLayout local_max = {Held::local_max}, local_sum = {Held::local_sum};
 
 /// The second of two tensor-parallel ranks, with memory that nobody can touch.
-class Rules : public ::testing::Test {
+class LayoutTypeRules : public ::testing::Test {
  protected:
   Tensor tensor(Sizes sizes, DType dtype = DType::float32) { return memory_.take(dtype, sizes); }
   Tensor tensor(Sizes sizes, AxisLayout layout, DType dtype = DType::float32) { return typed(tensor(sizes, dtype), layout); }
@@ -58,7 +58,7 @@ class Rules : public ::testing::Test {
   TypedMesh mesh_{shape_, types_, axes_, LayoutType()};
 };
 
-TEST_F(Rules, AProductCutsWhatItsFactorsCut) {
+TEST_F(LayoutTypeRules, AProductCutsWhatItsFactorsCut) {
   const Tensor x = tensor({6, 4}, whole), w_out = tensor({8, 4}, rows), y = tensor({6, 8});
   ops_.matmul({.a = x, .b = w_out, .c = y, .transpose_b = true});  // column-parallel
   EXPECT_EQ(type_of(y), "sharded(1)");
@@ -73,7 +73,7 @@ TEST_F(Rules, AProductCutsWhatItsFactorsCut) {
   EXPECT_EQ(type_of(of_partial), "partial");  // a product is linear
 }
 
-TEST_F(Rules, TheGradientOfAWeightIsCutLikeTheWeightOrAnAddendOverTokens) {
+TEST_F(LayoutTypeRules, TheGradientOfAWeightIsCutLikeTheWeightOrAnAddendOverTokens) {
   const Tensor dy = columns({6, 8}), x = tensor({6, 4}, whole), dw = tensor({8, 4});
   ops_.matmul({.a = dy, .b = x, .c = dw, .transpose_a = true});
   EXPECT_EQ(type_of(dw), "sharded(0)");
@@ -85,7 +85,7 @@ TEST_F(Rules, TheGradientOfAWeightIsCutLikeTheWeightOrAnAddendOverTokens) {
   EXPECT_EQ(type_of(of_tokens), "partial");
 }
 
-TEST_F(Rules, FactorsThatDoNotBelongTogether) {
+TEST_F(LayoutTypeRules, FactorsThatDoNotBelongTogether) {
   const auto product = [&](const Tensor& a, const Tensor& b) {
     return fault([&] { ops_.matmul({.a = a, .b = b, .c = tensor({6, 4}), .transpose_b = true}); });
   };
@@ -97,7 +97,7 @@ TEST_F(Rules, FactorsThatDoNotBelongTogether) {
   EXPECT_THAT(product(tensor({6, 4}), tensor({4, 4}, whole)), HasSubstr("not all of it was ever written"));
 }
 
-TEST_F(Rules, SumsAddWhatIsHeldAlike) {
+TEST_F(LayoutTypeRules, SumsAddWhatIsHeldAlike) {
   const Tensor a = tensor({6, 4}, partial), b = tensor({6, 4}, partial), c = tensor({6, 4}, whole);
   ops_.add(a, a, b);
   EXPECT_EQ(type_of(a), "partial");
@@ -114,7 +114,7 @@ TEST_F(Rules, SumsAddWhatIsHeldAlike) {
   EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }), HasSubstr("partial over tp"));  // it would be added once per rank
 }
 
-TEST_F(Rules, ANormNeedsWholeRowsOfCompleteNumbers) {
+TEST_F(LayoutTypeRules, ANormNeedsWholeRowsOfCompleteNumbers) {
   const Tensor w = tensor({4}, whole), rstd = tensor({6}), y = tensor({6, 4});
   const auto norm = [&](const Tensor& x) { return fault([&] { ops_.rms_norm({.x = x, .w = w, .y = y, .rstd = rstd}); }); };
   EXPECT_EQ(norm(tensor({6, 4}, rows)), "none");
@@ -123,7 +123,7 @@ TEST_F(Rules, ANormNeedsWholeRowsOfCompleteNumbers) {
   EXPECT_THAT(fault([&] { ops_.rms_norm({.x = columns({6, 8}), .w = tensor({8}, rows), .y = tensor({6, 8}), .rstd = rstd}); }), HasSubstr("w is sharded(0)"));
 }
 
-TEST_F(Rules, HeadsOfAColumnCutProductAreRows) {
+TEST_F(LayoutTypeRules, HeadsOfAColumnCutProductAreRows) {
   const Tensor q = columns({6, 8}), normed = tensor({6, 8}), rstd = tensor({12});
   const Tensor heads = q.reshaped({12, 4});
   ops_.rms_norm({.x = heads, .w = tensor({4}, whole), .y = normed.reshaped({12, 4}), .rstd = rstd});
@@ -134,7 +134,7 @@ TEST_F(Rules, HeadsOfAColumnCutProductAreRows) {
   EXPECT_EQ(type_of(dw), "partial");  // each rank sees its own heads
 }
 
-TEST_F(Rules, TheGradientOfANormIsLinear) {
+TEST_F(LayoutTypeRules, TheGradientOfANormIsLinear) {
   const Tensor x = tensor({6, 4}, whole), w = tensor({4}, whole), rstd = tensor({6}, whole), dy = tensor({6, 4}, partial), dx = tensor({6, 4});
   ops_.rms_norm_backward_input({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx});
   EXPECT_EQ(type_of(dx), "partial");
@@ -144,7 +144,7 @@ TEST_F(Rules, TheGradientOfANormIsLinear) {
               HasSubstr("the norm's gradient is partial over tp"));
 }
 
-TEST_F(Rules, RanksThatShareAKvHeadHaveAddendsOfItsGradient) {
+TEST_F(LayoutTypeRules, RanksThatShareAKvHeadHaveAddendsOfItsGradient) {
   const auto heads = [&] {
     const Tensor x = tensor({1, 5, 2, 4});
     return typed(x, sharded_along(x, 2));
@@ -160,14 +160,14 @@ TEST_F(Rules, RanksThatShareAKvHeadHaveAddendsOfItsGradient) {
   EXPECT_THAT(fault([&] { ops_.attention({.q = positions, .k = positions, .v = positions, .out = out, .lse = lse}); }), HasSubstr("sharded(1) over tp"));
 }
 
-TEST_F(Rules, ALookUpInAPartOfTheTableGivesAddends) {
+TEST_F(LayoutTypeRules, ALookUpInAPartOfTheTableGivesAddends) {
   const Tensor tokens = tensor({6}, whole, DType::int32), w = tensor({8, 4}, rows), y = tensor({6, 4});
   ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 8});
   EXPECT_EQ(type_of(y), "partial");
   EXPECT_THAT(fault([&] { ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 7}); }), HasSubstr("it begins at 8, but 7 is given"));
 }
 
-TEST_F(Rules, ACollectiveTakesWhatItIsFor) {
+TEST_F(LayoutTypeRules, ACollectiveTakesWhatItIsFor) {
   const Tensor x = tensor({6, 4}, partial);
   tp().all_reduce(x, ReduceOp::sum).wait();
   EXPECT_EQ(type_of(x), "replicated");
@@ -191,7 +191,7 @@ TEST_F(Rules, ACollectiveTakesWhatItIsFor) {
 }
 
 // The bias behind a row-parallel product: under sequence parallelism each rank sums its own tokens out of those that were gathered for the weight.
-TEST_F(Rules, OnesOwnPartOfWhatWasGatheredIsAPart) {
+TEST_F(LayoutTypeRules, OnesOwnPartOfWhatWasGatheredIsAPart) {
   const Tensor full = tensor({6, 4}), local = tensor({3, 4}, rows), of_own = tensor({4}), of_all = tensor({4}), of_others = tensor({4});
   tp().all_gather(full, local).wait();
   for (const Tensor& bias : {of_own, of_all, of_others}) ops_.fill(bias, 0.0);
@@ -201,7 +201,7 @@ TEST_F(Rules, OnesOwnPartOfWhatWasGatheredIsAPart) {
   EXPECT_EQ(type_of(of_own) + ", " + type_of(of_all) + ", " + type_of(of_others), "partial, replicated, replicated");
 }
 
-TEST_F(Rules, AStageSendsWhatTheNextOneTakesItFor) {
+TEST_F(LayoutTypeRules, AStageSendsWhatTheNextOneTakesItFor) {
   const MeshShape shape({1, 1, 2, 1, 1, 2});
   const RankAxes axes(shape, 0, 1);
   TypedMesh mesh(shape, types_, axes, LayoutType());
@@ -209,7 +209,7 @@ TEST_F(Rules, AStageSendsWhatTheNextOneTakesItFor) {
   EXPECT_THAT(fault([&] { mesh.comm(pipeline_group).send(tensor({6, 4}, partial), 1).wait(); }), HasSubstr("takes it for replicated"));
 }
 
-TEST_F(Rules, ViewsKnowTheTypesOfWhatTheyShow) {
+TEST_F(LayoutTypeRules, ViewsKnowTheTypesOfWhatTheyShow) {
   const Tensor x = columns({6, 8});
   EXPECT_EQ(type_of(x.rows(2, 3)), "sharded(1)");
   EXPECT_EQ(type_of(x.reshaped({2, 3, 4, 2})), "sharded(2)");
