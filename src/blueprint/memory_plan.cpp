@@ -12,16 +12,46 @@ bool is_persistent(const PlannedBuffer& buffer) { return buffer.first_action == 
 
 bool live_together(const PlannedBuffer& a, const PlannedBuffer& b) { return a.first_action <= b.last_action && b.first_action <= a.last_action; }
 
-/// The lowest offset at or above `base` where `buffer` meets none of `placed` that lives at the same time. `placed` is sorted by offset.
-std::int64_t lowest_free_offset(const PlannedBuffer& buffer, const std::vector<const PlannedBuffer*>& placed, std::int64_t base) {
-  std::int64_t offset = base;
-  for (const PlannedBuffer* other : placed) {
-    if (!live_together(buffer, *other)) continue;
-    if (other->offset >= offset + buffer.num_bytes) break;
-    offset = std::max(offset, other->offset + other->num_bytes);
+/// The transient buffers that have their place. Those of a long program are also listed by windows of time, so that a buffer that lives shortly is held against
+/// the few that may meet it.
+class PlacedBuffers {
+ public:
+  explicit PlacedBuffers(int num_actions) : windows_(static_cast<std::size_t>(num_actions / width + 1)) {}
+
+  /// The lowest offset at or above `base` where `buffer` meets none that lives at the same time.
+  [[nodiscard]] std::int64_t lowest_free_offset(const PlannedBuffer& buffer, std::int64_t base) const {
+    std::int64_t offset = base;
+    for (const PlannedBuffer* other : candidates(buffer)) {
+      if (!live_together(buffer, *other)) continue;
+      if (other->offset >= offset + buffer.num_bytes) break;
+      offset = std::max(offset, other->offset + other->num_bytes);
+    }
+    return offset;
   }
-  return offset;
-}
+
+  void insert(const PlannedBuffer& buffer) {
+    insert(buffer, all_);
+    for (int window = std::max(0, buffer.first_action / width - 1); window <= buffer.last_action / width; ++window)
+      insert(buffer, windows_[static_cast<std::size_t>(window)]);
+  }
+
+ private:
+  using List = std::vector<const PlannedBuffer*>;  // by offset
+
+  static void insert(const PlannedBuffer& buffer, List& list) {
+    const auto above = std::upper_bound(list.begin(), list.end(), buffer.offset, [](std::int64_t offset, const auto* other) { return offset < other->offset; });
+    list.insert(above, &buffer);
+  }
+
+  [[nodiscard]] const List& candidates(const PlannedBuffer& buffer) const {
+    if (buffer.last_action - buffer.first_action >= width) return all_;
+    return windows_[static_cast<std::size_t>(buffer.first_action / width)];
+  }
+
+  static constexpr int width = 1024;  // actions
+  List all_;
+  std::vector<List> windows_;  // [i]: those that live during some of the actions [i width, (i + 2) width)
+};
 
 }  // namespace
 
@@ -54,7 +84,9 @@ MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(
     return !is_persistent(a) && a.num_bytes > b.num_bytes;
   });
   std::int64_t persistent_bytes = 0;
-  std::vector<const PlannedBuffer*> placed;
+  int last_action = 0;
+  for (const PlannedBuffer& buffer : buffers_) last_action = std::max(last_action, buffer.last_action);
+  PlacedBuffers placed(last_action);
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     PlannedBuffer& buffer = buffers_[i];
     index_[buffer.key] = i;
@@ -62,10 +94,8 @@ MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(
       buffer.offset = persistent_bytes;
       persistent_bytes += buffer.num_bytes;
     } else {
-      buffer.offset = lowest_free_offset(buffer, placed, persistent_bytes);
-      const auto position =
-          std::upper_bound(placed.begin(), placed.end(), buffer.offset, [](std::int64_t offset, const PlannedBuffer* other) { return offset < other->offset; });
-      placed.insert(position, &buffer);
+      buffer.offset = placed.lowest_free_offset(buffer, persistent_bytes);
+      placed.insert(buffer);
     }
     num_bytes_ = std::max(num_bytes_, buffer.offset + buffer.num_bytes);
   }
