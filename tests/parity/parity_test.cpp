@@ -64,6 +64,17 @@ TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
   }
 }
 
+// The textbook's layout of 70 B parameters on 1,024 devices: tensor 8 x pipeline 8 x data 16, eight microbatches per pipeline (examples/many_ranks.toml).
+TEST(ManyRanks, AThousandAndTwentyFourEqualOne) {
+  RunConfig config = config_of({.shard = 16, .tp = 8, .pp = 8, .sequence_parallel = true, .microbatches = 8, .layers = 8});
+  config.training.micro_batch_size = 1;
+  config.training.global_batch_size = 16 * 8;
+  config.training.seq_len = 8;
+  config.training.steps = 3;
+  const auto actual = run_training(config);
+  expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
+}
+
 class Delayed : public ::testing::TestWithParam<Layout> {};
 
 // Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
