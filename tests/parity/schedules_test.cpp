@@ -3,8 +3,13 @@
 #include "parity/locks.h"
 #include "parity/training_run.h"
 #include "schedule/random_schedule.h"
+#include "schedule/torch_csv.h"
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 namespace echelon::testing {
 namespace {
@@ -51,6 +56,26 @@ TEST_P(AnySchedule, EqualsOneRank) {
 TEST_P(AnySchedule, EqualsOneRankWithLateResults) {
   const auto actual = run_training(config, {.interpose = delayed, .schedule = schedule});
   expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
+}
+
+// Files that PyTorch has written (tests/schedule/torch_csv), through the config.
+TEST(TorchSchedules, EqualOneRank) {
+  int num_files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(ECHELON_SOURCE_DIR "/tests/schedule/torch_csv")) {
+    if (entry.path().extension() != ".csv" || entry.path().stem() == "1F1B-4-8-1") continue;  // the one that misses a pass
+    SCOPED_TRACE(entry.path().filename());
+    std::ifstream file(entry.path());
+    const Schedule schedule = read_torch_csv(std::string(std::istreambuf_iterator<char>(file), {}), entry.path());
+    RunConfig config = config_of({.pp = static_cast<int>(schedule.ranks.size()), .microbatches = schedule.num_microbatches, .tied = num_files % 2 == 0});
+    config.model.num_hidden_layers = schedule.num_stages;
+    config.parallelism.pipeline_parallel_schedule_csv = entry.path();
+    config.training.steps = 3;
+    EXPECT_EQ(Blueprint(config).schedule().ranks, schedule.ranks);
+    const auto actual = run_training(config, {.at_end = [](const RankView& rank) { expect_locks_hold(rank, {.training = 3, .evaluation = 1}); }});
+    expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
+    ++num_files;
+  }
+  EXPECT_GE(num_files, 19);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, AnySchedule, ::testing::Range(0U, 24U));
