@@ -135,7 +135,9 @@ VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_
   app.add_option("--schedule-csv", arguments->schedule_csv, "a file in PyTorch's format, instead of a named schedule");
   app.add_option("--stages", arguments->stages, "pipeline ranks")->check(CLI::Range(1, 1024))->capture_default_str();
   app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")->check(CLI::Range(1, 65536))->capture_default_str();
-  app.add_option("--virtual", arguments->num_virtual, "stages of each rank; 0: the schedule's least")->check(CLI::Range(0, 64))->capture_default_str();
+  app.add_option("--virtual", arguments->num_virtual, "stages of each rank; 0: 2 where a schedule has several, else 1")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
   app.add_option("--forward-ms", arguments->times.forward, "of one microbatch on a rank, all its stages")->check(milliseconds)->capture_default_str();
   auto* const input = app.add_option("--backward-input-ms", arguments->times.backward_input, "likewise")->check(milliseconds)->capture_default_str();
   auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")->check(milliseconds)->capture_default_str();

@@ -20,30 +20,30 @@ Schedule zb_under_limit(const Request& r, double own_limit) {
 
 // clang-format off
 constexpr ScheduleEntry entries[] = {
-    {PipelineSchedule::naive, "naive", "", Placement::loop, 1, 1, BackwardKinds::fused, 0,
+    {PipelineSchedule::naive, "naive", "", Placement::loop, 1, 1, 1, BackwardKinds::fused, 0,
      [](const Request& r) { return naive_schedule(r.num_ranks, r.num_microbatches); }, "one microbatch after the other"},
-    {PipelineSchedule::gpipe, "GPipe", "", Placement::loop, 1, 1, BackwardKinds::fused, 0,
+    {PipelineSchedule::gpipe, "GPipe", "", Placement::loop, 1, 1, 1, BackwardKinds::fused, 0,
      [](const Request& r) { return gpipe_schedule(r.num_ranks, r.num_microbatches); }, "Huang et al. 2019, arXiv:1811.06965"},
-    {PipelineSchedule::one_f_one_b, "1F1B", "", Placement::loop, 1, 1, BackwardKinds::fused, 0,
+    {PipelineSchedule::one_f_one_b, "1F1B", "", Placement::loop, 1, 1, 1, BackwardKinds::fused, 0,
      [](const Request& r) { return one_f_one_b_schedule(r.num_ranks, r.num_microbatches); }, "Narayanan et al. 2021, arXiv:2104.04473, fig. 4 top"},
-    {PipelineSchedule::interleaved_one_f_one_b, "Interleaved1F1B", "1F1B-I", Placement::loop, 2, any, BackwardKinds::fused, 0,
+    {PipelineSchedule::interleaved_one_f_one_b, "Interleaved1F1B", "1F1B-I", Placement::loop, 2, any, 2, BackwardKinds::fused, 0,
      [](const Request& r) { return interleaved_one_f_one_b_schedule(r.num_ranks, r.num_microbatches, r.num_virtual); },
      "Narayanan et al. 2021, arXiv:2104.04473, fig. 4 bottom"},
-    {PipelineSchedule::looped_bfs, "LoopedBFS", "", Placement::loop, 1, any, BackwardKinds::fused, 0,
+    {PipelineSchedule::looped_bfs, "LoopedBFS", "", Placement::loop, 1, any, 2, BackwardKinds::fused, 0,
      [](const Request& r) { return looped_bfs_schedule(r.num_ranks, r.num_microbatches, r.num_virtual); }, "Lamy-Poirier 2022, arXiv:2211.05953"},
-    {PipelineSchedule::interleaved_zero_bubble, "InterleavedZeroBubble", "", Placement::loop, 1, any, BackwardKinds::split, 0,
+    {PipelineSchedule::interleaved_zero_bubble, "InterleavedZeroBubble", "", Placement::loop, 1, any, 2, BackwardKinds::split, 0,
      [](const Request& r) { return interleaved_zero_bubble_schedule(r.num_ranks, r.num_microbatches, r.num_virtual); }, "ZB-H1's weights in interleaved 1F1B"},
-    {PipelineSchedule::zb_h1, "ZB-H1", "", Placement::loop, 1, 1, BackwardKinds::split, 0,
+    {PipelineSchedule::zb_h1, "ZB-H1", "", Placement::loop, 1, 1, 1, BackwardKinds::split, 0,
      [](const Request& r) { return zb_h1_schedule(r.num_ranks, r.num_microbatches); }, "Qi et al. 2023, arXiv:2401.10241, fig. 3 top"},
-    {PipelineSchedule::zb_h2, "ZB-H2", "", Placement::loop, 1, 1, BackwardKinds::split, 0,
+    {PipelineSchedule::zb_h2, "ZB-H2", "", Placement::loop, 1, 1, 1, BackwardKinds::split, 0,
      [](const Request& r) { return zb_h2_schedule(r.num_ranks, r.num_microbatches); }, "Qi et al. 2023, arXiv:2401.10241, fig. 3 bottom"},
-    {PipelineSchedule::zb_1p, "ZB-1p", "", Placement::loop, 1, 1, BackwardKinds::split, 0,
+    {PipelineSchedule::zb_1p, "ZB-1p", "", Placement::loop, 1, 1, 1, BackwardKinds::split, 0,
      [](const Request& r) { return zb_under_limit(r, r.num_ranks); }, "Qi et al. 2023, arXiv:2401.10241, section 3"},
-    {PipelineSchedule::zb_2p, "ZB-2p", "", Placement::loop, 1, 1, BackwardKinds::split, 0,
+    {PipelineSchedule::zb_2p, "ZB-2p", "", Placement::loop, 1, 1, 1, BackwardKinds::split, 0,
      [](const Request& r) { return zb_under_limit(r, 2.0 * r.num_ranks); }, "Qi et al. 2023, arXiv:2401.10241, section 3"},
-    {PipelineSchedule::zb_v, "ZB-V", "ZBVZeroBubble", Placement::v, 2, 2, BackwardKinds::split, 0,
+    {PipelineSchedule::zb_v, "ZB-V", "ZBVZeroBubble", Placement::v, 2, 2, 2, BackwardKinds::split, 0,
      [](const Request& r) { return zb_v_schedule(r.num_ranks, r.num_microbatches); }, "Qi et al. 2024, arXiv:2405.15362"},
-    {PipelineSchedule::dualpipe_v, "DualPipeV", "", Placement::v, 2, 2, BackwardKinds::both, 2,
+    {PipelineSchedule::dualpipe_v, "DualPipeV", "", Placement::v, 2, 2, 2, BackwardKinds::both, 2,
      [](const Request& r) { return dualpipe_v_schedule(r.num_ranks, r.num_microbatches); }, "DeepSeek-AI 2024, arXiv:2412.19437, folded into a V"},
 };
 // clang-format on
@@ -92,7 +92,7 @@ PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view 
 ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
   const ScheduleEntry& entry = entry_of(kind);
   ScheduleRequest asked = request;
-  if (asked.num_virtual == 0) asked.num_virtual = entry.least_virtual;
+  if (asked.num_virtual == 0) asked.num_virtual = entry.default_virtual;
   const int nearest_virtual = std::clamp(asked.num_virtual, entry.least_virtual, entry.most_virtual);
   require(asked.num_virtual == nearest_virtual, "{} = {} is not there for {} = '{}'; nearest: {}", keys.num_virtual, asked.num_virtual, keys.schedule,
           entry.name, nearest_virtual);

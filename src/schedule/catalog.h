@@ -31,7 +31,7 @@ enum class BackwardKinds : std::uint8_t { fused, split, both };  // a backward i
 struct ScheduleRequest {
   int num_ranks = 1;
   int num_microbatches = 1;
-  int num_virtual = 0;   // stages a rank; 0: the schedule's least
+  int num_virtual = 0;   // stages a rank; 0: the schedule's default
   PassTimes times{};     // of those that are found by search; all others depend on whole numbers alone
   MemoryLimit memory{};  // likewise; limit 0: the schedule's own
 };
@@ -41,7 +41,7 @@ struct ScheduleEntry {
   std::string_view name;         // the papers'
   std::string_view also_called;  // torchtitan's, where it differs
   Placement placement{};
-  int least_virtual = 1, most_virtual = 1;
+  int least_virtual = 1, most_virtual = 1, default_virtual = 1;
   BackwardKinds backward{};
   int microbatches_per_rank = 0;  // at least so many times the number of ranks
   Schedule (*generate)(const ScheduleRequest& request) = nullptr;
