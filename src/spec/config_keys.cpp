@@ -98,7 +98,7 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_parallel_schedule", at<parallelism, &P::pipeline_parallel_schedule>, "naive | GPipe | 1F1B | Interleaved1F1B | LoopedBFS | InterleavedZeroBubble | ZB-H1 | ZB-H2 | ZB-1p | ZB-2p | ZB-V | DualPipeV"},
     {"parallelism.pipeline_parallel_schedule_csv", at<parallelism, &P::pipeline_parallel_schedule_csv>, "file of a schedule in PyTorch's format, instead of a named one"},
     {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "layers per stage, embedding and head too, e.g. [4, 6], or Megatron's 'Ettt|tttttL'; empty: even"},
-    {"parallelism.virtual_stages", at<parallelism, &P::virtual_stages>, "pipeline stages per rank; 0: as the layout says, or 2 where a schedule has several", {0, 1 << 20}},
+    {"parallelism.virtual_stages", at<parallelism, &P::virtual_stages>, "pipeline stages per rank; 0: as the layout says, or 2 where a schedule has several", {0, 4096}},
     {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "what ZB-1p and ZB-2p are found for: one microbatch on one rank", not_negative},
     {"parallelism.pipeline_backward_input_ms", at<parallelism, &P::pipeline_backward_input_ms>, "likewise, the gradient of the input", not_negative},
     {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},

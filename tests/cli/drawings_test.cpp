@@ -1,5 +1,7 @@
 // The drawings in the documents are the program's: ```text echelon draw FLAGS holds what these flags print.
+#include "base/error.h"
 #include "cli/program.h"
+#include "schedule/catalog.h"
 
 #include <gtest/gtest.h>
 
@@ -24,6 +26,20 @@ TEST(Drawings, AreWhatTheProgramPrints) {
     ++num_drawings;
   }
   EXPECT_GE(num_drawings, 10);
+}
+
+// | `name` | `also` | placement | ... of the table of names.
+TEST(Drawings, TheTableOfNamesIsTheProgramsTable) {
+  std::ifstream file(ECHELON_SOURCE_DIR "/docs/schedules.md");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  for (const ScheduleEntry& entry : all_schedules()) {
+    const std::string also = entry.also_called.empty() ? "" : "`" + std::string(entry.also_called) + "` ";
+    const std::string stages =
+        entry.most_virtual == entry.least_virtual ? std::to_string(entry.least_virtual) : std::to_string(entry.least_virtual) + " and more";
+    const std::string_view backward = entry.backward == BackwardKinds::fused ? "one" : entry.backward == BackwardKinds::split ? "apart" : "both";
+    const std::string row = fmt::format("| `{}` | {}| {} | {} | {} |", entry.name, also, name_of(entry.placement), stages, backward);
+    EXPECT_NE(text.find(row), std::string::npos) << row;
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace echelon::testing {
 namespace {
 
-int num_stages(const Layout& layout) { return layout.pp * std::max(layout.virtual_stages, entry_of(layout.schedule).least_virtual); }
+int num_stages(const Layout& layout) { return layout.pp * (layout.virtual_stages > 0 ? layout.virtual_stages : entry_of(layout.schedule).default_virtual); }
 
 /// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 ModelSpec tiny_model(const Layout& layout) {

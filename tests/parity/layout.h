@@ -13,7 +13,7 @@ struct Layout {
   int replicate = 1, shard = 1, tp = 1, pp = 1;
   bool sequence_parallel = false;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int virtual_stages = 0;  // per rank; 0: the schedule's least
+  int virtual_stages = 0;  // per rank; 0: the schedule's default
   int microbatches = 2;
   Family family = Family::llama;
   bool tied = false;

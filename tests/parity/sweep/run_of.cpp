@@ -25,7 +25,7 @@ int other_ranks(const ParallelConfig& p) { return static_cast<int>(p.data_parall
 int num_virtual(const Draft& draft) {
   const ParallelConfig& p = draft.config.parallelism;
   if (p.virtual_stages > 0) return static_cast<int>(p.virtual_stages);
-  return draft.reads_schedule ? 2 : entry_of(p.pipeline_parallel_schedule).least_virtual;
+  return draft.reads_schedule ? 2 : entry_of(p.pipeline_parallel_schedule).default_virtual;
 }
 
 void set_layers(Draft& draft) {
