@@ -34,12 +34,13 @@ void name_scalars(RankRun& run, const RunConfig& config, const RankAxes& /*axes*
   set(loss, batch_axes, partial_layout);
   loss[TypeAxis::pp] = own_layout;
   const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) { return run.memory().tensor(ProgramKind::training, {role}, dtype, {size}); };
-  memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens), {.name = "the tokens", .type = batch});
-  memory.name(buffer(BufferRole::targets, DType::int32, num_tokens), {.name = "the targets", .type = batch});
+  memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens), {.name = "the tokens", .type = batch, .is_of_host = true});
+  memory.name(buffer(BufferRole::targets, DType::int32, num_tokens), {.name = "the targets", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
-  memory.name(scalars.rows(loss_scalar, 1), {.name = "the loss", .type = loss, .is_addend = true});
-  memory.name(scalars.rows(count_scalar, num_count_scalars), {.name = "the number of targets", .type = count});
-  memory.name(scalars.rows(report_scalar, num_report_scalars), {.name = "the loss of all ranks", .type = everywhere(Held::partial)});
+  memory.name(scalars.rows(loss_scalar, 1), {.name = "the loss", .type = loss, .is_addend = true, .is_of_host = true});
+  memory.name(scalars.rows(count_scalar, num_count_scalars), {.name = "the number of targets", .type = count, .is_of_host = true});
+  memory.name(scalars.rows(clip_scalar, num_clip_scalars), {.name = "the squares of all gradients", .type = {}, .is_of_host = true});
+  memory.name(scalars.rows(report_scalar, num_report_scalars), {.name = "the loss of all ranks", .type = everywhere(Held::partial), .is_of_host = true});
 }
 
 NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory) : axes_(axes), memory_(memory) {

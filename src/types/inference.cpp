@@ -6,9 +6,9 @@ namespace echelon {
 namespace {
 
 Writer writer_among(TypedMemory& memory, std::string_view operation, std::span<const Tensor> operands) {
-  const auto tells = [](const Tensor& x) { return x.dtype != DType::int32; };  // all layers read the same tokens
   for (const Tensor& x : operands)
-    if (const NamedMemory* named = memory.named_at(x); named != nullptr && tells(x)) return {operation, named->name};
+    if (const NamedMemory* named = memory.named_at(x); named != nullptr && !named->is_of_host) return {operation, named->name};
+  if (const NamedMemory* named = operands.empty() ? nullptr : memory.named_at(operands.front())) return {operation, named->name};
   for (const Tensor& x : operands)
     if (const TypedPiece* piece = memory.piece_at(x); piece != nullptr && !memory.writer(*piece).param.empty())
       return {operation, memory.writer(*piece).param, true};

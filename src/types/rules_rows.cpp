@@ -56,7 +56,7 @@ class NormRule {
   void write_input_gradient(const Operand& dy, const Tensor& dx, const Tensor& dresidual) const {
     const LayoutType type = gradient(dy);
     if (dresidual.exists()) {
-      const Operand residual = call_.read("dresidual", dresidual), from_norm = {"the norm's gradient", dx, {.type = type}};
+      const Operand residual = call_.read("dresidual", dresidual), from_norm = {"the norm's gradient", dx, {.type = type, .writer = dy.piece.writer}};
       for (const TypeAxis axis : call_.axes())
         if (residual[axis] != type[axis]) call_.fail_together(residual, from_norm, axis);
     }

@@ -43,6 +43,7 @@ struct NamedMemory {
   LayoutType type;           // of the parameter's value, and of what the host writes here
   bool is_gradient = false;  // of that parameter
   bool is_addend = false;    // the host may read it before it was summed, in order to sum it
+  bool is_of_host = false;   // no parameter's
 };
 
 class TypedMemory {

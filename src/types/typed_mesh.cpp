@@ -25,18 +25,20 @@ class TypedMesh::TypedComm final : public Comm {
   [[nodiscard]] int size() const override { return size_; }
 
   [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp op) override {
-    Inference call = begin(CommKind::all_reduce, x);
-    reduce(call, x, op, replicated_layout);
+    for_ranges(CommKind::all_reduce, x, [&](Inference& call, std::int64_t first, std::int64_t count) {
+      const Tensor range = range_of(x, first, count);
+      if (const auto type = reduced(call, range, op, replicated_layout)) call.write(range, *type);
+    });
     return {};
   }
 
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
     check_reduce_scatter(*this, shard, full);
-    Inference call = begin(CommKind::reduce_scatter, full);
     const Tensor own = own_part(*this, full, shard);
     // All of it is summed, and this rank's part comes out; the parts of others keep what they were.
-    call.for_uniform_ranges({full}, [&](std::int64_t first, std::int64_t count) { (void)reduced(call, range_of(full, first, count), op, sharded_rows); });
-    call.for_uniform_ranges({own}, [&](std::int64_t first, std::int64_t count) {
+    for_ranges(CommKind::reduce_scatter, full,
+               [&](const Inference& call, std::int64_t first, std::int64_t count) { (void)reduced(call, range_of(full, first, count), op, sharded_rows); });
+    for_ranges(CommKind::reduce_scatter, own, [&](Inference& call, std::int64_t first, std::int64_t count) {
       if (const auto type = reduced(call, range_of(own, first, count), op, sharded_rows)) call.write(range_of(shard, first, count), *type);
     });
     return {};
@@ -44,8 +46,9 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
     check_all_gather(*this, full, shard);
+    for_ranges(CommKind::all_gather, shard,
+               [&](const Inference& call, std::int64_t first, std::int64_t count) { require_part(call, range_of(shard, first, count)); });
     Inference call = begin(CommKind::all_gather, shard);
-    call.for_uniform_ranges({shard}, [&](std::int64_t first, std::int64_t count) { require_part(call, range_of(shard, first, count)); });
     write_gathered(call, full, shard);
     return {};
   }
@@ -78,10 +81,12 @@ class TypedMesh::TypedComm final : public Comm {
   /// What a stage of the embedding alone sends came from tokens and a tied weight: whoever receives it may take it for the sender's own.
   [[nodiscard]] static bool may_be_the_same_on_all_stages(TypeAxis axis, AxisLayout held) { return axis == TypeAxis::pp && held == replicated_layout; }
 
-  void reduce(Inference& call, const Tensor& x, ReduceOp op, AxisLayout result) const {
-    call.for_uniform_ranges({x}, [&](std::int64_t first, std::int64_t count) {
-      const Tensor range = range_of(x, first, count);
-      if (const auto type = reduced(call, range, op, result)) call.write(range, *type);
+  /// f(call, first, count) for ranges of one type: in a flat buffer each parameter is named by itself.
+  template <class F>
+  void for_ranges(CommKind kind, const Tensor& x, F&& f) const {
+    mesh_.memory_.for_uniform_ranges(std::span(&x, 1), [&](std::int64_t first, std::int64_t count) {
+      Inference call = begin(kind, range_of(x, first, count));
+      f(call, first, count);
     });
   }
 
