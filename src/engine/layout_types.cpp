@@ -24,6 +24,13 @@ void check_layout_types(const Blueprint& blueprint) {
   for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint))) check_layout_types(blueprint, rank);
 }
 
+RunConfig for_rehearsal(RunConfig config) {
+  const std::int64_t enough = 4 * config.parallelism.pipeline_parallel_degree;
+  const bool is_long = config.num_microbatches() > enough && config.parallelism.pipeline_parallel_schedule_csv.empty();
+  if (is_long) config.training.global_batch_size = enough * config.training.micro_batch_size * config.data_parallel_degree();
+  return config;
+}
+
 void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose) {
   const RankAxes axes(blueprint.mesh(), rank, kv_replicas_of(blueprint));
   if (axes.all().empty()) return;

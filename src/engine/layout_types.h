@@ -10,6 +10,10 @@ namespace echelon {
 /// fit: an addend used as if it were the sum, a sum over the wrong ranks, a part read as the whole.
 void check_layout_types(const Blueprint& blueprint);
 
+/// The config with four microbatches a pipeline rank if it has more: microbatches are alike, and a long step need not be rehearsed to its end. A schedule that
+/// is read from a file stays as it is.
+[[nodiscard]] RunConfig for_rehearsal(RunConfig config);
+
 /// On one rank, with something between the step and the types.
 void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& interpose = {});
 

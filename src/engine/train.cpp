@@ -96,7 +96,8 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
   const Blueprint blueprint(config);
   require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
-  check_layout_types(blueprint);
+  const RunConfig rehearsed = for_rehearsal(config);
+  rehearsed == config ? check_layout_types(blueprint) : check_layout_types(Blueprint(rehearsed));
   const auto initial = initial_weights(config);
   const RatesOfHost rates(config.metrics, placement);
   const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);

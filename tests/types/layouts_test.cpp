@@ -72,5 +72,15 @@ TEST(LayoutTypes, EveryScheduleFits) {
       }
 }
 
+TEST(LayoutTypes, OfAStepOfManyMicrobatchesAFewAreRehearsed) {
+  for (const ScheduleEntry& entry : all_schedules()) {
+    RunConfig config = config_of({.shard = 2, .pp = 2, .schedule = entry.kind, .microbatches = 64, .layers = 4});
+    const Blueprint blueprint(for_rehearsal(config));
+    EXPECT_EQ(blueprint.schedule().num_microbatches, 8) << entry.name;
+    config.training.global_batch_size /= 16;
+    EXPECT_EQ(for_rehearsal(config), config);
+  }
+}
+
 }  // namespace
 }  // namespace echelon::testing
