@@ -3,12 +3,14 @@
 
 #include "checkpoint/model_config.h"
 #include "cli/verb.h"
+#include "comm/launch_environment.h"
 #include "engine/verify/setup.h"
 #include "spec/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -83,6 +85,9 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
 
 ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<std::string>& config_arguments) {
   const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  require(!launched || launched->size == 1, "verify runs all ranks as threads of one process, but {} started {}; nearest: 1", name_of(launched->source),
+          launched->size);
   const VerifySetup setup = set_up_verification(config, arguments.request);
   const Verdict verdict = verify(setup.config, setup.batches(), {.num_steps = arguments.request.num_steps});
   arguments.json ? print_json(setup, arguments.request, verdict) : print_text(setup, arguments.request, verdict);

@@ -59,7 +59,9 @@ TEST(Verify, RefusesWhatCannotBeVerified) {
   refused("--dtype=bfloat16", "nearest: float32");
   refused("--steps=0", "nearest: 1");
   refused("--steps=101", "--steps = 101 is more than training.steps = 100; nearest: 100");
-  refused("--layers=1", "--layers = 1 is fewer than parallelism.pipeline_parallel_degree = 2, which is kept; nearest: 2");
+  refused("--layers=0.5", "--layers");
+  const Outcome uneven = run_echelon(verify_with({"--parallelism.pipeline_parallel_layout=2,4", "--layers=3"}));
+  EXPECT_THAT(uneven.err, HasSubstr("--layers = 3 cannot be cut into the layout's 2 pipeline stages, which are kept; nearest: 4"));
   refused("--layers=7", "nearest: 6");
   refused("--hidden=20", "--hidden = 20 is no multiple of 8");
   refused("--hidden=72", "nearest: 64");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace echelon::testing {
 namespace {
@@ -39,6 +40,20 @@ class PlantedOps final : public UniformOps {
   Place& place_;
 };
 
+class Received final : public Pending::Operation {
+ public:
+  Received(Pending inner, std::function<void()> at_end) : inner_(std::move(inner)), at_end_(std::move(at_end)) {}
+  void wait() override {
+    inner_.wait();
+    at_end_();
+  }
+  bool poll() override { return false; }
+
+ private:
+  Pending inner_;
+  std::function<void()> at_end_;
+};
+
 class PlantedComm final : public Comm {
  public:
   PlantedComm(Plant& plant, Place& place, const Group& group) : plant_(plant), place_(place), group_(group), inner_(place.mesh.comm(group)) {}
@@ -64,15 +79,32 @@ class PlantedComm final : public Comm {
       if (own.data != shard.data) place_.ops.copy(shard, own);
       return {};
     }
+    if (times == scattered_later) {
+      inner_.all_reduce(full, op).wait();
+      plant_.scattered(place_, shard, full);
+      return {};
+    }
     inner_.reduce_scatter(shard, full, op).wait();
     place_.ops.scale(shard, static_cast<double>(size()));
     return {};
   }
-  [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override { return inner_.all_gather(full, shard); }
+  [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
+    if (plant_.gathers(place_, group_)) return inner_.all_gather(full, shard);
+    const std::int64_t rows = shard.size(0);
+    if (place_.action.kind == ActionKind::gather_parameters) return {};
+    for (int other = 0; other < size(); ++other) {
+      const Tensor part = full.rows(other * rows, rows);
+      if (other != rank()) place_.ops.fill(part, 0.0);
+      if (other == rank() && part.data != shard.data) place_.ops.copy(part, shard);
+    }
+    return {};
+  }
   [[nodiscard]] Pending broadcast(Tensor x, int root) override { return inner_.broadcast(x, root); }
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return inner_.all_to_all(received, sent); }
   [[nodiscard]] Pending send(Tensor x, int peer) override { return inner_.send(x, peer); }
-  [[nodiscard]] Pending receive(Tensor x, int peer) override { return inner_.receive(x, peer); }
+  [[nodiscard]] Pending receive(Tensor x, int peer) override {
+    return Pending(std::make_unique<Received>(inner_.receive(x, peer), [this, x, action = place_.action] { plant_.received(place_, action, x); }));
+  }
   [[nodiscard]] Pending barrier() override { return inner_.barrier(); }
 
  private:
@@ -142,6 +174,161 @@ class SumBehindProduct final : public Plant {
   std::string weight_;
   bool is_forward_;
   int times_;
+};
+
+class SumInMicrobatch final : public Plant {
+ public:
+  SumInMicrobatch(int microbatch, std::string weight, int times) : microbatch_(microbatch), weight_(std::move(weight)), times_(times) {}
+  int times(Place& place, const Group& group, Tensor /*x*/) override {
+    const bool is_it = group == tp_group && place.action.microbatch == microbatch_ && place.product == weight_ && place.product_is_forward;
+    return is_it ? times_ : 1;
+  }
+
+ private:
+  int microbatch_;
+  std::string weight_;
+  int times_;
+};
+
+class LostPart final : public Plant {
+ public:
+  LostPart(int lost, std::string weight) : lost_(lost), weight_(std::move(weight)) {}
+  int times(Place& place, const Group& group, Tensor x) override {
+    const bool is_it = group == tp_group && is_compute(place.action.kind) && place.product == weight_ && place.product_is_forward;
+    if (is_it && place.coordinate(Axis::tp) == lost_) place.ops.fill(x, 0.0);
+    return 1;
+  }
+
+ private:
+  int lost_;
+  std::string weight_;
+};
+
+class WrongScatter final : public Plant {
+ public:
+  WrongScatter(int shard, std::int64_t count) : shard_(shard), count_(count) {}
+  int times(Place& place, const Group& group, Tensor /*x*/) override {
+    return place.action.kind == ActionKind::reduce_gradients && group == shard_group ? scattered_later : 1;
+  }
+  void scattered(Place& place, Tensor shard, Tensor full) override {
+    const std::int64_t rows = shard.size(0), first = place.coordinate(Axis::dp_shard) * rows;
+    std::vector<double> sum(static_cast<std::size_t>(full.size(0)));
+    place.ops.download(sum.data(), full);
+    const std::int64_t moved = place.coordinate(Axis::dp_shard) == shard_ ? count_ : 0;
+    std::vector<double> later(static_cast<std::size_t>(rows));
+    for (std::int64_t i = 0; i < rows; ++i) later[static_cast<std::size_t>(i)] = sum[static_cast<std::size_t>((first + i + moved) % full.size(0))];
+    place.ops.upload(shard, later.data());
+  }
+
+ private:
+  int shard_;
+  std::int64_t count_;
+};
+
+class WrongGradientsInUpdate final : public Plant {
+ public:
+  WrongGradientsInUpdate(int shard, std::int64_t count) : shard_(shard), count_(count) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<AdamWArgs>(&operation);
+    if (args == nullptr || place.coordinate(Axis::dp_shard) != shard_ || place.mesh.shape().degree(Axis::dp_shard) == 1) return false;
+    const std::int64_t size = args->grad.num_elements();
+    if (size <= count_) return false;
+    std::vector<double> gradient(static_cast<std::size_t>(size));
+    place.ops.download(gradient.data(), args->grad);
+    std::ranges::rotate(gradient, gradient.begin() + count_);
+    place.ops.upload(args->grad, gradient.data());
+    place.ops.adamw(*args);
+    return true;
+  }
+
+ private:
+  int shard_;
+  std::int64_t count_;
+};
+
+class MissingGather final : public Plant {
+ public:
+  bool gathers(Place& place, const Group& /*group*/) override { return place.action.kind != ActionKind::gather_parameters; }
+};
+
+class MissingTokens final : public Plant {
+ public:
+  explicit MissingTokens(int nth) : nth_(nth) {}
+  void begins(Place& /*place*/) override { num_gathers_ = 0; }
+  bool gathers(Place& place, const Group& group) override { return group != tp_group || place.action.kind != ActionKind::forward || num_gathers_++ != nth_; }
+
+ private:
+  int nth_, num_gathers_ = 0;
+};
+
+class StaleReplica final : public Plant {
+ public:
+  StaleReplica(int coordinate, std::string part) : coordinate_(coordinate), part_(std::move(part)) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<AdamWArgs>(&operation);
+    return args != nullptr && place.mesh.shape().degree(Axis::dp_replicate) > 1 && place.coordinate(Axis::dp_replicate) == coordinate_ &&
+           place.param_of(args->param)->name.find(part_) != std::string::npos;
+  }
+
+ private:
+  int coordinate_;
+  std::string part_;
+};
+
+class WrongSequences final : public Plant {
+ public:
+  explicit WrongSequences(int coordinate) : coordinate_(coordinate) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<UploadArgs>(&operation);
+    const int data_rank = place.coordinate(Axis::dp_replicate) * place.mesh.shape().degree(Axis::dp_shard) + place.coordinate(Axis::dp_shard);
+    if (args == nullptr || place.action.kind != ActionKind::load_batch || place.num_data_ranks() == 1 || data_rank != coordinate_) return false;
+    if (has_tokens_ == place.step) return false;  // the targets come after the tokens
+    has_tokens_ = place.step;
+    const auto* tokens = static_cast<const std::int32_t*>(args->host);
+    std::vector<std::int32_t> moved(tokens, tokens + args->out.num_elements());
+    std::ranges::rotate(moved, moved.begin() + place.run->model().part().options.seq_len);
+    place.ops.upload(args->out, moved.data());
+    return true;
+  }
+
+ private:
+  int coordinate_;
+  std::int64_t has_tokens_ = 0;
+};
+
+class LateMessages final : public Plant {
+ public:
+  void received(Place& place, const Action& action, Tensor x) override {
+    if (action.kind != ActionKind::receive_forward) return;
+    std::vector<double> now(static_cast<std::size_t>(x.num_elements()));
+    place.ops.download(now.data(), x);
+    if (!before_.empty()) place.ops.upload(x, before_.data());
+    before_ = now;
+  }
+
+ private:
+  std::vector<double> before_;
+};
+
+class LocalNorm final : public Plant {
+ public:
+  int times(Place& place, const Group& /*group*/, Tensor /*x*/) override { return place.action.kind == ActionKind::clip ? 0 : 1; }
+};
+
+class WrongUpdate final : public Plant {
+ public:
+  explicit WrongUpdate(std::string part) : part_(std::move(part)) {}
+  bool replaces(Place& place, const Operation& operation) override {
+    const auto* args = std::get_if<AdamWArgs>(&operation);
+    if (args == nullptr || place.param_of(args->param)->name.find(part_) == std::string::npos) return false;
+    AdamWArgs later = *args;
+    ++later.step;
+    place.ops.adamw(later);
+    return true;
+  }
+
+ private:
+  std::string part_;
 };
 
 class SumOfGradient final : public Plant {
@@ -224,18 +411,19 @@ class ForgetsBefore final : public Plant {
   ForgetsBefore(int microbatch, std::string part) : microbatch_(microbatch), part_(std::move(part)) {}
   void begins(Place& place) override {
     const Action& action = place.action;
-    if (action.kind == ActionKind::load_batch) has_forgotten_ = false;
+    if (action.kind == ActionKind::load_batch) has_forgotten_.clear();
     const bool is_backward = is_compute(action.kind) && action.kind != ActionKind::forward;
-    if (!is_backward || action.microbatch != microbatch_ || has_forgotten_) return;
-    has_forgotten_ = true;
-    for (const Param* param : place.run->model().part().params())
-      if (param->name.find(part_) != std::string::npos && param->has_grad) place.ops.fill(param->grad, 0.0);
+    if (!is_backward || action.microbatch != microbatch_ || !has_forgotten_.insert(action.stage).second) return;
+    for (const ShardedUnit& unit : place.run->model().part().stage(action.stage).units)
+      for (const Bucket& bucket : unit.buckets())
+        for (const Segment& segment : bucket.segments)
+          if (segment.param->name.find(part_) != std::string::npos && segment.param->has_grad) place.ops.fill(segment.param->grad, 0.0);
   }
 
  private:
   int microbatch_;
   std::string part_;
-  bool has_forgotten_ = false;
+  std::set<int> has_forgotten_;  // stages
 };
 
 class WrongShardBorder final : public Plant {
@@ -322,6 +510,17 @@ Interpose grow(Seed seed) {
 }
 
 Seed sum_behind_product(const std::string& weight, bool is_forward, int times) { return seed_of<SumBehindProduct>(weight, is_forward, times); }
+Seed sum_behind_product_in(int microbatch, const std::string& weight, int times) { return seed_of<SumInMicrobatch>(microbatch, weight, times); }
+Seed lost_part(int lost, const std::string& weight) { return seed_of<LostPart>(lost, weight); }
+Seed wrong_scatter(int shard, std::int64_t count) { return seed_of<WrongScatter>(shard, count); }
+Seed wrong_gradients_in_update(int shard, std::int64_t count) { return seed_of<WrongGradientsInUpdate>(shard, count); }
+Seed missing_gather() { return seed_of<MissingGather>(); }
+Seed missing_tokens(int nth_gather) { return seed_of<MissingTokens>(nth_gather); }
+Seed stale_replica(int coordinate, const std::string& part) { return seed_of<StaleReplica>(coordinate, part); }
+Seed wrong_sequences(int coordinate) { return seed_of<WrongSequences>(coordinate); }
+Seed late_messages() { return seed_of<LateMessages>(); }
+Seed local_norm() { return seed_of<LocalNorm>(); }
+Seed wrong_update(const std::string& part) { return seed_of<WrongUpdate>(part); }
 Seed sum_of_gradient(const std::string& tensor, ActionKind kind, int times) { return seed_of<SumOfGradient>(tensor, kind, times); }
 Seed mean_of_means_over_ranks() { return seed_of<MeanOfMeansOverRanks>(); }
 Seed mean_of_means_over_microbatches() { return seed_of<MeanOfMeansOverMicrobatches>(); }

@@ -29,6 +29,8 @@ struct Place {
   [[nodiscard]] int num_microbatches() const;
 };
 
+inline constexpr int scattered_later = 100;
+
 /// Changes nothing.
 class Plant {
  public:
@@ -38,6 +40,12 @@ class Plant {
   virtual bool replaces(Place& /*place*/, const Operation& /*operation*/) { return false; }
   /// How often the sum of a collective is formed: 0 leaves each rank its own part, 2 multiplies by the number of ranks. `x` is the whole buffer before.
   virtual int times(Place& /*place*/, const Group& /*group*/, Tensor /*x*/) { return 1; }
+  /// False: other ranks' shards are not gathered.
+  virtual bool gathers(Place& /*place*/, const Group& /*group*/) { return true; }
+  /// After a reduce-scatter whose times() was `scattered_later`: `full` is the whole sum.
+  virtual void scattered(Place& /*place*/, Tensor /*shard*/, Tensor /*full*/) {}
+  /// `x` was received for the microbatch of an action.
+  virtual void received(Place& /*place*/, const Action& /*action*/, Tensor /*x*/) {}
 };
 
 /// Each rank grows its own.
@@ -46,6 +54,10 @@ using Seed = std::function<std::unique_ptr<Plant>()>;
 
 /// The sum over tp behind a product of `weight`, in the forward or the backward pass, is formed `times` times.
 [[nodiscard]] Seed sum_behind_product(const std::string& weight, bool is_forward, int times);
+/// The same, but in one microbatch alone.
+[[nodiscard]] Seed sum_behind_product_in(int microbatch, const std::string& weight, int times);
+/// What tensor-parallel rank `lost` has put into that sum is zero.
+[[nodiscard]] Seed lost_part(int lost, const std::string& weight);
 /// The reduction (reduce_gradients, sum_replicas or sum_tied) of the flat buffer that has the gradient of `tensor`.
 [[nodiscard]] Seed sum_of_gradient(const std::string& tensor, ActionKind kind, int times);
 /// Each data rank, or each microbatch of each, divides by its own number of targets.
@@ -63,5 +75,24 @@ using Seed = std::function<std::unique_ptr<Plant>()>;
 [[nodiscard]] Seed wrong_shard_border(int shard, std::int64_t count, bool at_begin);
 /// Under sequence parallelism every slice of tokens counts its positions from 0; in layers whose name contains `layer`.
 [[nodiscard]] Seed positions_per_slice(const std::string& layer);
+
+/// Shard `shard` of what a reduce-scatter of gradients gives begins `count` elements later.
+[[nodiscard]] Seed wrong_scatter(int shard, std::int64_t count);
+/// The update of shard `shard` takes gradients `count` elements further.
+[[nodiscard]] Seed wrong_gradients_in_update(int shard, std::int64_t count);
+/// The updated shards are not gathered.
+[[nodiscard]] Seed missing_gather();
+/// The ranks with this coordinate on dp_replicate update nothing whose name contains `part`.
+[[nodiscard]] Seed stale_replica(int coordinate, const std::string& part);
+/// Under sequence parallelism the tokens of other ranks are missing, as zeros, in one of the gathers of a stage's forward pass.
+[[nodiscard]] Seed missing_tokens(int nth_gather);
+/// Ranks with `coordinate` on the data axes take the tokens of their sequences one sequence further.
+[[nodiscard]] Seed wrong_sequences(int coordinate);
+/// A stage is given the input of the microbatch before.
+[[nodiscard]] Seed late_messages();
+/// The squares of the gradient norm are not summed over the ranks.
+[[nodiscard]] Seed local_norm();
+/// The update of tensors whose name contains `part` takes a step for the one after it.
+[[nodiscard]] Seed wrong_update(const std::string& part);
 
 }  // namespace echelon::testing

@@ -16,6 +16,8 @@ struct Degrees {
   int microbatches = 2;
   Family family = Family::llama;
   int micro_batch_size = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  BlockOperations recompute = {};
 };
 
 RunConfig config_of(const Degrees& degrees) {
@@ -44,6 +46,8 @@ RunConfig config_of(const Degrees& degrees) {
   config.parallelism.tensor_parallel_degree = degrees.tp;
   config.parallelism.sequence_parallel = degrees.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = degrees.pp;
+  config.parallelism.pipeline_parallel_schedule = degrees.schedule;
+  config.training.recompute = degrees.recompute;
   return config;
 }
 
@@ -84,8 +88,12 @@ const std::string embedding = "model.embed_tokens.weight", layer = "model.layers
 
 std::vector<Planted> planted() {
   using enum FaultKind;
+  const auto missing_gather_kind = FaultKind::missing_gather;
   const auto stale_tied = FaultKind::stale_tied_weight;
   const Degrees tp2 = {.tp = 2}, tp2_sp = {.tp = 2, .sequence_parallel = true}, mixed = {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true};
+  const Degrees zb_v = {.tp = 2, .pp = 2, .tied = true, .microbatches = 4, .schedule = PipelineSchedule::zb_v};
+  const Degrees interleaved = {.shard = 2, .pp = 2, .tied = true, .microbatches = 4, .schedule = PipelineSchedule::interleaved_one_f_one_b};
+  const Degrees recomputed = {.tp = 2, .pp = 2, .sequence_parallel = true, .recompute = whole_block};
   return {
       // a sum that is left out, or formed twice: of activations, of their gradients, of weights' gradients
       {"MissingForward_tp2", tp2, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0), missing_sum, "tp", "layers.1.self_attn.o_proj"},
@@ -174,6 +182,54 @@ std::vector<Planted> planted() {
        "tp",
        "layers.0",
        "from position 8"},
+      // the same kinds where stages lie otherwise, halves of backward passes apart, and blocks are formed again
+      {"MissingForward_zbv", zb_v, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp", "layers.2.mlp.down_proj"},
+      {"MissingBackward_zbv", zb_v, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 0), missing_sum, "tp", "layers.1.mlp.up_proj"},
+      {"MissingGradient_interleaved", interleaved, sum_of_gradient(layer + "2.self_attn.q_proj.weight", reduce, 0), missing_sum, "dp_shard", "layers.2"},
+      {"DoubledForward_recomputed", recomputed, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 2), repeated_sum, "tp",
+       "layers.1.self_attn.o_proj"},
+      {"MeanOfMeans_interleaved", interleaved, mean_of_means_over_ranks(), mean_of_means, "dp_shard", ""},
+      {"LastMicrobatch_interleaved", interleaved, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
+      {"StaleTied_interleaved", interleaved, testing::stale_tied_weight(1, true), stale_tied, "pp", embedding, "head"},
+      {"Positions_rope_recomputed", recomputed, positions_per_slice("layers.1"), wrong_position, "tp", "layers.1.self_attn", "from position 8"},
+      // in one microbatch, on one rank, in one place alone
+      {"DoubledForward_microbatch",
+       {.tp = 2, .microbatches = 3},
+       sum_behind_product_in(2, layer + "1.mlp.down_proj.weight", 2),
+       repeated_sum,
+       "tp",
+       "layers.1.mlp.down_proj"},
+      {"LostPart_tp4",
+       {.tp = 4},
+       lost_part(2, layer + "0.self_attn.o_proj.weight"),
+       missing_sum,
+       "tp",
+       "layers.0.self_attn.o_proj",
+       "tensor-parallel rank 2 is missing"},
+      {"LocalNorm_pp2", {.pp = 2}, local_norm(), missing_sum, "pp", "", "not summed over pp"},
+      {"LocalNorm_shard3", {.shard = 3}, local_norm(), missing_sum, "dp_shard", "", "not summed over dp_shard"},
+      {"LocalNorm_mixed", {.shard = 2, .tp = 2}, local_norm(), missing_sum, "tp+dp_shard", "", "not summed over the ranks"},
+      {"WrongSequences_shard",
+       {.shard = 2, .microbatches = 4},
+       wrong_sequences(1),
+       wrong_sequence,
+       "dp_shard",
+       "layers.0.input_layernorm",
+       "sequence 1 of the global batch has the numbers of sequence 3"},
+      {"LateMessages_pp2", {.pp = 2, .microbatches = 3}, late_messages(), wrong_message, "pp", "layers.2.input_layernorm", "microbatch 0 instead of 1"},
+      {"WrongScatter_shard2", {.shard = 2}, wrong_scatter(1, 3), wrong_boundary, "dp_shard", "", "3 elements behind"},
+      {"WrongGradientsInUpdate_shard2",
+       {.shard = 2, .tp = 2},
+       wrong_gradients_in_update(1, 2),
+       wrong_boundary,
+       "dp_shard",
+       "",
+       "the updates that belong 2 elements behind"},
+      {"MissingGather_shard4", {.shard = 4}, testing::missing_gather(), stale_weight, "dp_shard", embedding, "step before"},
+      {"MissingGather_mixed", mixed, testing::missing_gather(), stale_weight, "dp_shard", "", "step before"},
+      {"MissingTokens_sp2", tp2_sp, missing_tokens(1), missing_gather_kind, "tp", "layers.0.mlp", "zero"},
+      {"StaleReplica", {.replicate = 2, .tp = 2}, stale_replica(1, "layers.1.mlp.down_proj"), stale_weight, "dp_replicate", "layers.1.mlp.down_proj"},
+      {"WrongUpdate", {.shard = 2}, wrong_update("layers.1.mlp.down_proj"), unknown, "", "layers.1.mlp.down_proj", "beside right gradients"},
   };
 }
 

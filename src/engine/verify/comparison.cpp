@@ -57,9 +57,8 @@ void Comparison::ended_step(const RankView& rank, std::int64_t step, const StepR
   compare_number(rank, {step, Quantity::loss, 0}, result.loss, reference_.step(step).loss);
   compare_number(rank, {step, Quantity::norm, 0}, result.grad_norm, reference_.step(step).grad_norm);
   compare_weights(rank, step);
-  if (rank.mesh.rank() != 0) return;
   const std::lock_guard lock(mutex_);
-  results_[step] = result;
+  results_[{step, rank.mesh.rank()}] = result;
 }
 
 void Comparison::compare_weights(const RankView& rank, std::int64_t step) {

@@ -41,6 +41,9 @@ struct WorstError {
   int rank = 0;
 };
 
+/// What each rank knows of each step, by (step, rank).
+using RankResults = std::map<std::pair<std::int64_t, int>, StepResult>;
+
 class Comparison final : public RunWatcher {
  public:
   Comparison(const Reference& reference, const RunConfig& config, const Tolerances& tolerances)
@@ -50,8 +53,7 @@ class Comparison final : public RunWatcher {
   /// All that is beyond the tolerance, in the order of the steps and of the forward pass; a tensor of which some numbers lie on no rank, or count on two, has
   /// an infinite error and no ranks.
   [[nodiscard]] std::vector<Difference> differences() const;
-  /// What rank 0 knows of each step, from step 1 on.
-  [[nodiscard]] const std::map<std::int64_t, StepResult>& results() const { return results_; }
+  [[nodiscard]] const RankResults& results() const { return results_; }
 
   void starts(const RankView& rank) override;
   void has_gradients(const RankView& rank, std::int64_t step, double factor) override;
@@ -76,7 +78,7 @@ class Comparison final : public RunWatcher {
   std::array<WorstError, num_quantities> worst_;
   std::map<Key, Difference> differences_;
   std::map<Key, std::int64_t> num_counted_;  // numbers of the copies that count
-  std::map<std::int64_t, StepResult> results_;
+  RankResults results_;
 };
 
 }  // namespace echelon

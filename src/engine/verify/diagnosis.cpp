@@ -1,6 +1,7 @@
 #include "engine/verify/diagnosis.h"
 
 #include "engine/verify/explain.h"
+#include "report/system_memory.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,25 +17,15 @@ const Difference* find(const Case& at, std::int64_t step, Quantity quantity) {
   return found == at.differences.end() ? nullptr : &*found;
 }
 
-/// All that fits the first difference; what is formed first in a step is asked first.
-std::vector<Finding> findings_of(const Case& at) {
-  const Difference& first = at.differences.front();
-  std::vector<Finding> findings;
-  switch (first.quantity) {
-    case Quantity::weight: return explain_weight(at, first);
-    case Quantity::norm: return explain_norm(at, first);
-    case Quantity::loss:
-      findings = explain_activations(at, first.step, false);
-      if (!findings.empty()) return findings;
-      [[fallthrough]];
-    case Quantity::gradient: {
-      if (const Difference* gradient = find(at, first.step, Quantity::gradient)) findings = explain_gradient(at, *gradient);
-      if (findings.empty() && first.quantity == Quantity::loss) findings = explain_loss(at, first);
-      if (findings.empty()) findings = explain_activations(at, first.step, true);
-      return findings;
-    }
+/// What a step had formed before, and was like one rank's.
+const char* what_is_right(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::loss: return "";
+    case Quantity::gradient: return ", beside the right loss";
+    case Quantity::norm: return ", beside right gradients";
+    case Quantity::weight: return ", beside right gradients and their right norm: it is the update, or what the weights became after it";
   }
-  return findings;
+  return "";
 }
 
 /// What is known of the first difference where nothing explains it.
@@ -46,7 +37,43 @@ Finding plain_finding(const Case& at) {
           .axis = {},
           .tensor = first.tensor,
           .where = fmt::format("{}, {}", when, describe_place(at, first)),
-          .evidence = fmt::format("the error is {:.2g}", first.error)};
+          .evidence = fmt::format("the error is {:.2g}{}", first.error, what_is_right(first.quantity))};
+}
+
+/// What layers read in a step is held twice; of a large model that would be more than the machine has.
+bool has_memory_for_activations(const RunConfig& config) {
+  const ModelSpec& model = config.model;
+  const double per_token = static_cast<double>(model.num_hidden_layers) * static_cast<double>(16 * model.hidden_size + 3 * model.intermediate_size);
+  const double bytes = 2 * 8 * per_token * static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  return system_memory_bytes() == 0 || bytes < 0.25 * static_cast<double>(system_memory_bytes());
+}
+
+std::vector<Finding> activation_findings(const Case& at, std::int64_t step, bool is_backward) {
+  if (has_memory_for_activations(at.config())) return explain_activations(at, step, is_backward);
+  Finding unknown = plain_finding(at);
+  unknown.evidence += "; what layers read was not compared, since it needs a smaller model (--hidden, --layers) or a smaller batch";
+  return {unknown};
+}
+
+/// All that fits the first difference; what is formed first in a step is asked first.
+std::vector<Finding> findings_of(const Case& at) {
+  const Difference& first = at.differences.front();
+  std::vector<Finding> findings;
+  switch (first.quantity) {
+    case Quantity::weight: return explain_weight(at, first);
+    case Quantity::norm: return explain_norm(at, first);
+    case Quantity::loss:
+      findings = activation_findings(at, first.step, false);
+      if (!findings.empty()) return findings;
+      [[fallthrough]];
+    case Quantity::gradient: {
+      if (const Difference* gradient = find(at, first.step, Quantity::gradient)) findings = explain_gradient(at, *gradient);
+      if (findings.empty() && first.quantity == Quantity::loss) findings = explain_loss(at, first);
+      if (findings.empty()) findings = activation_findings(at, first.step, true);
+      return findings;
+    }
+  }
+  return findings;
 }
 
 }  // namespace
@@ -63,8 +90,16 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
   if (axis == "tp" || axis == "sequence_parallel") p.sequence_parallel = false;
   if (axis == "pp") {
     p.pipeline_parallel_degree = 1;
-    p.pipeline_parallel_schedule = plain.pipeline_parallel_schedule;
     p.pipeline_parallel_layout = plain.pipeline_parallel_layout;
+    p.virtual_stages = plain.virtual_stages;
+    config.training.recompute_num_layers = std::min(config.training.recompute_num_layers, config.model.num_hidden_layers);
+  }
+  // A file has one number of microbatches and ranks, and some schedules want many microbatches.
+  if (axis == "pp" || axis == "microbatches" || !p.pipeline_parallel_schedule_csv.empty()) {
+    p.pipeline_parallel_schedule = plain.pipeline_parallel_schedule;
+    p.pipeline_parallel_schedule_csv.clear();
+    p.virtual_stages = plain.virtual_stages;
+    if (num_stages_of(p.pipeline_parallel_layout) != p.pipeline_parallel_degree) p.pipeline_parallel_layout = plain.pipeline_parallel_layout;
   }
   if (axis == "microbatches") config.training.micro_batch_size = config.training.global_batch_size / config.data_parallel_degree();
   return config;

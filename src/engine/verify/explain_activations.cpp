@@ -25,6 +25,7 @@ class ActivationExplainer {
     try_partial_sums();
     if (findings_.empty()) try_turned_heads();
     if (findings_.empty()) try_learned_positions();
+    if (findings_.empty()) try_other_sequences();
     if (findings_.empty()) try_other_tokens();
     if (findings_.empty()) add(FaultKind::unknown, "", read().name.tensor, fmt::format("it is off by up to {:.2g} of its largest number", error()));
     return std::move(findings_);
@@ -145,6 +146,42 @@ class ActivationExplainer {
     add_misplaced(kind, how, misplaced);
   }
 
+  // Sequences that have what belongs to other sequences, with every token that the rank has of them.
+  void try_other_sequences() {
+    const Activation& whole = *expected_.of(read().name);
+    const auto num_sequences = static_cast<std::int64_t>(whole.numbers.size()) / whole.num_columns / T_;
+    std::map<std::int64_t, std::int64_t> source;  // of each sequence
+    for (const WrongRead& wrong : first_.wrong) {
+      const Read& read = wrong.read;
+      for (std::int64_t first = read.first_row; first < read.first_row + read.num_rows();) {
+        const std::int64_t sequence = first / T_, end = std::min((sequence + 1) * T_, read.first_row + read.num_rows());
+        std::int64_t other = 0;
+        while (other < num_sequences && !has_tokens_of(read, whole, first, end, other)) ++other;
+        if (has_tokens_of(read, whole, first, end, sequence)) other = sequence;
+        if (other == num_sequences) return;
+        source[sequence] = other;
+        first = end;
+      }
+    }
+    std::erase_if(source, [](const auto& pair) { return pair.first == pair.second; });
+    if (source.empty()) return;
+    const std::int64_t per_microbatch = at_.config().data_parallel_degree() * at_.config().training.micro_batch_size;
+    const auto [sequence, other] = *source.begin();
+    if (read().stage > 0 && std::ranges::all_of(source, [&](const auto& pair) { return pair.first / per_microbatch != pair.second / per_microbatch; }))
+      return add(FaultKind::wrong_message, "pp", read().name.tensor,
+                 fmt::format("it is that of microbatch {} instead of {}", other / per_microbatch, read().microbatch));
+    add(FaultKind::wrong_sequence, "", read().name.tensor, fmt::format("sequence {} of the global batch has the numbers of sequence {}", sequence, other));
+  }
+
+  [[nodiscard]] bool has_tokens_of(const Read& read, const Activation& whole, std::int64_t first, std::int64_t end, std::int64_t sequence) const {
+    const std::int64_t num_columns = std::min(read.num_columns, whole.num_columns - read.first_column);
+    for (std::int64_t token = first; token < end; ++token) {
+      const double* actual = read.numbers.data() + (token - read.first_row) * read.num_columns;
+      if (!is_same(actual, whole.row(sequence * T_ + token % T_) + read.first_column, num_columns)) return false;
+    }
+    return true;
+  }
+
   // Tokens that have what belongs to other tokens, or nothing.
   void try_other_tokens() {
     const Activation& whole = *expected_.of(read().name);
@@ -165,12 +202,6 @@ class ActivationExplainer {
     }
     if (all_are_zero) return add(FaultKind::missing_gather, tp_ > 1 ? "tp" : "", read().name.tensor, "tokens of other ranks are zero: they were not gathered");
     if (std::ranges::any_of(misplaced, [](const Misplaced& token) { return token.as < 0; })) return;
-    const std::int64_t per_microbatch = at_.config().data_parallel_degree() * at_.config().training.micro_batch_size * T_;
-    const bool of_other_microbatches =
-        std::ranges::all_of(misplaced, [&](const Misplaced& token) { return token.token / per_microbatch != token.as / per_microbatch; });
-    if (of_other_microbatches)
-      return add(FaultKind::wrong_message, "pp", read().name.tensor,
-                 fmt::format("it is that of microbatch {} instead of {}", misplaced.front().as / per_microbatch, read().microbatch));
     add_misplaced(FaultKind::wrong_position, "have the numbers of positions", misplaced);
   }
 

@@ -207,12 +207,40 @@ std::vector<Finding> by_ranks(const Case& at, const Difference& difference, cons
   return findings;
 }
 
+// A shard of the gradient that was cut at another place.
+std::vector<Finding> by_shift(const Case& at, const Difference& difference, const TensorPieces& pieces) {
+  const Numbers& expected = at.reference.gradient(difference.step, difference.tensor);
+  double most = 0;
+  for (const double number : expected) most = std::max(most, std::abs(number));
+  std::int64_t shift = 0;
+  std::vector<int> coordinates;
+  for (const RankPiece& piece : pieces.pieces) {
+    if (std::ranges::find(difference.ranks, piece.rank, &RankDifference::rank) == difference.ranks.end()) continue;
+    const double tolerance = most * at.precision * 1e-2;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < piece.numbers.size(); ++i)
+      if (!(std::abs(piece.numbers[i] - expected[static_cast<std::size_t>(piece.indices[i])]) <= tolerance)) places.push_back(i);
+    const std::int64_t found = shift_of(piece, places, expected, tolerance);
+    if (found == 0 || (shift != 0 && found != shift)) return {};
+    shift = found;
+    coordinates.push_back(at.mesh().coordinate(piece.rank, Axis::dp_shard));
+  }
+  if (shift == 0) return {};
+  return {{.kind = FaultKind::wrong_boundary,
+           .axis = at.mesh().degree(Axis::dp_shard) > 1 ? "dp_shard" : "tp",
+           .tensor = {},
+           .where = {},
+           .evidence =
+               fmt::format("shard {} has the gradient that belongs {} elements {}", coordinates.front(), std::abs(shift), shift > 0 ? "behind" : "before")}};
+}
+
 }  // namespace
 
 std::vector<Finding> explain_gradient(const Case& at, const Difference& difference) {
   const TensorPieces pieces = pieces_of(at, difference.tensor, Quantity::gradient, difference.step);
   std::vector<Finding> findings = by_sequences(at, difference, pieces);
   if (findings.empty()) findings = by_ranks(at, difference, pieces);
+  if (findings.empty()) findings = by_shift(at, difference, pieces);
   for (Finding& finding : findings) {
     finding.tensor = difference.tensor;
     finding.where = fmt::format("gradient of step {}, {}", difference.step, describe_place(at, difference));

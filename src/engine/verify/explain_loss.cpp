@@ -11,7 +11,7 @@ namespace {
 class LossExplainer {
  public:
   LossExplainer(const Case& at, const Difference& difference)
-      : at_(at), step_(difference.step), actual_(at.results.at(step_).loss), expected_(at.reference.step(step_).loss) {}
+      : at_(at), step_(difference.step), actual_(at.results.at({step_, difference.ranks.front().rank}).loss), expected_(at.reference.step(step_).loss) {}
 
   std::vector<Finding> explain() {
     for (const LayoutAxis& axis : axes_of(at_.config())) {

@@ -14,12 +14,16 @@ namespace {
 /// Which ranks own which tensor's gradient, and how many of them the same numbers.
 class Ownership final : public RunWatcher {
  public:
-  explicit Ownership(const MeshShape& mesh) : mesh_(mesh) {}
+  Ownership(const Case& at, std::int64_t step) : mesh_(at.mesh()), reference_(at.reference), step_(step) {}
 
   void starts(const RankView& rank) override {
     const std::lock_guard lock(mutex_);
     visit_gradients(rank.run.model(), [&](const ParamPiece& piece) {
       if (const std::int64_t first = global_index(piece.param, piece.local.first); first >= 0) owners_[piece.param.name][first].insert(rank.mesh.rank());
+      const std::vector<double>& gradient = reference_.gradient(step_, piece.param.name);
+      for (std::int64_t i = 0; piece.is_first && i < piece.local.count; ++i)
+        if (const std::int64_t index = global_index(piece.param, piece.local.first + i); index >= 0)
+          counted_[rank.mesh.rank()] += std::pow(gradient[static_cast<std::size_t>(index)], 2);
     });
   }
   /// The most ranks that differ in `axis` alone and own the same numbers; 1: it is not replicated over the axis.
@@ -32,18 +36,25 @@ class Ownership final : public RunWatcher {
       }
     return most;
   }
-  /// Pipeline ranks that own some of it.
-  [[nodiscard]] bool is_on(const std::string& tensor, int pp) const {
-    for (const auto& [first, ranks] : owners_.at(tensor))
-      for (const int rank : ranks)
-        if (mesh_.coordinate(rank, Axis::pp) == pp) return true;
-    return false;
+  /// The squares that ranks with the coordinate of `rank` in `axis` count.
+  [[nodiscard]] double counted_beside(int rank, Axis axis) const {
+    double sum = 0;
+    for (const auto& [other, squares] : counted_)
+      if (mesh_.coordinate(other, axis) == mesh_.coordinate(rank, axis)) sum += squares;
+    return sum;
+  }
+  [[nodiscard]] double counted_on(int rank) const {
+    const auto found = counted_.find(rank);
+    return found == counted_.end() ? 0.0 : found->second;
   }
 
  private:
   const MeshShape& mesh_;
+  const Reference& reference_;
+  std::int64_t step_;
   std::mutex mutex_;
   std::map<std::string, std::map<std::int64_t, std::set<int>>> owners_;  // by first element of a piece
+  std::map<int, double> counted_;                                        // squares of one rank's gradients that a rank should count
 };
 
 /// A tensor that some ranks own alike.
@@ -58,25 +69,28 @@ std::string role_of(std::string tensor) {
   return tensor;
 }
 
+constexpr std::pair<const char*, Axis> axes[] = {{"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}};
+
 constexpr std::size_t most_roles = 10;  // all their sets are tried
 
 class NormExplainer {
  public:
-  NormExplainer(const Case& at, const Difference& difference) : at_(at), step_(difference.step), owners_(at.mesh()) {
+  NormExplainer(const Case& at, const Difference& difference) : at_(at), step_(difference.step), rank_(difference.ranks.front().rank), owners_(at, step_) {
     run_layout({.blueprint = at.blueprint, .batches = at.batches, .num_steps = 0, .interpose = at.interpose}, owners_);
     for (const std::string& tensor : at.reference.tensors())
       for (const double number : at.reference.gradient(step_, tensor)) squares_[tensor] += number * number;
     expected_ = std::pow(at.reference.step(step_).grad_norm, 2);
-    surplus_ = std::pow(at.results.at(step_).grad_norm, 2) - expected_;
+    surplus_ = std::pow(at.results.at({step_, rank_}).grad_norm, 2) - expected_;
   }
 
   std::vector<Finding> explain() {
-    constexpr std::pair<const char*, Axis> axes[] = {{"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}};
     for (const auto& [name, axis] : axes)
       if (at_.mesh().degree(axis) > 1) try_axis(name, axis);
     for (const std::string& tensor : at_.reference.tensors())
       if (is_near_surplus(-squares_[tensor])) add(FaultKind::not_counted, "", {tensor}, "its squares are missing from the norm");
-    if (at_.mesh().degree(Axis::pp) > 1) try_stages();
+    for (const auto& [name, axis] : axes)
+      if (at_.mesh().degree(axis) > 1 && is_near_surplus(owners_.counted_beside(rank_, axis) - expected_)) add_partial(name, fmt::format("over {}", name));
+    if (findings_.empty() && is_near_surplus(owners_.counted_on(rank_) - expected_)) add_partial(all_axes(), "over the ranks");
     return std::move(findings_);
   }
 
@@ -117,15 +131,6 @@ class NormExplainer {
     if (is_near_surplus(sum)) add_repeated(axis, copies, tensors);
   }
 
-  void try_stages() {
-    for (int stage = 0; stage < at_.mesh().degree(Axis::pp); ++stage) {
-      double sum = 0;
-      for (const std::string& tensor : at_.reference.tensors()) sum += owners_.is_on(tensor, stage) ? squares_[tensor] : 0.0;
-      if (is_near_surplus(sum - expected_))
-        add(FaultKind::missing_sum, "pp", {}, fmt::format("it is the norm of what lies on pipeline rank {} alone: the squares were not summed over pp", stage));
-    }
-  }
-
   [[nodiscard]] bool is_near_surplus(double sum) const {
     return std::abs(sum) > 1e-9 * expected_ && std::abs(surplus_ - sum) <= 1e-2 * at_.precision * std::abs(sum) + 1e-12 * expected_;
   }
@@ -133,6 +138,15 @@ class NormExplainer {
     add(FaultKind::counted_twice, axis, tensors,
         fmt::format("the norm's square is too large by {} times {} squares: each of the {} copies over {} is counted", copies - 1,
                     tensors.size() == 1 ? "its" : fmt::format("the {} tensors'", tensors.size()), copies, axis));
+  }
+  [[nodiscard]] std::string all_axes() const {
+    std::string names;
+    for (const auto& [name, axis] : axes)
+      if (at_.mesh().degree(axis) > 1) names += (names.empty() ? "" : "+") + std::string(name);
+    return names;
+  }
+  void add_partial(const std::string& axis, const std::string& over) {
+    add(FaultKind::missing_sum, axis, {}, fmt::format("rank {} has the norm of a part of the model: the squares were not summed {}", rank_, over));
   }
   void add(FaultKind kind, const std::string& axis, const std::vector<std::string>& tensors, const std::string& evidence) {
     constexpr std::size_t most_names = 4;
@@ -148,6 +162,7 @@ class NormExplainer {
 
   const Case& at_;
   std::int64_t step_;
+  int rank_;  // whose norm is looked at
   Ownership owners_;
   std::map<std::string, double> squares_;
   double expected_ = 0, surplus_ = 0;

@@ -1,3 +1,4 @@
+#include "engine/lr_schedule.h"
 #include "engine/verify/explain.h"
 #include "engine/verify/pieces.h"
 
@@ -5,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 namespace echelon {
@@ -32,9 +34,9 @@ class WeightExplainer {
     if (wrong_.empty()) return {};
     is_stale_ = std::ranges::all_of(wrong_, &WrongPlaces::is_stale);
     try_tied();
+    if (findings_.empty() && !is_stale_) try_shift();
     if (findings_.empty()) try_shards();
-    if (findings_.empty()) try_shift();
-    if (findings_.empty() && is_stale_) add(FaultKind::stale_weight, "", "it has the values of the step before");
+    if (findings_.empty() && is_stale_) add(FaultKind::stale_weight, axis_of_ranks(), "it has the values of the step before");
     return std::move(findings_);
   }
 
@@ -85,11 +87,12 @@ class WeightExplainer {
   }
 
   void try_shard(int shard) {
-    bool is_inside = true, owner_is_right = true, at_begin = true, at_end = true;
+    bool is_inside = true, owner_is_right = true, at_begin = true, at_end = true, is_part = true;
     for (const WrongPlaces& wrong : wrong_) {
       const RankPiece* piece = shard_of(wrong, shard);
       is_inside = is_inside && piece && piece->indices.front() <= wrong.first() && wrong.last() <= piece->indices.back();
       if (!is_inside) return;
+      is_part = is_part && piece->indices.size() < wrong.piece->indices.size();
       owner_is_right = owner_is_right && wrong.piece->rank != piece->rank;
       at_begin = at_begin && wrong.first() == piece->indices.front();
       at_end = at_end && wrong.last() == piece->indices.back();
@@ -100,6 +103,7 @@ class WeightExplainer {
     if (owner_is_right) {
       add(is_stale_ ? FaultKind::stale_weight : FaultKind::missing_gather, "dp_shard",
           fmt::format("the elements of shard {} {} on ranks that do not own it: it was not gathered", shard, state));
+    } else if (!is_part) {  // the shard has all of the tensor: its borders say nothing
     } else if (at_begin && at_end) {
       add(is_stale_ ? FaultKind::stale_weight : FaultKind::wrong_boundary, "dp_shard",
           fmt::format("exactly the elements of shard {}, {} to {}, {}", shard, piece.indices.front(), piece.indices.back(), state));
@@ -110,28 +114,47 @@ class WeightExplainer {
     }
   }
 
-  // Initial values that lie elsewhere in the tensor: a slice that was cut at another place.
+  // Values, or updates of them, that belong to other elements: slices and shards that were cut at another place, or put there.
   void try_shift() {
-    if (difference_.step > 0) return;
-    const auto& expected = at_.reference.weight(0, difference_.tensor);
-    const auto size = static_cast<std::int64_t>(expected.size());
-    for (std::int64_t distance = 1; distance < size; ++distance)
-      for (const std::int64_t shift : {distance, -distance}) {
-        const bool fits = std::ranges::all_of(wrong_, [&](const WrongPlaces& wrong) {
-          std::size_t inside = 0;
-          for (const std::size_t place : wrong.places) {
-            const std::int64_t from = wrong.piece->indices[place] + shift;
-            if (from < 0 || from >= size) continue;
-            if (expected[static_cast<std::size_t>(from)] != wrong.piece->numbers[place]) return false;
-            ++inside;
-          }
-          return 2 * inside > wrong.places.size();
-        });
-        if (!fits) continue;
-        add(FaultKind::wrong_boundary, at_.mesh().degree(Axis::tp) > 1 ? "tp" : "",
-            fmt::format("the slice has the values that belong {} elements {}", distance, shift > 0 ? "behind" : "before"));
-        return;
+    const auto& expected = at_.reference.weight(difference_.step, difference_.tensor);
+    if (try_shift_of("the values", expected, [](double value, std::size_t) { return value; }) || difference_.step == 0) return;
+    const auto& before = at_.reference.weight(difference_.step - 1, difference_.tensor);
+    const double lr = learning_rate(at_.config(), difference_.step);
+    for (const double decay : {at_.config().optimizer.weight_decay, 0.0}) {
+      const auto update_of = [&](double value, std::size_t index) { return value - (1 - lr * decay) * before[index]; };
+      Numbers updates;
+      for (std::size_t i = 0; i < expected.size(); ++i) updates.push_back(update_of(expected[i], i));
+      if (try_shift_of("the updates", updates, update_of)) return;
+    }
+  }
+
+  bool try_shift_of(const char* what, const Numbers& expected, const std::function<double(double value, std::size_t index)>& of) {
+    double most = 0;
+    for (const double number : expected) most = std::max(most, std::abs(number));
+    std::int64_t shift = 0;
+    for (const WrongPlaces& wrong : wrong_) {
+      RankPiece piece = *wrong.piece;
+      for (std::size_t i = 0; i < piece.numbers.size(); ++i) piece.numbers[i] = of(piece.numbers[i], static_cast<std::size_t>(piece.indices[i]));
+      const std::int64_t found = shift_of(piece, wrong.places, expected, most * at_.precision * 1e-2);
+      if (found == 0 || (shift != 0 && found != shift)) return false;
+      shift = found;
+    }
+    add(FaultKind::wrong_boundary, axis_of_ranks(),
+        fmt::format("from element {} on it has {} that belong {} elements {}", wrong_.front().first(), what, std::abs(shift), shift > 0 ? "behind" : "before"));
+    return true;
+  }
+
+  // The axis whose coordinate tells the ranks that are wrong from those that are right.
+  [[nodiscard]] std::string axis_of_ranks() const {
+    for (const auto& [name, axis] : {std::pair{"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}, {"tp", Axis::tp}, {"pp", Axis::pp}}) {
+      std::set<int> wrong, right;
+      for (const RankPiece& piece : values_.pieces) {
+        const bool is_wrong = std::ranges::any_of(wrong_, [&](const WrongPlaces& each) { return each.piece->rank == piece.rank; });
+        (is_wrong ? wrong : right).insert(at_.mesh().coordinate(piece.rank, axis));
       }
+      if (!right.empty() && std::ranges::none_of(wrong, [&](int coordinate) { return right.contains(coordinate); })) return name;
+    }
+    return "";
   }
 
   void add(FaultKind kind, const std::string& axis, const std::string& evidence) {

@@ -24,6 +24,7 @@ std::string_view name_of(FaultKind kind) {
     case FaultKind::wrong_boundary: return "wrong boundary";
     case FaultKind::wrong_position: return "wrong position";
     case FaultKind::missing_gather: return "missing gather";
+    case FaultKind::wrong_sequence: return "wrong sequence";
     case FaultKind::wrong_message: return "wrong message";
   }
   return "?";

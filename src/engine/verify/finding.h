@@ -23,6 +23,7 @@ enum class FaultKind : std::uint8_t {
   wrong_boundary,         // elements on the wrong side of a border between shards or slices
   wrong_position,         // tokens that are given another position
   missing_gather,         // a rank computes with its own part of what it should have gathered
+  wrong_sequence,         // tokens that have the numbers of another sequence
   wrong_message,          // a stage works on another microbatch's tensor
 };
 [[nodiscard]] std::string_view name_of(FaultKind kind);  // "missing sum", "mean of means", ...
@@ -41,10 +42,10 @@ struct Case {
   const BatchSource& batches;
   const Interpose& interpose;
   const Reference& reference;
-  std::vector<Difference> differences;         // in order; not empty
-  std::map<std::int64_t, StepResult> results;  // of the layout, by step
-  double tolerance = 1e-9;                     // of what layers read, relative to the largest number of the tensor
-  double precision = 1e-6;                     // to which coefficients are taken for what they are near
+  std::vector<Difference> differences;  // in order; not empty
+  RankResults results;                  // of the layout
+  double tolerance = 1e-9;              // of what layers read, relative to the largest number of the tensor
+  double precision = 1e-6;              // to which coefficients are taken for what they are near
 
   [[nodiscard]] const RunConfig& config() const { return blueprint.config(); }
   [[nodiscard]] const MeshShape& mesh() const { return blueprint.mesh(); }

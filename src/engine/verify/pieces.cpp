@@ -1,6 +1,7 @@
 #include "engine/verify/pieces.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 namespace echelon {
@@ -110,6 +111,24 @@ class Taker final : public RunWatcher {
 };
 
 }  // namespace
+
+std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places, const Numbers& expected, double tolerance) {
+  const auto size = static_cast<std::int64_t>(expected.size());
+  const auto is_moved_by = [&](std::int64_t shift) {
+    std::size_t num_inside = 0, num_other = 0;
+    for (const std::size_t place : places) {
+      const std::int64_t from = piece.indices[place] + shift;
+      if (from < 0 || from >= size) continue;
+      if (!(std::abs(expected[static_cast<std::size_t>(from)] - piece.numbers[place]) <= tolerance) && 10 * ++num_other > places.size()) return false;
+      ++num_inside;
+    }
+    return 2 * num_inside > places.size() && num_inside > 1 + num_other;
+  };
+  for (std::int64_t distance = 1; distance < size; ++distance)
+    for (const std::int64_t shift : {distance, -distance})
+      if (is_moved_by(shift)) return shift;
+  return 0;
+}
 
 TensorPieces pieces_of(const Case& at, const std::string& tensor, Quantity quantity, std::int64_t step) {
   Taken taken = {.tensor = tensor, .quantity = quantity, .step = step, .mutex = {}, .pieces = {}, .factors = {}};

@@ -46,6 +46,7 @@ void Probe::begins(const Action& action, ActionPart part) {
   action_ = action;
   is_listening_ = current_step_ == step_ && part == ActionPart::perform && is_compute(action.kind);
   partial_ = {};
+  product_.clear();
   if (inner_ && inner_->observer()) inner_->observer()->begins(action, part);
 }
 
@@ -68,6 +69,9 @@ void Probe::before(const Operation& operation) {
           read_heads("queries", "q_proj.weight", args.q);
           read_heads("keys", "k_proj.weight", args.k);
         }
+        // A branch is added to what went past it: at the end of a block nothing else reads it on this stage.
+        if constexpr (std::is_same_v<A, AddArgs>)
+          if (!product_.empty() && args.a.sizes.num_dims() == 2) read("output of " + product_, args.a, 0, true);
         if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>) read("gradient of the embedding's output", args.dy, 0, false);
       },
       operation);
@@ -88,6 +92,7 @@ void Probe::read_product(const MatmulArgs& args) {
   if (weight == nullptr) return;
   if (const auto at = weight->name.find("q_proj.weight"); at != std::string::npos) attention_ = weight->name.substr(0, at);
   const bool is_forward = args.transpose_b;
+  if (is_forward) product_ = weight->name;
   const std::int64_t first_column = weight->split_dim == (is_forward ? 1 : 0) ? weight->split_first : 0;
   // The head forms its gradient of the logits where the logits were; they are too many to be compared.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";

@@ -79,6 +79,7 @@ class Probe final : public RankInterposer, public StepObserver {
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
+  std::string product_;    // the weight of the last forward product of the action
   std::string attention_;  // the prefix of the last projection of queries, "model.layers.3.self_attn."
   PartialResult partial_;
 };

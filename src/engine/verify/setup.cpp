@@ -6,6 +6,7 @@
 #include "data/masked_batches.h"
 #include "engine/verify/reference.h"
 #include "report/system_memory.h"
+#include "spec/pipeline.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,12 +23,23 @@ std::int64_t scaled_like(std::int64_t size, std::int64_t part, std::int64_t whol
 }
 
 void shrink_layers(RunConfig& config, std::int64_t num_layers) {
-  const std::int64_t stages = config.parallelism.pipeline_parallel_degree;
-  require(num_layers >= stages, "--layers = {} is fewer than parallelism.pipeline_parallel_degree = {}, which is kept; nearest: {}", num_layers, stages,
-          stages);
-  require(num_layers <= config.model.num_hidden_layers, "--layers = {} is more than model.num_hidden_layers = {}; nearest: {}", num_layers,
-          config.model.num_hidden_layers, config.model.num_hidden_layers);
+  const std::int64_t before = config.model.num_hidden_layers;
+  require(num_layers <= before, "--layers = {} is more than model.num_hidden_layers = {}; nearest: {}", num_layers, before, before);
+  const auto is_possible = [&](std::int64_t layers) {
+    config.model.num_hidden_layers = layers;
+    try {
+      validate(config);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  std::int64_t nearest_layers = before;
+  for (std::int64_t layers = before; layers >= 1; --layers)
+    if (std::abs(layers - num_layers) <= std::abs(nearest_layers - num_layers) && is_possible(layers)) nearest_layers = layers;
   config.model.num_hidden_layers = num_layers;
+  require(num_layers == nearest_layers, "--layers = {} cannot be cut into the layout's {} pipeline stages, which are kept; nearest: {}", num_layers,
+          num_pipeline_stages(config), nearest_layers);
 }
 
 void shrink_width(RunConfig& config, std::int64_t hidden_size, bool shrinks_vocabulary) {
