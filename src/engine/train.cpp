@@ -65,13 +65,21 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   return reader;
 }
 
-std::string describe(const RunConfig& config, const RankPlacement& placement) {
+std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p) {
+  const auto num_ranks = static_cast<int>(schedule.ranks.size());
+  if (num_ranks == 1 && schedule.num_stages == 1) return "1";
+  const std::string name = p.pipeline_parallel_schedule_csv.empty() ? std::string(name_of(p.pipeline_parallel_schedule)) : p.pipeline_parallel_schedule_csv;
+  return fmt::format("{} ({}{})", num_ranks, name, schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
+}
+
+std::string describe(const Blueprint& blueprint, const RankPlacement& placement) {
+  const RunConfig& config = blueprint.config();
   const ParallelConfig& p = config.parallelism;
   return fmt::format(
       "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as {}; "
       "{} microbatches of {} x {} tokens per rank and step; {}",
-      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree, p.pipeline_parallel_degree,
-      p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
+      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree,
+      describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
       placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(), config.training.micro_batch_size, config.training.seq_len,
       blas_description());
 }
@@ -109,7 +117,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   TrainResult result;
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   if (options.events.on_start) {
-    options.events.on_start(describe(config, placement));
+    options.events.on_start(describe(blueprint, placement));
     options.events.on_start(describe_memory(blueprint.rank(0)));
   }
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
