@@ -122,6 +122,17 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
   }
 }
 
+TEST(ConfigReader, ALayoutIsAListOrLetters) {
+  const std::string degrees =
+      "[model]\npreset = 'llama-1m'\n[training]\nglobal_batch_size = 4\n[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'zb-v'\n";
+  const RunConfig letters = read(degrees + "pipeline_parallel_layout = 'Et|t|t|tL'");
+  EXPECT_EQ(letters.parallelism.pipeline_parallel_layout, (PipelineLayout{.counts = {}, .letters = "Et|t|t|tL"}));
+  EXPECT_EQ(read(to_toml(letters)), letters);
+  EXPECT_EQ(read(degrees, {"--parallelism.pipeline_parallel_layout=Et|t|t|tL"}), letters);
+  EXPECT_EQ(read(degrees, {"--parallelism.pipeline_parallel_layout=[2,1,1,2]"}).parallelism.pipeline_parallel_layout.counts,
+            (std::vector<std::int64_t>{2, 1, 1, 2}));
+}
+
 TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
   using enum BlockOperation;
   const auto from_file = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'\n[training]\nrecompute = " + value).training.recompute; };
