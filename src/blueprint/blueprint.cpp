@@ -25,6 +25,25 @@ StageShape stage_shape(const StagePart& part) {
   return shape;
 }
 
+KeepsGathered keeps_gathered(ReshardAfterForward reshard) {
+  switch (reshard) {
+    case ReshardAfterForward::never: return KeepsGathered::for_backward;
+    case ReshardAfterForward::microbatch: return KeepsGathered::for_next_pass;
+    case ReshardAfterForward::step: return KeepsGathered::for_step;
+  }
+  throw Failure("unknown way of resharding");
+}
+
+void set_sharding(LoweringOptions& options, const RunConfig& config, const MeshShape& mesh) {
+  const ShardOptions sharding = shard_options(config, 0);
+  options.gathers_parameters = sharding.level == 1 || sharding.level == 2;
+  options.shards_gradients = sharding.shards_gradients();
+  options.shards_parameters = sharding.shards_parameters();
+  options.reduces_parts = sharding.level > 0 && mesh.degree(Axis::dp_replicate) > 1;
+  options.converts_gradients = sharding.converts_gradients();
+  options.keeps_gathered = keeps_gathered(config.parallelism.reshard_after_forward);
+}
+
 LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh, const Schedule& schedule) {
   LoweringOptions options;
   options.stages.resize(static_cast<std::size_t>(schedule.num_stages));
@@ -35,7 +54,7 @@ LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh,
     for (const StagePart& each : part.stages) options.stages[static_cast<std::size_t>(each.index)] = stage_shape(each);
   }
   options.reduces_gradients = config.data_parallel_degree() > 1;
-  options.gathers_parameters = mesh.degree(Axis::dp_shard) > 1;
+  set_sharding(options, config, mesh);
   options.clips = true;  // without a limit the norm is still formed and logged
   const int first = schedule.rank_of_stage.front(), last = schedule.rank_of_stage.back();
   options.ties_across_ranks = config.model.tie_word_embeddings && first != last;

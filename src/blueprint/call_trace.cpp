@@ -15,7 +15,11 @@ class Tracer {
     const Sizes table = part.rope_table_sizes();
     const DType dtype = accumulate_dtype(part.options.dtype);
     for (StagePart& each : part.stages) each.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
-    for (ShardedUnit* unit : part.units()) unit->bind(traced_memory(*unit));
+    for (ShardedUnit* unit : part.units()) {
+      unit->bind(traced_memory(*unit));
+      unit->bind_parameters(whole_buffers(*unit, unit->options().dtype));
+      unit->bind_gradients(whole_buffers(*unit, unit->options().grad_dtype));
+    }
     ops_.clear();
   }
 
@@ -37,10 +41,27 @@ class Tracer {
     for (const Bucket& bucket : unit.buckets()) {
       const Sizes whole = {bucket.num_elements}, owned = {unit.owned(bucket).count};
       const DType wide = accumulate_dtype(options.dtype);
-      memory.push_back(
-          {{nullptr, options.dtype, whole}, {nullptr, options.grad_dtype, whole}, {nullptr, wide, owned}, {nullptr, wide, owned}, {nullptr, wide, owned}});
+      memory.push_back({.param = {nullptr, options.dtype, options.shards_parameters() ? owned : whole},
+                        .grad = {nullptr, options.grad_dtype, options.shards_gradients() ? owned : whole},
+                        .master = {nullptr, wide, owned},
+                        .m = {nullptr, wide, owned},
+                        .v = {nullptr, wide, owned}});
     }
     return memory;
+  }
+
+  static std::vector<Tensor> whole_buffers(const ShardedUnit& unit, DType dtype) {
+    std::vector<Tensor> buffers;
+    for (const Bucket& bucket : unit.buckets()) buffers.push_back({nullptr, dtype, {bucket.num_elements}});
+    return buffers;
+  }
+  /// For the conversion of gradients, or of their owned parts; none where there is no conversion.
+  static std::vector<Tensor> converted_buffers(const ShardedUnit& unit, bool of_parts) {
+    std::vector<Tensor> buffers;
+    if (!unit.options().converts_gradients()) return buffers;
+    for (const Bucket& bucket : unit.buckets())
+      buffers.push_back({nullptr, unit.options().reduce_dtype, {of_parts ? unit.owned(bucket).count : bucket.num_elements}});
+    return buffers;
   }
 
   [[nodiscard]] Microbatch traced_microbatch() const {
@@ -68,14 +89,18 @@ class Tracer {
       case ActionKind::backward:
       case ActionKind::backward_input:
       case ActionKind::backward_weight: return compute(action, context);
+      case ActionKind::open_gradients: return unit(action).zero_gradients(ops_);
+      case ActionKind::reduce_gradients: return wait(unit(action).reduce_gradients(ops_, mesh_, converted_buffers(unit(action), false)));
+      case ActionKind::store_gradients: return unit(action).store_gradients(ops_);
+      case ActionKind::reduce_parts: return wait(unit(action).reduce_parts(ops_, mesh_, converted_buffers(unit(action), true)));
       case ActionKind::sum_replicas: return wait(unit(action).sum_replicas(ops_, mesh_));
-      case ActionKind::reduce_gradients: return wait(unit(action).reduce_gradients(ops_, mesh_));
       case ActionKind::sum_tied: return wait(unit(action).sum_tied(ops_, mesh_));
       case ActionKind::clip:
         for (const ShardedUnit* each : part_.units()) each->add_squares(ops_, traced_scalars(1));
         return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));
       case ActionKind::update: return unit(action).update(ops_, {});
       case ActionKind::gather_parameters: return wait(unit(action).gather_parameters(ops_, mesh_));
+      case ActionKind::release_parameters: return;
       case ActionKind::report: return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_report_scalars), ReduceOp::sum));
     }
   }
@@ -84,7 +109,7 @@ class Tracer {
     Stage& stage = *part_.stage(action.stage).stage;
     Stash& stash = stashes_[action.stage];
     const Stage::Gradients gradients = {boundary(), boundary(), {boundary(), boundary()}};
-    if (action.kind == ActionKind::forward) stage.forward(context, boundary(), boundary(), stash);
+    if (action.kind == ActionKind::forward) stage.forward(context, action.unit, boundary(), boundary(), stash);
     if (action.kind == ActionKind::backward) stage.backward(context, action.unit, gradients, stash);
     if (action.kind == ActionKind::backward_input) stage.backward_input(context, action.unit, gradients, stash);
     if (action.kind == ActionKind::backward_weight) stage.backward_weight(context, action.unit, stash);
@@ -108,7 +133,8 @@ bool forms_weight_gradients(const Action& action) { return action.kind == Action
 
 }  // namespace
 
-RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program) {
+RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program)
+    : adds_up_microbatches_(!part.units().front()->options().shards_gradients()) {
   for (const Action& action : program)
     if (forms_weight_gradients(action)) first_to_form_.try_emplace(action.stage, action.microbatch);
   Tracer tracer(mesh, rank, part, !first_to_form_.empty());
@@ -126,7 +152,7 @@ RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Pro
 
 RankTrace::Key RankTrace::key_of(const Action& action) const {
   const auto first = first_to_form_.find(action.stage);
-  const bool is_first = forms_weight_gradients(action) && first != first_to_form_.end() && action.microbatch == first->second;
+  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action) && first != first_to_form_.end() && action.microbatch == first->second;
   return {action.kind, action.stage, action.unit, is_first};
 }
 

@@ -19,7 +19,8 @@ struct CallTrace {
 };
 
 /// The traces of the actions of one program of a rank. Microbatches are alike, but for the first one whose weight gradients a stage forms: its products write
-/// what those of the others add to. So a trace is known by its kind, its stage, its unit and whether it is of that one.
+/// what those of the others add to (unless gradients of microbatches are kept apart). So a trace is known by its kind, its stage, its unit and whether it is of
+/// that one.
 class RankTrace {
  public:
   RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program);
@@ -33,6 +34,7 @@ class RankTrace {
   using Key = std::tuple<ActionKind, int, int, bool>;
   [[nodiscard]] Key key_of(const Action& action) const;
 
+  bool adds_up_microbatches_;         // not where the gradients of each microbatch have a buffer of their own
   std::map<int, int> first_to_form_;  // of each stage: a microbatch
   std::map<Key, CallTrace> calls_;
   std::map<int, std::int64_t> stash_bytes_, gradient_stash_bytes_;  // by stage

@@ -2,6 +2,7 @@
 
 #include "blueprint/boundaries.h"
 #include "blueprint/scalars.h"
+#include "blueprint/unit_buffers.h"
 
 #include <map>
 #include <utility>
@@ -24,8 +25,8 @@ void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, Buff
       const BufferKey key = {role, place.index, place.stage, static_cast<int>(b)};
       buffers.push_back(persistent(key, category, bucket.num_parameters_in(range) * element_size, range.count * element_size));
     };
-    add(BufferRole::param, MemoryCategory::parameters, whole, param_size);
-    add(BufferRole::grad, MemoryCategory::gradients, whole, grad_size);
+    add(BufferRole::param, MemoryCategory::parameters, options.shards_parameters() ? owned : whole, param_size);
+    add(BufferRole::grad, MemoryCategory::gradients, options.shards_gradients() ? owned : whole, grad_size);
     if (options.has_master()) add(BufferRole::master, MemoryCategory::master_weights, owned, wide_size);
     add(BufferRole::m, MemoryCategory::moments, owned, wide_size);
     add(BufferRole::v, MemoryCategory::moments, owned, wide_size);
@@ -36,7 +37,7 @@ constexpr int never = -1;
 
 /// The actions of a program that have to do with one microbatch in one stage.
 struct Passage {
-  int forward = never, first_backward = never, last_input = never, last = never;  // of a backward that comes by units the first or the last
+  int first_forward = never, forward = never, first_backward = never, last_input = never, last = never;  // of passes that go by units the first or the last
   int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
   bool is_split = false;  // backward_input and backward_weight
 
@@ -46,7 +47,10 @@ struct Passage {
       case ActionKind::send_forward: send_forward = action.id; return;
       case ActionKind::receive_backward: receive_backward = action.id; return;
       case ActionKind::send_backward: send_backward = action.id; return;
-      case ActionKind::forward: forward = last = action.id; return;
+      case ActionKind::forward:
+        if (first_forward == never) first_forward = action.id;
+        forward = last = action.id;
+        return;
       case ActionKind::backward_input: is_split = true; [[fallthrough]];
       case ActionKind::backward:
         if (first_backward == never) first_backward = action.id;
@@ -56,12 +60,16 @@ struct Passage {
       case ActionKind::load_batch:
       case ActionKind::clear_gradients:
       case ActionKind::count_tokens:
-      case ActionKind::sum_replicas:
+      case ActionKind::open_gradients:
       case ActionKind::reduce_gradients:
+      case ActionKind::store_gradients:
+      case ActionKind::reduce_parts:
+      case ActionKind::sum_replicas:
       case ActionKind::sum_tied:
       case ActionKind::clip:
       case ActionKind::update:
       case ActionKind::gather_parameters:
+      case ActionKind::release_parameters:
       case ActionKind::report: return;
     }
   }
@@ -95,7 +103,7 @@ class TransientBuffers {
  private:
   void add_forward(int stage, int microbatch, const Passage& at) {
     const StagePart& part = part_.stage(stage);
-    add({BufferRole::stash, microbatch, stage}, MemoryCategory::activations, trace_.stash_bytes(stage), at.forward, at.last);
+    add({BufferRole::stash, microbatch, stage}, MemoryCategory::activations, trace_.stash_bytes(stage), at.first_forward, at.last);
     if (!part.is_first()) {
       const int written = part_.holds(stage - 1) ? passages_.at({stage - 1, microbatch}).forward : at.receive_forward;
       add(stage_input(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last);
@@ -156,7 +164,10 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
 }
 
 std::vector<PlannedBuffer> transient_buffers(const Program& program, const ModelPart& part, const RankTrace& trace) {
-  return TransientBuffers(program, part, trace).list();
+  std::vector<PlannedBuffer> buffers = TransientBuffers(program, part, trace).list();
+  const std::vector<PlannedBuffer> of_units = unit_buffers(program, part);
+  buffers.insert(buffers.end(), of_units.begin(), of_units.end());
+  return buffers;
 }
 
 }  // namespace echelon

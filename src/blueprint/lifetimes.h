@@ -9,7 +9,7 @@ namespace echelon {
 /// Buffers that live as long as the rank: parameters, gradients, optimizer state, constants, the step's batch.
 [[nodiscard]] std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_t num_microbatches);
 
-/// Buffers that live during some actions of `program`: stashes, boundaries, workspace.
+/// Buffers that live during some actions of `program`: stashes, boundaries, workspace, whole buffers of units.
 [[nodiscard]] std::vector<PlannedBuffer> transient_buffers(const Program& program, const ModelPart& part, const RankTrace& trace);
 
 }  // namespace echelon

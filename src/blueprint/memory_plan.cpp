@@ -67,13 +67,16 @@ std::string_view name_of(MemoryCategory category) {
     case MemoryCategory::activations: return "activations";
     case MemoryCategory::boundaries: return "boundaries";
     case MemoryCategory::workspace: return "workspace";
+    case MemoryCategory::gathered_parameters: return "gathered_parameters";
+    case MemoryCategory::unreduced_gradients: return "unreduced_gradients";
   }
   return "?";
 }
 
 std::vector<MemoryCategory> memory_categories() {
   std::vector<MemoryCategory> categories;
-  for (auto c = MemoryCategory::parameters; c <= MemoryCategory::workspace; c = static_cast<MemoryCategory>(static_cast<int>(c) + 1)) categories.push_back(c);
+  for (auto c = MemoryCategory::parameters; c <= MemoryCategory::unreduced_gradients; c = static_cast<MemoryCategory>(static_cast<int>(c) + 1))
+    categories.push_back(c);
   return categories;
 }
 

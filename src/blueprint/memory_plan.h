@@ -17,12 +17,14 @@ enum class MemoryCategory : std::uint8_t {
   gradients,
   master_weights,
   moments,
-  padding,      // of the flat buffers, to shards of equal size
-  constants,    // RoPE tables, scalars
-  batch,        // tokens and targets of a step
-  activations,  // what forward keeps for backward
-  boundaries,   // inputs, outputs and their gradients between stages and units
-  workspace,    // scratch of one action
+  padding,              // of the flat buffers, to shards of equal size
+  constants,            // RoPE tables, scalars
+  batch,                // tokens and targets of a step
+  activations,          // what forward keeps for backward
+  boundaries,           // inputs, outputs and their gradients between stages and units
+  workspace,            // scratch of one action
+  gathered_parameters,  // whole units while they are used (ZeRO-3)
+  unreduced_gradients,  // whole units of one microbatch (ZeRO-2 and 3), and gradients in the format in which they are reduced
 };
 [[nodiscard]] std::string_view name_of(MemoryCategory category);
 [[nodiscard]] std::vector<MemoryCategory> memory_categories();
@@ -51,6 +53,10 @@ enum class BufferRole : std::uint8_t {
   flow_1,
   // of (action)
   workspace,
+  // of (action, bucket): the gather, the opening, the reduction that begins their life
+  gathered_param,
+  unreduced_grad,
+  converted_grad,
   // of generation: caches of (block)
   key_cache,
   value_cache,

@@ -23,17 +23,6 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
   return options;
 }
 
-ShardOptions shard_options(const LayerOptions& layers, const MeshShape& mesh, int rank) {
-  ShardOptions options;
-  options.shard_degree = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp);
-  options.shard_index = mesh.coordinate(rank, Axis::dp_shard) * mesh.degree(Axis::cp) + mesh.coordinate(rank, Axis::cp);
-  options.kv_replicas = kv_replicas(layers.model, layers.tp);
-  options.is_first_copy = mesh.coordinate(rank, Axis::dp_replicate) == 0;
-  options.dtype = layers.dtype;
-  options.grad_dtype = layers.grad_dtype;
-  return options;
-}
-
 /// The stages of one rank; the head borrows the tied weight of an embedding beside it.
 void add_stages(ModelPart& part, const RunConfig& config, const ShardOptions& options) {
   const std::vector<StageLayers> layout =
@@ -60,13 +49,29 @@ void add_stages(ModelPart& part, const RunConfig& config, const ShardOptions& op
 
 }  // namespace
 
+ShardOptions shard_options(const RunConfig& config, int rank) {
+  const MeshShape mesh = config.mesh_shape();
+  const LayerOptions layers = layer_options(config, mesh, rank);
+  ShardOptions options;
+  options.shard_degree = mesh.degree(Axis::dp_shard) * mesh.degree(Axis::cp);
+  options.level = options.shard_degree > 1 ? static_cast<int>(config.parallelism.zero_level) : 0;
+  options.shard_index = mesh.coordinate(rank, Axis::dp_shard) * mesh.degree(Axis::cp) + mesh.coordinate(rank, Axis::cp);
+  options.replicate_degree = mesh.degree(Axis::dp_replicate);
+  options.kv_replicas = kv_replicas(layers.model, layers.tp);
+  options.is_first_copy = mesh.coordinate(rank, Axis::dp_replicate) == 0;
+  options.dtype = layers.dtype;
+  options.grad_dtype = layers.grad_dtype;
+  options.reduce_dtype = config.training.reduce_dtype.empty() ? layers.grad_dtype : parse_dtype(config.training.reduce_dtype);
+  return options;
+}
+
 ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank) {
   const MeshShape mesh = config.mesh_shape();
   ModelPart part;
   part.options = layer_options(config, mesh, rank);
   part.pipeline_rank = mesh.coordinate(rank, Axis::pp);
   part.rank_of_stage = schedule.rank_of_stage;
-  add_stages(part, config, shard_options(part.options, mesh, rank));
+  add_stages(part, config, shard_options(config, rank));
   return part;
 }
 
@@ -87,6 +92,12 @@ int ModelPart::peer_of(const Action& transfer) const {
   return rank_of_stage.at(static_cast<std::size_t>(goes_down ? transfer.stage - 1 : transfer.stage + 1));
 }
 
+ShardedUnit& ModelPart::unit(const Action& action) {
+  StagePart& part = stage(action.stage);
+  const bool is_borrowed = action.unit == part.stage->num_units() && !part.stage->has_tied_weight();
+  return is_borrowed ? stage(0).units.back() : part.units.at(static_cast<std::size_t>(action.unit));
+}
+
 std::vector<ShardedUnit*> ModelPart::units() {
   std::vector<ShardedUnit*> units;
   for (StagePart& each : stages)
@@ -99,23 +110,6 @@ std::vector<const ShardedUnit*> ModelPart::units() const {
   for (const StagePart& each : stages)
     for (const ShardedUnit& unit : each.units) units.push_back(&unit);
   return units;
-}
-
-std::vector<Param*> ModelPart::params() const {
-  std::vector<Param*> params;
-  for (const ShardedUnit* unit : units())
-    for (const Bucket& bucket : unit->buckets())
-      for (const Segment& segment : bucket.segments) params.push_back(segment.param);
-  return params;
-}
-
-std::vector<const Param*> ModelPart::written_params() const {
-  std::vector<const Param*> params;
-  for (const ShardedUnit* unit : units())
-    for (const Bucket& bucket : unit->buckets())
-      for (const Segment& segment : bucket.segments)
-        if (unit->options().is_first_copy && unit->options().shard_index == 0 && segment.param->is_first_copy) params.push_back(segment.param);
-  return params;
 }
 
 }  // namespace echelon

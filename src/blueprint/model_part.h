@@ -38,21 +38,21 @@ struct ModelPart {
   [[nodiscard]] int peer_of(const Action& transfer) const;
   [[nodiscard]] bool has_head() const { return holds(static_cast<int>(rank_of_stage.size()) - 1); }
 
-  /// The unit of an action that has one.
-  [[nodiscard]] ShardedUnit& unit(const Action& action) { return stage(action.stage).units.at(static_cast<std::size_t>(action.unit)); }
+  /// The unit of an action that has one; a tied weight that a stage borrows is that of the first stage.
+  [[nodiscard]] ShardedUnit& unit(const Action& action);
+  [[nodiscard]] const ShardedUnit& unit(const Action& action) const { return const_cast<ModelPart*>(this)->unit(action); }
   /// All units of all stages.
   [[nodiscard]] std::vector<ShardedUnit*> units();
   [[nodiscard]] std::vector<const ShardedUnit*> units() const;
-  /// Every parameter of this rank, a tied weight once.
-  [[nodiscard]] std::vector<Param*> params() const;
-  /// Those of which this rank holds the copy that is written to checkpoints: over all ranks each slice once.
-  [[nodiscard]] std::vector<const Param*> written_params() const;
 
   /// Of x and y between stages.
   [[nodiscard]] Sizes boundary_sizes() const { return {options.num_local_tokens(), options.model.hidden_size}; }
   /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
   [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
 };
+
+/// How the data axes hold the units of `rank`; of a tied weight's two copies both count as the first.
+[[nodiscard]] ShardOptions shard_options(const RunConfig& config, int rank);
 
 /// The part of `rank`, with the stages that `schedule` places there. Throws Error for layouts that cannot be cut (heads against tensor_parallel_degree, layers
 /// against stages).

@@ -45,10 +45,12 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   NamedParams params(run, axes, memory);
   name_scalars(run, blueprint.config(), axes, memory);
   const NoBatches batches;
+  run.step().observe_actions(params);
   try {
     run.step().run(ProgramKind::training, training_input(blueprint.config(), batches, 1));
     params.require_counted();
     params.require_as_before();
+    params.watch(ProgramKind::evaluation);
     run.step().run(ProgramKind::evaluation, {.batches = &batches, .adamw = {}});
   } catch (const Error& error) {
     throw Failure(fmt::format("layout types of rank {}: {}", rank, error.what()));

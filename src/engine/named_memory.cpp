@@ -43,46 +43,92 @@ void name_scalars(RankRun& run, const RunConfig& config, const RankAxes& /*axes*
   memory.name(scalars.rows(report_scalar, num_report_scalars), {.name = "the loss of all ranks", .type = everywhere(Held::partial), .is_of_host = true});
 }
 
-NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory) : axes_(axes), memory_(memory) {
+NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory) : run_(run), axes_(axes), memory_(memory) {
   ModelPart& part = run.model().part();
   const bool ties_ranks = part.rank_of_stage.front() != part.rank_of_stage.back();
   for (StagePart& stage : part.stages)
-    for (std::size_t unit = 0; unit < stage.units.size(); ++unit) add(stage.units[unit], ties_ranks && static_cast<int>(unit) == stage.stage->num_units());
+    if (ties_ranks && stage.stage->has_tied_weight()) shared_.insert(&stage.units.back());
+  for (ShardedUnit* unit : part.units()) add(*unit);
 }
 
-void NamedParams::add(ShardedUnit& unit, bool is_shared_by_stages) {
+void NamedParams::add(ShardedUnit& unit) {
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const BucketMemory& flat = unit.memory(b);
     for (const Tensor& zeros : {flat.param, flat.grad}) memory_.write(zeros, {.type = everywhere(Held::zero)});  // whatever stays so is padding
-    const Range owned = unit.owned(unit.buckets()[b]);
-    const Tensor own = flat.param.rows(owned.first, owned.count);
-    const int gathered = memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
-    for (const Segment& segment : unit.buckets()[b].segments) add(unit, b, segment, type_of(*segment.param, is_shared_by_stages), gathered);
+    for (const Segment& segment : unit.buckets()[b].segments) add(unit, b, segment);
   }
 }
 
-void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const LayoutType& type, int gathered) {
+// What is cut between steps is this rank's part of it; what is whole has been gathered from such parts.
+void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment) {
   const Param& param = *segment.param;
   const BucketMemory& flat = unit.memory(bucket);
-  memory_.name(param.value, {.name = param.name, .type = type});
-  memory_.name(param.grad, {.name = "the gradient of " + param.name, .type = type, .is_gradient = true});
-  memory_.write(param.value, {.type = type, .gathered = gathered});
-
-  const Range owned = unit.owned(unit.buckets()[bucket]), part = overlap(segment, owned);
-  entries_.push_back({&param, type, part.count > 0 ? flat.grad.rows(part.first, part.count) : Tensor()});
+  const Range owned = unit.owned(unit.buckets()[bucket]), part = overlap(segment, owned), in_part = {part.first - owned.first, part.count};
+  const LayoutType type = type_of(unit, param);
   LayoutType of_part = type;
   set(of_part, shard_axes, sharded_rows);
+  const auto owned_of = [&](const Tensor& x) { return part.count > 0 && x.exists() ? x.rows(in_part.first, in_part.count) : Tensor(); };
+  const auto name = [&](const Tensor& x, const NamedMemory& named) {
+    if (x.exists()) memory_.name(x, named);
+  };
+
+  const bool is_cut = unit.options().shards_parameters();
+  const Tensor kept = is_cut ? owned_of(flat.param) : param.value, own = unit.param_part(bucket);
+  const int gathered = is_cut ? -1 : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
+  name(kept, {.name = param.name, .type = is_cut ? of_part : type});
+  if (kept.exists()) memory_.write(kept, {.type = is_cut ? of_part : type, .gathered = gathered});
+  const std::string gradient = "the gradient of " + param.name;
+  if (unit.options().shards_gradients())
+    name(owned_of(flat.grad), {.name = gradient, .type = of_part, .is_gradient = true});
+  else
+    name(param.grad, {.name = gradient, .type = type, .is_gradient = true});
   for (const Tensor& state : {flat.master, flat.m, flat.v}) {
-    if (!state.exists() || part.count == 0) continue;
-    const Tensor mine = state.rows(part.first - owned.first, part.count);
-    memory_.name(mine, {.name = "the optimizer's state of " + param.name, .type = of_part});
-    memory_.write(mine, {.type = of_part});
+    name(owned_of(state), {.name = "the optimizer's state of " + param.name, .type = of_part});
+    if (owned_of(state).exists()) memory_.write(owned_of(state), {.type = of_part});
+  }
+  entries_.push_back({&param, kept, is_cut ? of_part : type, owned_of(unit.grad_part(bucket))});
+}
+
+void NamedParams::begins(const Action& action, ActionPart part) {
+  if (part != ActionPart::perform || action.unit < 0) return;
+  const bool is_gather = action.kind == ActionKind::gather_parameters, is_open = action.kind == ActionKind::open_gradients;
+  const bool is_store = action.kind == ActionKind::store_gradients, is_release = action.kind == ActionKind::release_parameters;
+  if (!is_gather && !is_open && !is_store && !is_release) return;
+  const ShardedUnit& unit = run_.model().part().unit(action);
+  const ShardOptions& options = unit.options();
+  if (is_gather && options.shards_parameters()) {
+    gathered_[&unit] = run_.memory().unit_buffers(kind_, {BufferRole::gathered_param, action.id}, unit, options.dtype);
+    open(unit, gathered_[&unit], "", false);
+  }
+  if (is_open) {
+    opened_[&unit] = run_.memory().unit_buffers(kind_, {BufferRole::unreduced_grad, action.id}, unit, options.grad_dtype);
+    open(unit, opened_[&unit], "the gradient of ", true);
+  }
+  if (is_release) close(gathered_[&unit]);
+  if (is_store) stored_ = &unit;
+}
+
+void NamedParams::ends() {
+  if (stored_ != nullptr) close(opened_[stored_]);
+  stored_ = nullptr;
+}
+
+void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words, bool is_gradient) {
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    memory_.write(buffers[b], {.type = everywhere(Held::zero)});
+    for (const Segment& segment : unit.buckets()[b].segments)
+      memory_.name(buffers[b].rows(segment.offset, segment.count),
+                   {.name = std::string(words) + segment.param->name, .type = type_of(unit, *segment.param), .is_gradient = is_gradient});
   }
 }
 
-LayoutType NamedParams::type_of(const Param& param, bool is_shared_by_stages) const {
+void NamedParams::close(const std::vector<Tensor>& buffers) {
+  for (const Tensor& buffer : buffers) memory_.forget_names(buffer);
+}
+
+LayoutType NamedParams::type_of(const ShardedUnit& unit, const Param& param) const {
   LayoutType type;
-  type[TypeAxis::pp] = is_shared_by_stages ? replicated_layout : own_layout;
+  type[TypeAxis::pp] = shared_.contains(&unit) ? replicated_layout : own_layout;
   if (param.split_dim < 0) return type;
   const AxisLayout cut = param.split_dim == 0 ? sharded_rows : AxisLayout{Held::sharded, block_from(param.local_sizes(), param.split_dim)};
   type[TypeAxis::tp] = cut;
@@ -105,14 +151,15 @@ void NamedParams::require_counted() const {
 
 void NamedParams::require_as_before() const {
   for (const Entry& entry : entries_) {
+    if (!entry.kept.exists()) continue;
     std::optional<TypedPiece> differing;
-    const auto piece = memory_.find(entry.param->value, differing);
+    const auto piece = memory_.find(entry.kept, differing);
     for (const TypeAxis axis : axes_.all()) {
       const bool is_as_before = piece && piece->type[axis] == entry.type[axis] && (!differing || differing->type[axis] == entry.type[axis]);
       if (is_as_before) continue;
       const AxisLayout now = piece && piece->type[axis] != entry.type[axis] ? piece->type[axis] : differing ? differing->type[axis] : AxisLayout();
-      throw Failure(fmt::format("after the step {} is {} over {}, but the next step takes it for {}", entry.param->name, describe(now, entry.param->value),
-                                axes_.name(axis), describe(entry.type[axis], entry.param->value)));
+      throw Failure(fmt::format("after the step {} is {} over {}, but the next step takes it for {}", entry.param->name, describe(now, entry.kept),
+                                axes_.name(axis), describe(entry.type[axis], entry.kept)));
     }
   }
 }

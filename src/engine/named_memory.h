@@ -5,6 +5,9 @@
 #include "types/rank_axes.h"
 #include "types/typed_memory.h"
 
+#include <map>
+#include <set>
+
 namespace echelon {
 
 /// Of the activations between pipeline stages, and of their gradients.
@@ -13,11 +16,16 @@ namespace echelon {
 /// The batch, the count of its targets, and the loss.
 void name_scalars(RankRun& run, const RunConfig& config, const RankAxes& axes, TypedMemory& memory);
 
-/// Parameters, gradients and optimizer states of a rank.
-class NamedParams {
+/// Parameters, gradients and optimizer states of a rank. While it watches a step, what is gathered or formed in buffers of its own has names there too.
+class NamedParams final : public StepObserver {
  public:
   /// Names them and gives them their types, as a step finds them. `memory` and `axes` must outlive it.
   NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory);
+
+  /// The program that is watched next.
+  void watch(ProgramKind kind) { kind_ = kind; }
+  void begins(const Action& action, ActionPart part) override;
+  void ends() override;
 
   /// After a step: each gradient that this rank has to count is in the norm. Throws Failure naming the parameter.
   void require_counted() const;
@@ -27,16 +35,24 @@ class NamedParams {
  private:
   struct Entry {
     const Param* param = nullptr;
-    LayoutType type;
+    Tensor kept;            // the value between steps: all of it or the owned part
+    LayoutType type;        // of `kept`
     Tensor owned_gradient;  // empty where this rank owns nothing of it
   };
-  void add(ShardedUnit& unit, bool is_shared_by_stages);
-  void add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const LayoutType& type, int gathered);
-  [[nodiscard]] LayoutType type_of(const Param& param, bool is_shared_by_stages) const;
+  void add(ShardedUnit& unit);
+  void add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment);
+  void open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words, bool is_gradient);
+  void close(const std::vector<Tensor>& buffers);
+  [[nodiscard]] LayoutType type_of(const ShardedUnit& unit, const Param& param) const;
 
+  RankRun& run_;
   const RankAxes& axes_;
   TypedMemory& memory_;
+  ProgramKind kind_ = ProgramKind::training;
+  std::set<const ShardedUnit*> shared_;  // by the first and the last stage
   std::vector<Entry> entries_;
+  std::map<const ShardedUnit*, std::vector<Tensor>> gathered_, opened_;  // the whole buffers that are there
+  const ShardedUnit* stored_ = nullptr;                                  // by the action at hand
 };
 
 }  // namespace echelon

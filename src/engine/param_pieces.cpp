@@ -18,27 +18,33 @@ std::vector<double> widened(const std::vector<std::byte>& bytes, double factor) 
   return wide;
 }
 
+/// What of a segment lies in the owned part of its bucket; `owned` are the numbers of that part.
+void visit_owned(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const Tensor& owned, bool is_first, const PieceVisitor& visit) {
+  const Range mine = unit.owned(unit.buckets()[bucket]), part = overlap(segment, mine);
+  if (part.count == 0) return;
+  visit({*segment.param, {part.first - segment.offset, part.count}, owned.rows(part.first - mine.first, part.count), is_first});
+}
+
 }  // namespace
 
 void visit_values(RankModel& model, const PieceVisitor& visit) {
   for (const ShardedUnit* unit : model.part().units())
-    for (const Bucket& bucket : unit->buckets())
-      for (const Segment& segment : bucket.segments) {
-        const bool is_first = unit->options().is_first_copy && unit->options().shard_index == 0 && segment.param->is_first_copy;
-        visit({*segment.param, {0, segment.count}, segment.param->value.flat(), is_first});
+    for (std::size_t b = 0; b < unit->buckets().size(); ++b)
+      for (const Segment& segment : unit->buckets()[b].segments) {
+        const ShardOptions& options = unit->options();
+        const bool is_first = options.is_first_copy && segment.param->is_first_copy;
+        if (options.shards_parameters())
+          visit_owned(*unit, b, segment, unit->param_part(b), is_first, visit);
+        else
+          visit({*segment.param, {0, segment.count}, segment.param->value.flat(), is_first && options.shard_index == 0});
       }
 }
 
 void visit_gradients(RankModel& model, const PieceVisitor& visit) {
   for (const ShardedUnit* unit : model.part().units())
-    for (const Bucket& bucket : unit->buckets())
-      for (const Segment& segment : bucket.segments) {
-        const Range owned = overlap(segment, unit->owned(bucket));
-        if (owned.count == 0) continue;
-        const Range local = {owned.first - segment.offset, owned.count};
-        const bool is_first = unit->options().is_first_copy && segment.param->is_first_copy;
-        visit({*segment.param, local, segment.param->grad.flat().rows(local.first, local.count), is_first});
-      }
+    for (std::size_t b = 0; b < unit->buckets().size(); ++b)
+      for (const Segment& segment : unit->buckets()[b].segments)
+        visit_owned(*unit, b, segment, unit->grad_part(b), unit->options().is_first_copy && segment.param->is_first_copy, visit);
 }
 
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit) {

@@ -16,7 +16,7 @@ struct ParamPiece {
 };
 using PieceVisitor = std::function<void(const ParamPiece& piece)>;
 
-/// Every parameter that this rank computes with, every copy of it.
+/// Every parameter that this rank computes with, every copy of it; under ZeRO-3 of each its owned part.
 void visit_values(RankModel& model, const PieceVisitor& visit);
 /// The owned part of every reduced gradient, every copy of it.
 void visit_gradients(RankModel& model, const PieceVisitor& visit);

@@ -16,6 +16,9 @@ class RankMemory {
 
   /// The whole planned buffer as one tensor; the plan must hold exactly these bytes.
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);
+  /// One tensor per bucket of a unit, of all or the owned part of it; `key` says role and action.
+  [[nodiscard]] std::vector<Tensor> unit_buffers(ProgramKind kind, BufferKey key, const ShardedUnit& unit, DType dtype);
+  [[nodiscard]] std::vector<Tensor> part_buffers(ProgramKind kind, BufferKey key, const ShardedUnit& unit, DType dtype);
   /// The planned buffer as a region to take tensors from; empty if the plan has none.
   [[nodiscard]] Stack region(ProgramKind kind, BufferKey key) const;
   /// Notes that `used_bytes` of a region were the most that was taken.
@@ -23,6 +26,7 @@ class RankMemory {
 
   /// What was used of each buffer so far, to be compared with the plan.
   [[nodiscard]] const std::map<BufferKey, std::int64_t>& used_bytes(ProgramKind kind) const { return used_bytes_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
 
  private:

@@ -78,12 +78,16 @@ void Step::perform(const Action& action) {
     case ActionKind::backward_input:
     case ActionKind::backward_weight: return backward(action);
     case ActionKind::send_backward: pending = one(send(action, input_gradient(model_.part(), action.stage, action.microbatch))); return;
+    case ActionKind::open_gradients: return open_gradients(action);
+    case ActionKind::reduce_gradients: pending = unit(action).reduce_gradients(ops_, mesh_, converted(action)); return;
+    case ActionKind::store_gradients: return unit(action).store_gradients(ops_);
+    case ActionKind::reduce_parts: pending = unit(action).reduce_parts(ops_, mesh_, converted(action)); return;
     case ActionKind::sum_replicas: pending = unit(action).sum_replicas(ops_, mesh_); return;
-    case ActionKind::reduce_gradients: pending = unit(action).reduce_gradients(ops_, mesh_); return;
     case ActionKind::sum_tied: pending = unit(action).sum_tied(ops_, mesh_); return;
     case ActionKind::clip: return clip();
     case ActionKind::update: return unit(action).update(ops_, input_.adamw);
-    case ActionKind::gather_parameters: pending = unit(action).gather_parameters(ops_, mesh_); return;
+    case ActionKind::gather_parameters: pending = gather_parameters(action); return;
+    case ActionKind::release_parameters: return unit(action).release_parameters();
     case ActionKind::report: return report();
   }
 }
@@ -120,10 +124,10 @@ void Step::forward(const Action& action) {
   Context context = {ops_, mesh_, workspace, microbatch(m)};
   const BufferKey stash_key = {BufferRole::stash, m, stage}, gradient_key = {BufferRole::gradient_stash, m, stage};
   Stash& stash = stashes_[{stage, m}];
-  stash = Stash(memory_.region(kind_, stash_key), memory_.region(kind_, gradient_key));
+  if (unit <= 0) stash = Stash(memory_.region(kind_, stash_key), memory_.region(kind_, gradient_key));  // the whole stage, or its first unit
   const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
   const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_.part(), stage, m));
-  part.stage->forward(context, x, y, stash);
+  part.stage->forward(context, unit, x, y, stash);
   memory_.note_use(kind_, stash_key, stash.slot().peak_bytes());
   memory_.note_use(kind_, {BufferRole::workspace, id}, workspace.peak_bytes());
 }
@@ -150,6 +154,30 @@ Stage::Gradients Step::gradients_of(int stage, int microbatch) {
           .dx = part.is_first() ? Tensor() : boundary(input_gradient(model_.part(), stage, microbatch)),
           .flow = {between >= 1 ? boundary({BufferRole::flow_0, microbatch, stage}) : Tensor(),
                    between >= 2 ? boundary({BufferRole::flow_1, microbatch, stage}) : Tensor()}};
+}
+
+// From ZeRO-2 on the gradients of one microbatch have whole buffers of their own, under ZeRO-3 parameters for some uses.
+void Step::open_gradients(const Action& action) {
+  ShardedUnit& opened = unit(action);
+  opened.bind_gradients(memory_.unit_buffers(kind_, {BufferRole::unreduced_grad, action.id}, opened, opened.options().grad_dtype));
+  opened.zero_gradients(ops_);
+}
+
+std::vector<Pending> Step::gather_parameters(const Action& action) {
+  ShardedUnit& gathered = unit(action);
+  const ShardOptions& options = gathered.options();
+  if (options.shards_parameters()) gathered.bind_parameters(memory_.unit_buffers(kind_, {BufferRole::gathered_param, action.id}, gathered, options.dtype));
+  return gathered.gather_parameters(ops_, mesh_);
+}
+
+// For gradients that travel in another format than their own; else none.
+std::vector<Tensor> Step::converted(const Action& action) {
+  const ShardedUnit& reduced = unit(action);
+  if (!reduced.options().converts_gradients()) return {};
+  const bool is_of_parts = action.kind == ActionKind::reduce_parts;
+  const BufferKey key = {BufferRole::converted_grad, action.id};
+  return is_of_parts ? memory_.part_buffers(kind_, key, reduced, reduced.options().reduce_dtype)
+                     : memory_.unit_buffers(kind_, key, reduced, reduced.options().reduce_dtype);
 }
 
 // Gradients carry 1 / (expected targets of the global batch); the count that was summed over all ranks corrects them once, together with clipping.

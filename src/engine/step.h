@@ -71,6 +71,9 @@ class Step {
   [[nodiscard]] std::vector<Pending> start_count();
   void forward(const Action& action);
   void backward(const Action& action);
+  void open_gradients(const Action& action);
+  [[nodiscard]] std::vector<Pending> gather_parameters(const Action& action);
+  [[nodiscard]] std::vector<Tensor> converted(const Action& action);
   void clip();
   void report();
 

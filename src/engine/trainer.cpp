@@ -112,7 +112,7 @@ void Trainer::save(std::int64_t step) {
                       .tokenizer = config_.checkpoint.tokenizer});
   if (is_writer) writer.begin();
   world.barrier().wait();
-  parts_.run.model().save(writer, parts_.ops);
+  parts_.run.model().save(writer, parts_.ops, parts_.mesh);
   world.barrier().wait();
   result_.model_folder = step_folder(folder, step);
   if (!is_writer) return;

@@ -76,12 +76,13 @@ void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
   upload_rope_tables(ops, options_.model, *rope_);
 }
 
-void Stage::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
-  for (int index = 0; index < num_units(); ++index) {
-    const bool is_last = index == num_units() - 1;
-    const Tensor unit_y = is_last ? y : stash.keep(this, index, options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
-    units_[static_cast<std::size_t>(index)]->forward(context, x, unit_y, stash);
-    x = unit_y;
+void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const {
+  const int first = unit == whole_stage ? 0 : unit, last = unit == whole_stage ? num_units() - 1 : unit;
+  for (int index = first; index <= last; ++index) {
+    const bool ends = index == num_units() - 1;
+    const Tensor unit_x = index == 0 ? x : stash.kept(this, index - 1);
+    const Tensor unit_y = ends ? y : stash.keep(this, index, options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+    units_[static_cast<std::size_t>(index)]->forward(context, unit_x, unit_y, stash);
   }
 }
 

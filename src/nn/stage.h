@@ -34,8 +34,9 @@ class Stage {
   [[nodiscard]] Sizes rope_table_sizes() const;
   void bind_rope_tables(Ops& ops, Tensor cos, Tensor sin);
 
-  /// All units. x is the stage's input (empty on the first), y its output (empty on the last); between units the stash keeps them.
-  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const;
+  /// One unit, or all of them in order (whole_stage, -1). x is the stage's input (empty on the first), y its output (empty on the last); between units the
+  /// stash keeps them, so unit-wise calls, from the first unit to the last, give what one whole call gives.
+  void forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const;
 
   /// One unit, or all of them in reverse (whole_stage, -1). dy: gradient of the stage's output, dx: of its input. Between units the gradient alternates
   /// between the two tensors of `flow`, each like x; so unit-wise calls, from the last unit to the first, give what one whole call gives.

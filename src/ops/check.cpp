@@ -135,7 +135,9 @@ void check_bias_backward(Tensor dy, Tensor dbias) {
 void check_add(Tensor out, Tensor a, Tensor b) {
   const Checker must("add");
   must.computes("a", a);
-  must.like("b", b, a);
+  must.computes("b", b);
+  must.count("b", b, a.num_elements());
+  must.that(accumulate_dtype(b.dtype) == accumulate_dtype(a.dtype), "b", b, "have a dtype whose sums have the dtype of a's sums");
   must.like("out", out, a);
 }
 

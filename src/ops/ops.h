@@ -175,7 +175,7 @@ class Ops {
   virtual void matmul(const MatmulArgs& args) = 0;
   virtual void add_bias(Tensor y_ND, Tensor bias_D) = 0;         // y += bias in every row
   virtual void bias_backward(Tensor dy_ND, Tensor dbias_D) = 0;  // dbias += column sums of dy
-  virtual void add(Tensor out, Tensor a, Tensor b) = 0;          // out = a + b, elementwise; out may be a or b
+  virtual void add(Tensor out, Tensor a, Tensor b) = 0;          // out = a + b, elementwise; out may be a or b; of float32 and bfloat16 b may be the other
   virtual void copy(Tensor out, Tensor x) = 0;                   // out = x, converting the dtype
   virtual void fill(Tensor out, double value) = 0;
   virtual void scale(Tensor x, double factor) = 0;

@@ -50,4 +50,18 @@ void visit_pair(DType activations, DType gradients, F&& f) {
   });
 }
 
+/// f(T{}, U{}) with the types of two numbers whose sums have one type: alike, or float32 and bfloat16.
+template <class F>
+void visit_addends(DType a, DType b, F&& f) {
+  visit_float(a, [&](auto t) {
+    using T = decltype(t);
+    if (b == a) return f(t, t);
+    if constexpr (!std::is_same_v<T, double>) {
+      using Other = std::conditional_t<std::is_same_v<T, float>, bfloat16, float>;
+      if (b == dtype_of<Other>) return f(t, Other{});
+    }
+    throw Failure(fmt::format("no operation adds {} to {}", name_of(b), name_of(a)));
+  });
+}
+
 }  // namespace echelon

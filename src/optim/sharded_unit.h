@@ -1,6 +1,12 @@
-// A unit's parameters, gradients and optimizer state in flat buffers, and what is done to them once a step: reduce, clip, update, gather.
-// One mechanism with a level: at level 0 every rank of the data axes has and updates everything; at level 1 (ZeRO-1) gradients are reduce-scattered, a rank
-// updates its shard, and the shards are gathered again. Model code never asks for the level: it sees whole parameters.
+// A unit's parameters, gradients and optimizer state in flat buffers, and what is done to them in a step: gather, reduce, clip, update. One mechanism with a
+// level (ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054): what is cut over the shard group, so that a rank keeps its own part only.
+//
+//   level 0   nothing: gradients are all-reduced, and every rank updates everything
+//   level 1   optimizer state: gradients are reduce-scattered once a step, a rank updates its part, and the parts are gathered again
+//   level 2   gradients too: formed in a whole buffer that lives for one microbatch, reduce-scattered and added to the part
+//   level 3   parameters too: gathered into a whole buffer before they are used, and released afterwards
+//
+// Model code never asks for the level: it sees whole parameters and whole gradients.
 #pragma once
 
 #include "comm/mesh.h"
@@ -13,18 +19,26 @@ namespace echelon {
 
 /// How the data axes hold a unit.
 struct ShardOptions {
-  int shard_degree = 1;  // ranks over which optimizer state is cut (dp_shard x cp); 1: level 0
+  int level = 0;         // 0 over a shard group of one rank
+  int shard_degree = 1;  // ranks over which a bucket is cut (dp_shard x cp)
   int shard_index = 0;
+  int replicate_degree = 1;   // ranks that hold the same part (dp_replicate)
   int kv_replicas = 1;        // tensor-parallel ranks that share a kv head
   bool is_first_copy = true;  // of its copies over dp_replicate, and of a tied weight's two, the one that counts in the norm and is written to checkpoints
   DType dtype = DType::float32;
   DType grad_dtype = DType::float32;
+  DType reduce_dtype = DType::float32;  // in which gradients travel over the data axes
 
   /// The optimizer's own copy exists only if parameters are too coarse for it.
   [[nodiscard]] bool has_master() const { return dtype != accumulate_dtype(dtype); }
+  [[nodiscard]] bool shards_gradients() const { return level >= 2; }
+  [[nodiscard]] bool shards_parameters() const { return level >= 3; }
+  /// Gradients are converted for their reduction, which takes a buffer of its own.
+  [[nodiscard]] bool converts_gradients() const { return reduce_dtype != grad_dtype && shard_degree * replicate_degree > 1; }
 };
 
-/// The flat memory of one bucket. param, grad: num_elements; master (empty without one), m, v: the owned part.
+/// The flat memory of one bucket that lives as long as the rank. master (empty without one), m, v: the owned part. param: all of it, at level 3 the owned part;
+/// grad: all of it, from level 2 on the owned part.
 struct BucketMemory {
   Tensor param, grad, master, m, v;
 };
@@ -45,29 +59,51 @@ class ShardedUnit {
   /// This rank's part of a bucket: all of it at level 0.
   [[nodiscard]] Range owned(const Bucket& bucket) const { return bucket.shard(options_.shard_index, options_.shard_degree); }
   [[nodiscard]] const BucketMemory& memory(std::size_t bucket) const { return memory_[bucket]; }
+  /// The owned part of the parameters and of the gradients, which at the end of a step are summed over all ranks.
+  [[nodiscard]] Tensor param_part(std::size_t bucket) const { return owned_part(memory_[bucket].param, bucket); }
+  [[nodiscard]] Tensor grad_part(std::size_t bucket) const { return owned_part(memory_[bucket].grad, bucket); }
 
-  /// Gives the buckets their memory and every parameter its views into it.
+  /// Gives the buckets their memory, and every parameter its views into what of it is whole.
   void bind(std::vector<BucketMemory> memory);
-  /// After parameters were written: the master weights take their values.
+  /// Whole buffers, one per bucket, for what is cut: parameters are seen there until they are released, gradients until others are bound.
+  void bind_parameters(std::vector<Tensor> whole);
+  void bind_gradients(std::vector<Tensor> whole);
+  /// Nobody may read the parameters until they are bound and gathered again.
+  void release_parameters();
+  /// After the owned parameters were written: the master weights take their values.
   void refresh_master(Ops& ops);
 
-  /// Zeroes what the backward pass adds to; what a product forms first is overwritten by it.
+  /// A step begins: no gradient is there yet. Zeroes what the backward pass adds to, or from level 2 on the owned part.
   void clear_gradients(Ops& ops);
-  /// Sums gradients that are partial on tensor-parallel ranks.
+  /// Zeroes what the backward pass adds to; what a product forms first is overwritten by it.
+  void zero_gradients(Ops& ops);
+
+  /// Over the shard group, into the whole parameters.
+  [[nodiscard]] std::vector<Pending> gather_parameters(Ops& ops, Mesh& mesh);
+  /// Sums whole gradients over the data axes: all-reduce at level 0, else reduce-scatter over the shard group. `converted`: buffers in reduce_dtype like the
+  /// whole ones if converts_gradients(), else empty. Unless is_reduced_in_place(), store_gradients() takes what came out.
+  [[nodiscard]] std::vector<Pending> reduce_gradients(Ops& ops, Mesh& mesh, std::vector<Tensor> converted = {});
+  [[nodiscard]] bool is_reduced_in_place() const { return !options_.shards_gradients() && !options_.converts_gradients(); }
+  /// The owned part takes what was reduced; from level 2 on it is the sum over the step's microbatches so far.
+  void store_gradients(Ops& ops);
+  /// Sums the owned parts over the replicas of a sharded model (hybrid sharding). `converted`: as above, of the owned part; then it is done when it returns.
+  [[nodiscard]] std::vector<Pending> reduce_parts(Ops& ops, Mesh& mesh, const std::vector<Tensor>& converted = {});
+  /// Sums owned gradients that are partial on tensor-parallel ranks.
   [[nodiscard]] std::vector<Pending> sum_replicas(Ops& ops, Mesh& mesh);
-  /// Sums gradients over the data axes: all-reduce at level 0, reduce-scatter into the owned part at level 1.
-  [[nodiscard]] std::vector<Pending> reduce_gradients(Ops& ops, Mesh& mesh);
   /// Sums the owned gradients of a tied weight over the first and the last pipeline stage.
   [[nodiscard]] std::vector<Pending> sum_tied(Ops& ops, Mesh& mesh);
   /// sum (float64 [1]) += squares of the gradients that count here: over all ranks, each parameter once.
   void add_squares(Ops& ops, Tensor sum) const;
   void update(Ops& ops, const AdamWOptions& adamw);
-  [[nodiscard]] std::vector<Pending> gather_parameters(Ops& ops, Mesh& mesh);
 
  private:
+  [[nodiscard]] Tensor owned_part(Tensor memory, std::size_t bucket) const;
+
   ShardOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<BucketMemory> memory_;
+  std::vector<Tensor> params_, grads_;  // whole, by bucket; empty while there are none
+  std::vector<Tensor> reduced_;         // what the last reduction leaves of the owned parts
 };
 
 }  // namespace echelon

@@ -18,12 +18,16 @@ std::string_view name_of(ActionKind kind) {
     case ActionKind::backward_input: return "backward_input";
     case ActionKind::backward_weight: return "backward_weight";
     case ActionKind::send_backward: return "send_backward";
-    case ActionKind::sum_replicas: return "sum_replicas";
+    case ActionKind::open_gradients: return "open_gradients";
     case ActionKind::reduce_gradients: return "reduce_gradients";
+    case ActionKind::store_gradients: return "store_gradients";
+    case ActionKind::reduce_parts: return "reduce_parts";
+    case ActionKind::sum_replicas: return "sum_replicas";
     case ActionKind::sum_tied: return "sum_tied";
     case ActionKind::clip: return "clip";
     case ActionKind::update: return "update";
     case ActionKind::gather_parameters: return "gather_parameters";
+    case ActionKind::release_parameters: return "release_parameters";
     case ActionKind::report: return "report";
   }
   return "unknown";

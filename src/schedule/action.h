@@ -10,7 +10,7 @@ namespace echelon {
 
 enum class ActionKind : std::uint8_t {
   load_batch,       // tokens and targets of all microbatches of the step
-  clear_gradients,  // zeroes what backward adds to
+  clear_gradients,  // no gradient is there yet: zeroes what backward adds to
   count_tokens,     // sums the number of valid targets over the data axes
   receive_forward,  // posts the receive of the stage's input from the stage before
   forward,
@@ -20,13 +20,17 @@ enum class ActionKind : std::uint8_t {
   backward_input,
   backward_weight,
   send_backward,
-  sum_replicas,       // sums a unit's gradients that are partial on each tensor-parallel rank (norms under sequence parallelism, shared kv heads)
-  reduce_gradients,   // starts the reduction of a unit's gradients over the data axes
-  sum_tied,           // sums the tied weight's gradient over the first and the last stage
-  clip,               // the global gradient norm and from it the factor of the gradients
-  update,             // the optimizer on a unit's shard
-  gather_parameters,  // starts the all-gather of a unit's updated shards (ZeRO)
-  report,             // sums the loss over the ranks that have one
+  open_gradients,      // ZeRO >= 2: gives a unit the whole buffer for the gradients of one microbatch, and zeroes what backward adds to
+  reduce_gradients,    // starts the reduction of a unit's gradients over the data axes; under ZeRO over the shard axis, from level 2 on of one microbatch
+  store_gradients,     // what was reduced, to the gradients that are kept; from level 2 on it is added, and the whole buffer is closed
+  reduce_parts,        // starts the sum of a unit's shards over the replicas of a sharded model (hybrid sharding)
+  sum_replicas,        // sums a unit's gradients that are partial on each tensor-parallel rank (norms under sequence parallelism, shared kv heads)
+  sum_tied,            // sums the tied weight's gradient over the first and the last stage
+  clip,                // the global gradient norm and from it the factor of the gradients
+  update,              // the optimizer on a unit's shard
+  gather_parameters,   // starts the all-gather of a unit's shards: after their update (ZeRO-1 and 2), or before they are used (ZeRO-3)
+  release_parameters,  // ZeRO-3: the gathered copy is not needed for now
+  report,              // sums the loss over the ranks that have one
 };
 [[nodiscard]] std::string_view name_of(ActionKind kind);
 [[nodiscard]] bool is_compute(ActionKind kind);  // forward, backward, backward_input, backward_weight

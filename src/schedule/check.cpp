@@ -1,6 +1,7 @@
 // The proof that programs do what their schedule says and end: first the parts of each rank, then what must agree between ranks, then the whole graph.
 #include "base/error.h"
 #include "schedule/check_edges.h"
+#include "schedule/check_parameters.h"
 #include "schedule/event_graph.h"
 
 #include <algorithm>
@@ -31,9 +32,12 @@ void check_ids(int rank, const Program& program, Faults& faults) {
 }
 
 // Each microbatch passes each stage once, and so for everything else that a step must do.
-void check_counts(int rank, const Program& program, const std::vector<Action>& expected, Faults& faults) {
+void check_counts(int rank, const Program& program, const std::vector<Action>& expected, bool shards_parameters, Faults& faults) {
   std::map<Place, int> num_found;
-  for (const Action& action : program) ++num_found[place_of(action)];
+  for (const Action& action : program) {
+    const bool comes_often = action.kind == Kind::gather_parameters || action.kind == Kind::release_parameters;  // as check_parameters sees fit
+    if (!shards_parameters || !comes_often) ++num_found[place_of(action)];
+  }
   for (const Action& action : expected) {
     const int count = std::exchange(num_found[place_of(action)], 0);
     if (count != 1) faults.push_back(fmt::format("rank {}: {} is there {} times instead of once", rank, to_string(action), count));
@@ -159,7 +163,7 @@ std::vector<std::string> check(const Programs& programs, const Schedule& schedul
   const int num_ranks = static_cast<int>(programs.size());
   for (int rank = 0; rank < num_ranks; ++rank) {
     check_ids(rank, programs[rank], faults);
-    check_counts(rank, programs[rank], expected_actions(rank, schedule, options), faults);
+    check_counts(rank, programs[rank], expected_actions(rank, schedule, options), options.shards_parameters, faults);
     check_compute_order(rank, programs[rank], schedule.ranks[rank], options.trains, faults);
   }
   check_messages(programs, schedule, faults);
@@ -169,6 +173,8 @@ std::vector<std::string> check(const Programs& programs, const Schedule& schedul
   for (int rank = 0; rank < num_ranks; ++rank) {
     const auto missing = check_edges(rank, programs[rank], schedule, options);
     faults.insert(faults.end(), missing.begin(), missing.end());
+    const auto unready = check_parameters(rank, programs[rank], options);
+    faults.insert(faults.end(), unready.begin(), unready.end());
   }
   check_deadlock(programs, faults);
   return faults;

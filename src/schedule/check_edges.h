@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-/// The actions (kind, stage, microbatch, unit) that the rank's program must hold, each once; in no order.
+/// The actions (kind, stage, microbatch, unit) that the rank's program must hold, each once; in no order. Without the gathers of ZeRO-3 and their releases.
 [[nodiscard]] std::vector<Action> expected_actions(int rank, const Schedule& schedule, const LoweringOptions& options);
 
 /// One sentence for each reader that does not wait for its writer, and for each action that is still pending at the end. Expects `expected_actions`.

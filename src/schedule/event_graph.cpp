@@ -26,10 +26,14 @@ Meeting meeting_of(const Action& action, std::map<ActionKind, int>& num_collecti
     case ActionKind::backward:
     case ActionKind::backward_input:
     case ActionKind::backward_weight:
-    case ActionKind::sum_replicas:
+    case ActionKind::open_gradients:
     case ActionKind::reduce_gradients:
+    case ActionKind::store_gradients:
+    case ActionKind::reduce_parts:
+    case ActionKind::sum_replicas:
     case ActionKind::update:
-    case ActionKind::gather_parameters: break;
+    case ActionKind::gather_parameters:
+    case ActionKind::release_parameters: break;
   }
   return {ActionKind::load_batch, -1, -1};
 }

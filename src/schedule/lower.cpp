@@ -2,6 +2,9 @@
 #include "schedule/lower.h"
 
 #include "base/error.h"
+#include "schedule/gather_plan.h"
+#include "schedule/gradient_chains.h"
+#include "schedule/gradient_plan.h"
 #include "schedule/receives.h"
 
 #include <algorithm>
@@ -15,63 +18,74 @@ namespace {
 using Ids = std::vector<int>;
 using Kind = ActionKind;
 
-bool forms_weight_gradients(Kind kind) { return kind == Kind::backward || kind == Kind::backward_weight; }
-
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options) : schedule_(schedule), rank_(rank), options_(options) {}
+  ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options);
   /// `receives`: [position of the rank's order] what is posted before.
   Program build(const std::vector<Program>& receives);
 
  private:
   int add(const Action& place, Ids after);
   void begin_step();
-  void run_forward(const Action& pass);
-  void run_backward(const Action& pass);
-  void run_last_gradient(const Action& pass);
+  void run(int position);
+  void send_results(const Action& pass, int writer);
   void send(Kind kind, int stage, int microbatch, int writer);
-  void finish_gradient(int stage, int unit, int writer);
-  void finish_tied_gradient(int stage, int writer);
-  void update_parameters();
+  void gather(const Part& part);
+  void release(const Part& part, int last_user);
+  void open_gradients(const Action& pass, const Part& part);
+  void finish_gradients(const FormedGradient& formed, const Action& pass);
+  void sum_tied_weight();
+  void clip();
+  void update(const Part& part);
   void report();
 
   [[nodiscard]] int find(const Action& place) const;
   [[nodiscard]] Ids inputs_of(const Action& pass);
-  [[nodiscard]] const StageShape& shape(int stage) const { return options_.stages[stage]; }
+  [[nodiscard]] std::vector<Part> own_parts() const;
+  [[nodiscard]] Action gradient_of(const Action& pass, const Part& part) const;
   [[nodiscard]] bool is_elsewhere(int stage) const { return stage >= 0 && stage < schedule_.num_stages && schedule_.rank_of_stage[stage] != rank_; }
-  [[nodiscard]] bool expands(int stage) const;
-  [[nodiscard]] bool sums_replicas(int stage, int unit) const;
-  [[nodiscard]] int num_parts(int stage) const { return shape(stage).num_units + (shape(stage).has_tied_weight ? 1 : 0); }
 
   const Schedule& schedule_;
   int rank_;
   const LoweringOptions& options_;
+  UnitPasses passes_;
+  GatherPlan gathers_;
+  GradientPlan gradients_;
   Program program_;
+  Ids passes_ids_;                                      // of each pass
   std::map<std::tuple<Kind, int, int, int>, int> ids_;  // (kind, stage, microbatch, unit)
-  std::map<std::pair<int, int>, int> last_backward_;    // (stage, microbatch) -> the pass that ends its input gradient
+  std::map<std::tuple<Kind, int, int>, int> end_of_;    // (kind, stage, microbatch) -> the last unit of that pass
+  std::map<std::pair<int, int>, int> end_of_backward_;  // (stage, microbatch) -> the pass that ends its input gradient
   std::map<std::pair<Kind, int>, int> last_send_;       // (kind, stage)
-  std::map<std::pair<int, int>, int> gradient_done_;    // (stage, unit) -> the last action on its gradient
-  Ids tied_writers_;                                    // the last passes that add to the tied weight's gradient
+  std::map<Part, int> gathered_, released_, done_;      // the last such action; done_: on the gradient
+  GradientChains chains_;
   int load_batch_ = -1, clear_gradients_ = -1, count_tokens_ = -1;
 };
 
+ProgramBuilder::ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options)
+    : schedule_(schedule),
+      rank_(rank),
+      options_(options),
+      passes_(by_units(schedule.ranks[rank], options)),
+      gradients_(gradient_plan(passes_, options)),
+      chains_(options, [this](const Action& place, Ids after) { return add(place, std::move(after)); }) {
+  if (options.shards_parameters) gathers_ = gather_plan(passes_, options);
+}
+
 Program ProgramBuilder::build(const std::vector<Program>& receives) {
-  const ComputeOrder& order = schedule_.ranks[rank_];
-  std::map<int, std::size_t> last_gradient;  // of each stage: its position
-  for (std::size_t i = 0; i < order.size(); ++i)
-    if (forms_weight_gradients(order[i].kind)) last_gradient[order[i].stage] = i;
   begin_step();
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    for (const Action& receive : receives[i]) add(receive, {});
-    const Action& pass = order[i];
-    if (pass.kind == Kind::forward)
-      run_forward(pass);
-    else if (forms_weight_gradients(pass.kind) && last_gradient[pass.stage] == i)
-      run_last_gradient(pass);
-    else
-      run_backward(pass);
+  std::size_t num_begun = 0;
+  for (int position = 0; position < static_cast<int>(passes_.size()); ++position) {
+    if (begins_pass(passes_[position], options_))
+      for (const Action& receive : receives[num_begun++]) add(receive, {});
+    run(position);
   }
-  if (options_.trains) update_parameters();
+  if (options_.trains) {
+    chains_.finish();
+    sum_tied_weight();
+    if (options_.clips) clip();
+    for (const Part& part : own_parts()) update(part);
+  }
   report();
   return std::move(program_);
 }
@@ -97,60 +111,66 @@ void ProgramBuilder::begin_step() {
   count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
 }
 
-// What a pass must wait for: its messages, or what a stage of this rank has written; and once, since compute blocks, the batch and the cleared gradients.
+// One pass, of a unit or a whole stage, and what is done on the way for its parameters and their gradients. Where passes go by units, the next one is computed
+// while the parameters that come after it are gathered and the gradients before it reduced.
+void ProgramBuilder::run(int position) {
+  const Action& pass = passes_[position];
+  if (options_.shards_parameters)
+    for (const Part& part : gathers_.before[position]) gather(part);
+  for (const Part& part : gradients_.opened_before[position]) open_gradients(pass, part);
+
+  const int id = add(pass, inputs_of(pass));
+  passes_ids_.push_back(id);
+  end_of_[{pass.kind, pass.stage, pass.microbatch}] = id;
+  if (ends_pass(pass, options_)) send_results(pass, id);
+  if (options_.shards_parameters)
+    for (const Part& part : gathers_.after[position]) release(part, id);
+  chains_.advance();
+  for (const FormedGradient& formed : gradients_.formed_after[position]) finish_gradients(formed, pass);
+}
+
+// What a pass must wait for: the unit before it, or its messages, or what a stage of this rank has written; its parameters and the buffers of its gradients;
+// and once, since compute blocks, the batch and the cleared gradients.
 Ids ProgramBuilder::inputs_of(const Action& pass) {
   const auto& [kind, stage, microbatch, unit, id, after] = pass;
-  if (kind == Kind::forward) {
-    const Kind written = is_elsewhere(stage - 1) ? Kind::receive_forward : Kind::forward;
-    return {std::exchange(load_batch_, -1), find({.kind = written, .stage = written == Kind::forward ? stage - 1 : stage, .microbatch = microbatch})};
-  }
+  const auto end_of = [&](Kind wanted, int of_stage) {
+    const auto found = end_of_.find({wanted, of_stage, microbatch});
+    return found == end_of_.end() ? -1 : found->second;
+  };
   Ids inputs;
+  if (kind == Kind::forward) inputs.push_back(std::exchange(load_batch_, -1));
   if (forms_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
-  if (kind == Kind::backward_weight) {
-    inputs.push_back(find({.kind = Kind::backward_input, .stage = stage, .microbatch = microbatch}));
-    return inputs;
+  for (const Part& part : options_.shards_parameters ? parts_of(pass, options_) : std::vector<Part>()) inputs.push_back(std::exchange(gathered_[part], -1));
+  if (forms_weight_gradients(kind) && options_.shards_gradients)
+    for (const Part& part : parts_of(pass, options_)) {
+      Action opened = gradient_of(pass, part);
+      opened.kind = Kind::open_gradients;
+      inputs.push_back(find(opened));
+    }
+  if (!begins_pass(pass, options_)) {
+    inputs.push_back(end_of(kind, stage));
+  } else if (kind == Kind::forward) {
+    inputs.push_back(is_elsewhere(stage - 1) ? find({.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch})
+                                             : end_of(Kind::forward, stage - 1));
+  } else if (kind == Kind::backward_weight) {
+    inputs.push_back(end_of(Kind::backward_input, stage));
+  } else {
+    const auto behind = end_of_backward_.find({stage + 1, microbatch});
+    inputs.push_back(end_of(Kind::forward, stage));
+    inputs.push_back(behind != end_of_backward_.end() ? behind->second : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
   }
-  inputs.push_back(find({.kind = Kind::forward, .stage = stage, .microbatch = microbatch}));
-  const auto behind = last_backward_.find({stage + 1, microbatch});
-  inputs.push_back(behind != last_backward_.end() ? behind->second : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
   return inputs;
 }
 
-void ProgramBuilder::run_forward(const Action& pass) {
-  const int forward = add(pass, inputs_of(pass));
-  if (is_elsewhere(pass.stage + 1)) send(Kind::send_forward, pass.stage, pass.microbatch, forward);
-}
-
-void ProgramBuilder::run_backward(const Action& pass) {
-  const int backward = add(pass, inputs_of(pass));
-  if (pass.kind == Kind::backward_weight) return;
-  last_backward_[{pass.stage, pass.microbatch}] = backward;
-  if (is_elsewhere(pass.stage - 1)) send(Kind::send_backward, pass.stage, pass.microbatch, backward);
-}
-
-// The last weight gradients of a stage. Where they are reduced, unit by unit from the last to the first, so that the reduction of a unit goes on while the
-// units before it are computed.
-void ProgramBuilder::run_last_gradient(const Action& pass) {
-  const int stage = pass.stage, num_units = shape(stage).num_units;
-  if (!expands(stage)) {
-    run_backward(pass);
-    const int backward = find(pass);
-    for (int unit = 0; unit < num_units; ++unit) gradient_done_[{stage, unit}] = backward;
-    return finish_tied_gradient(stage, backward);
+void ProgramBuilder::send_results(const Action& pass, int writer) {
+  const auto& [kind, stage, microbatch, unit, id, after] = pass;
+  if (kind == Kind::backward_weight) return;
+  if (kind == Kind::forward) {
+    if (is_elsewhere(stage + 1)) send(Kind::send_forward, stage, microbatch, writer);
+    return;
   }
-  // The head is the last use of a tied weight in the last stage; where the embedding lies too, that is.
-  const int tied_after = stage == 0 ? 0 : num_units - 1;
-  Ids after = inputs_of(pass);
-  for (int unit = num_units - 1; unit >= 0; --unit) {
-    const int backward = add({.kind = pass.kind, .stage = stage, .microbatch = pass.microbatch, .unit = unit}, after);
-    if (unit == 0 && pass.kind == Kind::backward) {
-      last_backward_[{stage, pass.microbatch}] = backward;
-      if (is_elsewhere(stage - 1)) send(Kind::send_backward, stage, pass.microbatch, backward);
-    }
-    finish_gradient(stage, unit, backward);
-    if (unit == tied_after) finish_tied_gradient(stage, backward);
-    after = {backward};
-  }
+  end_of_backward_[{stage, microbatch}] = writer;
+  if (is_elsewhere(stage - 1)) send(Kind::send_backward, stage, microbatch, writer);
 }
 
 // One send at a time per direction: the next one waits for this one, and with that the source buffer of this one is free.
@@ -159,52 +179,64 @@ void ProgramBuilder::send(Kind kind, int stage, int microbatch, int writer) {
   last_send_[{kind, stage}] = add({.kind = kind, .stage = stage, .microbatch = microbatch}, {writer, last == last_send_.end() ? -1 : last->second});
 }
 
-void ProgramBuilder::finish_gradient(int stage, int unit, int writer) {
-  Ids writers = {writer};
-  if (unit == shape(stage).num_units) writers = tied_writers_;
-  int done = writer;
-  if (sums_replicas(stage, unit)) done = add({.kind = Kind::sum_replicas, .stage = stage, .unit = unit}, writers);
-  if (options_.reduces_gradients) {
-    writers.insert(writers.end(), {done, count_tokens_});
-    done = add({.kind = Kind::reduce_gradients, .stage = stage, .unit = unit}, writers);
-  }
-  gradient_done_[{stage, unit}] = done;
+// There is one whole copy at a time: the next one waits until this one is released.
+void ProgramBuilder::gather(const Part& part) {
+  const auto released = released_.find(part);
+  gathered_[part] = add({.kind = Kind::gather_parameters, .stage = part.stage, .unit = part.unit}, {released == released_.end() ? -1 : released->second});
 }
 
-// A tied weight that two stages of this rank use is complete when the later of them is.
-void ProgramBuilder::finish_tied_gradient(int stage, int writer) {
-  const bool is_shared = options_.stages.back().borrows_tied_weight && (stage == 0 || shape(stage).borrows_tied_weight);
-  if (!shape(stage).has_tied_weight && !is_shared) return;
-  tied_writers_.push_back(writer);
-  if (is_shared && tied_writers_.size() < 2) return;
-  finish_gradient(is_shared ? 0 : stage, shape(is_shared ? 0 : stage).num_units, writer);
-  tied_writers_.clear();
+void ProgramBuilder::release(const Part& part, int last_user) {
+  released_[part] = add({.kind = Kind::release_parameters, .stage = part.stage, .unit = part.unit}, {last_user});
 }
 
-void ProgramBuilder::update_parameters() {
-  const std::vector<int> stages = schedule_.stages_of(rank_);
-  for (const int stage : stages) {
-    if (!options_.ties_across_ranks || !shape(stage).has_tied_weight) continue;
-    int& done = gradient_done_[{stage, shape(stage).num_units}];
-    done = add({.kind = Kind::sum_tied, .stage = stage, .unit = shape(stage).num_units}, {done});
+// There is one whole buffer at a time: the last one is closed before.
+void ProgramBuilder::open_gradients(const Action& pass, const Part& part) {
+  chains_.finish(part);
+  Action opened = gradient_of(pass, part);
+  opened.kind = Kind::open_gradients;
+  add(opened, {chains_.done(part)});
+}
+
+void ProgramBuilder::finish_gradients(const FormedGradient& formed, const Action& pass) {
+  Ids writers;
+  for (const int position : formed.writers) writers.push_back(passes_ids_[position]);
+  const Action place = options_.shards_gradients ? gradient_of(pass, formed.part) : Action{.stage = formed.part.stage, .unit = formed.part.unit};
+  chains_.begin({.part = formed.part, .place = place, .writers = writers, .is_last = formed.is_last}, count_tokens_);
+}
+
+// Of one microbatch, named by the stage that forms it: a tied weight that two stages of a rank share gets a gradient from either.
+Action ProgramBuilder::gradient_of(const Action& pass, const Part& part) const {
+  const int unit = part.stage == pass.stage ? part.unit : options_.stages[pass.stage].num_units;
+  return {.stage = pass.stage, .microbatch = pass.microbatch, .unit = unit};
+}
+
+std::vector<Part> ProgramBuilder::own_parts() const {
+  std::vector<Part> parts;
+  for (const int stage : schedule_.stages_of(rank_)) {
+    const StageShape& shape = options_.stages[stage];
+    for (int unit = 0; unit < shape.num_units + (shape.has_tied_weight ? 1 : 0); ++unit) parts.push_back({stage, unit});
   }
-  if (options_.clips) {
-    Ids after = {count_tokens_};
-    for (const Action& action : program_) {
-      const bool writes_gradient =
-          forms_weight_gradients(action.kind) || action.kind == Kind::sum_replicas || action.kind == Kind::reduce_gradients || action.kind == Kind::sum_tied;
-      if (writes_gradient) after.push_back(action.id);
-    }
-    const int clip = add({.kind = Kind::clip}, after);
-    for (auto& [unit, done] : gradient_done_) done = clip;
+  return parts;
+}
+
+void ProgramBuilder::sum_tied_weight() {
+  for (const Part& part : own_parts()) {
+    done_[part] = chains_.done(part);
+    const bool is_tied = part.unit == options_.stages[part.stage].num_units;
+    if (is_tied && options_.ties_across_ranks) done_[part] = add({.kind = Kind::sum_tied, .stage = part.stage, .unit = part.unit}, {done_[part]});
   }
-  for (const int stage : stages) {
-    for (int unit = 0; unit < num_parts(stage); ++unit) {
-      const int done = gradient_done_[{stage, unit}];
-      const int update = add({.kind = Kind::update, .stage = stage, .unit = unit}, {done, options_.clips ? -1 : count_tokens_});
-      if (options_.gathers_parameters) add({.kind = Kind::gather_parameters, .stage = stage, .unit = unit}, {update});
-    }
-  }
+}
+
+void ProgramBuilder::clip() {
+  Ids after = {count_tokens_};
+  for (const auto& [part, done] : done_) after.push_back(done);
+  const int clip = add({.kind = Kind::clip}, after);
+  for (auto& [part, done] : done_) done = clip;
+}
+
+void ProgramBuilder::update(const Part& part) {
+  const int update = add({.kind = Kind::update, .stage = part.stage, .unit = part.unit}, {done_[part], options_.clips ? -1 : count_tokens_});
+  if (options_.gathers_parameters) add({.kind = Kind::gather_parameters, .stage = part.stage, .unit = part.unit}, {update});
 }
 
 // Waits for whatever nobody has waited for, so that nothing is pending when the step ends.
@@ -218,16 +250,6 @@ void ProgramBuilder::report() {
     if (!is_awaited[action.id]) after.push_back(action.id);
   }
   add({.kind = Kind::report}, after);
-}
-
-bool ProgramBuilder::sums_replicas(int stage, int unit) const {
-  const auto& sums = shape(stage).unit_sums_replicas;
-  return unit < static_cast<int>(sums.size()) && sums[unit];
-}
-
-bool ProgramBuilder::expands(int stage) const {
-  const auto& sums = shape(stage).unit_sums_replicas;
-  return options_.reduces_gradients || std::find(sums.begin(), sums.end(), true) != sums.end();
 }
 
 }  // namespace

@@ -17,13 +17,24 @@ struct StageShape {
   std::vector<bool> unit_sums_replicas;  // [num_units + 1]: the unit has gradients that are partial over tp
 };
 
+/// Until when gathered parameters stay (ZeRO-3): for the pass that comes next, until the microbatch that they were gathered for has gone back, or for the step.
+enum class KeepsGathered : std::uint8_t { for_next_pass, for_backward, for_step };
+
 struct LoweringOptions {
   std::vector<StageShape> stages;   // one per stage
   bool trains = true;               // false: forward only (evaluation)
   bool reduces_gradients = true;    // data axes have more than one rank
-  bool gathers_parameters = false;  // ZeRO >= 1 over more than one rank
+  bool gathers_parameters = false;  // after their update: ZeRO-1 and 2
+  bool shards_gradients = false;    // ZeRO >= 2: formed in a buffer of their own and reduced for each microbatch
+  bool shards_parameters = false;   // ZeRO-3: gathered before they are used
+  bool reduces_parts = false;       // a sharded model has replicas (hybrid sharding)
+  bool converts_gradients = false;  // they are reduced in another format than their own
+  KeepsGathered keeps_gathered = KeepsGathered::for_next_pass;
   bool clips = true;
   bool ties_across_ranks = false;  // the tied weight lies on two different pipeline ranks
+
+  /// What was reduced is not where gradients are kept.
+  [[nodiscard]] bool stores_gradients() const { return shards_gradients || converts_gradients; }
 };
 
 /// One program per pipeline rank; ranks that differ in other axes run the same one.

@@ -23,14 +23,18 @@ Lane lane_of(ActionKind kind) {
     case ActionKind::backward:
     case ActionKind::backward_input:
     case ActionKind::backward_weight:
-    case ActionKind::update: return Lane::compute;
+    case ActionKind::open_gradients:
+    case ActionKind::store_gradients:
+    case ActionKind::update:
+    case ActionKind::release_parameters: return Lane::compute;
     case ActionKind::receive_forward:
     case ActionKind::send_forward:
     case ActionKind::receive_backward:
     case ActionKind::send_backward: return Lane::transfer;
     case ActionKind::count_tokens:
-    case ActionKind::sum_replicas:
     case ActionKind::reduce_gradients:
+    case ActionKind::reduce_parts:
+    case ActionKind::sum_replicas:
     case ActionKind::sum_tied:
     case ActionKind::clip:
     case ActionKind::gather_parameters:
@@ -41,7 +45,7 @@ Lane lane_of(ActionKind kind) {
 
 Cost cost_of(const StageCosts& costs) {
   return [costs](int, const Action& action) {
-    if (action.kind == ActionKind::forward) return costs.forward;
+    if (action.kind == ActionKind::forward) return action.unit == whole_stage ? costs.forward : costs.forward / costs.num_units;
     if (action.kind == ActionKind::backward) return action.unit == whole_stage ? costs.backward : costs.backward / costs.num_units;
     return is_transfer(action.kind) ? costs.transfer : 0.0;
   };

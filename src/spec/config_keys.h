@@ -21,7 +21,7 @@ struct NotYet {};
 
 using ConfigField =
     std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>,
-                 FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, ModelBase, NotYet>;
+                 FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, ModelBase, NotYet>;
 
 struct Range {
   double least = std::numeric_limits<double>::lowest();

@@ -54,6 +54,7 @@ struct Assign {
       field(config) = {.counts = get<std::vector<std::int64_t>>(key, value, "a list of integers or a string of the letters E, t and L"), .letters = {}};
   }
   void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string")); }
+  void operator()(FieldOf<ReshardAfterForward> field) const { field(config) = parse_reshard_after_forward(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<LrDecay> field) const { field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<RecomputeMethod> field) const { field(config) = parse_recompute_method(key.name, get<std::string>(key, value, "a string")); }
   void operator()(FieldOf<BlockOperations> field) const {
@@ -73,6 +74,7 @@ struct Read {
     if (!field(config).letters.empty()) return field(config).letters;
     return field(config).counts;
   }
+  ConfigValue operator()(FieldOf<ReshardAfterForward> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<LrDecay> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<Family> field) const { return std::string(name_of(field(config))); }
   ConfigValue operator()(FieldOf<RecomputeMethod> field) const { return std::string(name_of(field(config))); }

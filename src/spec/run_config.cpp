@@ -8,6 +8,7 @@
 namespace echelon {
 namespace {
 
+constexpr ReshardAfterForward all_reshards[] = {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step};
 constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
 
 }  // namespace
@@ -22,7 +23,19 @@ std::string_view name_of(LrDecay decay) {
   return "?";
 }
 
+std::string_view name_of(ReshardAfterForward reshard) {
+  switch (reshard) {
+    case ReshardAfterForward::never: return "never";
+    case ReshardAfterForward::microbatch: return "microbatch";
+    case ReshardAfterForward::step: return "step";
+  }
+  return "?";
+}
+
 LrDecay parse_lr_decay(std::string_view key, std::string_view name) { return parse_choice(key, name, all_decays); }
+ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::string_view name) {
+  return equal_but_for_case(name, "always") ? ReshardAfterForward::microbatch : parse_choice(key, name, all_reshards);
+}
 
 MeshShape RunConfig::mesh_shape() const {
   const auto degree = [](std::string_view key, std::int64_t value) {

@@ -15,9 +15,18 @@
 namespace echelon {
 
 enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
+/// Until when a rank of ZeRO-3 keeps the parameters that it gathered for a forward pass.
+enum class ReshardAfterForward : std::uint8_t {
+  never,       // until the backward pass of the same microbatch has used them: one gather a microbatch
+  microbatch,  // until the next unit has them: gathered for each forward and again for each backward pass
+  step,        // until their last use in the step: one gather a step
+};
 [[nodiscard]] std::string_view name_of(LrDecay decay);
+[[nodiscard]] std::string_view name_of(ReshardAfterForward reshard);
 /// In any letter case. Throws Error naming `key` and the nearest.
 [[nodiscard]] LrDecay parse_lr_decay(std::string_view key, std::string_view name);
+/// "always" is another name of `microbatch`.
+[[nodiscard]] ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::string_view name);
 
 struct DataConfig {
   std::string path;             // prefix of .bin/.idx
@@ -49,7 +58,8 @@ struct TrainingConfig {
 struct ParallelConfig {
   std::int64_t data_parallel_replicate_degree = 1;
   std::int64_t data_parallel_shard_degree = 1;
-  std::int64_t zero_level = 1;  // of the shard axis: 0 | 1
+  std::int64_t zero_level = 1;  // what is cut over the shard axis: 1 optimizer states, 2 gradients too, 3 parameters too
+  ReshardAfterForward reshard_after_forward = ReshardAfterForward::microbatch;
   std::int64_t tensor_parallel_degree = 1;
   bool sequence_parallel = false;
   std::int64_t pipeline_parallel_degree = 1;

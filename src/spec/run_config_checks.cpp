@@ -48,10 +48,18 @@ void check_choice(const Choices& c) {
 
 void check_dtypes(const TrainingConfig& t) {
   check_choice({"training.dtype", t.dtype, {"float32", "bfloat16", "float64"}, {"float16"}});
-  const std::string_view accumulate = t.dtype == "float64" ? "float64" : "float32";
-  for (const auto& [key, value] :
-       {std::pair<std::string_view, std::string_view>{"training.grad_dtype", t.grad_dtype}, {"training.reduce_dtype", t.reduce_dtype}})
-    require(value.empty() || value == accumulate, "{} = '{}' is not there yet beside training.dtype = '{}'; nearest: '{}'", key, value, t.dtype, accumulate);
+  // A gradient is formed in the format of the weights or the one that their sums have; it may travel in the coarser one of that width in any case.
+  const bool is_double = t.dtype == "float64";
+  const std::string_view accumulate = is_double ? "float64" : "float32";
+  const auto check_gradient = [&](std::string_view key, std::string_view value, bool may_be_coarse) {
+    std::vector<std::string_view> valid = {accumulate};
+    if (may_be_coarse) valid.push_back("bfloat16");
+    const bool is_valid = value.empty() || std::find(valid.begin(), valid.end(), value) != valid.end();
+    require(is_valid, "{} = '{}' does not go with training.dtype = '{}', but {} does; nearest: '{}'", key, value, t.dtype, fmt::join(valid, " or "),
+            nearest(value, valid));
+  };
+  check_gradient("training.grad_dtype", t.grad_dtype, t.dtype == "bfloat16");
+  check_gradient("training.reduce_dtype", t.reduce_dtype, !is_double);
 }
 
 void check_recompute(const RunConfig& config) {
@@ -88,13 +96,12 @@ void check_batch(const RunConfig& config) {
 
 void check_parallelism(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  require(p.zero_level <= 1, "parallelism.zero_level = {} is not there yet; nearest: 1", p.zero_level);
-  require(p.zero_level == 1 || p.data_parallel_shard_degree == 1,
+  require(p.zero_level >= 1 || p.data_parallel_shard_degree == 1,
           "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {}; nearest: data_parallel_replicate_degree = {}",
           p.data_parallel_shard_degree, p.data_parallel_shard_degree);
-  require(p.data_parallel_shard_degree == 1 || p.data_parallel_replicate_degree == 1,
-          "parallelism.data_parallel_replicate_degree = {} is not there yet beside data_parallel_shard_degree = {} (hybrid sharding); nearest: 1",
-          p.data_parallel_replicate_degree, p.data_parallel_shard_degree);
+  require(p.zero_level == 3 || p.reshard_after_forward == ReshardAfterForward::microbatch,
+          "parallelism.reshard_after_forward = '{}' says nothing about parameters that are never cut (parallelism.zero_level = {}); nearest zero_level: 3",
+          name_of(p.reshard_after_forward), p.zero_level);
   require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not there yet; nearest: 1", p.context_parallel_degree);
   require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not there yet; nearest: 1", p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,

@@ -60,6 +60,8 @@ class TypedMemory {
   void for_uniform_ranges(std::span<const Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const;
 
   void name(const Tensor& x, NamedMemory named);
+  /// The names of what begins in x are no longer true.
+  void forget_names(const Tensor& x);
   /// That in which x begins, or null.
   [[nodiscard]] const NamedMemory* named_at(const Tensor& x) const;
   /// All that lies in the flat tensor x, and what it is.

@@ -123,30 +123,83 @@ TEST(MemoryPlan, ActivationsAreWhatTheScheduleKeepsInFlight) {
   }
 }
 
-// Rajbhandari et al. 2020, figure 1: with Adam, psi parameters cost (a + b) psi bytes gathered and K psi / N sharded, here with float32 gradients.
+// Rajbhandari et al. 2020, figure 1: with Adam, psi parameters cost (2 + 2 + 12) psi bytes in bfloat16 (here also 2 + 4 + 12 with float32 gradients, and 4 + 4
+// + 8 in float32, which has no second copy); level 1 divides the last term by N, level 2 the last two, level 3 all. To the byte over all ranks, padding apart;
+// and no rank has more than its share of the padded whole. Replicas of a sharded model (hybrid sharding) cost each what it costs.
+struct StateBytes {
+  const char *dtype, *grad_dtype;
+  std::int64_t parameter, gradient, state;
+};
+
 TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
-  struct Case {
-    const char* dtype;
-    std::int64_t parameter, gradient, sharded;
-  };
-  for (const Case& each : {Case{"float32", 4, 4, 8}, Case{"bfloat16", 2, 4, 12}, Case{"float64", 8, 8, 16}})
-    for (const int degree : {1, 2, 3, 5, 8}) {
-      RunConfig config = testing::small_config();
-      config.training.dtype = each.dtype;
-      config.parallelism.data_parallel_shard_degree = degree;
-      config.training.global_batch_size = 2 * degree;
-      const Blueprint blueprint(config);
-      const std::int64_t psi = config.model.num_parameters();
-      std::int64_t sharded = 0;
-      for (int rank = 0; rank < degree; ++rank) {
-        const RankBlueprint plan = blueprint.rank(rank);
-        const MemoryPlan& memory = plan.memory(ProgramKind::training);
-        EXPECT_EQ(memory.peak_bytes(MemoryCategory::parameters), each.parameter * psi);
-        EXPECT_EQ(memory.peak_bytes(MemoryCategory::gradients), each.gradient * psi);
-        sharded += memory.peak_bytes(MemoryCategory::moments) + memory.peak_bytes(MemoryCategory::master_weights);
-      }
-      EXPECT_EQ(sharded, each.sharded * psi) << each.dtype << " over " << degree;
+  for (const StateBytes& each :
+       {StateBytes{"float32", "float32", 4, 4, 8}, {"bfloat16", "float32", 2, 4, 12}, {"bfloat16", "bfloat16", 2, 2, 12}, {"float64", "float64", 8, 8, 16}})
+    for (const int degree : {1, 2, 3, 5, 8})
+      for (const int level : {1, 2, 3})
+        for (const int replicas : {1, 2}) {
+          RunConfig config = testing::small_config();
+          config.training.dtype = each.dtype;
+          config.training.grad_dtype = each.grad_dtype;
+          config.parallelism.data_parallel_shard_degree = degree;
+          config.parallelism.data_parallel_replicate_degree = replicas;
+          config.parallelism.zero_level = level;
+          config.training.global_batch_size = 2 * degree * replicas;
+          const Blueprint blueprint(config);
+          const std::int64_t psi = config.model.num_parameters(), N = degree;
+          std::int64_t parameters = 0, gradients = 0, states = 0;
+          for (int rank = 0; rank < degree * replicas; ++rank) {
+            const RankBlueprint plan = blueprint.rank(rank);
+            const MemoryPlan& memory = plan.memory(ProgramKind::training);
+            const auto bytes = [&](MemoryCategory category) { return memory.peak_bytes(category); };
+            parameters += bytes(MemoryCategory::parameters);
+            gradients += bytes(MemoryCategory::gradients);
+            states += bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
+            const std::int64_t cut = (level >= 3 ? each.parameter : 0) + (level >= 2 ? each.gradient : 0) + each.state;
+            const std::int64_t whole = each.parameter + each.gradient + each.state - cut;
+            const std::int64_t of_rank =
+                bytes(MemoryCategory::parameters) + bytes(MemoryCategory::gradients) + bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
+            EXPECT_LE(of_rank, whole * psi + (cut * psi + N - 1) / N + bytes(MemoryCategory::padding));
+          }
+          const auto expected = [&](std::int64_t bytes, bool is_cut) { return bytes * psi * (is_cut ? 1 : N) * replicas; };
+          EXPECT_EQ(parameters, expected(each.parameter, level >= 3)) << each.dtype << " over " << degree << " at level " << level;
+          EXPECT_EQ(gradients, expected(each.gradient, level >= 2)) << each.dtype << " over " << degree << " at level " << level;
+          EXPECT_EQ(states, expected(each.state, true)) << each.dtype << " over " << degree << " at level " << level;
+        }
+}
+
+/// Padded elements of each unit of one rank without a pipeline.
+std::vector<std::int64_t> unit_elements(const Blueprint& blueprint) {
+  std::vector<std::int64_t> elements;
+  const ModelPart part = make_model_part(blueprint.config(), blueprint.schedule(), 0);
+  for (const ShardedUnit* unit : part.units()) {
+    elements.push_back(0);
+    for (const Bucket& bucket : unit->buckets()) elements.back() += bucket.num_elements;
+  }
+  return elements;
+}
+
+// What is whole for a while: the parameters of a unit and of the next one, and the gradients of a unit and of the one behind it, which is reduced meanwhile; or
+// all parameters of the stage where they stay for a microbatch or a step.
+TEST(MemoryPlan, WholeUnitsAreThereTwoAtATime) {
+  for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
+    RunConfig config = testing::small_config();
+    config.parallelism.data_parallel_shard_degree = 2;
+    config.parallelism.zero_level = 3;
+    config.parallelism.reshard_after_forward = reshard;
+    const Blueprint blueprint(config);
+    const RankBlueprint rank = blueprint.rank(0);
+    const std::vector<std::int64_t> elements = unit_elements(blueprint);
+    std::int64_t neighbours = 0, all = 0;
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+      neighbours = std::max(neighbours, elements[i] + (i + 1 < elements.size() ? elements[i + 1] : 0));
+      all += elements[i];
     }
+    const MemoryPlan& memory = rank.memory(ProgramKind::training);
+    EXPECT_EQ(memory.peak_bytes(MemoryCategory::gathered_parameters), 4 * (reshard == ReshardAfterForward::microbatch ? neighbours : all));
+    EXPECT_EQ(memory.peak_bytes(MemoryCategory::unreduced_gradients), 4 * neighbours);
+    EXPECT_EQ(rank.memory(ProgramKind::evaluation).peak_bytes(MemoryCategory::gathered_parameters),
+              4 * (reshard == ReshardAfterForward::step ? all : neighbours));
+  }
 }
 
 }  // namespace

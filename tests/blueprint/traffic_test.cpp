@@ -1,6 +1,7 @@
 // What a step sends, against the closed forms of the papers.
 #include "blueprint/blueprint.h"
 #include "blueprint/small_config.h"
+#include "spec/groups.h"
 
 #include <gtest/gtest.h>
 
@@ -41,6 +42,99 @@ TEST(Traffic, ZeroOneSendsAsMuchAsDataParallel) {
     const RankBlueprint rank = blueprint.rank(1);
     EXPECT_EQ(sent_per_step(rank).at({AxisSet{Axis::dp_shard, Axis::cp}}), 2 * (n - 1) * 4 * padded_parameters(rank) / n);
   }
+}
+
+/// Padded bytes in float32 of each unit of one rank without a pipeline.
+std::vector<std::int64_t> unit_bytes(const Blueprint& blueprint) {
+  std::vector<std::int64_t> bytes;
+  const ModelPart part = make_model_part(blueprint.config(), blueprint.schedule(), 0);
+  for (const ShardedUnit* unit : part.units()) {
+    bytes.push_back(0);
+    for (const Bucket& bucket : unit->buckets()) bytes.back() += 4 * bucket.num_elements;
+  }
+  return bytes;
+}
+
+RunConfig sharded_config(int n, int level, std::int64_t microbatches) {
+  RunConfig config = testing::small_config();
+  config.parallelism.data_parallel_shard_degree = n;
+  config.parallelism.zero_level = level;
+  config.training.global_batch_size = microbatches * n * config.training.micro_batch_size;
+  return config;
+}
+
+constexpr Group over_shards = {AxisSet{Axis::dp_shard, Axis::cp}, Group::Part::all, 0};
+
+// ZeRO-2: with one microbatch what data parallelism sends (section 7.2.1); a reduce-scatter more for each further one.
+TEST(Traffic, ZeroTwoScattersTheGradientsOfEachMicrobatch) {
+  for (const int n : {2, 4, 8})
+    for (const std::int64_t m : {1, 3}) {
+      const Blueprint blueprint(sharded_config(n, 2, m));
+      std::int64_t psi = 0;
+      for (const std::int64_t bytes : unit_bytes(blueprint)) psi += bytes;
+      EXPECT_EQ(sent_per_step(blueprint.rank(1)).at(over_shards), (m + 1) * (n - 1) * psi / n) << n << " " << m;
+    }
+}
+
+// ZeRO-3: 3/2 of data parallelism for one microbatch (section 7.2.2): a unit is gathered for its forward and for its backward pass, and its gradient scattered.
+// The last unit, whose two passes are neighbours, is gathered once for both, and so is the first one for its backward pass and the next microbatch's forward
+// pass.
+TEST(Traffic, ZeroThreeSendsThreeVolumesPerMicrobatch) {
+  for (const int n : {2, 4, 8})
+    for (const std::int64_t m : {1, 3})
+      for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
+        RunConfig config = sharded_config(n, 3, m);
+        config.parallelism.reshard_after_forward = reshard;
+        const Blueprint blueprint(config);
+        const std::vector<std::int64_t> units = unit_bytes(blueprint);
+        std::int64_t volumes = 0, psi = 0;
+        for (std::size_t i = 0; i < units.size(); ++i) {
+          const bool is_first = i == 0, is_last = i + 1 == units.size();
+          const std::int64_t gathers = reshard == ReshardAfterForward::step    ? 1
+                                       : reshard == ReshardAfterForward::never ? (is_first ? 1 : m)
+                                                                               : (is_first  ? m + 1
+                                                                                  : is_last ? m
+                                                                                            : 2 * m);
+          volumes += (gathers + m) * units[i];
+          psi += units[i];
+        }
+        const std::int64_t sent = sent_per_step(blueprint.rank(1)).at(over_shards);
+        EXPECT_EQ(sent, volumes * (n - 1) / n) << n << " " << m << " " << name_of(reshard);
+        EXPECT_LE(sent, 3 * m * psi * (n - 1) / n);
+        EXPECT_FALSE(sent_per_step(blueprint.rank(1)).contains(replicate_group) && sent_per_step(blueprint.rank(1)).at(replicate_group) > 0);
+      }
+}
+
+// Hybrid sharding (Zhao et al. 2023, section 3.2.2): over the replicas only the shards are all-reduced, once a step: 2 (r - 1) / r of psi / n.
+TEST(Traffic, HybridShardingReducesShardsOverReplicas) {
+  for (const int level : {1, 2, 3})
+    for (const int r : {2, 4}) {
+      const int n = 2;
+      RunConfig config = sharded_config(n, level, 3);
+      config.parallelism.data_parallel_replicate_degree = r;
+      config.training.global_batch_size *= r;
+      const Blueprint blueprint(config);
+      std::int64_t psi = 0;
+      for (const std::int64_t bytes : unit_bytes(blueprint)) psi += bytes;
+      EXPECT_EQ(sent_per_step(blueprint.rank(1)).at(replicate_group), 2 * (r - 1) * psi / n / r) << level << " " << r;
+    }
+}
+
+// training.reduce_dtype = bfloat16 halves what gradients send, and nothing else.
+TEST(Traffic, GradientsTravelInTheFormatOfTheirReduction) {
+  RunConfig config = sharded_config(2, 1, 2);
+  const Blueprint plain(config);
+  const std::int64_t before = sent_per_step(plain.rank(0)).at(over_shards);
+  config.training.reduce_dtype = "bfloat16";
+  const Blueprint coarse(config);
+  EXPECT_EQ(sent_per_step(coarse.rank(0)).at(over_shards), before * 3 / 4);
+  config = sharded_config(1, 1, 2);
+  config.parallelism.data_parallel_replicate_degree = 4;
+  config.training.global_batch_size *= 4;
+  const Blueprint fine(config);
+  config.training.reduce_dtype = "bfloat16";
+  const Blueprint all_reduced(config);
+  EXPECT_EQ(2 * sent_per_step(all_reduced.rank(0)).at(replicate_group), sent_per_step(fine.rank(0)).at(replicate_group));
 }
 
 // Two all-reduces of the activations per layer in the forward pass and two in the backward pass (Shoeybi et al. 2019, section 3); one more of each kind for the

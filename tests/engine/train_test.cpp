@@ -14,7 +14,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <fstream>
+#include <iterator>
 
 namespace echelon {
 namespace {
@@ -153,6 +157,57 @@ TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
   RunConfig undisturbed = layout();
   undisturbed.checkpoint.enable = false;
   EXPECT_EQ(train(undisturbed, {}).last_step.loss, result.last_step.loss) << "evaluating and saving change nothing";
+}
+
+// One microbatch: every level adds up the same numbers in the same order, so losses, what is evaluated and what is saved have the same bits. Replicas add
+// theirs last.
+TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
+  RunConfig config = this->config();
+  config.training.dtype = "bfloat16";
+  config.training.eval_batches = 2;
+  config.training.micro_batch_size = 2;
+  config.checkpoint.interval = config.training.steps;
+  for (const int replicas : {1, 2}) {
+    config.parallelism.data_parallel_replicate_degree = replicas;
+    config.parallelism.data_parallel_shard_degree = 2;
+    config.training.global_batch_size = 4 * replicas;
+    std::vector<double> losses;
+    std::string saved;
+    for (const int level : {1, 2, 3}) {
+      config.parallelism.zero_level = level;
+      config.output.dir = (scratch_ / fmt::format("level{}-{}", level, replicas)).string();
+      const TrainResult result = train(config, {});
+      std::ifstream file(result.model_folder / "model.safetensors", std::ios::binary);
+      const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+      if (level == 1) {
+        losses = {result.last_step.loss, result.last_step.grad_norm, *result.validation_loss};
+        saved = bytes;
+      }
+      EXPECT_EQ((std::vector{result.last_step.loss, result.last_step.grad_norm, *result.validation_loss}), losses) << level;
+      EXPECT_GT(bytes.size(), 1000U);
+      EXPECT_EQ(bytes, saved) << level;
+    }
+  }
+}
+
+// A model that was saved goes into any other way of cutting it.
+TEST_F(Train, WhatWasSavedIsLoadedAtEveryLevelOfZero) {
+  RunConfig config = layout();
+  config.training.steps = 1;
+  config.lr_scheduler.warmup_steps = 0;
+  config.parallelism.zero_level = 3;
+  const std::filesystem::path model = train(config, {}).model_folder;
+  const double expected = validation_loss_of(model);
+  config.checkpoint.initial_load_path = model.string();
+  for (const int level : {1, 2, 3})
+    for (const int replicas : {1, 2}) {
+      config.parallelism = {};
+      config.parallelism.zero_level = level;
+      config.parallelism.data_parallel_shard_degree = 3;
+      config.parallelism.data_parallel_replicate_degree = replicas;
+      config.training.global_batch_size = 12;
+      EXPECT_NEAR(evaluate(config).loss, expected, 1e-11 * expected) << level << " " << replicas;
+    }
 }
 
 TEST_F(Train, IntervalsAreKept) {

@@ -120,7 +120,7 @@ void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesys
     Comm& world = mesh.comm(world_group);
     if (mesh.rank() == 0) writer.begin();
     world.barrier().wait();
-    rank.model().save(writer, *ops);
+    rank.model().save(writer, *ops, mesh);
     world.barrier().wait();
     if (mesh.rank() == 0) writer.finish();
   });

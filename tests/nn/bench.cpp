@@ -146,7 +146,7 @@ Passes passes_of(Stage& stage, Calls calls) {
     for (const Tensor& tensor : of_stage.flow) EXPECT_FALSE(stage.num_units() >= 3 && tensor.data != nullptr && std::isnan(numbers_of(tensor)[0]));
   };
   return {.params = params,
-          .forward = [&stage](Context& context, Tensor x, Tensor y, Stash& stash) { stage.forward(context, x, y, stash); },
+          .forward = [&stage](Context& context, Tensor x, Tensor y, Stash& stash) { stage.forward(context, -1, x, y, stash); },
           .backward =
               [=, &stage](Context& context, Tensor dy, Tensor dx, Stash& stash) {
                 const Stack::Scope scope(context.workspace);

@@ -132,6 +132,10 @@ TEST_P(CpuOpsTest, BiasesSumsAndCopies) {
       compare("add" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2), random({rows, columns}, 3)},
               [](Ops& ops, Tensors& t) { ops.add(t[0], t[1], t[2]); });
       compare("add in place" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
+      for (const DType other : {DType::float32, DType::float64, DType::bfloat16})
+        if (accumulate_dtype(other) == accumulate_dtype(dtype))
+          compare("add of another format" + sizes, {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)},
+                  [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
       compare("fill and scale" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) {
         ops.fill(t[0], 0.3);
         ops.scale(t[1], -1.7);

@@ -41,6 +41,8 @@ std::string name_of(const Layout& layout) {
   name << "_layers" << layout.layers;
   for (const std::int64_t layers : layout.layers_per_stage) name << "_" << layers;
   name << "_m" << layout.microbatches;
+  if (layout.zero != 1) name << "_zero" << layout.zero;
+  if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
   return name.str();
 }
 
@@ -60,6 +62,8 @@ RunConfig config_of(const Layout& layout) {
   config.lr_scheduler.warmup_steps = 3;
   config.parallelism.data_parallel_replicate_degree = layout.replicate;
   config.parallelism.data_parallel_shard_degree = layout.shard;
+  config.parallelism.zero_level = layout.zero;
+  config.parallelism.reshard_after_forward = layout.reshard;
   config.parallelism.tensor_parallel_degree = layout.tp;
   config.parallelism.sequence_parallel = layout.sequence_parallel;
   config.parallelism.pipeline_parallel_degree = layout.pp;
@@ -104,7 +108,10 @@ std::vector<Layout> schedule_rows() {
         Layout layout = {.pp = pp, .schedule = entry.kind, .microbatches = std::max(1, entry.microbatches_per_rank * pp) + more};
         if (entry.most_virtual > 2) layout.virtual_stages = 2 + index % 2;
         if (index % 4 == 1) layout.shard = 2;
-        if (index % 4 == 2) layout.replicate = 2;
+        if (index % 4 >= 2) layout.replicate = 2;
+        if (index % 4 == 3 && pp < 4) layout.shard = 2;
+        if (layout.shard > 1) layout.zero = 1 + index / 4 % 3;
+        if (layout.zero == 3) layout.reshard = static_cast<ReshardAfterForward>(index % 3);
         if (index % 3 == 1 && pp < 4) layout.tp = 2;
         layout.sequence_parallel = layout.tp > 1 && index % 2 == 0;
         layout.tied = index % 5 < 2;
@@ -121,9 +128,55 @@ std::vector<Layout> schedule_rows() {
   return layouts;
 }
 
+namespace {
+
+/// ZeRO-2 and 3, and hybrid sharding.
+std::vector<Layout> sharded_rows() {
+  const auto gpipe = PipelineSchedule::gpipe, naive = PipelineSchedule::naive;
+  const auto never = ReshardAfterForward::never, step = ReshardAfterForward::step;
+  std::vector<Layout> layouts = {
+      // a shard group of one rank with accumulation: gradients must not double from microbatch to microbatch
+      {.microbatches = 7, .zero = 3},
+      {.replicate = 2, .microbatches = 3, .zero = 2},
+      // several families, all ways of resharding
+      {.shard = 4, .microbatches = 2, .family = Family::gpt2, .zero = 3, .reshard = never},
+      {.shard = 2, .microbatches = 3, .family = Family::qwen3, .tied = true, .zero = 3, .reshard = step},
+      // with a pipeline, where microbatches are under way at the same time
+      {.shard = 2, .pp = 2, .schedule = gpipe, .microbatches = 3, .zero = 3, .reshard = never},
+      {.shard = 2, .pp = 3, .microbatches = 4, .tied = true, .zero = 3, .reshard = step, .layers = 7, .layers_per_stage = {1, 5, 1}},
+      {.shard = 2, .pp = 4, .microbatches = 5, .zero = 3, .reshard = never},
+      {.shard = 2, .pp = 2, .schedule = naive, .microbatches = 2, .zero = 2},
+      // hybrid sharding by itself, with one more axis, and with all
+      {.replicate = 2, .shard = 3, .microbatches = 3, .zero = 1},
+      {.replicate = 2, .shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::gpt2, .tied = true, .zero = 1},
+      {.replicate = 3, .shard = 2, .microbatches = 2, .tied = true, .zero = 2},
+      {.replicate = 2, .shard = 2, .pp = 2, .microbatches = 3, .tied = true, .zero = 2},
+      {.replicate = 2, .shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .zero = 3},
+      {.replicate = 2, .shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = 3},
+  };
+  for (const int zero : {2, 3}) {
+    // the last microbatch only, and levels that disagree under accumulation
+    layouts.push_back({.shard = 2, .microbatches = 3, .zero = zero});
+    layouts.push_back({.shard = 2, .microbatches = 1, .zero = zero});
+    // parameters that no shard degree divides
+    layouts.push_back({.shard = 3, .microbatches = 2, .zero = zero});
+    layouts.push_back({.shard = 7, .microbatches = 2, .family = Family::gpt2, .tied = true, .zero = zero});
+    // a tied embedding on both ends of a pipeline
+    layouts.push_back({.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true, .zero = zero});
+    layouts.push_back({.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = zero});
+    // gradients that are partial on tensor-parallel ranks: norms and shared key/value heads
+    layouts.push_back({.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3, .zero = zero});
+    layouts.push_back({.shard = 2, .tp = 4, .microbatches = 3, .zero = zero});
+    layouts.push_back({.shard = 2, .tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .zero = zero});
+  }
+  return layouts;
+}
+
+}  // namespace
+
 std::vector<Layout> rows() {
   const auto gpipe = PipelineSchedule::gpipe;
-  return {
+  std::vector<Layout> layouts = {
       // a tied embedding with pipeline and sharded optimizer, in each family that ties
       {.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true},
       {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
@@ -148,6 +201,9 @@ std::vector<Layout> rows() {
       {.tp = 5, .microbatches = 2},
       {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
   };
+  const std::vector<Layout> sharded = sharded_rows();
+  layouts.insert(layouts.end(), sharded.begin(), sharded.end());
+  return layouts;
 }
 
 }  // namespace echelon::testing

@@ -17,6 +17,8 @@ struct Layout {
   int microbatches = 2;
   Family family = Family::llama;
   bool tied = false;
+  int zero = 1;  // of a shard axis
+  ReshardAfterForward reshard = ReshardAfterForward::microbatch;
   int layers = 0;                                   // 0: one more than stages, hence uneven
   std::vector<std::int64_t> layers_per_stage = {};  // empty: spread evenly
 };

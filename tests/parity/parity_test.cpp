@@ -115,6 +115,32 @@ TEST_P(Bfloat16, LossesFollowFloat32) {
   for (std::size_t step = 0; step < expected->losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]);
 }
 
+// Gradients in bfloat16, and gradients that are converted for their reduction: a little rounding, and the locks hold.
+TEST(GradientFormats, LossesFollowFloat32) {
+  struct Formats {
+    const char *dtype, *grad, *reduce;
+  };
+  for (const Formats& formats : {Formats{"bfloat16", "bfloat16", "bfloat16"},
+                                 {"bfloat16", "bfloat16", "float32"},
+                                 {"bfloat16", "float32", "bfloat16"},
+                                 {"float32", "float32", "bfloat16"}})
+    for (const Layout& layout : {Layout{.replicate = 2, .microbatches = 3}, Layout{.shard = 2, .pp = 2, .microbatches = 3, .tied = true},
+                                 Layout{.replicate = 2, .shard = 2, .microbatches = 3, .zero = 2},
+                                 Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .zero = 3}}) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", name_of(layout), formats.dtype, formats.grad, formats.reduce));
+      RunConfig config = config_of(layout);
+      config.training.dtype = "float32";
+      const auto expected = run_training(one_rank(config));
+      config.training.dtype = formats.dtype;
+      config.training.grad_dtype = formats.grad;
+      config.training.reduce_dtype = formats.reduce;
+      const auto actual =
+          run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+      for (std::size_t step = 0; step < expected->losses.size(); ++step)
+        EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]) << step;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, Bfloat16,
                          ::testing::Values(Layout{.replicate = 2}, Layout{.shard = 4}, Layout{.tp = 4},
                                            Layout{.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .tied = true}, Layout{.pp = 4, .microbatches = 3},

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <map>
 
 namespace echelon {
 namespace {
@@ -64,7 +65,8 @@ TEST(Check, FindsNothingInAnyOrderThatDataAllows) {
                                                .num_microbatches = 1 + static_cast<int>(seed % 11),
                                                .seed = seed});
     for (const bool trains : {false, true}) {
-      LoweringOptions options = train_options(schedule, seed % 2 == 0);
+      LoweringOptions options =
+          at_level(train_options(schedule, seed % 2 == 0), static_cast<int>(seed % 4), all_keeps[seed / 4 % 3], seed % 5 == 0, seed % 7 == 0);
       options.trains = trains;
       ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << seed;
     }
@@ -74,7 +76,7 @@ TEST(Check, FindsNothingInAnyOrderThatDataAllows) {
 TEST(Check, FindsAnyMissingEdgeInAnyOrder) {
   for (unsigned seed = 0; seed < 6; ++seed) {
     const Schedule schedule = random_schedule({.num_ranks = 1 + static_cast<int>(seed % 3), .num_virtual = 2, .num_microbatches = 3, .seed = seed});
-    LoweringOptions options = train_options(schedule);
+    LoweringOptions options = at_level(train_options(schedule), static_cast<int>(seed % 4), all_keeps[seed % 3]);
     options.clips = seed % 2 == 0;
     std::vector<Program> programs = lower(schedule, options);
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
@@ -89,6 +91,21 @@ TEST(Check, FindsAnyMissingEdgeInAnyOrder) {
       }
     }
   }
+}
+
+TEST(Check, FindsNothingAtAnyLevelOfZero) {
+  for (const int p : {1, 2, 3})
+    for (const int m : {1, 3})
+      for (const Schedule& schedule : schedules_of(p, m))
+        for (const int level : {1, 2, 3})
+          for (const KeepsGathered keeps : all_keeps)
+            for (int flags = 0; flags < 16; ++flags) {
+              LoweringOptions options = at_level(train_options(schedule, flags & 1), level, keeps, flags & 2, flags & 4);
+              options.trains = flags & 8;
+              options.clips = flags & 2;
+              ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty())
+                  << "p = " << p << ", m = " << m << ", level = " << level << ", keeps = " << static_cast<int>(keeps) << ", flags = " << flags;
+            }
 }
 
 // A schedule lowered well and then spoilt.
@@ -109,17 +126,81 @@ TEST_F(Spoilt, SwappedReceives) {
 }
 
 TEST_F(Spoilt, AnyMissingEdge) {
-  for (std::size_t rank = 0; rank < programs.size(); ++rank) {
-    for (Action& reader : programs[rank]) {
-      const auto after = reader.after;
-      for (const int writer : after) {
-        std::erase(reader.after, writer);
-        EXPECT_THAT(faults(), Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)), HasSubstr(to_string(programs[rank][writer])))));
-        reader.after = after;
+  for (int variant = 0; variant < 5; ++variant) {
+    schedule = variant < 3 ? one_f_one_b_schedule(3, 4) : interleaved_zero_bubble_schedule(2, 2, 2);
+    const bool hybrid = variant % 2 == 1;
+    options = at_level(train_options(schedule), variant < 3 ? variant + 1 : variant - 1, all_keeps[variant % 3], hybrid, hybrid);
+    programs = lower(schedule, options);
+    for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+      for (Action& reader : programs[rank]) {
+        const auto after = reader.after;
+        for (const int writer : after) {
+          std::erase(reader.after, writer);
+          EXPECT_THAT(faults(), Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)), HasSubstr(to_string(programs[rank][writer])))));
+          reader.after = after;
+        }
       }
     }
+    EXPECT_THAT(faults(), IsEmpty());
   }
-  EXPECT_THAT(faults(), IsEmpty());
+}
+
+// ZeRO-3 with a gather or a release at the wrong place.
+struct SpoiltGathers : Spoilt {
+  SpoiltGathers() {
+    options = at_level(train_options(1, false), 3);
+    schedule = naive_schedule(1, 2);
+    programs = lower(schedule, options);
+  }
+  [[nodiscard]] int nth(Kind kind, int n, int unit) const {
+    for (const Action& action : programs[0])
+      if (action.kind == kind && action.unit == unit && n-- == 0) return action.id;
+    return -1;
+  }
+  // Takes an action out, or gives it another place; edges follow.
+  void move(int from, int to) {
+    Program& program = programs[0];
+    Action moved = program[from];
+    program.erase(program.begin() + from);
+    if (to >= 0) program.insert(program.begin() + (to > from ? to - 1 : to), moved);
+    std::map<int, int> new_id;
+    for (std::size_t position = 0; position < program.size(); ++position) new_id[program[position].id] = static_cast<int>(position);
+    for (Action& action : program) {
+      action.id = new_id[action.id];
+      std::erase_if(action.after, [&](int id) { return !new_id.contains(id); });
+      for (int& id : action.after) id = new_id[id];
+      std::sort(action.after.begin(), action.after.end());
+    }
+  }
+};
+
+TEST_F(SpoiltGathers, AForgottenGather) {
+  move(nth(Kind::gather_parameters, 1, 0), -1);
+  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 0 unit 0 runs without the parameters of stage 0 unit 0"));
+}
+
+TEST_F(SpoiltGathers, AForgottenRelease) {
+  move(nth(Kind::release_parameters, 0, 0), -1);
+  EXPECT_THAT(faults(), Contains("rank 0: gather_parameters stage 0 unit 0 comes while there is a copy"));
+}
+
+TEST_F(SpoiltGathers, AReleaseBeforeTheLastUse) {
+  move(nth(Kind::release_parameters, 0, 1), find(programs[0], Kind::backward, 0, 1)->id);
+  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 0 unit 1 runs without the parameters of stage 0 unit 1"));
+}
+
+TEST_F(SpoiltGathers, AGatherThatOverlapsWithNothing) {
+  move(nth(Kind::gather_parameters, 1, 0), find(programs[0], Kind::backward, 0, 0)->id);
+  EXPECT_THAT(faults(), Contains("rank 0: gather_parameters stage 0 unit 0 is not a pass ahead of its use"));
+}
+
+TEST_F(SpoiltGathers, ACopyThatIsKeptForNothing) {
+  for (StageShape& shape : options.stages) shape.num_units = 4;
+  options.stages[0].unit_sums_replicas.clear();
+  programs = lower(schedule, options);
+  ASSERT_THAT(faults(), IsEmpty());
+  move(nth(Kind::release_parameters, 0, 1), find(programs[0], Kind::forward, 0, 3)->id + 1);
+  EXPECT_THAT(faults(), Contains("rank 0: forward stage 0 microbatch 0 unit 3 runs while the parameters of stage 0 unit 1 are gathered for nothing"));
 }
 
 TEST_F(Spoilt, AnEdgeFromTheFuture) {

@@ -45,8 +45,8 @@ TEST(Lower, LastBackwardGoesUnitByUnit) {
   EXPECT_THAT(names(programs[1]),
               ElementsAre("load_batch", "clear_gradients", "count_tokens", "receive_forward stage 1 microbatch 0", "forward stage 1 microbatch 0",
                           "backward stage 1 microbatch 0 unit 1", "reduce_gradients stage 1 unit 1", "reduce_gradients stage 1 unit 2",
-                          "backward stage 1 microbatch 0 unit 0", "send_backward stage 1 microbatch 0", "sum_replicas stage 1 unit 0",
-                          "reduce_gradients stage 1 unit 0", "sum_tied stage 1 unit 2", "clip", "update stage 1 unit 0", "gather_parameters stage 1 unit 0",
+                          "backward stage 1 microbatch 0 unit 0", "send_backward stage 1 microbatch 0", "reduce_gradients stage 1 unit 0",
+                          "sum_replicas stage 1 unit 0", "sum_tied stage 1 unit 2", "clip", "update stage 1 unit 0", "gather_parameters stage 1 unit 0",
                           "update stage 1 unit 1", "gather_parameters stage 1 unit 1", "update stage 1 unit 2", "gather_parameters stage 1 unit 2", "report"));
   const auto& head = programs[0];
   const auto reduced = std::find_if(head.begin(), head.end(), [](const Action& action) { return action.kind == Kind::reduce_gradients && action.unit == 2; });
@@ -79,17 +79,17 @@ std::vector<std::string> awaited_by(const Program& program, const Action& reader
 TEST(Lower, StagesOfOneRankExchangeNoMessages) {
   const Schedule schedule = interleaved_one_f_one_b_schedule(1, 1, 2);
   const Program program = lower(schedule, train_options(schedule))[0];
-  EXPECT_THAT(names(program), ElementsAre("load_batch", "clear_gradients", "count_tokens", "forward stage 0 microbatch 0", "forward stage 1 microbatch 0",
-                                          "backward stage 1 microbatch 0 unit 1", "reduce_gradients stage 1 unit 1", "backward stage 1 microbatch 0 unit 0",
-                                          "sum_replicas stage 1 unit 0", "reduce_gradients stage 1 unit 0", "backward stage 0 microbatch 0 unit 1",
-                                          "reduce_gradients stage 0 unit 1", "backward stage 0 microbatch 0 unit 0", "sum_replicas stage 0 unit 0",
-                                          "reduce_gradients stage 0 unit 0", "reduce_gradients stage 0 unit 2", "clip", "update stage 0 unit 0",
-                                          "gather_parameters stage 0 unit 0", "update stage 0 unit 1", "gather_parameters stage 0 unit 1",
-                                          "update stage 0 unit 2", "gather_parameters stage 0 unit 2", "update stage 1 unit 0",
-                                          "gather_parameters stage 1 unit 0", "update stage 1 unit 1", "gather_parameters stage 1 unit 1", "report"));
+  EXPECT_THAT(names(program),
+              ElementsAre("load_batch", "clear_gradients", "count_tokens", "forward stage 0 microbatch 0", "forward stage 1 microbatch 0",
+                          "backward stage 1 microbatch 0 unit 1", "reduce_gradients stage 1 unit 1", "backward stage 1 microbatch 0 unit 0",
+                          "reduce_gradients stage 1 unit 0", "backward stage 0 microbatch 0 unit 1", "sum_replicas stage 1 unit 0",
+                          "reduce_gradients stage 0 unit 1", "backward stage 0 microbatch 0 unit 0", "reduce_gradients stage 0 unit 0",
+                          "reduce_gradients stage 0 unit 2", "sum_replicas stage 0 unit 0", "clip", "update stage 0 unit 0", "gather_parameters stage 0 unit 0",
+                          "update stage 0 unit 1", "gather_parameters stage 0 unit 1", "update stage 0 unit 2", "gather_parameters stage 0 unit 2",
+                          "update stage 1 unit 0", "gather_parameters stage 1 unit 0", "update stage 1 unit 1", "gather_parameters stage 1 unit 1", "report"));
   EXPECT_THAT(awaited_by(program, program[4]), ElementsAre("forward stage 0 microbatch 0"));
-  EXPECT_THAT(awaited_by(program, program[10]), ElementsAre("forward stage 0 microbatch 0", "backward stage 1 microbatch 0 unit 0"));
-  EXPECT_THAT(awaited_by(program, program[15]), ElementsAre("count_tokens", "backward stage 1 microbatch 0 unit 1", "backward stage 0 microbatch 0 unit 0"));
+  EXPECT_THAT(awaited_by(program, program[9]), ElementsAre("forward stage 0 microbatch 0", "backward stage 1 microbatch 0 unit 0"));
+  EXPECT_THAT(awaited_by(program, program[14]), ElementsAre("count_tokens", "backward stage 1 microbatch 0 unit 1", "backward stage 0 microbatch 0 unit 0"));
 }
 
 // The gradient leaves after B; the units are reduced along the last W.
@@ -102,8 +102,8 @@ TEST(Lower, AnInputGradientLeavesBeforeTheWeightGradients) {
   EXPECT_THAT(names(program),
               ElementsAre("load_batch", "clear_gradients", "count_tokens", "receive_forward stage 1 microbatch 0", "forward stage 1 microbatch 0",
                           "backward_input stage 1 microbatch 0", "send_backward stage 1 microbatch 0", "backward_weight stage 1 microbatch 0 unit 1",
-                          "reduce_gradients stage 1 unit 1", "backward_weight stage 1 microbatch 0 unit 0", "sum_replicas stage 1 unit 0",
-                          "reduce_gradients stage 1 unit 0", "clip", "update stage 1 unit 0", "gather_parameters stage 1 unit 0", "update stage 1 unit 1",
+                          "reduce_gradients stage 1 unit 1", "backward_weight stage 1 microbatch 0 unit 0", "reduce_gradients stage 1 unit 0",
+                          "sum_replicas stage 1 unit 0", "clip", "update stage 1 unit 0", "gather_parameters stage 1 unit 0", "update stage 1 unit 1",
                           "gather_parameters stage 1 unit 1", "report"));
   EXPECT_THAT(awaited_by(program, program[7]), ElementsAre("clear_gradients", "backward_input stage 1 microbatch 0"));
 }
@@ -116,6 +116,41 @@ TEST(Lower, WithoutClippingAnUpdateWaitsForItsOwnGradientAndTheCount) {
   std::vector<std::string> awaited;
   for (const int id : update->after) awaited.push_back(to_string(program[id]));
   EXPECT_THAT(awaited, ElementsAre("count_tokens", "sum_tied stage 1 unit 2"));
+}
+
+// ZeRO-3 with replicas, one stage of two units that share a tied weight (unit 2): unit 1 is gathered while unit 0 computes and kept from its forward to its
+// backward pass, which are neighbours; a gradient is stored one pass after it was reduced.
+TEST(Lower, ZeroThreeGathersAheadAndReducesBehind) {
+  LoweringOptions options = at_level(train_options(1), 3, KeepsGathered::for_next_pass, true);
+  const Program program = lower(naive_schedule(1, 1), options)[0];
+  EXPECT_THAT(names(program),
+              ElementsAre("load_batch", "clear_gradients", "count_tokens",                                                             //
+                          "gather_parameters stage 0 unit 0", "gather_parameters stage 0 unit 2", "gather_parameters stage 0 unit 1",  //
+                          "forward stage 0 microbatch 0 unit 0", "release_parameters stage 0 unit 0",                                  //
+                          "forward stage 0 microbatch 0 unit 1", "gather_parameters stage 0 unit 0",                                   //
+                          "open_gradients stage 0 microbatch 0 unit 1", "open_gradients stage 0 microbatch 0 unit 2",                  //
+                          "backward stage 0 microbatch 0 unit 1", "release_parameters stage 0 unit 1",                                 //
+                          "reduce_gradients stage 0 microbatch 0 unit 1", "open_gradients stage 0 microbatch 0 unit 0",                //
+                          "backward stage 0 microbatch 0 unit 0", "release_parameters stage 0 unit 0", "release_parameters stage 0 unit 2",
+                          "store_gradients stage 0 microbatch 0 unit 1", "reduce_gradients stage 0 microbatch 0 unit 0",
+                          "reduce_gradients stage 0 microbatch 0 unit 2", "reduce_parts stage 0 unit 1", "store_gradients stage 0 microbatch 0 unit 0",
+                          "store_gradients stage 0 microbatch 0 unit 2", "reduce_parts stage 0 unit 0", "reduce_parts stage 0 unit 2",
+                          "sum_replicas stage 0 unit 0", "clip", "update stage 0 unit 0", "update stage 0 unit 1", "update stage 0 unit 2", "report"));
+  EXPECT_THAT(awaited_by(program, *find(program, Kind::backward, 0, 0)),
+              ElementsAre("gather_parameters stage 0 unit 0", "open_gradients stage 0 microbatch 0 unit 2", "backward stage 0 microbatch 0 unit 1",
+                          "open_gradients stage 0 microbatch 0 unit 0"));
+}
+
+// How often a unit in the middle of a stage is gathered: for each of the two passes of each microbatch, for each microbatch, or for the step.
+TEST(Lower, ReshardingSaysHowOftenParametersAreGathered) {
+  const int m = 3;
+  for (const auto& [keeps, expected] : {std::pair{KeepsGathered::for_next_pass, 2 * m}, {KeepsGathered::for_backward, m}, {KeepsGathered::for_step, 1}}) {
+    LoweringOptions options = at_level(train_options(1, false), 3, keeps);
+    options.stages[0].num_units = 4;
+    const Program program = lower(naive_schedule(1, m), options)[0];
+    EXPECT_EQ(std::count_if(program.begin(), program.end(), [](const Action& action) { return action.kind == Kind::gather_parameters && action.unit == 1; }),
+              expected);
+  }
 }
 
 TEST(Lower, RefusesWhatDoesNotFit) {

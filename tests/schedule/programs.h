@@ -40,6 +40,20 @@ inline LoweringOptions train_options(const Schedule& schedule, bool tied = true)
   return options;
 }
 
+/// The same at a level of ZeRO, with replicas beside it and a format of its own for reductions if asked.
+inline LoweringOptions at_level(LoweringOptions options, int level, KeepsGathered keeps = KeepsGathered::for_next_pass, bool hybrid = false,
+                                bool converts = false) {
+  options.gathers_parameters = level == 1 || level == 2;
+  options.shards_gradients = level >= 2;
+  options.shards_parameters = level >= 3;
+  options.keeps_gathered = keeps;
+  options.reduces_parts = hybrid;
+  options.converts_gradients = converts;
+  return options;
+}
+
+inline constexpr KeepsGathered all_keeps[] = {KeepsGathered::for_next_pass, KeepsGathered::for_backward, KeepsGathered::for_step};
+
 /// Every schedule that takes so many microbatches, with two and three virtual stages where it has a choice.
 inline std::vector<Schedule> schedules_of(int num_ranks, int num_microbatches) {
   std::vector<Schedule> all;

@@ -64,8 +64,15 @@ const Fault batch_faults[] = {
      [](RunConfig& c) { c.training.global_batch_size = 1; }},
     {"training.dtype = 'float16' is not there yet; use float32", [](RunConfig& c) { c.training.dtype = "float16"; }},
     {"training.dtype = 'bfloat' is none of float32, bfloat16, float64; nearest: bfloat16", [](RunConfig& c) { c.training.dtype = "bfloat"; }},
-    {"training.grad_dtype = 'bfloat16' is not there yet", [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
-    {"training.reduce_dtype = 'bfloat16' is not there yet", [](RunConfig& c) { c.training.reduce_dtype = "bfloat16"; }},
+    {"training.grad_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: 'float32'",
+     [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
+    {"training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; nearest: 'bfloat16'",
+     [](RunConfig& c) { c.training.reduce_dtype = "bfloat"; }},
+    {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'",
+     [](RunConfig& c) {
+       c.training.dtype = "float64";
+       c.training.reduce_dtype = "float32";
+     }},
     {"training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj",
      [](RunConfig& c) { c.training.recompute = {BlockOperation::qk_norm}; }},
     {"training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'full'",
@@ -100,11 +107,11 @@ const Fault layout_faults[] = {
      [](RunConfig& c) {
        c.parallelism.pipeline_parallel_layout.counts = {1, 2};
      }},
-    {"parallelism.zero_level = 2 is not there yet; nearest: 1", [](RunConfig& c) { c.parallelism.zero_level = 2; }},
+    {"parallelism.zero_level = 4 is above 3; nearest: 3", [](RunConfig& c) { c.parallelism.zero_level = 4; }},
+    {"parallelism.reshard_after_forward = 'step' says nothing about parameters that are never cut (parallelism.zero_level = 1); nearest zero_level: 3",
+     [](RunConfig& c) { c.parallelism.reshard_after_forward = ReshardAfterForward::step; }},
     {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6; nearest: data_parallel_replicate_degree = 6",
      [](RunConfig& c) { c.parallelism.zero_level = 0; }},
-    {"data_parallel_replicate_degree = 2 is not there yet beside data_parallel_shard_degree = 6",
-     [](RunConfig& c) { c.parallelism.data_parallel_replicate_degree = 2; }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
     {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
     {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},

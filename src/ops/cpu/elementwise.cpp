@@ -79,9 +79,10 @@ void BiasBackward(const Tensor& dy, const Tensor& dbias, int num_threads) {
 }
 
 void Add(const Tensor& out, const Tensor& a, const Tensor& b, int num_threads) {
-  visit_float(out.dtype, [&](auto t) HWY_ATTR {
+  visit_addends(a.dtype, b.dtype, [&](auto t, auto u) HWY_ATTR {
     using T = decltype(t);
-    const T *x = a.as<T>(), *y = b.as<T>();
+    const T* x = a.as<T>();
+    const auto* y = b.as<decltype(u)>();
     map<T>(out, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR { return hn::Add(lanes.load(x + i), lanes.load(y + i)); });
   });
 }

@@ -34,10 +34,11 @@ void ReferenceOps::bias_backward(Tensor dy, Tensor dbias) {
 
 void ReferenceOps::add(Tensor out, Tensor a, Tensor b) {
   check_add(out, a, b);
-  visit_float(out.dtype, [&](auto t) {
+  visit_addends(a.dtype, b.dtype, [&](auto t, auto u) {
     using T = decltype(t);
+    using U = decltype(u);
     using A = Accumulate<T>;
-    for (std::int64_t i = 0; i < out.num_elements(); ++i) out.as<T>()[i] = to<T>(to<A>(a.as<T>()[i]) + to<A>(b.as<T>()[i]));
+    for (std::int64_t i = 0; i < out.num_elements(); ++i) out.as<T>()[i] = to<T>(to<A>(a.as<T>()[i]) + to<A>(b.as<U>()[i]));
   });
 }
 

@@ -1,0 +1,22 @@
+// When the gradient of a part is formed: at the end of a step once, or from ZeRO-2 on in every pass through a stage, in a buffer of its own.
+#pragma once
+
+#include "schedule/parts.h"
+
+namespace echelon {
+
+struct FormedGradient {
+  Part part;
+  std::vector<int> writers;  // positions of the passes after which it is complete: of each stage that forms it the last one
+  bool is_last = false;      // of the step
+};
+
+/// For each unit pass: the parts that get a buffer before it, and the gradients that are complete after it.
+struct GradientPlan {
+  std::vector<std::vector<Part>> opened_before;
+  std::vector<std::vector<FormedGradient>> formed_after;
+};
+
+[[nodiscard]] GradientPlan gradient_plan(const UnitPasses& passes, const LoweringOptions& options);
+
+}  // namespace echelon
