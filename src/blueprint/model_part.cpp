@@ -112,4 +112,12 @@ std::vector<const ShardedUnit*> ModelPart::units() const {
   return units;
 }
 
+std::vector<Param*> ModelPart::params() const {
+  std::vector<Param*> params;
+  for (const ShardedUnit* unit : units())
+    for (const Bucket& bucket : unit->buckets())
+      for (const Segment& segment : bucket.segments) params.push_back(segment.param);
+  return params;
+}
+
 }  // namespace echelon

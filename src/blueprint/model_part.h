@@ -45,6 +45,9 @@ struct ModelPart {
   [[nodiscard]] std::vector<ShardedUnit*> units();
   [[nodiscard]] std::vector<const ShardedUnit*> units() const;
 
+  /// Every parameter of this rank, a tied weight once.
+  [[nodiscard]] std::vector<Param*> params() const;
+
   /// Of x and y between stages.
   [[nodiscard]] Sizes boundary_sizes() const { return {options.num_local_tokens(), options.model.hidden_size}; }
   /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
