@@ -107,13 +107,13 @@ def ddp(a, case):
     data_parallel(a, case, lambda module: DistributedDataParallel(module, gradient_as_bucket_view=True), dist.get_rank(), dist.get_world_size())
 
 
-def fsdp(a, case):
+def fsdp(a, case, reshard_after_forward=True):
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
 
     def shard(module):
         for block in module.model.blocks:
-            fully_shard(block, mesh=mesh)
-        return fully_shard(module, mesh=mesh)
+            fully_shard(block, mesh=mesh, reshard_after_forward=reshard_after_forward)
+        return fully_shard(module, mesh=mesh, reshard_after_forward=reshard_after_forward)
 
     data_parallel(a, case, shard, dist.get_rank(), dist.get_world_size())
 
@@ -231,6 +231,9 @@ LAYOUTS = {
     "one": one,
     "dp": ddp,
     "zero": fsdp,
+    "zero2": lambda a, case: fsdp(a, case, reshard_after_forward=False),
+    "zero3": fsdp,
+    "zero3-never": lambda a, case: fsdp(a, case, reshard_after_forward=False),
     "tp": lambda a, case: tensor_parallel(a, case, sequence=False),
     "tp+sp": lambda a, case: tensor_parallel(a, case, sequence=True),
     "pp": pipeline,

@@ -22,11 +22,14 @@ LAYOUTS = {  # name -> keys of Echelon's config, what PyTorch has for it
     "one": ({}, "one process"),
     "dp": ({"parallelism.data_parallel_replicate_degree": 2, "parallelism.zero_level": 0}, "DDP"),
     "zero": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 1}, "FSDP2"),
+    "zero2": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 2}, "FSDP2 without resharding after forward"),
+    "zero3": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 3}, "FSDP2"),
+    "zero3-never": ({"parallelism.data_parallel_shard_degree": 2, "parallelism.zero_level": 3, "parallelism.reshard_after_forward": "never"}, "FSDP2 without resharding after forward"),  # fmt: skip
     "tp": ({"parallelism.tensor_parallel_degree": 2}, "tensor parallel"),
     "tp+sp": ({"parallelism.tensor_parallel_degree": 2, "parallelism.sequence_parallel": "true"}, "tensor and sequence parallel"),
     "pp": ({"parallelism.pipeline_parallel_degree": 2}, "pipelining, 1F1B, 8 microbatches"),
 }
-NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "pp": "pipeline, 1F1B, 8 microbatches"}
+NAMES = {"dp": "data parallel", "zero": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "zero3-never": "ZeRO-3, resharded after backward alone", "tp": "tensor parallel", "tp+sp": "tensor and sequence parallel", "pp": "pipeline, 1F1B, 8 microbatches"}
 PIPELINE_MICROBATCHES = 8
 
 
@@ -59,7 +62,7 @@ def parse():
 def echelon_turn(a, case, folder, layout):
     keys = dict(LAYOUTS[layout][0])
     ranks = 1 if layout == "one" else 2
-    micro_batch = case["batch"] // (ranks if layout in ("dp", "zero") else PIPELINE_MICROBATCHES if layout == "pp" else 1)
+    micro_batch = case["batch"] // (ranks if layout == "dp" or layout.startswith("zero") else PIPELINE_MICROBATCHES if layout == "pp" else 1)
     keys |= {"training.micro_batch_size": max(1, micro_batch)}
     with tempfile.TemporaryDirectory() as output:
         config = pathlib.Path(output, "config.toml")
@@ -82,7 +85,8 @@ def pytorch_turn(a, case, folder, layout):
 
 def finish(steps):
     timed = [s["step_seconds"] for s in steps if s["step"] >= compare.FIRST_TIMED_STEP]
-    return {"losses": [s["loss"] for s in steps], "timed": timed, "seconds": statistics.median(timed)}
+    sent = sum(steps[-1].get("comm_bytes", {}).values())
+    return {"losses": [s["loss"] for s in steps], "timed": timed, "seconds": statistics.median(timed), "sent_bytes": sent}
 
 
 def check(turns):
@@ -96,7 +100,7 @@ def check(turns):
 
 def table(a, machine, turns):
     lines = [compare.heading(machine), "", f"{cases.DESCRIPTIONS[a.case]}, float32: throughput of two ranks of one thread, relative to one rank of two threads", "",
-             "| layout | " + " | ".join(f"{side}: s/step | {side}: scaling" for side in a.side) + " | PyTorch's |", "|---|" + "---|" * (2 * len(a.side) + 1)]  # fmt: skip
+             "| layout | " + " | ".join(f"{side}: s/step | {side}: scaling" for side in a.side) + " | MB that a rank sends per step | PyTorch's |", "|---|" + "---|" * (2 * len(a.side) + 2)]  # fmt: skip
 
     def cells(layout):
         for side in a.side:
@@ -107,7 +111,8 @@ def table(a, machine, turns):
             yield "1" if layout == "one" else f"{seconds[1] / seconds[0]:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
     for layout in ["one", *a.layout]:
-        lines.append(f"| {NAMES.get(layout, 'one rank, two threads')} | {' | '.join(cells(layout))} | {LAYOUTS[layout][1]} |")
+        sent = max(turn["sent_bytes"] for side in a.side for turn in turns[side, layout])
+        lines.append(f"| {NAMES.get(layout, 'one rank, two threads')} | {' | '.join(cells(layout))} | {sent / 1e6:.1f} | {LAYOUTS[layout][1]} |")
     return "\n".join(lines)
 
 

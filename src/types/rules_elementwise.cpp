@@ -26,13 +26,9 @@ void infer(Inference& call, const AddArgs& args) {
     const Operand a = call.read("a", at_a), b = call.read("b", at_b);
     const LayoutType zero = everywhere(Held::zero);
     const TypedPiece *raw_a = call.memory().piece_at(at_a), *raw_b = call.memory().piece_at(at_b);
-    LayoutType sum;
-    for (const TypeAxis axis : call.axes()) {
-      if (raw_a->type == zero || raw_b->type == zero)
-        sum[axis] = raw_a->type == zero ? raw_b->type[axis] : raw_a->type[axis];
-      else
-        sum[axis] = call.shared(a, b, axis);
-    }
+    LayoutType sum = raw_a->type == zero ? raw_b->type : raw_a->type;
+    if (raw_a->type != zero && raw_b->type != zero)
+      for (const TypeAxis axis : call.axes()) sum[axis] = call.shared(a, b, axis);
     call.write(range_of(args.out, first, count), sum);
   });
 }

@@ -85,6 +85,7 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
   if (axis == "dp_shard") {
     p.data_parallel_shard_degree = 1;
     p.zero_level = plain.zero_level;
+    p.reshard_after_forward = plain.reshard_after_forward;
   }
   if (axis == "tp") p.tensor_parallel_degree = 1;
   if (axis == "tp" || axis == "sequence_parallel") p.sequence_parallel = false;
