@@ -30,6 +30,13 @@ SettingList families() {
   return settings;
 }
 
+SettingList resharding() {
+  SettingList settings;
+  for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step})
+    settings.push_back({std::string(name_of(reshard)), [=](Draft& d) { d.config.parallelism.reshard_after_forward = reshard; }});
+  return settings;
+}
+
 SettingList schedules() {
   SettingList settings;
   for (const ScheduleEntry& entry : all_schedules())
@@ -66,7 +73,8 @@ std::vector<SweepAxis> make_axes() {
        {{"divide by every degree", [](Draft& d) { d.sizes_divide = true; }}, {"divide by none", [](Draft& d) { d.sizes_divide = false; }}}},
       {"parallelism.data_parallel_replicate_degree", numbers(&P::data_parallel_replicate_degree, {1, 2, 3})},
       {"parallelism.data_parallel_shard_degree", shards},
-      {"parallelism.zero_level", numbers(&P::zero_level, {1, 0})},
+      {"parallelism.zero_level", numbers(&P::zero_level, {1, 0, 2, 3})},
+      {"parallelism.reshard_after_forward", resharding()},
       {"parallelism.tensor_parallel_degree", numbers(&P::tensor_parallel_degree, {1, 2, 3, 4})},
       {"parallelism.sequence_parallel", {number(&P::sequence_parallel, false), number(&P::sequence_parallel, true)}},
       {"parallelism.pipeline_parallel_degree", numbers(&P::pipeline_parallel_degree, {1, 2, 3, 4})},

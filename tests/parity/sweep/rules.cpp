@@ -42,14 +42,14 @@ class Refusals {
   std::vector<Rule> rules_;
 };
 
-const std::string replicate = "parallelism.data_parallel_replicate_degree", shard = "parallelism.data_parallel_shard_degree", zero = "parallelism.zero_level",
+const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree", zero = "parallelism.zero_level",
                   tensor = "parallelism.tensor_parallel_degree", sequence = "parallelism.sequence_parallel", pipeline = "parallelism.pipeline_parallel_degree",
                   schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages", microbatches = "microbatches",
                   recompute = "training.recompute", method = "training.recompute_method";
 
 void refuse_data_parallel(Refusals& refused) {
-  refused.add({{replicate, {"2", "3"}}, {shard, {"2", "3", "4 or more"}}}, replicate, "hybrid sharding is not there yet");
   refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero, "level 0 shards nothing: its replicas are data_parallel_replicate_degree");
+  refused.add({{reshard, {"never", "step"}}, {zero, {"0", "1", "2"}}}, reshard, "parameters are cut at level 3 alone");
 }
 
 void refuse_tensor_parallel(Refusals& refused) {
