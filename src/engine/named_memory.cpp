@@ -49,6 +49,7 @@ NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory
   for (StagePart& stage : part.stages)
     if (ties_ranks && stage.stage->has_tied_weight()) shared_.insert(&stage.units.back());
   for (ShardedUnit* unit : part.units()) add(*unit);
+  watch(ProgramKind::training);
 }
 
 void NamedParams::add(ShardedUnit& unit) {
@@ -89,11 +90,21 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
   entries_.push_back({&param, kept, is_cut ? of_part : type, owned_of(unit.grad_part(bucket))});
 }
 
+void NamedParams::watch(ProgramKind kind) {
+  kind_ = kind;
+  born_.clear();
+  for (const PlannedBuffer& buffer : run_.blueprint().memory(kind).buffers())
+    if (buffer.first_action != always && buffer.num_bytes > 0) born_[buffer.first_action].push_back(&buffer);
+}
+
 void NamedParams::begins(const Action& action, ActionPart part) {
-  if (part != ActionPart::perform || action.unit < 0) return;
+  if (part != ActionPart::perform) return;
+  // Whatever lay there before, a buffer begins its life unwritten.
+  for (const PlannedBuffer* buffer : born_[action.id])
+    memory_.forget(run_.memory().arena().tensor(buffer->offset, DType::float64, {buffer->num_bytes / size_of(DType::float64)}));
+  if (action.unit < 0) return;
   const bool is_gather = action.kind == ActionKind::gather_parameters, is_open = action.kind == ActionKind::open_gradients;
-  const bool is_store = action.kind == ActionKind::store_gradients, is_release = action.kind == ActionKind::release_parameters;
-  if (!is_gather && !is_open && !is_store && !is_release) return;
+  const bool is_release = action.kind == ActionKind::release_parameters;
   const ShardedUnit& unit = run_.model().part().unit(action);
   const ShardOptions& options = unit.options();
   if (is_gather && options.shards_parameters()) {
@@ -105,17 +116,17 @@ void NamedParams::begins(const Action& action, ActionPart part) {
     open(unit, opened_[&unit], "the gradient of ", true);
   }
   if (is_release) close(gathered_[&unit]);
-  if (is_store) stored_ = &unit;
+  // Gradients that are converted are read for the last time then, others when they are stored.
+  if (action.kind == (options.converts_gradients() ? ActionKind::reduce_gradients : ActionKind::store_gradients)) last_read_ = &unit;
 }
 
 void NamedParams::ends() {
-  if (stored_ != nullptr) close(opened_[stored_]);
-  stored_ = nullptr;
+  if (last_read_ != nullptr) close(opened_[last_read_]);
+  last_read_ = nullptr;
 }
 
 void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words, bool is_gradient) {
   for (std::size_t b = 0; b < buffers.size(); ++b) {
-    memory_.write(buffers[b], {.type = everywhere(Held::zero)});
     for (const Segment& segment : unit.buckets()[b].segments)
       memory_.name(buffers[b].rows(segment.offset, segment.count),
                    {.name = std::string(words) + segment.param->name, .type = type_of(unit, *segment.param), .is_gradient = is_gradient});
@@ -123,7 +134,7 @@ void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffe
 }
 
 void NamedParams::close(const std::vector<Tensor>& buffers) {
-  for (const Tensor& buffer : buffers) memory_.forget_names(buffer);
+  for (const Tensor& buffer : buffers) memory_.forget(buffer);
 }
 
 LayoutType NamedParams::type_of(const ShardedUnit& unit, const Param& param) const {

@@ -23,7 +23,7 @@ class NamedParams final : public StepObserver {
   NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory);
 
   /// The program that is watched next.
-  void watch(ProgramKind kind) { kind_ = kind; }
+  void watch(ProgramKind kind);
   void begins(const Action& action, ActionPart part) override;
   void ends() override;
 
@@ -51,8 +51,9 @@ class NamedParams final : public StepObserver {
   ProgramKind kind_ = ProgramKind::training;
   std::set<const ShardedUnit*> shared_;  // by the first and the last stage
   std::vector<Entry> entries_;
+  std::map<int, std::vector<const PlannedBuffer*>> born_;                // by action
   std::map<const ShardedUnit*, std::vector<Tensor>> gathered_, opened_;  // the whole buffers that are there
-  const ShardedUnit* stored_ = nullptr;                                  // by the action at hand
+  const ShardedUnit* last_read_ = nullptr;                               // whose whole gradients nobody reads after the action at hand
 };
 
 }  // namespace echelon

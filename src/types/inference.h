@@ -35,6 +35,10 @@ class Inference {
 
   /// Fails where x was never written, or has different types in different places.
   [[nodiscard]] Operand read(std::string_view role, const Tensor& x) const;
+  /// Nothing with a name lies there.
+  [[nodiscard]] bool is_nameless(const Tensor& x) const { return memory_.named_at(x) == nullptr && memory_.named_in(x.flat()).empty(); }
+  /// Between the parameters of a flat buffer: nameless, and never written.
+  [[nodiscard]] bool is_padding(const Tensor& x) const { return memory_.piece_at(x) == nullptr && is_nameless(x); }
   void write(const Tensor& x, const LayoutType& type);
   /// `gathered`: TypedMemory::add_gathered.
   void write_gathered(const Tensor& x, const LayoutType& type, int gathered);

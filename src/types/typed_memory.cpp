@@ -79,11 +79,17 @@ void TypedMemory::for_uniform_ranges(std::span<const Tensor> tensors, const std:
 
 void TypedMemory::name(const Tensor& x, NamedMemory named) {
   if (x.num_bytes() == 0) return;
-  forget_names(x);
+  erase_names(x);
   named_[x.data] = {end_of(x), std::move(named)};
 }
 
-void TypedMemory::forget_names(const Tensor& x) { named_.erase(named_.lower_bound(x.data), named_.lower_bound(end_of(x))); }
+void TypedMemory::forget(const Tensor& x) {
+  if (x.num_bytes() == 0) return;
+  erase(x);
+  erase_names(x);
+}
+
+void TypedMemory::erase_names(const Tensor& x) { named_.erase(named_.lower_bound(x.data), named_.lower_bound(end_of(x))); }
 
 const NamedMemory* TypedMemory::named_at(const Tensor& x) const {
   const auto after = named_.upper_bound(x.data);

@@ -60,8 +60,8 @@ class TypedMemory {
   void for_uniform_ranges(std::span<const Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const;
 
   void name(const Tensor& x, NamedMemory named);
-  /// The names of what begins in x are no longer true.
-  void forget_names(const Tensor& x);
+  /// Of x nothing is known any more: it was never written, and what begins in it has no name.
+  void forget(const Tensor& x);
   /// That in which x begins, or null.
   [[nodiscard]] const NamedMemory* named_at(const Tensor& x) const;
   /// All that lies in the flat tensor x, and what it is.
@@ -81,6 +81,7 @@ class TypedMemory {
   using Stretches = std::map<const std::byte*, Stretch>;
   void split(const std::byte* address);
   void erase(const Tensor& x);
+  void erase_names(const Tensor& x);
   /// The stretch that holds the address, or the end.
   [[nodiscard]] Stretches::const_iterator at(const std::byte* address) const;
 

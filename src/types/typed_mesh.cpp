@@ -92,8 +92,9 @@ class TypedMesh::TypedComm final : public Comm {
 
   /// The type of a sum or maximum of x over the group; nothing where x was never written, which is padding.
   [[nodiscard]] std::optional<LayoutType> reduced(const Inference& call, const Tensor& x, ReduceOp op, AxisLayout result) const {
+    if (call.is_padding(x)) return {};
+    (void)call.read("x", x);
     const TypedPiece* piece = mesh_.memory_.piece_at(x);
-    if (piece == nullptr) return {};
     LayoutType type = piece->type;
     if (type == everywhere(Held::zero)) return type;
     for (const TypeAxis axis : axes_) {
@@ -123,8 +124,10 @@ class TypedMesh::TypedComm final : public Comm {
 
   /// `shard` is this rank's part of something that is cut along its outermost dim over each axis of the group.
   void require_part(const Inference& call, const Tensor& shard) const {
+    if (call.is_padding(shard)) return;
+    (void)call.read("the shard", shard);
     const TypedPiece* piece = mesh_.memory_.piece_at(shard);
-    if (piece == nullptr || piece->type == everywhere(Held::zero)) return;
+    if (piece->type == everywhere(Held::zero)) return;
     const Operand part = {"the shard", shard, *piece};
     for (const TypeAxis axis : axes_) {
       call.require_complete(part, axis);

@@ -128,6 +128,30 @@ TEST(LayoutTypeFaults, ParametersThatAreNotGathered) {
   EXPECT_THAT(fault_of(config_of({.shard = 3}), {.mesh = every(gathers, {})}), AllOf(HasSubstr("after the step"), HasSubstr("over dp_shard")));
 }
 
+TEST(LayoutTypeFaults, ParametersThatAreCutAndNotGathered) {
+  const auto gathers = [](const Collective& c) { return c.kind == CommKind::all_gather && c.group == shard_group; };
+  EXPECT_THAT(
+      fault_of(config_of({.shard = 2, .zero = 3}), {.mesh = every(gathers, {})}),
+      AllOf(HasSubstr("forward stage 0 microbatch 0"), HasSubstr("embedding of model.embed_tokens.weight: w is read, but not all of it was ever written")));
+  EXPECT_THAT(fault_of(config_of({.shard = 2, .zero = 3}), {.mesh = at(2, gathers, {})}), HasSubstr("was ever written"));
+}
+
+TEST(LayoutTypeFaults, AMicrobatchWhoseGradientsAreNotReduced) {
+  const auto scatters = [](const Collective& c) { return c.kind == CommKind::reduce_scatter && c.group == shard_group; };
+  for (const int level : {2, 3})
+    EXPECT_THAT(fault_of(config_of({.shard = 2, .microbatches = 3, .zero = level}), {.mesh = at(4, scatters, {})}),
+                AllOf(HasSubstr("add of the gradient of "), HasSubstr("partial over dp_shard")));
+}
+
+TEST(LayoutTypeFaults, ReplicasOfAShardedModel) {
+  const auto sums_parts = [](const Collective& c) { return c.kind == CommKind::all_reduce && c.group == replicate_group; };
+  const RunConfig config = config_of({.replicate = 2, .shard = 2, .zero = 3});
+  EXPECT_EQ(fault_of(config, {}), "");
+  EXPECT_THAT(fault_of(config, {.mesh = every(sums_parts, {})}),
+              AllOf(HasSubstr("clip: sum_of_squares of the gradient of "), HasSubstr("partial over dp_replicate")));
+  EXPECT_THAT(fault_of(config, {.mesh = every(sums_parts, {shard_group})}), AllOf(HasSubstr("the gradient of "), HasSubstr("over dp_shard")));
+}
+
 TEST(LayoutTypeFaults, TheSoftmaxOfAVocabularyThatIsCut) {
   const auto takes_max = [](const Collective& c) { return c.op == ReduceOp::max; };
   const auto sums_rows = [](const Collective& c) { return c.kind == CommKind::all_reduce && c.x.sizes.num_dims() == 2 && c.x.size(0) == 2; };

@@ -41,11 +41,12 @@ TEST(LayoutTypes, WhatIsFormedAgainFits) {
 Layout random_layout(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<int> values) { return values.begin()[random() % values.size()]; };
   Layout layout = {.replicate = one_of({1, 1, 2}), .shard = one_of({1, 2, 3}), .tp = one_of({1, 2, 4}), .pp = one_of({1, 2, 3})};
-  if (layout.shard > 1) layout.replicate = 1;
   layout.sequence_parallel = layout.tp > 1 && random() % 2 == 0;
   layout.microbatches = one_of({1, 2, 5});
   layout.family = static_cast<Family>(random() % 4);
   layout.tied = random() % 2 == 0;
+  if (layout.shard > 1) layout.zero = one_of({1, 2, 3});
+  if (layout.zero == 3) layout.reshard = static_cast<ReshardAfterForward>(random() % 3);
   return layout;
 }
 
@@ -57,6 +58,8 @@ TEST(LayoutTypes, AnyOrderOfPassesAndAnythingRecomputedFits) {
     layout.layers = layout.pp * num_virtual + 1;
     RunConfig config = config_of(layout);
     config.training.recompute = recomputations[seed % recomputations.size()];
+    if (seed % 4 == 0) config.training.dtype = config.training.grad_dtype = "bfloat16";
+    if (seed % 8 == 0) config.training.reduce_dtype = "float32";
     const Schedule schedule = random_schedule({layout.pp, num_virtual, layout.microbatches, seed});
     EXPECT_NO_THROW(check_layout_types(Blueprint(config, schedule))) << name_of(layout) << " seed " << seed;
   }
