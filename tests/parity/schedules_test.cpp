@@ -19,7 +19,7 @@ struct RandomRun {
   RandomScheduleOptions order;
 };
 
-// Layouts in turns: data parallel, sharded, tensor parallel with and without sequence parallelism, tied and untied, uneven stages.
+// Layouts in turns: data parallel, sharded at each level, tensor parallel with and without sequence parallelism, tied and untied, uneven stages.
 RandomRun random_run(unsigned seed) {
   RandomRun run;
   run.order = {.num_ranks = 1 + static_cast<int>(seed % 4),
@@ -28,7 +28,7 @@ RandomRun random_run(unsigned seed) {
                .seed = seed};
   run.layout = {.pp = run.order.num_ranks, .microbatches = run.order.num_microbatches, .tied = seed % 2 == 0};
   run.layout.layers = run.order.num_ranks * run.order.num_virtual + static_cast<int>(seed % 3);
-  if (seed % 3 == 0) run.layout.shard = 2;
+  if (seed % 3 == 0) run.layout.shard = 2, run.layout.zero = 1 + static_cast<int>(seed / 3 % 3);
   if (seed % 3 == 1) run.layout.tp = 2;
   if (seed % 9 == 2) run.layout.replicate = 2;
   run.layout.sequence_parallel = seed % 6 == 1;
