@@ -147,7 +147,7 @@ std::vector<Layout> sharded_rows() {
       {.shard = 2, .pp = 4, .microbatches = 5, .zero = 3, .reshard = never},
       {.shard = 2, .pp = 2, .schedule = naive, .microbatches = 2, .zero = 2},
       // input and weight gradients apart, and several virtual stages a rank; in a V both ends of the model, and with them the tied weight, lie on one rank
-      {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .zero = 2},
+      {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 6, .tied = true, .zero = 2},
       {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_zero_bubble, .microbatches = 4, .tied = true, .zero = 3, .layers = 5},
       {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_one_f_one_b, .microbatches = 4, .tied = true, .zero = 2, .layers = 5},
       {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .zero = 2, .layers = 5},
