@@ -49,8 +49,14 @@ void visit_gradients(RankModel& model, const PieceVisitor& visit) {
 
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit) {
   const auto visit_unit = [&](const ShardedUnit& unit) {
-    for (const Bucket& bucket : unit.buckets())
-      for (const Segment& segment : bucket.segments) visit({*segment.param, {0, segment.count}, segment.param->grad.flat(), false});
+    const bool is_cut = unit.options().shards_gradients();
+    if (is_cut && action.kind == ActionKind::reduce_gradients) return;
+    for (std::size_t b = 0; b < unit.buckets().size(); ++b)
+      for (const Segment& segment : unit.buckets()[b].segments)
+        if (is_cut)
+          visit_owned(unit, b, segment, unit.grad_part(b), false, visit);
+        else
+          visit({*segment.param, {0, segment.count}, segment.param->grad.flat(), false});
   };
   if (action.unit >= 0) return visit_unit(model.part().unit(action));
   for (const ShardedUnit* unit : model.part().units()) visit_unit(*unit);

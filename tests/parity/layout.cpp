@@ -73,12 +73,6 @@ RunConfig config_of(const Layout& layout) {
   return config;
 }
 
-RunConfig one_rank(RunConfig config) {
-  config.parallelism = {};
-  config.training.micro_batch_size = 1;
-  return config;
-}
-
 std::vector<Layout> grid() {
   std::vector<Layout> layouts;
   for (int dp = 1; dp <= 8; ++dp)

@@ -29,9 +29,6 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 /// Ten steps in float64 of a tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 [[nodiscard]] RunConfig config_of(const Layout& layout);
 
-/// The same model and global batches on one rank, one sequence at a time.
-[[nodiscard]] RunConfig one_rank(RunConfig config);
-
 /// Every (dp, tp, pp) with a product up to 8, with all that can be switched on it.
 [[nodiscard]] std::vector<Layout> grid();
 

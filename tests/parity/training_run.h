@@ -3,6 +3,7 @@
 
 #include "engine/layout_run.h"
 #include "engine/tensor_collection.h"
+#include "engine/verify/reference.h"
 
 #include <functional>
 #include <memory>

@@ -336,9 +336,11 @@ class SumOfGradient final : public Plant {
   SumOfGradient(std::string tensor, ActionKind kind, int times) : tensor_(std::move(tensor)), kind_(kind), times_(times) {}
   int times(Place& place, const Group& /*group*/, Tensor x) override {
     if (place.action.kind != kind_) return 1;
-    const auto params = place.run->model().part().params();
-    const bool is_it = std::ranges::any_of(params, [&](const Param* param) { return param->name == tensor_ && overlaps(param->grad, x); });
-    return is_it ? times_ : 1;
+    const ShardedUnit& unit = place.run->model().part().unit(place.action);
+    for (std::size_t b = 0; b < unit.buckets().size(); ++b)
+      for (const Segment& segment : unit.buckets()[b].segments)
+        if (segment.param->name == tensor_ && (overlaps(segment.param->grad, x) || overlaps(unit.memory(b).grad, x))) return times_;
+    return 1;
   }
 
  private:
@@ -415,9 +417,13 @@ class ForgetsBefore final : public Plant {
     const bool is_backward = is_compute(action.kind) && action.kind != ActionKind::forward;
     if (!is_backward || action.microbatch != microbatch_ || !has_forgotten_.insert(action.stage).second) return;
     for (const ShardedUnit& unit : place.run->model().part().stage(action.stage).units)
-      for (const Bucket& bucket : unit.buckets())
-        for (const Segment& segment : bucket.segments)
-          if (segment.param->name.find(part_) != std::string::npos && segment.param->has_grad) place.ops.fill(segment.param->grad, 0.0);
+      for (std::size_t b = 0; b < unit.buckets().size(); ++b)
+        for (const Segment& segment : unit.buckets()[b].segments) {
+          if (segment.param->name.find(part_) == std::string::npos) continue;
+          const Range owned = unit.owned(unit.buckets()[b]), part = overlap(segment, owned);
+          if (unit.options().shards_gradients() && part.count > 0) place.ops.fill(unit.grad_part(b).rows(part.first - owned.first, part.count), 0.0);
+          if (!unit.options().shards_gradients() && segment.param->has_grad) place.ops.fill(segment.param->grad, 0.0);
+        }
   }
 
  private:
@@ -496,6 +502,14 @@ const Param* Place::param_of(const Tensor& x) const {
   if (run == nullptr) return nullptr;
   for (const Param* param : run->model().part().params())
     if (lies_in(x, param->value) || lies_in(x, param->grad)) return param;
+  for (const ShardedUnit* unit : run->model().part().units())
+    for (std::size_t b = 0; b < unit->buckets().size(); ++b)
+      for (const Segment& segment : unit->buckets()[b].segments) {
+        const Range owned = unit->owned(unit->buckets()[b]), part = overlap(segment, owned);
+        if (part.count == 0) continue;
+        for (const Tensor& whole : {unit->param_part(b), unit->grad_part(b)})
+          if (lies_in(x, whole.rows(part.first - owned.first, part.count))) return segment.param;
+      }
   return nullptr;
 }
 

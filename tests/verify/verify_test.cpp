@@ -18,6 +18,7 @@ struct Degrees {
   int micro_batch_size = 1;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   BlockOperations recompute = {};
+  int zero_level = 1;
 };
 
 RunConfig config_of(const Degrees& degrees) {
@@ -48,6 +49,7 @@ RunConfig config_of(const Degrees& degrees) {
   config.parallelism.pipeline_parallel_degree = degrees.pp;
   config.parallelism.pipeline_parallel_schedule = degrees.schedule;
   config.training.recompute = degrees.recompute;
+  config.parallelism.zero_level = degrees.zero_level;
   return config;
 }
 
@@ -192,6 +194,60 @@ std::vector<Planted> planted() {
       {"LastMicrobatch_interleaved", interleaved, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
       {"StaleTied_interleaved", interleaved, testing::stale_tied_weight(1, true), stale_tied, "pp", embedding, "head"},
       {"Positions_rope_recomputed", recomputed, positions_per_slice("layers.1"), wrong_position, "tp", "layers.1.self_attn", "from position 8"},
+      // where gradients and parameters are cut, and a sharded model is replicated
+      {"MissingForward_zero3",
+       {.shard = 2, .tp = 2, .zero_level = 3},
+       sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0),
+       missing_sum,
+       "tp",
+       "layers.1.self_attn.o_proj"},
+      {"DoubledBackward_zero3",
+       {.shard = 2, .tp = 2, .zero_level = 3},
+       sum_behind_product(layer + "2.mlp.up_proj.weight", false, 2),
+       repeated_sum,
+       "tp",
+       "layers.2.mlp.up_proj"},
+      {"MissingGradient_zero2",
+       {.shard = 2, .pp = 2, .zero_level = 2},
+       sum_of_gradient(layer + "2.mlp.up_proj.weight", reduce, 0),
+       missing_sum,
+       "dp_shard",
+       "layers.2"},
+      {"DoubledGradient_hybrid",
+       {.replicate = 2, .shard = 3, .zero_level = 3},
+       sum_of_gradient(layer + "1.mlp.up_proj.weight", ActionKind::reduce_gradients, 2),
+       repeated_sum,
+       "dp_shard",
+       "layers.1"},
+      {"MissingReplicas_zero3",
+       {.shard = 2, .tp = 2, .sequence_parallel = true, .zero_level = 3},
+       sum_of_gradient(layer + "1.input_layernorm.weight", sum_replicas, 0),
+       missing_sum,
+       "tp",
+       "layers.1.input_layernorm"},
+      {"MeanOfMeans_zero3", {.shard = 3, .zero_level = 3}, mean_of_means_over_microbatches(), mean_of_means, "dp_shard+microbatches", ""},
+      {"NormCountsNorms_zero3",
+       {.shard = 2, .tp = 2, .zero_level = 3},
+       counted_per_copy("norm.weight", Axis::tp),
+       counted_twice,
+       "tp",
+       "layers.0.input_layernorm"},
+      {"LastMicrobatch_zero2", {.shard = 2, .microbatches = 4, .zero_level = 2}, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
+      {"LastMicrobatch_zero3",
+       {.replicate = 2, .shard = 2, .tied = true, .microbatches = 3, .zero_level = 3},
+       forgets_before(2, "mlp"),
+       lost_microbatches,
+       "microbatches",
+       "mlp",
+       "the last of 3"},
+      {"StaleTied_zero3", {.shard = 2, .pp = 2, .tied = true, .zero_level = 3}, testing::stale_tied_weight(0, true), stale_tied, "pp", embedding, "head"},
+      {"ShardBorder_zero2", {.shard = 2, .zero_level = 2}, wrong_shard_border(1, 5, true), wrong_boundary, "dp_shard", ""},
+      {"StaleReplica_hybrid",
+       {.replicate = 2, .shard = 2, .zero_level = 3},
+       stale_replica(1, "layers.1.mlp.down_proj"),
+       stale_weight,
+       "dp_replicate",
+       "layers.1.mlp.down_proj"},
       // in one microbatch, on one rank, in one place alone
       {"DoubledForward_microbatch",
        {.tp = 2, .microbatches = 3},
@@ -238,7 +294,8 @@ INSTANTIATE_TEST_SUITE_P(Of, Plants, ::testing::ValuesIn(planted()), [](const au
 // Two controls: no plant at all, and one that stands between a rank and its backend and does nothing.
 TEST(Controls, UnplantedLayoutsAreEqual) {
   for (const Degrees& degrees :
-       {Degrees{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true}, Degrees{.replicate = 2, .tp = 4, .microbatches = 3}}) {
+       {Degrees{.replicate = 2, .shard = 2, .pp = 2, .tied = true, .zero_level = 3},
+        Degrees{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true}, Degrees{.replicate = 2, .tp = 4, .microbatches = 3}}) {
     EXPECT_TRUE(verdict_of(config_of(degrees), {}).is_equal());
     EXPECT_TRUE(verdict_of(config_of(degrees), grow([] { return std::make_unique<Plant>(); })).is_equal());
   }

@@ -37,7 +37,7 @@ Ops& Probe::ops() { return inner_ ? inner_->ops() : *ops_; }
 Mesh& Probe::mesh() { return inner_ ? inner_->mesh() : plain_mesh_; }
 
 void Probe::attach(RankRun& run) {
-  visit_values(run.model(), [&](const ParamPiece& piece) { params_.push_back(piece.param); });
+  params_ = run.model().part().params();
   if (inner_) inner_->attach(run);
 }
 
@@ -142,14 +142,14 @@ void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column,
 void Probe::keep_partial(const Param& weight, Tensor c) { partial_ = {weight.name, c.size(0), downloaded(plain_ops_, c)}; }
 
 const Param* Probe::param_at(const Tensor& x) const {
-  for (const Param& param : params_)
-    if (param.value.data == x.data && x.data != nullptr) return &param;
+  for (const Param* param : params_)
+    if (param->value.data == x.data && x.data != nullptr) return param;
   return nullptr;
 }
 
 const Param* Probe::param_named(const std::string& name) const {
-  for (const Param& param : params_)
-    if (param.name == name) return &param;
+  for (const Param* param : params_)
+    if (param->name == name) return param;
   return nullptr;
 }
 

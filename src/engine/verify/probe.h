@@ -8,7 +8,7 @@
 #include "engine/verify/finding.h"
 #include "ops/operation.h"
 
-#include <deque>
+#include <vector>
 
 namespace echelon {
 
@@ -75,7 +75,7 @@ class Probe final : public RankInterposer, public StepObserver {
   Mesh& plain_mesh_;
   std::unique_ptr<ProbeOps> ops_;
   std::unique_ptr<RankInterposer> inner_;
-  std::deque<Param> params_;  // of this rank; copies, of which the addresses of values count
+  std::vector<Param*> params_;  // of this rank; where their values lie may change in a step
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
