@@ -1,7 +1,6 @@
 #include "engine/layout_types.h"
 
 #include "base/error.h"
-#include "blueprint/scalars.h"
 #include "engine/named_memory.h"
 #include "nn/head_split.h"
 #include "types/typed_mesh.h"
@@ -36,14 +35,14 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   if (axes.all().empty()) return;
   TypedMemory memory;
   TypedOps typed_ops(memory, axes);
-  TypedMesh typed_mesh(blueprint.mesh(), memory, axes, border_type(blueprint.config(), axes));
+  TypedMesh typed_mesh(blueprint.mesh(), memory, axes, border_type(blueprint.config()));
   const std::unique_ptr<RankInterposer> interposer = interpose ? interpose(typed_ops, typed_mesh) : nullptr;
   Ops& ops = interposer ? interposer->ops() : typed_ops;
   Mesh& mesh = interposer ? interposer->mesh() : typed_mesh;
   RankRun run(blueprint, mesh, ops, Arena::Pages::never);
   if (interposer) interposer->attach(run);
   NamedParams params(run, axes, memory);
-  name_scalars(run, blueprint.config(), axes, memory);
+  name_scalars(run, blueprint.config(), memory);
   const NoBatches batches;
   run.step().observe_actions(params);
   try {

@@ -18,7 +18,7 @@ void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
 
 }  // namespace
 
-LayoutType border_type(const RunConfig& config, const RankAxes& /*axes*/) {
+LayoutType border_type(const RunConfig& config) {
   LayoutType type;
   set(type, batch_axes, sharded_rows);
   set(type, tensor_axes, config.parallelism.sequence_parallel ? sharded_rows : replicated_layout);
@@ -26,7 +26,7 @@ LayoutType border_type(const RunConfig& config, const RankAxes& /*axes*/) {
   return type;
 }
 
-void name_scalars(RankRun& run, const RunConfig& config, const RankAxes& /*axes*/, TypedMemory& memory) {
+void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   const std::int64_t num_tokens = config.num_microbatches() * config.training.micro_batch_size * config.training.seq_len;
   LayoutType batch, count, loss;
   set(batch, batch_axes, sharded_rows);

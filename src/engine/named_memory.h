@@ -11,10 +11,10 @@
 namespace echelon {
 
 /// Of the activations between pipeline stages, and of their gradients.
-[[nodiscard]] LayoutType border_type(const RunConfig& config, const RankAxes& axes);
+[[nodiscard]] LayoutType border_type(const RunConfig& config);
 
 /// The batch, the count of its targets, and the loss.
-void name_scalars(RankRun& run, const RunConfig& config, const RankAxes& axes, TypedMemory& memory);
+void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory);
 
 /// Parameters, gradients and optimizer states of a rank. While it watches a step, what is gathered or formed in buffers of its own has names there too.
 class NamedParams final : public StepObserver {
