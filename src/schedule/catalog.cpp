@@ -97,8 +97,9 @@ ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, c
   require(asked.num_virtual == nearest_virtual, "{} = {} is not there for {} = '{}'; nearest: {}", keys.num_virtual, asked.num_virtual, keys.schedule,
           entry.name, nearest_virtual);
   const int least_microbatches = entry.microbatches_per_rank * asked.num_ranks;
-  require(asked.num_microbatches >= least_microbatches, "{} = '{}' on {} ranks wants {} microbatches at least, but {} makes {}; nearest: {}", keys.schedule,
-          entry.name, asked.num_ranks, least_microbatches, keys.num_microbatches, asked.num_microbatches, least_microbatches);
+  require(asked.num_microbatches >= least_microbatches, "{} = '{}' on {} ranks wants {} microbatches at least, but {} makes {}; nearest {}: {}", keys.schedule,
+          entry.name, asked.num_ranks, least_microbatches, keys.num_microbatches, asked.num_microbatches, keys.num_microbatches,
+          least_microbatches * keys.per_microbatch);
   require(asked.memory.limit == 0 || asked.memory.limit >= 1, "{} = {} holds no microbatch; nearest: 1", keys.memory_limit, asked.memory.limit);
   return asked;
 }

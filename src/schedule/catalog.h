@@ -60,6 +60,7 @@ struct ScheduleEntry {
 /// How the user calls what a request may get wrong.
 struct ScheduleKeys {
   std::string_view schedule, num_virtual, num_microbatches, memory_limit;
+  std::int64_t per_microbatch = 1;  // by how much the number behind num_microbatches grows with one more
 };
 
 /// The request with the number of virtual stages that it left open. Throws Error naming the key if the schedule is not there for so many ranks, microbatches

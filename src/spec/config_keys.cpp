@@ -22,11 +22,11 @@ bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
 bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
 bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
 
-constexpr Range size = {1, 2147483647};  // counts and lengths: products of two stay far inside int64
-constexpr Range count_or_none = {0, 9007199254740992};
-constexpr Range degree = {1, 1 << 20};
-constexpr Range unit = {0, 1};
-constexpr Range not_negative = {0};
+constexpr ValueRange size = {1, 2147483647};  // counts and lengths: products of two stay far inside int64
+constexpr ValueRange count_or_none = {0, 9007199254740992};
+constexpr ValueRange degree = {1, 1 << 20};
+constexpr ValueRange unit = {0, 1};
+constexpr ValueRange not_negative = {0};
 
 constexpr auto model = &RunConfig::model;
 constexpr auto data = &RunConfig::data;

@@ -23,7 +23,7 @@ using ConfigField =
     std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>,
                  FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, ModelBase, NotYet>;
 
-struct Range {
+struct ValueRange {
   double least = std::numeric_limits<double>::lowest();
   double most = std::numeric_limits<double>::max();
 };
@@ -32,7 +32,7 @@ struct ConfigKey {
   std::string_view name;  // "training.steps"
   ConfigField field;
   std::string_view doc;
-  Range range = {};                                   // of numbers; both ends are allowed
+  ValueRange range = {};                                   // of numbers; both ends are allowed
   bool (*applies)(const ModelSpec& model) = nullptr;  // null: to every model
 };
 

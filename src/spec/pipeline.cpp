@@ -10,10 +10,13 @@
 namespace echelon {
 namespace {
 
-constexpr ScheduleKeys keys = {.schedule = "parallelism.pipeline_parallel_schedule",
-                               .num_virtual = "parallelism.virtual_stages",
-                               .num_microbatches = "training.global_batch_size",
-                               .memory_limit = "parallelism.pipeline_memory_limit"};
+ScheduleKeys keys_of(const RunConfig& config) {
+  return {.schedule = "parallelism.pipeline_parallel_schedule",
+          .num_virtual = "parallelism.virtual_stages",
+          .num_microbatches = "training.global_batch_size",
+          .memory_limit = "parallelism.pipeline_memory_limit",
+          .per_microbatch = config.data_parallel_degree() * config.training.micro_batch_size};
+}
 
 ScheduleRequest request_of(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
@@ -51,13 +54,13 @@ Schedule schedule_from_file(const RunConfig& config) {
 int num_pipeline_stages(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   if (!p.pipeline_parallel_schedule_csv.empty()) return schedule_from_file(config).num_stages;
-  const ScheduleRequest request = checked(p.pipeline_parallel_schedule, request_of(config), keys);
+  const ScheduleRequest request = checked(p.pipeline_parallel_schedule, request_of(config), keys_of(config));
   return request.num_ranks * request.num_virtual;
 }
 
 Schedule pipeline_schedule(const RunConfig& config) {
   if (!config.parallelism.pipeline_parallel_schedule_csv.empty()) return schedule_from_file(config);
-  return make_schedule(config.parallelism.pipeline_parallel_schedule, request_of(config), keys);
+  return make_schedule(config.parallelism.pipeline_parallel_schedule, request_of(config), keys_of(config));
 }
 
 }  // namespace echelon

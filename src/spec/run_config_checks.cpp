@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 namespace echelon {
 namespace {
@@ -68,7 +69,7 @@ void check_recompute(const RunConfig& config) {
   const BlockOperations of_q_and_k = {BlockOperation::qk_norm};
   require(t.recompute != of_q_and_k || config.model.qk_norm,
           "training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj");
-  require(!t.recompute.empty() || !is_block, "training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'full'");
+  require(!t.recompute.empty() || !is_block, "training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'uniform'");
   require(is_block || t.recompute_num_layers == 1,
           "training.recompute_num_layers = {} is not there yet beside training.recompute_method = 'uniform' (one input for a group of layers); nearest: 1",
           t.recompute_num_layers);
@@ -94,11 +95,21 @@ void check_batch(const RunConfig& config) {
           t.global_batch_size, config.num_microbatches(), max_microbatches, max_microbatches * per_microbatch);
 }
 
+void check_sequence_parallel(const RunConfig& config) {
+  const std::int64_t degree = config.parallelism.tensor_parallel_degree, micro_batch = config.training.micro_batch_size, seq_len = config.training.seq_len;
+  const std::int64_t unit = degree / std::gcd(degree, micro_batch), below = seq_len / unit * unit;
+  const bool above_is_nearer = below == 0 || (below + unit - seq_len < seq_len - below && below + unit <= config.model.max_position_embeddings);
+  require(seq_len % unit == 0,
+          "parallelism.sequence_parallel = true needs training.micro_batch_size {} x training.seq_len {} = {} tokens to be a multiple of "
+          "tensor_parallel_degree = {}; nearest training.seq_len: {}",
+          micro_batch, seq_len, micro_batch * seq_len, degree, above_is_nearer ? below + unit : below);
+}
+
 void check_parallelism(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   require(p.zero_level >= 1 || p.data_parallel_shard_degree == 1,
-          "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {}; nearest: data_parallel_replicate_degree = {}",
-          p.data_parallel_shard_degree, p.data_parallel_shard_degree);
+          "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {} (replicas are data_parallel_replicate_degree); nearest: 1",
+          p.data_parallel_shard_degree);
   require(p.zero_level == 3 || p.reshard_after_forward == ReshardAfterForward::microbatch,
           "parallelism.reshard_after_forward = '{}' says nothing about parameters that are never cut (parallelism.zero_level = {}); nearest zero_level: 3",
           name_of(p.reshard_after_forward), p.zero_level);
@@ -107,13 +118,7 @@ void check_parallelism(const RunConfig& config) {
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,
           "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {}; nearest: {}", p.tensor_parallel_degree,
           config.model.num_attention_heads, config.model.num_attention_heads);
-  const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len;
-  require(!p.sequence_parallel || tokens % p.tensor_parallel_degree == 0,
-          "parallelism.sequence_parallel = true needs training.micro_batch_size {} x training.seq_len {} = {} tokens to be a multiple of "
-          "tensor_parallel_degree = {}; "
-          "nearest training.seq_len: {}",
-          config.training.micro_batch_size, config.training.seq_len, tokens, p.tensor_parallel_degree,
-          std::max(p.tensor_parallel_degree, config.training.seq_len / p.tensor_parallel_degree * p.tensor_parallel_degree));
+  if (p.sequence_parallel) check_sequence_parallel(config);
 }
 
 // Wants the number of microbatches to be right.

@@ -72,7 +72,7 @@ const BadInput command_lines[] = {
     {{"draw", "--virtual=2"}, {"--virtual = 2 is not there for --schedule = '1F1B'; nearest: 1"}},
     {{"draw", "--schedule=ZB-V", "--virtual=3"}, {"--virtual = 3", "nearest: 2"}},
     {{"draw", "--schedule=Interleaved1F1B", "--virtual=1"}, {"--virtual = 1", "nearest: 2"}},
-    {{"draw", "--schedule=DualPipeV", "--microbatches=7"}, {"wants 8 microbatches", "--microbatches makes 7; nearest: 8"}},
+    {{"draw", "--schedule=DualPipeV", "--microbatches=7"}, {"wants 8 microbatches", "--microbatches makes 7; nearest --microbatches: 8"}},
     {{"draw", "--schedule=ZB-2p", "--memory-limit=0.5"}, {"--memory-limit = 0.5 holds no microbatch; nearest: 1"}},
     {{"draw", "--memory-limit=3"}, {"--memory-limit=3 is less than the 4 microbatches that rank 0 holds; nearest: 4"}},
     {{"draw", "--weight-memory=2"}, {"--weight-memory"}},

@@ -75,7 +75,7 @@ const Fault batch_faults[] = {
      }},
     {"training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj",
      [](RunConfig& c) { c.training.recompute = {BlockOperation::qk_norm}; }},
-    {"training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'full'",
+    {"training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'uniform'",
      [](RunConfig& c) { c.training.recompute_method = RecomputeMethod::block; }},
     {"training.recompute_num_layers = 2 is not there yet beside training.recompute_method = 'uniform'",
      [](RunConfig& c) { c.training.recompute_num_layers = 2; }},
@@ -110,7 +110,7 @@ const Fault layout_faults[] = {
     {"parallelism.zero_level = 4 is above 3; nearest: 3", [](RunConfig& c) { c.parallelism.zero_level = 4; }},
     {"parallelism.reshard_after_forward = 'step' says nothing about parameters that are never cut (parallelism.zero_level = 1); nearest zero_level: 3",
      [](RunConfig& c) { c.parallelism.reshard_after_forward = ReshardAfterForward::step; }},
-    {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6; nearest: data_parallel_replicate_degree = 6",
+    {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6 (replicas are data_parallel_replicate_degree); nearest: 1",
      [](RunConfig& c) { c.parallelism.zero_level = 0; }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
     {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
@@ -118,7 +118,7 @@ const Fault layout_faults[] = {
     {"comm.backend = 'nccl' is not there yet", [](RunConfig& c) { c.comm.backend = "nccl"; }},
     {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
     {"above", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
-    {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 252",
+    {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 254",
      [](RunConfig& c) {
        c.parallelism.sequence_parallel = true;
        c.training.seq_len = 255;
