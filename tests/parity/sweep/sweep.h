@@ -7,6 +7,7 @@ namespace echelon::testing {
 
 inline constexpr unsigned usual_seed = 1;
 inline constexpr int times_each_pair = 3;
+inline constexpr double scalar_tolerance = 1e-11, tensor_tolerance = 1e-9;
 
 [[nodiscard]] unsigned sweep_seed();
 [[nodiscard]] bool is_long_sweep();

@@ -92,13 +92,33 @@ TEST_P(Sweep, EqualsOneRank) {
   SCOPED_TRACE(how_to_repeat(GetParam(), run.config));
   const auto at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = run.config.training.steps, .evaluation = 1}); };
   const auto actual = run_training(run.config, {.at_end = at_end, .targets = run.targets});
-  expect_equal(*actual, one_rank_of(run), 1e-11, 1e-9, run.config.optimizer.lr);
+  expect_equal(*actual, one_rank_of(run), scalar_tolerance, tensor_tolerance, run.config.optimizer.lr);
   const Errors errors = errors_of(*actual, one_rank_of(run), run.config.optimizer.lr);
   ++num_rows;
   loss.meet(errors.loss, GetParam());
   grad_norm.meet(errors.grad_norm, GetParam());
   gradient.meet(errors.gradient, GetParam());
   weight.meet(errors.weight, GetParam());
+}
+
+// A missing wait anywhere shows in the numbers.
+TEST_P(Sweep, EqualsOneRankWithLateResults) {
+  const SweepRun run = run_of(all_rows()[GetParam()]);
+  SCOPED_TRACE(how_to_repeat(GetParam(), run.config));
+  const auto actual = run_training(run.config, {.interpose = delayed, .targets = run.targets});
+  expect_equal(*actual, one_rank_of(run), scalar_tolerance, tensor_tolerance, run.config.optimizer.lr);
+}
+
+// What the comparison would say of a run on which other targets count: every kind of number differs.
+TEST(SweepRows, DifferInEveryNumberFromAnotherRun) {
+  SweepRun run = run_of(all_rows().front());
+  run.targets = Targets::all;
+  const auto other = run_training(run.config, {.targets = Targets::unequal});
+  const Errors errors = errors_of(*other, one_rank_of(run), run.config.optimizer.lr);
+  EXPECT_GT(errors.loss.error, scalar_tolerance);
+  EXPECT_GT(errors.grad_norm.error, scalar_tolerance);
+  EXPECT_GT(errors.gradient.error, tensor_tolerance);
+  EXPECT_GT(errors.weight.error, tensor_tolerance);
 }
 
 std::vector<std::size_t> rows_to_run() {

@@ -1,0 +1,56 @@
+// docs/parity.md shows the table that the sweep goes by, and what its long form found.
+#include "parity/sweep/compatibility.h"
+#include "parity/sweep/sweep.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+namespace echelon::testing {
+namespace {
+
+std::string page() {
+  std::stringstream text;
+  text << std::ifstream(ECHELON_SOURCE_DIR "/docs/parity.md").rdbuf();
+  return text.str();
+}
+
+std::string between(const std::string& text, const std::string& begin, const std::string& end) {
+  const std::size_t first = text.find(begin), last = text.find(end);
+  return first == std::string::npos || last == std::string::npos ? "" : text.substr(first + begin.size(), last - first - begin.size());
+}
+
+TEST(ParityPage, HasTheTableOfAxes) {
+  const std::string expected = compatibility(sweep_table());
+  if (between(page(), "<!-- axes -->\n", "<!-- end of axes -->") == expected) return;
+  const std::string path = ECHELON_BINARY_DIR "/sweep/axes.md";
+  std::filesystem::create_directories(ECHELON_BINARY_DIR "/sweep");
+  std::ofstream(path) << expected;
+  ADD_FAILURE() << "docs/parity.md has another table of axes; it is now that of " << path;
+}
+
+/// A number of the page's table of results.
+double result(const std::string& name) {
+  const std::string text = page();
+  std::smatch match;
+  const bool is_there = std::regex_search(text, match, std::regex("\\| " + name + " \\| ([0-9.e-]+) \\|"));
+  return is_there ? std::stod(match[1]) : NAN;
+}
+
+TEST(ParityPage, TellsOfTheRowsThatThereAre) {
+  if (sweep_seed() != usual_seed) return;
+  EXPECT_EQ(result("rows"), static_cast<double>(all_rows().size()));
+  EXPECT_EQ(result("allowed pairs of settings"), static_cast<double>(allowed_pairs(sweep_table()).size()));
+  EXPECT_LE(result("worst error of a loss"), scalar_tolerance);
+  EXPECT_LE(result("worst error of a gradient norm"), scalar_tolerance);
+  EXPECT_LE(result("worst error of a gradient"), tensor_tolerance);
+  EXPECT_LE(result("worst error of an updated weight"), tensor_tolerance);
+}
+
+}  // namespace
+}  // namespace echelon::testing
