@@ -144,7 +144,8 @@ RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Pro
   };
   for (const StagePart& each : part.stages) {
     trace({.kind = ActionKind::forward, .stage = each.index});
-    stash_bytes_[each.index] = tracer.stash(each.index).slot().peak_bytes();
+    input_stash_bytes_[each.index] = tracer.stash(each.index).input_slot().peak_bytes();
+    stash_bytes_[each.index] = tracer.stash(each.index).slot().peak_bytes() + input_stash_bytes_[each.index];
   }
   for (const Action& action : program) trace(action);
   for (const StagePart& each : part.stages) gradient_stash_bytes_[each.index] = tracer.stash(each.index).gradient_slot().peak_bytes();

@@ -26,8 +26,9 @@ class RankTrace {
   RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program);
 
   [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at(key_of(action)); }
-  /// What forward keeps for one microbatch, and what backward_input keeps for backward_weight.
+  /// What forward keeps for one microbatch, all of it and that which backward_input reads alone; and what backward_input keeps for backward_weight.
   [[nodiscard]] std::int64_t stash_bytes(int stage) const { return stash_bytes_.at(stage); }
+  [[nodiscard]] std::int64_t input_stash_bytes(int stage) const { return input_stash_bytes_.at(stage); }
   [[nodiscard]] std::int64_t gradient_stash_bytes(int stage) const { return gradient_stash_bytes_.at(stage); }
 
  private:
@@ -37,7 +38,7 @@ class RankTrace {
   bool adds_up_microbatches_;         // not where the gradients of each microbatch have a buffer of their own
   std::map<int, int> first_to_form_;  // of each stage: a microbatch
   std::map<Key, CallTrace> calls_;
-  std::map<int, std::int64_t> stash_bytes_, gradient_stash_bytes_;  // by stage
+  std::map<int, std::int64_t> stash_bytes_, input_stash_bytes_, gradient_stash_bytes_;  // by stage
 };
 
 }  // namespace echelon

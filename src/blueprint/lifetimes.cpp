@@ -103,7 +103,9 @@ class TransientBuffers {
  private:
   void add_forward(int stage, int microbatch, const Passage& at) {
     const StagePart& part = part_.stage(stage);
-    add({BufferRole::stash, microbatch, stage}, MemoryCategory::activations, trace_.stash_bytes(stage), at.first_forward, at.last);
+    const std::int64_t for_input = trace_.input_stash_bytes(stage);
+    add({BufferRole::stash, microbatch, stage}, MemoryCategory::activations, trace_.stash_bytes(stage) - for_input, at.first_forward, at.last);
+    add({BufferRole::input_stash, microbatch, stage}, MemoryCategory::activations, for_input, at.first_forward, std::max(at.forward, at.last_input));
     if (!part.is_first()) {
       const int written = part_.holds(stage - 1) ? passages_.at({stage - 1, microbatch}).forward : at.receive_forward;
       add(stage_input(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last);

@@ -43,7 +43,8 @@ enum class BufferRole : std::uint8_t {
   tokens,
   targets,
   // of (microbatch, stage)
-  stash,
+  stash,        // what forward keeps until the weights' gradients are formed,
+  input_stash,  // and what it keeps until its input's gradient is
   gradient_stash,
   stage_input,
   stage_output,

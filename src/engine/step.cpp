@@ -122,13 +122,14 @@ void Step::forward(const Action& action) {
   const StagePart& part = model_.part().stage(stage);
   Stack workspace = memory_.region(kind_, {BufferRole::workspace, id});
   Context context = {ops_, mesh_, workspace, microbatch(m)};
-  const BufferKey stash_key = {BufferRole::stash, m, stage}, gradient_key = {BufferRole::gradient_stash, m, stage};
+  const auto region = [&](BufferRole role) { return memory_.region(kind_, {role, m, stage}); };
   Stash& stash = stashes_[{stage, m}];
-  if (unit <= 0) stash = Stash(memory_.region(kind_, stash_key), memory_.region(kind_, gradient_key));  // the whole stage, or its first unit
+  if (unit <= 0) stash = Stash(region(BufferRole::stash), region(BufferRole::input_stash), region(BufferRole::gradient_stash));  // of a stage or its first unit
   const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
   const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_.part(), stage, m));
   part.stage->forward(context, unit, x, y, stash);
-  memory_.note_use(kind_, stash_key, stash.slot().peak_bytes());
+  memory_.note_use(kind_, {BufferRole::stash, m, stage}, stash.slot().peak_bytes());
+  memory_.note_use(kind_, {BufferRole::input_stash, m, stage}, stash.input_slot().peak_bytes());
   memory_.note_use(kind_, {BufferRole::workspace, id}, workspace.peak_bytes());
 }
 

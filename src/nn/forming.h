@@ -8,9 +8,6 @@ namespace echelon {
 
 enum class Pass : std::uint8_t { forward, backward, backward_input };
 
-/// Who reads an outcome last.
-enum class LastReader : std::uint8_t { backward_input, backward_weight };
-
 struct Outcome {
   const void* owner = nullptr;
   int which = 0;
@@ -30,7 +27,7 @@ struct Forming {
   /// that forms it again; but what backward_weight reads after backward_input lies where gradients wait for it.
   [[nodiscard]] Tensor place(const Outcome& outcome, DType dtype, const Sizes& sizes) const {
     const auto& [owner, which, is_dropped, last_reader] = outcome;
-    if (!is_dropped) return pass == Pass::forward ? stash.keep(owner, which, dtype, sizes) : stash.kept(owner, which);
+    if (!is_dropped) return pass == Pass::forward ? stash.keep(owner, which, dtype, sizes, last_reader) : stash.kept(owner, which);
     if (pass == Pass::backward_input && last_reader == LastReader::backward_weight) return stash.keep_gradient(owner, which, dtype, sizes);
     const Tensor scratch = context.workspace.take(dtype, sizes);
     stash.keep_view(owner, which, scratch);

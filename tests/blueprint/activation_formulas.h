@@ -85,6 +85,11 @@ inline Bytes kept(const Block& b, const BlockOperations& recompute) {
   return sum_of(b, [&](const Outcome& o) { return !is_dropped(o, recompute); });
 }
 
+/// That part of it which backward_input reads alone, so that it is free after it.
+inline Bytes kept_for_input(const Block& b, const BlockOperations& recompute) {
+  return sum_of(b, [&](const Outcome& o) { return !is_dropped(o, recompute) && !o.weight_reads; });
+}
+
 /// From backward_input to backward_weight: gradients of the two branches' outputs and of the norms' outcomes, of q, k, v (twice where they are normalised),
 /// the activation once more; and what was formed again and weights read.
 inline Bytes kept_for_weights(const Block& b, const BlockOperations& recompute) {

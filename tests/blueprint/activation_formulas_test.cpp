@@ -97,7 +97,7 @@ constexpr int middle = 1;  // of three stages: blocks alone
 
 /// Of the middle stage, whatever the schedule.
 struct StageBytes {
-  Bytes stash = 0, gradient_stash = 0;
+  Bytes stash = 0, input_stash = 0, gradient_stash = 0;
   std::map<ActionKind, Bytes> workspace = {};
 };
 
@@ -110,7 +110,7 @@ StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_ran
   ModelPart part = make_model_part(config, schedule, rank);
   const Program program = lower(schedule, blueprint.lowering(ProgramKind::training))[middle];
   const RankTrace trace(blueprint.mesh(), rank, part, program);
-  StageBytes bytes = {.stash = trace.stash_bytes(middle), .gradient_stash = trace.gradient_stash_bytes(middle)};
+  StageBytes bytes = {.stash = trace.stash_bytes(middle), .input_stash = trace.input_stash_bytes(middle), .gradient_stash = trace.gradient_stash_bytes(middle)};
   for (const Action& action : program) {
     Bytes& most = bytes.workspace[action.kind];
     most = std::max(most, trace.of(action).workspace_bytes);
@@ -147,6 +147,7 @@ TEST(ActivationFormulas, AreThePlan) {
           const StageBytes fused = planned(config, one_f_one_b_schedule(3, 4), tp_rank), split = planned(config, zb_h1_schedule(3, 4), tp_rank);
           for (const StageBytes& plan : {fused, split}) {
             EXPECT_EQ(plan.stash, of(formulas::kept).first + 2 * block.x());
+            EXPECT_EQ(plan.input_stash, of(formulas::kept_for_input).first);
             EXPECT_EQ(plan.workspace.at(ActionKind::forward), of(formulas::forward_workspace).second);
           }
           EXPECT_EQ(fused.gradient_stash, 0);

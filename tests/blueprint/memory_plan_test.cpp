@@ -88,15 +88,17 @@ TEST(MemoryPlan, ActivationsFollowTheSchedule) {
     }
 }
 
-// What a rank keeps at most, read off the order of its schedule: a stash from forward to the last backward, what B keeps from B to W.
+// What a rank keeps at most, read off the order of its schedule: a stash from forward to the last backward, that of B's alone to B, what B keeps from B to W.
 std::int64_t kept_at_most(const ComputeOrder& order, const RankTrace& trace) {
   std::int64_t kept = 0, most = 0;
   for (const Action& pass : order) {
-    const std::int64_t stash = trace.stash_bytes(pass.stage), gradients = trace.gradient_stash_bytes(pass.stage);
+    const std::int64_t stash = trace.stash_bytes(pass.stage), for_input = trace.input_stash_bytes(pass.stage);
+    const std::int64_t gradients = trace.gradient_stash_bytes(pass.stage);
     if (pass.kind == ActionKind::forward) kept += stash;
     if (pass.kind == ActionKind::backward_input) kept += gradients;
     most = std::max(most, kept);
-    if (pass.kind == ActionKind::backward_weight) kept -= stash + gradients;
+    if (pass.kind == ActionKind::backward_input) kept -= for_input;
+    if (pass.kind == ActionKind::backward_weight) kept -= stash - for_input + gradients;
     if (pass.kind == ActionKind::backward) kept -= stash;
   }
   return most;

@@ -29,7 +29,7 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
   Stage& stage = *run.model().part().stages.front().stage;
   const Arena arena(std::int64_t{8} << 20);
   Stack workspace = arena.region(0, std::int64_t{4} << 20), buffers = arena.region(std::int64_t{4} << 20, std::int64_t{2} << 20);
-  Stash stash(arena.region(std::int64_t{6} << 20, std::int64_t{2} << 20));
+  Stash stash(arena.region(std::int64_t{6} << 20, std::int64_t{1} << 20), arena.region(std::int64_t{7} << 20, std::int64_t{1} << 20));
   std::vector<std::int32_t> tokens(num_sequences * seq_len), targets(tokens.size());
   for (std::int64_t n = 0; n < num_sequences; ++n) FixtureText().read(n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
   const Tensor device_tokens = buffers.take(DType::int32, {num_sequences * seq_len});

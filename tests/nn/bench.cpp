@@ -30,12 +30,20 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 
 double norm(const std::vector<double>& a) { return std::sqrt(dot(a, a)); }
 
-void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor dy, Tensor dx, Stash& stash) {
+void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor dy, Tensor dx, Stash& stash, Tensor input_memory) {
   if (kind == BackwardKind::fused) return passes.backward(context, dy, dx, stash);
   passes.backward_input(context, dy, dx, stash);
-  // The contract lets the caller overwrite dy from here on.
-  if (dy.data != nullptr) context.ops.fill(dy, std::nan(""));
+  // The contract lets the caller overwrite dy from here on, and what was kept for backward_input alone.
+  for (const Tensor& done : {dy, input_memory})
+    if (done.data != nullptr) context.ops.fill(done, std::nan(""));
   passes.backward_weight(context, stash);
+}
+
+RegionBytes used_bytes(const Stash& stash, const Stack& workspace) {
+  return {.slot = stash.slot().peak_bytes(),
+          .input_slot = stash.input_slot().peak_bytes(),
+          .gradient_slot = stash.gradient_slot().peak_bytes(),
+          .workspace = workspace.peak_bytes()};
 }
 
 /// Forward, and this backward if there is one.
@@ -51,9 +59,9 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
   const Tensor loss_sum = {nullptr, DType::float64, {1}};
   Context context = {ops, mesh, workspace, {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .wants_gradient = kind.has_value()}};
   passes.forward(context, x, x, stash);
-  if (kind) backward(passes, *kind, context, x, x, stash);
+  if (kind) backward(passes, *kind, context, x, x, stash, {});
   EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
-  return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
+  return used_bytes(stash, workspace);
 }
 
 /// Parameters with gradients, the batch, five activations, and the regions of a call.
@@ -63,7 +71,7 @@ std::int64_t needed_bytes(const Passes& passes, const LayerOptions& options, con
     for (const DType dtype : {options.dtype, options.grad_dtype}) bytes += aligned(param->local_sizes().num_elements() * size_of(dtype));
   bytes += 5 * aligned(options.num_local_tokens() * options.model.hidden_size * size_of(options.dtype));
   std::int64_t of_call = 0;
-  for (const RegionBytes& call : calls) of_call = std::max(of_call, call.slot + call.gradient_slot + call.workspace);
+  for (const RegionBytes& call : calls) of_call = std::max(of_call, call.sum());
   return bytes + of_call;
 }
 
@@ -237,8 +245,9 @@ Context Bench::context(Stack& workspace, bool wants_gradient) {
 void Bench::forward() {
   const Stack::Scope scope(memory_);
   const RegionBytes bytes = evaluation_bytes_;
-  Stack workspace(memory_.take(DType::float32, {bytes.workspace / 4}).data, bytes.workspace);
-  Stash stash(Stack(memory_.take(DType::float32, {bytes.slot / 4}).data, bytes.slot));
+  const auto region = [&](std::int64_t num_bytes) { return Stack(memory_.take(DType::float32, {num_bytes / 4}).data, num_bytes); };
+  Stack workspace = region(bytes.workspace);
+  Stash stash(region(bytes.slot), region(bytes.input_slot));
   Context now = context(workspace, false);
   ops_->fill(loss_sum_, 0.0);
   passes_.forward(now, x_, y_, stash);
@@ -247,13 +256,15 @@ void Bench::forward() {
 RegionBytes Bench::run(BackwardKind kind) {
   const Stack::Scope scope(memory_);
   const RegionBytes bytes = bytes_[static_cast<std::size_t>(kind)];
-  const auto region = [&](std::int64_t num_bytes) {
+  const auto poisoned = [&](std::int64_t num_bytes) {
     const Tensor tensor = memory_.take(DType::float32, {num_bytes / 4});
     ops_->fill(tensor, std::nan(""));  // whoever reads what it has not written shows
-    return Stack(tensor.data, num_bytes);
+    return tensor;
   };
+  const auto region = [&](std::int64_t num_bytes) { return Stack(poisoned(num_bytes).data, num_bytes); };
   Stack workspace = region(bytes.workspace);
-  Stash stash(region(bytes.slot), region(bytes.gradient_slot));
+  const Tensor input_memory = poisoned(bytes.input_slot);
+  Stash stash(region(bytes.slot), Stack(input_memory.data, bytes.input_slot), region(bytes.gradient_slot));
   Context now = context(workspace, true);
   const Tensor dy = memory_.take(dy_.dtype, dy_.sizes);
   ops_->copy(dy, dy_);
@@ -261,8 +272,8 @@ RegionBytes Bench::run(BackwardKind kind) {
   ops_->fill(dx_, std::nan(""));
   for (Param* param : passes_.params) ops_->fill(param->grad, 0.0);
   passes_.forward(now, x_, y_, stash);
-  backward(passes_, kind, now, dy, dx_, stash);
-  return {.slot = stash.slot().peak_bytes(), .gradient_slot = stash.gradient_slot().peak_bytes(), .workspace = workspace.peak_bytes()};
+  backward(passes_, kind, now, dy, dx_, stash, input_memory);
+  return used_bytes(stash, workspace);
 }
 
 double Bench::objective() {

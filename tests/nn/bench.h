@@ -40,9 +40,10 @@ void set_numbers(const Tensor& tensor, const std::vector<double>& numbers);
 
 enum class BackwardKind { fused, split };
 
-/// Bytes of the three regions that a layer works in.
+/// Bytes of the regions that a layer works in.
 struct RegionBytes {
-  std::int64_t slot = 0, gradient_slot = 0, workspace = 0;
+  std::int64_t slot = 0, input_slot = 0, gradient_slot = 0, workspace = 0;
+  [[nodiscard]] std::int64_t sum() const { return slot + input_slot + gradient_slot + workspace; }
   bool operator==(const RegionBytes&) const = default;
 };
 

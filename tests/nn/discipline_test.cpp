@@ -110,7 +110,8 @@ TEST(Discipline, ABlockKeepsWhatTheFormulaSays) {
     const std::int64_t inside = N * (2 * q_width + 2 * kv_width + 2 * model.intermediate_size) / tp;
     const std::int64_t outside = local * model.hidden_size;
     const std::int64_t statistics = 2 * local + N * model.num_attention_heads / tp;  // 1/rms of two norms, lse
-    EXPECT_EQ(bytes.slot, 8 * (inside + outside + statistics));
+    EXPECT_EQ(bytes.slot + bytes.input_slot, 8 * (inside + outside + statistics));
+    EXPECT_EQ(bytes.input_slot, 8 * N * (q_width + 2 * kv_width + model.num_attention_heads) / tp) << "q, k, v, lse";
     EXPECT_EQ(bytes.gradient_slot, 0) << "a fused backward keeps nothing";
   }
 }
