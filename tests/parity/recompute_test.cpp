@@ -29,6 +29,8 @@ const std::vector<Layout> layouts = {
     {.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .family = Family::qwen3, .layers = 5},
     {.pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .layers = 6},
     {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_one_f_one_b, .microbatches = 4, .layers = 6},
+    {.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .zero = 3},
+    {.replicate = 2, .shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .family = Family::gpt2, .tied = true, .zero = 3},
 };
 
 class Recomputed : public ::testing::TestWithParam<std::tuple<Layout, std::string>> {};
