@@ -32,7 +32,7 @@ struct ConfigKey {
   std::string_view name;  // "training.steps"
   ConfigField field;
   std::string_view doc;
-  ValueRange range = {};                                   // of numbers; both ends are allowed
+  ValueRange range = {};                              // of numbers; both ends are allowed
   bool (*applies)(const ModelSpec& model) = nullptr;  // null: to every model
 };
 

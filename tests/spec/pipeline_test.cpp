@@ -95,7 +95,8 @@ TEST_F(Pipeline, DualPipeVWantsTwoMicrobatchesARank) {
   p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
   config.training.global_batch_size = 6;
   expect_refusal(
-      "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks wants 4 microbatches at least, but training.global_batch_size makes 3; nearest training.global_batch_size: 8");
+      "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks wants 4 microbatches at least, but training.global_batch_size makes 3; nearest "
+      "training.global_batch_size: 8");
 }
 
 }  // namespace
