@@ -28,7 +28,8 @@ const Layers& layers() {
       {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
       {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
       {"report", {"schedule/", "spec/", "base/"}},
-      {"engine", {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
+      {"engine",
+       {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
       {"cli", {"engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
   };
   return table;
