@@ -13,15 +13,15 @@
 namespace echelon {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int record_version = 1;  // grows when the same request would give other tokens
 
-Json counts_json(const SplitCounts& counts) {
+OrderedJson counts_json(const SplitCounts& counts) {
   return {{"num_documents", counts.num_documents}, {"num_bytes", counts.num_bytes}, {"num_tokens", counts.num_tokens}};
 }
 
-SplitCounts read_counts(const Json& json) {
+SplitCounts read_counts(const OrderedJson& json) {
   return {.num_documents = json.at("num_documents"), .num_bytes = json.at("num_bytes"), .num_tokens = json.at("num_tokens")};
 }
 
@@ -36,26 +36,26 @@ void check_files(const PrepareOptions& options, const PrepareResult& result) {
 }  // namespace
 
 std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
-  Json files = Json::array();
+  OrderedJson files = OrderedJson::array();
   for (const CorpusFile& file : corpus.files()) files.push_back({file.path, file.name, file.num_bytes, file.modified_nanos});
   const CorpusOptions& text = options.corpus;
-  const Json request = {record_version,
-                        text.text_key,
-                        text.max_bytes,
-                        text.validation_fraction,
-                        text.seed,
-                        options.tokenizer.empty() ? Json(options.vocab_size) : Json(MappedFile(options.tokenizer).bytes()),
-                        options.training_sample_bytes,
-                        options.appends_end_of_document,
-                        files};
-  const std::string bytes = request.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const OrderedJson request = {record_version,
+                               text.text_key,
+                               text.max_bytes,
+                               text.validation_fraction,
+                               text.seed,
+                               options.tokenizer.empty() ? OrderedJson(options.vocab_size) : OrderedJson(MappedFile(options.tokenizer).bytes()),
+                               options.training_sample_bytes,
+                               options.appends_end_of_document,
+                               files};
+  const std::string bytes = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
 
 std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, const std::string& hash) {
   try {
     const MappedFile file(options.output + "/prepare.json");
-    const Json json = Json::parse(file.bytes());
+    const OrderedJson json = OrderedJson::parse(file.bytes());
     if (json.at("request") != hash) return std::nullopt;
     PrepareResult result;
     result.is_reused = true;
@@ -75,23 +75,23 @@ std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, 
 
 void write_prepare_record(const PrepareOptions& options, const std::string& hash, const PrepareResult& result) {
   const CorpusOptions& text = options.corpus;
-  const Json json = {{"request", hash},
-                     {"inputs", text.inputs},
-                     {"globs", text.globs},
-                     {"text_key", text.text_key},
-                     {"max_bytes", text.max_bytes},
-                     {"validation_fraction", text.validation_fraction},
-                     {"seed", text.seed},
-                     {"tokenizer", options.tokenizer},
-                     {"training_sample_bytes", options.training_sample_bytes},
-                     {"appends_end_of_document", options.appends_end_of_document},
-                     {"vocab_size", result.vocab_size},
-                     {"num_files", result.num_files},
-                     {"num_skipped_files", result.num_skipped_files},
-                     {"train", counts_json(result.train)},
-                     {"validation", counts_json(result.validation)},
-                     {"validation_unigram_entropy", result.validation_entropy}};
-  write_durably(options.output + "/prepare.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  const OrderedJson json = {{"request", hash},
+                            {"inputs", text.inputs},
+                            {"globs", text.globs},
+                            {"text_key", text.text_key},
+                            {"max_bytes", text.max_bytes},
+                            {"validation_fraction", text.validation_fraction},
+                            {"seed", text.seed},
+                            {"tokenizer", options.tokenizer},
+                            {"training_sample_bytes", options.training_sample_bytes},
+                            {"appends_end_of_document", options.appends_end_of_document},
+                            {"vocab_size", result.vocab_size},
+                            {"num_files", result.num_files},
+                            {"num_skipped_files", result.num_skipped_files},
+                            {"train", counts_json(result.train)},
+                            {"validation", counts_json(result.validation)},
+                            {"validation_unigram_entropy", result.validation_entropy}};
+  write_durably(options.output + "/prepare.json", json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace echelon

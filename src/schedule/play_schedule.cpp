@@ -3,12 +3,9 @@
 #include "base/error.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace echelon {
 namespace {
-
-constexpr double never = std::numeric_limits<double>::infinity();
 
 class Play {
  public:
@@ -37,8 +34,8 @@ Play::Play(const Schedule& schedule, const PassTimes& times)
     : schedule_(schedule),
       times_(times),
       share_(static_cast<double>(schedule.ranks.size()) / schedule.num_stages),
-      forward_end_(slot(schedule.num_stages, 0), never),
-      backward_end_(slot(schedule.num_stages, 0), never),
+      forward_end_(slot(schedule.num_stages, 0), no_time),
+      backward_end_(slot(schedule.num_stages, 0), no_time),
       next_(schedule.ranks.size(), 0),
       free_(schedule.ranks.size(), 0),
       events_(schedule.ranks.size()) {}
@@ -64,7 +61,7 @@ void Play::advance(int rank) {
   for (; next_[rank] < order.size(); ++next_[rank]) {
     const Action& action = order[next_[rank]];
     const double ready = input_ready(action);
-    if (ready == never) return;
+    if (ready == no_time) return;
     const double start = std::max(free_[rank], ready), end = start + duration(action);
     events_[rank].push_back({rank, static_cast<int>(next_[rank]), Lane::compute, start, end});
     free_[rank] = end;

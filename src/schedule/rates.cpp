@@ -1,13 +1,11 @@
 #include "schedule/rates.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace echelon {
 
 double longest_rank(const Timeline& timeline, int num_ranks) {
-  constexpr double never = std::numeric_limits<double>::infinity();
-  std::vector<double> first(num_ranks, never), last(num_ranks, -never);
+  std::vector<double> first(num_ranks, no_time), last(num_ranks, -no_time);
   for (const Event& event : timeline.events) {
     first[event.rank] = std::min(first[event.rank], event.start);
     last[event.rank] = std::max(last[event.rank], event.end);

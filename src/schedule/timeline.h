@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 namespace echelon {
@@ -20,6 +21,9 @@ struct Event {
   double start = 0, end = 0;
   bool operator==(const Event&) const = default;
 };
+
+/// The time of what does not happen.
+inline constexpr double no_time = std::numeric_limits<double>::infinity();
 
 struct Timeline {
   std::vector<Event> events;  // rank after rank, in the order of their programs

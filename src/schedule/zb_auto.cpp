@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <queue>
 #include <utility>
 
@@ -19,7 +18,6 @@ namespace echelon {
 namespace {
 
 using Kind = ActionKind;
-constexpr double never = std::numeric_limits<double>::infinity();
 constexpr double rounding = 1e-9;
 
 enum class Gaps : std::uint8_t { that_hold_a_weight, that_would_be_the_largest_bubble_too, all };  // in which a W is run
@@ -38,7 +36,7 @@ struct RankState {
 
 struct Next {
   Kind kind{};
-  double start = never;
+  double start = no_time;
 };
 
 class Greedy {
@@ -73,8 +71,8 @@ Greedy::Greedy(Schedule& schedule, const PassTimes& times, const MemoryLimit& me
       num_microbatches_(schedule.num_microbatches),
       ranks_(schedule.ranks.size()) {
   for (int rank = 0; rank < num_ranks_; ++rank) {
-    ranks_[rank].input_comes.assign(num_microbatches_, rank == 0 ? 0 : never);
-    ranks_[rank].gradient_comes.assign(num_microbatches_, never);
+    ranks_[rank].input_comes.assign(num_microbatches_, rank == 0 ? 0 : no_time);
+    ranks_[rank].gradient_comes.assign(num_microbatches_, no_time);
     turns_.emplace(0, rank);
   }
 }
@@ -85,7 +83,7 @@ void Greedy::run() {
     turns_.pop();
     if (ranks_[rank].num_weights == num_microbatches_) continue;
     const Next chosen = next(rank);
-    if (chosen.start == never)
+    if (chosen.start == no_time)
       ranks_[rank].sleeps = true;
     else
       do_next(rank, chosen);
@@ -100,14 +98,14 @@ Next Greedy::next(int rank) const {
   const bool has_forward = state.num_forwards < num_microbatches_, has_weight = state.num_weights < state.num_backwards;
   const double held = state.num_forwards - state.num_backwards * (1 - memory_.weight_memory) - state.num_weights * memory_.weight_memory;
   const bool is_full = has_forward && held + 1 > memory_.limit + rounding;
-  const double forward = has_forward && !is_full ? std::max(now, state.input_comes[state.num_forwards]) : never;
-  const double backward = state.num_backwards < state.num_forwards ? std::max(now, state.gradient_comes[state.num_backwards]) : never;
+  const double forward = has_forward && !is_full ? std::max(now, state.input_comes[state.num_forwards]) : no_time;
+  const double backward = state.num_backwards < state.num_forwards ? std::max(now, state.gradient_comes[state.num_backwards]) : no_time;
 
   if (state.num_backwards == 0) return next_before_first_backward(rank, forward, backward);
   const bool forward_is_due = !state.forward_was_last && has_forward;
   if (forward_is_due && is_full && has_weight) return {Kind::backward_weight, now};
-  const bool takes_forward = forward_is_due ? forward <= now || backward > now : backward == never && !has_weight;
-  const Next wanted = takes_forward && forward < never ? Next{Kind::forward, forward} : Next{Kind::backward_input, backward};
+  const bool takes_forward = forward_is_due ? forward <= now || backward > now : backward == no_time && !has_weight;
+  const Next wanted = takes_forward && forward < no_time ? Next{Kind::forward, forward} : Next{Kind::backward_input, backward};
   if (wanted.start > now && has_weight && fills(wanted.start - now, state)) return {Kind::backward_weight, now};
   return wanted;
 }
@@ -115,7 +113,7 @@ Next Greedy::next(int rank) const {
 Next Greedy::next_before_first_backward(int rank, double forward, double backward) const {
   const bool delays_backward = forward + times_.forward > backward + rounding;
   const bool has_come = backward <= ranks_[rank].free_since;
-  if (forward < never && !has_come && (!delays_backward || rank < choices_.num_eager_ranks)) return {Kind::forward, forward};
+  if (forward < no_time && !has_come && (!delays_backward || rank < choices_.num_eager_ranks)) return {Kind::forward, forward};
   return {Kind::backward_input, backward};
 }
 
@@ -168,7 +166,7 @@ Schedule greedy_schedule(int num_ranks, int num_microbatches, const PassTimes& t
 
 Schedule zb_auto_schedule(int num_ranks, int num_microbatches, const PassTimes& times, const MemoryLimit& memory) {
   Schedule best;
-  double best_cost = never;
+  double best_cost = no_time;
   const auto consider = [&](Schedule schedule) {
     const double cost = longest_rank(play(schedule, times), num_ranks);
     if (cost < best_cost) best_cost = cost, best = std::move(schedule);

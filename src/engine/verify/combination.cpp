@@ -17,12 +17,6 @@ void subtract(Numbers& a, double factor, const Numbers& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] -= factor * b[i];
 }
 
-double largest(const Numbers& numbers) {
-  double most = 0;
-  for (const double number : numbers) most = std::max(most, std::abs(number));
-  return most;
-}
-
 constexpr double dependent = 1e-7;  // of a part's length: what is left of it beside the others
 
 /// Orthonormal columns q and the triangle r with part_j = sum_i q_i r_ij (modified Gram-Schmidt, each part twice).
@@ -53,6 +47,12 @@ std::optional<Factors> factorised(const std::vector<const Numbers*>& parts) {
 }
 
 }  // namespace
+
+double largest(const Numbers& numbers) {
+  double most = 0;
+  for (const double number : numbers) most = std::max(most, std::abs(number));
+  return most;
+}
 
 std::optional<Combination> combine(const Numbers& numbers, const std::vector<Numbers>& parts) {
   std::vector<const Numbers*> nonzero;

@@ -10,6 +10,9 @@ namespace echelon {
 
 using Numbers = std::vector<double>;
 
+/// The largest magnitude; 0 of none.
+[[nodiscard]] double largest(const Numbers& numbers);
+
 struct Combination {
   std::vector<double> coefficients;  // NaN where the part is zero, so that any multiple would do
   double residual = 0;               // largest |numbers - combination| over the largest |number|

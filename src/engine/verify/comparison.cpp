@@ -1,20 +1,12 @@
 #include "engine/verify/comparison.h"
 
+#include "engine/verify/combination.h"
+
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 
 namespace echelon {
-namespace {
-
-double largest(const std::vector<double>& numbers) {
-  double most = 0;
-  for (const double number : numbers) most = std::max(most, std::abs(number));
-  return most;
-}
-
-}  // namespace
-
 std::string_view name_of(Quantity quantity) {
   switch (quantity) {
     case Quantity::loss: return "loss";
