@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <regex>
 
@@ -18,6 +19,7 @@ namespace {
 /// As `echelon train` reads and plans it.
 void plan(const RunConfig& config, const std::vector<std::string>& arguments = {}) {
   const std::string path = ECHELON_BINARY_DIR "/sweep/refused.toml";
+  std::filesystem::create_directories(ECHELON_BINARY_DIR "/sweep");
   std::ofstream(path) << to_toml(config);
   (void)Blueprint(read_run_config({.path = path, .arguments = arguments, .read_model = {}}));
 }
