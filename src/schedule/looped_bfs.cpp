@@ -1,4 +1,4 @@
-// Looped breadth-first (Lamy-Poirier 2022, arXiv:2211.05953, section 4, fig. 4): ranks hold v stages as in interleaved 1F1B, but run all microbatches through
+// Looped breadth-first (Lamy-Poirier 2022, arXiv:2211.05953): ranks hold v stages as in interleaved 1F1B, but run all microbatches through
 // one of them before they begin the next, so that parameters that are gathered for a stage serve them all. The bubble is that of interleaved 1F1B, (p-1)/(m v +
 // p - 1); all m v activations are in flight.
 //

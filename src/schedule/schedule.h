@@ -40,7 +40,7 @@ struct Schedule {
 [[nodiscard]] Schedule zb_h2_schedule(int num_ranks, int num_microbatches);
 /// Interleaved 1F1B with weight gradients put off as in ZB-H1.
 [[nodiscard]] Schedule interleaved_zero_bubble_schedule(int num_ranks, int num_microbatches, int num_virtual);
-/// Looped breadth-first (Lamy-Poirier 2022, fig. 4): all microbatches through one of the rank's stages, then all through the next.
+/// Looped breadth-first (Lamy-Poirier 2022, arXiv:2211.05953): all microbatches through one of the rank's stages, then all through the next.
 [[nodiscard]] Schedule looped_bfs_schedule(int num_ranks, int num_microbatches, int num_virtual);
 /// ZB-V (Qi et al. 2024, arXiv:2405.15362): two stages a rank in a V; no bubble if all passes take equally long, in the memory of 1F1B.
 [[nodiscard]] Schedule zb_v_schedule(int num_ranks, int num_microbatches);

@@ -19,7 +19,7 @@ TEST(Figures, InterleavedOneFOneB) {
             "rank 3        F1F2F3F4f1b1==f2b2==f3b3==f4b4==F5B1==F6B2==F7B3==F8B4==f5b5==f6b6==f7b7==f8b8==B5==B6==B7==B8==\n");
 }
 
-// Lamy-Poirier 2022 (arXiv:2211.05953), figure 4, breadth-first: all microbatches through one stage, then all through the next.
+// Lamy-Poirier 2022 (arXiv:2211.05953), breadth-first: all microbatches through one stage, then all through the next.
 TEST(Figures, LoopedBfs) {
   EXPECT_EQ(drawn(looped_bfs_schedule(4, 4, 2)),
             "rank 0  F1F2F3F4f1f2f3f4                  b1==b2==b3==b4==B1==B2==B3==B4==\n"
