@@ -10,7 +10,8 @@ std::string drawn(const Schedule& schedule, const StageCosts& costs, const DrawO
   return draw(play(programs, cost_of(costs)), programs, options);
 }
 
-// Checked by hand against Narayanan et al. 2021 (arXiv:2104.04473), figure 4, top: four devices, eight microbatches, a backward as long as two forwards.
+// Checked by hand against the words of Narayanan et al. 2021 (arXiv:2104.04473), figure 4, top: four devices, eight microbatches, a backward as long as two
+// forwards.
 TEST(Draw, OneFOneBIsFigureFour) {
   EXPECT_EQ(drawn(one_f_one_b_schedule(4, 8), {.num_units = 2}),
             "rank 0  F1F2F3F4            B1==F5B2==F6B3==F7B4==F8B5==  B6==  B7==  B8==\n"

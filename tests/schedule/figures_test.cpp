@@ -1,5 +1,6 @@
-// The schedules as their papers draw them. Each drawing was checked by hand against the paper's words and figure: who waits for whom, and how many forwards
-// each rank begins with. Capitals: a rank's first stage, small letters: its second.
+// The schedules as their papers describe them. The figures themselves were not at hand: each drawing was checked by hand against the paper's words (who waits
+// for whom, how many forwards each rank begins with); closed_forms_test.cpp has the papers' sums, and torch_csv_test.cpp PyTorch's orders of the same
+// schedules. Capitals: a rank's first stage, small letters: its second.
 #include "schedule/draw.h"
 #include "schedule/play_schedule.h"
 
