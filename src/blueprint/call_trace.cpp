@@ -129,14 +129,12 @@ class Tracer {
   bool trains_;
 };
 
-bool forms_weight_gradients(const Action& action) { return action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight; }
-
 }  // namespace
 
 RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program)
     : adds_up_microbatches_(!part.units().front()->options().shards_gradients()) {
   for (const Action& action : program)
-    if (forms_weight_gradients(action)) first_to_form_.try_emplace(action.stage, action.microbatch);
+    if (forms_weight_gradients(action.kind)) first_to_form_.try_emplace(action.stage, action.microbatch);
   Tracer tracer(mesh, rank, part, !first_to_form_.empty());
   const auto trace = [&](const Action& action) {
     const Key key = key_of(action);
@@ -153,7 +151,7 @@ RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Pro
 
 RankTrace::Key RankTrace::key_of(const Action& action) const {
   const auto first = first_to_form_.find(action.stage);
-  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action) && first != first_to_form_.end() && action.microbatch == first->second;
+  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action.kind) && first != first_to_form_.end() && action.microbatch == first->second;
   return {action.kind, action.stage, action.unit, is_first};
 }
 

@@ -34,6 +34,7 @@ enum class ActionKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(ActionKind kind);
 [[nodiscard]] bool is_compute(ActionKind kind);  // forward, backward, backward_input, backward_weight
+[[nodiscard]] inline bool forms_weight_gradients(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::backward_weight; }
 
 inline constexpr int whole_stage = -1;
 

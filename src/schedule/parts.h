@@ -28,6 +28,4 @@ using UnitPasses = std::vector<Action>;
 [[nodiscard]] bool begins_pass(const Action& pass, const LoweringOptions& options);
 [[nodiscard]] bool ends_pass(const Action& pass, const LoweringOptions& options);
 
-[[nodiscard]] inline bool forms_weight_gradients(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::backward_weight; }
-
 }  // namespace echelon
