@@ -35,7 +35,7 @@ bool is_bandwidth(const Row& row) { return row.key.ends_with("bandwidth"); }
 
 std::string in_billions(double rate) { return rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "N/A"; }
 
-void print(const MachineSpec& machine) {
+void print(const HostSpec& machine) {
   fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores, static_cast<double>(machine.memory_bytes) / (1 << 30));
   fmt::print("{:<24}{:>12}{:>12}\n", "", "one core", "all cores");
   for (const Row& row : rows)
@@ -51,7 +51,7 @@ nlohmann::ordered_json to_json(const ComputeRates& rates) {
   return json;
 }
 
-void print_json(const MachineSpec& machine) {
+void print_json(const HostSpec& machine) {
   const nlohmann::ordered_json json = {
       {"machine", {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
       {"device", to_json(machine.device)},
@@ -66,7 +66,7 @@ ExitStatus run_bench(const BenchArguments& arguments) {
     file.open(arguments.output);
     require(file.good(), "--output '{}' cannot be written; check its folder", arguments.output);
   }
-  const MachineSpec machine = measure_machine({.seconds = arguments.seconds});
+  const HostSpec machine = measure_machine({.seconds = arguments.seconds});
   arguments.json ? print_json(machine) : print(machine);
   if (file.is_open()) file << to_toml(machine) << std::flush;
   return ExitStatus::success;

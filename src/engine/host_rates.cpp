@@ -10,7 +10,7 @@ namespace echelon {
 RatesOfHost::RatesOfHost(const MetricsConfig& metrics, const RankPlacement& placement)
     : placement_(placement), is_wanted_(!metrics.machine.empty() || !metrics.trace.empty()) {
   if (!metrics.machine.empty())
-    all_cores_ = read_machine(metrics.machine).device;
+    all_cores_ = read_host(metrics.machine).device;
   else if (is_wanted_ && placement.transport == Transport::thread)
     all_cores_ = measure_rates(num_usable_cores());
 }

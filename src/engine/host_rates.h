@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/run_ranks.h"
-#include "spec/machine_spec.h"
+#include "spec/host_spec.h"
 #include "spec/run_config.h"
 
 #include <optional>

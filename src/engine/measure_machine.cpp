@@ -93,9 +93,9 @@ ComputeRates measure_rates(int cores) {
   return measure({.num_threads = cores, .seconds = 0.05}, memory);
 }
 
-MachineSpec measure_machine(const MeasureOptions& options) {
+HostSpec measure_machine(const MeasureOptions& options) {
   BandwidthMeter memory;
-  MachineSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  HostSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
   for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
     *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
     rates->sgemm_flops = sgemm_flops(threads, options.seconds);

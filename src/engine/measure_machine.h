@@ -1,7 +1,7 @@
 // Measures the machine that the program runs on: for `echelon bench`, and for the floors of a traced run.
 #pragma once
 
-#include "spec/machine_spec.h"
+#include "spec/host_spec.h"
 
 namespace echelon {
 
@@ -11,7 +11,7 @@ namespace echelon {
 struct MeasureOptions {
   double seconds = 0.3;  // of each figure; there are about twenty
 };
-/// All of MachineSpec. The machine should have nothing else to do.
-[[nodiscard]] MachineSpec measure_machine(const MeasureOptions& options);
+/// All of HostSpec. The machine should have nothing else to do.
+[[nodiscard]] HostSpec measure_machine(const MeasureOptions& options);
 
 }  // namespace echelon

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "report/step_trace.h"
-#include "spec/machine_spec.h"
+#include "spec/host_spec.h"
 
 #include <map>
 #include <optional>

@@ -34,12 +34,6 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
   report.mfu = peak_flops ? std::optional(100 * flops / *peak_flops) : std::nullopt;
 }
 
-double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
-  const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) + (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
-  const std::int64_t N = m.num_parameters() - looked_up * m.hidden_size;
-  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * static_cast<double>(seq_len);
-}
-
 std::string step_line(const StepReport& r) {
   const double ranks = static_cast<double>(r.world_size);
   const std::string mfu = r.mfu ? fmt::format("{:.2f}%", *r.mfu) : "N/A";

@@ -31,10 +31,6 @@ struct StepReport {
 /// Sets tokens_per_second, tflops and mfu from tokens and step_seconds. `peak_flops`: dense flops per second of all ranks together.
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops);
 
-/// 6 N + 12 L H d_head T, forward and backward. N: the parameters that multiply, hence without position tables and, where the head has a weight of its own,
-/// without the token table. Attention is not halved for the causal mask. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts alike.)
-[[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
-
 /// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; tps and tflops are those of one rank.
 [[nodiscard]] std::string step_line(const StepReport& report);
 

@@ -131,4 +131,10 @@ void validate(const ModelSpec& m) {
   if (m.position == PositionKind::rope) validate_rope(m);
 }
 
+double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
+  const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) + (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
+  const std::int64_t N = m.num_parameters() - looked_up * m.hidden_size;
+  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * static_cast<double>(seq_len);
+}
+
 }  // namespace echelon

@@ -53,6 +53,10 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t num_parameters() const;
 };
 
+/// 6 N + 12 L H d_head T, forward and backward. N: the parameters that multiply, hence without position tables and, where the head has a weight of its own,
+/// without the token table. Attention is not halved for the causal mask. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts alike.)
+[[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
+
 /// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
 [[nodiscard]] ModelSpec family_defaults(Family family);
 [[nodiscard]] std::string_view name_of(Family family);           // config.json's model_type

@@ -25,12 +25,13 @@ const Layers& layers() {
       {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"blueprint", {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
+      {"predict", {"blueprint/", "optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
       {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
       {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
       {"report", {"schedule/", "spec/", "base/"}},
       {"engine",
        {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
-      {"cli", {"engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
+      {"cli", {"predict/", "engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
   };
   return table;
 }

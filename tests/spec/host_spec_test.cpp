@@ -1,5 +1,5 @@
 // Files that describe a machine, and the steps that a config names for a trace.
-#include "spec/machine_spec.h"
+#include "spec/host_spec.h"
 
 #include "base/error.h"
 #include "spec/run_config.h"
@@ -23,8 +23,8 @@ std::string write(const std::string& text) {
   return path;
 }
 
-MachineSpec example() {
-  MachineSpec machine;
+HostSpec example() {
+  HostSpec machine;
   machine.processor = "some processor";
   machine.num_cores = 2;
   machine.memory_bytes = std::int64_t{24} << 30;
@@ -35,17 +35,17 @@ MachineSpec example() {
   return machine;
 }
 
-TEST(MachineSpec, IsReadAsItWasWritten) { EXPECT_EQ(read_machine(write(to_toml(example()))), example()); }
+TEST(HostSpec, IsReadAsItWasWritten) { EXPECT_EQ(read_host(write(to_toml(example()))), example()); }
 
-TEST(MachineSpec, MistakesAreNamed) {
+TEST(HostSpec, MistakesAreNamed) {
   std::string text = to_toml(example());
   const auto with = [&](const std::string& from, const std::string& to) { return write(std::string(text).replace(text.find(from), from.size(), to)); };
-  EXPECT_THAT([&] { (void)read_machine(with("read_bandwidth", "reed_bandwidth")); },
+  EXPECT_THAT([&] { (void)read_host(with("read_bandwidth", "reed_bandwidth")); },
               ThrowsMessage<Error>(HasSubstr("there is no key device.reed_bandwidth; nearest: device.read_bandwidth")));
-  EXPECT_THAT([&] { (void)read_machine(with("num_cores = 2\n", "")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is missing")));
-  EXPECT_THAT([&] { (void)read_machine(with("num_cores = 2", "num_cores = -2")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 0")));
-  EXPECT_THAT([&] { (void)read_machine(with("num_cores = 2", "num_cores = \"two\"")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is no number")));
-  EXPECT_THAT([] { (void)read_machine("nowhere.toml"); }, ThrowsMessage<Error>(AllOf(HasSubstr("'nowhere.toml'"), HasSubstr("echelon bench"))));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2\n", "")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is missing")));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = -2")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 0")));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = \"two\"")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is no number")));
+  EXPECT_THAT([] { (void)read_host("nowhere.toml"); }, ThrowsMessage<Error>(AllOf(HasSubstr("'nowhere.toml'"), HasSubstr("echelon bench"))));
 }
 
 TEST(TracedSteps, AreARangeOrAStep) {

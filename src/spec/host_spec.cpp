@@ -1,0 +1,111 @@
+#include "spec/host_spec.h"
+
+#include "base/error.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <variant>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+using Field = std::variant<double*, std::int64_t*, std::string*>;
+
+/// "device.float32_flops" and where its value lies: one list for reading and writing.
+std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
+  std::vector<std::pair<std::string, Field>> fields = {
+      {"machine.processor", &machine.processor}, {"machine.num_cores", &machine.num_cores}, {"machine.memory_bytes", &machine.memory_bytes}};
+  for (const auto& [table, rates] : {std::pair{"device", &machine.device}, {"core", &machine.core}})
+    for (const auto& [name, value] : {std::pair{"float32_flops", &rates->float32_flops},
+                                      {"float64_flops", &rates->float64_flops},
+                                      {"bfloat16_flops", &rates->bfloat16_flops},
+                                      {"sgemm_flops", &rates->sgemm_flops},
+                                      {"copy_bandwidth", &rates->copy_bandwidth},
+                                      {"triad_bandwidth", &rates->triad_bandwidth},
+                                      {"read_bandwidth", &rates->read_bandwidth}})
+      fields.emplace_back(fmt::format("{}.{}", table, name), value);
+  fields.emplace_back("threads.all_reduce_latency_seconds", &machine.all_reduce_latency_seconds);
+  fields.emplace_back("threads.all_reduce_bandwidth", &machine.all_reduce_bandwidth);
+  return fields;
+}
+
+toml::table parse(const std::string& path) {
+  require(std::filesystem::is_regular_file(path), "the machine file '{}' cannot be read; echelon bench --output {} makes it", path, path);
+  try {
+    return toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+  }
+}
+
+template <class T>
+void take(const toml::node_view<const toml::node>& node, T& value, const std::string& where) {
+  const auto found = node.value<T>();
+  require(found.has_value(), "{} is no {}", where, std::is_same_v<T, std::string> ? "text" : "number");
+  value = *found;
+  if constexpr (!std::is_same_v<T, std::string>) require(value >= 0, "{} = {} is below 0; nearest: 0", where, value);
+}
+
+void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
+  for (const auto& [table, node] : file) {
+    require(node.is_table(), "{}: the key '{}' stands outside a table", path, table.str());
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string name = fmt::format("{}.{}", table.str(), key.str());
+      require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; nearest: {}", path, name, nearest(name, names));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<double> ComputeRates::peak_flops(const std::string& dtype) const {
+  const double peak = dtype == "float64" ? float64_flops : dtype == "bfloat16" ? std::max(bfloat16_flops, float32_flops) : float32_flops;
+  return peak > 0 ? std::optional(peak) : std::nullopt;
+}
+
+double ComputeRates::memory_bandwidth() const { return std::max({copy_bandwidth, triad_bandwidth, read_bandwidth}); }
+
+ComputeRates operator*(const ComputeRates& rates, double factor) {
+  HostSpec machine;
+  machine.device = rates;
+  for (auto& [name, field] : fields_of(machine))
+    if (name.starts_with("device.")) *std::get<double*>(field) *= factor;
+  return machine.device;
+}
+
+std::string to_toml(const HostSpec& machine) {
+  HostSpec copy = machine;
+  std::string text, table;
+  for (const auto& [name, field] : fields_of(copy)) {
+    const std::size_t dot = name.find('.');
+    if (name.substr(0, dot) != table) {
+      text += fmt::format("{}[{}]\n", table.empty() ? "" : "\n", name.substr(0, dot));
+      table = name.substr(0, dot);
+    }
+    const std::string key = name.substr(dot + 1);
+    if (const auto* const* number = std::get_if<double*>(&field)) text += fmt::format("{} = {:.4e}\n", key, **number);
+    if (const auto* const* whole = std::get_if<std::int64_t*>(&field)) text += fmt::format("{} = {}\n", key, **whole);
+    if (const auto* const* words = std::get_if<std::string*>(&field)) text += fmt::format("{} = \"{}\"\n", key, **words);
+  }
+  return text;
+}
+
+HostSpec read_host(const std::string& path) {
+  const toml::table file = parse(path);
+  HostSpec machine;
+  std::vector<std::string_view> names;
+  const auto fields = fields_of(machine);
+  for (const auto& [name, field] : fields) names.push_back(name);
+  check_known(file, path, names);
+  for (const auto& [name, field] : fields) {
+    const auto node = file.at_path(name);
+    require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
+    std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
+  }
+  return machine;
+}
+
+}  // namespace echelon
