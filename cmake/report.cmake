@@ -1,2 +1,21 @@
 find_package(nlohmann_json REQUIRED)
 set(report_links nlohmann_json::nlohmann_json)
+
+# The style and the script of HTML pages, as strings of one source file (a string literal may be long: GCC and Clang take any length).
+function(echelon_page_sources output)
+  set(page ${CMAKE_SOURCE_DIR}/src/report/page)
+  set(text "#include \"report/page_sources.h\"\n\nnamespace echelon {\n\n")
+  foreach(kind style script)
+    file(GLOB files CONFIGURE_DEPENDS ${page}/*_${kind}.*)
+    string(APPEND text "const std::string_view page_${kind} = R\"page(")
+    foreach(file ${files}) # in the order of their names
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+      file(READ ${file} content)
+      string(APPEND text "${content}")
+    endforeach()
+    string(APPEND text ")page\";\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${output} CONTENT "${text}\n}  // namespace echelon\n" @ONLY)
+endfunction()
+echelon_page_sources(${CMAKE_BINARY_DIR}/generated/page_sources.cpp)
+list(APPEND sources ${CMAKE_BINARY_DIR}/generated/page_sources.cpp)

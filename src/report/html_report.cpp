@@ -1,0 +1,78 @@
+#include "report/html_report.h"
+
+#include "base/error.h"
+#include "report/html_sections.h"
+#include "report/page_sources.h"
+
+#include <filesystem>
+#include <fstream>
+
+namespace echelon {
+namespace {
+
+std::string notes_to_html(const std::vector<std::string>& notes) {
+  if (notes.empty()) return {};
+  std::string html = "<section id=\"notes\"><h2>Notes</h2>\n<ul class=\"notes\">\n";
+  for (const std::string& note : notes) html += fmt::format("<li>{}</li>\n", escaped(note));
+  return html + "</ul></section>\n";
+}
+
+std::string curves_to_html(const std::vector<HtmlCurve>& curves) {
+  std::string html;
+  for (const HtmlCurve& curve : curves) html += to_html(curve);
+  return html.empty() ? html : "<section id=\"curves\"><h2>Curves</h2>\n<div class=\"grid\">\n" + html + "</div></section>\n";
+}
+
+std::string timelines_to_html(const std::vector<HtmlTimeline>& timelines) {
+  std::string html;
+  for (const HtmlTimeline& timeline : timelines)
+    if (!timeline.bars.empty()) html += to_html(timeline, static_cast<int>(&timeline - timelines.data()));
+  if (html.empty()) return {};
+  return "<section id=\"timelines\"><h2>Pipeline timeline</h2>\n<noscript><p class=\"note\">Timelines are drawn by the page's script, which is switched "
+         "off.</p></noscript>\n" +
+         html + "</section>\n";
+}
+
+std::string body_of(const HtmlReport& report) {
+  std::string html = fmt::format("<header><h1>{}</h1>\n", escaped(report.title));
+  if (!report.summary.empty()) html += fmt::format("<p>{}</p>\n", escaped(report.summary));
+  html += "</header>\n" + tiles_to_html(report.tiles);
+  for (const HtmlTable& table : report.tables) html += to_html(table);
+  html += curves_to_html(report.curves) + comparisons_to_html(report.comparisons) + timelines_to_html(report.timelines);
+  for (const HtmlBars& bars : report.bars) html += to_html(bars);
+  return html + facts_to_html(report.facts) + notes_to_html(report.notes);
+}
+
+}  // namespace
+
+std::string to_html(const HtmlReport& report) {
+  // The policy lets nothing be loaded from anywhere, so a page that asked for something would show it as an error.
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"Echelon\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+      "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n"
+      "<footer>Made by Echelon. This page holds all that it shows and loads nothing.</footer>\n<script>\n{}</script>\n</body>\n</html>\n",
+      escaped(report.title), page_style, body_of(report), page_script);
+}
+
+HtmlFile::HtmlFile(std::string path) : path_(std::move(path)) {
+  require(!path_.empty(), "--html is empty: which file is the page to be written to? nearest: --html=report.html");
+  const std::filesystem::path file = path_, folder = file.parent_path();
+  require(!std::filesystem::is_directory(file), "--html={} is a folder; nearest: --html={}", path_, (file / "report.html").string());
+  require(folder.empty() || std::filesystem::is_directory(folder), "--html={}: there is no folder '{}'; make it, or write to --html={}", path_, folder.string(),
+          file.filename().string());
+  const bool was_there = std::filesystem::exists(file);
+  const bool can_be_written = std::ofstream(path_, std::ios::app | std::ios::binary).good();
+  std::error_code ignored;
+  if (can_be_written && !was_there) std::filesystem::remove(file, ignored);
+  require(can_be_written, "--html={} cannot be written; check the permissions of the folder", path_);
+}
+
+void HtmlFile::write(const HtmlReport& report) const {
+  std::ofstream file(path_, std::ios::binary);
+  file << to_html(report) << std::flush;
+  if (!file) throw Failure(fmt::format("'{}' could not be written; is the disk full?", path_));
+}
+
+}  // namespace echelon
