@@ -15,26 +15,20 @@ using Series = HtmlCurve::Series;
 constexpr std::size_t most_points = 1000, most_dots = 60;
 constexpr double width = 1000, height = 300;  // of the drawing's own units; the page stretches it
 
-/// Of every stretch of points the least and the greatest: what stands out stays.
+/// The ends, and of every stretch between them the least and the greatest: what stands out stays.
 Series thinned(const Series& series) {
-  if (series.x.size() <= most_points) return series;
-  Series thin = {.name = series.name, .x = {}, .y = {}};
-  const std::size_t num_stretches = most_points / 2, size = series.x.size();
+  const std::size_t size = series.x.size(), num_stretches = most_points / 2 - 1;
+  if (size <= most_points) return series;
+  std::vector<std::size_t> chosen = {0, size - 1};
   for (std::size_t i = 0; i < num_stretches; ++i) {
-    const auto begin = series.y.begin() + static_cast<std::ptrdiff_t>(i * size / num_stretches);
-    const auto end = series.y.begin() + static_cast<std::ptrdiff_t>((i + 1) * size / num_stretches);
-    auto [first, second] = std::minmax_element(begin, end);
-    if (second < first) std::swap(first, second);
-    for (const auto chosen : {first, second}) {
-      if (chosen == second && first == second) break;
-      thin.x.push_back(series.x[static_cast<std::size_t>(chosen - series.y.begin())]);
-      thin.y.push_back(*chosen);
-    }
-    if (first == second) {
-      thin.x.push_back(series.x[static_cast<std::size_t>(first - series.y.begin())]);
-      thin.y.push_back(*first);
-    }
+    const auto at = [&](std::size_t stretch) { return series.y.begin() + static_cast<std::ptrdiff_t>(stretch * size / num_stretches); };
+    const auto [least, greatest] = std::minmax_element(at(i), at(i + 1));
+    for (const auto& one : {least, greatest}) chosen.push_back(static_cast<std::size_t>(one - series.y.begin()));
   }
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  Series thin = {.name = series.name, .x = {}, .y = {}};
+  for (const std::size_t i : chosen) thin.x.push_back(series.x[i]), thin.y.push_back(series.y[i]);
   return thin;
 }
 
@@ -68,6 +62,17 @@ Range rounded(Range range) {
   return {std::floor(range.low / step + 1e-9) * step, std::ceil(range.high / step - 1e-9) * step};
 }
 
+/// "8" instead of "8.00": ticks are round numbers.
+std::string tick_text(HtmlUnit unit, double value) {
+  std::string text = text_of(unit, value);
+  const std::size_t point = text.find('.'), end = std::min(text.find_first_not_of("-.,0123456789"), text.size());
+  if (point == std::string::npos) return text;
+  std::size_t last = end;
+  while (last > point + 1 && text[last - 1] == '0') --last;
+  if (last == point + 1) last = point;
+  return text.erase(last, end - last);
+}
+
 std::string path_of(const Series& series, const HtmlCurve& curve, const Range& xs, const Range& ys, bool is_dots) {
   std::string path;
   bool is_open = false;
@@ -99,9 +104,9 @@ std::string drawing_of(const std::vector<Series>& series, const HtmlCurve& curve
   for (double y = ys.low; y <= ys.high + step / 2; y += step) {
     const double value = std::abs(y) < step * 1e-6 ? 0 : y;
     lines += fmt::format("<path class=\"grid\" d=\"M0 {0:.1f}H{1}\"/>", height * (1 - ys.at(y)), width);
-    ticks += fmt::format("<span class=\"y\" style=\"bottom:{:.2f}%\">{}</span>", 100 * ys.at(y), text_of(curve.unit, value));
+    ticks += fmt::format("<span class=\"y\" style=\"bottom:{:.2f}%\">{}</span>", 100 * ys.at(y), tick_text(curve.unit, value));
   }
-  const auto x_of = [&](double x) { return text_of(HtmlUnit::number, curve.is_log_x ? std::exp(x) : x); };
+  const auto x_of = [&](double x) { return tick_text(HtmlUnit::number, curve.is_log_x ? std::exp(x) : x); };
   ticks += fmt::format("<span class=\"x first\">{}</span><span class=\"x name\">{}</span><span class=\"x last\">{}</span>", x_of(xs.low), escaped(curve.x_name),
                        x_of(xs.high));
   return fmt::format(

@@ -15,16 +15,16 @@ namespace echelon {
 
 /// One figure in large type: "step time", "1.23 s", "of 20 steps".
 struct HtmlTile {
-  std::string label, value, note;
+  std::string label = {}, value = {}, note = {};
 };
 
 struct HtmlFact {
-  std::string key, value;
+  std::string key = {}, value = {};
 };
 
 /// A prediction beside what a run measured.
 struct HtmlComparison {
-  std::string what;
+  std::string what = {};
   HtmlUnit unit = HtmlUnit::seconds;
   double predicted = 0, measured = 0;
 };
@@ -32,58 +32,58 @@ struct HtmlComparison {
 /// Rows of bars that are cut into parts: a stage's memory by category, its traffic by axis, a step's time by what it went into.
 struct HtmlBars {
   struct Part {
-    std::string name;
+    std::string name = {};
     double amount = 0;
   };
   struct Row {
-    std::string label;
-    std::vector<Part> parts;
+    std::string label = {};
+    std::vector<Part> parts = {};
     double limit = 0;  // a mark on the row's bar, for instance the memory of the stage's device; 0: none
   };
-  std::string title, note;
+  std::string title = {}, note = {};
   HtmlUnit unit = HtmlUnit::bytes;
-  std::vector<Row> rows;
-  std::string limit_name;  // "the device's memory"
+  std::vector<Row> rows = {};
+  std::string limit_name = {};  // "the device's memory"
 };
 
 struct HtmlCurve {
   struct Series {
-    std::string name;
-    std::vector<double> x, y;  // equally long, x ascending; a y that is not finite is a gap
+    std::string name = {};
+    std::vector<double> x = {}, y = {};  // equally long, x ascending; a y that is not finite is a gap
   };
-  std::string title;
+  std::string title = {};
   std::string x_name = "step";
   HtmlUnit unit = HtmlUnit::number;
-  std::vector<Series> series;
+  std::vector<Series> series = {};
   bool is_log_x = false;  // 1..N GPUs
 };
 
 struct HtmlTable {
   struct Column {
-    std::string name;
+    std::string name = {};
     bool is_number = false;
   };
   struct Row {
-    std::vector<std::string> cells;  // one for each column
-    std::string remark;              // below the row: why a plan is where it is
+    std::vector<std::string> cells = {};  // one for each column
+    std::string remark = {};              // below the row: why a plan is where it is
     bool is_best = false;
   };
-  std::string title, note;
-  std::vector<Column> columns;
-  std::vector<Row> rows;
+  std::string title = {}, note = {};
+  std::vector<Column> columns = {};
+  std::vector<Row> rows = {};
 };
 
 struct HtmlReport {
-  std::string title;    // also of the browser's tab
-  std::string summary;  // a sentence or two
-  std::vector<HtmlTile> tiles;
-  std::vector<HtmlTable> tables;
-  std::vector<HtmlCurve> curves;
-  std::vector<HtmlComparison> comparisons;
-  std::vector<HtmlTimeline> timelines;  // they are zoomed together, from one common begin
-  std::vector<HtmlBars> bars;
-  std::vector<HtmlFact> facts;
-  std::vector<std::string> notes;
+  std::string title = {};    // also of the browser's tab
+  std::string summary = {};  // a sentence or two
+  std::vector<HtmlTile> tiles = {};
+  std::vector<HtmlTable> tables = {};
+  std::vector<HtmlCurve> curves = {};
+  std::vector<HtmlComparison> comparisons = {};
+  std::vector<HtmlTimeline> timelines = {};  // they are zoomed together, from one common begin
+  std::vector<HtmlBars> bars = {};
+  std::vector<HtmlFact> facts = {};
+  std::vector<std::string> notes = {};
 };
 
 /// The page, in the order of the fields above. All text is escaped.

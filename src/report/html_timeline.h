@@ -17,8 +17,8 @@ enum class BarKind : std::uint8_t { forward, backward, backward_input, backward_
 inline constexpr int num_bar_kinds = 8;
 [[nodiscard]] BarKind bar_kind_of(ActionKind kind);
 [[nodiscard]] std::string_view name_of(BarKind kind);  // "backward_input", as in the page's styles
-/// Kinds that do not compute are drawn below those that do, and may overlap them.
-[[nodiscard]] constexpr bool is_compute(BarKind kind) { return kind <= BarKind::backward_weight; }
+/// What is under way between ranks is drawn below what a rank itself does, and may overlap it.
+[[nodiscard]] constexpr bool is_sent(BarKind kind) { return kind == BarKind::transfer || kind == BarKind::collective; }
 
 struct TimelineBar {
   int row = 0;
@@ -30,16 +30,16 @@ struct TimelineBar {
 };
 
 struct HtmlTimeline {
-  std::string title, note;
-  std::vector<std::string> rows;  // labels
-  std::vector<TimelineBar> bars;  // in any order
+  std::string title = {}, note = {};
+  std::vector<std::string> rows = {};  // labels
+  std::vector<TimelineBar> bars = {};  // in any order
 };
 
 /// Every action that takes time. `programs[event.rank]` has the event's action; rows are labelled "rank 0" and so on. Time begins with the first event.
 [[nodiscard]] HtmlTimeline html_timeline(std::string title, const Timeline& timeline, const std::vector<Program>& programs);
 
-/// At most about `most_bars` bars in `most_rows` rows: of more rows evenly chosen ones are shown; then neighbours in a row that are short, of one lane and
-/// closely together become one bar, the shorter ones first. What was left out is said in the note.
+/// At most about `most_bars` bars in `most_rows` rows: of more rows evenly chosen ones are shown; then neighbours in a row and lane that lie
+/// within a short time become one bar, the time just long enough. What was left out is said in the note.
 [[nodiscard]] HtmlTimeline reduced(HtmlTimeline timeline, std::size_t most_bars = 40'000, std::size_t most_rows = 128);
 
 /// The figure: heading, canvas, legend, buttons and the bars as data for the page's script.

@@ -34,16 +34,14 @@ class Growing {
  public:
   explicit Growing(const TimelineBar& bar) : bar_(bar) { seconds_[static_cast<std::size_t>(bar.kind)] = bar.end - bar.start; }
 
-  [[nodiscard]] bool takes(const TimelineBar& bar, double shortest) const {
-    const bool are_neighbours = bar.row == bar_.row && is_compute(bar.kind) == is_compute(bar_.kind) && bar.start - bar_.end < shortest;
-    return are_neighbours && bar.end - bar.start < shortest && last_seconds_ < shortest;
+  [[nodiscard]] bool takes(const TimelineBar& bar, double longest) const {
+    return bar.row == bar_.row && is_sent(bar.kind) == is_sent(bar_.kind) && std::max(bar.end, bar_.end) - bar_.start <= longest;
   }
   void add(const TimelineBar& bar) {
     seconds_[static_cast<std::size_t>(bar.kind)] += bar.end - bar.start;
     if (bar.stage != bar_.stage) bar_.stage = -1;
     bar_.end = std::max(bar_.end, bar.end);
     bar_.num_actions += bar.num_actions;
-    last_seconds_ = bar.end - bar.start;
   }
   [[nodiscard]] TimelineBar done() const {
     TimelineBar bar = bar_;
@@ -54,17 +52,16 @@ class Growing {
 
  private:
   TimelineBar bar_;
-  double last_seconds_ = bar_.end - bar_.start;
   std::array<double, num_bar_kinds> seconds_{};
 };
 
-std::vector<TimelineBar> merged(const std::vector<TimelineBar>& bars, double shortest) {
+std::vector<TimelineBar> merged(const std::vector<TimelineBar>& bars, double longest) {
   std::vector<TimelineBar> fewer;
   std::map<std::pair<int, bool>, Growing> open;  // of each row and lane
   for (const TimelineBar& bar : bars) {
-    const auto [lane, is_first] = open.try_emplace({bar.row, is_compute(bar.kind)}, bar);
+    const auto [lane, is_first] = open.try_emplace({bar.row, is_sent(bar.kind)}, bar);
     if (is_first) continue;
-    if (lane->second.takes(bar, shortest)) {
+    if (lane->second.takes(bar, longest)) {
       lane->second.add(bar);
       continue;
     }
@@ -83,11 +80,11 @@ HtmlTimeline reduced(HtmlTimeline timeline, std::size_t most_bars, std::size_t m
   std::stable_sort(timeline.bars.begin(), timeline.bars.end(), [](const TimelineBar& a, const TimelineBar& b) { return a.start < b.start; });
   double span = 0;
   for (const TimelineBar& bar : timeline.bars) span = std::max(span, bar.end);
-  double shortest = span / 65536;
-  std::vector<TimelineBar> fewer = merged(timeline.bars, shortest);
-  while (fewer.size() > most_bars && shortest < span) fewer = merged(timeline.bars, shortest *= 1.5);
-  timeline.note += fmt::format("{}Of {} actions those shorter than {} are drawn together with their neighbours.", timeline.note.empty() ? "" : " ",
-                               timeline.bars.size(), text_of(HtmlUnit::seconds, shortest));
+  double longest = span / 65536;
+  std::vector<TimelineBar> fewer = merged(timeline.bars, longest);
+  while (fewer.size() > most_bars && longest < span) fewer = merged(timeline.bars, longest *= 1.25);
+  timeline.note += fmt::format("{}{} actions are more than a page holds: neighbours within {} are drawn as one bar.", timeline.note.empty() ? "" : " ",
+                               text_of(HtmlUnit::number, static_cast<double>(timeline.bars.size())), text_of(HtmlUnit::seconds, longest));
   timeline.bars = std::move(fewer);
   return timeline;
 }

@@ -31,8 +31,7 @@ function readBars(data) {
   });
 }
 
-const computing = new Set(['forward', 'backward', 'backward_input', 'backward_weight']);
-const isCompute = (bar) => computing.has(bar.group[0]);
+const isSent = (bar) => bar.group[0] === 'transfer' || bar.group[0] === 'collective';
 
 function describeBar(row, bar) {
   const [kind, stage, isMerged] = bar.group;

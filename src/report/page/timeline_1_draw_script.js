@@ -1,4 +1,4 @@
-// What a timeline looks like: rows of bars on a canvas, passes above what is sent, a time axis below. `view` is {from, to} in seconds.
+// What a timeline looks like: rows of bars on a canvas, what a rank does above what is sent, a time axis below. `view` is {from, to} in seconds.
 class TimelineDrawing {
   constructor(figure) {
     this.figure = figure;
@@ -6,7 +6,7 @@ class TimelineDrawing {
     const data = JSON.parse(figure.querySelector('script').textContent);
     this.rows = readBars(data);
     this.span = data.span;
-    this.sends = this.rows.some((row) => row.bars.some((bar) => !isCompute(bar)));
+    this.sends = this.rows.some((row) => row.bars.some(isSent));
     this.selected = null;  // {row, bar}
     this.layOut();
   }
@@ -38,7 +38,7 @@ class TimelineDrawing {
     if (!this.fills.has(key)) {
       const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
       const full = channels(this.colour(bar.group[0])), ground = channels(this.colour('card'));
-      const part = isCompute(bar) && row.stages.length > 1 ? 0.5 * turn / (row.stages.length - 1) : 0;
+      const part = !isSent(bar) && row.stages.length > 1 ? 0.5 * turn / (row.stages.length - 1) : 0;
       const mixed = full.map((value, i) => Math.round(value + (ground[i] - value) * part));
       const linear = mixed.map((value) => Math.pow(value / 255, 2.2));
       const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
@@ -53,7 +53,7 @@ class TimelineDrawing {
   // Top and height of a bar's lane.
   lane(index, bar) {
     const top = index * this.rowHeight + 1, whole = this.rowHeight - 2, passes = this.sends ? Math.round(whole * 0.72) : whole;
-    return isCompute(bar) ? [top, passes] : [top + passes + 1, Math.max(1, whole - passes - 1)];
+    return isSent(bar) ? [top + passes + 1, Math.max(1, whole - passes - 1)] : [top, passes];
   }
 
   draw(view) {
@@ -92,7 +92,8 @@ class TimelineDrawing {
   drawRow(row, index) {
     const pen = this.pen, every = Math.ceil(13 / this.rowHeight);
     pen.fillStyle = this.colour('track');
-    pen.fillRect(this.left, ...this.lane(index, {group: ['forward']}).flatMap((value, i) => i ? [this.width - this.left, value] : [value]));
+    const [top, height] = this.lane(index, {group: ['forward']});
+    pen.fillRect(this.left, top, this.width - this.left, height);
     let drawn = 0;
     for (const bar of row.bars) {
       if (bar.end < this.view.from || bar.start > this.view.to) continue;
