@@ -37,6 +37,7 @@ RankPlacement place_ranks(std::string_view backend, int num_ranks, const std::op
     return place_processes(num_ranks, launched.value_or(LaunchEnvironment()));
   }
   if (are_several) return place_processes(num_ranks, *launched);
+  require_threads_possible(num_ranks);
   return {.transport = Transport::thread, .num_ranks = num_ranks, .first_rank_here = 0, .num_ranks_on_host = num_ranks};
 }
 

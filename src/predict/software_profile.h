@@ -2,6 +2,7 @@
 #pragma once
 
 #include "blueprint/call_trace.h"
+#include "predict/overlap.h"
 #include "spec/run_config.h"
 
 #include <string>
@@ -10,6 +11,7 @@ namespace echelon {
 
 struct SoftwareProfile {
   std::string name = "echelon";
+  OverlapRules overlap = {};
 };
 
 /// Throws Error naming the nearest.

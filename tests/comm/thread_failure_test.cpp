@@ -37,6 +37,13 @@ void all_reduce(Comm& comm, std::int64_t num_elements, DType dtype = DType::floa
   comm.all_reduce(x.tensor(), ReduceOp::sum).wait();
 }
 
+TEST(ThreadFailure, MoreRanksThanAProcessTakesAreRefusedBeforeOneStarts) {
+  std::atomic<int> num_started = 0;
+  const Outcome outcome = outcome_of(max_thread_ranks + 1, [&](Mesh&, Comm&) { ++num_started; });
+  EXPECT_THAT(outcome.sentence, AllOf(HasSubstr("4097 ranks"), HasSubstr("nearest: 4096")));
+  EXPECT_EQ(num_started, 0);
+}
+
 TEST(ThreadFailure, ARankThatThrowsReleasesAllThatWait) {
   constexpr int n = 257;
   std::atomic<int> num_released = 0;

@@ -1,5 +1,6 @@
 #include "comm/thread/thread_world.h"
 
+#include "base/error.h"
 #include "comm/thread/thread_mesh.h"
 
 #include <pthread.h>
@@ -86,7 +87,14 @@ std::size_t start(std::vector<RankThread>& threads, std::size_t stack_bytes) {
 
 }  // namespace
 
+void require_threads_possible(int num_ranks) {
+  require(num_ranks <= max_thread_ranks,
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but threads of one process are at most {}; nearest: {}, or processes of an MPI job",
+          num_ranks, max_thread_ranks, max_thread_ranks);
+}
+
 void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, const std::function<void(Mesh&)>& body) {
+  require_threads_possible(shape.num_ranks());
   ThreadWorld world(shape, options);
   FirstFailure failure;
   Launch launch = {.world = world, .body = body, .failure = failure};

@@ -14,6 +14,10 @@ struct ThreadOptions {
   std::size_t stack_bytes = 1U << 20U;  // of each rank's thread
 };
 
+inline constexpr int max_thread_ranks = 4096;
+/// Throws Error if there are more ranks than one process takes.
+void require_threads_possible(int num_ranks);
+
 /// Runs body(mesh) on every rank of the shape, each a thread, and returns when all have ended. A rank holds a compute permit except while it waits in Comm.
 /// If a rank throws, all others are aborted, and the first failure is thrown again as an Error with its status: "rank 17: ...".
 /// In `body`, a buffer must outlive the Pending that it was given to, also when an exception unwinds.
