@@ -1,7 +1,8 @@
-// echelon inspect: what is in a model folder or behind a prefix of token files.
+// echelon inspect: what is in a model folder, behind a prefix of token files, or in a config.
 #include "checkpoint/inspect.h"
 
 #include "checkpoint/model_config.h"
+#include "cli/inspect_config.h"
 #include "cli/verb.h"
 #include "data/indexed_dataset.h"
 
@@ -71,7 +72,13 @@ ExitStatus show(const auto& found, bool json) {
   return ExitStatus::success;
 }
 
-ExitStatus run_inspection(const InspectArguments& arguments) {
+ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<std::string>& config_arguments) {
+  const bool is_config = arguments.path.ends_with(".toml") || (arguments.path.empty() && !config_arguments.empty());
+  if (is_config) return inspect_config(arguments.path, config_arguments, arguments.json);
+  require(!arguments.path.empty(),
+          "inspect '': the path is empty; give a model folder, the prefix of token files, a config, or keys such as --model.preset=llama3-8b");
+  require(config_arguments.empty(), "inspect '{}' is no config, so {} says nothing about it; a config's name ends in .toml", arguments.path,
+          config_arguments.empty() ? "" : config_arguments.front());
   if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
   const fs::path path = arguments.path;
   const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
@@ -82,11 +89,11 @@ ExitStatus run_inspection(const InspectArguments& arguments) {
 
 }  // namespace
 
-VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
-  app.add_option("path", arguments->path, "a Hugging Face folder, or the prefix of a .bin and an .idx")->required();
+  app.add_option("path", arguments->path, "a Hugging Face folder, the prefix of a .bin and an .idx, or a TOML file; without one, the keys below make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
-  return [arguments] { return run_inspection(*arguments); };
+  return [arguments, config_arguments] { return run_inspection(*arguments, config_arguments); };
 }
 
 }  // namespace echelon

@@ -1,0 +1,137 @@
+#include "cli/inspect_config.h"
+
+#include "blueprint/step_summary.h"
+#include "checkpoint/model_config.h"
+#include "report/text_table.h"
+#include "spec/config_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string with_unit(double number, std::string_view unit) {
+  constexpr std::string_view prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  std::size_t prefix = 0;
+  for (; number >= 1000 && prefix + 1 < std::size(prefixes); ++prefix) number /= 1000;
+  return fmt::format("{:.4g} {}{}", number, prefixes[prefix], unit);
+}
+
+/// Whole numbers in groups of three digits.
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, ",");
+  return digits;
+}
+
+std::string layout_line(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const MeshShape mesh = config.mesh_shape();
+  std::string degrees;
+  for (const Axis axis : {Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp})
+    if (mesh.degree(axis) > 1) degrees += fmt::format("{}{} {}", degrees.empty() ? " = " : " x ", name_of(axis), mesh.degree(axis));
+  const std::string zero = p.data_parallel_shard_degree > 1 ? fmt::format(", ZeRO-{}", p.zero_level) : "";
+  return fmt::format("{} rank{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(mesh.num_ranks()), mesh.num_ranks() == 1 ? "" : "s", degrees,
+                     p.sequence_parallel ? ", sequence parallel" : "", zero, grouped(config.num_microbatches()), config.num_microbatches() == 1 ? "" : "es",
+                     config.training.micro_batch_size, config.training.seq_len);
+}
+
+/// A row per pipeline rank; categories of which nobody has anything are left out.
+std::string memory_table(const StepSummary& summary) {
+  std::int64_t largest = 0;
+  for (const PipelineRankSummary& rank : summary.ranks) largest = std::max(largest, rank.arena_bytes);
+  const bool in_gigabytes = largest >= 1'000'000'000;
+  const double unit = in_gigabytes ? 1e9 : 1e6;
+  std::vector<MemoryCategory> categories = memory_categories();
+  std::erase_if(categories, [&](MemoryCategory category) {
+    return std::all_of(summary.ranks.begin(), summary.ranks.end(), [&](const PipelineRankSummary& rank) { return rank.category_bytes.at(category) == 0; });
+  });
+  std::vector<std::vector<std::string>> rows = {{fmt::format("{} of a rank", in_gigabytes ? "GB" : "MB")}};
+  for (const MemoryCategory category : categories) rows[0].emplace_back(name_of(category));
+  rows[0].insert(rows[0].end(), {"model states", "arena"});
+  for (std::size_t i = 0; i < summary.ranks.size(); ++i) {
+    const PipelineRankSummary& rank = summary.ranks[i];
+    rows.push_back({summary.ranks.size() == 1 ? "each" : fmt::format("pipeline rank {}", i)});
+    const auto add = [&](std::int64_t bytes) { rows.back().push_back(fmt::format("{:.3f}", static_cast<double>(bytes) / unit)); };
+    for (const MemoryCategory category : categories) add(rank.category_bytes.at(category));
+    add(rank.model_state_bytes());
+    add(rank.arena_bytes);
+  }
+  return text_table(rows);
+}
+
+/// Of the pipeline rank that sends most in a group by an operation of that kind.
+std::string traffic_table(const StepSummary& summary) {
+  std::vector<TrafficSummary> most;
+  for (const PipelineRankSummary& rank : summary.ranks)
+    for (const TrafficSummary& each : rank.traffic) {
+      const auto same = std::find_if(most.begin(), most.end(), [&](const TrafficSummary& t) { return t.group == each.group && t.kind == each.kind; });
+      if (same == most.end())
+        most.push_back(each);
+      else if (each.num_calls > same->num_calls || (each.num_calls == same->num_calls && each.sent_bytes > same->sent_bytes))
+        *same = each;
+    }
+  if (most.empty()) return "nothing is sent\n";
+  std::vector<std::vector<std::string>> rows = {{"sent in a step, by", "ranks", "operation", "calls", "the largest", "all together"}};
+  for (const TrafficSummary& each : most)
+    rows.push_back({name_of(each.group), std::to_string(each.group_size), std::string(name_of(each.kind)), grouped(each.num_calls),
+                    with_unit(static_cast<double>(each.largest_bytes), "B"), with_unit(static_cast<double>(each.sent_bytes), "B")});
+  return text_table(rows);
+}
+
+void print(const RunConfig& config, const StepSummary& summary) {
+  fmt::print("{}: {} parameters; {}\n", name_of(config.model.family), grouped(summary.num_parameters), layout_line(config));
+  fmt::print("a step: {} of the model, {} computed\n\n", with_unit(summary.model_flops, "flop"), with_unit(summary.hardware_flops, "flop"));
+  fmt::print("{}\n{}", memory_table(summary), traffic_table(summary));
+}
+
+Json to_json(const PipelineRankSummary& rank) {
+  Json memory, traffic = Json::array();
+  for (const auto& [category, bytes] : rank.category_bytes) memory[std::string(name_of(category))] = bytes;
+  for (const TrafficSummary& each : rank.traffic)
+    traffic.push_back({{"group", name_of(each.group)},
+                       {"group_size", each.group_size},
+                       {"operation", name_of(each.kind)},
+                       {"calls", each.num_calls},
+                       {"largest_bytes", each.largest_bytes},
+                       {"sent_bytes", each.sent_bytes}});
+  return {{"rank", rank.rank},
+          {"num_parameters", rank.num_parameters},
+          {"memory_bytes", memory},
+          {"model_state_bytes", rank.model_state_bytes()},
+          {"arena_bytes", rank.arena_bytes},
+          {"flops", rank.flops},
+          {"boundary_bytes", rank.boundary_bytes},
+          {"traffic", traffic}};
+}
+
+Json to_json(const RunConfig& config, const StepSummary& summary) {
+  Json ranks = Json::array();
+  for (const PipelineRankSummary& rank : summary.ranks) ranks.push_back(to_json(rank));
+  return {{"model_type", name_of(config.model.family)},
+          {"num_parameters", summary.num_parameters},
+          {"world_size", config.mesh_shape().num_ranks()},
+          {"num_microbatches", config.num_microbatches()},
+          {"model_flops", summary.model_flops},
+          {"hardware_flops", summary.hardware_flops},
+          {"pipeline_ranks", ranks}};
+}
+
+}  // namespace
+
+ExitStatus inspect_config(const std::string& path, const std::vector<std::string>& config_arguments, bool json) {
+  const RunConfig config = read_run_config({.path = path, .arguments = config_arguments, .read_model = read_model_spec});
+  const StepSummary summary = summary_of(Blueprint(config));
+  if (json)
+    fmt::print("{}\n", to_json(config, summary).dump());
+  else
+    print(config, summary);
+  return ExitStatus::success;
+}
+
+}  // namespace echelon
