@@ -1,2 +1,15 @@
 find_package(tomlplusplus REQUIRED)
 set(spec_links tomlplusplus::tomlplusplus)
+
+# The files of machines/ become a table of texts (spec/shipped_machines.h).
+file(GLOB machine_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/machines/*.toml)
+list(SORT machine_files)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${machine_files})
+set(machine_entries "")
+foreach(file ${machine_files})
+  get_filename_component(machine ${file} NAME_WE)
+  file(READ ${file} text)
+  string(APPEND machine_entries "    {\"${machine}\", R\"toml(${text})toml\"},\n")
+endforeach()
+configure_file(${CMAKE_SOURCE_DIR}/cmake/shipped_machines.cpp.in ${CMAKE_BINARY_DIR}/generated/shipped_machines.cpp @ONLY)
+list(APPEND sources ${CMAKE_BINARY_DIR}/generated/shipped_machines.cpp)

@@ -49,7 +49,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::vector<
 VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<SimulateArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
-  app.add_option("--machine", arguments->machine, "a machine file")->required();
+  app.add_option("--machine", arguments->machine, "a machine that is shipped (h100, a100-80, ...) or a file (docs/machines.md)")->required();
   app.add_option("--profile", arguments->profile, "the software whose way of working is timed")->capture_default_str();
   app.add_flag("--json", arguments->json, "the outcome as JSON");
   return [arguments, config_arguments] { return run_simulation(*arguments, config_arguments); };

@@ -22,7 +22,7 @@ double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
 }  // namespace
 
 const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
-  const auto own = device.formats.find(std::string(name_of(dtype)));
+  const auto own = device.formats.find(name_of(dtype));
   if (own != device.formats.end()) return own->second;
   const auto wide = device.formats.find("float32");
   require(wide != device.formats.end(), "the device '{}' has rates neither for {} nor for float32", device.name, name_of(dtype));

@@ -5,6 +5,7 @@
 #include "spec/host_spec.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@
 namespace echelon {
 
 /// What a product C[m, n] = A[m, k] B[k, n] reaches of the peak: `efficiency` for large sizes, less for small ones.
-///   rate = peak efficiency m/(m + half_m) n/(n + half_n) k/(k + half_k)
+///   rate = peak efficiency m/(m + half_m) n/(n + half_n) k/(k + half_k), besides what the device's tiles leave idle
 struct MatmulCurve {
   double efficiency = 1;
   double half_m = 0, half_n = 0, half_k = 0;
@@ -37,14 +38,27 @@ struct FormatRates {
   bool operator==(const FormatRates&) const = default;
 };
 
+/// The part of a product that one multiprocessor computes at a time.
+struct MatmulTile {
+  std::int64_t m = 0, n = 0;
+  double efficiency = 1;  // of the largest tiles' rate: small ones read more operands per flop
+  bool operator==(const MatmulTile&) const = default;
+};
+
+/// The formats that [node.device.formats] may name: the engine's, and those that only other software computes in.
+inline constexpr std::string_view format_names[] = {"float64", "float32", "tensorfloat32", "bfloat16", "float16", "float8"};
+
 struct DeviceSpec {
   std::string name;
-  std::int64_t memory_bytes = 0;
-  double memory_bandwidth = 0;                 // bytes read and written per second, of the data sheet
-  double memory_efficiency = 1;                // what large elementwise operations reach of it
-  double vector_flops = 0;                     // outside of matrix units, float32; 0: no limit known
-  double operation_seconds = 0;                // of any operation, whatever its size: a kernel's launch and tail
-  std::map<std::string, FormatRates> formats;  // by dtype: float32, bfloat16, ...
+  std::int64_t memory_bytes = 0;                            // what the driver gives to a program, a little less than the data sheet's
+  double memory_bandwidth = 0;                              // bytes read and written per second, of the data sheet
+  double memory_efficiency = 1;                             // what large elementwise operations reach of it
+  double vector_flops = 0;                                  // outside of matrix units, float32; 0: no limit known
+  double operation_seconds = 0;                             // of any operation, whatever its size: a kernel's launch and tail
+  double host_bandwidth = 0;                                // bytes per second to the memory of the host; 0: not known
+  std::int64_t num_multiprocessors = 0;                     // compute a product's tiles in waves; 0: products are not cut into tiles
+  std::vector<MatmulTile> tiles = {};                       // libraries take the best of them
+  std::map<std::string, FormatRates, std::less<>> formats;  // by dtype: float32, bfloat16, ...
   bool operator==(const DeviceSpec&) const = default;
 };
 
@@ -55,13 +69,29 @@ enum class LinkKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(LinkKind kind);
 
+/// What a link is measured with.
+enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, transfer, barrier };
+[[nodiscard]] std::string_view name_of(Collective collective);
+
+/// Seconds of a collective among `num_ranks` by the bytes of its whole buffer, ascending.
+struct CollectiveCurve {
+  Collective collective = Collective::all_reduce;
+  std::int64_t num_ranks = 2;
+  std::vector<double> bytes = {};
+  std::vector<double> seconds = {};
+  bool operator==(const CollectiveCurve&) const = default;
+};
+
 /// Inside a node.
 struct NodeLink {
   LinkKind kind = LinkKind::all_to_all;
-  double bandwidth = 0;            // bytes per second of one device in one direction
-  double efficiency = 1;           // what collectives of large buffers reach of it
-  double latency_seconds = 0;      // of one hop
-  bool reduces_in_switch = false;  // NVLink SHARP
+  double bandwidth = 0;                        // bytes per second of one device in one direction
+  double efficiency = 1;                       // what collectives of large buffers reach of it
+  double latency_seconds = 0;                  // of one hop of a small message
+  double start_seconds = 0;                    // of any collective or transfer, whatever its size
+  bool reduces_in_switch = false;              // NVLink SHARP
+  double switch_efficiency = 1;                // what all-reduces in the switch reach of the bandwidth
+  std::vector<CollectiveCurve> measured = {};  // stand in for all of the above where they are there
   bool operator==(const NodeLink&) const = default;
 };
 
@@ -80,10 +110,12 @@ struct NodeSpec {
 
 /// Between nodes.
 struct NetworkSpec {
-  double latency_seconds = 0;
+  double latency_seconds = 0;       // of one hop of a small message
   double efficiency = 1;            // what collectives of large buffers reach of the cards' bandwidth
   double oversubscription = 1;      // of the links above a leaf switch, e.g. 2 for 2:1
   std::int64_t nodes_per_leaf = 0;  // 0: all
+  bool rail_optimized = false;      // a leaf switch joins the cards of one position in their nodes, not all cards of its nodes
+  bool reduces_in_switch = false;   // InfiniBand SHARP
   bool operator==(const NetworkSpec&) const = default;
 };
 
@@ -92,14 +124,20 @@ struct MachineSpec {
   std::string source;
   std::vector<NodeSpec> nodes;  // one entry per kind; ranks fill them in this order
   NetworkSpec network;
-  std::optional<HostSpec> host;  // measured by `echelon bench`: ranks are threads or processes of this host, and share its cores
+  std::optional<HostSpec> host = {};  // measured by `echelon bench`: ranks are threads or processes of this host, and share its cores
   bool operator==(const MachineSpec&) const = default;
 
   /// Devices there are; none: any number.
   [[nodiscard]] std::optional<std::int64_t> num_devices() const;
 };
 
-/// Throws Error with file and key for what cannot be read, is unknown, missing or impossible.
-[[nodiscard]] MachineSpec read_machine(const std::string& path);
+/// A machine that is shipped ("h100"), or the file of that path. Throws Error with file and key for what cannot be read, is unknown, missing or impossible.
+[[nodiscard]] MachineSpec read_machine(const std::string& name_or_path);
+
+/// Of the file's text; `origin` names it in errors.
+[[nodiscard]] MachineSpec parse_machine(std::string_view text, const std::string& origin);
+
+/// The file that parse_machine reads as `machine`, without its host.
+[[nodiscard]] std::string to_toml(const MachineSpec& machine);
 
 }  // namespace echelon

@@ -1,0 +1,17 @@
+// The files of machines/, which the build carries in the binary.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace echelon {
+
+struct ShippedMachine {
+  std::string_view name;  // of the file, without .toml
+  std::string_view text;
+};
+
+/// Sorted by name.
+[[nodiscard]] std::span<const ShippedMachine> shipped_machines();
+
+}  // namespace echelon
