@@ -20,6 +20,8 @@ struct Layout {
 
 RunConfig textbook_config(const std::string& name, const Layout& layout = {}) {
   RunConfig config = read_run_config({.path = ECHELON_SOURCE_DIR "/examples/textbook/" + name + ".toml", .arguments = {}, .read_model = {}});
+  config.training.recompute = {};
+  config.parallelism.sequence_parallel = false;
   config.parallelism.tensor_parallel_degree = layout.tp;
   config.parallelism.pipeline_parallel_degree = layout.pp;
   config.parallelism.data_parallel_replicate_degree = layout.replicas;
