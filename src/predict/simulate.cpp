@@ -1,99 +1,68 @@
 #include "predict/simulate.h"
 
+#include "base/error.h"
 #include "predict/device_map.h"
 #include "predict/device_time.h"
-#include "predict/network_time.h"
+#include "predict/step_work.h"
 #include "spec/model_spec.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
+#include <limits>
 
 namespace echelon {
 namespace {
 
-/// Seconds of an action of a rank, by what it computes and by what it sends.
-struct ActionTime {
-  double compute = 0;
-  std::map<std::string, double> communication = {};
-  [[nodiscard]] double total() const {
-    return std::accumulate(communication.begin(), communication.end(), compute, [](double sum, const auto& each) { return sum + each.second; });
+void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
+  for (const auto& [rank, factor] : slow_ranks) {
+    require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} names none of the {} ranks; nearest: {}", rank, factor, num_ranks,
+            std::clamp(rank, 0, num_ranks - 1));
+    require(std::isfinite(factor) && factor > 0, "--slow rank={}:{} is no factor of a rank's time; nearest: 1", rank, factor);
   }
-};
+}
 
-/// A rank that stands for all that differ from it in other axes than pp.
-struct Representative {
-  int rank = 0;
-  RankBlueprint blueprint;
-};
+PredictedMemory memory_of(const RankBlueprint& rank) {
+  PredictedMemory memory;
+  for (const MemoryCategory category : memory_categories()) memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  memory.arena_bytes = rank.arena_bytes();
+  memory.device_bytes = std::numeric_limits<std::int64_t>::max();
+  return memory;
+}
 
-class StepSimulator {
- public:
-  StepSimulator(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options)
-      : blueprint_(blueprint), options_(options), devices_(blueprint.mesh(), machine) {
-    Coordinates coordinates{};
-    for (int stage = 0; stage < blueprint.mesh().degree(Axis::pp); ++stage) {
-      coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
-      const int rank = blueprint.mesh().rank_of(coordinates);
-      ranks_.push_back({rank, blueprint.rank(rank)});
+/// What all ranks together compute, send and could compute.
+void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
+  const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
+  result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
+  for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
+    const int num_alike = works.num_alike(simulated);
+    for (const ActionTime* time : works.deeds(simulated).times) {
+      result.hardware_flops += time->flops * num_alike;
+      for (const auto& [group, bytes] : time->sent_bytes) result.sent_bytes[group] += bytes * num_alike;
+    }
+    const DeviceSpec& device = devices.kind_of(works.mesh_rank(simulated)).device;
+    result.peak_flops += rates_of(device, parse_dtype(config.training.dtype)).peak_flops * num_alike;
+    std::int64_t& device_bytes = result.memory[static_cast<std::size_t>(works.pipeline_rank(simulated))].device_bytes;
+    device_bytes = std::min(device_bytes, device.memory_bytes);
+  }
+}
+
+void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& events) {
+  int num_ranks = 0;
+  for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
+    const std::vector<ActionTimes>& times = events.ranks[static_cast<std::size_t>(simulated)];
+    SimulatedRank rank{works.mesh_rank(simulated), works.pipeline_rank(simulated), works.num_alike(simulated),
+                       parts_of(works.deeds(simulated), times, events.end)};
+    StepParts of_all = rank.parts;
+    result.parts += (of_all *= rank.num_ranks);
+    num_ranks += rank.num_ranks;
+    result.ranks.push_back(std::move(rank));
+    for (const Action& action : *works.work().ranks[static_cast<std::size_t>(simulated)].program) {
+      const ActionTimes& at = times[static_cast<std::size_t>(action.id)];
+      result.timeline.events.push_back({simulated, action.id, lane_of(action.kind), at.begin, at.end});
     }
   }
-
-  Simulation run() {
-    const auto& programs = blueprint_.programs(ProgramKind::training);
-    Simulation result;
-    result.timeline = play(programs, [this](int pipeline_rank, const Action& action) { return time_of(pipeline_rank, action).total(); });
-    for (const Event& event : result.timeline.events) result.step_seconds = std::max(result.step_seconds, event.end);
-    for (const Representative& each : ranks_) result.memory.push_back(memory_of(each));
-    count(result);
-    return result;
-  }
-
- private:
-  ActionTime time_of(int pipeline_rank, const Action& action) {
-    const Representative& each = ranks_[static_cast<std::size_t>(pipeline_rank)];
-    const CallTrace& trace = each.blueprint.trace(ProgramKind::training).of(action);
-    const auto known = times_.find(&trace);
-    if (known != times_.end()) return known->second;
-    const CallTrace does = rewritten(options_.profile, blueprint_.config(), action, trace);
-    ActionTime time;
-    for (const OpRecord& operation : does.ops) time.compute += operation_seconds(operation, devices_.kind_of(each.rank).device);
-    const auto slow = options_.slow_ranks.find(each.rank);
-    if (slow != options_.slow_ranks.end()) time.compute *= slow->second;
-    for (const CommRecord& record : does.comms) time.communication[name_of(record.group)] += communication_seconds(record, each.rank, devices_);
-    return times_.emplace(&trace, time).first->second;
-  }
-
-  PredictedMemory memory_of(const Representative& each) const {
-    PredictedMemory memory;
-    for (const MemoryCategory category : memory_categories())
-      memory.category_bytes[category] = each.blueprint.memory(ProgramKind::training).peak_bytes(category);
-    memory.arena_bytes = each.blueprint.arena_bytes();
-    memory.device_bytes = devices_.kind_of(each.rank).device.memory_bytes;
-    return memory;
-  }
-
-  /// Flops and bytes of all ranks, and the peak of their devices.
-  void count(Simulation& result) {
-    const RunConfig& config = blueprint_.config();
-    const int copies = blueprint_.mesh().num_ranks() / blueprint_.mesh().degree(Axis::pp);
-    result.model_flops =
-        model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(config.training.global_batch_size * config.training.seq_len);
-    for (const Representative& each : ranks_) {
-      for (const Action& action : each.blueprint.program(ProgramKind::training)) {
-        const CallTrace& trace = each.blueprint.trace(ProgramKind::training).of(action);
-        for (const OpRecord& operation : trace.ops) result.hardware_flops += static_cast<double>(operation.flops) * copies;
-        for (const CommRecord& record : trace.comms) result.sent_bytes[name_of(record.group)] += record.sent_bytes * copies;
-      }
-      result.peak_flops += rates_of(devices_.kind_of(each.rank).device, parse_dtype(config.training.dtype)).peak_flops * copies;
-    }
-  }
-
-  const Blueprint& blueprint_;
-  const SimulationOptions& options_;
-  DeviceMap devices_;
-  std::vector<Representative> ranks_;
-  std::map<const CallTrace*, ActionTime> times_;
-};
+  result.parts *= 1.0 / num_ranks;
+}
 
 }  // namespace
 
@@ -108,7 +77,17 @@ std::int64_t Simulation::peak_memory_bytes() const {
 }
 
 Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
-  return StepSimulator(blueprint, machine, options).run();
+  check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
+  const DeviceMap devices(blueprint.mesh(), machine);
+  const StepWorks works(blueprint, options.profile, devices, options.slow_ranks);
+  const StepEvents events = play(works.work());
+  Simulation result;
+  result.step_seconds = events.end;
+  result.num_events = events.num_events;
+  for (const RankBlueprint& rank : works.blueprints()) result.memory.push_back(memory_of(rank));
+  count(result, works, devices, blueprint.config());
+  add_ranks(result, works, events);
+  return result;
 }
 
 }  // namespace echelon

@@ -1,0 +1,44 @@
+// Where the time of a step goes on one rank: every moment belongs to one part, so they add up to the step.
+//
+//   compute, optimizer, other   while the rank computes; what is sent inside its layers stands under its group
+//   exposed communication       while it does not compute, and something that it sends or receives is under way
+//   waiting                     while it does not compute, and its next collective waits for replicas that are behind
+//   bubble                      all else: it waits for other stages
+#pragma once
+
+#include "predict/action_time.h"
+#include "predict/step_events.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct StepParts {
+  double compute_seconds = 0;                                        // forward and backward
+  std::map<std::string, double> exposed_communication_seconds = {};  // by the name of the group: what nothing hides
+  double bubble_seconds = 0;                                         // waiting for other stages
+  double waiting_seconds = 0;                                        // for replicas that are behind, in collectives of the data axes
+  double optimizer_seconds = 0;                                      // clipping and the update
+  double other_seconds = 0;                                          // gradients cleared, stored and converted
+
+  [[nodiscard]] double total_seconds() const;
+  StepParts& operator+=(const StepParts& other);
+  StepParts& operator*=(double factor);
+};
+
+/// Of what an action sends: the part that its own products do not hide. Only what is sent inside layers, on the compute lane, can be hidden so.
+[[nodiscard]] double exposed_seconds(int lane, const ActionTime& time, double hidden_tensor_part);
+
+/// What one rank's works are made of. `times[i]` is that of its i-th action.
+struct RankDeeds {
+  const RankWork* work = nullptr;
+  std::vector<const ActionTime*> times = {};
+  double hidden_tensor_part = 0;
+  std::vector<bool> meets_replicas = {};  // of each action: a meeting of ranks of one stage
+};
+
+[[nodiscard]] StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, double step_seconds);
+
+}  // namespace echelon

@@ -1,0 +1,46 @@
+// The works of a step: what every simulated rank's actions take on the machine, on which lane, and with whom.
+#pragma once
+
+#include "blueprint/blueprint.h"
+#include "predict/action_time.h"
+#include "predict/replicas.h"
+#include "predict/step_events.h"
+#include "predict/step_parts.h"
+
+#include <array>
+#include <vector>
+
+namespace echelon {
+
+/// It refers to what it is made from. A simulated rank is a stage of a class of replicas: class after class, each by pipeline rank.
+class StepWorks {
+ public:
+  StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices, const std::map<int, double>& slow_ranks);
+  StepWorks(const StepWorks&) = delete;
+  StepWorks& operator=(const StepWorks&) = delete;
+
+  [[nodiscard]] const StepWork& work() const { return work_; }
+  [[nodiscard]] int num_ranks() const { return static_cast<int>(deeds_.size()); }
+  /// Which of the mesh's ranks it is, the first of those that it stands for, and how many these are.
+  [[nodiscard]] int mesh_rank(int simulated) const { return replicas_.rank_of(simulated / num_stages_, simulated % num_stages_); }
+  [[nodiscard]] int num_alike(int simulated) const;
+  [[nodiscard]] int pipeline_rank(int simulated) const { return simulated % num_stages_; }
+  [[nodiscard]] const RankDeeds& deeds(int simulated) const { return deeds_[static_cast<std::size_t>(simulated)]; }
+  /// By pipeline rank.
+  [[nodiscard]] const std::vector<RankBlueprint>& blueprints() const { return blueprints_; }
+
+ private:
+  class Meetings;
+  void add_works(int simulated, Meetings& meetings);
+
+  const Blueprint& blueprint_;
+  const SoftwareProfile& profile_;
+  int num_stages_;
+  Replicas replicas_;
+  std::vector<RankBlueprint> blueprints_;
+  std::vector<ActionTimer> timers_;  // by simulated rank
+  StepWork work_;
+  std::vector<RankDeeds> deeds_;
+};
+
+}  // namespace echelon
