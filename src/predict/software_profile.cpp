@@ -2,14 +2,119 @@
 
 #include "base/error.h"
 
-namespace echelon {
+#include <algorithm>
 
-const SoftwareProfile& software_profile(std::string_view name) {
-  static const SoftwareProfile echelon;
-  require(name == echelon.name, "there is no software profile '{}'; nearest: {}", name, echelon.name);
-  return echelon;
+namespace echelon {
+namespace {
+
+SoftwareProfile megatron(std::string_view name, std::string_view generation) {
+  SoftwareProfile profile;
+  profile.name = name;
+  profile.generation = generation;
+  profile.is_echelon = false;
+  profile.attention = AttentionKernel::unfused;
+  profile.has_dropout = true;
+  profile.logit_bytes = 52;
+  profile.overlap = {.hides_transfers = false, .hides_gradient_reductions = false, .hides_parameter_gathers = false};
+  return profile;
 }
 
-CallTrace rewritten(const SoftwareProfile& /*profile*/, const RunConfig& /*config*/, const Action& /*action*/, const CallTrace& trace) { return trace; }
+SoftwareProfile torch(std::string_view name, std::string_view generation) {
+  SoftwareProfile profile;
+  profile.name = name;
+  profile.generation = generation;
+  profile.is_echelon = false;
+  profile.has_biases = false;
+  profile.has_positions = false;
+  profile.reruns_whole_blocks = false;
+  profile.optimizer_bytes = 0;
+  profile.accumulation_bytes = 0;
+  profile.logit_bytes = 26;
+  return profile;
+}
+
+std::vector<SoftwareProfile> make_profiles() {
+  std::vector<SoftwareProfile> profiles = {{}};
+  profiles.push_back(megatron("megatron-2020", "megatron-2020"));
+  profiles.push_back(megatron("megatron-2021", "megatron"));
+  profiles.push_back(megatron("megatron-2022", "megatron"));
+  profiles.push_back(megatron("bloom", "megatron-deepspeed"));
+  profiles.push_back(megatron("megatron-deepspeed", "megatron-deepspeed"));
+  profiles.push_back(megatron("deepspeed-zero3", "deepspeed-zero3"));
+  profiles.back().gathers_each_parameter = true;
+  profiles.push_back(megatron("zero-bubble", "zero-bubble"));
+  profiles.push_back(megatron("megatron-core", "megatron-core"));
+  profiles.push_back(torch("llm-foundry", "llm-foundry"));
+  profiles.back().reruns_whole_blocks = true;
+  profiles.push_back(torch("fsdp", "torch-compile"));
+  profiles.push_back(torch("torchtitan", "torchtitan"));
+  profiles.push_back(torch("torchtitan-compile", "torch-compile"));
+  return profiles;
+}
+
+const std::vector<SoftwareProfile>& profiles() {
+  static const std::vector<SoftwareProfile> all = make_profiles();
+  return all;
+}
+
+void apply(std::string_view setting, SoftwareProfile& profile) {
+  if (setting == "fp8")
+    profile.computes_in_fp8 = true;
+  else if (setting == "flash")
+    profile.attention = AttentionKernel::fused;
+  else if (setting == "unfused")
+    profile.attention = AttentionKernel::unfused;
+  else if (setting == "async-tp")
+    profile.overlap.hidden_tensor_part = 0.8;
+  else {
+    constexpr std::string_view settings[] = {"fp8", "flash", "unfused", "async-tp"};
+    throw Error(fmt::format("a software profile has no setting '{}'; nearest: {}", setting, nearest(setting, settings)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> software_profile_names() {
+  std::vector<std::string> names;
+  for (const SoftwareProfile& profile : profiles()) names.push_back(profile.name);
+  return names;
+}
+
+SoftwareProfile software_profile(std::string_view name) {
+  const std::string_view base = name.substr(0, name.find('+'));
+  const auto found = std::find_if(profiles().begin(), profiles().end(), [&](const SoftwareProfile& each) { return each.name == base; });
+  if (found == profiles().end()) {
+    std::vector<std::string_view> names;
+    for (const SoftwareProfile& profile : profiles()) names.emplace_back(profile.name);
+    throw Error(fmt::format("there is no software profile '{}'; nearest: {}", base, nearest(base, names)));
+  }
+  SoftwareProfile profile = *found;
+  profile.name = name;
+  for (std::size_t at = base.size(); at < name.size();) {
+    const std::size_t end = std::min(name.find('+', at + 1), name.size());
+    apply(name.substr(at + 1, end - at - 1), profile);
+    at = end;
+  }
+  return profile;
+}
+
+MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine) {
+  if (profile.is_echelon) return machine;
+  for (NodeSpec& node : machine.nodes) {
+    const Calibration fit = calibration_of(profile, node.device);
+    node.device.memory_efficiency = fit.memory_efficiency;
+    node.device.operation_seconds = fit.operation_seconds;
+    for (auto& [format, rates] : node.device.formats) {
+      rates.matmul = {fit.matmul_efficiency, fit.matmul_half, fit.matmul_half, fit.matmul_half};
+      rates.points.clear();
+      rates.attention_efficiency = fit.attention_efficiency;
+    }
+    node.link.efficiency = fit.link_efficiency;
+    machine.network.efficiency = fit.network_efficiency;
+    machine.network.latency_seconds = fit.network_latency;
+    node.link.switch_efficiency = std::min(node.link.switch_efficiency, fit.link_efficiency);
+  }
+  return machine;
+}
 
 }  // namespace echelon

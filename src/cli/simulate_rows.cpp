@@ -1,0 +1,83 @@
+#include "cli/simulate_rows.h"
+
+#include "predict/published_row.h"
+#include "predict/simulate.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<Json> read_constants(const std::string& path) {
+  if (path.empty()) return {Json::object()};
+  std::ifstream file(path);
+  require(file.good(), "--constants = '{}' cannot be read; check the path", path);
+  return Json::parse(file).get<std::vector<Json>>();
+}
+
+SoftwareProfile with_constants(SoftwareProfile profile, const MachineSpec& machine, const Json& constants) {
+  if (constants.empty()) return profile;
+  Calibration calibration = calibration_of(profile, machine.nodes.front().device);
+  for (const auto& [name, value] : constants.items()) {
+    double* field = constant(calibration, name);
+    if (name == "logit_bytes") field = &profile.logit_bytes;
+    if (name == "optimizer_bytes") field = &profile.optimizer_bytes;
+    if (name == "fp8_speedup") field = &profile.fp8_speedup;
+    if (name == "hidden_tensor_part") field = &profile.overlap.hidden_tensor_part;
+    if (name == "slowdown_by_collectives") field = &profile.overlap.slowdown_by_collectives;
+    require(field != nullptr, "--constants: there is no constant '{}'", name);
+    *field = value.get<double>();
+  }
+  profile.calibration = calibration;
+  return profile;
+}
+
+Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vector<Json>& constants) {
+  Json json = {{"id", row.at("id")}};
+  try {
+    DescribedRun run = described_run(row);
+    if (!arguments.profile.empty()) run.profile = software_profile(arguments.profile);
+    const Blueprint blueprint(run.config);
+    std::vector<double> seconds;
+    for (const Json& each : constants) {
+      const SoftwareProfile profile = with_constants(run.profile, run.machine, each);
+      const Simulation result = simulate(blueprint, calibrated(profile, run.machine), {.profile = profile});
+      if (seconds.empty())
+        json.update({{"predicted_seconds", result.step_seconds}, {"predicted_memory_bytes", result.peak_memory_bytes()}, {"fits", result.fits()}});
+      seconds.push_back(result.step_seconds);
+    }
+    if (seconds.size() > 1) json["seconds"] = seconds;
+    json.update({{"profile", run.profile.name}, {"machine", run.machine.name}});
+  } catch (const std::exception& error) {
+    json["error"] = error.what();
+  }
+  return json;
+}
+
+}  // namespace
+
+ExitStatus simulate_rows(const RowsArguments& arguments) {
+  const std::vector<CsvRow> rows = read_csv(arguments.path);
+  const std::vector<Json> constants = read_constants(arguments.constants);
+  Json all = Json::array();
+  for (const CsvRow& row : rows) all.push_back(predict(row, arguments, constants));
+  if (arguments.json) {
+    fmt::print("{}\n", all.dump());
+    return ExitStatus::success;
+  }
+  for (const Json& each : all) {
+    if (each.contains("error"))
+      fmt::print("{:<40} {}\n", each["id"].get<std::string>(), each["error"].get<std::string>());
+    else
+      fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", each["id"].get<std::string>(), each["predicted_seconds"].get<double>(),
+                 each["predicted_memory_bytes"].get<double>() / (1 << 30), each["fits"].get<bool>() ? "" : " (does not fit)");
+  }
+  return ExitStatus::success;
+}
+
+}  // namespace echelon

@@ -1,0 +1,25 @@
+// A table as spreadsheets write it: comma-separated, quoted where needed (RFC 4180).
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+/// One record below the header: the fields by the names of their columns. Columns that the record leaves out are empty.
+struct CsvRow {
+  std::size_t line = 0;            // where it begins, from 1
+  std::size_t surplus_fields = 0;  // behind the last column of the header
+  std::map<std::string, std::string, std::less<>> fields;
+
+  /// Without blanks around it; empty if there is no such column.
+  [[nodiscard]] std::string at(std::string_view column) const;
+};
+
+/// `name` is for messages. Throws Error for a quote that is never closed.
+[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name);
+[[nodiscard]] std::vector<CsvRow> read_csv(const std::string& path);
+
+}  // namespace echelon

@@ -1,0 +1,246 @@
+#include "predict/published_row.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <tuple>
+
+namespace echelon {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
+
+/// Reads one row into a config.
+class RowReader {
+ public:
+  explicit RowReader(const CsvRow& row) : row_(row) {}
+
+  RunConfig read() {
+    require(row_.surplus_fields == 0, "the row has {} fields more than the header", row_.surplus_fields);
+    refuse_what_is_not_there();
+    set_model();
+    set_layout();
+    set_training();
+    set_schedule();
+    return config_;
+  }
+
+ private:
+  [[nodiscard]] std::string word(std::string_view column) const { return lower(row_.at(column)); }
+
+  [[nodiscard]] std::int64_t count(std::string_view column, std::int64_t otherwise) const {
+    const std::string text = row_.at(column);
+    if (text.empty()) return otherwise;
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    require(error == std::errc() && number >= 0 && number < 1e15 && std::floor(number) == number && (end == text.data() + text.size() || *end == '?'),
+            "{} = '{}' is no whole number; nearest: {}", column, text, std::max<std::int64_t>(otherwise, 1));
+    return static_cast<std::int64_t>(number);
+  }
+
+  [[nodiscard]] std::int64_t needed(std::string_view column) const {
+    require(!row_.at(column).empty(), "{} is blank, and without it there is no run to predict", column);
+    const std::int64_t value = count(column, 1);
+    require(value >= 1, "{} = {} is below 1; nearest: 1", column, value);
+    return value;
+  }
+
+  [[nodiscard]] std::int64_t degree(std::string_view column) const { return std::max<std::int64_t>(1, count(column, 1)); }
+
+  void refuse_what_is_not_there() const {
+    require(count("experts", 0) <= 1, "experts = {}: mixtures of experts cannot be expressed yet; nearest: a dense model", row_.at("experts"));
+    require(degree("ep") == 1, "ep = {}: expert parallelism cannot be expressed yet; nearest: 1", row_.at("ep"));
+    require(degree("cp") == 1, "cp = {}: context parallelism cannot be expressed yet; nearest: 1", row_.at("cp"));
+  }
+
+  void set_model() {
+    const std::string mlp = word("mlp");
+    const bool is_gated = has(mlp, "glu");
+    config_.model = family_defaults(is_gated ? Family::llama : Family::gpt2);
+    ModelSpec& model = config_.model;
+    model.hidden_size = needed("hidden");
+    model.num_hidden_layers = needed("layers");
+    model.num_attention_heads = needed("heads");
+    model.num_key_value_heads = std::max<std::int64_t>(1, count("kv_heads", model.num_attention_heads));
+    require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {}; nearest: {}", model.num_attention_heads,
+            model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
+    model.head_dim = model.hidden_size / model.num_attention_heads;
+    model.intermediate_size = count("ffn", is_gated ? model.hidden_size * 8 / 3 : 4 * model.hidden_size);
+    model.max_position_embeddings = needed("seq");
+    model.vocab_size = count("vocab", usual_vocabulary());
+  }
+
+  /// Of those in use the one with which the model comes closest to params_b; without that, GPT-2's.
+  [[nodiscard]] std::int64_t usual_vocabulary() const {
+    constexpr std::int64_t gpt2 = 50304;  // padded
+    const double billions = std::strtod(row_.at("params_b").c_str(), nullptr);
+    ModelSpec model = config_.model;
+    std::int64_t best = gpt2;
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::int64_t size : {gpt2, std::int64_t{32000}, std::int64_t{128256}, std::int64_t{256000}}) {
+      model.vocab_size = size;
+      const double miss = std::abs(static_cast<double>(model.num_parameters()) / 1e9 - billions);
+      if (billions > 0 && miss < least) std::tie(least, best) = std::pair(miss, size);
+    }
+    return best;
+  }
+
+  void set_layout() {
+    ParallelConfig& p = config_.parallelism;
+    const std::int64_t num_gpus = needed("gpus");
+    p.tensor_parallel_degree = degree("tp");
+    p.pipeline_parallel_degree = degree("pp");
+    const std::int64_t of_model = p.tensor_parallel_degree * p.pipeline_parallel_degree;
+    const std::int64_t dp = count("dp", std::max<std::int64_t>(1, num_gpus / of_model));
+    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {} x dp {}; nearest: {}", num_gpus, p.tensor_parallel_degree,
+            p.pipeline_parallel_degree, dp, dp * of_model);
+    p.sequence_parallel = count("sp", 0) != 0 && p.tensor_parallel_degree > 1;
+    set_sharding(dp);
+  }
+
+  void set_sharding(std::int64_t dp) {
+    ParallelConfig& p = config_.parallelism;
+    const std::string zero = word("zero");
+    if (has(zero, "hsdp")) {
+      const std::int64_t per_node = std::min<std::int64_t>(8 / std::min<std::int64_t>(8, p.tensor_parallel_degree), dp);
+      p.data_parallel_shard_degree = dp % per_node == 0 ? per_node : dp;
+      p.data_parallel_replicate_degree = dp / p.data_parallel_shard_degree;
+      p.zero_level = 3;
+      return;
+    }
+    const std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : count("zero", 0);
+    require(level <= 3, "zero = {} is no level of ZeRO; nearest: 3", level);
+    if (level == 0) {
+      p.data_parallel_replicate_degree = dp;
+      return;
+    }
+    p.data_parallel_shard_degree = dp;
+    p.zero_level = level;
+    if (level == 2 && has(word("software"), "fsdp")) {  // SHARD_GRAD_OP: parameters are gathered once for forward and backward
+      p.zero_level = 3;
+      p.reshard_after_forward = ReshardAfterForward::never;
+    }
+  }
+
+  void set_training() {
+    TrainingConfig& t = config_.training;
+    t.seq_len = needed("seq");
+    t.dtype = has(word("precision"), "fp32") || has(word("precision"), "float32") ? "float32" : "bfloat16";
+    const std::int64_t dp = config_.data_parallel_degree(), batch = needed("gbs");
+    t.micro_batch_size = std::max<std::int64_t>(1, std::min(count("mbs", 1), batch / dp));
+    const std::int64_t per_microbatch = dp * t.micro_batch_size;
+    t.global_batch_size = std::max<std::int64_t>(1, (batch + per_microbatch / 2) / per_microbatch) * per_microbatch;
+    set_recompute();
+  }
+
+  void set_recompute() {
+    TrainingConfig& t = config_.training;
+    const std::string recompute = word("recompute");
+    if (has(recompute, "full")) {
+      t.recompute = whole_block;
+    } else if (has(recompute, "layer")) {  // some layers whole: every other one
+      t.recompute = whole_block;
+      t.recompute_method = RecomputeMethod::block;
+      t.recompute_num_layers = std::max<std::int64_t>(1, config_.model.num_hidden_layers / config_.parallelism.pipeline_parallel_degree / 2);
+    } else if (has(recompute, "op") || (has(recompute, "selective") && has(word("software"), "titan"))) {
+      t.recompute = {BlockOperation::mlp};  // every other product, which is about those of gate and up
+    } else if (has(recompute, "selective") || has(recompute, "attn")) {
+      t.recompute = {BlockOperation::core_attn};
+    } else if (has(recompute, "qkv")) {
+      t.recompute = {BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp};
+    }
+  }
+
+  void set_schedule() {
+    ParallelConfig& p = config_.parallelism;
+    const std::int64_t num_virtual = degree("vpp");
+    if (p.pipeline_parallel_degree == 1) return;
+    const std::string name = word("schedule");
+    if (has(name, "2p"))
+      p.pipeline_parallel_schedule = PipelineSchedule::zb_2p;
+    else if (has(name, "1p"))
+      p.pipeline_parallel_schedule = PipelineSchedule::zb_1p;
+    else if (has(name, "zb") && has(name, "v"))
+      p.pipeline_parallel_schedule = PipelineSchedule::zb_v;
+    else if (has(name, "h2"))
+      p.pipeline_parallel_schedule = PipelineSchedule::zb_h2;
+    else if (has(name, "h1"))
+      p.pipeline_parallel_schedule = PipelineSchedule::zb_h1;
+    else if (has(name, "gpipe"))
+      p.pipeline_parallel_schedule = PipelineSchedule::gpipe;
+    else if (num_virtual > 1)
+      p.pipeline_parallel_schedule = PipelineSchedule::interleaved_one_f_one_b;
+    const bool loops = p.pipeline_parallel_schedule == PipelineSchedule::interleaved_one_f_one_b;
+    if (loops) p.virtual_stages = num_virtual;
+    const std::int64_t stages = p.pipeline_parallel_degree * (loops ? num_virtual : 1), layers = config_.model.num_hidden_layers;
+    if (layers % stages != 0 && (layers + 2) % stages == 0)  // embedding and head count as a layer each
+      p.pipeline_parallel_layout.counts.assign(static_cast<std::size_t>(stages), (layers + 2) / stages);
+  }
+
+  const CsvRow& row_;
+  RunConfig config_;
+};
+
+}  // namespace
+
+DescribedRun described_run(const CsvRow& row) {
+  DescribedRun run;
+  run.config = RowReader(row).read();
+  run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node")});
+  run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"), row.at("zero")});
+  return run;
+}
+
+SoftwareProfile described_software(const SoftwareWords& words) {
+  const std::string software = lower(words.software);
+  struct Rule {
+    std::string_view word, profile;
+  };
+  constexpr Rule rules[] = {
+      {"foundry", "llm-foundry"},
+      {"composer", "llm-foundry"},
+      {"titan", "torchtitan"},
+      {"zero bubble", "zero-bubble"},
+      {"sail", "zero-bubble"},
+      {"fsdp", "fsdp"},
+      {"bigscience", "bloom"},
+      {"bloom", "bloom"},
+      {"zero-3", "deepspeed-zero3"},
+      {"megatron-deepspeed", "megatron-deepspeed"},
+      {"deepspeed", "deepspeed-zero3"},
+      {"nemo", "megatron-core"},
+      {"megatron-core", "megatron-core"},
+      {"megatron-bridge", "megatron-core"},
+      {"megascale", "megatron-core"},
+      {"2019", "megatron-2020"},
+      {"2020", "megatron-2020"},
+      {"v1", "megatron-2020"},
+      {"2021", "megatron-2021"},
+      {"2022", "megatron-2022"},
+      {"megatron", "megatron-core"},
+  };
+  std::string name = count_if(software.begin(), software.end(), [](char c) { return c != ' '; }) == 0 ? "megatron-core" : "fsdp";
+  for (const Rule& rule : rules)
+    if (has(software, rule.word)) {
+      name = rule.profile;
+      break;
+    }
+  if (name == "torchtitan" && has(software, "compile")) name = "torchtitan-compile";
+  if (has(lower(words.precision), "fp8") || has(lower(words.precision), "fp4")) name += "+fp8";
+  if (words.flash_attn == "1") name += "+flash";
+  if (words.flash_attn == "0") name += "+unfused";
+  if (words.async_tp == "1") name += "+async-tp";
+  return software_profile(name);
+}
+
+}  // namespace echelon

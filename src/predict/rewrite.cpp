@@ -1,0 +1,265 @@
+// How a software profile rewrites what Echelon's own code traced.
+#include "nn/sharding.h"
+#include "predict/software_profile.h"
+#include "spec/groups.h"
+
+#include <algorithm>
+#include <set>
+
+namespace echelon {
+namespace {
+
+/// Rewrites the operations of one action.
+class OperationRewriter {
+ public:
+  OperationRewriter(const SoftwareProfile& profile, const RunConfig& config, const Action& action, const CallTrace& trace)
+      : profile_(profile), config_(config), action_(action), trace_(trace) {
+    const ParallelConfig& p = config.parallelism;
+    tp_ = p.tensor_parallel_degree;
+    num_tokens_ = config.training.micro_batch_size * config.training.seq_len;
+    local_tokens_ = p.sequence_parallel ? num_tokens_ / tp_ : num_tokens_;
+    width_ = config.model.hidden_size;
+    dtype_ = parse_dtype(config.training.dtype);
+    logit_columns_ = (config.model.vocab_size + tp_ - 1) / tp_;
+  }
+
+  CallTrace run() {
+    out_.workspace_bytes = trace_.workspace_bytes;
+    for (std::size_t i = 0; i < trace_.ops.size();) i += rewrite(i);
+    rewrite_comms();
+    return std::move(out_);
+  }
+
+ private:
+  std::size_t rewrite(std::size_t i) {
+    const OpRecord& op = trace_.ops[i];
+    switch (op.kind) {
+      case OpKind::matmul: return rewrite_product(i);
+      case OpKind::attention: attend(op); break;
+      case OpKind::attention_backward: attend_backward(op); break;
+      case OpKind::add_bias: break;  // in the epilogue of its product
+      case OpKind::bias_backward:
+        if (profile_.has_biases) push(op);
+        break;
+      case OpKind::add_positions:
+      case OpKind::positions_backward:
+        if (profile_.has_positions) push(op);
+        break;
+      case OpKind::row_exp: loss(op); break;
+      case OpKind::rescale_sums:
+      case OpKind::cross_entropy:
+      case OpKind::cross_entropy_backward: break;  // in logit_bytes
+      case OpKind::adamw: update(op); break;
+      default: push(op);
+    }
+    return 1;
+  }
+
+  /// Products that other software does at once: q, k and v; all of the head's tokens, which Echelon takes in chunks.
+  std::size_t rewrite_product(std::size_t i) {
+    OpRecord op = trace_.ops[i];
+    if (is_of_head(op)) {
+      rewrite_head_product(op);
+      return 1;
+    }
+    std::size_t used = 1;
+    if (profile_.fuses_qkv) used = fuse_qkv(i, op);
+    if (forms_weight_gradient(op)) accumulate(op);
+    if (profile_.computes_in_fp8) {
+      push(elementwise(3 * (op.m * op.k + op.k * op.n)));  // casts of both operands
+      op.flops = static_cast<std::int64_t>(static_cast<double>(op.flops) / profile_.fp8_speedup);
+    }
+    push(op);
+    return used;
+  }
+
+  // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon forms again to keep less.
+  void rewrite_head_product(OpRecord op) {
+    const bool is_logits = op.n == logit_columns_, is_input_gradient = !is_logits && op.k == logit_columns_;
+    if (is_logits && action_.kind == ActionKind::backward_weight) return;
+    if (!head_seen_.insert(is_logits ? 0 : is_input_gradient ? 1 : 2).second) return;
+    (is_logits || is_input_gradient ? op.m : op.k) = num_tokens_;
+    op = product_of(op.m, op.n, op.k, op.dtype);
+    if (!is_logits && !is_input_gradient) accumulate(op);
+    push(op);
+  }
+
+  [[nodiscard]] bool forms_weight_gradient(const OpRecord& op) const { return forms_weight_gradients(action_.kind) && op.k == num_tokens_; }
+
+  /// What a product gives for one microbatch is added to what the others gave by a kernel of its own.
+  void accumulate(OpRecord& op) {
+    op = product_of(op.m, op.n, op.k, op.dtype);
+    if (config_.num_microbatches() > 1) push(elementwise(profile_.accumulation_bytes * op.m * op.n));
+  }
+
+  static OpRecord product_of(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
+    return {.kind = OpKind::matmul, .dtype = dtype, .m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = (m * k + k * n + m * n) * size_of(dtype)};
+  }
+
+  [[nodiscard]] bool is_of_head(const OpRecord& op) const {
+    return (op.m == logit_columns_ && op.n == width_) || (op.k == logit_columns_ && op.n == width_) || (op.n == logit_columns_ && op.k == width_);
+  }
+
+  std::size_t fuse_qkv(std::size_t i, OpRecord& fused) const {
+    const std::int64_t C = config_.model.head_dim, kv = std::max<std::int64_t>(1, config_.model.num_key_value_heads / tp_) * C;
+    std::vector<const OpRecord*> products;
+    std::size_t end = i;
+    for (; end < trace_.ops.size() && products.size() < 3; ++end) {
+      if (trace_.ops[end].kind == OpKind::add_bias || trace_.ops[end].kind == OpKind::bias_backward) continue;
+      if (trace_.ops[end].kind != OpKind::matmul) break;
+      products.push_back(&trace_.ops[end]);
+    }
+    if (products.size() < 3) return 1;
+    const OpRecord &q = *products[0], &k = *products[1], &v = *products[2];
+    for (std::int64_t OpRecord::*side : {&OpRecord::m, &OpRecord::n, &OpRecord::k}) {
+      if (k.*side != kv || v.*side != kv) continue;
+      OpRecord joined = q;
+      joined.*side = k.*side;
+      if (joined.m != k.m || joined.n != k.n || joined.k != k.k || v.m != k.m || v.n != k.n || v.k != k.k) continue;
+      fused.*side = q.*side + 2 * kv;
+      fused.flops += k.flops + v.flops;
+      fused.bytes += k.bytes + v.bytes;
+      return end - i;
+    }
+    return 1;
+  }
+
+  void attend(const OpRecord& op) {
+    if (profile_.attention == AttentionKernel::fused) {
+      push(op);
+    } else {
+      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
+      batched_product(op, S, S, C);
+      push(elementwise(3 * scores));  // scale, mask, softmax: reads what the mask leaves, writes all
+      if (profile_.has_dropout) push(elementwise(5 * scores));
+      batched_product(op, S, C, S);
+    }
+    join_branches();
+    const bool is_backward = action_.kind != ActionKind::forward;
+    if (is_backward && profile_.reruns_whole_blocks && config_.training.recompute == whole_block) run_to_the_end();
+  }
+
+  void attend_backward(const OpRecord& op) {
+    if (profile_.attention == AttentionKernel::fused) {
+      push(op);
+    } else {
+      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
+      batched_product(op, S, C, S);  // dv = p^T dout
+      batched_product(op, S, S, C);  // dp = dout v^T
+      if (profile_.has_dropout) push(elementwise(5 * scores));
+      push(elementwise(6 * scores));
+      batched_product(op, S, C, S);  // dq
+      batched_product(op, S, C, S);  // dk
+    }
+    if (profile_.has_dropout)
+      for (int branch = 0; branch < 2; ++branch) push(elementwise(5 * local_tokens_ * width_));
+  }
+
+  /// Of all heads and sequences at once.
+  void batched_product(const OpRecord& op, std::int64_t m, std::int64_t n, std::int64_t k) {
+    OpRecord product = product_of(m, n, k, op.dtype);
+    product.flops *= op.m;
+    product.bytes *= op.m;
+    push(product);
+  }
+
+  /// Bias, dropout and sum with the residual are a kernel of their own, twice a block; Echelon's sum is part of the norm or an addition.
+  void join_branches() {
+    if (!profile_.has_dropout) return;
+    push(elementwise(3 * local_tokens_ * width_));
+    push(elementwise(local_tokens_ * width_));
+  }
+
+  /// The second half of the feed-forward layer, which Echelon need not form again.
+  void run_to_the_end() {
+    const std::int64_t features = even_slice(config_.model.intermediate_size, tp_, 0).count;
+    const OpRecord down = product_of(num_tokens_, width_, features, dtype_);
+    push(elementwise(2 * size_of(dtype_) * down.m * down.k));
+    push(down);
+    push(elementwise(3 * size_of(dtype_) * local_tokens_ * width_));
+    if (tp_ > 1)
+      out_.comms.push_back({.kind = config_.parallelism.sequence_parallel ? CommKind::reduce_scatter : CommKind::all_reduce,
+                            .group = tp_group,
+                            .group_size = static_cast<int>(tp_),
+                            .dtype = dtype_,
+                            .num_elements = num_tokens_ * width_});
+  }
+
+  void loss(const OpRecord& op) {
+    if (action_.kind == ActionKind::backward_weight) return;
+    const double bytes = profile_.logit_bytes * static_cast<double>(op.m * op.n);
+    push(elementwise(static_cast<std::int64_t>(bytes)));
+  }
+
+  void update(const OpRecord& op) {
+    push(op);
+    push(elementwise(static_cast<std::int64_t>(profile_.optimizer_bytes * static_cast<double>(op.m))));
+  }
+
+  // A chunked head reduces its statistics chunk by chunk.
+  void rewrite_comms() {
+    std::map<CommKind, std::size_t> statistics;
+    for (const CommRecord& comm : trace_.comms) {
+      const bool is_statistic = is_compute(action_.kind) && comm.kind == CommKind::all_reduce && comm.dtype != dtype_;
+      const auto first = statistics.find(comm.kind);
+      if (is_statistic && first != statistics.end()) {
+        out_.comms[first->second].num_elements += comm.num_elements;
+        continue;
+      }
+      if (is_statistic) statistics[comm.kind] = out_.comms.size();
+      if (profile_.gathers_each_parameter && config_.parallelism.zero_level == 3 && !is_compute(action_.kind) && comm.num_elements > width_)
+        divide(comm);
+      else
+        out_.comms.push_back(comm);
+    }
+  }
+
+  // A block's 12 parameters: weight and bias of two norms, qkv, o_proj, up and down.
+  void divide(CommRecord comm) {
+    constexpr int num_parameters = 12;
+    comm.num_elements /= num_parameters;
+    for (int i = 0; i < num_parameters; ++i) out_.comms.push_back(comm);
+  }
+
+  void push(const OpRecord& op) { out_.ops.push_back(op); }
+  [[nodiscard]] OpRecord elementwise(std::int64_t bytes) const {
+    return {.kind = OpKind::copy, .dtype = dtype_, .m = bytes, .n = 1, .k = 1, .flops = 0, .bytes = bytes};
+  }
+
+  const SoftwareProfile& profile_;
+  const RunConfig& config_;
+  const Action& action_;
+  const CallTrace& trace_;
+  std::int64_t tp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
+  DType dtype_ = DType::float32;
+  std::set<int> head_seen_;
+  CallTrace out_;
+};
+
+bool is_send(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
+bool is_receive(ActionKind kind) { return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward; }
+
+/// Every tensor-parallel rank holds the whole boundary: each sends its part, and the parts are gathered inside the node.
+void scatter(const SoftwareProfile& profile, const RunConfig& config, std::vector<CommRecord>& message) {
+  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
+  if (!profile.scatters_transfers || tp == 1 || config.parallelism.sequence_parallel || message.empty()) return;
+  CommRecord gather = message.front();
+  message.front().num_elements /= tp;
+  gather.kind = CommKind::all_gather;
+  gather.group = tp_group;
+  gather.group_size = static_cast<int>(tp);
+  gather.peer = -1;
+  message.push_back(gather);
+}
+
+}  // namespace
+
+CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action, const CallTrace& trace) {
+  if (profile.is_echelon) return trace;
+  CallTrace does = OperationRewriter(profile, config, action, trace).run();
+  if (is_send(action.kind)) scatter(profile, config, does.comms);
+  if (is_receive(action.kind)) does.comms.clear();  // the message is timed where it is sent
+  return does;
+}
+
+}  // namespace echelon
