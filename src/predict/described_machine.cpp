@@ -23,10 +23,22 @@ struct Gpu {
 
 // NVIDIA's data sheets.
 constexpr Gpu gpus[] = {
-    {"GB300", "b200", 2500, 8, 275, 900}, {"GB200", "b200", 2500, 8, 184, 900}, {"B300", "b200", 2250, 8, 268, 900}, {"B200", "b200"},
-    {"GH200", "h100", 989.4, 4, 95, 450}, {"H200", "h200"},                     {"H800", "h100", 989.4, 0, 0, 200},  {"H20", "h100", 148, 4, 95, 450},
-    {"H100", "h100"},                     {"A800", "a100-80", 312, 0, 0, 200},  {"A100", "a100-80"},                 {"AMPERE", "a100-80"},
-    {"V100", "v100"},                     {"DGX-2", "v100-dgx2"},               {"HOPPER", "h100"},                  {"BLACKWELL", "b200"},
+    {"GB300", "b200", 2500, 8, 275, 900},
+    {"GB200", "b200", 2500, 8, 184, 900},
+    {"B300", "b200", 2250, 8, 268, 900},
+    {"B200", "b200"},
+    {"GH200", "h100", 989.4, 4, 95, 450},
+    {"H200", "h200"},
+    {"H800", "h100", 989.4, 0, 0, 200},
+    {"H20", "h100", 148, 4, 95, 450},
+    {"H100", "h100"},
+    {"A800", "a100-80", 312, 0, 0, 200},
+    {"A100", "a100-80"},
+    {"AMPERE", "a100-80"},
+    {"V100", "v100"},
+    {"DGX-2", "v100-dgx2"},
+    {"HOPPER", "h100"},
+    {"BLACKWELL", "b200"},
 };
 
 std::string upper(std::string text) {
@@ -53,9 +65,7 @@ const Gpu& gpu_called(const std::string& words) {
   throw Error(fmt::format("gpu = '{}' is no GPU whose rates are known; nearest: {}", words, nearest(name, known)));
 }
 
-double memory_gb(const ClusterWords& words) {
-  return number_in(words.gpu_mem_gb, R"(([0-9.]+))", number_in(words.gpu, R"((\d+) ?GB\b)", 0));
-}
+double memory_gb(const ClusterWords& words) { return number_in(words.gpu_mem_gb, R"(([0-9.]+))", number_in(words.gpu, R"((\d+) ?GB\b)", 0)); }
 
 /// The variants that are shipped apart.
 std::string machine_called(const ClusterWords& words, const Gpu& gpu) {
@@ -68,7 +78,6 @@ std::string machine_called(const ClusterWords& words, const Gpu& gpu) {
 
 void set_device(const ClusterWords& words, const Gpu& gpu, DeviceSpec& device) {
   constexpr double gib = 1 << 30, usable = 0.99;  // a little less than the round number
-  device.name = words.gpu;
   const double memory = memory_gb(words);
   if (std::abs(memory * gib * usable / static_cast<double>(device.memory_bytes) - 1) > 0.05 && memory > 0)
     device.memory_bytes = static_cast<std::int64_t>(memory * gib * usable);

@@ -25,7 +25,7 @@ struct Calibration {
   double link_efficiency = 0.7;       // of NVLink's bandwidth, by collectives of large buffers
   double network_efficiency = 0.6;    // of the network cards' bandwidth
   double network_latency = 5e-6;      // seconds a hop between nodes
-  double step_seconds = 0;  // of the host, once a step: data, logging, the optimizer's launches
+  double step_seconds = 0;            // of the host, once a step: data, logging, the optimizer's launches
 };
 
 enum class AttentionKernel : std::uint8_t {
