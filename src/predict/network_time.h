@@ -1,5 +1,4 @@
-// Seconds of one collective or transfer among the ranks of a group, from the algorithm that libraries use, the links between its members and the groups that
-// use the same links at the same time.
+// Seconds of what a rank's trace communicates: where its group lies, and how long that takes there (predict/collective_time.h).
 #pragma once
 
 #include "comm/trace/trace_mesh.h"
@@ -9,5 +8,8 @@ namespace echelon {
 
 /// As `rank` records it. The ranks of the other groups of the same axes communicate at the same time and share the cards of their nodes.
 [[nodiscard]] double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices);
+
+/// Where the record's group or pair lies. Who asks often keeps it: it depends on the record's group and peer, and on the rank.
+[[nodiscard]] GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices);
 
 }  // namespace echelon

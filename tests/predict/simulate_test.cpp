@@ -2,8 +2,6 @@
 #include "predict/simulate.h"
 
 #include "predict/device_time.h"
-#include "predict/network_time.h"
-#include "spec/groups.h"
 
 #include <gtest/gtest.h>
 
@@ -23,25 +21,10 @@ MachineSpec slow_machine() {
   return machine;
 }
 
-MeshShape data_parallel(int num_ranks) {
-  Coordinates degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
-  return MeshShape(degrees);
-}
-
 TEST(OperationSeconds, AreThoseOfArithmeticOrOfMemory) {
   const DeviceSpec device = slow_machine().nodes.front().device;
   EXPECT_DOUBLE_EQ(operation_seconds({.kind = OpKind::matmul, .m = 10, .n = 10, .k = 10, .flops = 2000, .bytes = 100}, device), 20);
   EXPECT_DOUBLE_EQ(operation_seconds({.kind = OpKind::matmul, .m = 10, .n = 10, .k = 10, .flops = 2000, .bytes = 400}, device), 40);
-}
-
-TEST(CommunicationSeconds, OfARingInsideANodeAndBetweenNodes) {
-  const MachineSpec machine = slow_machine();
-  const CommRecord two = {.kind = CommKind::all_reduce, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
-  EXPECT_DOUBLE_EQ(communication_seconds(two, 0, DeviceMap(data_parallel(2), machine)), 40.0 / 10 + 2 * 0.5);  // 2 (n - 1)/n of 40 bytes
-  const CommRecord four = {.kind = CommKind::all_gather, .group = shard_group, .group_size = 4, .dtype = DType::float32, .num_elements = 10};
-  EXPECT_DOUBLE_EQ(communication_seconds(four, 0, DeviceMap(data_parallel(4), machine)), 30.0 / 4);  // both cards carry one ring
 }
 
 }  // namespace
