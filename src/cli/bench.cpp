@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -16,6 +18,7 @@ namespace {
 struct BenchArguments {
   std::string output;
   double seconds = 0.3;
+  int rounds = 5;
   bool json = false;
 };
 
@@ -43,6 +46,10 @@ void print(const HostSpec& machine) {
                is_bandwidth(row) ? "GB/s" : "GFLOP/s");
   fmt::print("all-reduce among threads: {:.2f} us for 8 bytes, {:.1f} GB/s of a buffer of 64 MiB\n", 1e6 * machine.all_reduce_latency_seconds,
              machine.all_reduce_bandwidth / 1e9);
+  std::size_t num_points = 0;
+  for (const auto& [kind, curves] : machine.operations)
+    for (const auto& [dtype, curve] : curves) num_points += curve.size();
+  if (num_points > 0) fmt::print("measured sizes of {} operations: {}, in the file that --output names\n", machine.operations.size(), num_points);
 }
 
 nlohmann::ordered_json to_json(const ComputeRates& rates) {
@@ -60,13 +67,22 @@ void print_json(const HostSpec& machine) {
   fmt::print("{}\n", json.dump());
 }
 
+/// On a terminal, one line on stderr that is written over.
+std::function<void(std::string_view, double)> progress() {
+  if (isatty(fileno(stderr)) == 0) return {};
+  return [](std::string_view what, double fraction) {
+    const bool is_over = what == "collectives" && fraction > 0.999;
+    fmt::print(stderr, "\r{:<60}\r", is_over ? "" : fmt::format("measuring {}: {:.0f} %", what, 100 * fraction));
+  };
+}
+
 ExitStatus run_bench(const BenchArguments& arguments) {
   std::ofstream file;
   if (!arguments.output.empty()) {
     file.open(arguments.output);
     require(file.good(), "--output '{}' cannot be written; check its folder", arguments.output);
   }
-  const HostSpec machine = measure_machine({.seconds = arguments.seconds});
+  const HostSpec machine = measure_machine({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress()});
   arguments.json ? print_json(machine) : print(machine);
   if (file.is_open()) file << to_toml(machine) << std::flush;
   return ExitStatus::success;
@@ -77,7 +93,10 @@ ExitStatus run_bench(const BenchArguments& arguments) {
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<BenchArguments>();  // CLI11's options write to what the action reads
   app.add_option("--output", arguments->output, "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
-  app.add_option("--seconds", arguments->seconds, "of measuring, for each figure")->check(CLI::Range(0.01, 60.0))->capture_default_str();
+  app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")->check(CLI::Range(0.01, 60.0))->capture_default_str();
+  app.add_option("--rounds", arguments->rounds, "over all sizes of operations and collectives; 0: none of these")
+      ->check(CLI::Range(0, 100))
+      ->capture_default_str();
   app.add_flag("--json", arguments->json, "the same as JSON");
   return [arguments] { return run_bench(*arguments); };
 }

@@ -2,6 +2,8 @@
 
 #include "base/clock.h"
 #include "comm/thread/thread_world.h"
+#include "engine/measure_collectives.h"
+#include "engine/measure_operations.h"
 #include "machine/cpus.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/peaks.h"
@@ -96,6 +98,7 @@ ComputeRates measure_rates(int cores) {
 HostSpec measure_machine(const MeasureOptions& options) {
   BandwidthMeter memory;
   HostSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  if (options.progress) options.progress("rates", 0);
   for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
     *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
     rates->sgemm_flops = sgemm_flops(threads, options.seconds);
@@ -104,6 +107,14 @@ HostSpec measure_machine(const MeasureOptions& options) {
   const int num_ranks = std::max(2, num_usable_cores());
   machine.all_reduce_latency_seconds = all_reduce_seconds(num_ranks, 2, options.seconds);
   machine.all_reduce_bandwidth = static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
+  if (options.num_rounds == 0) return machine;
+  const auto told = [&](std::string_view what) {
+    return [&options, what](double fraction) {
+      if (options.progress) options.progress(what, fraction);
+    };
+  };
+  machine.operations = measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
+  machine.collectives["thread"] = measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
   return machine;
 }
 

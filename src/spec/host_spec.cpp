@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -51,11 +52,79 @@ void take(const toml::node_view<const toml::node>& node, T& value, const std::st
 
 void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
   for (const auto& [table, node] : file) {
+    if (table == "operations" || table == "collectives") continue;
     require(node.is_table(), "{}: the key '{}' stands outside a table", path, table.str());
     for (const auto& [key, value] : *node.as_table()) {
       const std::string name = fmt::format("{}.{}", table.str(), key.str());
       require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; nearest: {}", path, name, nearest(name, names));
     }
+  }
+}
+
+// --- lists of points: [operations.matmul] float32 = [[m, n, k, flops, seconds, seconds, seconds], ...] ---
+
+using Numbers = std::vector<double>;
+
+Numbers numbers_of(const OperationPoint& p) {
+  return {static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k), p.amount, p.core_seconds, p.busy_seconds, p.shared_seconds};
+}
+Numbers numbers_of(const CollectivePoint& p) { return {static_cast<double>(p.num_ranks), static_cast<double>(p.bytes), p.seconds}; }
+
+void set(OperationPoint& p, const Numbers& v) {
+  p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), static_cast<std::int64_t>(v[2]), v[3], v[4], v[5], v[6]};
+}
+void set(CollectivePoint& p, const Numbers& v) { p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), v[2]}; }
+
+/// Sizes are whole numbers; of seconds four digits are more than were measured.
+std::string to_text(double value) { return value >= 1 ? fmt::format("{:.0f}", value) : fmt::format("{:.3e}", value); }
+
+template <class Point>
+std::string to_toml(std::string_view name, const std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
+  std::string text;
+  for (const auto& [table, lists] : tables) {
+    text += fmt::format("\n[{}.{}]\n", name, table);
+    for (const auto& [key, points] : lists) {
+      text += key + " = [\n";
+      for (const Point& point : points) {
+        std::vector<std::string> words;
+        for (const double number : numbers_of(point)) words.push_back(to_text(number));
+        text += fmt::format("  [{}],\n", fmt::join(words, ", "));
+      }
+      text += "]\n";
+    }
+  }
+  return text;
+}
+
+template <class Point>
+std::vector<Point> read_points(const toml::node& list, const std::string& where) {
+  require(list.is_array(), "{} is no list", where);
+  const std::size_t length = numbers_of(Point()).size();
+  std::vector<Point> points;
+  for (const toml::node& row : *list.as_array()) {
+    const toml::array* columns = row.as_array();
+    require(columns != nullptr && columns->size() == length, "{}[{}] is no list of {} numbers", where, points.size(), length);
+    Numbers numbers;
+    for (const toml::node& column : *columns) {
+      const auto number = column.value<double>();
+      require(number.has_value() && *number > 0, "{}[{}]: every number is above 0", where, points.size());
+      numbers.push_back(*number);
+    }
+    set(points.emplace_back(), numbers);
+  }
+  require(!points.empty(), "{} is empty; leave it out", where);
+  return points;
+}
+
+template <class Point>
+void read_tables(const toml::table& file, const std::string& path, std::string_view name,
+                 std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
+  const toml::table* all = file[name].as_table();
+  if (all == nullptr) return;
+  for (const auto& [table, lists] : *all) {
+    require(lists.is_table(), "{}: {}.{} is no table", path, name, table.str());
+    for (const auto& [key, list] : *lists.as_table())
+      tables[std::string(table.str())][std::string(key.str())] = read_points<Point>(list, fmt::format("{}: {}.{}.{}", path, name, table.str(), key.str()));
   }
 }
 
@@ -90,7 +159,7 @@ std::string to_toml(const HostSpec& machine) {
     if (const auto* const* whole = std::get_if<std::int64_t*>(&field)) text += fmt::format("{} = {}\n", key, **whole);
     if (const auto* const* words = std::get_if<std::string*>(&field)) text += fmt::format("{} = \"{}\"\n", key, **words);
   }
-  return text;
+  return text + to_toml("operations", machine.operations) + to_toml("collectives", machine.collectives);
 }
 
 HostSpec read_host(const std::string& path) {
@@ -105,6 +174,8 @@ HostSpec read_host(const std::string& path) {
     require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
     std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
   }
+  read_tables(file, path, "operations", machine.operations);
+  read_tables(file, path, "collectives", machine.collectives);
   return machine;
 }
 

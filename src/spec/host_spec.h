@@ -1,6 +1,8 @@
 // What a machine can do at most, as `echelon bench` measures it and machines/NAME.toml keeps it (format: docs/performance.md).
 #pragma once
 
+#include "spec/host_curves.h"
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +37,8 @@ struct HostSpec {
   /// All-reduce among as many thread ranks as there are cores, at least two: seconds for 8 bytes, and bytes of the buffer per second for 64 MiB.
   double all_reduce_latency_seconds = 0;
   double all_reduce_bandwidth = 0;
+  OperationCurves operations = {};    // may be empty: then there are rates alone
+  CollectiveCurves collectives = {};  // likewise
   bool operator==(const HostSpec&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -32,6 +33,9 @@ HostSpec example() {
   machine.core = {.float32_flops = 1e11, .sgemm_flops = 9.5e10};
   machine.all_reduce_latency_seconds = 2e-6;
   machine.all_reduce_bandwidth = 5e9;
+  machine.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 8e-6, 9e-6, 7e-6}, {1024, 16, 16, 524288, 2.5e-5, 3e-5, 2e-5}};
+  machine.operations["gelu"]["bfloat16"] = {{32, 64, 1, 8192, 1e-6, 1e-6, 1e-6}};
+  machine.collectives["thread"]["all_reduce"] = {{2, 4096, 6e-7}, {8, 16 << 20, 6.25e-3}};
   return machine;
 }
 
@@ -45,7 +49,27 @@ TEST(HostSpec, MistakesAreNamed) {
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2\n", "")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is missing")));
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = -2")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 0")));
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = \"two\"")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is no number")));
+  EXPECT_THAT([&] { (void)read_host(with("[16, 16, 16, 8192, ", "[16, 16, 8192, ")); },
+              ThrowsMessage<Error>(HasSubstr("operations.matmul.float32[0] is no list of 7 numbers")));
+  EXPECT_THAT([&] { (void)read_host(with("[2, 4096, 6.000e-07]", "[2, 4096, -1]")); },
+              ThrowsMessage<Error>(HasSubstr("collectives.thread.all_reduce[0]: every number is above 0")));
   EXPECT_THAT([] { (void)read_host("nowhere.toml"); }, ThrowsMessage<Error>(AllOf(HasSubstr("'nowhere.toml'"), HasSubstr("echelon bench"))));
+}
+
+OperationPoint size(std::int64_t m, std::int64_t n, double amount) { return {.m = m, .n = n, .k = 1, .amount = amount}; }
+
+TEST(OperationCurve, GoesThroughItsPointsAndAlongPowersBetweenThem) {
+  // Seconds per amount of m^-1/2 n^-1/4.
+  OperationCurve curve;
+  for (const std::int64_t m : {4, 64})
+    for (const std::int64_t n : {16, 256})
+      curve.push_back(
+          {.m = m, .n = n, .k = 1, .amount = 10, .busy_seconds = 10 / std::sqrt(static_cast<double>(m)) / std::sqrt(std::sqrt(static_cast<double>(n)))});
+  for (const OperationPoint& point : curve) EXPECT_NEAR(interpolated_seconds(curve, point, &OperationPoint::busy_seconds), point.busy_seconds, 1e-12);
+  EXPECT_NEAR(interpolated_seconds(curve, size(16, 16, 10), &OperationPoint::busy_seconds), 10.0 / 4 / 2, 1e-12);
+  EXPECT_NEAR(interpolated_seconds(curve, size(16, 81, 30), &OperationPoint::busy_seconds), 30.0 / 4 / 3, 1e-12);
+  // Beyond the measured sizes the rate is that of the outermost.
+  EXPECT_NEAR(interpolated_seconds(curve, size(1024, 1024, 30), &OperationPoint::busy_seconds), 30.0 / 8 / 4, 1e-12);
 }
 
 TEST(TracedSteps, AreARangeOrAStep) {

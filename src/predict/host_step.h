@@ -1,0 +1,24 @@
+// A step of thread ranks that share the cores of one host, rank by rank as the engine goes about it (comm/thread): a rank computes while it has one of as many
+// permits as there are cores, and hands it to the next one in the queue when it waits; whoever waits for a collective does its share of copying and summing;
+// and cores that nobody needs help those that compute (base/lending.h).
+#pragma once
+
+#include "blueprint/blueprint.h"
+#include "schedule/timeline.h"
+#include "spec/host_spec.h"
+
+#include <map>
+
+namespace echelon {
+
+/// A step after the first.
+struct HostStep {
+  double seconds = 0;
+  double busy_core_seconds = 0;  // of all cores; the rest of `seconds` times their number is idle
+  Timeline timeline = {};        // of the rank of every pipeline rank whose other coordinates are 0
+};
+
+/// `slow_ranks`: factors of the time of what they compute. Throws Failure if the programs deadlock.
+[[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks = {});
+
+}  // namespace echelon

@@ -1,0 +1,110 @@
+#include "predict/host_time.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+bool counts_flops(OpKind kind) { return kind == OpKind::matmul || kind == OpKind::attention || kind == OpKind::attention_backward; }
+
+/// Bytes that a collective of n ranks reads and writes, of a full buffer of so many.
+double moved_bytes(CommKind kind, double n, double bytes) {
+  switch (kind) {
+    case CommKind::all_reduce: return 2 * n * bytes;
+    case CommKind::reduce_scatter:
+    case CommKind::all_gather:
+    case CommKind::broadcast: return (n + 1) * bytes;
+    case CommKind::all_to_all: return 2 * n * bytes;
+    case CommKind::send:
+    case CommKind::receive: return 2 * bytes;
+    case CommKind::barrier: return 0;
+  }
+  return 0;
+}
+
+/// The measured kind that moves bytes in the same way.
+CommKind measured_kind(CommKind kind) {
+  switch (kind) {
+    case CommKind::all_reduce:
+    case CommKind::reduce_scatter:
+    case CommKind::all_gather:
+    case CommKind::send:
+    case CommKind::barrier: return kind;
+    case CommKind::broadcast:
+    case CommKind::all_to_all: return CommKind::all_gather;
+    case CommKind::receive: return CommKind::send;
+  }
+  return kind;
+}
+
+/// Without measured sizes: the larger of flops at the rate of multiply-adds and bytes at memory's.
+double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
+  const double flops = rates.peak_flops(std::string(name_of(operation.dtype))).value_or(0), bandwidth = rates.memory_bandwidth();
+  return std::max(flops > 0 ? static_cast<double>(operation.flops) / flops : 0, bandwidth > 0 ? static_cast<double>(operation.bytes) / bandwidth : 0);
+}
+
+}  // namespace
+
+bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks) { return bytes * num_ranks <= (256 << 10); }
+
+HostTime::HostTime(const HostSpec& host) : host_(&host) {
+  const auto threads = host.collectives.find("thread");
+  if (threads == host.collectives.end()) return;
+  const auto cores = static_cast<double>(host.num_cores);
+  std::map<std::int64_t, double> barrier;  // by ranks
+  if (const auto found = threads->second.find("barrier"); found != threads->second.end())
+    for (const CollectivePoint& point : found->second) barrier[point.num_ranks] = point.seconds;
+  for (const auto& [num_ranks, seconds] : barrier)
+    if (static_cast<double>(num_ranks) > cores) switch_seconds_ = seconds * cores / static_cast<double>(num_ranks);
+  for (const CommKind kind : {CommKind::all_reduce, CommKind::reduce_scatter, CommKind::all_gather, CommKind::send}) {
+    const auto found = threads->second.find(std::string(name_of(kind)));
+    if (found == threads->second.end()) continue;
+    for (const CollectivePoint& point : found->second) {
+      const auto n = static_cast<double>(point.num_ranks);
+      const bool is_send = kind == CommKind::send;  // of n/2 pairs at the same time
+      const double workers = is_done_by_the_last(point.bytes, is_send ? 2 : point.num_ranks) ? (is_send ? std::min(n / 2, cores) : 1) : std::min(n, cores);
+      const double alone = std::max(point.seconds - barrier[point.num_ranks], 0.1 * point.seconds);
+      const double work = alone * workers / (is_send ? n / 2 : 1);
+      collectives_[kind].push_back({.m = is_send ? 2 : point.num_ranks,
+                                    .n = point.bytes,
+                                    .k = 1,
+                                    .amount = moved_bytes(kind, n, static_cast<double>(point.bytes)),
+                                    .core_seconds = work,
+                                    .busy_seconds = work,
+                                    .shared_seconds = work / cores});
+      if (is_send && point.num_ranks > 2) collectives_[kind].pop_back();
+    }
+  }
+}
+
+CoreSeconds HostTime::of(const OpRecord& operation) {
+  const auto key = std::tuple(operation.kind, operation.dtype, operation.m, operation.n, operation.k, operation.bytes);
+  const auto known = known_.find(key);
+  if (known != known_.end()) return known->second;
+  return known_[key] = measured(operation);
+}
+
+CoreSeconds HostTime::measured(const OpRecord& operation) const {
+  const auto curves = host_->operations.find(std::string(name_of(operation.kind)));
+  if (curves == host_->operations.end()) return {floor_seconds(operation, host_->core), floor_seconds(operation, host_->device)};
+  auto curve = curves->second.find(std::string(name_of(operation.dtype)));
+  if (curve == curves->second.end()) curve = curves->second.begin();
+  const double amount = static_cast<double>(counts_flops(operation.kind) ? operation.flops : operation.bytes);
+  const OperationPoint size = {.m = operation.m, .n = operation.n, .k = operation.k, .amount = amount};
+  return {interpolated_seconds(curve->second, size, &OperationPoint::busy_seconds), interpolated_seconds(curve->second, size, &OperationPoint::shared_seconds)};
+}
+
+double HostTime::of(const CommRecord& record, int num_ranks) {
+  const CommKind kind = measured_kind(record.kind);
+  const std::int64_t bytes = record.num_elements * size_of(record.dtype);
+  const double moved = moved_bytes(record.kind, num_ranks, static_cast<double>(bytes));
+  if (moved == 0) return 0;
+  const auto curve = collectives_.find(kind);
+  if (curve == collectives_.end()) {
+    const double bandwidth = host_->core.copy_bandwidth;
+    return bandwidth > 0 ? moved / bandwidth : 0;
+  }
+  return interpolated_seconds(curve->second, {.m = kind == CommKind::send ? 2 : num_ranks, .n = bytes, .k = 1, .amount = moved}, &OperationPoint::busy_seconds);
+}
+
+}  // namespace echelon

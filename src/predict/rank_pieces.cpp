@@ -1,0 +1,153 @@
+#include "predict/rank_pieces.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+/// Whether the engine goes on while what the action has started is under way (engine/step.cpp).
+bool leaves_under_way(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::count_tokens:
+    case ActionKind::receive_forward:
+    case ActionKind::send_forward:
+    case ActionKind::receive_backward:
+    case ActionKind::send_backward:
+    case ActionKind::reduce_gradients:
+    case ActionKind::reduce_parts:
+    case ActionKind::sum_replicas:
+    case ActionKind::sum_tied:
+    case ActionKind::gather_parameters: return true;
+    case ActionKind::load_batch:
+    case ActionKind::clear_gradients:
+    case ActionKind::forward:
+    case ActionKind::backward:
+    case ActionKind::backward_input:
+    case ActionKind::backward_weight:
+    case ActionKind::open_gradients:
+    case ActionKind::store_gradients:
+    case ActionKind::clip:
+    case ActionKind::update:
+    case ActionKind::release_parameters:
+    case ActionKind::report: return false;
+  }
+  return false;
+}
+
+class Builder {
+ public:
+  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks) {}
+
+  RankPieces build() {
+    const int num_ranks = blueprint_.mesh().num_ranks();
+    all_.ranks.resize(static_cast<std::size_t>(num_ranks));
+    for (int rank = 0; rank < num_ranks; ++rank) add_rank(rank);
+    return std::move(all_);
+  }
+
+ private:
+  /// Who meets; in a transfer, who sends and who receives.
+  using Meeting = std::tuple<std::vector<int>, int, int>;
+
+  void add_rank(int rank) {
+    rank_ = rank;
+    const auto slow = slow_ranks_.find(rank);
+    slowness_ = slow == slow_ranks_.end() ? 1 : slow->second;
+    const RankBlueprint& like = representative(rank);
+    const Program& program = like.program(ProgramKind::training);
+    std::vector<std::vector<int>> under_way(program.size());
+    for (const Action& action : program) {
+      for (const int id : action.after)
+        for (const int exchange : std::exchange(under_way[static_cast<std::size_t>(id)], {})) add({Piece::Kind::wait, id, exchange, {}});
+      add({Piece::Kind::begin, action.id, -1, {}});
+      const CallTrace& trace = like.trace(ProgramKind::training).of(action);
+      if (leaves_under_way(action.kind))
+        under_way[static_cast<std::size_t>(action.id)] = start_all(trace);
+      else
+        interleave(trace);
+      add({Piece::Kind::end, action.id, -1, {}});
+      add({Piece::Kind::poll, -1, -1, {}});
+    }
+  }
+
+  std::vector<int> start_all(const CallTrace& trace) {
+    compute(trace.ops, 0, trace.ops.size());
+    std::vector<int> started;
+    for (const CommRecord& record : trace.comms)
+      if (record.group_size > 1) started.push_back(join(record));
+    return started;
+  }
+
+  /// Collectives inside layers: spread evenly over the operations, and each waited for at once.
+  void interleave(const CallTrace& trace) {
+    std::vector<const CommRecord*> records;
+    for (const CommRecord& record : trace.comms)
+      if (record.group_size > 1) records.push_back(&record);
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const std::size_t until = trace.ops.size() * (i + 1) / (records.size() + 1);
+      compute(trace.ops, done, until);
+      done = until;
+      add({Piece::Kind::wait, -1, join(*records[i]), {}});
+    }
+    compute(trace.ops, done, trace.ops.size());
+  }
+
+  void compute(const std::vector<OpRecord>& ops, std::size_t first, std::size_t end) {
+    CoreSeconds sum;
+    for (std::size_t i = first; i < end; ++i) sum += time_.of(ops[i]);
+    if (sum.busy > 0) add({Piece::Kind::compute, -1, -1, {slowness_ * sum.busy, slowness_ * sum.shared}});
+  }
+
+  int join(const CommRecord& record) {
+    std::vector<int> ranks = blueprint_.mesh().ranks_of(record.group, rank_);
+    Meeting meeting = {ranks, -1, -1};
+    const bool is_transfer = record.kind == CommKind::send || record.kind == CommKind::receive;
+    if (is_transfer) {
+      const int peer = ranks[static_cast<std::size_t>(record.peer)];
+      meeting = record.kind == CommKind::send ? Meeting{ranks, rank_, peer} : Meeting{ranks, peer, rank_};
+    }
+    const int num_parties = is_transfer ? 2 : record.group_size;
+    std::vector<int>& chain = chains_[meeting];
+    const std::size_t number = num_started_[{meeting, rank_}]++;
+    if (number == chain.size()) {
+      chain.push_back(static_cast<int>(all_.exchanges.size()));
+      const std::int64_t bytes = record.num_elements * size_of(record.dtype);
+      all_.exchanges.push_back({num_parties, time_.of(record, num_parties), is_done_by_the_last(bytes, num_parties)});
+    }
+    add({Piece::Kind::join, -1, chain[number], {}});
+    return chain[number];
+  }
+
+  void add(const Piece& piece) { all_.ranks[static_cast<std::size_t>(rank_)].push_back(piece); }
+
+  /// Ranks that differ in data axes alone do the same, each on its part of the batch and of the shards.
+  const RankBlueprint& representative(int rank) {
+    Coordinates like{};
+    for (const Axis axis : {Axis::pp, Axis::tp}) like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
+    auto& known = representatives_[blueprint_.mesh().rank_of(like)];
+    if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like)));
+    return *known;
+  }
+
+  const Blueprint& blueprint_;
+  HostTime& time_;
+  const std::map<int, double>& slow_ranks_;
+  RankPieces all_;
+  int rank_ = 0;
+  double slowness_ = 1;
+  std::map<Meeting, std::vector<int>> chains_;
+  std::map<std::pair<Meeting, int>, std::size_t> num_started_;
+  std::map<int, std::unique_ptr<RankBlueprint>> representatives_;
+};
+
+}  // namespace
+
+RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
+  return Builder(blueprint, time, slow_ranks).build();
+}
+
+}  // namespace echelon
