@@ -130,4 +130,26 @@ std::int64_t MemoryPlan::peak_bytes(MemoryCategory category) const {
   return persistent + peak;
 }
 
+std::map<MemoryCategory, std::int64_t> MemoryPlan::bytes_at_peak() const {
+  std::map<int, std::int64_t> changes;  // as above
+  for (const PlannedBuffer& buffer : buffers_) {
+    if (is_persistent(buffer)) continue;
+    changes[buffer.first_action] += buffer.num_bytes;
+    changes[buffer.last_action + 1] -= buffer.num_bytes;
+  }
+  std::int64_t live = 0, peak = 0;
+  int fullest = 0;
+  for (const auto& [action, bytes] : changes) {
+    live += bytes;
+    if (live > peak) peak = live, fullest = action;
+  }
+  std::map<MemoryCategory, std::int64_t> held;
+  for (const PlannedBuffer& buffer : buffers_) {
+    if (!is_persistent(buffer) && (fullest < buffer.first_action || buffer.last_action < fullest)) continue;
+    held[buffer.category] += buffer.num_bytes - buffer.padding_bytes;
+    if (buffer.padding_bytes > 0) held[MemoryCategory::padding] += buffer.padding_bytes;
+  }
+  return held;
+}
+
 }  // namespace echelon

@@ -99,6 +99,9 @@ class MemoryPlan {
   [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
   /// Bytes of a category at the moment when it needs most.
   [[nodiscard]] std::int64_t peak_bytes(MemoryCategory category) const;
+  /// Bytes of each category that is there at the moment when most is held in all (of several the first). Their sum is num_bytes() but for what is free between
+  /// buffers then.
+  [[nodiscard]] std::map<MemoryCategory, std::int64_t> bytes_at_peak() const;
 
  private:
   std::vector<PlannedBuffer> buffers_;

@@ -132,7 +132,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
       run.model().load(*initial, *ops);
     else
       run.model().initialize(config.training.seed, *ops);
-    Trainer trainer(config, {run, mesh, *ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
+    Trainer trainer(config, {blueprint, run, mesh, *ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
                     options);
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;

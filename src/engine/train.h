@@ -17,6 +17,8 @@ namespace echelon {
 struct TraceReport {
   std::filesystem::path folder;  // rank{r}_trace.json and rank{r}_operations.json of every rank
   OperationTable table;          // of rank 0
+  std::int64_t step = 0;         // the last one that was traced,
+  Timeline timeline = {};        // as rank 0's pipeline ran it; Event::rank is the rank along the pipeline
 };
 
 /// What a run tells while it goes on, from rank 0's thread. Functions may be empty; of several processes only the first should have any.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/step_folders.h"
+#include "engine/gather_timeline.h"
 #include "engine/layout_run.h"
 #include "engine/lr_schedule.h"
 #include "engine/validation.h"
@@ -65,8 +66,10 @@ void Trainer::write_trace() {
   const OperationTable table = operation_table(parts_.recorder->steps(), program, parts_.host->all_cores * parts_.host->rank_share);
   write_text(folder / (name + "_trace.json"), to_chrome_json(parts_.recorder->steps(), program));
   write_text(folder / (name + "_operations.json"), to_json(table));
+  const StepTrace& last = parts_.recorder->steps().back();
+  const TraceReport report = {folder, table, last.step, gather_timeline(parts_.mesh, parts_.blueprint, last, parts_.host->num_hosts <= 1)};
   parts_.recorder->clear();
-  if (parts_.mesh.rank() == 0 && options_.events.on_trace) options_.events.on_trace({folder, table});
+  if (parts_.mesh.rank() == 0 && options_.events.on_trace) options_.events.on_trace(report);
 }
 
 StepInput Trainer::input_of(std::int64_t step) const {

@@ -13,6 +13,7 @@ namespace echelon {
 
 /// What a trainer works with; all of it outlives the trainer.
 struct TrainerParts {
+  const Blueprint& blueprint;
   RankRun& run;
   Mesh& mesh;
   Ops& ops;

@@ -45,6 +45,19 @@ TEST(MemoryPlan, BuffersThatLiveTogetherNeverShareBytes) {
   }
 }
 
+// Two halves of the program that hold much: the second more in all, the first more of each kind apart.
+TEST(MemoryPlan, SaysWhatIsHeldWhenMostIs) {
+  std::vector<PlannedBuffer> buffers = {buffer(0, 640, 0, 3), buffer(1, 320, 5, 8), buffer(2, 384, 6, 6), buffer(3, 128, always, always), buffer(4, 64, 7, 9)};
+  buffers[2].category = MemoryCategory::workspace;
+  buffers[3].category = MemoryCategory::parameters;
+  buffers[3].padding_bytes = 28;
+  const MemoryPlan plan(buffers);
+  const std::map<MemoryCategory, std::int64_t> expected = {
+      {MemoryCategory::parameters, 100}, {MemoryCategory::padding, 28}, {MemoryCategory::activations, 320}, {MemoryCategory::workspace, 384}};
+  EXPECT_EQ(plan.bytes_at_peak(), expected);
+  EXPECT_EQ(plan.peak_bytes(MemoryCategory::activations), 640);
+}
+
 TEST(MemoryPlan, DisjointLifetimesShareTheirPlace) {
   const MemoryPlan plan({buffer(0, 128, 0, 3), buffer(1, 128, 4, 6), buffer(2, 64, 2, 5)});
   EXPECT_EQ(plan.num_bytes(), 192);

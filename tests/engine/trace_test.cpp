@@ -146,6 +146,30 @@ class TracedRun : public ::testing::Test {
   ScratchFolder scratch_;
 };
 
+/// A stage's input is received after the stage before has started to send it, and what a rank does is ordered by its program's edges.
+void expect_both_stages(const TraceReport& trace, const RunConfig& config) {
+  const Blueprint blueprint(config);
+  const std::vector<Program>& programs = blueprint.programs(ProgramKind::training);
+  EXPECT_EQ(trace.step, 3);
+  std::map<std::pair<int, int>, Event> event_of;
+  for (const Event& event : trace.timeline.events) event_of[{event.rank, event.action_id}] = event;
+  ASSERT_EQ(event_of.size(), programs[0].size() + programs[1].size());
+  std::map<int, double> sent;
+  for (const Action& action : programs[0])
+    if (action.kind == ActionKind::send_forward) sent[action.microbatch] = event_of[{0, action.id}].start;
+  EXPECT_FALSE(sent.empty());
+  for (int rank = 0; rank < 2; ++rank) {
+    for (const Action& action : programs[static_cast<std::size_t>(rank)]) {
+      const Event& event = event_of[{rank, action.id}];
+      EXPECT_LE(event.start, event.end);
+      for (const int before : action.after) EXPECT_GE(event.start, (event_of[{rank, before}].end)) << rank << " " << to_string(action);
+      if (action.kind == ActionKind::receive_forward) {
+        EXPECT_GE(event.end, sent.at(action.microbatch)) << to_string(action);
+      }
+    }
+  }
+}
+
 TEST_F(TracedRun, WritesFilesThatAViewerReads) {
   RunConfig config = layout_of_eight();
   config.data.path = (scratch_ / "train").string();
@@ -162,6 +186,7 @@ TEST_F(TracedRun, WritesFilesThatAViewerReads) {
 
   ASSERT_TRUE(trace.has_value());
   EXPECT_EQ(trace->table.num_steps, 2);
+  expect_both_stages(*trace, config);
   const double both = reports[1].step_seconds + reports[2].step_seconds;
   EXPECT_LE(2 * trace->table.step_seconds, both);
   double named = trace->table.unnamed_seconds;
