@@ -4,6 +4,7 @@
 #include "checkpoint/model_config.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cli/train_html.h"
 #include "cli/verb.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
@@ -20,18 +21,21 @@ namespace echelon {
 namespace {
 
 struct TrainArguments {
-  std::string config;
+  std::string config, html;
+  bool has_html = false;
   bool json = false;
   bool show_config = false;
 };
 
-/// Where a run's events go: metrics.jsonl always, and either the progress or the same JSON on the program's output.
+/// Where a run's events go: metrics.jsonl always, a page where one is wanted, and either the progress or the same JSON on the program's output.
 class RunLog {
  public:
-  RunLog(const RunConfig& config, bool json)
+  RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
-        json_(json),
-        progress_({.num_steps = config.training.steps, .log_freq = config.metrics.log_freq, .style = json ? ProgressStyle::log : progress_style()}, std::cout) {
+        json_(arguments.json),
+        progress_({.num_steps = config.training.steps, .log_freq = config.metrics.log_freq, .style = json_ ? ProgressStyle::log : progress_style()},
+                  std::cout) {
+    if (arguments.has_html) html_.emplace(arguments.html, config);
   }
 
   [[nodiscard]] TrainEvents events() {
@@ -39,27 +43,37 @@ class RunLog {
         .on_start =
             [this](const std::string& line) {
               metrics_.emplace(metrics_path_);  // not before the run is known to be possible
+              if (html_) html_->note(line);
               note(line);
             },
         .on_step =
             [this](StepReport report) {
               report.memory_total_bytes = system_memory_bytes();
               metrics_->append(to_json(report));
+              if (html_) html_->add(report);
               json_ ? print_json(to_json(report)) : progress_.step(report);
             },
         .on_validation =
             [this](const EvaluationReport& report) {
               metrics_->append(to_json(report));
+              if (html_) html_->add(report);
               json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
             },
         .on_saved = [this](const std::filesystem::path& folder) { note(fmt::format("saved {}", folder.string())); },
         .on_trace =
             [this](const TraceReport& trace) {
+              if (html_) html_->add(trace);
               if (json_)
                 return print_json(fmt::format(R"({{"trace": {}, "operations": {}}})", nlohmann::json(trace.folder.string()).dump(), to_json(trace.table)));
               progress_.note(to_text(trace.table) + fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
             },
     };
+  }
+
+  void write_html(const std::string& ending) {
+    if (!html_) return;
+    html_->write(ending);
+    note(fmt::format("report: {}", html_->path()));
   }
 
  private:
@@ -72,7 +86,22 @@ class RunLog {
   bool json_;
   Progress progress_;
   std::optional<MetricsFile> metrics_;
+  std::optional<TrainHtml> html_;
 };
+
+/// The run of the process that tells about it. Its page is written however it ends.
+TrainResult train_and_tell(const RunConfig& config, const TrainArguments& arguments) {
+  RunLog log(config, arguments);
+  try {
+    const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
+    log.write_html(
+        fmt::format("{} step {} of {}.", result.was_stopped ? "Interrupted after" : "All steps done, to", result.last_step.step, config.training.steps));
+    return result;
+  } catch (const Failure& failure) {
+    log.write_html(fmt::format("The run failed: {}", failure.what()));
+    throw;
+  }
+}
 
 void print_result(const TrainResult& result) {
   const StepReport& last = result.last_step;
@@ -99,11 +128,7 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
   }
   require(!config.data.path.empty(), "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();
-  const TrainResult result = [&] {
-    if (!tells) return train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
-    RunLog log(config, arguments.json);
-    return train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
-  }();
+  const TrainResult result = tells ? train_and_tell(config, arguments) : train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
   if (tells) arguments.json ? print_json(result) : print_result(result);
   return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
 }
@@ -113,9 +138,13 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
 VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<TrainArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
+  auto* const html = app.add_option("--html", arguments->html, "a page about the run, written at its end: one file, to be opened in a browser");
   app.add_flag("--json", arguments->json, "one JSON object per step, as in metrics.jsonl, and one for the run");
   app.add_flag("--show-config", arguments->show_config, "print the whole config as TOML and do nothing");
-  return [arguments, config_arguments] { return run_training(*arguments, config_arguments); };
+  return [arguments, html, config_arguments] {
+    arguments->has_html = html->count() > 0;
+    return run_training(*arguments, config_arguments);
+  };
 }
 
 }  // namespace echelon

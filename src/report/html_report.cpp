@@ -40,7 +40,11 @@ std::string body_of(const HtmlReport& report) {
   for (const HtmlTable& table : report.tables) html += to_html(table);
   html += curves_to_html(report.curves) + comparisons_to_html(report.comparisons) + timelines_to_html(report.timelines);
   for (const HtmlBars& bars : report.bars) html += to_html(bars);
-  return html + facts_to_html(report.facts) + notes_to_html(report.notes);
+  html += facts_to_html(report.facts) + notes_to_html(report.notes);
+  if (report.config.empty()) return html;
+  return html +
+         fmt::format("<section id=\"config\"><details><summary>The config</summary>\n<pre class=\"scroll\" tabindex=\"0\">{}</pre></details></section>\n",
+                     escaped(report.config));
 }
 
 }  // namespace

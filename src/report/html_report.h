@@ -84,6 +84,7 @@ struct HtmlReport {
   std::vector<HtmlBars> bars = {};
   std::vector<HtmlFact> facts = {};
   std::vector<std::string> notes = {};
+  std::string config = {};  // the whole config file, folded away
 };
 
 /// The page, in the order of the fields above. All text is escaped.

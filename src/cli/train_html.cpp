@@ -1,0 +1,32 @@
+#include "cli/train_html.h"
+
+#include "blueprint/blueprint.h"
+#include "cli/run_page.h"
+#include "report/system_memory.h"
+#include "spec/config_reader.h"
+
+namespace echelon {
+
+void TrainHtml::write(const std::string& ending) const {
+  const Blueprint blueprint(config_);
+  const auto machine_bytes = static_cast<double>(system_memory_bytes());
+  const int num_ranks_on_host = placement_of(config_).num_ranks_on_host;
+  HtmlReport page;
+  page.title = page_title(config_);
+  page.summary = ending;
+  const std::string limit_name =
+      num_ranks_on_host == 1 ? "this machine's memory" : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
+  page.bars.push_back(page_memory(blueprint, machine_bytes / num_ranks_on_host, limit_name));
+  history_.fill(page);
+  if (trace_) {
+    page.timelines.push_back(html_timeline(fmt::format("Step {}, measured", trace_->step), trace_->timeline, blueprint.programs(ProgramKind::training)));
+  } else {
+    page.notes.push_back("Without metrics.trace no step was recorded; --metrics.trace='step 3' shows the pipeline's timeline here.");
+  }
+  page.facts = page_facts(config_);
+  page.notes.insert(page.notes.end(), notes_.begin(), notes_.end());
+  page.config = to_toml(config_);
+  file_.write(page);
+}
+
+}  // namespace echelon

@@ -1,0 +1,34 @@
+// The page that `echelon train --html` writes.
+#pragma once
+
+#include "engine/train.h"
+#include "report/train_page.h"
+
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+class TrainHtml {
+ public:
+  /// Throws Error if nothing can be written to `path`.
+  TrainHtml(std::string path, const RunConfig& config) : file_(std::move(path)), config_(config) {}
+
+  void add(const StepReport& report) { history_.add(report); }
+  void add(const EvaluationReport& report) { history_.add(report); }
+  void add(const TraceReport& trace) { trace_ = trace; }
+  void note(const std::string& line) { notes_.push_back(line); }
+
+  /// `ending`: a sentence. Throws Failure if the disk takes no more.
+  void write(const std::string& ending) const;
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+
+ private:
+  HtmlFile file_;
+  RunConfig config_;
+  TrainPage history_;
+  std::optional<TraceReport> trace_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace echelon
