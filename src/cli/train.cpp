@@ -70,6 +70,8 @@ class RunLog {
     };
   }
 
+  /// Nothing of the run is known before.
+  [[nodiscard]] bool has_begun() const { return metrics_.has_value(); }
   void write_html(const std::string& ending) {
     if (!html_) return;
     html_->write(ending);
@@ -94,11 +96,11 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
   RunLog log(config, arguments);
   try {
     const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
-    log.write_html(
-        fmt::format("{} step {} of {}.", result.was_stopped ? "Interrupted after" : "All steps done, to", result.last_step.step, config.training.steps));
+    log.write_html(result.was_stopped ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
+                                      : fmt::format("All {} steps done.", config.training.steps));
     return result;
-  } catch (const Failure& failure) {
-    log.write_html(fmt::format("The run failed: {}", failure.what()));
+  } catch (const Error& error) {
+    if (log.has_begun()) log.write_html(fmt::format("The run failed: {}", error.what()));
     throw;
   }
 }

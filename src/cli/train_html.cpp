@@ -12,7 +12,7 @@ void TrainHtml::write(const std::string& ending) const {
   const auto machine_bytes = static_cast<double>(system_memory_bytes());
   const int num_ranks_on_host = placement_of(config_).num_ranks_on_host;
   HtmlReport page;
-  page.title = page_title(config_);
+  page.title = "Training " + page_title(config_);
   page.summary = ending;
   const std::string limit_name =
       num_ranks_on_host == 1 ? "this machine's memory" : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));

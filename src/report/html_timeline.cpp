@@ -94,7 +94,9 @@ std::string to_html(const HtmlTimeline& timeline, int number) {
       "</ul>\n<div class=\"stage\"><canvas tabindex=\"0\" role=\"application\" aria-label=\"{}: {} bars in {} rows over {}. Arrow keys go from bar to bar and "
       "from row to row, plus and minus zoom, Home shows the whole.\"></canvas><div class=\"tip\" hidden></div><div class=\"window\"><i></i></div></div>\n",
       escaped(shown.title), shown.bars.size(), shown.rows.size(), text_of(HtmlUnit::seconds, code.span_seconds));
-  html += "<p class=\"readout\" aria-live=\"polite\"></p>\n";
+  html +=
+      "<p class=\"readout\" aria-live=\"polite\">Point at a bar, or tap it, to learn what it is. Ctrl and the wheel, two fingers, + and − zoom; a drag "
+      "moves.</p>\n";
   if (!shown.note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escaped(shown.note));
   return html + fmt::format("<script type=\"application/json\">{}</script>\n</figure>\n",
                             embedded(data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));

@@ -1,0 +1,117 @@
+// --html through the real program: the page is there however a run ends, and a browser shows it without a complaint.
+#include "cli/program.h"
+#include "report/browser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Html : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / ("echelon-html-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(folder_);
+    const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output", (folder_ / "corpus").string(),
+                                         "--vocab-size=300", "--training-sample-bytes=10000", "--validation-fraction=0.2"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+  }
+
+  std::string path() const { return (folder_ / "report.html").string(); }
+  std::vector<std::string> train(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"train",
+                                          "--model.preset=llama-1m",
+                                          "--model.vocab_size=300",
+                                          "--model.num_hidden_layers=2",
+                                          "--training.steps=4",
+                                          "--training.seq_len=32",
+                                          "--training.global_batch_size=4",
+                                          "--data.path=" + (folder_ / "corpus/train").string(),
+                                          "--data.validation_path=" + (folder_ / "corpus/validation").string(),
+                                          "--checkpoint.enable=false",
+                                          "--output.dir=" + (folder_ / "out").string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::string page() const {
+    std::ifstream file(path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  std::filesystem::path folder_;
+};
+
+const std::vector<std::string> four_ranks = {"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"};
+
+TEST_F(Html, ShowsATrainingRun) {
+  std::vector<std::string> options = four_ranks;
+  options.insert(options.end(), {"--metrics.trace=step 3", "--html=" + path()});
+  const Outcome outcome = run_echelon(train(options));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("report: " + path()));
+  EXPECT_LT(page().size(), 300'000U);
+  const auto program = Browser::program();
+  if (!program) GTEST_SKIP() << "there is no chromium here; scripts/install test installs it";
+  Browser browser(*program, folder_ / "profile");
+  browser.open(path(), {});
+  EXPECT_THAT(browser.complaints(), testing::IsEmpty());
+  EXPECT_THAT(browser.evaluate("document.querySelector('h1').textContent").get<std::string>(), HasSubstr("on 4 ranks"));
+  EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('figure.curve')].map(f => JSON.parse(f.querySelector('script').textContent).series[0].x.length)"),
+            nlohmann::json({4, 4, 4, 4}));
+  const auto loss = browser.evaluate("JSON.parse(document.querySelector('figure.curve script').textContent).series.map(s => s.name)");
+  EXPECT_EQ(loss, nlohmann::json({"training", "validation"}));
+  // 1F1B of two stages and four microbatches of one sequence: eight passes on each.
+  const auto passes = browser.evaluate(
+      "readBars(JSON.parse(document.querySelector('.timeline script').textContent)).map(row => row.bars.filter(bar => "
+      "/forward|backward/.test(bar.group[0])).length)");
+  EXPECT_EQ(passes, nlohmann::json({8, 8}));
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.bars .rows').length"), 2);  // memory of two stages, traffic of rank 0
+  EXPECT_THAT(browser.evaluate("document.querySelector('section.bars .legend').textContent").get<std::string>(), HasSubstr("activations"));
+  EXPECT_THAT(browser.evaluate("[...document.querySelectorAll('.legend')].map(l => l.textContent).join()").get<std::string>(), HasSubstr("tp"));
+  EXPECT_THAT(browser.evaluate("document.querySelector('#config pre').textContent").get<std::string>(), HasSubstr("tensor_parallel_degree = 2"));
+  browser.photograph(folder_ / "train.png");
+}
+
+TEST_F(Html, IsThereAfterCtrlC) {
+  const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000", "--html=" + path()}), "step:  2");
+  EXPECT_EQ(outcome.status, 130) << outcome.err;
+  EXPECT_THAT(page(), HasSubstr("Interrupted after step"));
+  EXPECT_THAT(page(), HasSubstr("<figure class=\"curve\">"));
+}
+
+TEST_F(Html, IsThereAfterAFailure) {
+  const Outcome outcome = run_echelon(train({"--optimizer.lr=1e30", "--lr_scheduler.decay=none", "--training.steps=50", "--html=" + path()}));
+  EXPECT_EQ(outcome.status, 1) << outcome.out;
+  EXPECT_THAT(page(), HasSubstr("The run failed: "));
+  EXPECT_THAT(page(), HasSubstr("the run diverged"));
+}
+
+TEST_F(Html, IsWrittenOnceByProcesses) {
+  if (!std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures")) GTEST_SKIP() << "built without MPI";
+  const std::vector<std::string> options = {"--parallelism.pipeline_parallel_degree=2", "--metrics.trace=step 3", "--html=" + path()};
+  const Outcome outcome = run_echelon_processes(2, train(options));
+
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(page(), HasSubstr("rank 1"));  // rank 0 has the measured step of the other process too
+  EXPECT_EQ(outcome.out.find("report: "), outcome.out.rfind("report: "));
+}
+
+TEST_F(Html, IsRefusedBeforeTheRunWhereItCannotBeWritten) {
+  const Outcome outcome = run_echelon(train({"--html=" + (folder_ / "none/report.html").string()}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.out, Not(HasSubstr("step:")));
+  EXPECT_THAT(outcome.err, HasSubstr("there is no folder '" + (folder_ / "none").string() + "'"));
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(run_echelon(train({"--html="})).status, 2);
+}
+
+}  // namespace
+}  // namespace echelon
