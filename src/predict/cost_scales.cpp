@@ -33,6 +33,21 @@ void slow_down(NodeLink& link, double scale) {
     for (double& seconds : curve.seconds) seconds *= scale;
 }
 
+void slow_down(HostSpec& host, const CostScales& scales) {
+  for (auto& [operation, formats] : host.operations)
+    for (auto& [format, curve] : formats)
+      for (OperationPoint& point : curve) {
+        point.core_seconds *= scales.compute;
+        point.busy_seconds *= scales.compute;
+        point.shared_seconds *= scales.compute;
+      }
+  for (auto& [transport, operations] : host.collectives)
+    for (auto& [operation, points] : operations)
+      for (CollectivePoint& point : points) point.seconds *= scales.communication;
+  host.all_reduce_latency_seconds *= scales.communication;
+  host.all_reduce_bandwidth /= scales.communication;
+}
+
 constexpr double pull = 0.003;       // of the two logarithms towards each other: (5 % of noise in a step / they differ by about 1)^2
 constexpr int num_rounds = 8;        // of Newton's steps
 constexpr double furthest = 2;       // a step changes no scale by more than e^2
@@ -70,6 +85,7 @@ MachineSpec scaled(MachineSpec machine, const CostScales& scales) {
     slow_down(machine.network.efficiency, node.nic_bandwidth, scales.communication);
   }
   machine.network.latency_seconds *= scales.communication;
+  if (machine.host) slow_down(*machine.host, scales);
   return machine;
 }
 
