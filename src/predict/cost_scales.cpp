@@ -41,6 +41,10 @@ void slow_down(HostSpec& host, const CostScales& scales) {
         point.busy_seconds *= scales.compute;
         point.shared_seconds *= scales.compute;
       }
+  if (host.operations.empty()) {  // rates stand in for curves
+    host.core = host.core * (1 / scales.compute);
+    host.device = host.device * (1 / scales.compute);
+  }
   for (auto& [transport, operations] : host.collectives)
     for (auto& [operation, points] : operations)
       for (CollectivePoint& point : points) point.seconds *= scales.communication;
