@@ -46,4 +46,15 @@ std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vect
   return apart;
 }
 
+CLI::Validator in_range(double least, double most) {
+  const auto check = [least, most](const std::string& text) -> std::string {
+    double number = 0;
+    if (!is_number(text, number) || std::isnan(number)) return text + " is not a number";
+    if (number < least) return fmt::format("{} is below {}; nearest: {}", text, least, least);
+    if (number > most) return fmt::format("{} is above {}; nearest: {}", text, most, most);
+    return {};
+  };
+  return {check, fmt::format("in [{} - {}]", least, most)};
+}
+
 }  // namespace echelon

@@ -1,5 +1,6 @@
 // echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight that follow.
 #include "schedule/draw.h"
+#include "cli/arguments.h"
 #include "cli/verb.h"
 #include "report/schedule_drawing.h"
 #include "schedule/catalog.h"
@@ -9,7 +10,6 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -64,10 +64,7 @@ Drawn draw_arguments(const DrawArguments& arguments) {
   drawn.timeline = play(drawn.schedule, arguments.times);
   drawn.peaks = peak_memory(drawn.schedule, arguments.memory.weight_memory);
   drawn.cost_ms = longest_rank(drawn.timeline, static_cast<int>(drawn.schedule.ranks.size()));
-  const auto highest = std::max_element(drawn.peaks.begin(), drawn.peaks.end());
-  require(arguments.memory.limit == 0 || *highest <= arguments.memory.limit + 1e-9,
-          "--memory-limit={} is less than the {} microbatches that rank {} holds; nearest: {}", arguments.memory.limit, *highest, highest - drawn.peaks.begin(),
-          std::ceil(*highest));
+  check_memory(drawn.schedule, arguments.memory, keys.memory_limit);
   return drawn;
 }
 
@@ -130,31 +127,32 @@ VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_
   const auto arguments = std::make_shared<DrawArguments>();  // CLI11's options write to what the action reads
   std::vector<std::string_view> names;
   for (const ScheduleEntry& entry : all_schedules()) names.push_back(entry.name);
-  const CLI::Range milliseconds(0.0, 1e9);
+  const auto milliseconds = in_range(0, 1e9);
   app.add_option("--schedule", arguments->schedule, fmt::format("{}", fmt::join(names, ", ")))->capture_default_str();
-  app.add_option("--schedule-csv", arguments->schedule_csv, "a file in PyTorch's format, instead of a named schedule");
-  app.add_option("--stages", arguments->stages, "pipeline ranks")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")->check(CLI::Range(1, 65536))->capture_default_str();
+  auto* const file = app.add_option("--schedule-csv", arguments->schedule_csv, "a file in PyTorch's format, instead of a named schedule");
+  app.add_option("--stages", arguments->stages, "pipeline ranks")->check(in_range(1, 1024))->capture_default_str();
+  app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")->check(in_range(1, 65536))->capture_default_str();
   app.add_option("--virtual", arguments->num_virtual, "stages of each rank; 0: 2 where a schedule has several, else 1")
-      ->check(CLI::Range(0, 64))
+      ->check(in_range(0, 64))
       ->capture_default_str();
   app.add_option("--forward-ms", arguments->times.forward, "of one microbatch on a rank, all its stages")->check(milliseconds)->capture_default_str();
   auto* const input = app.add_option("--backward-input-ms", arguments->times.backward_input, "likewise")->check(milliseconds)->capture_default_str();
   auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")->check(milliseconds)->capture_default_str();
   app.add_option("--p2p-ms", arguments->times.p2p, "from the end of a pass until another rank has its result")->check(milliseconds)->capture_default_str();
   auto* const backward =
-      app.add_option("--backward", arguments->backward, "both gradients together, half each")->check(CLI::Range(0.01, 100.0))->capture_default_str();
+      app.add_option("--backward", arguments->backward, "both gradients together, half each")->check(in_range(0.01, 100.0))->capture_default_str();
   backward->excludes(input)->excludes(weight);
   app.add_option("--memory-limit", arguments->memory.limit, "microbatches in flight on a rank; 0: p for ZB-1p, 2p for ZB-2p, none for others")
-      ->check(CLI::Range(0.0, 1e9))
+      ->check(in_range(0.0, 1e9))
       ->capture_default_str();
   app.add_option("--weight-memory", arguments->memory.weight_memory, "part of a microbatch's activations that is kept until its W")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(in_range(0.0, 1.0))
       ->capture_default_str();
-  app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
+  auto* const format = app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
   app.add_option("--output", arguments->output, "a file instead of the terminal");
-  app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")->check(CLI::Range(10, 100000))->capture_default_str();
-  app.add_flag("--json", arguments->json, "rates, memory and events as JSON");
+  app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")->check(in_range(10, 100000))->capture_default_str();
+  app.add_flag("--json", arguments->json, "rates, memory and events as JSON")->excludes(format);
+  for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"}) file->excludes(app.get_option(name));
   return [arguments, backward] {
     if (backward->count() > 0) arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;
     return run_draw(*arguments);

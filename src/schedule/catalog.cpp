@@ -1,9 +1,11 @@
 #include "schedule/catalog.h"
 
 #include "base/error.h"
+#include "schedule/rates.h"
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -105,7 +107,18 @@ ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, c
 }
 
 Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
-  return entry_of(kind).generate(checked(kind, request, keys));
+  Schedule schedule = entry_of(kind).generate(checked(kind, request, keys));
+  check_memory(schedule, request.memory, keys.memory_limit);
+  return schedule;
+}
+
+void check_memory(const Schedule& schedule, const MemoryLimit& memory, std::string_view key) {
+  if (memory.limit == 0) return;
+  const std::vector<double> peaks = peak_memory(schedule, memory.weight_memory);
+  const auto highest = std::max_element(peaks.begin(), peaks.end());
+  const double enough = std::ceil(*highest * 1000) / 1000;  // no more digits than anybody would write
+  require(*highest <= memory.limit + 1e-9, "{} = {} is less than the {} microbatches in flight on rank {}; nearest: {}", key, memory.limit, *highest,
+          highest - peaks.begin(), enough);
 }
 
 }  // namespace echelon

@@ -68,4 +68,7 @@ struct ScheduleKeys {
 [[nodiscard]] ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 [[nodiscard]] Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 
+/// Throws Error naming `key` if a rank holds more activations than the limit, unless that is 0.
+void check_memory(const Schedule& schedule, const MemoryLimit& memory, std::string_view key);
+
 }  // namespace echelon

@@ -104,7 +104,7 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_backward_input_ms", at<parallelism, &P::pipeline_backward_input_ms>, "likewise, the gradient of the input", not_negative},
     {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},
     {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},
-    {"parallelism.pipeline_memory_limit", at<parallelism, &P::pipeline_memory_limit>, "likewise, microbatches in flight on a rank; 0: p for ZB-1p, 2p for ZB-2p", not_negative},
+    {"parallelism.pipeline_memory_limit", at<parallelism, &P::pipeline_memory_limit>, "microbatches in flight on a rank at most; 0: p for ZB-1p, 2p for ZB-2p, none for others", not_negative},
     {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
     {"parallelism.context_parallel_method", NotYet{}, "ring | all_gather | ulysses"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},

@@ -59,8 +59,11 @@ int num_pipeline_stages(const RunConfig& config) {
 }
 
 Schedule pipeline_schedule(const RunConfig& config) {
-  if (!config.parallelism.pipeline_parallel_schedule_csv.empty()) return schedule_from_file(config);
-  return make_schedule(config.parallelism.pipeline_parallel_schedule, request_of(config), keys_of(config));
+  if (config.parallelism.pipeline_parallel_schedule_csv.empty())
+    return make_schedule(config.parallelism.pipeline_parallel_schedule, request_of(config), keys_of(config));
+  Schedule schedule = schedule_from_file(config);
+  check_memory(schedule, request_of(config).memory, keys_of(config).memory_limit);
+  return schedule;
 }
 
 }  // namespace echelon

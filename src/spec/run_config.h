@@ -71,7 +71,7 @@ struct ParallelConfig {
   double pipeline_backward_input_ms = 1;
   double pipeline_backward_weight_ms = 1;
   double pipeline_p2p_ms = 0;
-  double pipeline_memory_limit = 0;  // of ZB-1p and ZB-2p, in microbatches of one rank's activations; 0: p and 2p
+  double pipeline_memory_limit = 0;  // in microbatches of one rank's activations; 0: p for ZB-1p, 2p for ZB-2p, none for others
   std::int64_t context_parallel_degree = 1;
   std::int64_t expert_parallel_degree = 1;
   bool operator==(const ParallelConfig&) const = default;

@@ -120,8 +120,24 @@ void check_parallelism(const RunConfig& config) {
   if (p.sequence_parallel) check_sequence_parallel(config);
 }
 
+/// A stage has a layer at least, embedding and head counted as layers.
+void check_num_stages(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  if (!p.pipeline_parallel_schedule_csv.empty()) return;  // the stages are the file's
+  const std::int64_t most = config.model.num_hidden_layers + 2, num_ranks = p.pipeline_parallel_degree, per_rank = num_pipeline_stages(config) / num_ranks;
+  const std::int64_t least_per_rank = entry_of(p.pipeline_parallel_schedule).least_virtual, most_per_rank = most / num_ranks;
+  require(per_rank <= most_per_rank || most_per_rank < least_per_rank,
+          "parallelism.virtual_stages = {} makes {} stages on {} ranks, more than model.num_hidden_layers = {} with embedding and head; nearest: {}", per_rank,
+          per_rank * num_ranks, num_ranks, most - 2, most_per_rank);
+  require(per_rank <= most_per_rank,
+          "parallelism.pipeline_parallel_degree = {} makes {} stages of virtual_stages = {}, more than model.num_hidden_layers = {} with embedding and head; "
+          "nearest: {}",
+          num_ranks, per_rank * num_ranks, per_rank, most - 2, most / least_per_rank);
+}
+
 // Wants the number of microbatches to be right.
 void check_pipeline(const RunConfig& config) {
+  check_num_stages(config);
   (void)stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), config.parallelism.pipeline_parallel_layout);
 }
 

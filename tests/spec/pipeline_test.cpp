@@ -75,6 +75,23 @@ TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
   expect_refusal("parallelism.pipeline_memory_limit = 0.5 holds no microbatch; nearest: 1");
 }
 
+// A limit is kept or refused, whatever the schedule: 1F1B holds min(m, p) microbatches on the first rank, GPipe all of them.
+TEST_F(Pipeline, AnyScheduleKeepsToTheLimitOfMemory) {
+  p.pipeline_memory_limit = 2;
+  EXPECT_NO_THROW((void)pipeline_schedule(config));
+  const auto expect_limit = [&](const std::string& sentence) {
+    EXPECT_THAT([&] { (void)pipeline_schedule(config); }, ThrowsMessage<Error>(HasSubstr("parallelism.pipeline_memory_limit = " + sentence)));
+  };
+  p.pipeline_parallel_schedule = PipelineSchedule::gpipe;
+  expect_limit("2 is less than the 4 microbatches in flight on rank 0; nearest: 4");
+  p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
+  expect_limit("2 is less than the 2.5 microbatches in flight on rank 0; nearest: 2.5");
+  p.pipeline_parallel_schedule_csv = write("0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
+  expect_limit("2 is less than the 3 microbatches in flight on rank 0; nearest: 3");
+  p.pipeline_memory_limit = 3;
+  EXPECT_NO_THROW((void)pipeline_schedule(config));
+}
+
 TEST_F(Pipeline, AFileMustFitTheConfig) {
   p.pipeline_parallel_schedule_csv = write("0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
   EXPECT_EQ(pipeline_schedule(config).num_stages, 2);

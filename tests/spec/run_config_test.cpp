@@ -99,8 +99,7 @@ INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults))
 const Fault layout_faults[] = {
     {"parallelism.tensor_parallel_degree = 8 is more than model.num_attention_heads = 4; nearest: 4",
      [](RunConfig& c) { c.parallelism.tensor_parallel_degree = 8; }},
-    {"parallelism.pipeline_parallel_degree x virtual_stages = 7 is more than model.num_hidden_layers = 4 with embedding and head, so a stage would have no "
-     "layer; nearest: 6",
+    {"parallelism.pipeline_parallel_degree = 7 makes 7 stages of virtual_stages = 1, more than model.num_hidden_layers = 4 with embedding and head; nearest: 6",
      [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 7; }},
     {"parallelism.pipeline_parallel_degree = 0 is below 1", [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 0; }},
     {"parallelism.pipeline_parallel_layout = [1, 2] adds up to 3",
