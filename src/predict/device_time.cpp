@@ -1,20 +1,32 @@
 #include "predict/device_time.h"
 
 #include "base/error.h"
+#include "predict/matmul_rate.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace echelon {
 namespace {
 
-double saturation(std::int64_t size, double half) { return static_cast<double>(size) / (static_cast<double>(size) + half); }
+/// Fused attention on a GPU (Dao 2023, arXiv:2307.08691) goes over blocks of 128 queries and keys; those on the diagonal are computed whole, though the mask
+/// leaves half of them, and narrow heads have fewer multiply-adds per exponential.
+constexpr double attention_block = 128, half_head = 32;
+
+double attention_rate(const OpRecord& operation, const DeviceSpec& device, const FormatRates& rates) {
+  const double rate = rates.peak_flops * (rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.matmul.efficiency);
+  if (device.num_multiprocessors == 0) return rate;
+  const double queries = std::sqrt(2 * static_cast<double>(operation.n));  // n: pairs below the diagonal
+  const auto head = static_cast<double>(operation.k);
+  return rate * queries / (queries + attention_block) * head / (head + half_head);
+}
 
 double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
   const FormatRates& rates = rates_of(device, operation.dtype);
   switch (operation.kind) {
-    case OpKind::matmul: return matmul_rate(rates, operation.m, operation.n, operation.k);
+    case OpKind::matmul: return matmul_rate(device, rates, operation.m, operation.n, operation.k);
     case OpKind::attention:
-    case OpKind::attention_backward: return rates.peak_flops * (rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.matmul.efficiency);
+    case OpKind::attention_backward: return attention_rate(operation, device, rates);
     default: return device.vector_flops;
   }
 }
@@ -27,11 +39,6 @@ const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
   const auto wide = device.formats.find("float32");
   require(wide != device.formats.end(), "the device '{}' has rates neither for {} nor for float32", device.name, name_of(dtype));
   return wide->second;
-}
-
-double matmul_rate(const FormatRates& rates, std::int64_t m, std::int64_t n, std::int64_t k) {
-  const MatmulCurve& curve = rates.matmul;
-  return rates.peak_flops * curve.efficiency * saturation(m, curve.half_m) * saturation(n, curve.half_n) * saturation(k, curve.half_k);
 }
 
 double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {

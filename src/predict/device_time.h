@@ -9,9 +9,6 @@ namespace echelon {
 
 [[nodiscard]] double operation_seconds(const OpRecord& operation, const DeviceSpec& device);
 
-/// Flops per second of a product C[m, n] = A[m, k] B[k, n]: measured ones nearby, or the format's curve.
-[[nodiscard]] double matmul_rate(const FormatRates& rates, std::int64_t m, std::int64_t n, std::int64_t k);
-
 /// The rates of a format: those of float32 where the device has none of its own. Throws Error if it has neither.
 [[nodiscard]] const FormatRates& rates_of(const DeviceSpec& device, DType dtype);
 

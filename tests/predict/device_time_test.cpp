@@ -1,0 +1,123 @@
+// Operations on a device: what can be worked out by hand, and products that were measured elsewhere.
+#include "predict/device_time.h"
+
+#include "base/error.h"
+#include "predict/matmul_rate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+DeviceSpec device_of(const char* machine) { return read_machine(machine).nodes.front().device; }
+
+/// TFLOP/s with everything that an operation costs.
+double product_tflops(const DeviceSpec& device, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype = DType::bfloat16) {
+  const OpRecord product = {.kind = OpKind::matmul, .dtype = dtype, .m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = 2 * (m * k + k * n + m * n)};
+  return static_cast<double>(product.flops) / operation_seconds(product, device) / 1e12;
+}
+
+TEST(TileEfficiency, IsThatOfFullAndPartialWaves) {
+  DeviceSpec device;
+  device.num_multiprocessors = 10;
+  device.tiles = {{.m = 100, .n = 100}};
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1000, 100, 64, 0), 1);
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1100, 100, 64, 0), 11.0 / 20);
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 950, 100, 64, 0), 0.95);
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1000, 100, 64, 64), 0.5);
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 500, 100, 1000, 0), 1);    // two parts of k each
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 500, 100, 64, 64), 0.25);  // too short for that
+  device.tiles.push_back({.m = 50, .n = 100, .efficiency = 0.9});
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0), 0.9);  // three waves of small tiles, where large ones leave half a wave
+}
+
+/// NVIDIA, CUDA 11 Features Revealed, figure 6: products of n^3 in bfloat16 by cuBLAS on A100, read off the plot.
+TEST(MatmulRate, OfCubesOnA100IsThatOfThePublishedPlot) {
+  constexpr std::pair<std::int64_t, double> plot[] = {{1024, 89},  {1536, 149}, {2048, 196}, {2304, 244}, {2560, 231}, {3072, 235}, {3584, 242},
+                                                      {4096, 259}, {4352, 246}, {4608, 275}, {5120, 261}, {5632, 282}, {6144, 276}, {8192, 292}};
+  const DeviceSpec device = device_of("a100-80");
+  double sum = 0;
+  for (const auto& [n, measured] : plot) {
+    const double predicted = product_tflops(device, n, n, n);
+    EXPECT_NEAR(predicted / measured, 1, n <= 1024 ? 0.25 : 0.12) << n;
+    sum += std::abs(predicted / measured - 1);
+  }
+  EXPECT_LT(sum / std::size(plot), 0.06);
+}
+
+/// mamf-finder (stas00/ml-engineering, compute/accelerator): the fastest product found.
+TEST(MatmulRate, OfTheFastestProductsFound) {
+  struct Row {
+    const char* machine;
+    std::int64_t m, n, k;
+    double tflops, tolerance;
+  };
+  constexpr Row rows[] = {{"a100-80", 1024, 10240, 5120, 271.2, 0.05}, {"h100", 2048, 2048, 13312, 794.5, 0.06}, {"b200", 1792, 16128, 3072, 1745, 0.05}};
+  for (const Row& row : rows) {
+    EXPECT_NEAR(product_tflops(device_of(row.machine), row.m, row.n, row.k) / row.tflops, 1, row.tolerance) << row.machine;
+  }
+  EXPECT_NEAR(product_tflops(device_of("h100"), 8192, 8192, 8192) / 716, 1, 0.06);
+  EXPECT_NEAR(product_tflops(device_of("v100"), 8192, 8192, 8192, DType::float16) / 83, 1, 0.05);
+}
+
+TEST(MatmulRate, NeverExceedsThePeakAndMoreIsNeverFaster) {
+  const DeviceSpec device = device_of("h100");
+  const FormatRates& rates = device.formats.at("bfloat16");
+  const auto seconds = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / matmul_rate(device, rates, m, n, k);
+  };
+  for (const std::int64_t m : {1, 60, 128, 1000, 4096, 50000})
+    for (const std::int64_t n : {1, 64, 333, 4096})
+      for (const std::int64_t k : {1, 100, 1024, 20000}) {
+        EXPECT_LE(matmul_rate(device, rates, m, n, k), rates.peak_flops);
+        EXPECT_GE(seconds(2 * m, n, k), seconds(m, n, k) * 0.999) << m << " " << n << " " << k;
+        EXPECT_GE(seconds(m, n, 2 * k), seconds(m, n, k) * 0.999) << m << " " << n << " " << k;
+      }
+}
+
+TEST(MatmulRate, OfMeasuredPointsLiesBetweenThem) {
+  const DeviceSpec device;
+  FormatRates rates = {.peak_flops = 100};
+  for (const std::int64_t m : {64, 256, 1024})
+    for (const std::int64_t n : {64, 1024})
+      for (const std::int64_t k : {64, 256, 1024})
+        rates.points.push_back({m, n, k, 100.0 * static_cast<double>(k) / static_cast<double>(k + 64) * static_cast<double>(m) / static_cast<double>(m + 64)});
+  const auto rate = [&](std::int64_t m, std::int64_t n, std::int64_t k) { return matmul_rate(device, rates, m, n, k); };
+  for (const MatmulPoint& point : rates.points) EXPECT_NEAR(rate(point.m, point.n, point.k) / point.flops, 1, 1e-3);
+  const double low = 25, high = 100.0 * 1024 / 1088 * 1024 / 1088;
+  for (const std::int64_t m : {1, 100, 500, 100000})
+    for (const std::int64_t k : {1, 200, 100000}) {
+      EXPECT_GE(rate(m, 300, k), low * 0.999);
+      EXPECT_LE(rate(m, 300, k), high * 1.001);
+    }
+  EXPECT_NEAR(rate(100000, 100000, 100000), high, 0.01 * high);  // as the largest
+  EXPECT_NEAR(rate(1, 1, 1), low, 0.01 * low);                   // as the smallest
+  EXPECT_NEAR(rate(512, 256, 512), 100.0 * 512 / 576 * 512 / 576, 8);
+}
+
+/// FlashAttention-2 (arXiv:2307.08691) on A100 80 GB, forward and backward, causal: heads of 128 at about 150 to 190 TFLOP/s from 2k to 16k, those of 64 less.
+TEST(AttentionSeconds, AreThoseOfBlocks) {
+  const DeviceSpec device = device_of("a100-80");
+  const auto tflops = [&](std::int64_t queries, std::int64_t head) {
+    const std::int64_t pairs = queries * (queries + 1) / 2;
+    const OpRecord attention = {
+        .kind = OpKind::attention, .dtype = DType::bfloat16, .m = 256, .n = pairs, .k = head, .flops = 4 * 256 * pairs * head, .bytes = 1};
+    return static_cast<double>(attention.flops) / operation_seconds(attention, device) / 1e12;
+  };
+  EXPECT_NEAR(tflops(2048, 128), 165, 15);
+  EXPECT_NEAR(tflops(16384, 128), 185, 15);
+  EXPECT_LT(tflops(2048, 64), 0.9 * tflops(2048, 128));
+  EXPECT_LT(tflops(512, 128), 0.9 * tflops(2048, 128));
+}
+
+TEST(RatesOf, AFormatThatIsMissingAreThoseOfFloat32) {
+  DeviceSpec device = {.name = "plain", .formats = {{"float32", {.peak_flops = 7}}}};
+  EXPECT_EQ(rates_of(device, DType::bfloat16).peak_flops, 7);
+  device.formats.clear();
+  EXPECT_THROW((void)rates_of(device, DType::bfloat16), Error);
+}
+
+}  // namespace
+}  // namespace echelon
