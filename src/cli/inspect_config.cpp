@@ -2,6 +2,7 @@
 
 #include "blueprint/step_summary.h"
 #include "checkpoint/model_config.h"
+#include "cli/config_words.h"
 #include "report/text_table.h"
 #include "spec/config_reader.h"
 
@@ -14,32 +15,6 @@ namespace echelon {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string with_unit(double number, std::string_view unit) {
-  constexpr std::string_view prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
-  std::size_t prefix = 0;
-  for (; number >= 1000 && prefix + 1 < std::size(prefixes); ++prefix) number /= 1000;
-  return fmt::format("{:.4g} {}{}", number, prefixes[prefix], unit);
-}
-
-/// Whole numbers in groups of three digits.
-std::string grouped(std::int64_t number) {
-  std::string digits = std::to_string(number);
-  for (std::size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, ",");
-  return digits;
-}
-
-std::string layout_line(const RunConfig& config) {
-  const ParallelConfig& p = config.parallelism;
-  const MeshShape mesh = config.mesh_shape();
-  std::string degrees;
-  for (const Axis axis : {Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp})
-    if (mesh.degree(axis) > 1) degrees += fmt::format("{}{} {}", degrees.empty() ? " = " : " x ", name_of(axis), mesh.degree(axis));
-  const std::string zero = p.data_parallel_shard_degree > 1 ? fmt::format(", ZeRO-{}", p.zero_level) : "";
-  return fmt::format("{} rank{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(mesh.num_ranks()), mesh.num_ranks() == 1 ? "" : "s", degrees,
-                     p.sequence_parallel ? ", sequence parallel" : "", zero, grouped(config.num_microbatches()), config.num_microbatches() == 1 ? "" : "es",
-                     config.training.micro_batch_size, config.training.seq_len);
-}
 
 /// A row per pipeline rank; categories of which nobody has anything are left out.
 std::string memory_table(const StepSummary& summary) {

@@ -2,15 +2,18 @@
 #include "predict/simulate.h"
 
 #include "checkpoint/model_config.h"
+#include "cli/simulate_output.h"
 #include "cli/simulate_rows.h"
 #include "cli/verb.h"
 #include "spec/config_reader.h"
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
@@ -19,37 +22,82 @@ struct SimulateArguments {
   std::string config;
   std::string machine;
   std::string profile;
+  std::vector<std::string> slow;
+  double mtbf_hours = 0;
+  FailureModel failures = {};
+  std::string trace, svg;
   bool json = false;
   RowsArguments rows;
 };
 
-void print_text(const Simulation& result) {
-  fmt::print("step: {:.6f} s  mfu: {:.2f}%  hfu: {:.2f}%  memory: {:.2f}GiB{}\n", result.step_seconds, 100 * result.mfu(), 100 * result.hfu(),
-             static_cast<double>(result.peak_memory_bytes()) / (1 << 30), result.fits() ? "" : " (does not fit)");
+template <class Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
-void print_json(const Simulation& result) {
-  const nlohmann::ordered_json json = {{"predicted_seconds", result.step_seconds},
-                                       {"predicted_memory_bytes", result.peak_memory_bytes()},
-                                       {"fits", result.fits()},
-                                       {"mfu", 100 * result.mfu()},
-                                       {"hfu", 100 * result.hfu()},
-                                       {"sent_bytes", result.sent_bytes}};
-  fmt::print("{}\n", json.dump());
+/// "rank=17:1.3", or without the word.
+std::pair<int, double> parse_slow_rank(const std::string& text) {
+  std::string_view rest = text;
+  constexpr std::string_view word = "rank=";
+  if (rest.starts_with(word)) rest.remove_prefix(word.size());
+  const std::size_t colon = rest.find(':');
+  int rank = 0;
+  double factor = 0;
+  const bool is_read = colon != std::string_view::npos && read_number(rest.substr(0, colon), rank) && read_number(rest.substr(colon + 1), factor);
+  require(is_read, "--slow {} names no rank and factor of its time; nearest: --slow rank=17:1.3", text);
+  return {rank, factor};
 }
 
-ExitStatus run_simulation(const SimulateArguments& arguments, const std::vector<std::string>& config_arguments) {
-  if (!arguments.rows.path.empty()) {
-    RowsArguments rows = arguments.rows;
-    rows.profile = arguments.profile;
-    rows.json = arguments.json;
-    return simulate_rows(rows);
+/// None if nothing is said of failures.
+std::optional<FailureModel> failures_of(const SimulateArguments& arguments, bool says_mtbf, bool says_costs) {
+  require(says_mtbf || !says_costs, "--checkpoint-seconds and --restart-seconds say what failures cost, but not how often they come; add --mtbf-hours");
+  if (!says_mtbf) return std::nullopt;
+  require(std::isfinite(arguments.mtbf_hours) && arguments.mtbf_hours > 0, "--mtbf-hours={} is no time between failures; nearest: 1", arguments.mtbf_hours);
+  FailureModel failures = arguments.failures;
+  for (const auto& [flag, seconds] : {std::pair{"--checkpoint-seconds", failures.checkpoint_seconds}, std::pair{"--restart-seconds", failures.restart_seconds}})
+    require(std::isfinite(seconds) && seconds >= 0, "{}={} is no time; nearest: 0", flag, seconds);
+  failures.mtbf_seconds = arguments.mtbf_hours * 3600;
+  return failures;
+}
+
+void write(std::string_view flag, const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text << std::flush;
+  require(file.good() && !std::filesystem::is_directory(path), "{}={} cannot be written; check the path", flag, path);
+}
+
+std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
+  std::map<int, double> slow_ranks;
+  for (const std::string& text : texts) {
+    const auto slow = parse_slow_rank(text);
+    require(slow_ranks.insert(slow).second, "--slow {} speaks of rank {} a second time; give each rank once", text, slow.first);
   }
-  const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
-  const Blueprint blueprint(config);
+  return slow_ranks;
+}
+
+ExitStatus run_rows(const SimulateArguments& arguments) {
+  RowsArguments rows = arguments.rows;
+  rows.profile = arguments.profile;
+  rows.json = arguments.json;
+  return simulate_rows(rows);
+}
+
+ExitStatus run_simulation(const SimulateArguments& arguments, const std::optional<FailureModel>& failures, const std::vector<std::string>& config_arguments) {
+  if (!arguments.rows.path.empty()) return run_rows(arguments);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
-  const Simulation result = simulate(blueprint, calibrated(profile, read_machine(arguments.machine)), {.profile = profile});
-  arguments.json ? print_json(result) : print_text(result);
+  const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
+  const MachineSpec machine = calibrated(profile, read_machine(arguments.machine));
+  const Blueprint blueprint(read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec}));
+  const Simulation result = simulate(blueprint, machine, options);
+  const SimulatedRun run{.blueprint = blueprint,
+                         .result = result,
+                         .machine = machine.name.empty() ? arguments.machine : machine.name,
+                         .profile = profile.name,
+                         .failures = failures};
+  if (!arguments.trace.empty()) write("--trace", arguments.trace, to_chrome_json(drawn_ranks(run), result.timeline));
+  if (!arguments.svg.empty()) write("--svg", arguments.svg, to_svg(drawn_ranks(run), result.timeline));
+  arguments.json ? fmt::print("{}\n", to_json(run).dump()) : fmt::print("{}", to_text(run));
   return ExitStatus::success;
 }
 
@@ -62,8 +110,17 @@ VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& confi
   app.add_option("--profile", arguments->profile, "the software whose way of working is timed; default: echelon");
   app.add_option("--rows", arguments->rows.path, "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
+  app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")->type_name("rank=R:FACTOR");
+  auto* const mtbf = app.add_option("--mtbf-hours", arguments->mtbf_hours, "mean time between failures of the whole job, for goodput");
+  auto* const checkpoint = app.add_option("--checkpoint-seconds", arguments->failures.checkpoint_seconds, "in which a checkpoint stops training");
+  auto* const restart = app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training goes on");
+  app.add_option("--trace", arguments->trace, "a file for the step's timeline as a trace (ui.perfetto.dev)");
+  app.add_option("--svg", arguments->svg, "a file for the step's timeline as a drawing");
   app.add_flag("--json", arguments->json, "the outcome as JSON");
-  return [arguments, config_arguments] { return run_simulation(*arguments, config_arguments); };
+  return [arguments, config_arguments, mtbf, checkpoint, restart] {
+    const bool says_costs = checkpoint->count() + restart->count() > 0;
+    return run_simulation(*arguments, failures_of(*arguments, mtbf->count() > 0, says_costs), config_arguments);
+  };
 }
 
 }  // namespace echelon

@@ -29,16 +29,13 @@ PredictedMemory memory_of(const RankBlueprint& rank) {
   return memory;
 }
 
-/// What all ranks together compute, send and could compute.
+/// What all ranks together compute and could compute, and the smallest device of each stage.
 void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
   const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
   result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const int num_alike = works.num_alike(simulated);
-    for (const ActionTime* time : works.deeds(simulated).times) {
-      result.hardware_flops += time->flops * num_alike;
-      for (const auto& [group, bytes] : time->sent_bytes) result.sent_bytes[group] += bytes * num_alike;
-    }
+    for (const ActionTime* time : works.deeds(simulated).times) result.hardware_flops += time->flops * num_alike;
     const DeviceSpec& device = devices.kind_of(works.mesh_rank(simulated)).device;
     result.peak_flops += rates_of(device, parse_dtype(config.training.dtype)).peak_flops * num_alike;
     std::int64_t& device_bytes = result.memory[static_cast<std::size_t>(works.pipeline_rank(simulated))].device_bytes;
@@ -46,15 +43,25 @@ void count(Simulation& result, const StepWorks& works, const DeviceMap& devices,
   }
 }
 
+SimulatedRank described(const StepWorks& works, int simulated) {
+  SimulatedRank rank{.rank = works.mesh_rank(simulated), .pipeline_rank = works.pipeline_rank(simulated), .num_ranks = works.num_alike(simulated)};
+  for (const ActionTime* time : works.deeds(simulated).times)
+    for (const auto& [group, bytes] : time->sent_bytes) rank.sent_bytes[group] += bytes;
+  for (const Work& work : works.work().ranks[static_cast<std::size_t>(simulated)].works) rank.lanes.push_back(work.lane);
+  rank.lane_names = works.lane_names(simulated);
+  return rank;
+}
+
 void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& events) {
   int num_ranks = 0;
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const std::vector<ActionTimes>& times = events.ranks[static_cast<std::size_t>(simulated)];
-    SimulatedRank rank{works.mesh_rank(simulated), works.pipeline_rank(simulated), works.num_alike(simulated),
-                       parts_of(works.deeds(simulated), times, events.end)};
+    SimulatedRank rank = described(works, simulated);
+    rank.parts = parts_of(works.deeds(simulated), times, events.end);
     StepParts of_all = rank.parts;
     result.parts += (of_all *= rank.num_ranks);
     num_ranks += rank.num_ranks;
+    for (const auto& [group, bytes] : rank.sent_bytes) result.sent_bytes[group] += bytes * rank.num_ranks;
     result.ranks.push_back(std::move(rank));
     for (const Action& action : *works.work().ranks[static_cast<std::size_t>(simulated)].program) {
       const ActionTimes& at = times[static_cast<std::size_t>(action.id)];

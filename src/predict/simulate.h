@@ -24,6 +24,9 @@ struct SimulatedRank {
   int pipeline_rank = 0;
   int num_ranks = 1;
   StepParts parts = {};
+  std::map<std::string, std::int64_t> sent_bytes = {};  // of one rank in one step, by the name of the group
+  std::vector<int> lanes = {};                          // of each action of its program
+  std::vector<std::string> lane_names = {};
 };
 
 /// What a pipeline rank holds.

@@ -3,6 +3,8 @@
 #include "schedule/timeline.h"
 #include "spec/groups.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <tuple>
@@ -46,6 +48,9 @@ int other_stage(const Action& transfer) {
   const bool is_behind = is_send(transfer.kind) == is_forward_transfer(transfer.kind);
   return transfer.stage + (is_behind ? 1 : -1);
 }
+
+/// Where a collective takes place; that of no axis if it sends nothing.
+Group group_of(const ActionTime& collective) { return collective.communication_seconds.empty() ? Group() : collective.communication_seconds.begin()->first; }
 
 }  // namespace
 
@@ -109,42 +114,52 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
 
 int StepWorks::num_alike(int simulated) const { return replicas_.size_of(simulated / num_stages_) * blueprint_.mesh().degree(Axis::tp); }
 
+/// The lanes of a rank's wires, numbered as they come.
+class StepWorks::Wires {
+ public:
+  explicit Wires(std::vector<std::string>& lane_names) : lane_names_(lane_names) {}
+  int lane(int other_rank, bool is_send) {
+    const auto [wire, is_new] = lanes_.try_emplace({other_rank, is_send}, static_cast<int>(lane_names_.size()));
+    if (is_new) lane_names_.push_back(fmt::format("{} rank {}", is_send ? "to" : "from", other_rank));
+    return wire->second;
+  }
+
+ private:
+  std::vector<std::string>& lane_names_;
+  std::map<std::pair<int, bool>, int> lanes_;
+};
+
 void StepWorks::add_works(int simulated, Meetings& meetings) {
-  const int stage = pipeline_rank(simulated), replica_class = simulated / num_stages_;
-  const RankBlueprint& rank = blueprints_[static_cast<std::size_t>(stage)];
-  const std::vector<int>& rank_of_stage = blueprint_.schedule().rank_of_stage;
+  const RankBlueprint& rank = blueprints_[static_cast<std::size_t>(pipeline_rank(simulated))];
   RankWork& own = work_.ranks[static_cast<std::size_t>(simulated)];
   own.program = &rank.program(ProgramKind::training);
   RankDeeds& deeds = deeds_.emplace_back(RankDeeds{.work = &own, .hidden_tensor_part = profile_.overlap.hidden_tensor_part});
-  std::map<std::pair<int, bool>, int> wires;  // (the other rank, to it): lane
+  std::vector<std::string>& lane_names = lane_names_.emplace_back(std::vector<std::string>{"compute", "collectives"});
+  Wires wires(lane_names);
   for (const Action& action : *own.program) {
     const ActionTime& time = timers_[static_cast<std::size_t>(simulated)].time_of(action, rank.trace(ProgramKind::training).of(action));
-    Work work{.is_hidden = is_hidden(action.kind, profile_.overlap)};
-    bool meets_replicas = false;
+    deeds.times.push_back(&time);
+    deeds.meets_replicas.push_back(false);
+    own.works.push_back({.is_hidden = is_hidden(action.kind, profile_.overlap)});
+    Work& work = own.works.back();
     switch (lane_of(action.kind)) {
       case Lane::compute: break;
-      case Lane::transfer: {
-        const int other = rank_of_stage[static_cast<std::size_t>(other_stage(action))];
-        work.lane = wires.try_emplace({other, is_send(action.kind)}, own.num_lanes).first->second;
-        own.num_lanes = std::max(own.num_lanes, work.lane + 1);
-        work.meeting = meetings.message(replica_class, action);
+      case Lane::transfer:
+        work.lane = wires.lane(blueprint_.schedule().rank_of_stage[static_cast<std::size_t>(other_stage(action))], is_send(action.kind));
+        work.meeting = meetings.message(simulated / num_stages_, action);
         break;
-      }
       case Lane::collective: {
+        const std::vector<int>& there = meetings.participants(simulated, mesh_rank(simulated), group_of(time));
+        const auto is_of_stage = [&](int each) { return pipeline_rank(each) == pipeline_rank(simulated); };
         work.lane = collective_lane;
-        Group group;
-        for (const auto& [each, seconds] : time.communication_seconds) group = each.axes == AxisSet() ? group : each;
-        const std::vector<int>& there = meetings.participants(simulated, mesh_rank(simulated), group);
         work.meeting = meetings.collective(simulated, action.kind, there);
-        meets_replicas = there.size() > 1 && std::all_of(there.begin(), there.end(), [&](int each) { return pipeline_rank(each) == stage; });
+        deeds.meets_replicas.back() = there.size() > 1 && std::all_of(there.begin(), there.end(), is_of_stage);
         break;
       }
     }
     work.seconds = time.compute_seconds + exposed_seconds(work.lane, time, profile_.overlap.hidden_tensor_part);
-    own.works.push_back(work);
-    deeds.times.push_back(&time);
-    deeds.meets_replicas.push_back(meets_replicas);
   }
+  own.num_lanes = static_cast<int>(lane_names.size());
 }
 
 }  // namespace echelon

@@ -7,7 +7,7 @@
 #include "predict/step_events.h"
 #include "predict/step_parts.h"
 
-#include <array>
+#include <string>
 #include <vector>
 
 namespace echelon {
@@ -26,11 +26,14 @@ class StepWorks {
   [[nodiscard]] int num_alike(int simulated) const;
   [[nodiscard]] int pipeline_rank(int simulated) const { return simulated % num_stages_; }
   [[nodiscard]] const RankDeeds& deeds(int simulated) const { return deeds_[static_cast<std::size_t>(simulated)]; }
+  /// "compute", "collectives", "to rank 3", "from rank 3": pipeline ranks.
+  [[nodiscard]] const std::vector<std::string>& lane_names(int simulated) const { return lane_names_[static_cast<std::size_t>(simulated)]; }
   /// By pipeline rank.
   [[nodiscard]] const std::vector<RankBlueprint>& blueprints() const { return blueprints_; }
 
  private:
   class Meetings;
+  class Wires;
   void add_works(int simulated, Meetings& meetings);
 
   const Blueprint& blueprint_;
@@ -41,6 +44,7 @@ class StepWorks {
   std::vector<ActionTimer> timers_;  // by simulated rank
   StepWork work_;
   std::vector<RankDeeds> deeds_;
+  std::vector<std::vector<std::string>> lane_names_;
 };
 
 }  // namespace echelon

@@ -1,40 +1,17 @@
 #include "report/schedule_drawing.h"
 
+#include "report/drawn_box.h"
 #include "schedule/draw.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
 
-constexpr double row_height = 22, row_pitch = 26, left = 60, top = 34, widest = 16000, narrowest_label = 9;
-
-struct Colour {
-  int red, green, blue;
-};
-
-Colour colour_of(const Action& action, double lightness) {
-  const char letter = letter_of(action.kind);
-  const Colour full = letter == 'F' ? Colour{61, 114, 192} : letter == 'B' ? Colour{46, 139, 87} : Colour{217, 119, 6};
-  const auto mix = [&](int channel) { return static_cast<int>(channel + (255 - channel) * lightness); };
-  return {mix(full.red), mix(full.green), mix(full.blue)};
-}
-
-std::string box(const Action& action, const std::array<double, 4>& rectangle, double lightness) {
-  const auto [x, y, width, height] = rectangle;
-  const auto [red, green, blue] = colour_of(action, lightness);
-  std::string svg = fmt::format(R"(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="#{:02x}{:02x}{:02x}" stroke="white" stroke-width="0.5">)",
-                                x, y, width, height, red, green, blue);
-  svg += fmt::format("<title>{}</title></rect>\n", to_string(action));
-  if (width < narrowest_label) return svg;
-  return svg + fmt::format(R"(<text x="{:.2f}" y="{:.2f}" text-anchor="middle" fill="{}">{}</text>)"
-                           "\n",
-                           x + width / 2, y + height / 2 + 4, lightness > 0.4 ? "black" : "white", action.microbatch + 1);
-}
+constexpr double row_height = 22, row_pitch = 26, left = 60, top = 34, widest = 16000;
 
 }  // namespace
 
@@ -57,8 +34,8 @@ std::string to_svg(const Schedule& schedule, const Timeline& timeline) {
     svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">rank {}</text>\n", top + row_pitch * static_cast<double>(rank) + 15, rank);
   for (const Event& event : timeline.events) {
     const Action& action = schedule.ranks[static_cast<std::size_t>(event.rank)][static_cast<std::size_t>(event.action_id)];
-    svg += box(action, {left + event.start * scale, top + row_pitch * event.rank, (event.end - event.start) * scale, row_height},
-               0.7 * turns.at(action.stage) / num_turns);
+    svg += svg_box(action, {left + event.start * scale, top + row_pitch * event.rank, (event.end - event.start) * scale, row_height},
+                   0.7 * turns.at(action.stage) / num_turns);
   }
   return svg + "</svg>\n";
 }

@@ -1,0 +1,29 @@
+// A simulation as text for people and as JSON for machines.
+#pragma once
+
+#include "predict/failures.h"
+#include "predict/simulate.h"
+#include "report/timeline_drawing.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+struct SimulatedRun {
+  const Blueprint& blueprint;
+  const Simulation& result;
+  std::string machine = {};
+  std::string profile = {};
+  std::optional<FailureModel> failures = {};
+};
+
+[[nodiscard]] std::string to_text(const SimulatedRun& run);
+[[nodiscard]] nlohmann::ordered_json to_json(const SimulatedRun& run);
+
+/// "stage 3", and which rank stands for how many where replicas differ.
+[[nodiscard]] std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run);
+
+}  // namespace echelon

@@ -1,0 +1,112 @@
+#include "report/timeline_drawing.h"
+
+#include "report/drawn_box.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double left = 110, top = 34, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
+constexpr double widest = 16000, widest_pass = 18;
+
+const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
+  return (*ranks[static_cast<std::size_t>(event.rank)].program)[static_cast<std::size_t>(event.action_id)];
+}
+
+/// Pixels per second: the shortest pass shows its number, unless the drawing would be too wide.
+double scale_of(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
+  double end = 0, shortest = no_time;
+  for (const Event& event : timeline.events) {
+    end = std::max(end, event.end);
+    if (event.end > event.start && is_compute(action_of(ranks, event).kind)) shortest = std::min(shortest, event.end - event.start);
+  }
+  return end > 0 ? std::min(widest_pass / shortest, widest / end) : 0;
+}
+
+/// How light a stage is drawn: later stages of a rank lighter.
+std::map<int, double> lightness_of(const Program& program) {
+  std::set<int> stages;
+  for (const Action& action : program)
+    if (is_compute(action.kind)) stages.insert(action.stage);
+  std::map<int, double> lightness;
+  for (const int stage : stages) lightness.emplace(stage, 0.7 * static_cast<double>(lightness.size()) / static_cast<double>(stages.size()));
+  return lightness;
+}
+
+Rectangle place_of(const Event& event, double scale) {
+  const double y = top + band * event.rank;
+  const Rectangle place = {.x = left + event.start * scale, .y = y, .width = (event.end - event.start) * scale, .height = thin_height};
+  switch (event.lane) {
+    case Lane::compute: return {place.x, y, place.width, compute_height};
+    case Lane::transfer: return {place.x, y + compute_height, place.width, thin_height};
+    case Lane::collective: return {place.x, y + compute_height + thin_height, place.width, thin_height};
+  }
+  return place;
+}
+
+Json named(std::string_view what, std::size_t pid, int tid, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
+  const double scale = scale_of(ranks, timeline);
+  double end = 0;
+  for (const Event& event : timeline.events) end = std::max(end, event.end);
+  std::string svg = fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
+                                left + end * scale + 20, top + band * static_cast<double>(ranks.size()) + 10);
+  svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+  svg += fmt::format(R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
+                     R"(collectives red</text>)",
+                     left, end);
+  svg += "\n";
+  std::vector<std::map<int, double>> lightness;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", top + band * static_cast<double>(rank) + 15, ranks[rank].name);
+    lightness.push_back(lightness_of(*ranks[rank].program));
+  }
+  for (const Event& event : timeline.events) {
+    if (event.end <= event.start) continue;
+    const Action& action = action_of(ranks, event);
+    const auto light = lightness[static_cast<std::size_t>(event.rank)].find(action.stage);
+    const bool is_pass = is_compute(action.kind) && light != lightness[static_cast<std::size_t>(event.rank)].end();
+    svg += svg_box(action, place_of(event, scale), is_pass ? light->second : 0);
+  }
+  return svg + "</svg>\n";
+}
+
+std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
+  Json events = Json::array();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    events.push_back(named("process_name", rank, 0, ranks[rank].name));
+    for (std::size_t lane = 0; lane < ranks[rank].lane_names.size(); ++lane)
+      events.push_back(named("thread_name", rank, static_cast<int>(lane), ranks[rank].lane_names[lane]));
+  }
+  for (const Event& event : timeline.events) {
+    const Action& action = action_of(ranks, event);
+    Json args = {{"id", action.id}};
+    if (action.stage >= 0) args["stage"] = action.stage;
+    if (action.microbatch >= 0) args["microbatch"] = action.microbatch;
+    if (action.unit != whole_stage) args["unit"] = action.unit;
+    events.push_back({{"ph", "X"},
+                      {"name", to_string(action)},
+                      {"cat", name_of(action.kind)},
+                      {"pid", event.rank},
+                      {"tid", ranks[static_cast<std::size_t>(event.rank)].lanes[static_cast<std::size_t>(event.action_id)]},
+                      {"ts", event.start * 1e6},
+                      {"dur", (event.end - event.start) * 1e6},
+                      {"args", std::move(args)}});
+  }
+  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
+}
+
+}  // namespace echelon
