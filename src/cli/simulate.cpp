@@ -87,6 +87,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   if (!arguments.rows.path.empty()) return run_rows(arguments);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
+  require(!arguments.machine.empty(), "simulate needs a machine, by name or as a file; nearest: --machine=h100");
   const MachineSpec machine = calibrated(profile, read_machine(arguments.machine));
   const Blueprint blueprint(read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec}));
   const Simulation result = simulate(blueprint, machine, options);

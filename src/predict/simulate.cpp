@@ -53,11 +53,12 @@ SimulatedRank described(const StepWorks& works, int simulated) {
 }
 
 void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& events) {
+  const auto waits_since = waits_for_replicas_since(works.work(), events, static_cast<int>(works.blueprints().size()));
   int num_ranks = 0;
   for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
     const std::vector<ActionTimes>& times = events.ranks[static_cast<std::size_t>(simulated)];
     SimulatedRank rank = described(works, simulated);
-    rank.parts = parts_of(works.deeds(simulated), times, events.end);
+    rank.parts = parts_of(works.deeds(simulated), times, waits_since[static_cast<std::size_t>(simulated)], events.end);
     StepParts of_all = rank.parts;
     result.parts += (of_all *= rank.num_ranks);
     num_ranks += rank.num_ranks;

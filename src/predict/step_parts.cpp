@@ -1,5 +1,6 @@
 #include "predict/step_parts.h"
 
+#include "schedule/timeline.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ struct Change {
   bool operator<(const Change& other) const { return std::tie(time, step, action) < std::tie(other.time, other.step, other.action); }
 };
 
-std::vector<Change> changes_of(const RankDeeds& rank, const std::vector<ActionTimes>& events) {
+std::vector<Change> changes_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, const std::vector<double>& waits_since) {
   std::vector<Change> changes;
   const auto add = [&](Doing doing, int action, double begin, double end) {
     if (end <= begin) return;
@@ -30,7 +31,7 @@ std::vector<Change> changes_of(const RankDeeds& rank, const std::vector<ActionTi
     const auto at = static_cast<std::size_t>(action);
     const int lane = rank.work->works[at].lane;
     add(lane == compute_lane ? Doing::computing : lane == collective_lane ? Doing::collective : Doing::transfer, action, events[at].begin, events[at].end);
-    if (rank.meets_replicas[at]) add(Doing::waiting, action, events[at].ready, events[at].begin);
+    add(Doing::waiting, action, waits_since[at], events[at].begin);
   }
   std::sort(changes.begin(), changes.end());
   return changes;
@@ -112,11 +113,31 @@ StepParts& StepParts::operator*=(double factor) {
   return *this;
 }
 
-StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, double step_seconds) {
+std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events, int num_stages) {
+  std::vector<std::map<int, double>> last(step.meeting_sizes.size());  // of each meeting and replica
+  const auto for_meetings = [&](const auto& f) {
+    for (std::size_t rank = 0; rank < step.ranks.size(); ++rank)
+      for (std::size_t action = 0; action < step.ranks[rank].works.size(); ++action)
+        if (const int meeting = step.ranks[rank].works[action].meeting; meeting != meets_nobody)
+          f(rank, action, last[static_cast<std::size_t>(meeting)], static_cast<int>(rank) / num_stages);
+  };
+  for_meetings([&](std::size_t rank, std::size_t action, std::map<int, double>& of, int replica) {
+    double& ready = of.try_emplace(replica, 0).first->second;
+    ready = std::max(ready, events.ranks[rank][action].ready);
+  });
+  std::vector<std::vector<double>> since;
+  for (const RankWork& rank : step.ranks) since.emplace_back(rank.works.size(), no_time);
+  for_meetings([&](std::size_t rank, std::size_t action, const std::map<int, double>& of, int replica) {
+    if (of.size() > 1) since[rank][action] = of.at(replica);
+  });
+  return since;
+}
+
+StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, const std::vector<double>& waits_since, double step_seconds) {
   StepParts parts;
   Now now;
   double time = 0;
-  for (const Change& change : changes_of(rank, events)) {
+  for (const Change& change : changes_of(rank, events, waits_since)) {
     if (change.time > time) now.attribute(parts, rank, change.time - time);
     time = std::max(time, change.time);
     now.apply(change);

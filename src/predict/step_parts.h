@@ -2,7 +2,7 @@
 //
 //   compute, optimizer, other   while the rank computes; what is sent inside its layers stands under its group
 //   exposed communication       while it does not compute, and something that it sends or receives is under way
-//   waiting                     while it does not compute, and its next collective waits for replicas that are behind
+//   waiting                     while it does not compute, and its next collective waits for other replicas, while all of its own have come
 //   bubble                      all else: it waits for other stages
 #pragma once
 
@@ -36,9 +36,13 @@ struct RankDeeds {
   const RankWork* work = nullptr;
   std::vector<const ActionTime*> times = {};
   double hidden_tensor_part = 0;
-  std::vector<bool> meets_replicas = {};  // of each action: a meeting of ranks of one stage
 };
 
-[[nodiscard]] StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, double step_seconds);
+/// By rank and action: since when it has been waiting for other replicas alone, as the last of its own has come to what they do together; no_time where it
+/// meets none. Rank r is of replica r / num_stages.
+[[nodiscard]] std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events, int num_stages);
+
+/// `waits_since`: that of the rank, by action.
+[[nodiscard]] StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, const std::vector<double>& waits_since, double step_seconds);
 
 }  // namespace echelon

@@ -139,7 +139,6 @@ void StepWorks::add_works(int simulated, Meetings& meetings) {
   for (const Action& action : *own.program) {
     const ActionTime& time = timers_[static_cast<std::size_t>(simulated)].time_of(action, rank.trace(ProgramKind::training).of(action));
     deeds.times.push_back(&time);
-    deeds.meets_replicas.push_back(false);
     own.works.push_back({.is_hidden = is_hidden(action.kind, profile_.overlap)});
     Work& work = own.works.back();
     switch (lane_of(action.kind)) {
@@ -150,10 +149,8 @@ void StepWorks::add_works(int simulated, Meetings& meetings) {
         break;
       case Lane::collective: {
         const std::vector<int>& there = meetings.participants(simulated, mesh_rank(simulated), group_of(time));
-        const auto is_of_stage = [&](int each) { return pipeline_rank(each) == pipeline_rank(simulated); };
         work.lane = collective_lane;
         work.meeting = meetings.collective(simulated, action.kind, there);
-        deeds.meets_replicas.back() = there.size() > 1 && std::all_of(there.begin(), there.end(), is_of_stage);
         break;
       }
     }

@@ -1,0 +1,48 @@
+// Drawings of a step with lanes: what is in them, read back.
+#include "report/timeline_drawing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+
+struct Example {
+  Program program = {{.kind = ActionKind::forward, .stage = 0, .microbatch = 2, .id = 0},
+                     {.kind = ActionKind::send_forward, .stage = 0, .microbatch = 2, .id = 1, .after = {0}},
+                     {.kind = ActionKind::update, .stage = 0, .unit = 1, .id = 2}};
+  std::vector<DrawnRank> ranks = {{"stage 0", &program, {0, 2, 0}, {"compute", "collectives", "to rank 1"}}};
+  Timeline timeline = {{{0, 0, Lane::compute, 0, 0.5}, {0, 1, Lane::transfer, 0.5, 0.75}, {0, 2, Lane::compute, 0.5, 1}}};
+};
+
+TEST(TimelineDrawing, TheTraceHasAThreadPerLaneAndMicroseconds) {
+  const Example example;
+  const nlohmann::json trace = nlohmann::json::parse(to_chrome_json(example.ranks, example.timeline));
+  std::map<std::string, nlohmann::json> events;
+  for (const auto& event : trace["traceEvents"])
+    if (event["ph"] == "X") events[event["cat"]] = event;
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events["forward"]["name"], "forward stage 0 microbatch 2");
+  EXPECT_EQ(events["forward"]["tid"], 0);
+  EXPECT_EQ(events["send_forward"]["tid"], 2);
+  EXPECT_DOUBLE_EQ(events["send_forward"]["ts"], 5e5);
+  EXPECT_DOUBLE_EQ(events["send_forward"]["dur"], 2.5e5);
+  EXPECT_EQ(events["update"]["args"]["unit"], 1);
+  EXPECT_EQ(trace["traceEvents"][3]["args"]["name"], "to rank 1");
+}
+
+TEST(TimelineDrawing, TheSvgHasABoxPerEventAndNumbersPasses) {
+  const Example example;
+  const std::string svg = to_svg(example.ranks, example.timeline);
+  EXPECT_THAT(svg, HasSubstr("<title>send_forward stage 0 microbatch 2</title>"));
+  EXPECT_THAT(svg, HasSubstr("<title>update stage 0 unit 1</title>"));
+  EXPECT_THAT(svg, HasSubstr(">3</text>"));  // counted from 1
+  EXPECT_THAT(svg, HasSubstr(">stage 0</text>"));
+}
+
+}  // namespace
+}  // namespace echelon
