@@ -1,6 +1,7 @@
 // echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight that follow.
 #include "schedule/draw.h"
 #include "cli/arguments.h"
+#include "cli/draw_html.h"
 #include "cli/verb.h"
 #include "report/schedule_drawing.h"
 #include "schedule/catalog.h"
@@ -26,7 +27,8 @@ constexpr std::int64_t most_passes = 1 << 19;  // all of them are held in memory
 constexpr ScheduleKeys keys = {.schedule = "--schedule", .num_virtual = "--virtual", .num_microbatches = "--microbatches", .memory_limit = "--memory-limit"};
 
 struct DrawArguments {
-  std::string schedule = "1F1B", schedule_csv, format = "text", output;
+  std::string schedule = "1F1B", schedule_csv, format = "text", output, html;
+  bool has_html = false;
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
@@ -110,7 +112,12 @@ ExitStatus run_draw(const DrawArguments& arguments) {
   constexpr std::string_view formats[] = {"text", "svg", "trace"};
   const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
   require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "), nearest(arguments.format, formats));
-  const std::string drawing = in_format(draw_arguments(arguments), arguments);
+  const Drawn drawn = draw_arguments(arguments);
+  if (arguments.has_html) {
+    const std::string& name = arguments.schedule_csv.empty() ? arguments.schedule : arguments.schedule_csv;
+    HtmlFile(arguments.html).write(schedule_page({name, drawn.schedule, drawn.timeline, drawn.peaks, drawn.cost_ms, arguments.times}));
+  }
+  const std::string drawing = in_format(drawn, arguments);
   if (arguments.output.empty()) {
     fmt::print("{}", drawing);
     return ExitStatus::success;
@@ -150,10 +157,12 @@ VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_
       ->capture_default_str();
   auto* const format = app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
   app.add_option("--output", arguments->output, "a file instead of the terminal");
+  auto* const html = app.add_option("--html", arguments->html, "a page with the drawing besides, to be opened in a browser");
   app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")->check(in_range(10, 100000))->capture_default_str();
   app.add_flag("--json", arguments->json, "rates, memory and events as JSON")->excludes(format);
   for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"}) file->excludes(app.get_option(name));
-  return [arguments, backward] {
+  return [arguments, backward, html] {
+    arguments->has_html = html->count() > 0;
     if (backward->count() > 0) arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;
     return run_draw(*arguments);
   };

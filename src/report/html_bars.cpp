@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::size_t num_colours = 12;
+constexpr std::size_t num_colours = 12, most_rows = 64;
 
 double total_of(const HtmlBars::Row& row) {
   double total = 0;
@@ -86,8 +86,12 @@ std::string to_html(const HtmlBars& bars) {
   for (const std::string& name : names) html += fmt::format("<li><i class=\"c{}\"></i>{}</li>", colour_of(names, name), escaped(name));
   if (shows_limit) html += fmt::format("<li><i class=\"limit\"></i>{}</li>", escaped(bars.limit_name));
   html += "</ul>\n<ul class=\"rows\">\n";
-  for (const auto& row : bars.rows) html += row_of(bars, row, names, full_width);
-  return html + "</ul>\n" + numbers_of(bars, names) + "</section>\n";
+  const std::size_t num_rows = bars.rows.size(), num_shown = std::min(num_rows, most_rows);
+  for (std::size_t i = 0; i < num_shown; ++i)
+    html += row_of(bars, bars.rows[num_shown < num_rows ? i * (num_rows - 1) / (num_shown - 1) : i], names, full_width);
+  html += "</ul>\n";
+  if (num_shown < num_rows) html += fmt::format("<p class=\"note more\">{} of {} rows are drawn, evenly chosen.</p>\n", num_shown, num_rows);
+  return html + numbers_of(bars, names) + "</section>\n";
 }
 
 }  // namespace echelon

@@ -70,6 +70,20 @@ HtmlTimeline html_timeline(std::string title, const Timeline& timeline, const st
   return figure;
 }
 
+namespace {
+
+bool has_several_stages(const HtmlTimeline& timeline) {
+  std::vector<int> stage_of(timeline.rows.size(), -1);
+  return std::any_of(timeline.bars.begin(), timeline.bars.end(), [&](const TimelineBar& bar) {
+    int& stage = stage_of[static_cast<std::size_t>(bar.row)];
+    if (is_sent(bar.kind) || bar.stage < 0) return false;
+    if (stage < 0) stage = bar.stage;
+    return stage != bar.stage;
+  });
+}
+
+}  // namespace
+
 std::string to_html(const HtmlTimeline& timeline, int number) {
   const HtmlTimeline shown = reduced(timeline);
   const BarCode code = encode(shown);
@@ -90,6 +104,7 @@ std::string to_html(const HtmlTimeline& timeline, int number) {
     const std::string_view name = name_of(static_cast<BarKind>(kind));
     if (is_used[static_cast<std::size_t>(kind)]) html += fmt::format("<li><i class=\"kind {}\"></i>{}</li>", name, name);
   }
+  if (has_several_stages(shown)) html += "<li class=\"word\">a rank's later stages are paler</li>";
   html += fmt::format(
       "</ul>\n<div class=\"stage\"><canvas tabindex=\"0\" role=\"application\" aria-label=\"{}: {} bars in {} rows over {}. Arrow keys go from bar to bar and "
       "from row to row, plus and minus zoom, Home shows the whole.\"></canvas><div class=\"tip\" hidden></div><div class=\"window\"><i></i></div></div>\n",

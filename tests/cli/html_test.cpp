@@ -80,6 +80,15 @@ TEST_F(Html, ShowsATrainingRun) {
   browser.photograph(folder_ / "train.png");
 }
 
+// A schedule alone: four ranks with eight forwards and eight fused backwards each.
+TEST_F(Html, ShowsASchedule) {
+  const Outcome outcome = run_echelon({"draw", "--schedule=1F1B", "--stages=4", "--microbatches=8", "--html=" + path()});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("rank 3"));
+  EXPECT_THAT(page(), HasSubstr("data-bars=\"64\""));
+  EXPECT_THAT(page(), HasSubstr("27.3 %"));  // (p - 1) / (m + p - 1)
+}
+
 TEST_F(Html, IsThereAfterCtrlC) {
   const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000", "--html=" + path()}), "step:  2");
   EXPECT_EQ(outcome.status, 130) << outcome.err;

@@ -44,6 +44,7 @@ std::optional<std::string> Browser::program() {
 }
 
 Browser::Browser(const std::string& program, const std::filesystem::path& folder) {
+  std::signal(SIGPIPE, SIG_IGN);  // a browser that is gone is an error, not the end of the tests
   std::array<int, 2> to{}, from{};
   if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0) throw Failure("no pipes for the browser");
   // Its sandbox wants rights that a container or a chroot often lacks. Nothing but our own pages is shown, and no name leads anywhere.

@@ -67,6 +67,22 @@ TEST(HtmlReport, WorksWithWhatHasNoSize) {
   EXPECT_THAT(page, Not(HasSubstr("<canvas")));
 }
 
+TEST(HtmlReport, DrawsSomeOfManyRowsAndTellsAll) {
+  HtmlBars bars = {.title = "Memory"};
+  for (int i = 0; i < 1000; ++i) bars.rows.push_back({.label = "stage " + std::to_string(i), .parts = {{"parameters", 1e9}}});
+  const std::string page = to_html(HtmlReport{.title = "Many", .bars = {bars}});
+  const auto count = [&](const std::string& text) {
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = page.find(text, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<span class=\"label\">"), 64U);
+  EXPECT_EQ(count("<th scope=\"row\">"), 1000U);
+  EXPECT_EQ(count("<span class=\"label\">stage 0<"), 1U);
+  EXPECT_EQ(count("<span class=\"label\">stage 999<"), 1U);
+  EXPECT_THAT(page, HasSubstr("64 of 1000 rows are drawn"));
+}
+
 TEST(HtmlTimeline, HasABarForEveryActionThatTakesTime) {
   const auto [programs, timeline] = example_page::played(4, 8);
   const HtmlTimeline figure = html_timeline("step", timeline, programs);
