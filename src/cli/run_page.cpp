@@ -36,7 +36,7 @@ std::string page_title(const RunConfig& config) {
   const double num_parameters = static_cast<double>(config.model.num_parameters());
   const bool is_large = num_parameters >= 1e9;
   return fmt::format("{} of {:.{}f} {} parameters on {} rank{}", name_of(config.model.family), num_parameters / (is_large ? 1e9 : 1e6),
-                     num_parameters >= 1e11 ? 0 : 1, is_large ? "B" : "M", num_ranks, num_ranks == 1 ? "" : "s");
+                     num_parameters >= 1e11 ? 0 : 1, is_large ? "B" : "M", text_of(HtmlUnit::number, num_ranks), num_ranks == 1 ? "" : "s");
 }
 
 std::vector<HtmlFact> page_facts(const RunConfig& config) {

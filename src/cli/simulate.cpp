@@ -2,6 +2,7 @@
 #include "predict/simulate.h"
 
 #include "checkpoint/model_config.h"
+#include "cli/simulate_html.h"
 #include "cli/simulate_output.h"
 #include "cli/simulate_rows.h"
 #include "cli/verb.h"
@@ -25,7 +26,8 @@ struct SimulateArguments {
   std::vector<std::string> slow;
   double mtbf_hours = 0;
   FailureModel failures = {};
-  std::string trace, svg;
+  std::string trace, svg, html;
+  bool has_html = false;
   bool json = false;
   RowsArguments rows;
 };
@@ -85,6 +87,8 @@ ExitStatus run_rows(const SimulateArguments& arguments) {
 
 ExitStatus run_simulation(const SimulateArguments& arguments, const std::optional<FailureModel>& failures, const std::vector<std::string>& config_arguments) {
   if (!arguments.rows.path.empty()) return run_rows(arguments);
+  std::optional<HtmlFile> html;  // refused before anything is simulated
+  if (arguments.has_html) html.emplace(arguments.html);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
   require(!arguments.machine.empty(), "simulate needs a machine, by name or as a file; nearest: --machine=h100");
@@ -98,6 +102,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                          .failures = failures};
   if (!arguments.trace.empty()) write("--trace", arguments.trace, to_chrome_json(drawn_ranks(run), result.timeline));
   if (!arguments.svg.empty()) write("--svg", arguments.svg, to_svg(drawn_ranks(run), result.timeline));
+  if (html) html->write(simulation_page(run));
   arguments.json ? fmt::print("{}\n", to_json(run).dump()) : fmt::print("{}", to_text(run));
   return ExitStatus::success;
 }
@@ -109,16 +114,18 @@ VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& confi
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
   app.add_option("--machine", arguments->machine, "a machine that is shipped (h100, a100-80, ...) or a file (docs/machines.md)");
   app.add_option("--profile", arguments->profile, "the software whose way of working is timed; default: echelon");
-  app.add_option("--rows", arguments->rows.path, "a table of runs instead of a config: CSV with the columns of published results");
+  auto* const rows = app.add_option("--rows", arguments->rows.path, "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
   app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")->type_name("rank=R:FACTOR");
   auto* const mtbf = app.add_option("--mtbf-hours", arguments->mtbf_hours, "mean time between failures of the whole job, for goodput");
   auto* const checkpoint = app.add_option("--checkpoint-seconds", arguments->failures.checkpoint_seconds, "in which a checkpoint stops training");
   auto* const restart = app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training goes on");
   app.add_option("--trace", arguments->trace, "a file for the step's timeline as a trace (ui.perfetto.dev)");
+  auto* const html = app.add_option("--html", arguments->html, "a page about the step, to be opened in a browser")->excludes(rows);
   app.add_option("--svg", arguments->svg, "a file for the step's timeline as a drawing");
   app.add_flag("--json", arguments->json, "the outcome as JSON");
-  return [arguments, config_arguments, mtbf, checkpoint, restart] {
+  return [arguments, config_arguments, mtbf, checkpoint, restart, html] {
+    arguments->has_html = html->count() > 0;
     const bool says_costs = checkpoint->count() + restart->count() > 0;
     return run_simulation(*arguments, failures_of(*arguments, mtbf->count() > 0, says_costs), config_arguments);
   };

@@ -42,7 +42,7 @@ std::string text_of(HtmlUnit unit, double amount) {
   constexpr std::array<Units, 4> seconds = {Units{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}};
   if (!std::isfinite(amount)) return "–";
   switch (unit) {
-    case HtmlUnit::number: return three_digits(amount);
+    case HtmlUnit::number: return amount == std::round(amount) ? grouped(amount) : three_digits(amount);
     case HtmlUnit::seconds: return in_units(amount, seconds);
     case HtmlUnit::bytes: return in_units(amount, bytes);
     case HtmlUnit::fraction: return three_digits(100 * amount) + " %";

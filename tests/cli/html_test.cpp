@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 
 namespace echelon {
 namespace {
@@ -87,6 +89,46 @@ TEST_F(Html, ShowsASchedule) {
   EXPECT_THAT(outcome.out, HasSubstr("rank 3"));
   EXPECT_THAT(page(), HasSubstr("data-bars=\"64\""));
   EXPECT_THAT(page(), HasSubstr("27.3 %"));  // (p - 1) / (m + p - 1)
+}
+
+TEST_F(Html, ShowsASimulation) {
+  const std::vector<std::string> simulate = {"simulate",
+                                             "--machine=h100",
+                                             "--model.preset=llama-1m",
+                                             "--training.seq_len=32",
+                                             "--training.global_batch_size=16",
+                                             "--training.micro_batch_size=2",
+                                             "--parallelism.pipeline_parallel_degree=2",
+                                             "--parallelism.data_parallel_shard_degree=2"};
+  std::vector<std::string> arguments = simulate;
+  arguments.push_back("--html=" + path());
+  const Outcome outcome = run_echelon(arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  arguments = simulate;
+  arguments.push_back("--json");
+  const auto json = nlohmann::json::parse(run_echelon(arguments).out);
+  const auto program = Browser::program();
+  if (!program) GTEST_SKIP() << "there is no chromium here; scripts/install test installs it";
+  Browser browser(*program, folder_ / "profile");
+  browser.open(path(), {.width = 390, .height = 844, .is_phone = true});
+  EXPECT_THAT(browser.complaints(), testing::IsEmpty());
+  EXPECT_LE(browser.evaluate("document.documentElement.scrollWidth"), 390);
+  EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('section.bars h2')].map(h => h.textContent)"),
+            nlohmann::json({"Where the time goes", "Memory", "Traffic"}));
+  // 1F1B of two stages and four microbatches of two sequences on each of two replicas: every pass is there, and the step ends with the last bar.
+  const auto rows = browser.evaluate("readBars(JSON.parse(document.querySelector('.timeline script').textContent)).map(row => row.bars)");
+  ASSERT_EQ(rows.size(), 2U);
+  double end = 0;
+  for (const auto& row : rows) {
+    std::map<std::string, std::set<int>> microbatches;
+    for (const auto& bar : row) {
+      microbatches[bar["group"][0]].insert(bar["number"].get<int>());
+      end = std::max(end, bar["end"].get<double>());
+    }
+    for (const char* pass : {"forward", "backward"}) EXPECT_EQ(microbatches[pass], (std::set<int>{0, 1, 2, 3})) << pass;
+  }
+  EXPECT_NEAR(end, json["predicted_seconds"].get<double>(), 1e-5 * end);
+  browser.photograph(folder_ / "simulate.png");
 }
 
 TEST_F(Html, IsThereAfterCtrlC) {

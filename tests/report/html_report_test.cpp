@@ -28,6 +28,8 @@ TEST(HtmlText, HasThreeDigitsAndAUnit) {
   EXPECT_EQ(text_of(HtmlUnit::fraction, 0.4567), "45.7 %");
   EXPECT_EQ(text_of(HtmlUnit::number, 1234567), "1,234,567");
   EXPECT_EQ(text_of(HtmlUnit::number, -1234), "-1,234");
+  EXPECT_EQ(text_of(HtmlUnit::number, 4), "4");
+  EXPECT_EQ(text_of(HtmlUnit::number, 4.5), "4.50");
   EXPECT_EQ(text_of(HtmlUnit::seconds, std::numeric_limits<double>::quiet_NaN()), "–");
   EXPECT_EQ(text_of(HtmlUnit::bytes, std::numeric_limits<double>::infinity()), "–");
 }
