@@ -15,20 +15,25 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double left = 110, top = 34, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
-constexpr double widest = 16000, widest_pass = 18;
+constexpr double narrowest = 800, widest = 16000, middle_pass = 18;
 
 const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
   return (*ranks[static_cast<std::size_t>(event.rank)].program)[static_cast<std::size_t>(event.action_id)];
 }
 
-/// Pixels per second: the shortest pass shows its number, unless the drawing would be too wide.
+/// Pixels per second: half of the passes show their number, unless the drawing would be too wide.
 double scale_of(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
-  double end = 0, shortest = no_time;
+  double end = 0;
+  std::vector<double> passes;
   for (const Event& event : timeline.events) {
     end = std::max(end, event.end);
-    if (event.end > event.start && is_compute(action_of(ranks, event).kind)) shortest = std::min(shortest, event.end - event.start);
+    if (event.end > event.start && is_compute(action_of(ranks, event).kind)) passes.push_back(event.end - event.start);
   }
-  return end > 0 ? std::min(widest_pass / shortest, widest / end) : 0;
+  if (end <= 0) return 0;
+  if (passes.empty()) return narrowest / end;
+  const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
+  std::nth_element(passes.begin(), middle, passes.end());
+  return std::clamp(middle_pass / *middle, narrowest / end, widest / end);
 }
 
 /// How light a stage is drawn: later stages of a rank lighter.
