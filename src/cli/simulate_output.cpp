@@ -14,6 +14,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
+constexpr std::int64_t least_shown_bytes = 5'000'000;  // of a category in a table of GB with two digits
+
 std::int64_t tokens_of(const RunConfig& config) { return config.training.global_batch_size * config.training.seq_len; }
 
 std::string percent(double part, double whole) { return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0); }
@@ -77,10 +79,21 @@ StepParts parts_of_stage(const Simulation& result, int stage) {
   return parts *= 1.0 / num_ranks;
 }
 
+std::int64_t at_peak(const PredictedMemory& memory, MemoryCategory category) {
+  const auto found = memory.bytes_at_peak.find(category);
+  return found == memory.bytes_at_peak.end() ? 0 : found->second;
+}
+
+Json by_name(const std::map<MemoryCategory, std::int64_t>& categories) {
+  Json json = Json::object();
+  for (const auto& [category, bytes] : categories) json[std::string(name_of(category))] = bytes;
+  return json;
+}
+
 std::string stage_table(const Simulation& result) {
   std::vector<MemoryCategory> categories = memory_categories();
   std::erase_if(categories, [&](MemoryCategory category) {
-    return std::all_of(result.memory.begin(), result.memory.end(), [&](const auto& each) { return each.category_bytes.at(category) < 5'000'000; });
+    return std::all_of(result.memory.begin(), result.memory.end(), [&](const auto& each) { return at_peak(each, category) < least_shown_bytes; });
   });
   Rows rows = {{"stage", "compute", "exposed", "bubble", "GB", "of"}};
   for (const MemoryCategory category : categories) rows[0].emplace_back(name_of(category));
@@ -91,7 +104,7 @@ std::string stage_table(const Simulation& result) {
     rows.push_back({fmt::format("  {}", stage), percent(parts.compute_seconds, result.step_seconds),
                     percent(total(parts.exposed_communication_seconds), result.step_seconds), percent(parts.bubble_seconds, result.step_seconds),
                     gigabytes(memory.arena_bytes), gigabytes(memory.device_bytes)});
-    for (const MemoryCategory category : categories) rows.back().push_back(gigabytes(memory.category_bytes.at(category)));
+    for (const MemoryCategory category : categories) rows.back().push_back(gigabytes(at_peak(memory, category)));
   }
   return text_table(rows);
 }
@@ -144,11 +157,10 @@ Json stages_json(const Simulation& result) {
   Json stages = Json::array();
   for (std::size_t stage = 0; stage < result.memory.size(); ++stage) {
     const PredictedMemory& memory = result.memory[stage];
-    Json categories = Json::object();
-    for (const auto& [category, bytes] : memory.category_bytes) categories[std::string(name_of(category))] = bytes;
     stages.push_back({{"stage", stage},
                       {"parts", to_json(parts_of_stage(result, static_cast<int>(stage)))},
-                      {"memory_bytes", categories},
+                      {"memory_bytes", by_name(memory.category_bytes)},
+                      {"memory_at_peak_bytes", by_name(memory.bytes_at_peak)},
                       {"arena_bytes", memory.arena_bytes},
                       {"device_bytes", memory.device_bytes}});
   }

@@ -24,6 +24,7 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
 PredictedMemory memory_of(const RankBlueprint& rank) {
   PredictedMemory memory;
   for (const MemoryCategory category : memory_categories()) memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
   memory.arena_bytes = rank.arena_bytes();
   memory.device_bytes = std::numeric_limits<std::int64_t>::max();
   return memory;

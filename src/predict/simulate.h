@@ -32,7 +32,8 @@ struct SimulatedRank {
 /// What a pipeline rank holds.
 struct PredictedMemory {
   std::map<MemoryCategory, std::int64_t> category_bytes = {};  // each at the moment when it needs most
-  std::int64_t arena_bytes = 0;                                // of all at the moment when they need most together
+  std::map<MemoryCategory, std::int64_t> bytes_at_peak = {};   // at the moment when they need most together, as far as they need anything then
+  std::int64_t arena_bytes = 0;                                // of all at that moment, and what is lost between them
   std::int64_t device_bytes = 0;                               // what the smallest device of the stage has
 };
 
