@@ -52,9 +52,9 @@ void print_text(const VerifySetup& setup, const VerifyRequest& request, const Ve
 }
 
 nlohmann::ordered_json to_json(const Diagnosis& diagnosis) {
-  return {{"fault", name_of(diagnosis.finding.kind)}, {"axis", diagnosis.finding.axis},         {"tensor", diagnosis.finding.tensor},
-          {"where", diagnosis.finding.where},         {"evidence", diagnosis.finding.evidence}, {"gone_without", diagnosis.gone_without},
-          {"stays_without", diagnosis.stays_without}, {"sentence", diagnosis.sentence()}};
+  return {{"fault", name_of(diagnosis.finding.kind)}, {"axis", diagnosis.finding.axis},           {"tensor", diagnosis.finding.tensor},
+          {"where", diagnosis.finding.where},         {"evidence", diagnosis.finding.evidence},   {"gone_without", diagnosis.gone_without},
+          {"stays_without", diagnosis.stays_without}, {"fails_without", diagnosis.fails_without}, {"sentence", diagnosis.sentence()}};
 }
 
 void print_json(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {

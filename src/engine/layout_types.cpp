@@ -23,6 +23,11 @@ void check_layout_types(const Blueprint& blueprint) {
   for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint))) check_layout_types(blueprint, rank);
 }
 
+void rehearse(const Blueprint& blueprint) {
+  const RunConfig rehearsed = for_rehearsal(blueprint.config());
+  rehearsed == blueprint.config() ? check_layout_types(blueprint) : check_layout_types(Blueprint(rehearsed));
+}
+
 RunConfig for_rehearsal(RunConfig config) {
   const std::int64_t enough = 4 * config.parallelism.pipeline_parallel_degree;
   const bool is_long = config.num_microbatches() > enough && config.parallelism.pipeline_parallel_schedule_csv.empty();

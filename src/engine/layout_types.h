@@ -10,6 +10,9 @@ namespace echelon {
 /// fit: an addend used as if it were the sum, a sum over the wrong ranks, a part read as the whole.
 void check_layout_types(const Blueprint& blueprint);
 
+/// The same before a run of the blueprint: of a long step, with no more microbatches than show all there is to see.
+void rehearse(const Blueprint& blueprint);
+
 /// The config with four microbatches a pipeline rank if it has more: microbatches are alike, and a long step need not be rehearsed to its end. A schedule that
 /// is read from a file stays as it is.
 [[nodiscard]] RunConfig for_rehearsal(RunConfig config);

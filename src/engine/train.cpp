@@ -104,8 +104,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
   const Blueprint blueprint(config);
   require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
-  const RunConfig rehearsed = for_rehearsal(config);
-  rehearsed == config ? check_layout_types(blueprint) : check_layout_types(Blueprint(rehearsed));
+  rehearse(blueprint);
   const auto initial = initial_weights(config);
   const RatesOfHost rates(config.metrics, placement);
   const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
@@ -153,6 +152,7 @@ EvaluationResult evaluate(const RunConfig& wanted) {
   const RunConfig config = with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len));
   const Blueprint blueprint(config);
   require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
+  rehearse(blueprint);
   EvaluationResult result;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
     const auto ops = make_cpu_ops({.num_threads = claim_cores(config, mesh).num_threads});

@@ -1,9 +1,12 @@
 // Planted faults are named: the kind, the axis and the tensor, from the numbers alone. `verify` is given no more than a run to watch.
 #include "engine/verify/verify.h"
 
+#include "base/error.h"
 #include "data/masked_batches.h"
+#include "spec/groups.h"
 #include "verify/plants.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace echelon::testing {
@@ -299,6 +302,38 @@ TEST(Controls, UnplantedLayoutsAreEqual) {
     EXPECT_TRUE(verdict_of(config_of(degrees), {}).is_equal());
     EXPECT_TRUE(verdict_of(config_of(degrees), grow([] { return std::make_unique<Plant>(); })).is_equal());
   }
+}
+
+// A vocabulary of one token has no gradients at all, and with a learning rate of zero GPT-2's biases stay zeros.
+TEST(Controls, ZerosAreEqual) {
+  RunConfig one_token = config_of({.shard = 2});
+  one_token.model.vocab_size = 1;
+  EXPECT_TRUE(verdict_of(one_token, {}).is_equal());
+  RunConfig at_rest = config_of({.shard = 2, .family = Family::gpt2});
+  at_rest.optimizer.lr = 0;
+  EXPECT_TRUE(verdict_of(at_rest, {}).is_equal());
+}
+
+/// Doubles sums over tp; without tp a rank is lost.
+class DoubledAndLost final : public Plant {
+ public:
+  void begins(Place& place) override {
+    if (place.mesh.shape().degree(Axis::tp) == 1) throw Failure("a rank is lost");
+  }
+  int times(Place& place, const Group& group, Tensor /*x*/) override {
+    return group == tp_group && place.product.ends_with("1.mlp.down_proj.weight") && place.product_is_forward ? 2 : 1;
+  }
+};
+
+// A layout with an axis less that broke is no layout that is equal, nor one that is not there.
+TEST(Diagnosis, TellsALayoutThatBreaksFromOneThatIsNotThere) {
+  const Verdict verdict = verdict_of(config_of({.replicate = 2, .tp = 2}), grow([] { return std::make_unique<DoubledAndLost>(); }));
+  ASSERT_FALSE(verdict.is_equal());
+  ASSERT_EQ(verdict.diagnosis->fails_without.size(), 1U);
+  EXPECT_THAT(verdict.diagnosis->fails_without.front(), ::testing::StartsWith("tp ("));
+  EXPECT_THAT(verdict.diagnosis->sentence(), ::testing::HasSubstr("; the run fails without tp ("));
+  EXPECT_THAT(verdict.diagnosis->sentence(), ::testing::HasSubstr("a rank is lost"));
+  EXPECT_THAT(verdict.diagnosis->stays_without, ::testing::Contains("dp_replicate"));
 }
 
 }  // namespace

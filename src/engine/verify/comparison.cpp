@@ -7,6 +7,12 @@
 #include <tuple>
 
 namespace echelon {
+namespace {
+
+constexpr double least_scale = 1e-300;  // where all numbers are zero, zeros are equal
+
+}  // namespace
+
 std::string_view name_of(Quantity quantity) {
   switch (quantity) {
     case Quantity::loss: return "loss";
@@ -60,7 +66,7 @@ void Comparison::compare_weights(const RankView& rank, std::int64_t step) {
 }
 
 void Comparison::compare_number(const RankView& rank, Key key, double actual, double expected) {
-  const double error = std::abs(actual - expected) / std::max(std::abs(expected), 1e-300);
+  const double error = std::abs(actual - expected) / std::max(std::abs(expected), least_scale);
   note(key, "", {.rank = rank.mesh.rank(), .error = error, .count = 1, .of = 1});
 }
 
@@ -68,7 +74,7 @@ void Comparison::compare_piece(Key key, const RankView& rank, const ParamPiece& 
   const bool is_gradient = key.quantity == Quantity::gradient;
   const std::string& name = piece.param.name;
   const std::vector<double>& expected = is_gradient ? reference_.gradient(key.step, name) : reference_.weight(key.step, name);
-  const double scale = std::max(largest(expected), is_gradient ? reference_.step(key.step).gradient_floor : floor_of_weights_);
+  const double scale = std::max({largest(expected), is_gradient ? reference_.step(key.step).gradient_floor : floor_of_weights_, least_scale});
   const double tolerance = tolerances_[static_cast<std::size_t>(key.quantity)];
   const std::vector<double> numbers = downloaded(rank.ops, piece.numbers, factor);
   RankDifference found = {.rank = rank.mesh.rank()};

@@ -1,5 +1,6 @@
 #include "engine/verify/diagnosis.h"
 
+#include "base/error.h"
 #include "engine/verify/explain.h"
 #include "report/system_memory.h"
 
@@ -114,6 +115,7 @@ std::string Diagnosis::sentence() const {
   text += fmt::format(": {} ({})", finding.evidence, finding.where);
   if (!gone_without.empty()) text += fmt::format("; the difference is gone without {}", fmt::join(gone_without, ", or without "));
   if (gone_without.empty() && !stays_without.empty()) text += fmt::format("; the difference stays without {}", fmt::join(stays_without, ", and without "));
+  if (!fails_without.empty()) text += fmt::format("; the run fails without {}", fmt::join(fails_without, ", and without "));
   return text;
 }
 
@@ -125,7 +127,8 @@ Diagnosis diagnose(const Case& at, const std::function<bool(const RunConfig& lay
     if (axis.name.find('+') != std::string::npos) continue;
     try {
       (differs(without_axis(at.config(), axis.name)) ? diagnosis.stays_without : diagnosis.gone_without).push_back(axis.name);
-    } catch (const Error&) {  // there is no such layout
+    } catch (const Error& error) {  // bad input: there is no such layout
+      if (error.status() != ExitStatus::bad_input) diagnosis.fails_without.push_back(fmt::format("{} ({})", axis.name, error.what()));
     }
   }
   std::vector<Finding> findings = findings_of(at);

@@ -14,6 +14,7 @@ struct Diagnosis {
   Finding finding;
   std::vector<std::string> gone_without;  // axes without which nothing differs
   std::vector<std::string> stays_without;
+  std::vector<std::string> fails_without;  // "tp (sentence)": axes without which the run does not come to its end, and why
 
   /// "missing sum over tp: the output of ...: each rank has ...; without tp the difference is gone".
   [[nodiscard]] std::string sentence() const;

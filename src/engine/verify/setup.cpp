@@ -4,6 +4,7 @@
 #include "blueprint/blueprint.h"
 #include "data/dataset_batches.h"
 #include "data/masked_batches.h"
+#include "engine/layout_types.h"
 #include "engine/verify/reference.h"
 #include "report/system_memory.h"
 #include "spec/pipeline.h"
@@ -135,6 +136,7 @@ VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& re
   }
   setup.sources.push_back(std::make_unique<UnevenTargets>(*setup.sources.front(), config.data.seed));
   check_memory(setup.config, request, setup.notes);
+  rehearse(Blueprint(setup.config));
   return setup;
 }
 
