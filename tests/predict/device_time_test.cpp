@@ -4,9 +4,13 @@
 #include "base/error.h"
 #include "predict/matmul_rate.h"
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 namespace echelon {
 namespace {
@@ -33,33 +37,47 @@ TEST(TileEfficiency, IsThatOfFullAndPartialWaves) {
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0), 0.9);  // three waves of small tiles, where large ones leave half a wave
 }
 
-/// NVIDIA, CUDA 11 Features Revealed, figure 6: products of n^3 in bfloat16 by cuBLAS on A100, read off the plot.
-TEST(MatmulRate, OfCubesOnA100IsThatOfThePublishedPlot) {
-  constexpr std::pair<std::int64_t, double> plot[] = {{1024, 89},  {1536, 149}, {2048, 196}, {2304, 244}, {2560, 231}, {3072, 235}, {3584, 242},
-                                                      {4096, 259}, {4352, 246}, {4608, 275}, {5120, 261}, {5632, 282}, {6144, 276}, {8192, 292}};
-  const DeviceSpec device = device_of("a100-80");
-  double sum = 0;
-  for (const auto& [n, measured] : plot) {
-    const double predicted = product_tflops(device, n, n, n);
-    EXPECT_NEAR(predicted / measured, 1, n <= 1024 ? 0.25 : 0.12) << n;
-    sum += std::abs(predicted / measured - 1);
-  }
-  EXPECT_LT(sum / std::size(plot), 0.06);
-}
+/// A product that others measured (sources: docs/machines.md).
+struct Product {
+  const char* what;
+  const char* machine;
+  std::int64_t m, n, k;
+  double tflops, tolerance;
+  DType dtype = DType::bfloat16;
+};
 
-/// mamf-finder (stas00/ml-engineering, compute/accelerator): the fastest product found.
-TEST(MatmulRate, OfTheFastestProductsFound) {
-  struct Row {
-    const char* machine;
-    std::int64_t m, n, k;
-    double tflops, tolerance;
-  };
-  constexpr Row rows[] = {{"a100-80", 1024, 10240, 5120, 271.2, 0.05}, {"h100", 2048, 2048, 13312, 794.5, 0.06}, {"b200", 1792, 16128, 3072, 1745, 0.05}};
-  for (const Row& row : rows) {
-    EXPECT_NEAR(product_tflops(device_of(row.machine), row.m, row.n, row.k) / row.tflops, 1, row.tolerance) << row.machine;
+constexpr Product products[] = {
+    {"1024^3 on A100", "a100-80", 1024, 1024, 1024, 89, 0.25},
+    {"1536^3 on A100", "a100-80", 1536, 1536, 1536, 149, 0.1},
+    {"2048^3 on A100", "a100-80", 2048, 2048, 2048, 196, 0.1},
+    {"2304^3 on A100", "a100-80", 2304, 2304, 2304, 244, 0.05},
+    {"2560^3 on A100", "a100-80", 2560, 2560, 2560, 231, 0.05},
+    {"3072^3 on A100", "a100-80", 3072, 3072, 3072, 235, 0.05},
+    {"3584^3 on A100", "a100-80", 3584, 3584, 3584, 242, 0.05},
+    {"4096^3 on A100", "a100-80", 4096, 4096, 4096, 259, 0.05},
+    {"4352^3 on A100", "a100-80", 4352, 4352, 4352, 246, 0.05},
+    {"4608^3 on A100", "a100-80", 4608, 4608, 4608, 275, 0.05},
+    {"5120^3 on A100", "a100-80", 5120, 5120, 5120, 261, 0.05},
+    {"5632^3 on A100", "a100-80", 5632, 5632, 5632, 282, 0.05},
+    {"6144^3 on A100", "a100-80", 6144, 6144, 6144, 276, 0.05},
+    {"8192^3 on A100", "a100-80", 8192, 8192, 8192, 292, 0.06},
+    {"1024 x 10240 x 5120 on A100, fastest found", "a100-80", 1024, 10240, 5120, 271.2, 0.05},
+    {"2048 x 2048 x 13312 on H100, fastest found", "h100", 2048, 2048, 13312, 794.5, 0.06},
+    {"8192^3 on H100", "h100", 8192, 8192, 8192, 716, 0.06},
+    {"1792 x 16128 x 3072 on B200, fastest found", "b200", 1792, 16128, 3072, 1745, 0.05},
+    {"8192^3 on V100, float16", "v100", 8192, 8192, 8192, 83, 0.05, DType::float16},
+};
+
+/// docs/machines.md shows the same lines.
+TEST(MatmulRate, IsAsMeasuredAndAsDocumented) {
+  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/machines.md");
+  std::ostringstream document;
+  document << file.rdbuf();
+  for (const Product& each : products) {
+    const double predicted = product_tflops(device_of(each.machine), each.m, each.n, each.k, each.dtype);
+    EXPECT_NEAR(predicted / each.tflops, 1, each.tolerance) << each.what;
+    EXPECT_THAT(document.str(), testing::HasSubstr(fmt::format("| {} | {} | {:.0f} |\n", each.what, each.tflops, predicted)));
   }
-  EXPECT_NEAR(product_tflops(device_of("h100"), 8192, 8192, 8192) / 716, 1, 0.06);
-  EXPECT_NEAR(product_tflops(device_of("v100"), 8192, 8192, 8192, DType::float16) / 83, 1, 0.05);
 }
 
 TEST(MatmulRate, NeverExceedsThePeakAndMoreIsNeverFaster) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 namespace echelon {
 namespace {
@@ -112,6 +113,24 @@ TEST(MachineSpec, ARoundTripKeepsEverything) {
   machine.network = {
       .latency_seconds = 5e-6, .efficiency = 0.9, .oversubscription = 2, .nodes_per_leaf = 16, .rail_optimized = true, .reduces_in_switch = true};
   EXPECT_EQ(parse_machine(to_toml(machine), "written"), machine) << to_toml(machine);
+}
+
+/// The example of docs/machines.md: two kinds of nodes.
+TEST(MachineSpec, TheDocumentedFileIsRead) {
+  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/machines.md");
+  std::ostringstream page;
+  page << file.rdbuf();
+  const std::string text = page.str();
+  const auto first = text.find("```toml\n") + 8;
+  const std::string example = text.substr(first, text.find("```", first) - first);
+  const MachineSpec machine = parse_machine(example, "docs/machines.md");
+  ASSERT_EQ(machine.nodes.size(), 2);
+  EXPECT_EQ(machine.nodes.front().count, 4);
+  EXPECT_EQ(machine.nodes.front().device.tiles.size(), 2);
+  EXPECT_EQ(machine.nodes.back().device.formats.at("bfloat16").points.size(), 2);
+  EXPECT_DOUBLE_EQ(machine.nodes.back().link.measured.front().seconds.back(), 7e-3);
+  EXPECT_EQ(machine.network.oversubscription, 2);
+  EXPECT_EQ(parse_machine(to_toml(machine), "written"), machine);
 }
 
 class Shipped : public testing::TestWithParam<ShippedMachine> {};
