@@ -7,6 +7,18 @@ namespace {
 
 bool is_transfer(CommKind kind) { return kind == CommKind::send || kind == CommKind::receive; }
 
+/// The rank of a group's member; of a group along one axis without a list of its ranks.
+int member(const MeshShape& mesh, const Group& group, int rank, int index) {
+  for (int i = 0; i < num_axes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (group.part != Group::Part::all || group.axes != AxisSet{axis}) continue;
+    Coordinates coordinates = mesh.coordinates_of(rank);
+    coordinates[static_cast<std::size_t>(axis)] = index;
+    return mesh.rank_of(coordinates);
+  }
+  return mesh.ranks_of(group, rank)[static_cast<std::size_t>(index)];
+}
+
 }  // namespace
 
 double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices) {
@@ -17,7 +29,7 @@ double communication_seconds(const CommRecord& record, int rank, const DeviceMap
 
 GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices) {
   if (!is_transfer(record.kind)) return devices.placement_of(record.group, rank);
-  return devices.placement_of_pair(rank, devices.mesh().ranks_of(record.group, rank)[static_cast<std::size_t>(record.peer)]);
+  return devices.placement_of_pair(rank, member(devices.mesh(), record.group, rank, record.peer));
 }
 
 }  // namespace echelon
