@@ -8,8 +8,9 @@
 namespace echelon {
 namespace {
 
-/// What NCCL moves a buffer with: flags beside every word, beside every 120 bytes, or none. Shares of the bandwidth and latencies of a hop in multiples of the
-/// fastest protocol's: NCCL 2.19, src/graph/tuning.cc (LL, LL128 and Simple: 0.6, 1.25 and 3.4-4 us over NVLink, 5, 8.5 and 14 us between nodes).
+/// What NCCL moves a buffer with: flags beside every word, beside every 120 bytes, or none (LL, LL128, Simple). Latencies of a hop in multiples of LL's:
+/// NCCL 2.19, src/graph/tuning.cc (0.6, 1.25 and 3.4-4 us over NVLink, 5, 8.5 and 14 us between nodes). LL's share of the bandwidth is that of NCCL 2.8, ibid.:
+/// later versions cap it by the generation of GPUs, at 0.1 to 0.5.
 struct Protocol {
   double bandwidth, link_hop, network_hop;
 };
