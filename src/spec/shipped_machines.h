@@ -11,7 +11,7 @@ struct ShippedMachine {
   std::string_view text;
 };
 
-/// Sorted by name.
+/// In the order of the names of their files.
 [[nodiscard]] std::span<const ShippedMachine> shipped_machines();
 
 }  // namespace echelon
