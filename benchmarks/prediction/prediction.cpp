@@ -5,6 +5,7 @@
 #include "data/indexed_dataset.h"
 #include "engine/train.h"
 #include "predict/host_step.h"
+#include "predict/host_time.h"
 #include "prediction/draw.h"
 #include "spec/config_reader.h"
 
@@ -30,6 +31,7 @@ struct Options {
   double seconds = 2;  // of steps of a layout
   int only = -1;
   bool predicts_only = false;
+  bool explains = false;
 };
 
 struct Row {
@@ -84,6 +86,40 @@ void measure(Row& row, double seconds) {
   row.measured = median(steps);
 }
 
+/// Where rank 0's time goes, by operation: as predicted on one core and on all together, and as measured.
+void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder) {
+  const Blueprint blueprint(row.config);
+  const RankBlueprint rank = blueprint.rank(0);
+  HostTime time(host, blueprint.mesh().num_ranks());
+  std::map<std::string, CoreSeconds> predicted;
+  for (const Action& action : rank.program(ProgramKind::training)) {
+    for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).ops) {
+      const CoreSeconds seconds = time.of(operation);
+      const std::string name(name_of(operation.kind));
+      predicted[name] += seconds;
+      predicted[fmt::format("{} {}x{}x{} {}", name, operation.m, operation.n, operation.k, name_of(operation.dtype))] += seconds;
+    }
+  }
+  row.config.training.steps = 6;
+  row.config.metrics.trace = "steps 4-6";
+  row.config.output.dir = folder.string();
+  TrainEvents events;
+  events.on_trace = [&](const TraceReport& trace) {
+    const auto print = [&](const std::string& name, const OperationRow& measured) {
+      const CoreSeconds seconds = predicted[name];
+      fmt::print("{:<50} {:>6.0f} calls {:>9.3f} ms, predicted {:>9.3f} or {:>9.3f}\n", name, measured.calls, 1e3 * measured.seconds, 1e3 * seconds.busy,
+                 1e3 * seconds.shared);
+    };
+    for (const OperationRow& each : trace.table.rows) print(each.name, each);
+    for (const auto& [name, shapes] : trace.table.by_shape)
+      for (const OperationRow& each : shapes)
+        if (each.seconds > 0.01 * trace.table.step_seconds) print(name + " " + each.name, each);
+    fmt::print("step {:.3f} ms, unnamed {:.3f} ms, predicted {:.3f} ms\n", 1e3 * trace.table.step_seconds, 1e3 * trace.table.unnamed_seconds,
+               1e3 * row.predicted);
+  };
+  (void)train(row.config, {.events = events});
+}
+
 std::vector<Row> draw(const Options& options, const HostSpec& host, const std::string& data) {
   std::mt19937_64 numbers(options.seed);
   std::vector<Row> rows;
@@ -116,6 +152,11 @@ int predict_and_measure(const Options& options) {
       fmt::print("{} {}: {:.1f}\n", row.layout.name, fmt::join(row.layout.arguments, " "), 1e3 * row.predicted);
       continue;
     }
+    if (options.explains) {
+      fmt::print("{}\n", row.layout.name);
+      explain(row, host, folder);
+      continue;
+    }
     measure(row, options.seconds);
     fmt::print("| {} | {:.1f} | {:.1f} | {:+.1f} % | {} {} |\n", row.layout.name, 1e3 * row.predicted, 1e3 * row.measured, 100 * row.error(), row.planned_bytes,
                row.arena_bytes);
@@ -142,6 +183,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "of steps of each");
   app.add_option("--only", options.only, "one of them");
   app.add_flag("--predict-only", options.predicts_only, "nothing is run");
+  app.add_flag("--explain", options.explains, "by operation, out of a trace of rank 0");
   CLI11_PARSE(app, argc, argv);
   try {
     return echelon::predict_and_measure(options);

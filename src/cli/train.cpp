@@ -5,6 +5,7 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/train_html.h"
+#include "cli/train_prediction.h"
 #include "cli/verb.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
@@ -50,6 +51,7 @@ class RunLog {
             [this](StepReport report) {
               report.memory_total_bytes = system_memory_bytes();
               metrics_->append(to_json(report));
+              steps_.push_back(report);
               if (html_) html_->add(report);
               json_ ? print_json(to_json(report)) : progress_.step(report);
             },
@@ -70,6 +72,8 @@ class RunLog {
     };
   }
 
+  [[nodiscard]] const std::vector<StepReport>& steps() const { return steps_; }
+
   /// Nothing of the run is known before.
   [[nodiscard]] bool has_begun() const { return metrics_.has_value(); }
   void write_html(const std::string& ending) {
@@ -88,8 +92,28 @@ class RunLog {
   bool json_;
   Progress progress_;
   std::optional<MetricsFile> metrics_;
+  std::vector<StepReport> steps_;
   std::optional<TrainHtml> html_;
 };
+
+void print_result(const TrainResult& result, const TrainPrediction& prediction) {
+  const StepReport& last = result.last_step;
+  fmt::print("{} after step {}: training loss {:.4f}", result.was_stopped ? "stopped" : "done", last.step, last.loss);
+  if (result.validation_loss) fmt::print(", validation loss {:.4f}", *result.validation_loss);
+  if (result.validation_unigram_entropy) fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
+  fmt::print("\n");
+  if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
+  fmt::print("{}", to_text(prediction));
+}
+
+void print_json(const TrainResult& result, const TrainPrediction& prediction) {
+  nlohmann::ordered_json json = {{"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
+  if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
+  if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
+  if (!result.model_folder.empty()) json["model_folder"] = result.model_folder.string();
+  add_to(json, prediction);
+  fmt::print("{}\n", json.dump());
+}
 
 /// The run of the process that tells about it. Its page is written however it ends.
 TrainResult train_and_tell(const RunConfig& config, const TrainArguments& arguments) {
@@ -98,28 +122,13 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
     const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
     log.write_html(result.was_stopped ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
                                       : fmt::format("All {} steps done.", config.training.steps));
+    const TrainPrediction prediction = predict_training(config, log.steps());
+    arguments.json ? print_json(result, prediction) : print_result(result, prediction);
     return result;
   } catch (const Error& error) {
     if (log.has_begun()) log.write_html(fmt::format("The run failed: {}", error.what()));
     throw;
   }
-}
-
-void print_result(const TrainResult& result) {
-  const StepReport& last = result.last_step;
-  fmt::print("{} after step {}: training loss {:.4f}", result.was_stopped ? "stopped" : "done", last.step, last.loss);
-  if (result.validation_loss) fmt::print(", validation loss {:.4f}", *result.validation_loss);
-  if (result.validation_unigram_entropy) fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
-  fmt::print("\n");
-  if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
-}
-
-void print_json(const TrainResult& result) {
-  nlohmann::ordered_json json = {{"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
-  if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
-  if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
-  if (!result.model_folder.empty()) json["model_folder"] = result.model_folder.string();
-  fmt::print("{}\n", json.dump());
 }
 
 ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
@@ -131,7 +140,6 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
   require(!config.data.path.empty(), "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();
   const TrainResult result = tells ? train_and_tell(config, arguments) : train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
-  if (tells) arguments.json ? print_json(result) : print_result(result);
   return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
 }
 

@@ -95,6 +95,29 @@ ComputeRates measure_rates(int cores) {
   return measure({.num_threads = cores, .seconds = 0.05}, memory);
 }
 
+HostSpec measure_for(const std::vector<OperationSize>& wanted) {
+  constexpr std::int64_t largest_side = 512, most_elements = 1 << 18;
+  HostSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  std::vector<OperationSize> sizes = {{OpKind::copy, DType::float32, 1 << 16, 1, 1}};
+  std::int64_t pool_bytes = 0;
+  for (OperationSize size : wanted) {
+    if (size.kind == OpKind::matmul)
+      size = {size.kind, size.dtype, std::min(size.m, largest_side), std::min(size.n, largest_side), std::min(size.k, largest_side)};
+    else if (size.kind == OpKind::attention || size.kind == OpKind::attention_backward)
+      size.m = std::min<std::int64_t>(size.m, 4);
+    else
+      size.m = std::clamp<std::int64_t>(most_elements / std::max<std::int64_t>(size.n, 1), 1, size.m);
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+  }
+  for (const OperationSize& size : sizes) {
+    Stack measure;
+    (void)sample_operation(size, measure);
+    pool_bytes = std::max(pool_bytes, measure.peak_bytes());
+  }
+  machine.operations = measure_operations(sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
+  return machine;
+}
+
 HostSpec measure_machine(const MeasureOptions& options) {
   BandwidthMeter memory;
   HostSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};

@@ -1,10 +1,12 @@
 // Measures the machine that the program runs on: for `echelon bench`, and for the floors of a traced run.
 #pragma once
 
+#include "engine/sample_operation.h"
 #include "spec/host_spec.h"
 
 #include <functional>
 #include <string_view>
+#include <vector>
 
 namespace echelon {
 
@@ -18,5 +20,9 @@ struct MeasureOptions {
 };
 /// All of HostSpec; with the rounds it takes about 20 s. The machine should have nothing else to do.
 [[nodiscard]] HostSpec measure_machine(const MeasureOptions& options);
+
+/// What predicts a run of these operations, and no more: each is called once or twice, and large ones in a smaller size that reaches the same rate. Takes about
+/// as long as a step of a small run, at most some tenths of a second.
+[[nodiscard]] HostSpec measure_for(const std::vector<OperationSize>& sizes);
 
 }  // namespace echelon

@@ -32,6 +32,8 @@ struct Rank {
   int exchange = -1;                         // that it copies for, or finishes alone
   bool finishes = false;                     // what it computes is an exchange that it does at once
   bool was_woken = false;                    // by a switch that is still to be paid
+  int action = 0;                          // that it is at, or was last
+  StepParts parts = {};
   std::vector<int> under_way = {};           // exchanges that it has joined and not waited for
   std::vector<double> start = {}, end = {};  // by action
   bool is_over = false;
@@ -63,6 +65,11 @@ class HostEngine {
 
   [[nodiscard]] double seconds() const { return now_; }
   [[nodiscard]] double busy_core_seconds() const { return busy_core_seconds_; }
+  [[nodiscard]] std::vector<StepParts> parts() const {
+    std::vector<StepParts> parts;
+    for (const Rank& rank : ranks_) parts.push_back(rank.parts);
+    return parts;
+  }
   [[nodiscard]] double start_of(int rank, int action) const { return ranks_[static_cast<std::size_t>(rank)].start[static_cast<std::size_t>(action)]; }
   [[nodiscard]] double end_of(int rank, int action) const { return ranks_[static_cast<std::size_t>(rank)].end[static_cast<std::size_t>(action)]; }
 
@@ -94,7 +101,10 @@ class HostEngine {
     while (rank.next < pieces.size()) {
       const Piece& piece = pieces[rank.next];
       switch (piece.kind) {
-        case Piece::Kind::begin: note(rank.start, piece.action); break;
+        case Piece::Kind::begin:
+          rank.action = piece.action;
+          note(rank.start, piece.action);
+          break;
         case Piece::Kind::end: note(rank.end, piece.action); break;
         case Piece::Kind::compute: ++rank.next; return compute(rank, piece.seconds, true);
         case Piece::Kind::join:
@@ -168,6 +178,7 @@ class HostEngine {
       return false;
     }
     exchange.sleepers.push_back(index);
+    rank.exchange = piece.exchange;
     release(index);
     return false;
   }
@@ -225,6 +236,7 @@ class HostEngine {
     double step = std::numeric_limits<double>::infinity();
     for (const int rank : running_) step = std::min(step, time_of(ranks_[static_cast<std::size_t>(rank)], num_cores));
     now_ += step;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) *part_of(rank) += step;
     busy_core_seconds_ += step * (static_cast<double>(running_.size()) + (num_shared > 0 ? num_idle : 0));
     std::vector<int> ended;
     for (const int index : running_) {
@@ -237,6 +249,21 @@ class HostEngine {
     for (Exchange& exchange : exchanges_at_work()) exchange.work_left -= step * exchange.num_workers;
     for (const int index : ended) end(ranks_[static_cast<std::size_t>(index)]);
     for (const int index : ended) go_on(index);
+  }
+
+  /// Where the time of a rank goes at the moment.
+  [[nodiscard]] double* part_of(std::size_t index) {
+    Rank& rank = ranks_[index];
+    const auto exposed = [&] { return &rank.parts.exposed_communication_seconds[pieces_.exchanges[static_cast<std::size_t>(rank.exchange)].group]; };
+    const bool runs = std::find(running_.begin(), running_.end(), static_cast<int>(index)) != running_.end();
+    if (!runs) {
+      const bool awaits_transfer = rank.exchange >= 0 && !rank.was_woken && pieces_.exchanges[static_cast<std::size_t>(rank.exchange)].is_transfer;
+      return awaits_transfer ? &rank.parts.bubble_seconds : &rank.parts.waiting_seconds;
+    }
+    if (rank.activity == Activity::copy || rank.finishes) return exposed();
+    const ActionKind kind = (*pieces_.programs[index])[static_cast<std::size_t>(rank.action)].kind;
+    if (is_compute(kind)) return &rank.parts.compute_seconds;
+    return kind == ActionKind::clip || kind == ActionKind::update ? &rank.parts.optimizer_seconds : &rank.parts.other_seconds;
   }
 
   [[nodiscard]] bool is_computing(int rank) const { return ranks_[static_cast<std::size_t>(rank)].activity == Activity::compute; }
@@ -281,12 +308,12 @@ class HostEngine {
 }  // namespace
 
 HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
-  HostTime time(host);
+  HostTime time(host, blueprint.mesh().num_ranks());
   const RankPieces pieces = pieces_of(blueprint, time, slow_ranks);
   const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks();
   HostEngine engine(pieces, time, static_cast<int>(wanted > 0 ? wanted : std::max<std::int64_t>(1, host.num_cores / num_ranks)));
   engine.run();
-  HostStep step = {engine.seconds(), engine.busy_core_seconds(), {}};
+  HostStep step = {engine.seconds(), engine.busy_core_seconds(), engine.parts(), {}};
   Coordinates coordinates{};
   for (int stage = 0; stage < blueprint.mesh().degree(Axis::pp); ++stage) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = stage;

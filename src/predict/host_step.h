@@ -4,6 +4,7 @@
 #pragma once
 
 #include "blueprint/blueprint.h"
+#include "predict/step_parts.h"
 #include "schedule/timeline.h"
 #include "spec/host_spec.h"
 
@@ -15,6 +16,7 @@ namespace echelon {
 struct HostStep {
   double seconds = 0;
   double busy_core_seconds = 0;  // of all cores; the rest of `seconds` times their number is idle
+  std::vector<StepParts> parts = {};  // by rank; what a rank waits for a core stands under waiting
   Timeline timeline = {};        // of the rank of every pipeline rank whose other coordinates are 0
 };
 

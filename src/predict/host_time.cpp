@@ -37,6 +37,18 @@ CommKind measured_kind(CommKind kind) {
   return kind;
 }
 
+/// Of what an operation touches, the part that the operation before it has not left in the caches: weights, what was kept, and what is only written.
+double share_from_memory(OpKind kind) {
+  switch (kind) {
+    case OpKind::matmul: return 2.0 / 3;
+    case OpKind::adamw:
+    case OpKind::sum_of_squares:
+    case OpKind::fill:
+    case OpKind::copy: return 1;
+    default: return 0.5;
+  }
+}
+
 /// Without measured sizes: the larger of flops at the rate of multiply-adds and bytes at memory's.
 double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
   const double flops = rates.peak_flops(std::string(name_of(operation.dtype))).value_or(0), bandwidth = rates.memory_bandwidth();
@@ -47,15 +59,21 @@ double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
 
 bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks) { return bytes * num_ranks <= (256 << 10); }
 
-HostTime::HostTime(const HostSpec& host) : host_(&host) {
+// Sizes are measured on operands in the caches, as an operation finds them that the same rank's last one has just written. Where ranks take turns on a core, the
+// others have gone through the caches meanwhile: after C of N ranks only C/N of a rank's turns are its own last one.
+HostTime::HostTime(const HostSpec& host, int num_ranks) : host_(&host) {
+  if (num_ranks > host.num_cores) {
+    cold_part_ = 1 - static_cast<double>(host.num_cores) / num_ranks;
+    if (host.device.read_bandwidth > 0) seconds_per_cold_byte_ = static_cast<double>(host.num_cores) / host.device.read_bandwidth;
+  }
   const auto threads = host.collectives.find("thread");
   if (threads == host.collectives.end()) return;
   const auto cores = static_cast<double>(host.num_cores);
   std::map<std::int64_t, double> barrier;  // by ranks
   if (const auto found = threads->second.find("barrier"); found != threads->second.end())
     for (const CollectivePoint& point : found->second) barrier[point.num_ranks] = point.seconds;
-  for (const auto& [num_ranks, seconds] : barrier)
-    if (static_cast<double>(num_ranks) > cores) switch_seconds_ = seconds * cores / static_cast<double>(num_ranks);
+  for (const auto& [count, seconds] : barrier)
+    if (static_cast<double>(count) > cores) switch_seconds_ = seconds * cores / static_cast<double>(count);
   for (const CommKind kind : {CommKind::all_reduce, CommKind::reduce_scatter, CommKind::all_gather, CommKind::send}) {
     const auto found = threads->second.find(std::string(name_of(kind)));
     if (found == threads->second.end()) continue;
@@ -81,7 +99,9 @@ CoreSeconds HostTime::of(const OpRecord& operation) {
   const auto key = std::tuple(operation.kind, operation.dtype, operation.m, operation.n, operation.k, operation.bytes);
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
-  return known_[key] = measured(operation);
+  CoreSeconds seconds = measured(operation);
+  const double cold = cold_part_ * share_from_memory(operation.kind) * static_cast<double>(operation.bytes) * seconds_per_cold_byte_;
+  return known_[key] = (seconds += {cold, cold});
 }
 
 CoreSeconds HostTime::measured(const OpRecord& operation) const {
@@ -101,10 +121,11 @@ double HostTime::of(const CommRecord& record, int num_ranks) {
   if (moved == 0) return 0;
   const auto curve = collectives_.find(kind);
   if (curve == collectives_.end()) {
-    const double bandwidth = host_->core.copy_bandwidth;
-    return bandwidth > 0 ? moved / bandwidth : 0;
+    const OpRecord copy = {.kind = OpKind::copy, .m = record.num_elements, .n = 1, .k = 1, .bytes = static_cast<std::int64_t>(moved)};
+    return measured(copy).busy;
   }
-  return interpolated_seconds(curve->second, {.m = kind == CommKind::send ? 2 : num_ranks, .n = bytes, .k = 1, .amount = moved}, &OperationPoint::busy_seconds);
+  const OperationPoint size = {.m = kind == CommKind::send ? 2 : num_ranks, .n = bytes, .k = 1, .amount = moved};
+  return interpolated_seconds(curve->second, size, &OperationPoint::busy_seconds) + 0.5 * cold_part_ * moved * seconds_per_cold_byte_;
 }
 
 }  // namespace echelon

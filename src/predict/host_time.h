@@ -26,8 +26,8 @@ struct CoreSeconds {
 
 class HostTime {
  public:
-  /// It refers to `host`.
-  explicit HostTime(const HostSpec& host);
+  /// Of a run of so many thread ranks. It refers to `host`.
+  HostTime(const HostSpec& host, int num_ranks);
 
   [[nodiscard]] const HostSpec& host() const { return *host_; }
   [[nodiscard]] CoreSeconds of(const OpRecord& operation);
@@ -41,6 +41,8 @@ class HostTime {
   [[nodiscard]] CoreSeconds measured(const OpRecord& operation) const;
 
   const HostSpec* host_;
+  double cold_part_ = 0;               // of what an operation touches
+  double seconds_per_cold_byte_ = 0;  // of one core, while the others read too
   double switch_seconds_ = 0;
   std::map<CommKind, OperationCurve> collectives_;  // m: ranks, n: bytes, amount: bytes read and written
   std::map<std::tuple<OpKind, DType, std::int64_t, std::int64_t, std::int64_t, std::int64_t>, CoreSeconds> known_;

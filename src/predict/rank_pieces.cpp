@@ -58,6 +58,7 @@ class Builder {
     slowness_ = slow == slow_ranks_.end() ? 1 : slow->second;
     const RankBlueprint& like = representative(rank);
     const Program& program = like.program(ProgramKind::training);
+    all_.programs.push_back(&blueprint_.programs(ProgramKind::training)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
     std::vector<std::vector<int>> under_way(program.size());
     for (const Action& action : program) {
       for (const int id : action.after)
@@ -116,7 +117,7 @@ class Builder {
     if (number == chain.size()) {
       chain.push_back(static_cast<int>(all_.exchanges.size()));
       const std::int64_t bytes = record.num_elements * size_of(record.dtype);
-      all_.exchanges.push_back({num_parties, time_.of(record, num_parties), is_done_by_the_last(bytes, num_parties)});
+      all_.exchanges.push_back({num_parties, time_.of(record, num_parties), is_done_by_the_last(bytes, num_parties), is_transfer, name_of(record.group)});
     }
     add({Piece::Kind::join, -1, chain[number], {}});
     return chain[number];

@@ -4,6 +4,7 @@
 #include "blueprint/blueprint.h"
 #include "predict/host_time.h"
 
+#include <string>
 #include <vector>
 
 namespace echelon {
@@ -13,6 +14,8 @@ struct ExchangeSpec {
   int num_parties = 1;
   double work = 0;  // seconds of one core
   bool is_done_by_the_last = true;
+  bool is_transfer = false;
+  std::string group;  // its name
 };
 
 struct Piece {
@@ -25,6 +28,7 @@ struct Piece {
 
 struct RankPieces {
   std::vector<std::vector<Piece>> ranks;
+  std::vector<const Program*> programs;  // by rank
   std::vector<ExchangeSpec> exchanges;
 };
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "predict/device_map.h"
 #include "predict/device_time.h"
+#include "predict/host_simulation.h"
 #include "predict/step_work.h"
 #include "spec/model_spec.h"
 
@@ -87,6 +88,7 @@ std::int64_t Simulation::peak_memory_bytes() const {
 
 Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
   check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
+  if (machine.host) return simulate_on_host(blueprint, *machine.host, options.slow_ranks);
   const DeviceMap devices(blueprint.mesh(), machine);
   const StepWorks works(blueprint, options.profile, devices, options.slow_ranks);
   const StepEvents events = play(works.work());

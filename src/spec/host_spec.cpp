@@ -162,6 +162,8 @@ std::string to_toml(const HostSpec& machine) {
   return text + to_toml("operations", machine.operations) + to_toml("collectives", machine.collectives);
 }
 
+bool is_host_file(const std::string& path) { return parse(path).contains("machine"); }
+
 HostSpec read_host(const std::string& path) {
   const toml::table file = parse(path);
   HostSpec machine;

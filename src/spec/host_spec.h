@@ -43,6 +43,8 @@ struct HostSpec {
 };
 
 [[nodiscard]] std::string to_toml(const HostSpec& machine);
+/// Whether it is one of `echelon bench`: it has a table [machine].
+[[nodiscard]] bool is_host_file(const std::string& path);
 /// Throws Error with file and key for what cannot be read, is unknown or is missing.
 [[nodiscard]] HostSpec read_host(const std::string& path);
 

@@ -115,6 +115,11 @@ TEST_F(Program, PrintsJsonAndTheConfig) {
   const std::string path = folder_ + "/shown.toml";
   std::ofstream(path) << shown.out;
   EXPECT_EQ(run_echelon({"train", path, "--show-config"}).out, shown.out);
+  const auto run = objects.back();
+  EXPECT_GT(run["measured_memory_bytes"], 0);
+  EXPECT_EQ(run["predicted_memory_bytes"], run["measured_memory_bytes"]);
+  EXPECT_GT(run["predicted_step_seconds"], 0.0);
+  EXPECT_GT(run["measured_step_seconds"], 0.0);
 }
 
 TEST_F(Program, StopsAfterTheStepAtHandOnCtrlC) {

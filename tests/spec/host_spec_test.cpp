@@ -2,6 +2,7 @@
 #include "spec/host_spec.h"
 
 #include "base/error.h"
+#include "spec/machine_spec.h"
 #include "spec/run_config.h"
 
 #include <gmock/gmock.h>
@@ -40,6 +41,13 @@ HostSpec example() {
 }
 
 TEST(HostSpec, IsReadAsItWasWritten) { EXPECT_EQ(read_host(write(to_toml(example()))), example()); }
+
+TEST(HostSpec, IsAMachine) {
+  const MachineSpec machine = read_machine(write(to_toml(example())));
+  EXPECT_EQ(machine.host, example());
+  EXPECT_EQ(machine.num_devices(), std::nullopt);
+  EXPECT_EQ(machine.nodes.front().device.formats.at("float32").peak_flops, 1e11);
+}
 
 TEST(HostSpec, MistakesAreNamed) {
   std::string text = to_toml(example());

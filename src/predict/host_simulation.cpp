@@ -1,0 +1,47 @@
+#include "predict/host_simulation.h"
+
+#include "predict/host_step.h"
+#include "spec/model_spec.h"
+
+namespace echelon {
+namespace {
+
+PredictedMemory memory_of(const RankBlueprint& rank, std::int64_t device_bytes) {
+  PredictedMemory memory;
+  for (const MemoryCategory category : memory_categories()) memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  memory.arena_bytes = rank.arena_bytes();
+  memory.device_bytes = device_bytes;
+  return memory;
+}
+
+}  // namespace
+
+Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
+  const HostStep step = host_step(blueprint, host, slow_ranks);
+  const RunConfig& config = blueprint.config();
+  const int num_ranks = blueprint.mesh().num_ranks(), num_stages = blueprint.mesh().degree(Axis::pp);
+  Simulation result;
+  result.step_seconds = step.seconds;
+  result.timeline = step.timeline;
+  const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
+  result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
+  result.peak_flops = host.device.peak_flops(config.training.dtype).value_or(0);
+  Coordinates coordinates{};
+  for (int stage = 0; stage < num_stages; ++stage) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
+    const int rank = blueprint.mesh().rank_of(coordinates), num_alike = num_ranks / num_stages;
+    const RankBlueprint like = blueprint.rank(rank);
+    result.memory.push_back(memory_of(like, host.memory_bytes / num_ranks));
+    for (const Action& action : like.program(ProgramKind::training)) {
+      const CallTrace& trace = like.trace(ProgramKind::training).of(action);
+      for (const OpRecord& operation : trace.ops) result.hardware_flops += static_cast<double>(operation.flops) * num_alike;
+      for (const CommRecord& record : trace.comms) result.sent_bytes[name_of(record.group)] += record.sent_bytes * num_alike;
+    }
+    result.ranks.push_back({rank, stage, num_alike, step.parts[static_cast<std::size_t>(rank)]});
+  }
+  for (const StepParts& parts : step.parts) result.parts += parts;
+  result.parts *= 1.0 / num_ranks;
+  return result;
+}
+
+}  // namespace echelon

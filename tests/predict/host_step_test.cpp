@@ -1,0 +1,98 @@
+// Thread ranks on shared cores: what can be worked out by hand.
+#include "predict/host_step.h"
+
+#include "predict/host_time.h"
+#include "predict/simulate.h"
+#include "spec/run_config.h"
+
+#include <gtest/gtest.h>
+
+namespace echelon {
+namespace {
+
+RunConfig config(int data_ranks, int tensor_ranks) {
+  RunConfig config;
+  config.model = family_defaults(Family::llama);
+  config.model.hidden_size = 32;
+  config.model.num_hidden_layers = 2;
+  config.model.num_attention_heads = config.model.num_key_value_heads = 4;
+  config.model.head_dim = 8;
+  config.model.intermediate_size = 64;
+  config.model.vocab_size = 64;
+  config.model.max_position_embeddings = 64;
+  config.training.seq_len = 16;
+  config.training.global_batch_size = 8;
+  config.parallelism.data_parallel_replicate_degree = data_ranks;
+  config.parallelism.tensor_parallel_degree = tensor_ranks;
+  return config;
+}
+
+/// A product takes a second on a core and half of that on both; all else is free, and so is what is sent.
+HostSpec products_alone() {
+  HostSpec host;
+  host.num_cores = 2;
+  host.memory_bytes = std::int64_t{1} << 30;
+  for (int kind = 0; kind <= static_cast<int>(OpKind::download); ++kind) {
+    const bool is_product = static_cast<OpKind>(kind) == OpKind::matmul;
+    const double amount = is_product ? 1 : 1e30;
+    host.operations[std::string(name_of(static_cast<OpKind>(kind)))]["float32"] = {{1, 1, 1, amount, 1, 1, 0.5}};
+  }
+  return host;
+}
+
+/// Flops of the products of a rank's step: seconds on the machine above.
+double product_seconds(const Blueprint& blueprint) {
+  const RankBlueprint rank = blueprint.rank(0);
+  double flops = 0;
+  for (const Action& action : rank.program(ProgramKind::training))
+    for (const OpRecord& each : rank.trace(ProgramKind::training).of(action).ops) flops += each.kind == OpKind::matmul ? static_cast<double>(each.flops) : 0;
+  return flops;
+}
+
+TEST(HostStep, OneRankComputesOnBothCores) {
+  const Blueprint blueprint(config(1, 1));
+  const HostStep step = host_step(blueprint, products_alone());
+  EXPECT_NEAR(step.seconds / (product_seconds(blueprint) / 2), 1, 1e-9);
+  EXPECT_NEAR(step.parts[0].total_seconds() / step.seconds, 1, 1e-9);
+}
+
+TEST(HostStep, AsManyRanksAsCoresComputeAtTheSameTime) {
+  const Blueprint blueprint(config(2, 1));
+  EXPECT_NEAR(host_step(blueprint, products_alone()).seconds / product_seconds(blueprint), 1, 1e-9);
+}
+
+TEST(HostStep, MoreRanksTakeTurnsAndNoCoreIsIdle) {
+  for (const auto& [data, tensor] : {std::pair{4, 1}, {8, 1}, {2, 4}}) {
+    const Blueprint blueprint(config(data, tensor));
+    const int num_ranks = data * tensor;
+    const HostStep step = host_step(blueprint, products_alone());
+    EXPECT_NEAR(step.seconds / (product_seconds(blueprint) * num_ranks / 2), 1, 1e-6) << num_ranks;
+    EXPECT_NEAR(step.busy_core_seconds / (2 * step.seconds), 1, 1e-6) << num_ranks;
+    for (const StepParts& parts : step.parts) EXPECT_NEAR(parts.total_seconds() / step.seconds, 1, 1e-6);
+  }
+}
+
+TEST(HostStep, ASlowRankIsHelpedByTheOther) {
+  const Blueprint blueprint(config(2, 1));
+  // Work of 1 and 3: for as long as both compute, a core each; then the other core helps: 1 + 2 / 2. What the norm of the gradients waits for is free.
+  EXPECT_NEAR(host_step(blueprint, products_alone(), {{1, 3.0}}).seconds / product_seconds(blueprint), 2, 1e-6);
+}
+
+TEST(HostTime, OfAMeasuredSizeIsWhatWasMeasured) {
+  HostSpec host = products_alone();
+  host.operations["matmul"]["float32"] = {{8, 8, 8, 1024, 3, 4, 2}, {64, 64, 64, 524288, 300, 400, 200}};
+  HostTime time(host, 2);
+  EXPECT_NEAR(time.of(OpRecord{.kind = OpKind::matmul, .m = 64, .n = 64, .k = 64, .flops = 524288, .bytes = 1}).busy, 400, 1e-9);
+  EXPECT_NEAR(time.of(OpRecord{.kind = OpKind::matmul, .m = 8, .n = 8, .k = 8, .flops = 1024, .bytes = 1}).shared, 2, 1e-9);
+}
+
+TEST(Simulate, AHostHasRoomForAllItsRanks) {
+  const Blueprint blueprint(config(4, 1));
+  const Simulation result = simulate(blueprint, machine_of(products_alone()));
+  EXPECT_EQ(result.memory.front().arena_bytes, blueprint.rank(0).arena_bytes());
+  EXPECT_EQ(result.memory.front().device_bytes, (std::int64_t{1} << 30) / 4);
+  EXPECT_EQ(result.step_seconds, host_step(blueprint, products_alone()).seconds);
+}
+
+}  // namespace
+}  // namespace echelon
