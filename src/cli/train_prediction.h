@@ -19,8 +19,8 @@ struct TrainPrediction {
   std::string source = {};                           // what the machine's figures come from
 };
 
-/// Made after the run, from metrics.machine where it holds measured operations, or else from the run's own operations, each measured once here (some tenths of a
-/// second at most). Ranks that are processes get no prediction of time.
+/// Made after the run, from metrics.machine where it holds measured operations, or else from the run's own operations, each measured once here (some tenths of
+/// a second at most). Ranks that are processes get no prediction of time.
 [[nodiscard]] TrainPrediction predict_training(const RunConfig& config, const std::vector<StepReport>& steps);
 
 /// Two lines.

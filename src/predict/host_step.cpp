@@ -26,13 +26,13 @@ enum class Activity : std::uint8_t { none, compute, copy };
 struct Rank {
   std::size_t next = 0;  // of its pieces
   Activity activity = Activity::none;
-  CoreSeconds cost = {};                     // of what it computes
-  bool is_shared = false;                    // others may help
-  double fraction_left = 0;                  // of it
-  int exchange = -1;                         // that it copies for, or finishes alone
-  bool finishes = false;                     // what it computes is an exchange that it does at once
-  bool was_woken = false;                    // by a switch that is still to be paid
-  int action = 0;                          // that it is at, or was last
+  CoreSeconds cost = {};     // of what it computes
+  bool is_shared = false;    // others may help
+  double fraction_left = 0;  // of it
+  int exchange = -1;         // that it copies for, or finishes alone
+  bool finishes = false;     // what it computes is an exchange that it does at once
+  bool was_woken = false;    // by a switch that is still to be paid
+  int action = 0;            // that it is at, or was last
   StepParts parts = {};
   std::vector<int> under_way = {};           // exchanges that it has joined and not waited for
   std::vector<double> start = {}, end = {};  // by action

@@ -15,9 +15,9 @@ namespace echelon {
 /// A step after the first.
 struct HostStep {
   double seconds = 0;
-  double busy_core_seconds = 0;  // of all cores; the rest of `seconds` times their number is idle
+  double busy_core_seconds = 0;       // of all cores; the rest of `seconds` times their number is idle
   std::vector<StepParts> parts = {};  // by rank; what a rank waits for a core stands under waiting
-  Timeline timeline = {};        // of the rank of every pipeline rank whose other coordinates are 0
+  Timeline timeline = {};             // of the rank of every pipeline rank whose other coordinates are 0
 };
 
 /// `slow_ranks`: factors of the time of what they compute. Throws Failure if the programs deadlock.

@@ -59,8 +59,8 @@ double floor_seconds(const OpRecord& operation, const ComputeRates& rates) {
 
 bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks) { return bytes * num_ranks <= (256 << 10); }
 
-// Sizes are measured on operands in the caches, as an operation finds them that the same rank's last one has just written. Where ranks take turns on a core, the
-// others have gone through the caches meanwhile: after C of N ranks only C/N of a rank's turns are its own last one.
+// Sizes are measured on operands in the caches, as an operation finds them that the same rank's last one has just written. Where ranks take turns on a core,
+// the others have gone through the caches meanwhile: after C of N ranks only C/N of a rank's turns are its own last one.
 HostTime::HostTime(const HostSpec& host, int num_ranks) : host_(&host) {
   if (num_ranks > host.num_cores) {
     cold_part_ = 1 - static_cast<double>(host.num_cores) / num_ranks;

@@ -41,7 +41,7 @@ class HostTime {
   [[nodiscard]] CoreSeconds measured(const OpRecord& operation) const;
 
   const HostSpec* host_;
-  double cold_part_ = 0;               // of what an operation touches
+  double cold_part_ = 0;              // of what an operation touches
   double seconds_per_cold_byte_ = 0;  // of one core, while the others read too
   double switch_seconds_ = 0;
   std::map<CommKind, OperationCurve> collectives_;  // m: ranks, n: bytes, amount: bytes read and written

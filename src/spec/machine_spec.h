@@ -131,7 +131,8 @@ struct MachineSpec {
   [[nodiscard]] std::optional<std::int64_t> num_devices() const;
 };
 
-/// A machine that is shipped ("h100"), or the file of that path, which may be one of `echelon bench`. Throws Error with file and key for what cannot be read, is unknown, missing or impossible.
+/// A machine that is shipped ("h100"), or the file of that path, which may be one of `echelon bench`. Throws Error with file and key for what cannot be read,
+/// is unknown, missing or impossible.
 [[nodiscard]] MachineSpec read_machine(const std::string& name_or_path);
 
 /// Of the file's text; `origin` names it in errors.
