@@ -226,7 +226,7 @@ std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run) {
   for (const SimulatedRank& rank : run.result.ranks) {
     const Program& program = run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)];
     const std::string whose = are_several ? fmt::format(", rank {}", rank.rank) : "";
-    drawn.push_back({fmt::format("stage {}{}", rank.pipeline_rank, whose), &program, rank.lanes, rank.lane_names});
+    drawn.push_back({fmt::format("stage {}{}", rank.pipeline_rank, whose), &program, rank.lanes, rank.lane_names, rank.layers_send_seconds});
   }
   return drawn;
 }

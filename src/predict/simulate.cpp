@@ -51,6 +51,10 @@ SimulatedRank described(const StepWorks& works, int simulated) {
     for (const auto& [group, bytes] : time->sent_bytes) rank.sent_bytes[group] += bytes;
   for (const Work& work : works.work().ranks[static_cast<std::size_t>(simulated)].works) rank.lanes.push_back(work.lane);
   rank.lane_names = works.lane_names(simulated);
+  for (std::size_t action = 0; action < rank.lanes.size(); ++action) {
+    const ActionTime& time = *works.deeds(simulated).times[action];
+    rank.layers_send_seconds.push_back(rank.lanes[action] == compute_lane ? exposed_seconds(compute_lane, time, works.deeds(simulated).hidden_tensor_part) : 0);
+  }
   return rank;
 }
 

@@ -27,6 +27,7 @@ struct SimulatedRank {
   std::map<std::string, std::int64_t> sent_bytes = {};  // of one rank in one step, by the name of the group
   std::vector<int> lanes = {};                          // of each action of its program
   std::vector<std::string> lane_names = {};
+  std::vector<double> layers_send_seconds = {};  // of each action, as it would be alone: what of a pass is sent inside its layers and not hidden
 };
 
 /// What a pipeline rank holds.

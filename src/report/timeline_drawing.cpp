@@ -102,11 +102,14 @@ std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& 
     if (action.stage >= 0) args["stage"] = action.stage;
     if (action.microbatch >= 0) args["microbatch"] = action.microbatch;
     if (action.unit != whole_stage) args["unit"] = action.unit;
+    const DrawnRank& rank = ranks[static_cast<std::size_t>(event.rank)];
+    if (is_compute(action.kind) && !rank.layers_send_seconds.empty())
+      args["layers_send_us"] = rank.layers_send_seconds[static_cast<std::size_t>(event.action_id)] * 1e6;
     events.push_back({{"ph", "X"},
                       {"name", to_string(action)},
                       {"cat", name_of(action.kind)},
                       {"pid", event.rank},
-                      {"tid", ranks[static_cast<std::size_t>(event.rank)].lanes[static_cast<std::size_t>(event.action_id)]},
+                      {"tid", rank.lanes[static_cast<std::size_t>(event.action_id)]},
                       {"ts", event.start * 1e6},
                       {"dur", (event.end - event.start) * 1e6},
                       {"args", std::move(args)}});

@@ -12,8 +12,9 @@ namespace echelon {
 struct DrawnRank {
   std::string name;
   const Program* program = nullptr;
-  std::vector<int> lanes = {};               // by action; 0 computes
-  std::vector<std::string> lane_names = {};  // events of one lane never overlap
+  std::vector<int> lanes = {};                   // by action; 0 computes
+  std::vector<std::string> lane_names = {};      // events of one lane never overlap
+  std::vector<double> layers_send_seconds = {};  // by action: the part of a pass in which its layers communicate; empty: unknown
 };
 
 /// A band per rank: what it computes, and below it in thin rows its transfers and collectives. Times are seconds.

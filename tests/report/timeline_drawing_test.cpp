@@ -15,7 +15,7 @@ struct Example {
   Program program = {{.kind = ActionKind::forward, .stage = 0, .microbatch = 2, .id = 0},
                      {.kind = ActionKind::send_forward, .stage = 0, .microbatch = 2, .id = 1, .after = {0}},
                      {.kind = ActionKind::update, .stage = 0, .unit = 1, .id = 2}};
-  std::vector<DrawnRank> ranks = {{"stage 0", &program, {0, 2, 0}, {"compute", "collectives", "to rank 1"}}};
+  std::vector<DrawnRank> ranks = {{"stage 0", &program, {0, 2, 0}, {"compute", "collectives", "to rank 1"}, {0.125, 0, 0}}};
   Timeline timeline = {{{0, 0, Lane::compute, 0, 0.5}, {0, 1, Lane::transfer, 0.5, 0.75}, {0, 2, Lane::compute, 0.5, 1}}};
 };
 
@@ -32,6 +32,8 @@ TEST(TimelineDrawing, TheTraceHasAThreadPerLaneAndMicroseconds) {
   EXPECT_DOUBLE_EQ(events["send_forward"]["ts"], 5e5);
   EXPECT_DOUBLE_EQ(events["send_forward"]["dur"], 2.5e5);
   EXPECT_EQ(events["update"]["args"]["unit"], 1);
+  EXPECT_DOUBLE_EQ(events["forward"]["args"]["layers_send_us"], 1.25e5);
+  EXPECT_FALSE(events["update"]["args"].contains("layers_send_us"));
   EXPECT_EQ(trace["traceEvents"][3]["args"]["name"], "to rank 1");
 }
 
