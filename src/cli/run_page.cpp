@@ -60,23 +60,31 @@ std::vector<HtmlFact> page_facts(const RunConfig& config) {
   return facts;
 }
 
-HtmlBars page_memory(const Blueprint& blueprint, double limit_bytes, const std::string& limit_name) {
-  HtmlBars bars = {
-      .title = "Memory",
-      .note = "What a rank of each stage holds at the moment when it holds most. These bytes are planned before the run, and exactly they are allocated.",
-      .limit_name = limit_name};
+std::vector<StageMemory> stage_memory(const Blueprint& blueprint, double limit_bytes) {
+  std::vector<StageMemory> stages;
   const MeshShape& mesh = blueprint.mesh();
   Coordinates coordinates{};
   for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
     const RankBlueprint rank = blueprint.rank(mesh.rank_of(coordinates));
-    HtmlBars::Row row = {.label = fmt::format("pipeline rank {}", pipeline_rank), .limit = limit_bytes};
+    stages.push_back({rank.memory(ProgramKind::training).bytes_at_peak(), rank.arena_bytes(), limit_bytes});
+  }
+  return stages;
+}
+
+HtmlBars page_memory(const std::vector<StageMemory>& stages, const std::string& limit_name) {
+  HtmlBars bars = {
+      .title = "Memory",
+      .note = "What a rank of each stage holds at the moment when it holds most. These bytes are planned before the run, and exactly they are allocated.",
+      .limit_name = limit_name};
+  for (const StageMemory& stage : stages) {
+    HtmlBars::Row row = {.label = fmt::format("pipeline rank {}", bars.rows.size()), .limit = stage.limit_bytes};
     std::int64_t held = 0;
-    for (const auto& [category, bytes] : rank.memory(ProgramKind::training).bytes_at_peak()) {
+    for (const auto& [category, bytes] : stage.bytes_at_peak) {
       row.parts.push_back({readable(name_of(category)), static_cast<double>(bytes)});
       held += bytes;
     }
-    row.parts.push_back({"free between buffers", static_cast<double>(rank.arena_bytes() - held)});
+    row.parts.push_back({"free between buffers", static_cast<double>(stage.arena_bytes - held)});
     bars.rows.push_back(std::move(row));
   }
   return bars;

@@ -4,6 +4,8 @@
 #include "blueprint/blueprint.h"
 #include "report/html_report.h"
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,7 +16,14 @@ namespace echelon {
 
 [[nodiscard]] std::vector<HtmlFact> page_facts(const RunConfig& config);
 
-/// A row for each pipeline rank: what it holds at the moment when most is held. `limit_bytes`: what each may hold; 0: unknown.
-[[nodiscard]] HtmlBars page_memory(const Blueprint& blueprint, double limit_bytes, const std::string& limit_name);
+/// What the ranks of a stage hold at the moment when they hold most. `limit_bytes`: what each may hold; 0: unknown.
+struct StageMemory {
+  std::map<MemoryCategory, std::int64_t> bytes_at_peak;
+  std::int64_t arena_bytes = 0;
+  double limit_bytes = 0;
+};
+/// As the engine plans it.
+[[nodiscard]] std::vector<StageMemory> stage_memory(const Blueprint& blueprint, double limit_bytes);
+[[nodiscard]] HtmlBars page_memory(const std::vector<StageMemory>& stages, const std::string& limit_name);
 
 }  // namespace echelon

@@ -52,10 +52,10 @@ HtmlBars time_of(const Simulation& result) {
   return bars;
 }
 
-HtmlBars memory_of(const SimulatedRun& run) {
-  HtmlBars bars = page_memory(run.blueprint, 0, "the device's memory");
-  for (std::size_t stage = 0; stage < bars.rows.size(); ++stage) bars.rows[stage].limit = static_cast<double>(run.result.memory[stage].device_bytes);
-  return bars;
+HtmlBars memory_of(const Simulation& result) {
+  std::vector<StageMemory> stages;
+  for (const PredictedMemory& memory : result.memory) stages.push_back({memory.bytes_at_peak, memory.arena_bytes, static_cast<double>(memory.device_bytes)});
+  return page_memory(stages, "the device's memory");
 }
 
 HtmlBars traffic_of(const Simulation& result) {
@@ -90,7 +90,7 @@ HtmlReport simulation_page(const SimulatedRun& run) {
   page.summary = fmt::format("Predicted from the run's blueprint, as {} works: nothing was run.", run.profile);
   page.tiles = tiles_of(run);
   page.timelines = {timeline_of(run)};
-  page.bars = {time_of(run.result), memory_of(run), traffic_of(run.result)};
+  page.bars = {time_of(run.result), memory_of(run.result), traffic_of(run.result)};
   page.facts = page_facts(config);
   page.facts.insert(page.facts.begin(), {{"machine", run.machine}, {"software", run.profile}});
   if (run.failures) {

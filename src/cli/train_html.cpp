@@ -16,7 +16,7 @@ void TrainHtml::write(const std::string& ending) const {
   page.summary = ending;
   const std::string limit_name =
       num_ranks_on_host == 1 ? "this machine's memory" : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
-  page.bars.push_back(page_memory(blueprint, machine_bytes / num_ranks_on_host, limit_name));
+  page.bars.push_back(page_memory(stage_memory(blueprint, machine_bytes / num_ranks_on_host), limit_name));
   history_.fill(page);
   if (trace_) {
     page.timelines.push_back(html_timeline(fmt::format("Step {}, measured", trace_->step), trace_->timeline, blueprint.programs(ProgramKind::training)));
