@@ -38,7 +38,7 @@ std::string from_base64(const std::string& text) {
 }  // namespace
 
 std::optional<std::string> Browser::program() {
-  for (const char* path : {"/usr/bin/chromium", "/usr/bin/chromium-headless-shell", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"})
+  for (const char* path : {"/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"})
     if (access(path, X_OK) == 0) return path;
   return std::nullopt;
 }
