@@ -76,6 +76,9 @@ class RunLog {
 
   /// Nothing of the run is known before.
   [[nodiscard]] bool has_begun() const { return metrics_.has_value(); }
+  void add(const TrainPrediction& prediction) {
+    if (html_) html_->add(prediction);
+  }
   void write_html(const std::string& ending) {
     if (!html_) return;
     html_->write(ending);
@@ -120,9 +123,10 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
   RunLog log(config, arguments);
   try {
     const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
+    const TrainPrediction prediction = predict_training(config, log.steps());
+    log.add(prediction);
     log.write_html(result.was_stopped ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
                                       : fmt::format("All {} steps done.", config.training.steps));
-    const TrainPrediction prediction = predict_training(config, log.steps());
     arguments.json ? print_json(result, prediction) : print_result(result, prediction);
     return result;
   } catch (const Error& error) {

@@ -7,6 +7,16 @@
 
 namespace echelon {
 
+void TrainHtml::compare(HtmlReport& page) const {
+  if (!prediction_) return;
+  const TrainPrediction& p = *prediction_;
+  if (p.predicted_step_seconds && p.measured_step_seconds)
+    page.comparisons.push_back({"Step time, median", HtmlUnit::seconds, *p.predicted_step_seconds, *p.measured_step_seconds});
+  page.comparisons.push_back(
+      {"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes), static_cast<double>(p.measured_memory_bytes)});
+  if (!p.source.empty()) page.notes.push_back("The step is predicted from " + p.source + ".");
+}
+
 void TrainHtml::write(const std::string& ending) const {
   const Blueprint blueprint(config_);
   const auto machine_bytes = static_cast<double>(system_memory_bytes());
@@ -18,10 +28,14 @@ void TrainHtml::write(const std::string& ending) const {
       num_ranks_on_host == 1 ? "this machine's memory" : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
   page.bars.push_back(page_memory(stage_memory(blueprint, machine_bytes / num_ranks_on_host), limit_name));
   history_.fill(page);
+  compare(page);
+  const std::vector<Program>& programs = blueprint.programs(ProgramKind::training);
+  if (prediction_ && prediction_->predicted_step_seconds)
+    page.timelines.push_back(html_timeline("A step, predicted", prediction_->predicted_timeline, programs));
   if (trace_) {
-    page.timelines.push_back(html_timeline(fmt::format("Step {}, measured", trace_->step), trace_->timeline, blueprint.programs(ProgramKind::training)));
+    page.timelines.push_back(html_timeline(fmt::format("Step {}, measured", trace_->step), trace_->timeline, programs));
   } else {
-    page.notes.push_back("Without metrics.trace no step was recorded; --metrics.trace='step 3' shows the pipeline's timeline here.");
+    page.notes.push_back("Without metrics.trace no step was recorded; --metrics.trace='step 3' shows the pipeline's measured timeline here.");
   }
   page.facts = page_facts(config_);
   page.notes.insert(page.notes.end(), notes_.begin(), notes_.end());

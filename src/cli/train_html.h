@@ -1,6 +1,7 @@
 // The page that `echelon train --html` writes.
 #pragma once
 
+#include "cli/train_prediction.h"
 #include "engine/train.h"
 #include "report/train_page.h"
 
@@ -17,6 +18,7 @@ class TrainHtml {
   void add(const StepReport& report) { history_.add(report); }
   void add(const EvaluationReport& report) { history_.add(report); }
   void add(const TraceReport& trace) { trace_ = trace; }
+  void add(TrainPrediction prediction) { prediction_ = std::move(prediction); }
   void note(const std::string& line) { notes_.push_back(line); }
 
   /// `ending`: a sentence. Throws Failure if the disk takes no more.
@@ -24,10 +26,13 @@ class TrainHtml {
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 
  private:
+  void compare(HtmlReport& page) const;
+
   HtmlFile file_;
   RunConfig config_;
   TrainPage history_;
   std::optional<TraceReport> trace_;
+  std::optional<TrainPrediction> prediction_;
   std::vector<std::string> notes_;
 };
 

@@ -57,7 +57,9 @@ TrainPrediction predict_training(const RunConfig& config, const std::vector<Step
     host = measure_for(operations_of(blueprint));
     prediction.source = "its operations, measured once after the run";
   }
-  prediction.predicted_step_seconds = host_step(blueprint, *host).seconds;
+  HostStep step = host_step(blueprint, *host);
+  prediction.predicted_step_seconds = step.seconds;
+  prediction.predicted_timeline = std::move(step.timeline);
   return prediction;
 }
 

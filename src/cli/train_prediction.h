@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/train.h"
+#include "schedule/timeline.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -16,6 +17,7 @@ struct TrainPrediction {
   std::int64_t measured_memory_bytes = 0;   // as it was allocated
   std::optional<double> predicted_step_seconds = {};
   std::optional<double> measured_step_seconds = {};  // the median, without the first step where there are more
+  Timeline predicted_timeline = {};                  // of the ranks of a pipeline
   std::string source = {};                           // what the machine's figures come from
 };
 

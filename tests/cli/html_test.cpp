@@ -70,11 +70,17 @@ TEST_F(Html, ShowsATrainingRun) {
             nlohmann::json({4, 4, 4, 4}));
   const auto loss = browser.evaluate("JSON.parse(document.querySelector('figure.curve script').textContent).series.map(s => s.name)");
   EXPECT_EQ(loss, nlohmann::json({"training", "validation"}));
-  // 1F1B of two stages and four microbatches of one sequence: eight passes on each.
+  // 1F1B of two stages and four microbatches of one sequence: eight passes on each, as predicted and as measured, and both are zoomed together.
   const auto passes = browser.evaluate(
-      "readBars(JSON.parse(document.querySelector('.timeline script').textContent)).map(row => row.bars.filter(bar => "
-      "/forward|backward/.test(bar.group[0])).length)");
-  EXPECT_EQ(passes, nlohmann::json({8, 8}));
+      "[...document.querySelectorAll('.timeline script')].map(s => readBars(JSON.parse(s.textContent)).map(row => row.bars.filter(bar => "
+      "/forward|backward/.test(bar.group[0])).length))");
+  EXPECT_EQ(passes, (nlohmann::json{{8, 8}, {8, 8}}));
+  EXPECT_EQ(browser.evaluate("document.querySelector('[data-do=in]').click(), new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => "
+                             "done(new Set([...document.querySelectorAll('.timeline')].map(t => t.dataset.to)).size))))"),
+            1);
+  EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('#comparison tbody th')].map(t => t.textContent)"),
+            nlohmann::json({"Step time, median", "Memory of rank 0"}));
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('#comparison tbody tr')[1].children[3].textContent"), "+0.0 %");
   EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.bars .rows').length"), 2);  // memory of two stages, traffic of rank 0
   EXPECT_THAT(browser.evaluate("document.querySelector('section.bars .legend').textContent").get<std::string>(), HasSubstr("activations"));
   EXPECT_THAT(browser.evaluate("[...document.querySelectorAll('.legend')].map(l => l.textContent).join()").get<std::string>(), HasSubstr("tp"));
