@@ -1,0 +1,70 @@
+// What the parts of a model cost on one rank, from traces of a model of three layers: embedding, one block as it is, one block that is formed again, and head.
+// Layouts that share tensor degree, microbatch and recomputation share these, so a search traces each part once.
+#pragma once
+
+#include "blueprint/call_trace.h"
+#include "predict/plan_space.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <tuple>
+
+namespace echelon {
+
+enum class PassKind : std::uint8_t { forward, backward, backward_input, backward_weight };
+inline constexpr int num_pass_kinds = 4;
+
+/// Embedding, a decoder block, or the head.
+struct UnitCost {
+  std::array<double, num_pass_kinds> seconds = {};  // on the fastest kind of device, its tensor-parallel group as close as it can lie
+  std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
+  std::int64_t stash_bytes = 0;           // kept by forward, until the weights' gradients are formed
+  std::int64_t input_stash_bytes = 0;     // until the input's gradient is
+  std::int64_t gradient_stash_bytes = 0;  // kept between the two halves of backward
+};
+
+struct LayerCosts {
+  UnitCost embedding, block, recomputed_block, head;
+  std::int64_t boundary_bytes = 0;  // of x between stages or units
+};
+
+/// Of one unit, as the data axes hold it.
+struct UnitState {
+  std::int64_t persistent_bytes = 0;  // parameters, gradients, optimizer states
+  std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0;
+  double reduce_seconds = 0;        // of its gradients: once a step, from ZeRO-2 on once a microbatch
+  double reduce_parts_seconds = 0;  // over replicas of a sharded model
+  double gather_seconds = 0;        // of its parameters
+  double update_seconds = 0;
+};
+
+struct StateCosts {
+  UnitState embedding, block, head, tied_weight;
+  std::int64_t constant_bytes = 0;
+  double scalar_seconds = 0;    // a sum over all ranks
+  double transfer_seconds = 0;  // of a boundary to the next stage, at least
+};
+
+/// Memoised; not thread-safe.
+class CostTable {
+ public:
+  CostTable(const PlanSpace& space, const PlanRequest& request);
+
+  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
+  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data);
+
+ private:
+  using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, std::vector<std::string>>;
+  using StateKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+
+  [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed) const;
+  [[nodiscard]] StateCosts traced_state(const PlanShape& shape, const PlanData& data) const;
+
+  const PlanSpace* space_;
+  const PlanRequest* request_;
+  std::map<LayerKey, LayerCosts> layers_;
+  std::map<StateKey, StateCosts> states_;
+};
+
+}  // namespace echelon

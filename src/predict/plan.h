@@ -1,0 +1,39 @@
+// The layouts of a model on a machine, best first. Every number is that of the layout's blueprint, timed by `simulate`; bounds only decide which layouts need not
+// be timed (docs/plan.md).
+#pragma once
+
+#include "predict/plan_space.h"
+#include "predict/simulate.h"
+
+#include <optional>
+#include <vector>
+
+namespace echelon {
+
+struct Plan {
+  PlanChoice choice;
+  RunConfig config;
+  Simulation outcome;  // without its timeline
+};
+
+struct PlanResult {
+  std::int64_t num_configurations = 0;  // legal layouts
+  std::int64_t num_evaluated = 0;       // blueprints that were made and timed
+  double seconds = 0;                   // that the search took
+  std::vector<Plan> plans;              // those that fit, best first
+  std::optional<Plan> nearest;          // where none fits: the one that needs least memory
+};
+
+/// The best `request.top` plans whose tensor, pipeline and data degrees differ. Throws Error if no layout is legal.
+[[nodiscard]] PlanResult find_plans(const PlanRequest& request);
+
+/// The same by timing every layout of the space.
+[[nodiscard]] PlanResult find_plans_exhaustively(const PlanRequest& request);
+
+/// Whether `a` is better for the objective. A plan that fits is better than one that does not.
+[[nodiscard]] bool is_better(PlanObjective objective, const Plan& a, const Plan& b);
+
+/// Blueprint and simulation of one layout.
+[[nodiscard]] Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice);
+
+}  // namespace echelon

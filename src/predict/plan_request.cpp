@@ -1,0 +1,135 @@
+#include "predict/plan_request.h"
+
+#include "base/error.h"
+#include "predict/plan_space.h"
+#include "spec/choice.h"
+#include "spec/config_reader.h"
+#include "spec/config_value.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t longest_default_sequence = 8192;
+
+bool is_chosen(std::string_view key) {
+  constexpr std::string_view of_training[] = {"training.micro_batch_size", "training.recompute", "training.recompute_method", "training.recompute_num_layers"};
+  return key.starts_with("parallelism.") || std::find(std::begin(of_training), std::end(of_training), key) != std::end(of_training);
+}
+
+/// One setting a string, "--section.key=value".
+std::vector<std::string> joined(const std::vector<std::string>& settings) {
+  std::vector<std::string> all;
+  for (const std::string& each : settings) {
+    if (each.starts_with("--") || all.empty())
+      all.push_back(each);
+    else
+      all.back() += "=" + each;
+  }
+  return all;
+}
+
+std::string key_of(const std::string& setting) {
+  std::string key = setting.substr(std::min<std::size_t>(2, setting.size()), setting.find('=') - std::min<std::size_t>(2, setting.size()));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+/// The value of a key that the planner would choose.
+void fix(const std::string& setting, PlanRequest& request) {
+  const std::string name = key_of(setting);
+  const ConfigKey* key = find_config_key(name);
+  require(key != nullptr, "command line: there is no key {}; nearest: {}", name, nearest_config_key(name));
+  require(has_value(*key), "command line: {} ({}) is not there yet; leave it out", name, key->doc);
+  const std::size_t equals = setting.find('=');
+  const std::string text = equals == std::string::npos ? "true" : setting.substr(equals + 1);
+  assign({name, parse_text(*key, text), "command line"}, request.base);
+  request.fixed.insert(name);
+}
+
+/// What a file says about the choices is overruled by their defaults.
+void add_defaults_of_choices(std::vector<std::string>& settings) {
+  RunConfig defaults;
+  for (const ConfigKey& key : config_keys()) {
+    if (!has_value(key) || !is_chosen(key.name)) continue;
+    std::string value = to_toml(value_of(key, defaults));
+    std::erase(value, '"');
+    settings.push_back(fmt::format("--{}={}", key.name, value));
+  }
+}
+
+/// With the flags and all settings that are no choices.
+RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings) {
+  ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model};
+  if (question.model.ends_with(".toml")) {
+    source.path = question.model;
+    add_defaults_of_choices(source.arguments);
+  } else if (!question.model.empty()) {
+    const bool is_folder = std::filesystem::is_directory(question.model);
+    source.arguments.push_back(fmt::format("--model.{}={}", is_folder ? "path" : "preset", question.model));
+  }
+  // One sequence in one microbatch contradicts nothing; the real sizes come behind.
+  for (const std::string& setting : settings)
+    if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
+  if (question.global_batch_size) source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
+  if (question.seq_len) source.arguments.push_back(fmt::format("--training.seq_len={}", *question.seq_len));
+  return read_run_config(source);
+}
+
+bool says(const PlanQuestion& question, const std::vector<std::string>& settings, std::string_view key) {
+  return question.model.ends_with(".toml") || std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+}
+
+/// bfloat16 where the machine has rates of it.
+std::string natural_dtype(const MachineSpec& machine) {
+  const bool has = std::all_of(machine.nodes.begin(), machine.nodes.end(), [](const NodeSpec& node) { return node.device.formats.contains("bfloat16"); });
+  return has ? "bfloat16" : "float32";
+}
+
+}  // namespace
+
+std::string_view name_of(PlanObjective objective) {
+  switch (objective) {
+    case PlanObjective::time: return "time";
+    case PlanObjective::memory: return "memory";
+    case PlanObjective::cost: return "cost";
+  }
+  return "?";
+}
+
+PlanObjective parse_plan_objective(std::string_view key, std::string_view name) {
+  constexpr PlanObjective all[] = {PlanObjective::time, PlanObjective::memory, PlanObjective::cost};
+  return parse_choice(key, name, all);
+}
+
+PlanRequest read_plan_request(const PlanQuestion& question) {
+  const std::vector<std::string> settings = joined(question.settings);
+  require(!question.model.empty(), "--model is missing: a preset, a Hugging Face folder or a config file; such as --model=llama3-8b");
+  require(!question.machine.empty(), "--machine is missing: the name of a machine or a file; such as --machine=h100");
+  require(!question.gpus || *question.gpus >= 1, "--gpus={} are no devices; nearest: 1", question.gpus.value_or(0));
+  require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000; nearest: {}", question.top,
+          std::clamp<std::int64_t>(question.top, 1, 1000));
+  PlanRequest request;
+  request.objective = parse_plan_objective("--objective", question.objective);
+  request.top = static_cast<int>(question.top);
+  request.machine = read_machine(question.machine);
+  request.base = base_config(question, settings);
+  if (!question.seq_len && !says(question, settings, "training.seq_len"))
+    request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);
+  if (!says(question, settings, "training.dtype")) request.base.training.dtype = natural_dtype(request.machine);
+  require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
+          "--global-batch-size is missing: sequences per step over all devices; such as --global-batch-size=1024");
+
+  const auto devices = request.machine.num_devices();
+  require(question.gpus || devices, "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8", request.machine.name);
+  request.num_devices = question.gpus.value_or(devices.value_or(1));
+  require(!devices || request.num_devices <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}", request.num_devices,
+          devices.value_or(0), request.machine.name, devices.value_or(0));
+  for (const std::string& setting : settings)
+    if (is_chosen(key_of(setting))) fix(setting, request);
+  return request;
+}
+
+}  // namespace echelon

@@ -1,0 +1,49 @@
+// What `echelon plan` is asked for.
+#pragma once
+
+#include "spec/machine_spec.h"
+#include "spec/run_config.h"
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+enum class PlanObjective : std::uint8_t {
+  time,    // seconds of a step
+  memory,  // bytes of the fullest rank, then seconds
+  cost,    // price of a token, over all numbers of devices that divide the one asked for
+};
+[[nodiscard]] std::string_view name_of(PlanObjective objective);
+[[nodiscard]] PlanObjective parse_plan_objective(std::string_view key, std::string_view name);
+
+struct PlanRequest {
+  RunConfig base;  // the model, the batch and all that is not chosen; and the values of the keys that are fixed
+  MachineSpec machine;
+  std::int64_t num_devices = 1;
+  std::set<std::string, std::less<>> fixed = {};  // keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
+  PlanObjective objective = PlanObjective::time;
+  int top = 5;  // plans that are wanted, of different tensor, pipeline and data degrees
+
+  [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
+};
+
+/// The words of a command line.
+struct PlanQuestion {
+  std::string model;  // a preset, a Hugging Face folder, or a config file whose parallelism is left aside
+  std::string machine;
+  std::optional<std::int64_t> gpus, global_batch_size, seq_len;
+  std::string objective = "time";
+  std::int64_t top = 5;
+  std::vector<std::string> settings = {};                              // --section.key=value: what the planner would choose is fixed by them
+  std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
+};
+
+/// Throws Error naming the flag, its value and the nearest that goes.
+[[nodiscard]] PlanRequest read_plan_request(const PlanQuestion& question);
+
+}  // namespace echelon

@@ -1,0 +1,222 @@
+#include "predict/plan_space.h"
+
+#include "base/error.h"
+#include "nn/head_split.h"
+#include "spec/pipeline.h"
+#include "spec/stage_layout.h"
+
+#include <algorithm>
+#include <map>
+
+namespace echelon {
+namespace {
+
+constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_degree", shard_key = "parallelism.data_parallel_shard_degree",
+                           zero_key = "parallelism.zero_level", reshard_key = "parallelism.reshard_after_forward",
+                           tensor_key = "parallelism.tensor_parallel_degree", sequence_key = "parallelism.sequence_parallel",
+                           pipeline_key = "parallelism.pipeline_parallel_degree", schedule_key = "parallelism.pipeline_parallel_schedule",
+                           virtual_key = "parallelism.virtual_stages", layout_key = "parallelism.pipeline_parallel_layout",
+                           micro_batch_key = "training.micro_batch_size", recompute_key = "training.recompute",
+                           recompute_method_key = "training.recompute_method", recompute_layers_key = "training.recompute_num_layers";
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d * d != number) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+bool is_legal(const RunConfig& config) {
+  try {
+    validate(config);
+    validate_tensor_parallel(config.model, static_cast<int>(config.parallelism.tensor_parallel_degree));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+RunConfig with_shape(RunConfig config, const PlanShape& shape) {
+  config.parallelism.tensor_parallel_degree = shape.tp;
+  config.parallelism.sequence_parallel = shape.sequence_parallel;
+  config.parallelism.pipeline_parallel_degree = shape.pp;
+  config.parallelism.data_parallel_replicate_degree = shape.dp;
+  config.parallelism.data_parallel_shard_degree = 1;
+  config.training.micro_batch_size = shape.micro_batch_size;
+  return config;
+}
+
+/// All that is chosen, at its simplest.
+RunConfig without_choices(RunConfig config) {
+  config.training.micro_batch_size = 1;
+  config.training.recompute = {};
+  config.training.recompute_method = RecomputeMethod::uniform;
+  config.training.recompute_num_layers = 1;
+  const ParallelConfig defaults;
+  config.parallelism.zero_level = defaults.zero_level;
+  config.parallelism.reshard_after_forward = defaults.reshard_after_forward;
+  config.parallelism.pipeline_parallel_schedule = defaults.pipeline_parallel_schedule;
+  config.parallelism.virtual_stages = defaults.virtual_stages;
+  config.parallelism.pipeline_parallel_layout = {};
+  return config;
+}
+
+RunConfig with_pipeline(RunConfig config, const PlanPipeline& pipeline) {
+  config.parallelism.pipeline_parallel_schedule = pipeline.schedule;
+  config.parallelism.virtual_stages = pipeline.num_virtual;
+  config.parallelism.pipeline_parallel_layout = pipeline.layout;
+  return config;
+}
+
+/// Layers per stage: as even as they go; and with embedding and head counted as a layer each, where that differs.
+std::vector<PipelineLayout> layouts(std::int64_t num_layers, std::int64_t num_stages) {
+  std::vector<PipelineLayout> all = {{}};
+  if (num_layers < num_stages || num_stages < 2) return all;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(num_stages), (num_layers + 2) / num_stages);
+  const std::int64_t rest = (num_layers + 2) % num_stages;
+  // What is left over goes to the middle, where neither embedding nor head is.
+  for (std::int64_t i = 0; i < rest; ++i) ++counts[static_cast<std::size_t>((num_stages - rest) / 2 + i)];
+  std::vector<StageLayers> even = stage_layout(num_layers, static_cast<int>(num_stages));
+  PipelineLayout with_ends = {.counts = counts, .letters = {}};
+  if (stage_layout(num_layers, static_cast<int>(num_stages), with_ends) != even) all.push_back(std::move(with_ends));
+  return all;
+}
+
+constexpr BlockOperations operation_sets[] = {
+    {}, {BlockOperation::core_attn}, attention_internals, {BlockOperation::mlp}, {BlockOperation::core_attn, BlockOperation::mlp}, whole_block};
+
+}  // namespace
+
+PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
+  for (const std::int64_t tp : divisors(request.num_devices)) {
+    if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
+    for (const std::int64_t pp : divisors(request.num_devices / tp))
+      if (fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) add_shapes(tp, pp);
+  }
+  if (!shapes_.empty()) return;
+  validate(request.base);  // says what contradicts what, if it is the fixed keys alone
+  throw Error(fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); leave some of them open",
+                          name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
+                          request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
+}
+
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
+  const RunConfig plain = without_choices(request_->base);
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const std::int64_t dp = request_->num_devices / (tp * pp), batch = plain.training.global_batch_size;
+  if (batch % dp != 0) return;
+  for (const std::int64_t micro_batch : divisors(batch / dp)) {
+    if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
+    for (const bool sequence_parallel : {false, true}) {
+      if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1) continue;
+      const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch};
+      if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty()) shapes_.push_back(shape);
+    }
+  }
+}
+
+std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const std::int64_t num_layers = request_->base.model.num_hidden_layers;
+  std::vector<PlanPipeline> all;
+  for (const ScheduleEntry& entry : all_schedules()) {
+    if (request_->fixes(schedule_key) && entry.kind != fixed.pipeline_parallel_schedule) continue;
+    if (shape.num_microbatches < entry.microbatches_per_rank * shape.pp) continue;
+    const std::int64_t most_virtual = std::min<std::int64_t>(entry.most_virtual, (num_layers + 2) / shape.pp);
+    for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
+      if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
+      const std::int64_t num_stages = num_virtual * shape.pp;
+      const auto named = num_stages_of(fixed.pipeline_parallel_layout);
+      if (request_->fixes(layout_key) && named != 0 && named != num_stages) continue;
+      for (const PipelineLayout& layout : request_->fixes(layout_key) ? std::vector{fixed.pipeline_parallel_layout} : layouts(num_layers, num_stages)) {
+        PlanPipeline pipeline = {entry.kind, num_virtual, layout};
+        for (const StageLayers& stage : stage_layout(num_layers, static_cast<int>(num_stages), layout))
+          pipeline.most_layers = std::max(pipeline.most_layers, stage.num_layers);
+        all.push_back(std::move(pipeline));
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<PlanRecompute> PlanSpace::recomputes(const PlanPipeline& pipeline) const {
+  const TrainingConfig& fixed = request_->base.training;
+  std::vector<PlanRecompute> all;
+  const auto allowed = [&](const PlanRecompute& each) {
+    const RecomputeMethod method = each.num_blocks > 0 ? RecomputeMethod::block : RecomputeMethod::uniform;
+    return (!request_->fixes(recompute_method_key) || method == fixed.recompute_method) &&
+           fits(recompute_layers_key, each.num_blocks > 0 ? each.num_blocks : 1, fixed.recompute_num_layers);
+  };
+  const auto add = [&](const BlockOperations& operations) {
+    for (std::int64_t num_blocks = 1; num_blocks < pipeline.most_layers && !operations.empty(); ++num_blocks)
+      if (allowed({operations, num_blocks})) all.push_back({operations, num_blocks});
+    if (allowed({operations, 0})) all.push_back({operations, 0});
+  };
+  if (request_->fixes(recompute_key)) {
+    add(fixed.recompute);
+  } else {
+    for (const BlockOperations& operations : operation_sets) add(operations);
+  }
+  return all;
+}
+
+std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  std::vector<PlanData> all;
+  const auto add = [&](const PlanData& each) {
+    if (!fits(replicate_key, each.replicate, fixed.data_parallel_replicate_degree) || !fits(shard_key, each.shard, fixed.data_parallel_shard_degree) ||
+        !fits(zero_key, each.zero_level, fixed.zero_level) || (request_->fixes(reshard_key) && each.reshard != fixed.reshard_after_forward))
+      return;
+    all.push_back(each);
+  };
+  for (const std::int64_t shard : divisors(shape.dp)) {
+    const std::int64_t replicate = shape.dp / shard;
+    // Where nothing is cut the level says nothing: it keeps what the user fixed, or its default.
+    if (shard == 1) {
+      add({replicate, 1, request_->fixes(zero_key) && fixed.zero_level < 3 ? fixed.zero_level : 1});
+      continue;
+    }
+    for (const std::int64_t level : {1, 2}) add({replicate, shard, level});
+    for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step}) add({replicate, shard, 3, reshard});
+  }
+  return all;
+}
+
+std::int64_t PlanSpace::num_configurations() const {
+  std::int64_t sum = 0;
+  for (const PlanShape& shape : shapes_) {
+    std::int64_t of_shape = 0;
+    for (const PlanPipeline& pipeline : pipelines(shape)) of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
+    sum += of_shape * static_cast<std::int64_t>(data_layouts(shape).size());
+  }
+  return sum;
+}
+
+void PlanSpace::for_each(const std::function<void(const PlanChoice&)>& visit) const {
+  for (const PlanShape& shape : shapes_) {
+    const std::vector<PlanData> data = data_layouts(shape);
+    for (const PlanPipeline& pipeline : pipelines(shape))
+      for (const PlanRecompute& recompute : recomputes(pipeline))
+        for (const PlanData& each : data) visit({shape, pipeline, recompute, each});
+  }
+}
+
+RunConfig PlanSpace::config_of(const PlanChoice& choice) const {
+  RunConfig config = with_pipeline(with_shape(without_choices(request_->base), choice.shape), choice.pipeline);
+  config.training.recompute = choice.recompute.operations;
+  if (choice.recompute.num_blocks > 0) {
+    config.training.recompute_method = RecomputeMethod::block;
+    config.training.recompute_num_layers = choice.recompute.num_blocks;
+  }
+  config.parallelism.data_parallel_replicate_degree = choice.data.replicate;
+  config.parallelism.data_parallel_shard_degree = choice.data.shard;
+  config.parallelism.zero_level = choice.data.zero_level;
+  config.parallelism.reshard_after_forward = choice.data.reshard;
+  return config;
+}
+
+}  // namespace echelon

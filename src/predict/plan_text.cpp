@@ -1,0 +1,54 @@
+#include "predict/plan_text.h"
+
+#include "spec/pipeline.h"
+
+#include <fmt/format.h>
+
+namespace echelon {
+namespace {
+
+constexpr double gib = 1 << 30;
+
+std::string data_text(const PlanData& data) {
+  if (data.shard == 1) return fmt::format("replicate {}", data.replicate);
+  std::string text = fmt::format("{}shard {} ZeRO-{}", data.replicate > 1 ? fmt::format("replicate {} x ", data.replicate) : "", data.shard, data.zero_level);
+  if (data.zero_level == 3) text += fmt::format(" ({})", name_of(data.reshard));
+  return text;
+}
+
+std::string recompute_text(const PlanRecompute& recompute) {
+  std::string text = fmt::format("{}", fmt::join(names_of(recompute.operations), "+"));
+  if (recompute.num_blocks > 0) text += fmt::format(" of {}", recompute.num_blocks);
+  return text;
+}
+
+std::string pipeline_text(const PlanChoice& choice) {
+  if (choice.shape.pp == 1 && choice.pipeline.num_virtual == 1) return "-";
+  std::string text(name_of(choice.pipeline.schedule));
+  if (choice.pipeline.num_virtual > 1) text += fmt::format(" v={}", choice.pipeline.num_virtual);
+  if (!choice.pipeline.layout.empty()) text += " ends counted";
+  return text;
+}
+
+std::string row(const Plan& plan) {
+  const PlanShape& shape = plan.choice.shape;
+  return fmt::format("{:>10.4f} {:>6.2f} {:>8.2f} {:>4}{} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}", plan.outcome.step_seconds, 100 * plan.outcome.mfu(),
+                     static_cast<double>(plan.outcome.peak_memory_bytes()) / gib, shape.tp, shape.sequence_parallel ? "s" : " ", shape.pp, shape.dp,
+                     shape.micro_batch_size, shape.num_microbatches, pipeline_text(plan.choice), data_text(plan.choice.data),
+                     recompute_text(plan.choice.recompute));
+}
+
+}  // namespace
+
+std::string to_text(const PlanResult& result, const PlanRequest& request) {
+  std::string text = fmt::format("{} legal layouts of {:.4g} B parameters on {} devices of '{}', {} of them timed, in {:.2f} s\n", result.num_configurations,
+                                 static_cast<double>(request.base.model.num_parameters()) / 1e9, request.num_devices, request.machine.name,
+                                 result.num_evaluated, result.seconds);
+  text += fmt::format("{:>10} {:>6} {:>8} {:>5} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}\n", "s/step", "MFU %", "GiB", "tp", "pp", "dp", "mbs", "m",
+                      "schedule", "data", "recompute");
+  for (const Plan& plan : result.plans) text += row(plan) + "\n";
+  if (result.nearest) text += "nothing fits; the layout that needs least memory:\n" + row(*result.nearest) + "\n";
+  return text;
+}
+
+}  // namespace echelon
