@@ -19,6 +19,7 @@ struct Plan {
 struct PlanResult {
   std::int64_t num_configurations = 0;  // legal layouts
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
+  std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
   double seconds = 0;                   // that the search took
   std::vector<Plan> plans;              // those that fit, best first
   std::optional<Plan> nearest;          // where none fits: the one that needs least memory

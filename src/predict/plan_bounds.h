@@ -14,19 +14,15 @@ namespace echelon {
 
 /// A layout without its data axes.
 struct PlanComputation {
-  PlanShape shape;
-  PlanPipeline pipeline;
-  PlanRecompute recompute;
-};
-
-struct PlanBound {
-  double seconds = 0;
-  std::int64_t bytes = 0;
+  PlanShape shape = {};
+  PlanPipeline pipeline = {};
+  PlanRecompute recompute = {};
 };
 
 class PlanBounds {
  public:
   PlanBounds(const PlanSpace& space, const PlanRequest& request);
+  ~PlanBounds();
 
   [[nodiscard]] double shape_seconds(const PlanShape& shape);
   /// Whatever the data axes are.
@@ -34,12 +30,17 @@ class PlanBounds {
   /// `plays`: the schedule is held against the clock, which takes most of the time.
   [[nodiscard]] double seconds(const PlanChoice& choice, bool plays);
   [[nodiscard]] std::int64_t bytes(const PlanChoice& choice);
+  /// Whatever the data axes are.
+  [[nodiscard]] std::int64_t pipeline_bytes(const PlanComputation& computation);
 
  private:
-  struct Stages;  // what is needed of each stage of a computation
-  [[nodiscard]] const Stages& stages_of(const PlanComputation& computation);
+  struct Stages;
+  [[nodiscard]] Stages stages_of(const PlanComputation& computation);
   [[nodiscard]] const CompactSchedule& schedule_of(const PlanShape& shape, const PlanPipeline& pipeline);
-  [[nodiscard]] double end_of_step(const PlanChoice& choice, const StateCosts& state, int rank) const;
+  [[nodiscard]] double end_of_step(const PlanChoice& choice, const StateCosts& state, double last_pass) const;
+  [[nodiscard]] std::int64_t persistent_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
+  [[nodiscard]] std::int64_t passing_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
+  [[nodiscard]] std::int64_t gathered_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
 
   const PlanSpace* space_;
   const PlanRequest* request_;

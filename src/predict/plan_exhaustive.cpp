@@ -51,4 +51,3 @@ PlanResult find_plans_exhaustively(const PlanRequest& request) {
 }
 
 }  // namespace echelon
-namespace echelon { PlanResult find_plans(const PlanRequest& request) { return find_plans_exhaustively(request); } }

@@ -43,10 +43,10 @@ struct PlanData {
 };
 
 struct PlanChoice {
-  PlanShape shape;
-  PlanPipeline pipeline;
-  PlanRecompute recompute;
-  PlanData data;
+  PlanShape shape = {};
+  PlanPipeline pipeline = {};
+  PlanRecompute recompute = {};
+  PlanData data = {};
   bool operator==(const PlanChoice&) const = default;
 };
 

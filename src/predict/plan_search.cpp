@@ -1,0 +1,163 @@
+// Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout that was timed comes first; nothing that
+// is left can be better than it. So the answer is that of timing all.
+#include "base/clock.h"
+#include "predict/plan.h"
+#include "predict/plan_bounds.h"
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+#include <set>
+#include <tuple>
+
+namespace echelon {
+namespace {
+
+enum class Grade : std::uint8_t { shape, pipeline, layout, played, timed };
+
+using Key = std::pair<double, double>;
+using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+
+/// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which `choice` has the first; or one layout.
+struct Node {
+  Key key;
+  Grade grade{};
+  PlanChoice choice;
+  std::vector<PlanRecompute> chain = {};
+  std::int64_t plan = -1;  // timed: which
+};
+
+struct ComesLater {
+  bool operator()(const Node& a, const Node& b) const { return a.key > b.key; }
+};
+
+class Search {
+ public:
+  explicit Search(const PlanRequest& request, bool must_fit)
+      : request_(request), must_fit_(must_fit), space_(request), bounds_(space_, request), device_bytes_(most_device_bytes(request.machine)) {}
+
+  PlanResult run(int wanted) {
+    const double start = now_seconds();
+    PlanResult result;
+    result.num_configurations = space_.num_configurations();
+    for (const PlanShape& shape : space_.shapes()) push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
+    while (!heap_.empty() && static_cast<int>(result.plans.size()) < wanted) {
+      const Node node = heap_.top();
+      heap_.pop();
+      if (found_.contains(degrees_of(node.choice.shape))) continue;
+      if (node.grade == Grade::timed) {
+        found_.insert(degrees_of(node.choice.shape));
+        result.plans.push_back(std::move(plans_[static_cast<std::size_t>(node.plan)]));
+      } else {
+        expand(node);
+      }
+    }
+    result.num_evaluated = num_evaluated_;
+    result.num_played = num_played_;
+    result.seconds = now_seconds() - start;
+    return result;
+  }
+
+ private:
+  static Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
+
+  static std::int64_t most_device_bytes(const MachineSpec& machine) {
+    std::int64_t most = 0;
+    for (const NodeSpec& node : machine.nodes) most = std::max(most, node.device.memory_bytes);
+    return most;
+  }
+
+  [[nodiscard]] Key key(double seconds, std::int64_t bytes) const {
+    const bool memory_first = request_.objective == PlanObjective::memory || !must_fit_;
+    return memory_first ? Key{static_cast<double>(bytes), seconds} : Key{seconds, static_cast<double>(bytes)};
+  }
+  [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
+
+  void push(Node node) { heap_.push(std::move(node)); }
+
+  void expand(const Node& node) {
+    switch (node.grade) {
+      case Grade::shape: return expand_shape(node.choice.shape);
+      case Grade::pipeline: return expand_pipeline(node);
+      case Grade::layout: return play(node);
+      case Grade::played: return time(node);
+      case Grade::timed: return;
+    }
+  }
+
+  void expand_shape(const PlanShape& shape) {
+    for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
+      // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
+      const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
+      for (auto first = all.begin(); first != all.end();) {
+        const auto end = std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
+        push_pipeline({shape, pipeline, {}, {}}, {first, end});
+        first = end;
+      }
+    }
+  }
+
+  /// The layouts with the recomputations of `chain`, without those at its begin of which none fits.
+  void push_pipeline(PlanChoice choice, std::vector<PlanRecompute> chain) {
+    const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.pipeline_bytes({choice.shape, choice.pipeline, each})); };
+    const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(), [&](const PlanRecompute& each) { return !fits(each); }) : chain.begin();
+    if (first == chain.end()) return;
+    chain.erase(chain.begin(), first);
+    choice.recompute = chain.front();
+    const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
+    const std::int64_t bytes = must_fit_ && request_.objective != PlanObjective::memory ? 0 : bounds_.pipeline_bytes({choice.shape, choice.pipeline, chain.back()});
+    Node node = {key(seconds, bytes), Grade::pipeline, choice};
+    node.chain = std::move(chain);
+    push(std::move(node));
+  }
+
+  void expand_pipeline(const Node& node) {
+    std::vector<PlanRecompute> rest(node.chain.begin() + 1, node.chain.end());
+    PlanChoice choice = node.choice;
+    for (const PlanData& data : space_.data_layouts(choice.shape)) {
+      choice.data = data;
+      const std::int64_t bytes = bounds_.bytes(choice);
+      if (may_fit(bytes)) push({key(bounds_.seconds(choice, false), bytes), Grade::layout, choice});
+    }
+    if (!rest.empty()) push_pipeline(node.choice, std::move(rest));
+  }
+
+  void play(const Node& node) {
+    ++num_played_;
+    push({key(bounds_.seconds(node.choice, true), bounds_.bytes(node.choice)), Grade::played, node.choice});
+  }
+
+  void time(const Node& node) {
+    ++num_evaluated_;
+    Plan plan = evaluate(space_, request_, node.choice);
+    if (must_fit_ && !plan.outcome.fits()) return;
+    Node timed = {key(plan.outcome.step_seconds, plan.outcome.peak_memory_bytes()), Grade::timed, node.choice};
+    timed.plan = static_cast<std::int64_t>(plans_.size());
+    plans_.push_back(std::move(plan));
+    push(std::move(timed));
+  }
+
+  const PlanRequest& request_;
+  bool must_fit_;
+  PlanSpace space_;
+  PlanBounds bounds_;
+  std::int64_t device_bytes_;
+  std::priority_queue<Node, std::vector<Node>, ComesLater> heap_;
+  std::vector<Plan> plans_;
+  std::set<Degrees> found_;
+  std::int64_t num_evaluated_ = 0, num_played_ = 0;
+};
+
+}  // namespace
+
+PlanResult find_plans(const PlanRequest& request) {
+  PlanResult result = Search(request, true).run(request.top);
+  if (!result.plans.empty()) return result;
+  PlanResult any = Search(request, false).run(1);
+  result.nearest = std::move(any.plans.front());
+  result.num_evaluated += any.num_evaluated;
+  result.seconds += any.seconds;
+  return result;
+}
+
+}  // namespace echelon
