@@ -1,5 +1,5 @@
-// The layouts of a model on a machine, best first. Every number is that of the layout's blueprint, timed by `simulate`; bounds only decide which layouts need not
-// be timed (docs/plan.md).
+// The layouts of a model on a machine, best first. Every number is that of the layout's blueprint, timed by `simulate`; bounds only decide which layouts need
+// not be timed (docs/plan.md).
 #pragma once
 
 #include "predict/plan_space.h"

@@ -89,7 +89,7 @@ PlanBounds::Stages PlanBounds::stages_of(const PlanComputation& computation) {
     stage.add(costs.recomputed_block, again);
     stage.add(costs.block, layers.num_layers - again);
     if (layers.has_head) stage.add(costs.head, 1);
-    stage.stash_bytes += (stage.num_units - 1) * costs.boundary_bytes;  // between units
+    stage.stash_bytes += (stage.num_units - 1) * costs.boundary_bytes;     // between units
     if (!layers.has_embedding) stage.stash_bytes += costs.boundary_bytes;  // the stage's input, which lives as long
     stage.flow_bytes = std::min<std::int64_t>(stage.num_units - 1, 2) * costs.boundary_bytes + (layers.has_head ? 0 : costs.boundary_bytes);
   }
@@ -147,7 +147,8 @@ double PlanBounds::end_of_step(const PlanChoice& choice, const StateCosts& state
   const double least_reduce = std::min({block.reduce_seconds, state.embedding.reduce_seconds, state.head.reduce_seconds});
   const double norm_begins = last_pass + least_reduce;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers;
-  const double update = static_cast<double>(num_layers) / static_cast<double>(choice.shape.pp) * block.update_seconds;  // of the rank with most layers, at least
+  const double update =
+      static_cast<double>(num_layers) / static_cast<double>(choice.shape.pp) * block.update_seconds;  // of the rank with most layers, at least
   double gather = 0;
   if (is_cut && choice.data.zero_level < 3) gather = std::min({block.gather_seconds, state.embedding.gather_seconds, state.head.gather_seconds});
   return norm_begins + state.scalar_seconds + update + gather + state.scalar_seconds;
@@ -172,7 +173,8 @@ double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
         stage.seconds[kind] += static_cast<double>(num_waiting) * std::max(0.0, state.block.gather_seconds - pass);
       }
       const double passes = data.reshard == ReshardAfterForward::never ? 1 : 2;
-      lane[static_cast<std::size_t>(stage.rank)] += m * passes * static_cast<double>(std::max<std::int64_t>(0, stage.num_blocks - 1)) * state.block.gather_seconds;
+      lane[static_cast<std::size_t>(stage.rank)] +=
+          m * passes * static_cast<double>(std::max<std::int64_t>(0, stage.num_blocks - 1)) * state.block.gather_seconds;
       if (shape.dp > 1) lane[static_cast<std::size_t>(stage.rank)] += m * static_cast<double>(stage.num_blocks) * state.block.reduce_seconds;
     }
     last_pass = std::max(last_pass, *std::max_element(lane.begin(), lane.end()) - state.block.reduce_seconds);

@@ -1,5 +1,5 @@
-// Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout that was timed comes first; nothing that
-// is left can be better than it. So the answer is that of timing all.
+// Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout that was timed comes first; nothing
+// that is left can be better than it. So the answer is that of timing all.
 #include "base/clock.h"
 #include "predict/plan.h"
 #include "predict/plan_bounds.h"
@@ -105,7 +105,8 @@ class Search {
     chain.erase(chain.begin(), first);
     choice.recompute = chain.front();
     const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
-    const std::int64_t bytes = must_fit_ && request_.objective != PlanObjective::memory ? 0 : bounds_.pipeline_bytes({choice.shape, choice.pipeline, chain.back()});
+    const std::int64_t bytes =
+        must_fit_ && request_.objective != PlanObjective::memory ? 0 : bounds_.pipeline_bytes({choice.shape, choice.pipeline, chain.back()});
     Node node = {key(seconds, bytes), Grade::pipeline, choice};
     node.chain = std::move(chain);
     push(std::move(node));

@@ -86,6 +86,9 @@ std::vector<PipelineLayout> layouts(std::int64_t num_layers, std::int64_t num_st
   return all;
 }
 
+/// On one pipeline rank the others run the passes of one of these in the same order, or form weights' gradients apart for nobody's sake.
+bool is_for_one_rank(PipelineSchedule schedule) { return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs; }
+
 constexpr BlockOperations operation_sets[] = {
     {}, {BlockOperation::core_attn}, attention_internals, {BlockOperation::mlp}, {BlockOperation::core_attn, BlockOperation::mlp}, whole_block};
 
@@ -126,6 +129,7 @@ std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
   for (const ScheduleEntry& entry : all_schedules()) {
     if (request_->fixes(schedule_key) && entry.kind != fixed.pipeline_parallel_schedule) continue;
     if (shape.num_microbatches < entry.microbatches_per_rank * shape.pp) continue;
+    if (shape.pp == 1 && !request_->fixes(schedule_key) && !is_for_one_rank(entry.kind)) continue;
     const std::int64_t most_virtual = std::min<std::int64_t>(entry.most_virtual, (num_layers + 2) / shape.pp);
     for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
       if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;

@@ -1,0 +1,73 @@
+// No layout is faster or smaller than its bounds say: random layouts of several models and machines against their blueprints.
+#include "predict/plan_bounds.h"
+
+#include "predict/plan.h"
+#include "spec/config_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <random>
+
+namespace echelon {
+namespace {
+
+struct Case {
+  const char* name;
+  std::string model, machine;
+  std::int64_t gpus, batch, seq_len;
+  int draws;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.model << " on " << c.gpus << " of " << c.machine; }
+
+PlanRequest request_of(const Case& c) {
+  return read_plan_request({.model = c.model, .machine = c.machine, .gpus = c.gpus, .global_batch_size = c.batch, .seq_len = c.seq_len});
+}
+
+template <class T>
+const T& any_of(const std::vector<T>& all, std::mt19937& random) {
+  return all[random() % all.size()];
+}
+
+PlanChoice any_choice(const PlanSpace& space, std::mt19937& random) {
+  PlanChoice choice;
+  choice.shape = any_of(space.shapes(), random);
+  choice.pipeline = any_of(space.pipelines(choice.shape), random);
+  choice.recompute = any_of(space.recomputes(choice.pipeline), random);
+  choice.data = any_of(space.data_layouts(choice.shape), random);
+  return choice;
+}
+
+class Bounds : public testing::TestWithParam<Case> {};
+
+TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
+  const PlanRequest request = request_of(GetParam());
+  const PlanSpace space(request);
+  PlanBounds bounds(space, request);
+  std::mt19937 random(1);
+  for (int i = 0; i < GetParam().draws; ++i) {
+    const PlanChoice choice = any_choice(space, random);
+    const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
+    const Plan plan = evaluate(space, request, choice);
+    SCOPED_TRACE(to_toml(plan.config).substr(to_toml(plan.config).find("[training]")));
+    const double played = bounds.seconds(choice, true), unplayed = bounds.seconds(choice, false);
+    EXPECT_LE(played, plan.outcome.step_seconds);
+    EXPECT_LE(unplayed, played);
+    EXPECT_LE(bounds.pipeline_seconds(computation), unplayed);
+    EXPECT_LE(bounds.shape_seconds(choice.shape), bounds.pipeline_seconds(computation) * (1 + 1e-12));
+    EXPECT_LE(bounds.bytes(choice), plan.outcome.peak_memory_bytes());
+    EXPECT_LE(bounds.pipeline_bytes(computation), bounds.bytes(choice));
+  }
+}
+
+const Case cases[] = {
+    {"TiedOnSlowLinks", "gpt2-124m", "v100", 24, 48, 1024, 120},
+    {"GroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 120},
+    {"QueryNorms", "qwen3-0.6b", "a100-40", 12, 24, 2048, 60},
+    {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
+};
+
+INSTANTIATE_TEST_SUITE_P(Plan, Bounds, testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
+
+}  // namespace
+}  // namespace echelon
