@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "checkpoint/model_config.h"
 #include "cli/verb.h"
+#include "predict/plan_scaling.h"
 #include "predict/plan_text.h"
 #include "spec/config_reader.h"
 
@@ -17,20 +18,30 @@ namespace {
 
 struct PlanArguments {
   PlanQuestion question;
-  std::string output;
-  bool json = false;
+  std::string output, svg;
+  bool json = false, scaling = false;
 };
 
-void write_config(const Plan& plan, const std::string& path) {
+void write_file(const std::string& option, const std::string& path, const std::string& text) {
   std::ofstream file(path);
-  file << to_toml(plan.config);
-  if (!file.flush()) throw Failure(fmt::format("--output={} cannot be written; check the folder and the space that is left", path));
+  file << text;
+  if (!file.flush()) throw Failure(fmt::format("{}={} cannot be written; check the folder and the space that is left", option, path));
+}
+
+ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request) {
+  require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out", arguments.output);
+  const std::vector<ScalingPoint> points = scaling_of(request);
+  if (!arguments.svg.empty()) write_file("--svg", arguments.svg, to_svg(points));
+  fmt::print("{}", arguments.json ? to_json(points) : to_text(points));
+  return points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
 ExitStatus run_plan(const PlanArguments& arguments) {
   const PlanRequest request = read_plan_request(arguments.question);
+  require(arguments.svg.empty() || arguments.scaling, "--svg={} draws what --scaling lists; add --scaling", arguments.svg);
+  if (arguments.scaling) return run_scaling(arguments, request);
   const PlanResult result = find_plans(request);
-  if (!arguments.output.empty() && !result.plans.empty()) write_config(result.plans.front(), arguments.output);
+  if (!arguments.output.empty() && !result.plans.empty()) write_file("--output", arguments.output, to_toml(result.plans.front().config));
   fmt::print("{}", arguments.json ? to_json(result, request) : to_text(result, request));
   return result.plans.empty() ? ExitStatus::failure : ExitStatus::success;
 }
@@ -48,6 +59,9 @@ VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_ar
   app.add_option("--objective", question.objective, "what is to be least: time | memory | cost")->capture_default_str();
   app.add_option("--top", question.top, "plans that are listed")->capture_default_str();
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
+  app.add_option("--price", question.price, "of a device and hour, for --objective=cost; default: the machine's");
+  app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead");
+  app.add_option("--svg", arguments->svg, "draw the outcome of --scaling into this file");
   app.add_flag("--json", arguments->json, "the outcome as JSON");
   return [arguments, config_arguments] {
     arguments->question.settings = config_arguments;

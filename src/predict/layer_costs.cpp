@@ -75,12 +75,19 @@ double least_seconds(const CallTrace& call, const MeshShape& mesh, const std::ve
   return least;
 }
 
+unsigned bits_of(const BlockOperations& operations) {
+  unsigned bits = 0;
+  for (const BlockOperation each : {BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp})
+    bits = 2 * bits + (operations.contain(each) ? 1 : 0);
+  return bits;
+}
+
 }  // namespace
 
 CostTable::CostTable(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, names_of(recomputed)};
+  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
   const auto found = layers_.find(key);
   return found != layers_.end() ? found->second : layers_.emplace(key, traced_layers(shape, recomputed)).first->second;
 }

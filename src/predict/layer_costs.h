@@ -55,7 +55,7 @@ class CostTable {
   [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data);
 
  private:
-  using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, std::vector<std::string>>;
+  using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, unsigned>;
   using StateKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed) const;

@@ -70,8 +70,21 @@ struct PlanBounds::Stages {
   Placement placement{};
 };
 
+struct PlanBounds::Computed {
+  PlanComputation computation;
+  Stages stages;
+  double seconds = -1;                                  // pipeline_seconds
+  std::vector<std::int64_t> passing_bytes{};            // by rank; empty: not known yet
+  std::map<double, std::vector<double>> last_passes{};  // by the seconds of a transfer
+};
+
 PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request), costs_(space, request) {}
 PlanBounds::~PlanBounds() = default;
+
+PlanBounds::Computed& PlanBounds::computed(const PlanComputation& computation) {
+  if (!last_ || last_->computation != computation) last_ = std::make_unique<Computed>(Computed{computation, stages_of(computation)});
+  return *last_;
+}
 
 PlanBounds::Stages PlanBounds::stages_of(const PlanComputation& computation) {
   const auto& [shape, pipeline, recompute] = computation;
@@ -112,7 +125,9 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
 }
 
 double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
-  const Stages stages = stages_of(computation);
+  Computed& known = computed(computation);
+  if (known.seconds >= 0) return known.seconds;
+  const Stages& stages = known.stages;
   const BackwardKinds kinds = stages.backward_kinds;
   const auto m = static_cast<double>(computation.shape.num_microbatches);
   const auto num_ranks = static_cast<std::size_t>(computation.shape.pp);
@@ -131,66 +146,95 @@ double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
     all[rank] += m * (stage.seconds[forward] + least_backward(stage.seconds, kinds));
     if (kinds != BackwardKinds::fused) weights[rank] += m * std::max(0.0, least_backward(stage.seconds, kinds) - least_backward_input(stage.seconds, kinds));
   }
-  double bound = 0;
+  double bound = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;  // one microbatch after the other
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
     bound = std::max(bound, way_there[rank] + all[rank]);
     bound = std::max(bound, way_there[rank] + all[rank] - weights[rank] + way_back[rank]);  // weights' gradients may come while the last gradient goes back
   }
-  return rounding * bound;
+  return known.seconds = rounding * bound;
 }
 
-// After the last pass of all ranks: the part that was formed last is reduced, all ranks sum the norm, every rank updates its parts, one after the other, and
-// under ZeRO-1 and 2 gathers the last one; the loss is summed.
-double PlanBounds::end_of_step(const PlanChoice& choice, const StateCosts& state, double last_pass) const {
-  const UnitState& block = state.block;
-  const bool is_cut = choice.data.shard > 1;
-  const double least_reduce = std::min({block.reduce_seconds, state.embedding.reduce_seconds, state.head.reduce_seconds});
-  const double norm_begins = last_pass + least_reduce;
-  const std::int64_t num_layers = request_->base.model.num_hidden_layers;
-  const double update =
-      static_cast<double>(num_layers) / static_cast<double>(choice.shape.pp) * block.update_seconds;  // of the rank with most layers, at least
-  double gather = 0;
-  if (is_cut && choice.data.zero_level < 3) gather = std::min({block.gather_seconds, state.embedding.gather_seconds, state.head.gather_seconds});
-  return norm_begins + state.scalar_seconds + update + gather + state.scalar_seconds;
+// Under ZeRO-3 all but the first two units of a pass wait for a gather that begins with the unit before.
+const std::vector<double>& PlanBounds::last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
+  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
+  const bool waits = choice.data.shard > 1 && choice.data.zero_level == 3 && choice.data.reshard != ReshardAfterForward::step;
+  const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
+  StageSeconds seconds;
+  double waited = 0;
+  for (const StageCost& stage : stages.stages) {
+    seconds.push_back(stage.seconds);
+    const auto num_waiting = static_cast<double>(std::max<std::int64_t>(0, stage.num_blocks - 2));
+    for (std::size_t kind = 0; kind < num_pass_kinds && waits; ++kind) {
+      if (kind != forward && choice.data.reshard == ReshardAfterForward::never) continue;
+      const double pass = std::max(costs.block.seconds[kind], costs.recomputed_block.seconds[kind]);
+      const double more = num_waiting * std::max(0.0, state.block.gather_seconds - pass);
+      seconds.back()[kind] += more;
+      waited += more;
+    }
+  }
+  auto& known = computed(computation).last_passes;
+  if (waited > 0) return known[-1] = last_pass_ends(schedule_of(choice.shape, choice.pipeline), seconds, state.transfer_seconds);
+  const auto found = known.find(state.transfer_seconds);
+  if (found != known.end()) return found->second;
+  return known[state.transfer_seconds] = last_pass_ends(schedule_of(choice.shape, choice.pipeline), seconds, state.transfer_seconds);
+}
+
+// The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm.
+double PlanBounds::lane_seconds(const PlanChoice& choice, const Stages& stages, const StateCosts& state) const {
+  const PlanData& data = choice.data;
+  if (data.shard == 1 || data.zero_level < 2) return 0;
+  double gathers = 0;  // a microbatch and unit
+  if (data.zero_level == 3 && data.reshard != ReshardAfterForward::step) gathers = data.reshard == ReshardAfterForward::never ? 1 : 2;
+  std::vector<double> lane(static_cast<std::size_t>(choice.shape.pp), 0);
+  for (const StageCost& stage : stages.stages) {
+    const auto num_blocks = static_cast<double>(stage.num_blocks);
+    lane[static_cast<std::size_t>(stage.rank)] +=
+        num_blocks * state.block.reduce_seconds + gathers * std::max(0.0, num_blocks - 1) * state.block.gather_seconds;
+  }
+  return static_cast<double>(choice.shape.num_microbatches) * *std::max_element(lane.begin(), lane.end()) - state.block.reduce_seconds;
+}
+
+// After the last pass of each rank: gradients of the units of that pass have been reduced one after the other since they were formed, all ranks sum the norm,
+// every rank updates its units and under ZeRO-1 and 2 gathers each, one after the other on lanes of their own; the loss is summed.
+double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state, const std::vector<double>& last_passes) {
+  const bool gathers = choice.data.shard > 1 && choice.data.zero_level < 3;
+  const double reduce = state.block.reduce_seconds + state.block.reduce_parts_seconds;
+  const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
+  // The longest that a unit may take in the last pass: what comes later is reduced earlier than one thinks, never later.
+  const auto longest = [&](const UnitCost& unit) {
+    double seconds = stages.backward_kinds == BackwardKinds::split ? 0 : unit.seconds[backward];
+    if (stages.backward_kinds != BackwardKinds::fused) seconds = std::max(seconds, unit.seconds[backward_weight]);
+    return choice.data.zero_level == 3 ? std::max(seconds, state.block.gather_seconds) : seconds;
+  };
+  const double unit_pass = std::max(longest(costs.block), longest(costs.recomputed_block)), embedding_pass = longest(costs.embedding);
+  double norm_begins = 0, ends = 0;
+  for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
+    std::int64_t fewest = request_->base.model.num_hidden_layers, num_blocks = 0;
+    for (const StageCost& stage : stages.stages) {
+      if (static_cast<std::size_t>(stage.rank) != rank) continue;
+      fewest = std::min(fewest, stage.num_blocks);
+      num_blocks += stage.num_blocks;
+    }
+    // The blocks of the last pass, whichever stage it goes through, are formed no earlier than one pass of a block before the other.
+    const double since_first = static_cast<double>(std::max<std::int64_t>(0, fewest - 1)) * unit_pass + embedding_pass;
+    const double queued = static_cast<double>(fewest) * reduce - since_first;
+    norm_begins = std::max(norm_begins, last_passes[rank] + std::max(0.0, queued));
+    const double update = state.block.update_seconds, gather = gathers ? state.block.gather_seconds : 0;
+    if (num_blocks > 0) ends = std::max(ends, std::max(static_cast<double>(num_blocks) * update + gather, update + static_cast<double>(num_blocks) * gather));
+  }
+  return norm_begins + state.scalar_seconds + ends + state.scalar_seconds;
 }
 
 double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
-  const auto& [shape, pipeline, recompute, data] = choice;
-  const StateCosts& state = costs_.state(shape, data);
-  const PlanComputation computation = {shape, pipeline, recompute};
-  double last_pass = pipeline_seconds(computation);
-  Stages stages = stages_of(computation);
-  const auto m = static_cast<double>(shape.num_microbatches);
-  if (data.shard > 1 && data.zero_level == 3 && data.reshard != ReshardAfterForward::step) {
-    // All but the first two units of a pass wait for a gather that begins with the unit before; and all gathers share a lane.
-    const LayerCosts& costs = costs_.layers(shape, recompute.operations);
-    std::vector<double> lane(static_cast<std::size_t>(shape.pp), 0);
-    for (StageCost& stage : stages.stages) {
-      const std::int64_t num_waiting = std::max<std::int64_t>(0, stage.num_blocks - 2);
-      for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
-        if (kind != forward && data.reshard == ReshardAfterForward::never) continue;
-        const double pass = std::max(costs.block.seconds[kind], costs.recomputed_block.seconds[kind]);
-        stage.seconds[kind] += static_cast<double>(num_waiting) * std::max(0.0, state.block.gather_seconds - pass);
-      }
-      const double passes = data.reshard == ReshardAfterForward::never ? 1 : 2;
-      lane[static_cast<std::size_t>(stage.rank)] +=
-          m * passes * static_cast<double>(std::max<std::int64_t>(0, stage.num_blocks - 1)) * state.block.gather_seconds;
-      if (shape.dp > 1) lane[static_cast<std::size_t>(stage.rank)] += m * static_cast<double>(stage.num_blocks) * state.block.reduce_seconds;
-    }
-    last_pass = std::max(last_pass, *std::max_element(lane.begin(), lane.end()) - state.block.reduce_seconds);
-  } else if (data.shard > 1 && data.zero_level >= 2) {
-    std::vector<double> lane(static_cast<std::size_t>(shape.pp), 0);
-    for (const StageCost& stage : stages.stages)
-      lane[static_cast<std::size_t>(stage.rank)] += m * static_cast<double>(stage.num_blocks) * state.block.reduce_seconds;
-    last_pass = std::max(last_pass, *std::max_element(lane.begin(), lane.end()) - state.block.reduce_seconds);
-  }
-  if (plays) {
-    StageSeconds seconds;
-    for (const StageCost& stage : stages.stages) seconds.push_back(stage.seconds);
-    const std::vector<double> ends = last_pass_ends(schedule_of(shape, pipeline), seconds, state.transfer_seconds);
-    last_pass = std::max(last_pass, *std::max_element(ends.begin(), ends.end()));
-  }
-  return rounding * end_of_step(choice, state, last_pass);
+  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
+  const StateCosts& state = costs_.state(choice.shape, choice.data);
+  const double least = pipeline_seconds(computation);
+  const Stages& stages = computed(computation).stages;
+  std::vector<double> ends(static_cast<std::size_t>(choice.shape.pp), 0);
+  if (plays) ends = last_passes(choice, stages, state);
+  ends.front() = std::max({ends.front(), least, lane_seconds(choice, stages, state)});
+  if (!plays) return rounding * (ends.front() + 2 * state.scalar_seconds);
+  return rounding * step_end(choice, stages, state, ends);
 }
 
 std::int64_t PlanBounds::persistent_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank) {
@@ -210,19 +254,24 @@ std::int64_t PlanBounds::persistent_bytes(const PlanChoice& choice, const Stages
 }
 
 // The fullest moment of a rank is during a pass; what the next stage's gradient and the pass between units need is there beside what is kept.
-std::int64_t PlanBounds::passing_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank) {
-  std::int64_t alive = 0, peak = 0;
-  for (const CompactPass& pass : schedule_of(choice.shape, choice.pipeline).ranks[rank]) {
-    const StageCost& stage = stages.stages[pass.stage];
-    if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
-    if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
-    const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
-    peak = std::max(peak, alive + stage.workspace_bytes[at(pass.kind)] + (flows ? stage.flow_bytes : 0));
-    if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
-    if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
-    if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
+const std::vector<std::int64_t>& PlanBounds::passing_bytes(const PlanComputation& computation) {
+  Computed& known = computed(computation);
+  if (!known.passing_bytes.empty()) return known.passing_bytes;
+  for (const std::vector<CompactPass>& order : schedule_of(computation.shape, computation.pipeline).ranks) {
+    std::int64_t alive = 0, peak = 0;
+    for (const CompactPass& pass : order) {
+      const StageCost& stage = known.stages.stages[pass.stage];
+      if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
+      if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
+      const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
+      peak = std::max(peak, alive + stage.workspace_bytes[at(pass.kind)] + (flows ? stage.flow_bytes : 0));
+      if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
+      if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
+      if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
+    }
+    known.passing_bytes.push_back(peak);
   }
-  return peak;
+  return known.passing_bytes;
 }
 
 std::int64_t PlanBounds::gathered_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank) {
@@ -235,17 +284,37 @@ std::int64_t PlanBounds::gathered_bytes(const PlanChoice& choice, const Stages& 
 }
 
 std::int64_t PlanBounds::bytes(const PlanChoice& choice) {
-  const Stages stages = stages_of({choice.shape, choice.pipeline, choice.recompute});
+  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
+  const std::vector<std::int64_t>& passing = passing_bytes(computation);
+  const Stages& stages = computed(computation).stages;
   std::int64_t peak = 0;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(choice.shape.pp); ++rank)
-    peak = std::max(peak, persistent_bytes(choice, stages, rank) + std::max(passing_bytes(choice, stages, rank), gathered_bytes(choice, stages, rank)));
+  for (std::size_t rank = 0; rank < passing.size(); ++rank)
+    peak = std::max(peak, persistent_bytes(choice, stages, rank) + std::max(passing[rank], gathered_bytes(choice, stages, rank)));
   return peak;
 }
 
-std::int64_t PlanBounds::pipeline_bytes(const PlanComputation& computation) {
-  const auto& [shape, pipeline, recompute] = computation;
-  // Nothing keeps less for good than all parameters, gradients and states in as many shards as there are data ranks.
-  return bytes({shape, pipeline, recompute, {.replicate = 1, .shard = shape.dp, .zero_level = 3}});
+namespace {
+
+/// Nothing keeps less for good than all parameters, gradients and states in as many shards as there are data ranks.
+PlanChoice cut_most(const PlanComputation& computation) {
+  return {computation.shape, computation.pipeline, computation.recompute, {.replicate = 1, .shard = computation.shape.dp, .zero_level = 3}};
+}
+
+}  // namespace
+
+std::int64_t PlanBounds::pipeline_bytes(const PlanComputation& computation) { return bytes(cut_most(computation)); }
+
+std::int64_t PlanBounds::pipeline_bytes_at_least(const PlanComputation& computation) {
+  const PlanChoice choice = cut_most(computation);
+  const Stages& stages = computed(computation).stages;
+  const PipelineSchedule schedule = computation.pipeline.schedule;
+  const bool holds_all = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::looped_bfs;  // all go forward before the first goes back
+  const std::int64_t in_flight = holds_all ? computation.shape.num_microbatches : 1;
+  std::vector<std::int64_t> kept(static_cast<std::size_t>(computation.shape.pp), 0);
+  for (const StageCost& stage : stages.stages) kept[static_cast<std::size_t>(stage.rank)] += in_flight * (stage.stash_bytes + stage.input_stash_bytes);
+  std::int64_t peak = 0;
+  for (std::size_t rank = 0; rank < kept.size(); ++rank) peak = std::max(peak, persistent_bytes(choice, stages, rank) + kept[rank]);
+  return peak;
 }
 
 }  // namespace echelon

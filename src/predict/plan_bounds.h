@@ -17,6 +17,7 @@ struct PlanComputation {
   PlanShape shape = {};
   PlanPipeline pipeline = {};
   PlanRecompute recompute = {};
+  bool operator==(const PlanComputation&) const = default;
 };
 
 class PlanBounds {
@@ -32,20 +33,27 @@ class PlanBounds {
   [[nodiscard]] std::int64_t bytes(const PlanChoice& choice);
   /// Whatever the data axes are.
   [[nodiscard]] std::int64_t pipeline_bytes(const PlanComputation& computation);
+  /// The same without the schedule: with one microbatch in flight, or all where every order of the schedule's kind has them.
+  [[nodiscard]] std::int64_t pipeline_bytes_at_least(const PlanComputation& computation);
 
  private:
   struct Stages;
+  struct Computed;
   [[nodiscard]] Stages stages_of(const PlanComputation& computation);
+  [[nodiscard]] Computed& computed(const PlanComputation& computation);
   [[nodiscard]] const CompactSchedule& schedule_of(const PlanShape& shape, const PlanPipeline& pipeline);
-  [[nodiscard]] double end_of_step(const PlanChoice& choice, const StateCosts& state, double last_pass) const;
+  [[nodiscard]] const std::vector<double>& last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
+  [[nodiscard]] double lane_seconds(const PlanChoice& choice, const Stages& stages, const StateCosts& state) const;
+  [[nodiscard]] double step_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state, const std::vector<double>& last_passes);
   [[nodiscard]] std::int64_t persistent_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
-  [[nodiscard]] std::int64_t passing_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
+  [[nodiscard]] const std::vector<std::int64_t>& passing_bytes(const PlanComputation& computation);
   [[nodiscard]] std::int64_t gathered_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
 
   const PlanSpace* space_;
   const PlanRequest* request_;
   CostTable costs_;
   std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, CompactSchedule> schedules_;
+  std::unique_ptr<Computed> last_;  // of the computation that was asked for last: a search asks for its data axes one after the other
 };
 
 }  // namespace echelon

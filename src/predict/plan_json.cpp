@@ -25,6 +25,8 @@ Json to_json(const Plan& plan, const PlanRequest& request) {
           {"mfu", 100 * outcome.mfu()},
           {"hfu", 100 * outcome.hfu()},
           {"tokens_per_second", static_cast<double>(request.base.training.global_batch_size * request.base.training.seq_len) / outcome.step_seconds},
+          {"price_per_million_tokens", 1e6 * price_per_token(plan, request)},
+          {"gpus", plan.config.mesh_shape().num_ranks()},
           {"tensor_parallel_degree", shape.tp},
           {"sequence_parallel", shape.sequence_parallel},
           {"pipeline_parallel_degree", shape.pp},
@@ -56,6 +58,7 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
   for (const Plan& plan : result.plans) plans.push_back(to_json(plan, request));
   Json json = {{"configurations", result.num_configurations}, {"evaluated", result.num_evaluated}, {"seconds", result.seconds}, {"plans", plans}};
   if (result.nearest) json["nearest"] = to_json(*result.nearest, request);
+  if (!result.mends.empty()) json["mends"] = result.mends;
   return json.dump() + "\n";
 }
 

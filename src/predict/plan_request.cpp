@@ -115,6 +115,13 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.objective = parse_plan_objective("--objective", question.objective);
   request.top = static_cast<int>(question.top);
   request.machine = read_machine(question.machine);
+  require(!question.price || *question.price > 0, "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
+  for (NodeSpec& node : request.machine.nodes) {
+    if (question.price) node.price_per_device_hour = *question.price;
+    require(request.objective != PlanObjective::cost || node.price_per_device_hour > 0,
+            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device and hour", request.machine.name,
+            node.name);
+  }
   request.base = base_config(question, settings);
   if (!question.seq_len && !says(question, settings, "training.seq_len"))
     request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);

@@ -39,6 +39,7 @@ struct PlanQuestion {
   std::optional<std::int64_t> gpus, global_batch_size, seq_len;
   std::string objective = "time";
   std::int64_t top = 5;
+  std::optional<double> price = {};                                     // of a device and hour; else the machine's
   std::vector<std::string> settings = {};                               // --section.key=value: what the planner would choose is fixed by them
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
 };

@@ -23,8 +23,8 @@ struct Node {
   Key key;
   Grade grade{};
   PlanChoice choice;
-  std::vector<PlanRecompute> chain = {};
-  std::int64_t plan = -1;  // timed: which
+  std::vector<PlanRecompute> chain = {};  // faster ones first
+  std::int64_t plan = -1;                 // timed: which
 };
 
 struct ComesLater {
@@ -68,8 +68,7 @@ class Search {
   }
 
   [[nodiscard]] Key key(double seconds, std::int64_t bytes) const {
-    const bool memory_first = request_.objective == PlanObjective::memory || !must_fit_;
-    return memory_first ? Key{static_cast<double>(bytes), seconds} : Key{seconds, static_cast<double>(bytes)};
+    return memory_first() ? Key{static_cast<double>(bytes), seconds} : Key{seconds, static_cast<double>(bytes)};
   }
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
 
@@ -91,36 +90,44 @@ class Search {
       const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
       for (auto first = all.begin(); first != all.end();) {
         const auto end = std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
-        push_pipeline({shape, pipeline, {}, {}}, {first, end});
+        const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.pipeline_bytes_at_least({shape, pipeline, each})); };
+        push_pipeline({shape, pipeline, {}, {}}, {first, end}, fits);
         first = end;
       }
     }
   }
 
+  [[nodiscard]] bool memory_first() const { return request_.objective == PlanObjective::memory || !must_fit_; }
+
   /// The layouts with the recomputations of `chain`, without those at its begin of which none fits.
-  void push_pipeline(PlanChoice choice, std::vector<PlanRecompute> chain) {
-    const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.pipeline_bytes({choice.shape, choice.pipeline, each})); };
+  template <class Fits>
+  void push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits) {
     const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(), [&](const PlanRecompute& each) { return !fits(each); }) : chain.begin();
-    if (first == chain.end()) return;
     chain.erase(chain.begin(), first);
-    choice.recompute = chain.front();
+    if (chain.empty()) return;
+    Node node = {.key = {}, .grade = Grade::pipeline, .choice = choice};
+    node.choice.recompute = chain.front();
     const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
-    const std::int64_t bytes =
-        must_fit_ && request_.objective != PlanObjective::memory ? 0 : bounds_.pipeline_bytes({choice.shape, choice.pipeline, chain.back()});
-    Node node = {key(seconds, bytes), Grade::pipeline, choice};
+    node.key = key(seconds, memory_first() ? bounds_.pipeline_bytes_at_least({choice.shape, choice.pipeline, chain.back()}) : 0);
     node.chain = std::move(chain);
     push(std::move(node));
   }
 
+  /// The first layouts of a chain whose schedule says that they fit, one for each way of the data axes; the rest of the chain stays a node.
   void expand_pipeline(const Node& node) {
-    std::vector<PlanRecompute> rest(node.chain.begin() + 1, node.chain.end());
     PlanChoice choice = node.choice;
-    for (const PlanData& data : space_.data_layouts(choice.shape)) {
-      choice.data = data;
-      const std::int64_t bytes = bounds_.bytes(choice);
-      if (may_fit(bytes)) push({key(bounds_.seconds(choice, false), bytes), Grade::layout, choice});
+    const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.pipeline_bytes({choice.shape, choice.pipeline, each})); };
+    if (!fits(node.chain.front())) return push_pipeline(choice, node.chain, fits);
+    const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
+    for (std::size_t i = 0; i < num_taken; ++i) {
+      choice.recompute = node.chain[i];
+      for (const PlanData& data : space_.data_layouts(choice.shape)) {
+        choice.data = data;
+        const std::int64_t bytes = bounds_.bytes(choice);
+        if (may_fit(bytes)) push({key(bounds_.seconds(choice, false), bytes), Grade::layout, choice});
+      }
     }
-    if (!rest.empty()) push_pipeline(node.choice, std::move(rest));
+    if (num_taken < node.chain.size()) push_pipeline(node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; });
   }
 
   void play(const Node& node) {
@@ -151,13 +158,16 @@ class Search {
 
 }  // namespace
 
+PlanResult find_fitting_plans(const PlanRequest& request) { return Search(request, true).run(request.top); }
+
 PlanResult find_plans(const PlanRequest& request) {
-  PlanResult result = Search(request, true).run(request.top);
+  PlanResult result = request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
   if (!result.plans.empty()) return result;
   PlanResult any = Search(request, false).run(1);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;
+  result.mends = mends_of(request);
   return result;
 }
 

@@ -1,6 +1,6 @@
 #include "predict/plan_text.h"
 
-#include "spec/pipeline.h"
+#include "predict/plan_explanation.h"
 
 #include <fmt/format.h>
 
@@ -38,17 +38,34 @@ std::string row(const Plan& plan) {
                      recompute_text(plan.choice.recompute));
 }
 
+std::string lines(const std::string& title, const std::vector<std::string>& sentences) {
+  if (sentences.empty()) return "";
+  std::string text = "\n" + title + "\n";
+  for (const std::string& each : sentences) text += "  " + each + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const PlanResult& result, const PlanRequest& request) {
-  std::string text = fmt::format("{} legal layouts of {:.4g} B parameters on {} devices of '{}', {} of them timed, in {:.2f} s\n", result.num_configurations,
-                                 static_cast<double>(request.base.model.num_parameters()) / 1e9, request.num_devices, request.machine.name,
+  std::string text = fmt::format("{} legal layouts of {:.4g} B parameters ({}, {} sequences of {} tokens) on {} devices of '{}': {} timed in {:.2f} s\n",
+                                 result.num_configurations, static_cast<double>(request.base.model.num_parameters()) / 1e9, request.base.training.dtype,
+                                 request.base.training.global_batch_size, request.base.training.seq_len, request.num_devices, request.machine.name,
                                  result.num_evaluated, result.seconds);
   text += fmt::format("{:>10} {:>6} {:>8} {:>5} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}\n", "s/step", "MFU %", "GiB", "tp", "pp", "dp", "mbs", "m",
                       "schedule", "data", "recompute");
   for (const Plan& plan : result.plans) text += row(plan) + "\n";
-  if (result.nearest) text += "nothing fits; the layout that needs least memory:\n" + row(*result.nearest) + "\n";
-  return text;
+  if (result.nearest) {
+    text += row(*result.nearest) + "\n";
+    return text + lines("Nothing fits: above is what needs least memory.", misses(*result.nearest)) + lines("What would help", result.mends);
+  }
+  const Plan& best = result.plans.front();
+  if (const double price = 1e6 * price_per_token(best, request); price > 0)
+    text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
+  text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
+  if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
+  text += lines("Memory of the fullest rank", memory_parts(best));
+  return text + lines("Rules of thumb", rules_of_thumb(result, request));
 }
 
 }  // namespace echelon

@@ -1,0 +1,100 @@
+#include "predict/plan_scaling.h"
+
+#include "base/error.h"
+
+#include <cmath>
+#include <set>
+
+namespace echelon {
+namespace {
+
+constexpr int bar_columns = 40;
+
+struct Frame {
+  double width = 640, height = 400, margin = 60;
+  double least_devices = 1, most_devices = 2, least_seconds = 1, most_seconds = 2;
+
+  [[nodiscard]] double x(double devices) const {
+    return margin + (width - 2 * margin) * std::log(devices / least_devices) / std::max(1e-9, std::log(most_devices / least_devices));
+  }
+  [[nodiscard]] double y(double seconds) const {
+    return margin + (height - 2 * margin) * std::log(most_seconds / seconds) / std::max(1e-9, std::log(most_seconds / least_seconds));
+  }
+};
+
+}  // namespace
+
+std::vector<ScalingPoint> scaling_of(const PlanRequest& request) {
+  std::set<std::int64_t> numbers = {request.num_devices};
+  for (std::int64_t n = 1; n < request.num_devices; n *= 2) numbers.insert(n);
+  std::vector<ScalingPoint> points;
+  for (const std::int64_t n : numbers) {
+    PlanRequest part = request;
+    part.num_devices = n;
+    part.top = 1;
+    try {
+      PlanResult result = find_fitting_plans(part);
+      if (!result.plans.empty()) points.push_back({n, std::move(result.plans.front()), 1});
+    } catch (const Error&) {  // no layout has so many ranks
+      if (n == request.num_devices) throw;
+    }
+  }
+  for (ScalingPoint& each : points)
+    each.efficiency = points.front().plan.outcome.step_seconds * static_cast<double>(points.front().num_devices) /
+                      (each.plan.outcome.step_seconds * static_cast<double>(each.num_devices));
+  return points;
+}
+
+std::string to_text(const std::vector<ScalingPoint>& points) {
+  if (points.empty()) return "nothing fits on so many devices or fewer\n";
+  std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %", "MFU %", "tp", "pp", "dp", "efficiency");
+  for (const ScalingPoint& each : points) {
+    const PlanShape& shape = each.plan.choice.shape;
+    text += fmt::format("{:>8} {:>12.4f} {:>7.1f} {:>6.2f}  {:>4} {:>4} {:>5}  {}\n", each.num_devices, each.plan.outcome.step_seconds, 100 * each.efficiency,
+                        100 * each.plan.outcome.mfu(), shape.tp, shape.pp, shape.dp,
+                        std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
+  }
+  return text;
+}
+
+std::string to_json(const std::vector<ScalingPoint>& points) {
+  std::string rows;
+  for (const ScalingPoint& each : points)
+    rows += fmt::format(R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}}})", rows.empty() ? "" : ", ", each.num_devices,
+                        each.plan.outcome.step_seconds, each.efficiency, 100 * each.plan.outcome.mfu());
+  return fmt::format("{{\"scaling\": [{}]}}\n", rows);
+}
+
+std::string to_svg(const std::vector<ScalingPoint>& points) {
+  Frame frame;
+  if (!points.empty()) {
+    const double first = points.front().plan.outcome.step_seconds,
+                 ratio = static_cast<double>(points.back().num_devices) / static_cast<double>(points.front().num_devices);
+    frame.least_devices = static_cast<double>(points.front().num_devices);
+    frame.most_devices = static_cast<double>(points.back().num_devices);
+    frame.most_seconds = first;
+    frame.least_seconds = first / ratio;
+    for (const ScalingPoint& each : points) {
+      frame.most_seconds = std::max(frame.most_seconds, each.plan.outcome.step_seconds);
+      frame.least_seconds = std::min(frame.least_seconds, each.plan.outcome.step_seconds);
+    }
+  }
+  std::string line, ideal, marks;
+  for (const ScalingPoint& each : points) {
+    const auto devices = static_cast<double>(each.num_devices);
+    const double seconds = each.plan.outcome.step_seconds, perfect = points.front().plan.outcome.step_seconds * frame.least_devices / devices;
+    line += fmt::format("{:.1f},{:.1f} ", frame.x(devices), frame.y(seconds));
+    ideal += fmt::format("{:.1f},{:.1f} ", frame.x(devices), frame.y(perfect));
+    marks += fmt::format(
+        "<circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"3\" fill=\"#1f77b4\"/><text x=\"{0:.1f}\" y=\"{2:.1f}\">{3:.3g} s, {4:.0f} %</text>"
+        "<text x=\"{0:.1f}\" y=\"{5:.1f}\">{6}</text>\n",
+        frame.x(devices), frame.y(seconds), frame.y(seconds) - 8, seconds, 100 * each.efficiency, frame.height - frame.margin / 3, each.num_devices);
+  }
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\" text-anchor=\"middle\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{}\" y=\"20\">seconds of a step over devices; dashed: perfect scaling</text>\n"
+      "<polyline fill=\"none\" stroke=\"#999\" stroke-dasharray=\"4\" points=\"{}\"/>\n<polyline fill=\"none\" stroke=\"#1f77b4\" points=\"{}\"/>\n{}</svg>\n",
+      frame.width, frame.height, frame.width / 2, ideal, line, marks);
+}
+
+}  // namespace echelon
