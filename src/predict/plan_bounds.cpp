@@ -1,7 +1,6 @@
 #include "predict/plan_bounds.h"
 
 #include "spec/pipeline.h"
-#include "spec/stage_layout.h"
 
 #include <algorithm>
 #include <numeric>
@@ -92,7 +91,7 @@ PlanBounds::Stages PlanBounds::stages_of(const PlanComputation& computation) {
   const LayerCosts& costs = costs_.layers(shape, recompute.operations);
   const int num_ranks = static_cast<int>(shape.pp), num_stages = static_cast<int>(shape.pp * pipeline.num_virtual);
   Stages result{.stages = {}, .backward_kinds = entry.backward, .placement = entry.placement};
-  for (const StageLayers& layers : stage_layout(request_->base.model.num_hidden_layers, num_stages, pipeline.layout)) {
+  for (const StageLayers& layers : space_->stages_of(num_stages, pipeline.layout)) {
     StageCost& stage = result.stages.emplace_back();
     stage.rank = rank_of_stage(static_cast<int>(result.stages.size()) - 1, num_ranks, entry.placement);
     stage.num_blocks = layers.num_layers;

@@ -6,7 +6,6 @@
 #include "spec/stage_layout.h"
 
 #include <algorithm>
-#include <map>
 
 namespace echelon {
 namespace {
@@ -122,6 +121,25 @@ void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
   }
 }
 
+const std::vector<PlanSpace::Split>& PlanSpace::splits(std::int64_t num_stages) const {
+  const auto [known, is_new] = splits_.try_emplace(num_stages);
+  if (!is_new) return known->second;
+  const PipelineLayout& fixed = request_->base.parallelism.pipeline_parallel_layout;
+  const std::int64_t num_layers = request_->base.model.num_hidden_layers, named = num_stages_of(fixed);
+  if (request_->fixes(layout_key) && named != 0 && named != num_stages) return known->second;
+  for (const PipelineLayout& layout : request_->fixes(layout_key) ? std::vector{fixed} : layouts(num_layers, num_stages)) {
+    Split split = {layout, stage_layout(num_layers, static_cast<int>(num_stages), layout)};
+    for (const StageLayers& stage : split.stages) split.most_layers = std::max(split.most_layers, stage.num_layers);
+    known->second.push_back(std::move(split));
+  }
+  return known->second;
+}
+
+const std::vector<StageLayers>& PlanSpace::stages_of(std::int64_t num_stages, const PipelineLayout& layout) const {
+  const std::vector<Split>& all = splits(num_stages);
+  return std::find_if(all.begin(), all.end(), [&](const Split& split) { return split.layout == layout; })->stages;
+}
+
 std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers;
@@ -134,14 +152,7 @@ std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
     for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
       if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
       const std::int64_t num_stages = num_virtual * shape.pp;
-      const auto named = num_stages_of(fixed.pipeline_parallel_layout);
-      if (request_->fixes(layout_key) && named != 0 && named != num_stages) continue;
-      for (const PipelineLayout& layout : request_->fixes(layout_key) ? std::vector{fixed.pipeline_parallel_layout} : layouts(num_layers, num_stages)) {
-        PlanPipeline pipeline = {entry.kind, num_virtual, layout};
-        for (const StageLayers& stage : stage_layout(num_layers, static_cast<int>(num_stages), layout))
-          pipeline.most_layers = std::max(pipeline.most_layers, stage.num_layers);
-        all.push_back(std::move(pipeline));
-      }
+      for (const Split& split : splits(num_stages)) all.push_back({entry.kind, num_virtual, split.layout, split.most_layers});
     }
   }
   return all;

@@ -9,6 +9,7 @@
 #include "predict/plan_request.h"
 
 #include <functional>
+#include <map>
 #include <vector>
 
 namespace echelon {
@@ -61,6 +62,9 @@ class PlanSpace {
   [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
   [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
 
+  /// The stages of a pipeline of `num_stages`.
+  [[nodiscard]] const std::vector<StageLayers>& stages_of(std::int64_t num_stages, const PipelineLayout& layout) const;
+
   [[nodiscard]] std::int64_t num_configurations() const;
   void for_each(const std::function<void(const PlanChoice&)>& visit) const;
   /// What `train` is given.
@@ -70,8 +74,16 @@ class PlanSpace {
   void add_shapes(std::int64_t tp, std::int64_t pp);
   [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const { return !request_->fixes(key) || value == wanted; }
 
+  struct Split {
+    PipelineLayout layout;
+    std::vector<StageLayers> stages;
+    std::int64_t most_layers = 0;
+  };
+  [[nodiscard]] const std::vector<Split>& splits(std::int64_t num_stages) const;
+
   const PlanRequest* request_;
   std::vector<PlanShape> shapes_;
+  mutable std::map<std::int64_t, std::vector<Split>> splits_;  // by the number of stages: asked for again and again
 };
 
 }  // namespace echelon

@@ -49,20 +49,16 @@ std::string nearest_layout(std::int64_t num_layers, int num_stages, const Pipeli
   return layout.letters.empty() ? fmt::format("[{}]", fmt::join(counts, ", ")) : "'" + letters_of(counts) + "'";
 }
 
-/// Sentences are formed for what is wrong alone: a planner asks for a million layouts that are not.
-std::vector<std::int64_t> check_counts(const std::vector<std::int64_t>& counts, std::int64_t num_layers, int num_stages) {
-  const auto refuse = [&](const std::string& what) {
-    const std::string nearest = num_layers + 2 >= num_stages ? fmt::format("{}", fmt::join(default_counts(num_layers, num_stages), ", ")) : "fewer stages";
-    throw Error(fmt::format("{} = [{}] {}; nearest: [{}]", key, fmt::join(counts, ", "), what, nearest));
-  };
+std::vector<std::int64_t> check_counts(const std::vector<std::int64_t>& counts, std::int64_t num_layers, const std::string& nearest) {
   for (const std::int64_t count : counts)
-    if (count < 0 || count > num_layers + 2) refuse(fmt::format("has a stage with {} layers", count));
+    require(count >= 0 && count <= num_layers + 2, "{} = [{}] has a stage with {} layers; nearest: {}", key, fmt::join(counts, ", "), count, nearest);
   const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  if (sum != num_layers && sum != num_layers + 2)
-    refuse(fmt::format("adds up to {} layers but model.num_hidden_layers = {}, which are {} with embedding and head", sum, num_layers, num_layers + 2));
-  std::vector<std::int64_t> all = sum == num_layers ? with_ends(counts) : counts;
+  require(sum == num_layers || sum == num_layers + 2,
+          "{} = [{}] adds up to {} layers but model.num_hidden_layers = {}, which are {} with embedding and head; nearest: {}", key, fmt::join(counts, ", "),
+          sum, num_layers, num_layers + 2, nearest);
+  const std::vector<std::int64_t> all = sum == num_layers ? with_ends(counts) : counts;
   const bool is_full = std::all_of(all.begin(), all.end(), [](std::int64_t count) { return count >= 1; }) && (all.size() > 1 || all[0] >= 2);
-  if (!is_full) refuse("has a stage with 0 layers, and a stage without layers is not there");
+  require(is_full, "{} = [{}] has a stage with 0 layers, and a stage without layers is not there; nearest: {}", key, fmt::join(counts, ", "), nearest);
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -68,6 +69,65 @@ TEST(Plan, NamesTheLayoutThatNeedsLeastWhereNothingFits) {
   EXPECT_TRUE(found.plans.empty());
   ASSERT_TRUE(found.nearest && all.nearest);
   EXPECT_EQ(found.nearest->outcome.peak_memory_bytes(), all.nearest->outcome.peak_memory_bytes());
+}
+
+TEST(Plan, IsAsGoodAsAnyOf200RandomLayouts) {
+  const PlanRequest request = read_plan_request(question("llama3-8b", "h100", 16, 64, 8192));
+  const PlanSpace space(request);
+  EXPECT_GT(space.num_configurations(), 1000000);
+  const PlanResult found = find_plans(request);
+  std::mt19937 random(7);
+  const auto any_of = [&](const auto& all) { return all[random() % all.size()]; };
+  for (int i = 0; i < 200; ++i) {
+    PlanChoice choice;
+    choice.shape = any_of(space.shapes());
+    choice.pipeline = any_of(space.pipelines(choice.shape));
+    choice.recompute = any_of(space.recomputes(choice.pipeline));
+    choice.data = any_of(space.data_layouts(choice.shape));
+    EXPECT_FALSE(is_better(request.objective, evaluate(space, request, choice), found.plans.front()));
+  }
+}
+
+TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
+  std::mt19937 random(3);
+  const auto any_of = [&](const auto& all) { return *(std::begin(all) + random() % std::size(all)); };
+  constexpr const char *models[] = {"gpt2-124m", "llama-100m", "qwen2-0.5b", "llama3-8b"}, *machines[] = {"v100", "a100-80", "h100"},
+                       *sets[] = {"--training.recompute_method=uniform", "--training.micro_batch_size=1", "--parallelism.sequence_parallel=true",
+                                  "--training.dtype=float32"};
+  constexpr std::int64_t gpus[] = {1, 2, 3, 4, 6, 8, 12};
+  int num_plans = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::int64_t n = any_of(gpus);
+    PlanQuestion asked = question(any_of(models), any_of(machines), n, n * static_cast<std::int64_t>(1 + random() % 3), 1024);
+    asked.top = 3;
+    asked.settings = {any_of(sets), fmt::format("--parallelism.pipeline_parallel_schedule={}", any_of(all_schedules()).name)};
+    const PlanRequest request = read_plan_request(asked);
+    PlanResult found;
+    try {
+      found = find_fitting_plans(request);
+    } catch (const Error&) {
+      continue;  // the fixed keys leave nothing, in a sentence
+    }
+    for (const Plan& plan : found.plans) {
+      const std::string path = testing::TempDir() + "/plan_of_random_request.toml";
+      std::ofstream(path) << to_toml(plan.config);
+      const RunConfig read = read_run_config({.path = path, .arguments = {}, .read_model = {}});
+      EXPECT_EQ(read, plan.config);
+      const Blueprint blueprint(read);
+      EXPECT_EQ(blueprint.mesh().num_ranks(), n);
+      ++num_plans;
+    }
+  }
+  EXPECT_GT(num_plans, 200);
+}
+
+TEST(Plan, SaysWhatWouldHelp) {
+  PlanQuestion asked = question("llama3-8b", "a100-40", 2, 4, 2048);
+  asked.settings = {"--training.recompute=none"};
+  PlanResult found = find_plans(read_plan_request(asked));
+  ASSERT_TRUE(found.nearest);
+  ASSERT_FALSE(found.mends.empty());
+  EXPECT_THAT(found.mends.back(), HasSubstr("--gpus="));
 }
 
 TEST(Plan, RefusesWithASentence) {
