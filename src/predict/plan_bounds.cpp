@@ -117,6 +117,7 @@ const CompactSchedule& PlanBounds::schedule_of(const PlanShape& shape, const Pla
 }
 
 double PlanBounds::shape_seconds(const PlanShape& shape) {
+  if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   const LayerCosts& costs = costs_.layers(shape, {});
   const auto least = [](const UnitCost& unit) { return unit.seconds[forward] + least_backward(unit.seconds, BackwardKinds::both); };
   const double model = least(costs.embedding) + least(costs.head) + static_cast<double>(request_->base.model.num_hidden_layers) * least(costs.block);
@@ -124,6 +125,7 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
 }
 
 double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
+  if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   Computed& known = computed(computation);
   if (known.seconds >= 0) return known.seconds;
   const Stages& stages = known.stages;
@@ -225,6 +227,7 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
 }
 
 double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
+  if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
   const StateCosts& state = costs_.state(choice.shape, choice.data);
   const double least = pipeline_seconds(computation);
