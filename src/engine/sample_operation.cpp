@@ -6,9 +6,9 @@
 namespace echelon {
 namespace {
 
-class Sampler {
+class SampleMaker {
  public:
-  Sampler(const OperationSize& size, Stack& memory) : s_(size), memory_(memory) {}
+  SampleMaker(const OperationSize& size, Stack& memory) : s_(size), memory_(memory) {}
 
   Operation operation() {
     switch (s_.kind) {
@@ -159,6 +159,6 @@ class Sampler {
 
 }  // namespace
 
-Operation sample_operation(const OperationSize& size, Stack& memory) { return Sampler(size, memory).operation(); }
+Operation sample_operation(const OperationSize& size, Stack& memory) { return SampleMaker(size, memory).operation(); }
 
 }  // namespace echelon

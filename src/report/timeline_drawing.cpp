@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double left = 110, top = 34, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
-constexpr double narrowest = 800, widest = 16000, middle_pass = 18;
+constexpr double label_width = 110, header_height = 34, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
+constexpr double narrowest = 800, widest_drawing = 16000, middle_pass = 18;
 
 const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
   return (*ranks[static_cast<std::size_t>(event.rank)].program)[static_cast<std::size_t>(event.action_id)];
@@ -33,7 +33,7 @@ double scale_of(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
   if (passes.empty()) return narrowest / end;
   const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
   std::nth_element(passes.begin(), middle, passes.end());
-  return std::clamp(middle_pass / *middle, narrowest / end, widest / end);
+  return std::clamp(middle_pass / *middle, narrowest / end, widest_drawing / end);
 }
 
 /// How light a stage is drawn: later stages of a rank lighter.
@@ -47,8 +47,8 @@ std::map<int, double> lightness_of(const Program& program) {
 }
 
 Rectangle place_of(const Event& event, double scale) {
-  const double y = top + band * event.rank;
-  const Rectangle place = {.x = left + event.start * scale, .y = y, .width = (event.end - event.start) * scale, .height = thin_height};
+  const double y = header_height + band * event.rank;
+  const Rectangle place = {.x = label_width + event.start * scale, .y = y, .width = (event.end - event.start) * scale, .height = thin_height};
   switch (event.lane) {
     case Lane::compute: return {place.x, y, place.width, compute_height};
     case Lane::transfer: return {place.x, y + compute_height, place.width, thin_height};
@@ -68,15 +68,15 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
   double end = 0;
   for (const Event& event : timeline.events) end = std::max(end, event.end);
   std::string svg = fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
-                                left + end * scale + 20, top + band * static_cast<double>(ranks.size()) + 10);
+                                label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + 10);
   svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   svg += fmt::format(R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
                      R"(collectives red</text>)",
-                     left, end);
+                     label_width, end);
   svg += "\n";
   std::vector<std::map<int, double>> lightness;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", top + band * static_cast<double>(rank) + 15, ranks[rank].name);
+    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", header_height + band * static_cast<double>(rank) + 15, ranks[rank].name);
     lightness.push_back(lightness_of(*ranks[rank].program));
   }
   for (const Event& event : timeline.events) {

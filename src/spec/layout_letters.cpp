@@ -10,9 +10,9 @@ namespace {
 
 constexpr std::size_t max_length = 1 << 20;  // of what repeats make; a layout has a letter for each layer
 
-class Reader {
+class LetterReader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  explicit LetterReader(std::string_view text) : text_(text) {}
 
   std::string read_all() {
     std::string letters = read_items(0);
@@ -74,7 +74,7 @@ class Reader {
 
 std::vector<std::string> layout_letters(std::string_view text) {
   std::vector<std::string> stages(1);
-  for (const char letter : Reader(text).read_all()) {
+  for (const char letter : LetterReader(text).read_all()) {
     if (letter == '|')
       stages.emplace_back();
     else

@@ -16,9 +16,9 @@ constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_ga
                                       Collective::broadcast,  Collective::transfer,   Collective::barrier};
 
 /// A table of which every key is asked for by name; what nobody asked for is unknown.
-class Reader {
+class TableReader {
  public:
-  Reader(const toml::table& table, std::string where) : table_(&table), where_(std::move(where)) {}
+  TableReader(const toml::table& table, std::string where) : table_(&table), where_(std::move(where)) {}
 
   void number(std::string_view key, double& value, double unit = unit::one, Range range = Range::any) {
     if (const toml::node* node = find(key)) value = in_range(key, number_of(key, *node), range) * unit;
@@ -98,7 +98,7 @@ class Reader {
 
   template <class Value>
   static void read(const toml::table& table, std::string where, Value& value) {
-    Reader reader(table, std::move(where));
+    TableReader reader(table, std::move(where));
     visit(reader, value);
     reader.check_known();
   }
@@ -165,7 +165,7 @@ void check(const MachineSpec& machine, const std::string& origin) {
 MachineSpec parse_machine(std::string_view text, const std::string& origin) {
   try {
     MachineSpec machine;
-    Reader::read(toml::parse(text), origin + ": ", machine);
+    TableReader::read(toml::parse(text), origin + ": ", machine);
     check(machine, origin);
     return machine;
   } catch (const toml::parse_error& error) {

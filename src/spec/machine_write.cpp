@@ -1,4 +1,5 @@
 // MachineSpec -> the text of a machine file. What is 0, false or empty is left out.
+#include "spec/config_value.h"
 #include "spec/machine_fields.h"
 
 #include <fmt/format.h>
@@ -20,15 +21,6 @@ std::string text_of(double value, double unit) {
   return text;
 }
 
-std::string quoted(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    c == '\n' ? quoted += "\\n" : quoted += c;
-  }
-  return quoted + '"';
-}
-
 class Writer {
  public:
   explicit Writer(std::string path) : path_(std::move(path)) {}
@@ -41,14 +33,14 @@ class Writer {
   }
   void bytes(std::string_view key, std::int64_t& value) { scalar(key, text_of(static_cast<double>(value), unit::gib)); }
   void text(std::string_view key, std::string& value) {
-    if (!value.empty()) scalar(key, quoted(value));
+    if (!value.empty()) scalar(key, echelon::to_toml(ConfigValue(value)));
   }
   void flag(std::string_view key, bool& value) {
     if (value) scalar(key, "true");
   }
   template <class Choice>
   void choice(std::string_view key, Choice& value) {
-    scalar(key, quoted(name_of(value)));
+    scalar(key, echelon::to_toml(ConfigValue(std::string(name_of(value)))));
   }
   void numbers(std::string_view key, std::vector<double>& values, double unit) {
     std::vector<std::string> texts;
