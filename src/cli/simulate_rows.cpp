@@ -1,7 +1,7 @@
 #include "cli/simulate_rows.h"
 
 #include "predict/published_row.h"
-#include "predict/simulate.h"
+#include "predict/software_memory.h"
 
 #include <fmt/format.h>
 
@@ -46,10 +46,12 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
     std::vector<double> seconds;
     for (const Json& each : constants) {
       const SoftwareProfile profile = with_constants(run.profile, run.machine, each);
-      const Simulation result = simulate(blueprint, calibrated(profile, run.machine), {.profile = profile});
-      if (seconds.empty())
-        json.update({{"predicted_seconds", result.step_seconds}, {"predicted_memory_bytes", result.peak_memory_bytes()}, {"fits", result.fits()}});
-      seconds.push_back(result.step_seconds);
+      if (!seconds.empty() || constants.size() > 1) {
+        seconds.push_back(simulate(blueprint, calibrated(profile, run.machine), {.profile = profile}).step_seconds);
+        continue;
+      }
+      const Simulation result = simulate_software(blueprint, run.machine, {.profile = profile});
+      json.update({{"predicted_seconds", result.step_seconds}, {"predicted_memory_bytes", result.peak_memory_bytes()}, {"fits", result.fits()}});
     }
     if (seconds.size() > 1) json["seconds"] = seconds;
     json.update({{"profile", run.profile.name}, {"machine", run.machine.name}});

@@ -30,6 +30,7 @@ class RowReader {
     refuse_what_is_not_there();
     set_model();
     set_layout();
+    pad_vocabulary();
     set_training();
     set_schedule();
     return config_;
@@ -70,7 +71,7 @@ class RowReader {
     ModelSpec& model = config_.model;
     model.hidden_size = needed("hidden");
     model.num_hidden_layers = needed("layers");
-    model.num_attention_heads = needed("heads");
+    model.num_attention_heads = std::max<std::int64_t>(1, count("heads", usual_heads(model.hidden_size)));
     model.num_key_value_heads = std::max<std::int64_t>(1, count("kv_heads", model.num_attention_heads));
     require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {}; nearest: {}", model.num_attention_heads,
             model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
@@ -80,6 +81,14 @@ class RowReader {
     model.vocab_size = count("vocab", usual_vocabulary());
   }
 
+  /// Heads of about 128, as many as tp and the width can be divided by.
+  [[nodiscard]] std::int64_t usual_heads(std::int64_t width) const {
+    std::int64_t best = 1;
+    for (std::int64_t heads = 1; heads <= width; ++heads)
+      if (width % heads == 0 && heads % degree("tp") == 0 && std::abs(width / heads - 128) < std::abs(width / best - 128)) best = heads;
+    return best;
+  }
+
   /// Of those in use the one with which the model comes closest to params_b; without that, GPT-2's.
   [[nodiscard]] std::int64_t usual_vocabulary() const {
     constexpr std::int64_t gpt2 = 50304;  // padded
@@ -87,7 +96,7 @@ class RowReader {
     ModelSpec model = config_.model;
     std::int64_t best = gpt2;
     double least = std::numeric_limits<double>::infinity();
-    for (const std::int64_t size : {gpt2, std::int64_t{32000}, std::int64_t{128256}, std::int64_t{256000}}) {
+    for (const std::int64_t size : {gpt2, std::int64_t{32000}, std::int64_t{128256}, std::int64_t{250880}}) {
       model.vocab_size = size;
       const double miss = std::abs(static_cast<double>(model.num_parameters()) / 1e9 - billions);
       if (billions > 0 && miss < least) std::tie(least, best) = std::pair(miss, size);
@@ -106,6 +115,13 @@ class RowReader {
             p.pipeline_parallel_degree, dp, dp * of_model);
     p.sequence_parallel = count("sp", 0) != 0 && p.tensor_parallel_degree > 1;
     set_sharding(dp);
+  }
+
+  /// Megatron's --make-vocab-size-divisible-by is 128 for each tensor-parallel rank.
+  void pad_vocabulary() {
+    if (has(word("software"), "fsdp") || has(word("software"), "titan")) return;
+    const std::int64_t multiple = 128 * config_.parallelism.tensor_parallel_degree;
+    config_.model.vocab_size = (config_.model.vocab_size + multiple - 1) / multiple * multiple;
   }
 
   void set_sharding(std::int64_t dp) {
@@ -140,6 +156,9 @@ class RowReader {
     t.micro_batch_size = std::max<std::int64_t>(1, std::min(count("mbs", 1), batch / dp));
     const std::int64_t per_microbatch = dp * t.micro_batch_size;
     t.global_batch_size = std::max<std::int64_t>(1, (batch + per_microbatch / 2) / per_microbatch) * per_microbatch;
+    // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in 32 bits.
+    const std::string precision = word("precision");
+    if (t.dtype == "bfloat16" && (has(precision, "fp16") || has(precision, "pure") || has(word("software"), "ibm"))) t.grad_dtype = t.dtype;
     set_recompute();
   }
 

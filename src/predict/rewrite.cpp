@@ -252,6 +252,20 @@ void scatter(const SoftwareProfile& profile, const RunConfig& config, std::vecto
   message.push_back(gather);
 }
 
+bool is_reduction(ActionKind kind) { return kind == ActionKind::reduce_gradients || kind == ActionKind::reduce_parts; }
+
+/// One reduction of all gradients of the rank, as many as its clipping squares.
+void reduce_all(const RunConfig& config, CallTrace& clip) {
+  const ParallelConfig& p = config.parallelism;
+  const bool is_sharded = p.data_parallel_shard_degree > 1;
+  CommRecord reduction = {.kind = is_sharded ? CommKind::reduce_scatter : CommKind::all_reduce, .group = is_sharded ? shard_group : replicate_group};
+  reduction.group_size = static_cast<int>(is_sharded ? p.data_parallel_shard_degree : p.data_parallel_replicate_degree);
+  reduction.dtype = config.training.grad_dtype.empty() ? DType::float32 : parse_dtype(config.training.grad_dtype);
+  for (const OpRecord& op : clip.ops)
+    if (op.kind == OpKind::sum_of_squares) reduction.num_elements += op.m * (is_sharded ? reduction.group_size : 1);
+  clip.comms.push_back(reduction);
+}
+
 }  // namespace
 
 CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action, const CallTrace& trace) {
@@ -259,6 +273,10 @@ CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, con
   CallTrace does = OperationRewriter(profile, config, action, trace).run();
   if (is_send(action.kind)) scatter(profile, config, does.comms);
   if (is_receive(action.kind)) does.comms.clear();  // the message is timed where it is sent
+  if (profile.reduces_at_the_end && config.parallelism.zero_level <= 1 && config.data_parallel_degree() > 1) {
+    if (is_reduction(action.kind)) does.comms.clear();
+    if (action.kind == ActionKind::clip) reduce_all(config, does);
+  }
   return does;
 }
 

@@ -15,7 +15,8 @@ SoftwareProfile megatron(std::string_view name, std::string_view generation) {
   profile.attention = AttentionKernel::unfused;
   profile.has_dropout = true;
   profile.logit_bytes = 52;
-  profile.overlap = {.hides_transfers = false, .hides_gradient_reductions = false, .hides_parameter_gathers = false};
+  profile.overlap = {.hides_transfers = false, .hides_parameter_gathers = false};
+  profile.reduces_at_the_end = true;
   return profile;
 }
 
@@ -28,6 +29,7 @@ SoftwareProfile torch(std::string_view name, std::string_view generation) {
   profile.has_positions = false;
   profile.reruns_whole_blocks = false;
   profile.optimizer_bytes = 0;
+  profile.framework_bytes = std::int64_t{5} << 29;
   profile.accumulation_bytes = 0;
   profile.logit_bytes = 26;
   return profile;
@@ -40,6 +42,11 @@ std::vector<SoftwareProfile> make_profiles() {
   profiles.push_back(megatron("megatron-2022", "megatron"));
   profiles.push_back(megatron("bloom", "megatron-deepspeed"));
   profiles.push_back(megatron("megatron-deepspeed", "megatron-deepspeed"));
+  for (std::size_t i = profiles.size() - 2; i < profiles.size(); ++i) {
+    profiles[i].keeps_wide_gradients = true;
+    profiles[i].fragmentation = 1.16;
+    profiles[i].framework_bytes = 4'800'000'000;
+  }
   profiles.push_back(megatron("deepspeed-zero3", "deepspeed-zero3"));
   profiles.back().gathers_each_parameter = true;
   profiles.push_back(megatron("zero-bubble", "zero-bubble"));

@@ -55,13 +55,15 @@ struct SoftwareProfile {
 
   // What is communicated.
   OverlapRules overlap = {};
-  bool scatters_transfers = true;  // each tensor-parallel rank sends its part, which is gathered behind (SC21, section 4.1)
+  bool reduces_at_the_end = false;  // gradients are reduced once all backward passes are over, not block by block on the way
+  bool scatters_transfers = true;   // each tensor-parallel rank sends its part, which is gathered behind (SC21, section 4.1)
 
   std::optional<Calibration> calibration = {};  // in the place of the table's, while constants are fitted
 
   // What is kept.
-  std::int64_t framework_bytes = 0;  // CUDA context, libraries' workspaces and communication buffers
-  double fragmentation = 1.0;        // reserved over allocated
+  std::int64_t framework_bytes = 0;   // CUDA context, libraries' workspaces and communication buffers
+  bool keeps_wide_gradients = false;  // DeepSpeed: gradients of the owned part in 32 bits beside those of the weights' format
+  double fragmentation = 1.0;         // of what is allocated and freed on the way: reserved over used
 };
 
 /// "megatron-2021", or with settings behind it: "torchtitan-compile+fp8". Throws Error naming the nearest.
