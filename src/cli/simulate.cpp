@@ -1,5 +1,6 @@
 // echelon simulate: what a step of a config would take on a machine.
 #include "predict/simulate.h"
+#include "predict/software_memory.h"
 
 #include "checkpoint/model_config.h"
 #include "cli/simulate_html.h"
@@ -94,7 +95,8 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   require(!arguments.machine.empty(), "simulate needs a machine, by name or as a file; nearest: --machine=h100");
   const MachineSpec machine = calibrated(profile, read_machine(arguments.machine));
   const Blueprint blueprint(read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec}));
-  const Simulation result = simulate(blueprint, machine, options);
+  Simulation result = simulate(blueprint, machine, options);
+  if (!profile.is_echelon) result.memory = software_memory(profile, blueprint, result.memory);
   const SimulatedRun run{.blueprint = blueprint,
                          .result = result,
                          .machine = machine.name.empty() ? arguments.machine : machine.name,

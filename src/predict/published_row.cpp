@@ -255,7 +255,10 @@ SoftwareProfile described_software(const SoftwareWords& words) {
       break;
     }
   if (name == "torchtitan" && has(software, "compile")) name = "torchtitan-compile";
-  if (has(lower(words.precision), "fp8") || has(lower(words.precision), "fp4")) name += "+fp8";
+  if (has(lower(words.precision), "rowwise"))
+    name += "+fp8-rowwise";
+  else if (has(lower(words.precision), "fp8") || has(lower(words.precision), "fp4"))
+    name += "+fp8";
   if (words.flash_attn == "1") name += "+flash";
   if (words.flash_attn == "0") name += "+unfused";
   if (words.async_tp == "1") name += "+async-tp";

@@ -135,6 +135,7 @@ class OperationRewriter {
       batched_product(op, S, C, S);
     }
     join_branches();
+    run_unfused(1);
     const bool is_backward = action_.kind != ActionKind::forward;
     if (is_backward && profile_.reruns_whole_blocks && config_.training.recompute == whole_block) run_to_the_end();
   }
@@ -151,13 +152,19 @@ class OperationRewriter {
       batched_product(op, S, C, S);  // dq
       batched_product(op, S, C, S);  // dk
     }
+    run_unfused(2);
     if (profile_.has_dropout)
       for (int branch = 0; branch < 2; ++branch) push(elementwise(5 * local_tokens_ * width_));
+  }
+
+  void run_unfused(int times) {
+    if (profile_.eager_bytes > 0) push(elementwise(static_cast<std::int64_t>(times * profile_.eager_bytes * static_cast<double>(local_tokens_ * width_))));
   }
 
   /// Of all heads and sequences at once.
   void batched_product(const OpRecord& op, std::int64_t m, std::int64_t n, std::int64_t k) {
     OpRecord product = product_of(m, n, k, op.dtype);
+    product.m *= op.m;  // the tiles of all of them are there at once
     product.flops *= op.m;
     product.bytes *= op.m;
     push(product);

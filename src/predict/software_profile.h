@@ -18,7 +18,7 @@ namespace echelon {
 /// What kernels of a software generation reach on a GPU type. Fitted (benchmarks/accuracy); everything else is counted.
 struct Calibration {
   double matmul_efficiency = 0.8;     // sustained by large products, of the data sheet's dense peak
-  double matmul_half = 100;           // size of a side at which a product reaches half of that
+  double matmul_half = 300;           // length of the sums at which a product reaches half of that
   double attention_efficiency = 0.4;  // of a fused attention's products
   double memory_efficiency = 0.8;     // of the memory's bandwidth, by elementwise kernels
   double operation_seconds = 5e-6;    // of any kernel, whatever its size
@@ -44,7 +44,7 @@ struct SoftwareProfile {
   bool has_biases = true;               // added by the products' epilogues; their gradients are kernels of their own
   bool has_positions = true;            // a table that is added
   bool fuses_qkv = true;                // one product for q, k and v
-  bool fuses_elementwise = false;       // a compiler merges chains of elementwise kernels
+  double eager_bytes = 0;               // read and written per token and column of the width by what is not fused, in a block's forward; twice that in backward
   bool reruns_whole_blocks = true;      // recomputation runs a block's forward to its end
   bool computes_in_fp8 = false;         // products of blocks
   double fp8_speedup = 1.4;             // of products in 8 bits over those in 16

@@ -1,0 +1,139 @@
+// Rows of tables of published runs: what becomes of their words, and that a row and the config that it stands for are timed alike.
+#include "predict/published_row.h"
+#include "predict/software_memory.h"
+
+#include "base/error.h"
+#include "spec/config_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace echelon {
+namespace {
+
+// Configurations from: Narayanan et al. 2021 (arXiv:2104.04473), table 1; Korthikanti et al. 2022 (arXiv:2205.05198), table 5; Megatron-LM, images/tables.tex
+// of 2020; BigScience, chronicles of 176B; MosaicML llm-foundry, benchmarking README; fms-fsdp README; torchtitan, benchmarks; vTrain, ground truth; Qi et al.
+// 2023 (arXiv:2401.10241), tables 3 and 4.
+constexpr std::string_view rows_text = R"csv(
+id,params_b,layers,hidden,heads,kv_heads,ffn,mlp,vocab,seq,gpu,gpu_mem_gb,gpus,intra,inter_per_node,tp,pp,vpp,dp,mbs,gbs,sp,recompute,zero,precision,flash_attn,schedule,software,async_tp
+sc21-t1-1.7B,1.7,24,2304,24,24,9216,gelu4h,51200,2048,A100-80GB-SXM,80,32,NVLink3+NVSwitch 300GB/s/dir,8x200Gb HDR IB,1,1,1,32,16,512,0,"full(uniform,1)",0,fp16,0,1F1B,Megatron-LM 2021,0
+sc21-t1-18B,18.4,40,6144,48,48,24576,gelu4h,51200,2048,A100-80GB-SXM,80,256,NVLink3+NVSwitch 300GB/s/dir,8x200Gb HDR IB,8,1,1,32,8,1024,0,"full(uniform,1)",0,fp16,0,1F1B,Megatron-LM 2021,0
+sc21-t1-145B,145.6,80,12288,96,96,49152,gelu4h,51200,2048,A100-80GB-SXM,80,1536,NVLink3+NVSwitch 300GB/s/dir,8x200Gb HDR IB,8,8,2,24,2,2304,0,"full(uniform,1)",0,fp16,0,interleaved-1F1B,Megatron-LM 2021,0
+kort-t5-22B-full,22,48,6144,64,64,24576,gelu4h,51200,2048,A100-80GB-SXM,80,8,NVLink3+NVSwitch 300GB/s/dir,8x200Gb HDR IB,8,1,1,1,4,4,0,full,0,fp16,0,1F1B,Megatron-LM 2022,0
+kort-t5-175B-sel,175,96,12288,96,96,49152,gelu4h,51200,2048,A100-80GB-SXM,80,64,NVLink3+NVSwitch 300GB/s/dir,8x200Gb HDR IB,8,8,3,1,1,64,1,selective(attn),0,fp16,0,interleaved-1F1B,Megatron-LM 2022,0
+mlm2020-A100-2B-2,2.03,30,2304,18,18,9216,gelu4h,51200,1024,"A100-40GB-SXM (DGX-A100, 2020)",40,2,NVLink3 300GB/s/dir,8x200Gb HDR IB,2,1,1,1,16,16,0,full,0,fp16,0,none,Megatron-LM v1 2020,0
+bloom-036,181.0,72,14336,64,64,57344,gelu4h,250880,2048,A100-80GB-SXM,80,384,NVLink3 (8 GPU node),4x100Gb Omni-Path,8,12,1,4,4,2048,0,full (checkpoint-activations),1,fp16,0,1F1B,Megatron-DeepSpeed (BigScience) Feb 2022,0
+bloom-085,181.0,72,14336,64,64,57344,gelu4h,250880,2048,A100-80GB-SXM,80,384,NVLink3 (8 GPU node),4x100Gb Omni-Path,4,12,1,8,2,2048,0,full (checkpoint-activations),1,fp16,0,1F1B,Megatron-DeepSpeed (BigScience) Feb 2022,0
+mpt-033,12.854,40,5120,40,40,20480,gelu4h,50368,2048,H100-80GB,80,8,NVLink4,8x400Gb (3200Gb),1,1,1,8,2,16,0,none,3,amp_bf16 DEFAULT,1,none,Composer/FSDP (llm-foundry),0
+mpt-015,2.652,32,2560,20,20,10240,gelu4h,50368,2048,H100-80GB,80,128,NVLink4,8x400Gb (3200Gb),1,1,1,128,8,1024,0,none,2,amp_bf16 DEFAULT,1,none,Composer/FSDP (llm-foundry),0
+mpt-144,12.864,40,5120,40,40,20480,gelu4h,50368,4096,A100-40GB,40,8,NVLink3,1600Gb RoCE,1,1,1,8,2,256,0,full,3,bf16 PURE,1,none,Composer/FSDP (llm-foundry),0
+mpt-085,13.011,40,5120,40,40,20480,gelu4h,50368,32768,A100-80GB,80,8,NVLink3,1600Gb RoCE,1,1,1,8,1,24,0,full,3,amp_bf16 DEFAULT,1,none,Composer/FSDP (llm-foundry),0
+mpt-073,2.652,32,2560,20,20,10240,gelu4h,50368,2048,H100-80GB,80,8,NVLink4,8x400Gb (3200Gb),1,1,1,8,10,480,0,none,3,amp_fp8 DEFAULT,1,none,Composer/FSDP (llm-foundry),0
+fms-7b-H100,6.74,32,4096,32,32,11008,swiglu,32000,4096,H100-80GB-SXM,80,96,NVLink,800Gb total,1,1,1,96,2,192,0,none,hsdp,bf16,1,none,PyTorch FSDP1 + compile (IBM),0
+titan-8b-8-eager,8.03,32,4096,32,8,14336,swiglu,128256,8192,H100-96GB-HBM2e 500W,96,8,NVLink4,8x400Gb RDMA,1,1,1,8,2,16,0,selective,3,bf16,1,none,TorchTitan,0
+titan-8b-64-bf16-async,8.03,32,4096,32,8,14336,swiglu,128256,8192,H100-96GB-HBM2e 500W,96,64,NVLink4,8x400Gb RDMA,8,1,1,8,12,96,1,selective(per-op),3,bf16,1,none,TorchTitan compile,1
+titan-8b-h200-64,8.03,32,4096,32,8,14336,swiglu,128256,8192,H200-141GB-SXM,141,64,NVLink4,8x400Gb CX-7,1,1,1,64,2,128,0,selective,3,fp8,1,none,TorchTitan compile,0
+vtrain-m007,3.6,30,3072,32,32,12288,gelu4h,50257,2048,A100-80GB-SXM,80,64,"NVLink3, 150GB/s effective in vTrain config",800Gb/s (vTrain config),2,1,1,32,2,512,0,full,0,fp16,0,1F1B,Megatron-DeepSpeed,0
+zb-1.5B-1F1B-m24,1.5,22,2304,24,24,9216,gelu4h,,1024,A100-80GB-SXM,80,8,NVLink3,RoCE RDMA,1,8,1,1,6,144,0,none,0,bf16?,,1F1B,Megatron-LM fork (sail-sg),0
+zb-1.5B-1F1B-I-m24,1.5,22,2304,24,24,9216,gelu4h,,1024,A100-80GB-SXM,80,8,NVLink3,RoCE RDMA,1,8,3,1,6,144,0,none,0,bf16?,,1F1B-I,Megatron-LM fork (sail-sg),0
+zb-1.5B-ZB-1p-m24,1.5,22,2304,24,24,9216,gelu4h,,1024,A100-80GB-SXM,80,8,NVLink3,RoCE RDMA,1,8,1,1,6,144,0,none,0,bf16?,,ZB-1p,Megatron-LM fork (sail-sg),0
+)csv";
+
+std::vector<CsvRow> rows() {
+  static const std::vector<CsvRow> all = parse_csv(rows_text.substr(1), "rows");
+  return all;
+}
+
+CsvRow row_called(std::string_view id) {
+  for (const CsvRow& row : rows())
+    if (row.at("id") == id) return row;
+  throw Error("no such row");
+}
+
+double seconds_of(const RunConfig& config, const MachineSpec& machine, const SoftwareProfile& profile) {
+  return simulate_software(Blueprint(config), machine, {.profile = profile}).step_seconds;
+}
+
+TEST(PublishedRows, AreTimedAsTheConfigsTheyStandFor) {
+  const std::string path = testing::TempDir() + "row.toml";
+  ASSERT_GE(rows().size(), 20U);
+  for (const CsvRow& row : rows()) {
+    SCOPED_TRACE(row.at("id"));
+    const DescribedRun run = described_run(row);
+    std::ofstream(path) << to_toml(run.config);
+    const RunConfig config = read_run_config({.path = path, .arguments = {}, .read_model = {}});
+    EXPECT_EQ(config, run.config);
+    const MachineSpec machine = parse_machine(to_toml(run.machine), "row");
+    const SoftwareProfile profile = software_profile(run.profile.name);
+    const double seconds = seconds_of(run.config, run.machine, run.profile);
+    EXPECT_GT(seconds, 0);
+    EXPECT_EQ(seconds_of(config, machine, profile), seconds);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST(PublishedRows, WordsOfNetworksAndGpus) {
+  const auto node = [](ClusterWords words) { return described_machine(words).nodes.front(); };
+  const auto gbit = [&](const char* words) {
+    const NodeSpec each = node({"A100-80GB", "80", "NVLink3", words});
+    return static_cast<double>(each.num_nics) * each.nic_bandwidth * 8e-9;
+  };
+  EXPECT_NEAR(gbit("8x200Gb HDR IB"), 1600, 1e-6);
+  EXPECT_NEAR(gbit("1600Gb RoCE"), 1600, 1e-6);
+  EXPECT_NEAR(gbit("4x100Gb Omni-Path"), 400, 1e-6);
+  EXPECT_NEAR(gbit("800Gb/s (measured)"), 800, 1e-6);
+  EXPECT_NEAR(gbit("1.6Tb"), 1600, 1e-6);
+  EXPECT_NEAR(gbit(""), 1600, 1e-6);  // of the vendor's own systems
+  EXPECT_EQ(node({"A100-40GB", "40", "", ""}).device.memory_bandwidth, 1.555e12);
+  EXPECT_EQ(node({"H800", "80", "", ""}).link.bandwidth, 200e9);
+  EXPECT_EQ(node({"GB200", "192", "NVLink5 NVL72", "8x400Gb"}).num_devices, 72);
+  EXPECT_EQ(node({"something with V100s", "", "NVLink2", ""}).link.bandwidth, 150e9);
+  EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);
+}
+
+TEST(PublishedRows, WordsOfSoftware) {
+  const auto name = [](SoftwareWords words) { return described_software(words).name; };
+  EXPECT_EQ(name({"Megatron-LM 2021", "fp16", "0", "0", "0"}), "megatron-2021+unfused");
+  EXPECT_EQ(name({"Composer/FSDP (llm-foundry)", "amp_fp8 DEFAULT", "1", "0", "3"}), "llm-foundry+fp8+flash");
+  EXPECT_EQ(name({"TorchTitan compile", "bf16", "1", "1", "3"}), "torchtitan-compile+flash+async-tp");
+  EXPECT_EQ(name({"Megatron-DeepSpeed (BigScience) Feb 2022", "fp16", "0", "", "1"}), "bloom+unfused");
+  EXPECT_EQ(name({"a framework of tomorrow", "bf16", "", "", "3"}), "fsdp");
+}
+
+TEST(PublishedRows, WhatCannotBeExpressedGetsASentence) {
+  const auto refused = [](const char* column, const char* value) {
+    CsvRow row = row_called("mpt-033");
+    row.fields[column] = value;
+    try {
+      (void)described_run(row);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_NE(refused("experts", "8").find("mixtures of experts"), std::string::npos);
+  EXPECT_NE(refused("cp", "2").find("context parallelism"), std::string::npos);
+  EXPECT_NE(refused("hidden", "").find("hidden is blank"), std::string::npos);
+  EXPECT_NE(refused("gpus", "7").find("gpus = 7"), std::string::npos);
+  EXPECT_NE(refused("layers", "many").find("layers = 'many'"), std::string::npos);
+  EXPECT_EQ(refused("mbs", ""), "");
+}
+
+// Korthikanti et al. 2022, section 4: s b h (34 + 5 a s / h) bytes a layer without parallelism, s b h (10 + 24 / t + 5 a s / (h t)) over t ranks.
+TEST(SoftwareMemory, OfABlockIsTheFormula) {
+  const SoftwareProfile profile = software_profile("megatron-2022");
+  RunConfig config = described_run(row_called("kort-t5-22B-full")).config;
+  const std::int64_t s = 2048, b = 4, h = 6144, a = 64, t = 8;
+  EXPECT_EQ(kept_block_bytes(profile, config, {}), 10 * s * b * h + 24 * s * b * h / t + 5 * a * s * s * b / t);
+  EXPECT_EQ(kept_block_bytes(profile, config, whole_block), 2 * s * b * h);
+  config.parallelism.sequence_parallel = true;
+  EXPECT_EQ(kept_block_bytes(profile, config, {BlockOperation::core_attn}), 34 * s * b * h / t);
+  config.parallelism.sequence_parallel = false;
+  config.parallelism.tensor_parallel_degree = 1;
+  EXPECT_EQ(kept_block_bytes(profile, config, {}), 34 * s * b * h + 5 * a * s * s * b);
+}
+
+}  // namespace
+}  // namespace echelon
