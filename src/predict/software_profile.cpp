@@ -40,7 +40,7 @@ std::vector<SoftwareProfile> make_profiles() {
   profiles.push_back(megatron("megatron-2020", "megatron-2020"));
   profiles.push_back(megatron("megatron-2021", "megatron"));
   profiles.push_back(megatron("megatron-2022", "megatron"));
-  profiles.push_back(megatron("bloom", "megatron-deepspeed"));
+  profiles.push_back(megatron("bloom", "bloom"));
   profiles.push_back(megatron("megatron-deepspeed", "megatron-deepspeed"));
   for (std::size_t i = profiles.size() - 2; i < profiles.size(); ++i) {
     profiles[i].keeps_wide_gradients = true;
