@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "checkpoint/model_config.h"
+#include "cli/plan_html.h"
 #include "cli/verb.h"
 #include "predict/plan_scaling.h"
 #include "predict/plan_text.h"
@@ -18,7 +19,8 @@ namespace {
 
 struct PlanArguments {
   PlanQuestion question;
-  std::string output, svg;
+  std::string output, svg, html;
+  bool has_html = false;
   bool json = false, scaling = false;
 };
 
@@ -28,20 +30,24 @@ void write_file(const std::string& option, const std::string& path, const std::s
   if (!file.flush()) throw Failure(fmt::format("{}={} cannot be written; check the folder and the space that is left", option, path));
 }
 
-ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request) {
+ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request, const HtmlFile* html) {
   require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out", arguments.output);
   const std::vector<ScalingPoint> points = scaling_of(request);
   if (!arguments.svg.empty()) write_file("--svg", arguments.svg, to_svg(points));
+  if (html != nullptr) html->write(scaling_page(points, request));
   fmt::print("{}", arguments.json ? to_json(points) : to_text(points));
   return points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
 ExitStatus run_plan(const PlanArguments& arguments) {
+  std::optional<HtmlFile> html;  // refused before anything is searched
+  if (arguments.has_html) html.emplace(arguments.html);
   const PlanRequest request = read_plan_request(arguments.question);
   require(arguments.svg.empty() || arguments.scaling, "--svg={} draws what --scaling lists; add --scaling", arguments.svg);
-  if (arguments.scaling) return run_scaling(arguments, request);
+  if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const PlanResult result = find_plans(request);
   if (!arguments.output.empty() && !result.plans.empty()) write_file("--output", arguments.output, to_toml(result.plans.front().config));
+  if (html) html->write(plan_page(result, request));
   fmt::print("{}", arguments.json ? to_json(result, request) : to_text(result, request));
   return result.plans.empty() ? ExitStatus::failure : ExitStatus::success;
 }
@@ -62,8 +68,10 @@ VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_ar
   app.add_option("--price", question.price, "of a device and hour, for --objective=cost; default: the machine's");
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead");
   app.add_option("--svg", arguments->svg, "draw the outcome of --scaling into this file");
+  auto* const html = app.add_option("--html", arguments->html, "a page about the outcome, to be opened in a browser");
   app.add_flag("--json", arguments->json, "the outcome as JSON");
-  return [arguments, config_arguments] {
+  return [arguments, config_arguments, html] {
+    arguments->has_html = html->count() > 0;
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
     return run_plan(*arguments);

@@ -5,9 +5,6 @@
 #include <fmt/format.h>
 
 namespace echelon {
-namespace {
-
-constexpr double gib = 1 << 30;
 
 std::string data_text(const PlanData& data) {
   if (data.shard == 1) return fmt::format("replicate {}", data.replicate);
@@ -29,6 +26,10 @@ std::string pipeline_text(const PlanChoice& choice) {
   if (!choice.pipeline.layout.empty()) text += " ends counted";
   return text;
 }
+
+namespace {
+
+constexpr double gib = 1 << 30;
 
 std::string row(const Plan& plan) {
   const PlanShape& shape = plan.choice.shape;

@@ -137,6 +137,36 @@ TEST_F(Html, ShowsASimulation) {
   browser.photograph(folder_ / "simulate.png");
 }
 
+TEST_F(Html, ShowsPlans) {
+  const std::vector<std::string> plan = {"plan", "--model=llama-1m", "--machine=h100", "--gpus=8", "--global-batch-size=32", "--seq-len=64", "--top=3"};
+  std::vector<std::string> arguments = plan;
+  arguments.push_back("--html=" + path());
+  const Outcome outcome = run_echelon(arguments);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  arguments = plan;
+  arguments.push_back("--json");
+  const auto json = nlohmann::json::parse(run_echelon(arguments).out);
+  const auto program = Browser::program();
+  if (!program) GTEST_SKIP() << "there is no chromium here; scripts/install test installs it";
+  Browser browser(*program, folder_ / "profile");
+  browser.open(path(), {});
+  EXPECT_THAT(browser.complaints(), testing::IsEmpty());
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.table tbody tr:not(.remark)').length"), json["plans"].size());
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('tr.best').length"), 1);
+  EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('section.bars h2')].map(h => h.textContent)"),
+            nlohmann::json({"Where the time goes", "Memory", "Traffic"}));
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('.timeline').length"), 1);
+  browser.photograph(folder_ / "plan.png");
+
+  arguments = plan;
+  arguments.insert(arguments.end(), {"--scaling", "--html=" + path()});
+  ASSERT_EQ(run_echelon(arguments).status, 0);
+  browser.open(path(), {});
+  EXPECT_THAT(browser.complaints(), testing::IsEmpty());
+  EXPECT_EQ(browser.evaluate("JSON.parse(document.querySelector('.curve script').textContent).series[0].x"), nlohmann::json({1, 2, 4, 8}));
+  browser.photograph(folder_ / "scaling.png");
+}
+
 TEST_F(Html, IsThereAfterCtrlC) {
   const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000", "--html=" + path()}), "step:  2");
   EXPECT_EQ(outcome.status, 130) << outcome.err;

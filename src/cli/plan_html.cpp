@@ -1,0 +1,107 @@
+#include "cli/plan_html.h"
+
+#include "cli/simulate_html.h"
+#include "predict/plan_explanation.h"
+#include "predict/plan_text.h"
+
+#include <fmt/format.h>
+
+namespace echelon {
+namespace {
+
+std::string request_text(const PlanRequest& request) {
+  return fmt::format("{:.4g} B parameters on {} devices of {}", static_cast<double>(request.base.model.num_parameters()) / 1e9,
+                     text_of(HtmlUnit::number, static_cast<double>(request.num_devices)), request.machine.name);
+}
+
+HtmlTable::Row row_of(const Plan& plan, std::size_t place) {
+  const PlanShape& shape = plan.choice.shape;
+  return {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds), text_of(HtmlUnit::fraction, plan.outcome.mfu()),
+                    text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
+                    fmt::format("{}{}", shape.tp, shape.sequence_parallel ? " sp" : ""), std::to_string(shape.pp), std::to_string(shape.dp),
+                    fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice), data_text(plan.choice.data),
+                    recompute_text(plan.choice.recompute)}};
+}
+
+HtmlTable table_of(const PlanResult& result) {
+  HtmlTable table = {.title = "Plans",
+                     .note = "Best first; below each, what of its step is longer or shorter than in the best one.",
+                     .columns = {{"#", true},
+                                 {"step", true},
+                                 {"MFU", true},
+                                 {"memory", true},
+                                 {"tp", true},
+                                 {"pp", true},
+                                 {"dp", true},
+                                 {"microbatches", true},
+                                 {"schedule"},
+                                 {"data"},
+                                 {"recompute"}}};
+  for (const Plan& plan : result.plans) {
+    table.rows.push_back(row_of(plan, table.rows.size() + 1));
+    if (table.rows.size() > 1) table.rows.back().remark = fmt::format("{}", fmt::join(differences(result.plans.front(), plan), "; "));
+  }
+  if (!table.rows.empty()) table.rows.front().is_best = true;
+  if (result.nearest) {
+    table.title = "Nothing fits";
+    table.note = "This is the layout that needs least memory.";
+    table.rows.push_back(row_of(*result.nearest, 1));
+    table.rows.back().remark = fmt::format("{}", fmt::join(misses(*result.nearest), "; "));
+  }
+  return table;
+}
+
+}  // namespace
+
+HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
+  const Plan& best = result.nearest ? *result.nearest : result.plans.front();
+  const Blueprint blueprint(best.config);
+  const Simulation step = simulate(blueprint, request.machine);  // again, since plans are kept without their timelines
+  HtmlReport page = simulation_page({.blueprint = blueprint, .result = step, .machine = request.machine.name, .profile = "echelon"});
+  page.title = request_text(request);
+  page.summary =
+      fmt::format("{} legal layouts, {} of them timed in {}. {}", text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
+                  text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)), text_of(HtmlUnit::seconds, result.seconds),
+                  result.nearest ? "None fits; below the first table is the one that needs least memory." : "Below the first table is the best one.");
+  page.tables = {table_of(result)};
+  page.notes = result.nearest ? result.mends : rules_of_thumb(result, request);
+  return page;
+}
+
+HtmlReport scaling_page(const std::vector<ScalingPoint>& points, const PlanRequest& request) {
+  HtmlReport page;
+  page.title = request_text(request);
+  page.summary = "The best plan of each number of devices, the batch being the same.";
+  HtmlCurve::Series seconds = {.name = "best plan"}, perfect = {.name = "perfect scaling"}, efficiency = {.name = "efficiency"};
+  HtmlTable table = {.title = "Plans",
+                     .columns = {{"devices", true},
+                                 {"step", true},
+                                 {"efficiency", true},
+                                 {"MFU", true},
+                                 {"memory", true},
+                                 {"tp", true},
+                                 {"pp", true},
+                                 {"dp", true},
+                                 {"schedule"},
+                                 {"data"},
+                                 {"recompute"}}};
+  for (const ScalingPoint& point : points) {
+    const auto devices = static_cast<double>(point.num_devices);
+    const PlanShape& shape = point.plan.choice.shape;
+    for (HtmlCurve::Series* series : {&seconds, &perfect, &efficiency}) series->x.push_back(devices);
+    seconds.y.push_back(point.plan.outcome.step_seconds);
+    perfect.y.push_back(seconds.y.front() * seconds.x.front() / devices);
+    efficiency.y.push_back(point.efficiency);
+    table.rows.push_back({.cells = {text_of(HtmlUnit::number, devices), text_of(HtmlUnit::seconds, point.plan.outcome.step_seconds),
+                                    text_of(HtmlUnit::fraction, point.efficiency), text_of(HtmlUnit::fraction, point.plan.outcome.mfu()),
+                                    text_of(HtmlUnit::bytes, static_cast<double>(point.plan.outcome.peak_memory_bytes())), std::to_string(shape.tp),
+                                    std::to_string(shape.pp), std::to_string(shape.dp), pipeline_text(point.plan.choice), data_text(point.plan.choice.data),
+                                    recompute_text(point.plan.choice.recompute)}});
+  }
+  page.tables = {std::move(table)};
+  page.curves = {{.title = "Step time", .x_name = "devices", .unit = HtmlUnit::seconds, .series = {seconds, perfect}, .is_log_x = true},
+                 {.title = "Efficiency", .x_name = "devices", .unit = HtmlUnit::fraction, .series = {efficiency}, .is_log_x = true}};
+  return page;
+}
+
+}  // namespace echelon
