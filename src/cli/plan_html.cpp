@@ -1,17 +1,22 @@
 #include "cli/plan_html.h"
 
+#include "cli/run_page.h"
 #include "cli/simulate_html.h"
 #include "predict/plan_explanation.h"
 #include "predict/plan_text.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
+
 namespace echelon {
 namespace {
 
 std::string request_text(const PlanRequest& request) {
-  return fmt::format("{:.4g} B parameters on {} devices of {}", static_cast<double>(request.base.model.num_parameters()) / 1e9,
-                     text_of(HtmlUnit::number, static_cast<double>(request.num_devices)), request.machine.name);
+  return fmt::format("{} on {} devices of {}", page_model(request.base.model), text_of(HtmlUnit::number, static_cast<double>(request.num_devices)),
+                     request.machine.name);
 }
 
 HtmlTable::Row row_of(const Plan& plan, std::size_t place) {
@@ -23,9 +28,25 @@ HtmlTable::Row row_of(const Plan& plan, std::size_t place) {
                     recompute_text(plan.choice.recompute)}};
 }
 
+std::string with_sign(double seconds) { return fmt::format("{}{}", seconds < 0 ? "−" : "+", text_of(HtmlUnit::seconds, std::abs(seconds))); }
+
+/// The parts of the step that make most of the difference.
+std::string difference(const Plan& best, const Plan& other) {
+  std::map<std::string, double> more;
+  for (const auto& [name, seconds] : page_parts(other.outcome.parts)) more[name] += seconds;
+  for (const auto& [name, seconds] : page_parts(best.outcome.parts)) more[name] -= seconds;
+  std::vector<std::pair<std::string, double>> parts(more.begin(), more.end());
+  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
+  const double longer = other.outcome.step_seconds - best.outcome.step_seconds, least = 0.005 * best.outcome.step_seconds;
+  std::string text = fmt::format("{:+.1f} % ({})", 100 * longer / best.outcome.step_seconds, with_sign(longer));
+  for (std::size_t i = 0; i < std::min<std::size_t>(4, parts.size()); ++i)
+    if (std::abs(parts[i].second) >= least) text += fmt::format("{} {} {}", i == 0 ? ":" : ",", with_sign(parts[i].second), parts[i].first);
+  return text;
+}
+
 HtmlTable table_of(const PlanResult& result) {
   HtmlTable table = {.title = "Plans",
-                     .note = "Best first; below each, what of its step is longer or shorter than in the best one.",
+                     .note = "Best first; below each, by how much its step is longer than the best one, and which parts of it make most of that.",
                      .columns = {{"#", true},
                                  {"step", true},
                                  {"MFU", true},
@@ -39,7 +60,7 @@ HtmlTable table_of(const PlanResult& result) {
                                  {"recompute"}}};
   for (const Plan& plan : result.plans) {
     table.rows.push_back(row_of(plan, table.rows.size() + 1));
-    if (table.rows.size() > 1) table.rows.back().remark = fmt::format("{}", fmt::join(differences(result.plans.front(), plan), "; "));
+    if (table.rows.size() > 1) table.rows.back().remark = difference(result.plans.front(), plan);
   }
   if (!table.rows.empty()) table.rows.front().is_best = true;
   if (result.nearest) {

@@ -31,12 +31,16 @@ std::string readable(std::string_view name) {
 
 }  // namespace
 
+std::string page_model(const ModelSpec& model) {
+  const auto num_parameters = static_cast<double>(model.num_parameters());
+  const bool is_large = num_parameters >= 1e9;
+  return fmt::format("{} of {:.{}f} {} parameters", name_of(model.family), num_parameters / (is_large ? 1e9 : 1e6), num_parameters >= 1e11 ? 0 : 1,
+                     is_large ? "B" : "M");
+}
+
 std::string page_title(const RunConfig& config) {
   const int num_ranks = config.mesh_shape().num_ranks();
-  const double num_parameters = static_cast<double>(config.model.num_parameters());
-  const bool is_large = num_parameters >= 1e9;
-  return fmt::format("{} of {:.{}f} {} parameters on {} rank{}", name_of(config.model.family), num_parameters / (is_large ? 1e9 : 1e6),
-                     num_parameters >= 1e11 ? 0 : 1, is_large ? "B" : "M", text_of(HtmlUnit::number, num_ranks), num_ranks == 1 ? "" : "s");
+  return fmt::format("{} on {} rank{}", page_model(config.model), text_of(HtmlUnit::number, num_ranks), num_ranks == 1 ? "" : "s");
 }
 
 std::vector<HtmlFact> page_facts(const RunConfig& config) {

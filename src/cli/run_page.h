@@ -11,6 +11,9 @@
 
 namespace echelon {
 
+/// "llama of 10.2 M parameters"
+[[nodiscard]] std::string page_model(const ModelSpec& model);
+
 /// "llama of 10.2 M parameters on 8 ranks"
 [[nodiscard]] std::string page_title(const RunConfig& config);
 

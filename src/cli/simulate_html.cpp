@@ -20,16 +20,6 @@ std::vector<const SimulatedRank*> one_of_each_stage(const Simulation& result) {
   return ranks;
 }
 
-std::vector<HtmlBars::Part> parts_of(const StepParts& parts) {
-  std::vector<HtmlBars::Part> bars = {{"compute", parts.compute_seconds}};
-  for (const auto& [group, seconds] : parts.exposed_communication_seconds) bars.push_back({"exposed, " + group, seconds});
-  bars.insert(bars.end(), {{"bubble", parts.bubble_seconds},
-                           {"waiting for slower replicas", parts.waiting_seconds},
-                           {"optimizer", parts.optimizer_seconds},
-                           {"other", parts.other_seconds}});
-  return bars;
-}
-
 std::vector<HtmlTile> tiles_of(const SimulatedRun& run) {
   const Simulation& result = run.result;
   const TrainingConfig& training = run.blueprint.config().training;
@@ -48,7 +38,7 @@ HtmlBars time_of(const Simulation& result) {
   HtmlBars bars = {
       .title = "Where the time goes", .note = "Of a step, on the first rank of each stage; every moment belongs to one part.", .unit = HtmlUnit::seconds};
   for (const SimulatedRank* rank : one_of_each_stage(result))
-    bars.rows.push_back({.label = fmt::format("pipeline rank {}", rank->pipeline_rank), .parts = parts_of(rank->parts)});
+    bars.rows.push_back({.label = fmt::format("pipeline rank {}", rank->pipeline_rank), .parts = page_parts(rank->parts)});
   return bars;
 }
 
@@ -82,6 +72,16 @@ HtmlTimeline timeline_of(const SimulatedRun& run) {
 }
 
 }  // namespace
+
+std::vector<HtmlBars::Part> page_parts(const StepParts& parts) {
+  std::vector<HtmlBars::Part> bars = {{"compute", parts.compute_seconds}};
+  for (const auto& [group, seconds] : parts.exposed_communication_seconds) bars.push_back({"exposed, " + group, seconds});
+  bars.insert(bars.end(), {{"bubble", parts.bubble_seconds},
+                           {"waiting for slower replicas", parts.waiting_seconds},
+                           {"optimizer", parts.optimizer_seconds},
+                           {"other", parts.other_seconds}});
+  return bars;
+}
 
 HtmlReport simulation_page(const SimulatedRun& run) {
   const RunConfig& config = run.blueprint.config();
