@@ -37,6 +37,7 @@ VerbAction declare_verify(CLI::App& app, const std::vector<std::string>& config_
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments);
+VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_arguments);
 VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& config_arguments);
 
 }  // namespace echelon

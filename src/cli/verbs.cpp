@@ -11,6 +11,7 @@ constexpr Verb all_verbs[] = {
     {.name = "generate", .summary = "text out of a saved model", .declare = declare_generate},
     {.name = "inspect", .summary = "what is in a model folder, in token files or in a config", .takes_config = true, .declare = declare_inspect},
     {.name = "plan", .summary = "the best layouts of a model on a cluster", .takes_config = true, .declare = declare_plan},
+    {.name = "tune", .summary = "run the best few layouts here, learn from them and rank again", .takes_config = true, .declare = declare_tune},
     {.name = "simulate", .summary = "the time and memory of a step on a cluster, without running it", .takes_config = true, .declare = declare_simulate},
     {.name = "draw", .summary = "a pipeline schedule as text", .declare = declare_draw},
     {.name = "bench", .summary = "what this machine's cores and memory can do", .declare = declare_bench},
