@@ -42,7 +42,7 @@ ExitStatus run_tuning(const TuneArguments& arguments) {
   const PlanRequest request = read_plan_request(arguments.question);
   const Tuning tuning = tune(request, [&](const RunConfig& config) { return median_seconds(config, arguments.steps); });
   write_file("--output", arguments.output, to_toml(tuning.fastest().plan.config));
-  write_file("--machine-output", arguments.machine_output, to_toml(tuning.machine));
+  write_file("--machine-output", arguments.machine_output, tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
   fmt::print("{}", arguments.json ? to_json(tuning) : to_text(tuning));
   return ExitStatus::success;
 }
