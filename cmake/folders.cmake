@@ -1,11 +1,11 @@
-# Most of the time of a compiler goes into headers. With this, it is given ten files of a folder at a time (half the time of a build from scratch; one file
-# that changes costs ten). Off, warnings also tell of names that hide those of other files.
-option(ECHELON_UNITY "compile the files of a folder ten at a time" OFF)
+# Most of the time of a compiler goes into headers. With this, it is given all files of some folders at once: two thirds less to compile from scratch, but a
+# file that changes costs its folder. Without it, warnings also tell of names that hide those of other files.
+option(ECHELON_UNITY "compile the files of folders marked TOGETHER at once" OFF)
 
 # echelon_folder(NAME USES folders... LINKS targets...): the static library echelon_NAME out of every .cpp below src/NAME.
-# ONE_BY_ONE: its files are compiled alone in any case (vector code is compiled several times, by files that include themselves).
+# TOGETHER: no two of its files name something alike, so that they can be compiled as one.
 function(echelon_folder name)
-  cmake_parse_arguments(FOLDER "ONE_BY_ONE" "" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(FOLDER "TOGETHER" "" "USES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   if(EXISTS ${CMAKE_SOURCE_DIR}/cmake/${name}.cmake)
     include(${CMAKE_SOURCE_DIR}/cmake/${name}.cmake) # chooses backends: may edit `sources` and set `${name}_links`
@@ -14,8 +14,8 @@ function(echelon_folder name)
   if(sources)
     add_library(echelon_${name} STATIC ${sources})
     target_include_directories(echelon_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
-    if(ECHELON_UNITY AND NOT FOLDER_ONE_BY_ONE)
-      set_target_properties(echelon_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+    if(ECHELON_UNITY AND FOLDER_TOGETHER)
+      set_target_properties(echelon_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
     endif()
     target_link_libraries(echelon_${name} PUBLIC ${FOLDER_USES} ${FOLDER_LINKS} ${${name}_links} PRIVATE echelon_flags)
   else()
