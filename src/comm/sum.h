@@ -22,16 +22,16 @@ struct Summation {
 };
 
 /// Where in every input and in every output, in bytes.
-struct Range {
+struct ByteRange {
   std::int64_t in = 0;
   std::int64_t out = 0;
   std::int64_t num_bytes = 0;
 };
 
 /// Every out = in[0] + in[1] + ..., or their maximum, where a NaN stays. At least one input.
-void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const Range& range);
+void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const ByteRange& range);
 
 /// Every out = in, but for the one that is `in` at that place.
-void copy_to_all(std::span<std::byte* const> out, const std::byte* in, const Range& range, Stores stores);
+void copy_to_all(std::span<std::byte* const> out, const std::byte* in, const ByteRange& range, Stores stores);
 
 }  // namespace echelon

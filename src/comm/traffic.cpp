@@ -49,7 +49,7 @@ std::string_view name_of(ReduceOp op) {
 
 std::int64_t sent_bytes(const Traffic& traffic) { return sent_elements(traffic) * size_of(traffic.dtype); }
 
-Part part_of(std::int64_t num_elements, int rank, int group_size) {
+OwnedPart part_of(std::int64_t num_elements, int rank, int group_size) {
   const std::int64_t even = num_elements / group_size, longer = num_elements % group_size;
   return {rank * even + std::min<std::int64_t>(rank, longer), even + (rank < longer ? 1 : 0)};
 }

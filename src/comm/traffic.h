@@ -32,10 +32,10 @@ struct Traffic {
 [[nodiscard]] std::int64_t sent_bytes(const Traffic& traffic);
 
 /// The elements [first, first + count) that a rank owns of a buffer that is all-reduced.
-struct Part {
+struct OwnedPart {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-[[nodiscard]] Part part_of(std::int64_t num_elements, int rank, int group_size);
+[[nodiscard]] OwnedPart part_of(std::int64_t num_elements, int rank, int group_size);
 
 }  // namespace echelon

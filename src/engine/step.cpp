@@ -19,7 +19,7 @@ std::vector<Pending> one(Pending pending) {
 
 }  // namespace
 
-Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const StepParts& parts)
+Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts)
     : config_(blueprint.config()), rank_(rank), memory_(parts.memory), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {

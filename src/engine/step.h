@@ -43,7 +43,7 @@ class StepObserver {
 };
 
 /// What a step works on; all of it outlives the step.
-struct StepParts {
+struct RankParts {
   RankMemory& memory;
   RankModel& model;
   Ops& ops;
@@ -52,7 +52,7 @@ struct StepParts {
 
 class Step {
  public:
-  Step(const Blueprint& blueprint, const RankBlueprint& rank, const StepParts& parts);
+  Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts);
 
   /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is.
   StepResult run(ProgramKind kind, const StepInput& input);

@@ -11,7 +11,7 @@ inline constexpr double one = 1, gib = 1 << 30, giga = 1e9, tera = 1e12, micro =
 }
 
 /// What a number may be.
-enum class Range : std::uint8_t {
+enum class FieldRange : std::uint8_t {
   any,          // 0 or more
   positive,     // and not left out
   fraction,     // above 0, at most 1
@@ -22,7 +22,7 @@ enum class Range : std::uint8_t {
 
 template <class Fields>
 void visit(Fields& fields, MatmulCurve& curve) {
-  fields.number("efficiency", curve.efficiency, unit::one, Range::fraction);
+  fields.number("efficiency", curve.efficiency, unit::one, FieldRange::fraction);
   fields.number("half_m", curve.half_m);
   fields.number("half_n", curve.half_n);
   fields.number("half_k", curve.half_k);
@@ -30,22 +30,22 @@ void visit(Fields& fields, MatmulCurve& curve) {
 
 template <class Fields>
 void visit(Fields& fields, MatmulPoint& point) {
-  fields.number("m", point.m, Range::one_or_more);
-  fields.number("n", point.n, Range::one_or_more);
-  fields.number("k", point.k, Range::one_or_more);
-  fields.number("tflops", point.flops, unit::tera, Range::positive);
+  fields.number("m", point.m, FieldRange::one_or_more);
+  fields.number("n", point.n, FieldRange::one_or_more);
+  fields.number("k", point.k, FieldRange::one_or_more);
+  fields.number("tflops", point.flops, unit::tera, FieldRange::positive);
 }
 
 template <class Fields>
 void visit(Fields& fields, MatmulTile& tile) {
-  fields.number("m", tile.m, Range::one_or_more);
-  fields.number("n", tile.n, Range::one_or_more);
-  fields.number("efficiency", tile.efficiency, unit::one, Range::fraction);
+  fields.number("m", tile.m, FieldRange::one_or_more);
+  fields.number("n", tile.n, FieldRange::one_or_more);
+  fields.number("efficiency", tile.efficiency, unit::one, FieldRange::fraction);
 }
 
 template <class Fields>
 void visit(Fields& fields, FormatRates& rates) {
-  fields.number("peak_tflops", rates.peak_flops, unit::tera, Range::positive);
+  fields.number("peak_tflops", rates.peak_flops, unit::tera, FieldRange::positive);
   fields.number("attention_efficiency", rates.attention_efficiency);
   fields.inline_table("matmul", rates.matmul);
   fields.inline_list("points", rates.points);
@@ -55,8 +55,8 @@ template <class Fields>
 void visit(Fields& fields, DeviceSpec& device) {
   fields.text("name", device.name);
   fields.bytes("memory_gib", device.memory_bytes);
-  fields.number("memory_gb_per_s", device.memory_bandwidth, unit::giga, Range::positive);
-  fields.number("memory_efficiency", device.memory_efficiency, unit::one, Range::fraction);
+  fields.number("memory_gb_per_s", device.memory_bandwidth, unit::giga, FieldRange::positive);
+  fields.number("memory_efficiency", device.memory_efficiency, unit::one, FieldRange::fraction);
   fields.number("vector_tflops", device.vector_flops, unit::tera);
   fields.number("operation_us", device.operation_seconds, unit::micro);
   fields.number("host_gb_per_s", device.host_bandwidth, unit::giga);
@@ -68,7 +68,7 @@ void visit(Fields& fields, DeviceSpec& device) {
 template <class Fields>
 void visit(Fields& fields, CollectiveCurve& curve) {
   fields.choice("collective", curve.collective);
-  fields.number("num_ranks", curve.num_ranks, Range::one_or_more);
+  fields.number("num_ranks", curve.num_ranks, FieldRange::one_or_more);
   fields.numbers("bytes", curve.bytes, unit::one);
   fields.numbers("us", curve.seconds, unit::micro);
 }
@@ -77,11 +77,11 @@ template <class Fields>
 void visit(Fields& fields, NodeLink& link) {
   fields.choice("kind", link.kind);
   fields.number("bandwidth_gb_per_s", link.bandwidth, unit::giga);
-  fields.number("efficiency", link.efficiency, unit::one, Range::fraction);
+  fields.number("efficiency", link.efficiency, unit::one, FieldRange::fraction);
   fields.number("latency_us", link.latency_seconds, unit::micro);
   fields.number("start_us", link.start_seconds, unit::micro);
   fields.flag("reduces_in_switch", link.reduces_in_switch);
-  fields.number("switch_efficiency", link.switch_efficiency, unit::one, Range::fraction);
+  fields.number("switch_efficiency", link.switch_efficiency, unit::one, FieldRange::fraction);
   fields.list("measured", link.measured);
 }
 
@@ -89,7 +89,7 @@ template <class Fields>
 void visit(Fields& fields, NodeSpec& node) {
   fields.text("name", node.name);
   fields.number("count", node.count);
-  fields.number("num_devices", node.num_devices, Range::one_or_more);
+  fields.number("num_devices", node.num_devices, FieldRange::one_or_more);
   fields.number("num_nics", node.num_nics);
   fields.number("nic_gbit_per_s", node.nic_bandwidth, unit::gbit);
   fields.number("price_per_device_hour", node.price_per_device_hour);
@@ -100,8 +100,8 @@ void visit(Fields& fields, NodeSpec& node) {
 template <class Fields>
 void visit(Fields& fields, NetworkSpec& network) {
   fields.number("latency_us", network.latency_seconds, unit::micro);
-  fields.number("efficiency", network.efficiency, unit::one, Range::fraction);
-  fields.number("oversubscription", network.oversubscription, unit::one, Range::one_or_more);
+  fields.number("efficiency", network.efficiency, unit::one, FieldRange::fraction);
+  fields.number("oversubscription", network.oversubscription, unit::one, FieldRange::one_or_more);
   fields.number("nodes_per_leaf", network.nodes_per_leaf);
   fields.flag("rail_optimized", network.rail_optimized);
   fields.flag("reduces_in_switch", network.reduces_in_switch);

@@ -20,11 +20,11 @@ class TableReader {
  public:
   TableReader(const toml::table& table, std::string where) : table_(&table), where_(std::move(where)) {}
 
-  void number(std::string_view key, double& value, double unit = unit::one, Range range = Range::any) {
+  void number(std::string_view key, double& value, double unit = unit::one, FieldRange range = FieldRange::any) {
     if (const toml::node* node = find(key)) value = in_range(key, number_of(key, *node), range) * unit;
     require_given(key, value, range);
   }
-  void number(std::string_view key, std::int64_t& value, Range range = Range::any) {
+  void number(std::string_view key, std::int64_t& value, FieldRange range = FieldRange::any) {
     if (const toml::node* node = find(key)) {
       const auto found = node->value<std::int64_t>();
       require(found.has_value() && node->is_integer(), "{}{} is no whole number", where_, key);
@@ -33,8 +33,8 @@ class TableReader {
     require_given(key, static_cast<double>(value), range);
   }
   void bytes(std::string_view key, std::int64_t& value) {
-    if (const toml::node* node = find(key)) value = std::llround(in_range(key, number_of(key, *node), Range::positive) * unit::gib);
-    require_given(key, static_cast<double>(value), Range::positive);
+    if (const toml::node* node = find(key)) value = std::llround(in_range(key, number_of(key, *node), FieldRange::positive) * unit::gib);
+    require_given(key, static_cast<double>(value), FieldRange::positive);
   }
   void text(std::string_view key, std::string& value) {
     if (const toml::node* node = find(key)) {
@@ -53,7 +53,7 @@ class TableReader {
   void numbers(std::string_view key, std::vector<double>& values, double unit) {
     const toml::node* node = find(key);
     require(node != nullptr && node->is_array(), "{}{} is missing; it is a list of numbers", where_, key);
-    for (const toml::node& each : *node->as_array()) values.push_back(in_range(key, number_of(key, each), Range::any) * unit);
+    for (const toml::node& each : *node->as_array()) values.push_back(in_range(key, number_of(key, each), FieldRange::any) * unit);
   }
 
   template <class Value>
@@ -113,15 +113,15 @@ class TableReader {
     require(found.has_value() && node.is_number() && std::isfinite(*found), "{}{} is no number", where_, key);
     return *found;
   }
-  double in_range(std::string_view key, double value, Range range) const {
+  double in_range(std::string_view key, double value, FieldRange range) const {
     require(value >= 0, "{}{} = {} is below 0; nearest: 0", where_, key, value);
-    require(range == Range::any || value > 0, "{}{} = 0 is impossible; it is above 0", where_, key);
-    require(range != Range::fraction || value <= 1, "{}{} = {} is above 1; nearest: 1", where_, key, value);
-    require(range != Range::one_or_more || value >= 1, "{}{} = {} is below 1; nearest: 1", where_, key, value);
+    require(range == FieldRange::any || value > 0, "{}{} = 0 is impossible; it is above 0", where_, key);
+    require(range != FieldRange::fraction || value <= 1, "{}{} = {} is above 1; nearest: 1", where_, key, value);
+    require(range != FieldRange::one_or_more || value >= 1, "{}{} = {} is below 1; nearest: 1", where_, key, value);
     return value;
   }
-  void require_given(std::string_view key, double value, Range range) const {
-    require(range == Range::any || value > 0, "{}{} is missing; it has no default", where_, key);
+  void require_given(std::string_view key, double value, FieldRange range) const {
+    require(range == FieldRange::any || value > 0, "{}{} is missing; it has no default", where_, key);
   }
   template <class Choice, std::size_t n>
   void choose(std::string_view key, Choice& value, const Choice (&choices)[n]) {

@@ -25,10 +25,10 @@ class Writer {
  public:
   explicit Writer(std::string path) : path_(std::move(path)) {}
 
-  void number(std::string_view key, double& value, double unit = unit::one, Range /*range*/ = Range::any) {
+  void number(std::string_view key, double& value, double unit = unit::one, FieldRange /*range*/ = FieldRange::any) {
     if (value != 0) scalar(key, text_of(value, unit));
   }
-  void number(std::string_view key, std::int64_t& value, Range /*range*/ = Range::any) {
+  void number(std::string_view key, std::int64_t& value, FieldRange /*range*/ = FieldRange::any) {
     if (value != 0) scalar(key, std::to_string(value));
   }
   void bytes(std::string_view key, std::int64_t& value) { scalar(key, text_of(static_cast<double>(value), unit::gib)); }

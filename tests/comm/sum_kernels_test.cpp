@@ -84,7 +84,7 @@ void expect_in_place_and_elsewhere(const Case& c) {
     in.push_back(rank.data());
     in_place.push_back(rank.data());
   }
-  const Range range = {0, 0, c.count * size_of(c.dtype)};
+  const ByteRange range = {0, 0, c.count * size_of(c.dtype)};
   const std::vector<std::byte*> one = {alike.data()}, two = {alike.data(), unlike.data()};
   reduce_in_rank_order({c.dtype, c.op, c.stores}, in, one, range);
   alike.expect(expected, c.name() + " into one");

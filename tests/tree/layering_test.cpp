@@ -132,6 +132,22 @@ TEST(Layering, NoConditionalCompilationAboveTheBackends) {
   }
 }
 
+// Two types of one name would be one to the linker, which keeps the constructors and destructors of whichever it meets first.
+TEST(Layering, ATypeOfAHeaderHasItsNameForItself) {
+  const std::regex type(R"((?:struct|class|enum class) (\w+)(?: final)?(?: :.*| \{.*)?)");
+  std::map<std::string, std::string> headers;
+  for (const std::string& file : tree::files_below("src", {".h"})) {
+    if (file.ends_with("-inl.h")) continue;  // in a namespace of each instruction set
+    for (const std::string& line : tree::lines_of(tree::read_text(tree::root() / file))) {
+      std::smatch match;
+      if (!std::regex_match(line, match, type)) continue;  // what is indented belongs to another type, what ends in a semicolon stands elsewhere
+      const auto [known, is_new] = headers.emplace(match[1], file);
+      EXPECT_TRUE(is_new) << match[1] << " stands in " << known->second << " and in " << file;
+    }
+  }
+  EXPECT_GT(headers.size(), 200U);
+}
+
 // Highway's -inl.h are included once per processor and carry guards of their own.
 TEST(Layering, HeadersOpenWithWhatTheyAre) {
   for (const auto& source : sources()) {

@@ -119,7 +119,7 @@ template <class T>
 struct Operands {
   std::span<const std::byte* const> in;
   std::span<std::byte* const> out;
-  const Range& range;
+  const ByteRange& range;
   [[nodiscard]] HWY_INLINE const T* input(std::size_t rank) const { return reinterpret_cast<const T*>(in[rank] + range.in); }
   [[nodiscard]] HWY_INLINE T* output(std::size_t rank) const { return reinterpret_cast<T*>(out[rank] + range.out); }
   [[nodiscard]] HWY_INLINE std::int64_t count() const { return range.num_bytes / static_cast<std::int64_t>(sizeof(T)); }
@@ -213,7 +213,7 @@ void reduce_type(const Summation& summation, const Operands<T>& x) {
   }
 }
 
-void reduce_with_vectors(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const Range& range) {
+void reduce_with_vectors(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const ByteRange& range) {
   switch (summation.dtype) {
     case DType::float32: return reduce_type<float>(summation, {in, out, range});
     case DType::float64: return reduce_type<double>(summation, {in, out, range});
@@ -245,11 +245,11 @@ namespace echelon {
 HWY_EXPORT(reduce_with_vectors);
 HWY_EXPORT(stream_copy);
 
-void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const Range& range) {
+void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const ByteRange& range) {
   HWY_DYNAMIC_DISPATCH(reduce_with_vectors)(summation, in, out, range);
 }
 
-void copy_to_all(std::span<std::byte* const> out, const std::byte* in, const Range& range, Stores stores) {
+void copy_to_all(std::span<std::byte* const> out, const std::byte* in, const ByteRange& range, Stores stores) {
   constexpr std::int64_t block_bytes = 16 << 10;  // stays in the first cache from one output to the next
   for (std::int64_t i = 0; i < range.num_bytes; i += block_bytes) {
     const std::int64_t length = std::min(block_bytes, range.num_bytes - i);

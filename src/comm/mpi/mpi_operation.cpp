@@ -64,7 +64,7 @@ void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
         break;
       case CommKind::all_reduce: {
         if (!is_peer) break;
-        const Part part = part_of(signature_.num_elements, place, n);
+        const OwnedPart part = part_of(signature_.num_elements, place, n);
         add_outflow(place, 0, in + part.first * size, part.count * size);
         add_outflow(place, 1, out + own_part.first * size, own_part.count * size);
         add_inflow(place, 1, out + part.first * size, part.count * size);

@@ -81,7 +81,7 @@ void Chunks::all_reduce(std::int64_t first, std::int64_t num_bytes) {
   reduce_in_rank_order({signature_.dtype, signature_.op, stores_}, in_, out_, {first, first, num_bytes});
   const std::int64_t size = size_of(signature_.dtype);
   for (int i = 0; i < num_parties(); ++i) {
-    const Part own = part_of(signature_.num_elements, i, num_parties());
+    const OwnedPart own = part_of(signature_.num_elements, i, num_parties());
     const std::int64_t owned = std::max<std::int64_t>(0, std::min(first + num_bytes, (own.first + own.count) * size) - std::max(first, own.first * size));
     count_sent(i, (num_bytes - owned) + (num_parties() - 1) * owned);
   }
@@ -104,12 +104,12 @@ void Chunks::all_to_all(int destination, std::int64_t first, std::int64_t num_by
   }
 }
 
-void Chunks::copy(int source, const Range& range) {
+void Chunks::copy(int source, const ByteRange& range) {
   copy_to_all(out_, in_[static_cast<std::size_t>(source)], range, stores_);
   count_sent(source, (num_parties() - 1) * range.num_bytes);
 }
 
-void Chunks::transfer(const Range& range) {  // from party 0 to party 1
+void Chunks::transfer(const ByteRange& range) {  // from party 0 to party 1
   copy_to_all({&out_[1], 1}, in_[0], range, stores_);
   count_sent(0, range.num_bytes);
 }

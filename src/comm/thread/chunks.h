@@ -37,8 +37,8 @@ class Chunks {
   void all_reduce(std::int64_t first, std::int64_t num_bytes);
   void reduce_scatter(int part, std::int64_t first, std::int64_t num_bytes);
   void all_to_all(int destination, std::int64_t first, std::int64_t num_bytes);
-  void copy(int source, const Range& range);
-  void transfer(const Range& range);
+  void copy(int source, const ByteRange& range);
+  void transfer(const ByteRange& range);
   void count_sent(int party, std::int64_t num_bytes);
 
   Signature signature_;
