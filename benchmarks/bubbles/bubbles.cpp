@@ -9,6 +9,7 @@
 // before
 //            the last rank has ended its last pass. Its theory is the time from the first pass of any rank to the last of any.
 #include "base/clock.h"
+#include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "engine/layout_run.h"
 #include "schedule/catalog.h"
@@ -88,11 +89,6 @@ RunConfig tiny_run(int num_stages, int num_ranks, int num_microbatches) {
   config.training.global_batch_size = num_microbatches;
   config.parallelism.pipeline_parallel_degree = num_ranks;
   return config;
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
 }
 
 struct Costs {

@@ -1,6 +1,7 @@
 // Predicted against measured: the steps of layouts that a seed draws, on this machine. At the same time the memory that was planned.
 // usage: bench_prediction MACHINE.toml [--layouts 20] [--seed 1] [--seconds 2] [--predict-only]
 #include "base/error.h"
+#include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "data/indexed_dataset.h"
 #include "engine/train.h"
@@ -67,11 +68,6 @@ std::optional<Row> possible(const DrawnLayout& layout, const std::string& data, 
   } catch (const Error&) {
     return std::nullopt;  // a layout that contradicts itself
   }
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
 }
 
 void measure(Row& row, double seconds) {

@@ -1,6 +1,8 @@
 // echelon bench: measures this machine.
+#include "base/units.h"
 #include "cli/verb.h"
 #include "engine/measure_machine.h"
+#include "report/output_file.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -8,7 +10,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +40,7 @@ bool is_bandwidth(const Row& row) { return row.key.ends_with("bandwidth"); }
 std::string in_billions(double rate) { return rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "N/A"; }
 
 void print(const HostSpec& machine) {
-  fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores, static_cast<double>(machine.memory_bytes) / (1 << 30));
+  fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores, static_cast<double>(machine.memory_bytes) / gib);
   fmt::print("{:<24}{:>12}{:>12}\n", "", "one core", "all cores");
   for (const Row& row : rows)
     fmt::print("{:<24}{:>12}{:>12}  {}\n", row.name, in_billions(machine.core.*row.rate), in_billions(machine.device.*row.rate),
@@ -77,14 +78,10 @@ std::function<void(std::string_view, double)> progress() {
 }
 
 ExitStatus run_bench(const BenchArguments& arguments) {
-  std::ofstream file;
-  if (!arguments.output.empty()) {
-    file.open(arguments.output);
-    require(file.good(), "--output '{}' cannot be written; check its folder", arguments.output);
-  }
+  const auto output = OutputFile::unless_empty("--output", arguments.output, "machine.toml");
   const HostSpec machine = measure_machine({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress()});
   arguments.json ? print_json(machine) : print(machine);
-  if (file.is_open()) file << to_toml(machine) << std::flush;
+  if (output) output->write(to_toml(machine));
   return ExitStatus::success;
 }
 

@@ -3,6 +3,7 @@
 #include "cli/arguments.h"
 #include "cli/draw_html.h"
 #include "cli/verb.h"
+#include "report/output_file.h"
 #include "report/schedule_drawing.h"
 #include "schedule/catalog.h"
 #include "schedule/rates.h"
@@ -112,19 +113,17 @@ ExitStatus run_draw(const DrawArguments& arguments) {
   constexpr std::string_view formats[] = {"text", "svg", "trace"};
   const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
   require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "), nearest(arguments.format, formats));
+  const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
   const Drawn drawn = draw_arguments(arguments);
   if (arguments.has_html) {
     const std::string& name = arguments.schedule_csv.empty() ? arguments.schedule : arguments.schedule_csv;
     HtmlFile(arguments.html).write(schedule_page({name, drawn.schedule, drawn.timeline, drawn.peaks, drawn.cost_ms, arguments.times}));
   }
   const std::string drawing = in_format(drawn, arguments);
-  if (arguments.output.empty()) {
+  if (output)
+    output->write(drawing);
+  else
     fmt::print("{}", drawing);
-    return ExitStatus::success;
-  }
-  std::ofstream file(arguments.output, std::ios::binary);
-  file << drawing << std::flush;
-  require(file.good(), "--output={} cannot be written; check the path", arguments.output);
   return ExitStatus::success;
 }
 

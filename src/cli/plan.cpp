@@ -7,11 +7,11 @@
 #include "cli/verb.h"
 #include "predict/plan_scaling.h"
 #include "predict/plan_text.h"
+#include "report/output_file.h"
 #include "spec/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
-#include <fstream>
 #include <memory>
 
 namespace echelon {
@@ -24,29 +24,25 @@ struct PlanArguments {
   bool json = false, scaling = false;
 };
 
-void write_file(const std::string& option, const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  if (!file.flush()) throw Failure(fmt::format("{}={} cannot be written; check the folder and the space that is left", option, path));
-}
-
 ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request, const HtmlFile* html) {
   require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out", arguments.output);
+  const auto svg = OutputFile::unless_empty("--svg", arguments.svg, "scaling.svg");
   const std::vector<ScalingPoint> points = scaling_of(request);
-  if (!arguments.svg.empty()) write_file("--svg", arguments.svg, to_svg(points));
+  if (svg) svg->write(to_svg(points));
   if (html != nullptr) html->write(scaling_page(points, request));
   fmt::print("{}", arguments.json ? to_json(points) : to_text(points));
   return points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
 ExitStatus run_plan(const PlanArguments& arguments) {
-  std::optional<HtmlFile> html;  // refused before anything is searched
+  std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
   const PlanRequest request = read_plan_request(arguments.question);
   require(arguments.svg.empty() || arguments.scaling, "--svg={} draws what --scaling lists; add --scaling", arguments.svg);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
+  const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   const PlanResult result = find_plans(request);
-  if (!arguments.output.empty() && !result.plans.empty()) write_file("--output", arguments.output, to_toml(result.plans.front().config));
+  if (output && !result.plans.empty()) output->write(to_toml(result.plans.front().config));
   if (html) html->write(plan_page(result, request));
   fmt::print("{}", arguments.json ? to_json(result, request) : to_text(result, request));
   return result.plans.empty() ? ExitStatus::failure : ExitStatus::success;

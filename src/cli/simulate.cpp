@@ -7,14 +7,13 @@
 #include "cli/simulate_output.h"
 #include "cli/simulate_rows.h"
 #include "cli/verb.h"
+#include "report/output_file.h"
 #include "spec/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
 namespace echelon {
@@ -64,12 +63,6 @@ std::optional<FailureModel> failures_of(const SimulateArguments& arguments, bool
   return failures;
 }
 
-void write(std::string_view flag, const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text << std::flush;
-  require(file.good() && !std::filesystem::is_directory(path), "{}={} cannot be written; check the path", flag, path);
-}
-
 std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   std::map<int, double> slow_ranks;
   for (const std::string& text : texts) {
@@ -88,7 +81,8 @@ ExitStatus run_rows(const SimulateArguments& arguments) {
 
 ExitStatus run_simulation(const SimulateArguments& arguments, const std::optional<FailureModel>& failures, const std::vector<std::string>& config_arguments) {
   if (!arguments.rows.path.empty()) return run_rows(arguments);
-  std::optional<HtmlFile> html;  // refused before anything is simulated
+  const auto trace = OutputFile::unless_empty("--trace", arguments.trace, "step.json"), svg = OutputFile::unless_empty("--svg", arguments.svg, "step.svg");
+  std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
@@ -102,8 +96,8 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                          .machine = machine.name.empty() ? arguments.machine : machine.name,
                          .profile = profile.name,
                          .failures = failures};
-  if (!arguments.trace.empty()) write("--trace", arguments.trace, to_chrome_json(drawn_ranks(run), result.timeline));
-  if (!arguments.svg.empty()) write("--svg", arguments.svg, to_svg(drawn_ranks(run), result.timeline));
+  if (trace) trace->write(to_chrome_json(drawn_ranks(run), result.timeline));
+  if (svg) svg->write(to_svg(drawn_ranks(run), result.timeline));
   if (html) html->write(simulation_page(run));
   arguments.json ? fmt::print("{}\n", to_json(run).dump()) : fmt::print("{}", to_text(run));
   return ExitStatus::success;

@@ -1,5 +1,6 @@
 #include "cli/simulate_rows.h"
 
+#include "base/units.h"
 #include "predict/published_row.h"
 #include "predict/software_memory.h"
 
@@ -77,7 +78,7 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
       fmt::print("{:<40} {}\n", each["id"].get<std::string>(), each["error"].get<std::string>());
     else
       fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", each["id"].get<std::string>(), each["predicted_seconds"].get<double>(),
-                 each["predicted_memory_bytes"].get<double>() / (1 << 30), each["fits"].get<bool>() ? "" : " (does not fit)");
+                 each["predicted_memory_bytes"].get<double>() / gib, each["fits"].get<bool>() ? "" : " (does not fit)");
   }
   return ExitStatus::success;
 }

@@ -1,5 +1,6 @@
 #include "cli/train_prediction.h"
 
+#include "base/median.h"
 #include "engine/measure_machine.h"
 #include "predict/host_step.h"
 #include "spec/host_spec.h"
@@ -11,12 +12,6 @@
 
 namespace echelon {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::optional<double> measured_step(const std::vector<StepReport>& steps) {
   std::vector<double> seconds;

@@ -1,18 +1,17 @@
 // echelon tune: runs the planner's best few here, learns from the seconds that they take, and ranks again.
 #include "predict/tune.h"
 
-#include "base/error.h"
+#include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "cli/verb.h"
 #include "engine/time_steps.h"
+#include "report/output_file.h"
 #include "spec/config_reader.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 namespace echelon {
@@ -25,24 +24,13 @@ struct TuneArguments {
   bool json = false;
 };
 
-void write_file(std::string_view option, const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  std::ofstream file(path);
-  file << text;
-  if (!file.flush()) throw Failure(fmt::format("{}={} cannot be written; check the folder and the space that is left", option, path));
-}
-
-double median_seconds(const RunConfig& config, std::int64_t steps) {
-  std::vector<double> seconds = time_steps(config, steps);
-  std::nth_element(seconds.begin(), seconds.begin() + steps / 2, seconds.end());
-  return seconds[static_cast<std::size_t>(steps / 2)];
-}
-
 ExitStatus run_tuning(const TuneArguments& arguments) {
   const PlanRequest request = read_plan_request(arguments.question);
-  const Tuning tuning = tune(request, [&](const RunConfig& config) { return median_seconds(config, arguments.steps); });
-  write_file("--output", arguments.output, to_toml(tuning.fastest().plan.config));
-  write_file("--machine-output", arguments.machine_output, tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
+  const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
+  const auto machine_output = OutputFile::unless_empty("--machine-output", arguments.machine_output, "machine.toml");
+  const Tuning tuning = tune(request, [&](const RunConfig& config) { return median(time_steps(config, arguments.steps)); });
+  if (output) output->write(to_toml(tuning.fastest().plan.config));
+  if (machine_output) machine_output->write(tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
   fmt::print("{}", arguments.json ? to_json(tuning) : to_text(tuning));
   return ExitStatus::success;
 }

@@ -1,6 +1,7 @@
 #include "engine/measure_collectives.h"
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "comm/traffic.h"
 #include "machine/cores.h"
@@ -16,13 +17,13 @@ namespace {
 
 constexpr std::int64_t largest_bytes = 16 << 20;
 
-struct Case {
+struct CollectiveCase {
   CommKind kind;
   std::int64_t bytes;
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all = {{CommKind::barrier, 1}};
+std::vector<CollectiveCase> cases() {
+  std::vector<CollectiveCase> all = {{CommKind::barrier, 1}};
   for (const CommKind kind : {CommKind::all_reduce, CommKind::reduce_scatter, CommKind::all_gather, CommKind::send})
     for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{64} << 10, std::int64_t{1} << 20, largest_bytes}) all.push_back({kind, bytes});
   return all;
@@ -33,7 +34,7 @@ class Caller {
  public:
   Caller(Mesh& mesh, const Arena& memory) : comm_(mesh.comm(world_group)), memory_(memory) {}
 
-  void call(const Case& c) {
+  void call(const CollectiveCase& c) {
     const std::int64_t n = comm_.size(), elements = c.bytes / static_cast<std::int64_t>(sizeof(float)) / n * n;
     const Tensor full = memory_.tensor(0, DType::float32, {elements});
     const Tensor shard = full.rows(comm_.rank() * (elements / n), elements / n);
@@ -50,7 +51,7 @@ class Caller {
   }
 
   /// Seconds of a call, the same on all ranks.
-  double time(const Case& c, std::int64_t calls) {
+  double time(const CollectiveCase& c, std::int64_t calls) {
     comm_.barrier().wait();
     const double start = now_seconds();
     for (std::int64_t i = 0; i < calls; ++i) call(c);
@@ -70,7 +71,7 @@ class Caller {
   const Arena& memory_;
 };
 
-void measure(int num_ranks, const CollectiveMeasurement& options, const std::function<void(const Case&, double)>& found) {
+void measure(int num_ranks, const CollectiveMeasurement& options, const std::function<void(const CollectiveCase&, double)>& found) {
   Coordinates degrees;
   degrees.fill(1);
   degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
@@ -79,13 +80,12 @@ void measure(int num_ranks, const CollectiveMeasurement& options, const std::fun
     if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
     const Arena memory(largest_bytes + alignment_bytes);
     Caller caller(mesh, memory);
-    for (const Case& each : cases()) {
+    for (const CollectiveCase& each : cases()) {
       const double warm = caller.time(each, 2);
       const std::int64_t calls = std::clamp<std::int64_t>(std::llround(options.sample_seconds / warm), 1, 500);
       std::vector<double> seconds;
       for (int round = 0; round < options.num_rounds; ++round) seconds.push_back(caller.time(each, calls));
-      std::sort(seconds.begin(), seconds.end());
-      if (mesh.rank() == 0) found(each, seconds[seconds.size() / 2]);
+      if (mesh.rank() == 0) found(each, median(std::move(seconds)));
     }
   });
 }
@@ -98,7 +98,9 @@ std::map<std::string, std::vector<CollectivePoint>> measure_thread_collectives(c
   const std::vector<int> rank_counts = {few, 2 * few, 4 * few};
   double done = 0;
   for (const int num_ranks : rank_counts) {
-    measure(num_ranks, options, [&](const Case& c, double seconds) { curves[std::string(name_of(c.kind))].push_back({num_ranks, c.bytes, seconds}); });
+    measure(num_ranks, options, [&](const CollectiveCase& c, double seconds) {
+      curves[std::string(name_of(c.kind))].push_back({num_ranks, c.bytes, seconds});
+    });
     done += 1.0 / static_cast<double>(rank_counts.size());
     if (options.progress) options.progress(done);
   }

@@ -1,6 +1,7 @@
 #include "engine/measure_operations.h"
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
@@ -14,12 +15,6 @@
 
 namespace echelon {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// One operation several times over, each on operands of its own, so that they come from where a step's come from: from the caches that cores share, and from
 /// memory where they are large.

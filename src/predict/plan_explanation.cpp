@@ -1,5 +1,7 @@
 #include "predict/plan_explanation.h"
 
+#include "base/units.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,8 +9,6 @@
 
 namespace echelon {
 namespace {
-
-constexpr double gib = 1 << 30;
 
 std::map<std::string, double> parts_of(const Plan& plan) {
   const StepParts& parts = plan.outcome.parts;

@@ -2,6 +2,7 @@
 #include "predict/plan.h"
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace echelon {
 namespace {
@@ -22,7 +23,6 @@ std::optional<Plan> best_of(PlanRequest request) {
 
 std::vector<std::string> mends_of(const PlanRequest& request) {
   std::vector<std::string> mends;
-  constexpr double gib = 1 << 30;
   for (const std::string& key : request.fixed) {
     PlanRequest open = request;
     open.fixed.erase(key);

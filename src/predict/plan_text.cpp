@@ -1,5 +1,6 @@
 #include "predict/plan_text.h"
 
+#include "base/units.h"
 #include "predict/plan_explanation.h"
 
 #include <fmt/format.h>
@@ -28,8 +29,6 @@ std::string pipeline_text(const PlanChoice& choice) {
 }
 
 namespace {
-
-constexpr double gib = 1 << 30;
 
 std::string row(const Plan& plan) {
   const PlanShape& shape = plan.choice.shape;

@@ -1,11 +1,9 @@
 #include "report/html_report.h"
 
-#include "base/error.h"
 #include "report/html_sections.h"
 #include "report/page_sources.h"
 
-#include <filesystem>
-#include <fstream>
+#include <fmt/format.h>
 
 namespace echelon {
 namespace {
@@ -58,25 +56,6 @@ std::string to_html(const HtmlReport& report) {
       "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n"
       "<footer>Made by Echelon. This page holds all that it shows and loads nothing.</footer>\n<script>\n{}</script>\n</body>\n</html>\n",
       escaped(report.title), page_style, body_of(report), page_script);
-}
-
-HtmlFile::HtmlFile(std::string path) : path_(std::move(path)) {
-  require(!path_.empty(), "--html is empty: which file is the page to be written to? nearest: --html=report.html");
-  const std::filesystem::path file = path_, folder = file.parent_path();
-  require(!std::filesystem::is_directory(file), "--html={} is a folder; nearest: --html={}", path_, (file / "report.html").string());
-  require(folder.empty() || std::filesystem::is_directory(folder), "--html={}: there is no folder '{}'; make it, or write to --html={}", path_, folder.string(),
-          file.filename().string());
-  const bool was_there = std::filesystem::exists(file);
-  const bool can_be_written = std::ofstream(path_, std::ios::app | std::ios::binary).good();
-  std::error_code ignored;
-  if (can_be_written && !was_there) std::filesystem::remove(file, ignored);
-  require(can_be_written, "--html={} cannot be written; check the permissions of the folder", path_);
-}
-
-void HtmlFile::write(const HtmlReport& report) const {
-  std::ofstream file(path_, std::ios::binary);
-  file << to_html(report) << std::flush;
-  if (!file) throw Failure(fmt::format("'{}' could not be written; is the disk full?", path_));
 }
 
 }  // namespace echelon

@@ -7,6 +7,7 @@
 
 #include "report/html_text.h"
 #include "report/html_timeline.h"
+#include "report/output_file.h"
 
 #include <string>
 #include <vector>
@@ -93,15 +94,15 @@ struct HtmlReport {
 /// The file that --html names.
 class HtmlFile {
  public:
-  /// Throws Error with a sentence about --html if nothing can be written there; asked before a run, whose end would be a late moment to hear of it.
-  explicit HtmlFile(std::string path);
+  /// Throws Error with a sentence about --html if nothing can be written there.
+  explicit HtmlFile(std::string path) : file_("--html", std::move(path), "report.html") {}
 
   /// Throws Failure if the disk takes no more.
-  void write(const HtmlReport& report) const;
-  [[nodiscard]] const std::string& path() const { return path_; }
+  void write(const HtmlReport& report) const { file_.write(to_html(report)); }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
 
  private:
-  std::string path_;
+  OutputFile file_;
 };
 
 }  // namespace echelon

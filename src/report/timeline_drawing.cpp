@@ -1,5 +1,6 @@
 #include "report/timeline_drawing.h"
 
+#include "base/median.h"
 #include "report/drawn_box.h"
 
 #include <fmt/format.h>
@@ -31,9 +32,7 @@ double scale_of(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
   }
   if (end <= 0) return 0;
   if (passes.empty()) return narrowest / end;
-  const auto middle = passes.begin() + static_cast<std::ptrdiff_t>(passes.size() / 2);
-  std::nth_element(passes.begin(), middle, passes.end());
-  return std::clamp(middle_pass / *middle, narrowest / end, widest_drawing / end);
+  return std::clamp(middle_pass / median(std::move(passes)), narrowest / end, widest_drawing / end);
 }
 
 /// How light a stage is drawn: later stages of a rank lighter.

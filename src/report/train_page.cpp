@@ -1,8 +1,9 @@
 #include "report/train_page.h"
 
+#include "base/median.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace echelon {
@@ -33,10 +34,7 @@ void TrainPage::fill(HtmlReport& page) const {
 
 double TrainPage::median_step_seconds() const {
   if (step_seconds_.empty()) return 0;
-  std::vector<double> seconds(step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end());
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  return median({step_seconds_.begin() + (step_seconds_.size() > 1 ? 1 : 0), step_seconds_.end()});
 }
 
 std::vector<HtmlTile> TrainPage::tiles() const {

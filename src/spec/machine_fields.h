@@ -2,12 +2,13 @@
 // seconds, flops and bytes per second.
 #pragma once
 
+#include "base/units.h"
 #include "spec/machine_spec.h"
 
 namespace echelon {
 
 namespace unit {
-inline constexpr double one = 1, gib = 1 << 30, giga = 1e9, tera = 1e12, micro = 1e-6, gbit = 1e9 / 8;
+inline constexpr double one = 1, giga = 1e9, tera = 1e12, micro = 1e-6, gbit = 1e9 / 8;
 }
 
 /// What a number may be.

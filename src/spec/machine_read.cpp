@@ -33,7 +33,7 @@ class TableReader {
     require_given(key, static_cast<double>(value), range);
   }
   void bytes(std::string_view key, std::int64_t& value) {
-    if (const toml::node* node = find(key)) value = std::llround(in_range(key, number_of(key, *node), FieldRange::positive) * unit::gib);
+    if (const toml::node* node = find(key)) value = std::llround(in_range(key, number_of(key, *node), FieldRange::positive) * gib);
     require_given(key, static_cast<double>(value), FieldRange::positive);
   }
   void text(std::string_view key, std::string& value) {

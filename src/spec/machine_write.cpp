@@ -31,7 +31,7 @@ class Writer {
   void number(std::string_view key, std::int64_t& value, FieldRange /*range*/ = FieldRange::any) {
     if (value != 0) scalar(key, std::to_string(value));
   }
-  void bytes(std::string_view key, std::int64_t& value) { scalar(key, text_of(static_cast<double>(value), unit::gib)); }
+  void bytes(std::string_view key, std::int64_t& value) { scalar(key, text_of(static_cast<double>(value), gib)); }
   void text(std::string_view key, std::string& value) {
     if (!value.empty()) scalar(key, echelon::to_toml(ConfigValue(value)));
   }

@@ -2,6 +2,7 @@
 // the MPI library's own. The time of a call is the slowest rank's, the median of the rounds.
 //
 //   mpirun -n 2 build/release/bench_processes [rounds [bytes]]
+#include "base/median.h"
 #include "comm/mpi/mpi_world.h"
 #include "tensor/arena.h"
 
@@ -53,11 +54,6 @@ double timed(int num_calls, const std::function<void()>& call) {
   double most = 0;
   MPI_Allreduce(&own, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   return most;
-}
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
 }
 
 void compare(const Collective& collective, int n, std::int64_t num_bytes, int num_rounds, bool tells) {

@@ -1,0 +1,8 @@
+// Units of amounts that stand in bytes.
+#pragma once
+
+namespace echelon {
+
+inline constexpr double gib = 1 << 30;  // bytes
+
+}  // namespace echelon
