@@ -1,5 +1,7 @@
 #include "predict/rank_pieces.h"
 
+#include "schedule/timeline.h"
+
 #include <algorithm>
 #include <memory>
 #include <tuple>
@@ -9,33 +11,7 @@ namespace echelon {
 namespace {
 
 /// Whether the engine goes on while what the action has started is under way (engine/step.cpp).
-bool leaves_under_way(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::count_tokens:
-    case ActionKind::receive_forward:
-    case ActionKind::send_forward:
-    case ActionKind::receive_backward:
-    case ActionKind::send_backward:
-    case ActionKind::reduce_gradients:
-    case ActionKind::reduce_parts:
-    case ActionKind::sum_replicas:
-    case ActionKind::sum_tied:
-    case ActionKind::gather_parameters: return true;
-    case ActionKind::load_batch:
-    case ActionKind::clear_gradients:
-    case ActionKind::forward:
-    case ActionKind::backward:
-    case ActionKind::backward_input:
-    case ActionKind::backward_weight:
-    case ActionKind::open_gradients:
-    case ActionKind::store_gradients:
-    case ActionKind::clip:
-    case ActionKind::update:
-    case ActionKind::release_parameters:
-    case ActionKind::report: return false;
-  }
-  return false;
-}
+bool leaves_under_way(ActionKind kind) { return lane_of(kind) != Lane::compute && kind != ActionKind::clip && kind != ActionKind::report; }
 
 class Builder {
  public:

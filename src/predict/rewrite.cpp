@@ -243,9 +243,6 @@ class OperationRewriter {
   CallTrace out_;
 };
 
-bool is_send(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
-bool is_receive(ActionKind kind) { return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward; }
-
 /// Every tensor-parallel rank holds the whole boundary: each sends its part, and the parts are gathered inside the node.
 void scatter(const SoftwareProfile& profile, const RunConfig& config, std::vector<CommRecord>& message) {
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;

@@ -40,9 +40,6 @@ bool is_hidden(ActionKind kind, const OverlapRules& overlap) {
   return false;
 }
 
-bool is_send(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
-bool is_forward_transfer(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::receive_forward; }
-
 /// The stage at the other end.
 int other_stage(const Action& transfer) {
   const bool is_behind = is_send(transfer.kind) == is_forward_transfer(transfer.kind);

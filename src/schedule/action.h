@@ -34,6 +34,10 @@ enum class ActionKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(ActionKind kind);
 [[nodiscard]] bool is_compute(ActionKind kind);  // forward, backward, backward_input, backward_weight
+[[nodiscard]] inline bool is_send(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::send_backward; }
+[[nodiscard]] inline bool is_receive(ActionKind kind) { return kind == ActionKind::receive_forward || kind == ActionKind::receive_backward; }
+[[nodiscard]] inline bool is_transfer(ActionKind kind) { return is_send(kind) || is_receive(kind); }
+[[nodiscard]] inline bool is_forward_transfer(ActionKind kind) { return kind == ActionKind::send_forward || kind == ActionKind::receive_forward; }
 [[nodiscard]] inline bool forms_weight_gradients(ActionKind kind) { return kind == ActionKind::backward || kind == ActionKind::backward_weight; }
 
 inline constexpr int whole_stage = -1;

@@ -72,12 +72,10 @@ Channels channels(const Programs& programs, const Schedule& schedule, bool of_se
   Channels messages;
   for (int rank = 0; rank < num_ranks; ++rank) {
     for (const Action& action : programs[rank]) {
-      const bool is_forward = action.kind == Kind::send_forward || action.kind == Kind::receive_forward;
-      const bool is_backward = action.kind == Kind::send_backward || action.kind == Kind::receive_backward;
-      const bool is_send = action.kind == Kind::send_forward || action.kind == Kind::send_backward;
-      if ((!is_forward && !is_backward) || is_send != of_senders) continue;
+      if (!is_transfer(action.kind) || is_send(action.kind) != of_senders) continue;
+      const bool is_forward = is_forward_transfer(action.kind);
       const int behind = is_forward ? 1 : -1;
-      const int stage = is_send ? action.stage + behind : action.stage;  // where the message is received
+      const int stage = of_senders ? action.stage + behind : action.stage;  // where the message is received
       messages[{rank_of(stage - behind), rank_of(stage)}].push_back(
           {.kind = is_forward ? Kind::receive_forward : Kind::receive_backward, .stage = stage, .microbatch = action.microbatch});
     }

@@ -7,13 +7,6 @@
 #include <limits>
 
 namespace echelon {
-namespace {
-
-bool is_transfer(ActionKind kind) {
-  return kind == ActionKind::send_forward || kind == ActionKind::receive_forward || kind == ActionKind::send_backward || kind == ActionKind::receive_backward;
-}
-
-}  // namespace
 
 Lane lane_of(ActionKind kind) {
   switch (kind) {
