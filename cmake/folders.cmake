@@ -16,6 +16,7 @@ function(echelon_folder name)
     target_include_directories(echelon_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
     if(ECHELON_UNITY AND FOLDER_TOGETHER)
       set_target_properties(echelon_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+      target_compile_options(echelon_${name} PRIVATE -Wno-subobject-linkage) # a file among others is a header to GCC, whose types may not hold a file's own
     endif()
     target_link_libraries(echelon_${name} PUBLIC ${FOLDER_USES} ${FOLDER_LINKS} ${${name}_links} PRIVATE echelon_flags)
   else()

@@ -1,9 +1,10 @@
 // From the words that tables use for GPUs and networks to a machine: the shipped machine of the GPU's name, and what the words say of memory and links.
 #include "base/error.h"
+#include "base/units.h"
 #include "predict/published_row.h"
+#include "predict/words.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <regex>
 
@@ -41,13 +42,6 @@ constexpr Gpu gpus[] = {
     {"BLACKWELL", "b200"},
 };
 
-std::string upper(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return text;
-}
-
-bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
-
 /// The first number that `pattern` captures, or `otherwise`.
 double number_in(const std::string& text, const char* pattern, double otherwise) {
   std::smatch match;
@@ -77,7 +71,7 @@ std::string machine_called(const ClusterWords& words, const Gpu& gpu) {
 }
 
 void set_device(const ClusterWords& words, const Gpu& gpu, DeviceSpec& device) {
-  constexpr double gib = 1 << 30, usable = 0.99;  // a little less than the round number
+  constexpr double usable = 0.99;  // a little less than the round number
   const double memory = memory_gb(words);
   if (std::abs(memory * gib * usable / static_cast<double>(device.memory_bytes) - 1) > 0.05 && memory > 0)
     device.memory_bytes = static_cast<std::int64_t>(memory * gib * usable);

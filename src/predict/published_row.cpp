@@ -1,9 +1,9 @@
 #include "predict/published_row.h"
 
 #include "base/error.h"
+#include "predict/words.h"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -12,13 +12,6 @@
 
 namespace echelon {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
 
 /// Reads one row into a config.
 class RowReader {

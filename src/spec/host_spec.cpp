@@ -79,7 +79,7 @@ void set(CollectivePoint& p, const Numbers& v) { p = {static_cast<std::int64_t>(
 std::string to_text(double value) { return value >= 1 ? fmt::format("{:.0f}", value) : fmt::format("{:.3e}", value); }
 
 template <class Point>
-std::string to_toml(std::string_view name, const std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
+std::string tables_to_toml(std::string_view name, const std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
   std::string text;
   for (const auto& [table, lists] : tables) {
     text += fmt::format("\n[{}.{}]\n", name, table);
@@ -159,7 +159,7 @@ std::string to_toml(const HostSpec& machine) {
     if (const auto* const* whole = std::get_if<std::int64_t*>(&field)) text += fmt::format("{} = {}\n", key, **whole);
     if (const auto* const* words = std::get_if<std::string*>(&field)) text += fmt::format("{} = \"{}\"\n", key, **words);
   }
-  return text + to_toml("operations", machine.operations) + to_toml("collectives", machine.collectives);
+  return text + tables_to_toml("operations", machine.operations) + tables_to_toml("collectives", machine.collectives);
 }
 
 bool is_host_file(const std::string& path) { return parse(path).contains("machine"); }

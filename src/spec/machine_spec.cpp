@@ -12,7 +12,7 @@
 namespace echelon {
 namespace {
 
-std::string read_text(const std::string& path) {
+std::string machine_text(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
@@ -58,7 +58,7 @@ MachineSpec read_machine(const std::string& name_or_path) {
   }
   require(std::filesystem::is_regular_file(name_or_path), "the machine '{}' is neither a file nor one of {}; nearest: {}", name_or_path, fmt::join(names, ", "),
           nearest(name_or_path, names));
-  return is_host_file(name_or_path) ? machine_of(read_host(name_or_path)) : parse_machine(read_text(name_or_path), name_or_path);
+  return is_host_file(name_or_path) ? machine_of(read_host(name_or_path)) : parse_machine(machine_text(name_or_path), name_or_path);
 }
 
 }  // namespace echelon

@@ -12,7 +12,7 @@
 namespace echelon {
 namespace {
 
-std::string read_text(const std::string& path) {
+std::string config_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   require(!std::filesystem::is_directory(path), "the config file '{}' is a folder; one of a model is for --model or model.path", path);
   require(file.good(), "the config file '{}' cannot be read; check the path", path);
@@ -85,7 +85,7 @@ class Flattener {
 }  // namespace
 
 std::vector<Setting> read_toml(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = config_text(path);
   try {
     Flattener flattener(path);
     flattener.add_table(toml::parse(text, path), "");
