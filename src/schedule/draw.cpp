@@ -82,10 +82,12 @@ std::string draw(const Timeline& timeline, const std::vector<Program>& programs,
   for (const Box& box : all) {
     const auto column_of = [&](double time) { return static_cast<std::size_t>(std::lround((time - first) * columns)); };
     std::string& row = rows[box.rank];
-    const std::size_t width = column_of(box.end) - column_of(box.start);
-    row.resize(std::max(row.size(), column_of(box.start)), ' ');
-    row += box.name.substr(0, width);
-    row.resize(column_of(box.end), '=');
+    // What is narrower than a column gets one, if no other has it.
+    const std::size_t begin = std::max(row.size(), column_of(box.start)), end = std::max(column_of(box.start) + 1, column_of(box.end));
+    if (begin >= end) continue;
+    row.resize(begin, ' ');
+    row += box.name.substr(0, end - begin);
+    row.resize(end, '=');
   }
   std::string drawing;
   const std::size_t digits = std::to_string(programs.size() - 1).size();

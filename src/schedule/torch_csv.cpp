@@ -78,6 +78,8 @@ void read_cell(std::string_view cell, Row& row) {
 
 std::vector<ComputeOrder> read_rows(std::string_view text, const std::string& file) {
   std::vector<ComputeOrder> rows;
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // of spreadsheets
+  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
   while (!text.empty()) {
     std::string_view line = next_piece(text, '\n');
     if (trimmed(line).empty()) continue;

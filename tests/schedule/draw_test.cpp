@@ -38,5 +38,11 @@ TEST(Draw, ScalesALongStepDown) {
             "rank 1    F1B1==\n");
 }
 
+TEST(Draw, PassesNarrowerThanAColumnAreThere) {
+  EXPECT_EQ(drawn(naive_schedule(2, 1), {.transfer = 1000, .num_units = 2}, {.max_columns = 12}),
+            "rank 0  F           B\n"
+            "rank 1        F\n");
+}
+
 }  // namespace
 }  // namespace echelon

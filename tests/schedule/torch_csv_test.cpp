@@ -60,6 +60,13 @@ TEST(TorchCsvFiles, LoopedBfsGoesBackInTheOtherOrder) {
   }
 }
 
+TEST(TorchCsvFiles, AByteOrderMarkIsNoAction) {
+  EXPECT_EQ(to_torch_csv(read_torch_csv("\xEF\xBB\xBF"
+                                        "0F0,0B0\n",
+                                        "a.csv")),
+            "0F0,0B0\n");
+}
+
 TEST(TorchCsvFiles, MessagesAreLeftOut) {
   EXPECT_EQ(to_torch_csv(read_fixture("ZBVZeroBubble-2-4-2-with-messages.csv")), to_torch_csv(read_fixture("ZBVZeroBubble-2-4-2.csv")));
 }
