@@ -21,6 +21,7 @@ struct PlanResult {
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
   std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
   double seconds = 0;                   // that the search took
+  double within = 0;                    // no layout is better than the first plan by more than this part of it
   std::vector<Plan> plans;              // those that fit, best first
   std::optional<Plan> nearest;          // where none fits: the one that needs least memory
   std::vector<std::string> mends;       // and the smallest changes of the request with which one does

@@ -180,6 +180,15 @@ const std::vector<double>& PlanBounds::last_passes(const PlanChoice& choice, con
   return known[state.transfer_seconds] = last_pass_ends(schedule_of(choice.shape, choice.pipeline), seconds, state.transfer_seconds);
 }
 
+// Under ZeRO-3 nobody computes a block before the first rank has gathered the embedding and its first block, one after the other.
+double PlanBounds::first_gathers(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
+  if (choice.data.shard == 1 || choice.data.zero_level < 3) return 0;
+  const double embedding = state.embedding.gather_seconds + state.tied_weight.gather_seconds;
+  if (stages.stages.front().num_blocks == 0) return embedding;
+  const double pass = costs_.layers(choice.shape, choice.recompute.operations).embedding.seconds[forward];
+  return std::max(embedding, embedding + state.block.gather_seconds - pass);
+}
+
 // The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm.
 double PlanBounds::lane_seconds(const PlanChoice& choice, const Stages& stages, const StateCosts& state) const {
   const PlanData& data = choice.data;
@@ -208,6 +217,11 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
     return choice.data.zero_level == 3 ? std::max(seconds, state.block.gather_seconds) : seconds;
   };
   const double unit_pass = std::max(longest(costs.block), longest(costs.recomputed_block)), embedding_pass = longest(costs.embedding);
+  const auto reduced = [](const UnitState& unit) { return unit.reduce_seconds + unit.reduce_parts_seconds; };
+  const bool is_tied = state.tied_weight.persistent_bytes > 0;
+  const int first_rank = stages.stages.front().rank, last_rank = stages.stages.back().rank;
+  // What the embedding's backward pass forms comes last on its rank, unless weights' gradients of another of its stages are put off.
+  const bool ends_with_embedding = stages.backward_kinds == BackwardKinds::fused || choice.pipeline.num_virtual == 1;
   double norm_begins = 0, ends = 0;
   for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
     std::int64_t fewest = request_->base.model.num_hidden_layers, num_blocks = 0;
@@ -219,9 +233,21 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
     // The blocks of the last pass, whichever stage it goes through, are formed no earlier than one pass of a block before the other.
     const double since_first = static_cast<double>(std::max<std::int64_t>(0, fewest - 1)) * unit_pass + embedding_pass;
     const double queued = static_cast<double>(fewest) * reduce - since_first;
-    norm_begins = std::max(norm_begins, last_passes[rank] + std::max(0.0, queued));
-    const double update = state.block.update_seconds, gather = gathers ? state.block.gather_seconds : 0;
-    if (num_blocks > 0) ends = std::max(ends, std::max(static_cast<double>(num_blocks) * update + gather, update + static_cast<double>(num_blocks) * gather));
+    const bool has_embedding = static_cast<int>(rank) == first_rank, has_head = static_cast<int>(rank) == last_rank;
+    const double behind = has_embedding && ends_with_embedding ? reduced(state.embedding) + reduced(state.tied_weight) : 0;
+    norm_begins = std::max(norm_begins, last_passes[rank] + std::max(0.0, queued) + behind);
+
+    double update = static_cast<double>(num_blocks) * state.block.update_seconds, gather = static_cast<double>(num_blocks) * state.block.gather_seconds;
+    double last_gather = state.block.gather_seconds;
+    const auto add = [&](const UnitState& unit) {
+      update += unit.update_seconds;
+      gather += unit.gather_seconds;
+      last_gather = std::min(last_gather, unit.gather_seconds);
+    };
+    if (has_embedding) add(state.embedding);
+    if (has_head) add(state.head);
+    if ((has_embedding || has_head) && is_tied) add(state.tied_weight);
+    ends = std::max(ends, gathers ? std::max(update + last_gather, gather) : update);
   }
   return norm_begins + state.scalar_seconds + ends + state.scalar_seconds;
 }
@@ -234,7 +260,9 @@ double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
   const Stages& stages = computed(computation).stages;
   std::vector<double> ends(static_cast<std::size_t>(choice.shape.pp), 0);
   if (plays) ends = last_passes(choice, stages, state);
-  ends.front() = std::max({ends.front(), least, lane_seconds(choice, stages, state)});
+  ends.front() = std::max(ends.front(), least);
+  for (double& end : ends) end += first_gathers(choice, stages, state);
+  ends.front() = std::max(ends.front(), lane_seconds(choice, stages, state));
   if (!plays) return rounding * (ends.front() + 2 * state.scalar_seconds);
   return rounding * step_end(choice, stages, state, ends);
 }

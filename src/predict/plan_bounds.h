@@ -43,6 +43,7 @@ class PlanBounds {
   [[nodiscard]] Computed& computed(const PlanComputation& computation);
   [[nodiscard]] const CompactSchedule& schedule_of(const PlanShape& shape, const PlanPipeline& pipeline);
   [[nodiscard]] const std::vector<double>& last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
+  [[nodiscard]] double first_gathers(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] double lane_seconds(const PlanChoice& choice, const Stages& stages, const StateCosts& state) const;
   [[nodiscard]] double step_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state, const std::vector<double>& last_passes);
   [[nodiscard]] std::int64_t persistent_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);

@@ -56,7 +56,11 @@ Json to_json(const Plan& plan, const PlanRequest& request) {
 std::string to_json(const PlanResult& result, const PlanRequest& request) {
   Json plans = Json::array();
   for (const Plan& plan : result.plans) plans.push_back(to_json(plan, request));
-  Json json = {{"configurations", result.num_configurations}, {"evaluated", result.num_evaluated}, {"seconds", result.seconds}, {"plans", plans}};
+  Json json = {{"configurations", result.num_configurations},
+               {"evaluated", result.num_evaluated},
+               {"seconds", result.seconds},
+               {"within", result.within},
+               {"plans", plans}};
   if (result.nearest) json["nearest"] = to_json(*result.nearest, request);
   if (!result.mends.empty()) json["mends"] = result.mends;
   return json.dump() + "\n";

@@ -8,9 +8,11 @@ namespace echelon {
 namespace {
 
 constexpr std::int64_t most_times_more = 64;
+constexpr double good_enough = 0.05;  // the question is whether something fits
 
 std::optional<Plan> best_of(PlanRequest request) {
   request.top = 1;
+  request.within = good_enough;
   try {
     PlanResult result = find_fitting_plans(request);
     if (!result.plans.empty()) return std::move(result.plans.front());

@@ -114,6 +114,9 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   PlanRequest request;
   request.objective = parse_plan_objective("--objective", question.objective);
   request.top = static_cast<int>(question.top);
+  require(question.within_percent >= 0 && question.within_percent <= 50, "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
+          question.within_percent > 50 ? 50 : 0);
+  request.within = question.within_percent / 100;
   request.machine = read_machine(question.machine);
   require(!question.price || *question.price > 0, "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
   for (NodeSpec& node : request.machine.nodes) {

@@ -27,7 +27,8 @@ struct PlanRequest {
   std::int64_t num_devices = 1;
   std::set<std::string, std::less<>> fixed = {};  // keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
   PlanObjective objective = PlanObjective::time;
-  int top = 5;  // plans that are wanted, of different tensor, pipeline and data degrees
+  int top = 5;        // plans that are wanted, of different tensor, pipeline and data degrees
+  double within = 0;  // a plan is good enough when no other can be better by more than this part of it
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
 };
@@ -39,7 +40,8 @@ struct PlanQuestion {
   std::optional<std::int64_t> gpus, global_batch_size, seq_len;
   std::string objective = "time";
   std::int64_t top = 5;
-  std::optional<double> price = {};                                     // of a device and hour; else the machine's
+  std::optional<double> price = {};  // of a device and hour; else the machine's
+  double within_percent = 0;
   std::vector<std::string> settings = {};                               // --section.key=value: what the planner would choose is fixed by them
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
 };

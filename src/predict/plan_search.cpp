@@ -41,16 +41,20 @@ class Search {
     PlanResult result;
     result.num_configurations = space_.num_configurations();
     for (const PlanShape& shape : space_.shapes()) push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
-    while (!heap_.empty() && static_cast<int>(result.plans.size()) < wanted) {
-      const Node node = heap_.top();
-      heap_.pop();
-      if (found_.contains(degrees_of(node.choice.shape))) continue;
-      if (node.grade == Grade::timed) {
-        found_.insert(degrees_of(node.choice.shape));
-        result.plans.push_back(std::move(plans_[static_cast<std::size_t>(node.plan)]));
-      } else {
+    while (static_cast<int>(result.plans.size()) < wanted) {
+      drop_found(heap_);
+      drop_found(timed_);
+      if (heap_.empty() && timed_.empty()) break;
+      if (timed_.empty() || (!heap_.empty() && is_behind(timed_.top().key, heap_.top().key))) {
+        const Node node = heap_.top();
+        heap_.pop();
         expand(node);
+        continue;
       }
+      const Node& best = timed_.top();
+      if (result.plans.empty() && !heap_.empty()) result.within = std::max(0.0, 1 - heap_.top().key.first / best.key.first);
+      found_.insert(degrees_of(best.choice.shape));
+      result.plans.push_back(std::move(plans_[static_cast<std::size_t>(best.plan)]));
     }
     result.num_evaluated = num_evaluated_;
     result.num_played = num_played_;
@@ -59,6 +63,17 @@ class Search {
   }
 
  private:
+  using Heap = std::priority_queue<Node, std::vector<Node>, ComesLater>;
+
+  void drop_found(Heap& heap) const {
+    while (!heap.empty() && found_.contains(degrees_of(heap.top().choice.shape))) heap.pop();
+  }
+
+  /// Whether something that is not timed yet may be better by more than is asked for.
+  [[nodiscard]] bool is_behind(const Key& timed, const Key& bound) const {
+    return request_.within > 0 ? bound.first < timed.first * (1 - request_.within) : bound < timed;
+  }
+
   static Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
 
   static std::int64_t most_device_bytes(const MachineSpec& machine) {
@@ -142,7 +157,7 @@ class Search {
     Node timed = {key(plan.outcome.step_seconds, plan.outcome.peak_memory_bytes()), Grade::timed, node.choice};
     timed.plan = static_cast<std::int64_t>(plans_.size());
     plans_.push_back(std::move(plan));
-    push(std::move(timed));
+    timed_.push(std::move(timed));
   }
 
   const PlanRequest& request_;
@@ -150,7 +165,7 @@ class Search {
   PlanSpace space_;
   PlanBounds bounds_;
   std::int64_t device_bytes_;
-  std::priority_queue<Node, std::vector<Node>, ComesLater> heap_;
+  Heap heap_, timed_;
   std::vector<Plan> plans_;
   std::set<Degrees> found_;
   std::int64_t num_evaluated_ = 0, num_played_ = 0;

@@ -60,6 +60,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
     return text + lines("Nothing fits: above is what needs least memory.", misses(*result.nearest)) + lines("What would help", result.mends);
   }
   const Plan& best = result.plans.front();
+  if (result.within > 0) text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
     text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
