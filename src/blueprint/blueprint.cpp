@@ -44,26 +44,15 @@ void set_sharding(LoweringOptions& options, const RunConfig& config, const MeshS
   options.keeps_gathered = keeps_gathered(config.parallelism.reshard_after_forward);
 }
 
-LoweringOptions lowering_options(const RunConfig& config, const MeshShape& mesh, const Schedule& schedule) {
-  LoweringOptions options;
-  options.stages.resize(static_cast<std::size_t>(schedule.num_stages));
+std::vector<StageShape> stage_shapes(const RunConfig& config, const MeshShape& mesh, const Schedule& schedule) {
+  std::vector<StageShape> shapes(static_cast<std::size_t>(schedule.num_stages));
   Coordinates coordinates{};
   for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
     const ModelPart part = make_model_part(config, schedule, mesh.rank_of(coordinates));
-    for (const StagePart& each : part.stages) options.stages[static_cast<std::size_t>(each.index)] = stage_shape(each);
+    for (const StagePart& each : part.stages) shapes[static_cast<std::size_t>(each.index)] = stage_shape(each);
   }
-  options.reduces_gradients = config.data_parallel_degree() > 1;
-  set_sharding(options, config, mesh);
-  options.clips = true;  // without a limit the norm is still formed and logged
-  const int first = schedule.rank_of_stage.front(), last = schedule.rank_of_stage.back();
-  options.ties_across_ranks = config.model.tie_word_embeddings && first != last;
-  require(
-      !options.ties_across_ranks || (std::min(first, last) == 0 && std::max(first, last) == mesh.degree(Axis::pp) - 1),
-      "the schedule has the embedding on pipeline rank {} and the head on {}, but model.tie_word_embeddings = true sums their weight over the first and the "
-      "last rank; nearest: false",
-      first, last);
-  return options;
+  return shapes;
 }
 
 std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<PlannedBuffer>& b) {
@@ -79,7 +68,7 @@ Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(co
   validate(config_);
   validate_tensor_parallel(config_.model, static_cast<int>(config_.parallelism.tensor_parallel_degree));
   mesh_ = config_.mesh_shape();
-  lowering_.fill(lowering_options(config_, mesh_, schedule_));
+  lowering_.fill(lowering_options(config_, schedule_.rank_of_stage, stage_shapes(config_, mesh_, schedule_)));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
 }
@@ -96,5 +85,22 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
 }
 
 std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }
+
+LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage, std::vector<StageShape> stages) {
+  const MeshShape mesh = config.mesh_shape();
+  LoweringOptions options;
+  options.stages = std::move(stages);
+  options.reduces_gradients = config.data_parallel_degree() > 1;
+  set_sharding(options, config, mesh);
+  options.clips = true;  // without a limit the norm is still formed and logged
+  const int first = rank_of_stage.front(), last = rank_of_stage.back();
+  options.ties_across_ranks = config.model.tie_word_embeddings && first != last;
+  require(
+      !options.ties_across_ranks || (std::min(first, last) == 0 && std::max(first, last) == mesh.degree(Axis::pp) - 1),
+      "the schedule has the embedding on pipeline rank {} and the head on {}, but model.tie_word_embeddings = true sums their weight over the first and the "
+      "last rank; nearest: false",
+      first, last);
+  return options;
+}
 
 }  // namespace echelon

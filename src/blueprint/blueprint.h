@@ -60,4 +60,8 @@ class Blueprint {
   std::array<std::vector<Program>, 2> programs_;
 };
 
+/// How a config's programs are lowered whose stages are of these shapes and lie on these pipeline ranks. Throws Error for a tied weight that does not lie on
+/// the ends of the pipeline.
+[[nodiscard]] LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage, std::vector<StageShape> stages);
+
 }  // namespace echelon

@@ -3,54 +3,83 @@
 #include "base/error.h"
 
 #include <algorithm>
-#include <numeric>
+#include <tuple>
 
 namespace echelon {
 namespace {
 
 bool is_persistent(const PlannedBuffer& buffer) { return buffer.first_action == always; }
 
-bool live_together(const PlannedBuffer& a, const PlannedBuffer& b) { return a.first_action <= b.last_action && b.first_action <= a.last_action; }
-
-/// The transient buffers that have their place. Those of a long program are also listed by windows of time, so that a buffer that lives shortly is held against
-/// the few that may meet it.
+/// The transient buffers that have their place, by offset and, at one offset, by time. They come in blocks, so that buffers that all live at the same time as
+/// another, or none of which does, are passed at once.
 class PlacedBuffers {
- public:
-  explicit PlacedBuffers(int num_actions) : windows_(static_cast<std::size_t>(num_actions / width + 1)) {}
+  static constexpr int width = 128;
 
+  struct Placed {
+    std::int64_t offset = 0, end = 0;
+    int first_action = 0, last_action = 0;
+    bool operator<(const Placed& other) const { return std::tie(offset, first_action) < std::tie(other.offset, other.first_action); }
+  };
+
+ public:
   /// The lowest offset at or above `base` where `buffer` meets none that lives at the same time.
   [[nodiscard]] std::int64_t lowest_free_offset(const PlannedBuffer& buffer, std::int64_t base) const {
     std::int64_t offset = base;
-    for (const PlannedBuffer* other : candidates(buffer)) {
-      if (!live_together(buffer, *other)) continue;
-      if (other->offset >= offset + buffer.num_bytes) break;
-      offset = std::max(offset, other->offset + other->num_bytes);
+    for (const Block& block : blocks_) {
+      if (block.buffers.front().offset >= offset + buffer.num_bytes) break;
+      if (block.end <= offset || block.min_first > buffer.last_action || block.max_last < buffer.first_action) continue;
+      const bool all_live = block.max_first <= buffer.last_action && block.min_last >= buffer.first_action;
+      if (all_live && block.widest_gap < buffer.num_bytes) {
+        offset = block.end;
+        continue;
+      }
+      for (const Placed& other : block.buffers) {
+        if (other.first_action > buffer.last_action || buffer.first_action > other.last_action) continue;
+        if (other.offset >= offset + buffer.num_bytes) return offset;
+        offset = std::max(offset, other.end);
+      }
     }
     return offset;
   }
 
   void insert(const PlannedBuffer& buffer) {
-    insert(buffer, all_);
-    for (int window = std::max(0, buffer.first_action / width - 1); window <= buffer.last_action / width; ++window)
-      insert(buffer, windows_[static_cast<std::size_t>(window)]);
+    const Placed placed = {buffer.offset, buffer.offset + buffer.num_bytes, buffer.first_action, buffer.last_action};
+    auto block = std::lower_bound(blocks_.begin(), blocks_.end(), placed, [](const Block& each, const Placed& to) { return each.buffers.back() < to; });
+    if (block == blocks_.end()) block = blocks_.empty() ? blocks_.insert(block, Block()) : block - 1;
+    block->buffers.insert(std::upper_bound(block->buffers.begin(), block->buffers.end(), placed), placed);
+    if (block->buffers.size() == 2 * width) {
+      Block upper;
+      upper.buffers.assign(block->buffers.begin() + width, block->buffers.end());
+      upper.summarise();
+      block->buffers.resize(width);
+      block = blocks_.insert(block + 1, std::move(upper)) - 1;
+    }
+    block->summarise();
   }
 
  private:
-  using List = std::vector<const PlannedBuffer*>;  // by offset
+  struct Block {
+    std::vector<Placed> buffers;
+    std::int64_t end = 0, widest_gap = 0;  // the gap if all of them live
+    int min_first = 0, max_first = 0, min_last = 0, max_last = 0;
 
-  static void insert(const PlannedBuffer& buffer, List& list) {
-    const auto above = std::upper_bound(list.begin(), list.end(), buffer.offset, [](std::int64_t offset, const auto* other) { return offset < other->offset; });
-    list.insert(above, &buffer);
-  }
+    void summarise() {
+      end = buffers.front().offset;
+      widest_gap = 0;
+      min_first = max_first = buffers.front().first_action;
+      min_last = max_last = buffers.front().last_action;
+      for (const Placed& each : buffers) {
+        widest_gap = std::max(widest_gap, each.offset - end);
+        end = std::max(end, each.end);
+        min_first = std::min(min_first, each.first_action);
+        max_first = std::max(max_first, each.first_action);
+        min_last = std::min(min_last, each.last_action);
+        max_last = std::max(max_last, each.last_action);
+      }
+    }
+  };
 
-  [[nodiscard]] const List& candidates(const PlannedBuffer& buffer) const {
-    if (buffer.last_action - buffer.first_action >= width) return all_;
-    return windows_[static_cast<std::size_t>(buffer.first_action / width)];
-  }
-
-  static constexpr int width = 1024;  // actions
-  List all_;
-  std::vector<List> windows_;  // [i]: those that live during some of the actions [i width, (i + 2) width)
+  std::vector<Block> blocks_;
 };
 
 }  // namespace
@@ -87,12 +116,10 @@ MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(
     return !is_persistent(a) && a.num_bytes > b.num_bytes;
   });
   std::int64_t persistent_bytes = 0;
-  int last_action = 0;
-  for (const PlannedBuffer& buffer : buffers_) last_action = std::max(last_action, buffer.last_action);
-  PlacedBuffers placed(last_action);
+  PlacedBuffers placed;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     PlannedBuffer& buffer = buffers_[i];
-    index_[buffer.key] = i;
+    index_.emplace_back(buffer.key, i);
     if (is_persistent(buffer)) {
       buffer.offset = persistent_bytes;
       persistent_bytes += buffer.num_bytes;
@@ -102,14 +129,20 @@ MemoryPlan::MemoryPlan(std::vector<PlannedBuffer> buffers) : buffers_(std::move(
     }
     num_bytes_ = std::max(num_bytes_, buffer.offset + buffer.num_bytes);
   }
+  std::sort(index_.begin(), index_.end());
+}
+
+const PlannedBuffer* MemoryPlan::find(BufferKey key) const {
+  const auto found = std::lower_bound(index_.begin(), index_.end(), std::pair(key, std::size_t{0}));
+  return found != index_.end() && found->first == key ? &buffers_[found->second] : nullptr;
 }
 
 const PlannedBuffer& MemoryPlan::at(BufferKey key) const {
-  const auto found = index_.find(key);
-  if (found == index_.end())
+  const PlannedBuffer* found = find(key);
+  if (found == nullptr)
     throw Failure(
         fmt::format("the memory plan has no buffer of role {} index {} stage {} bucket {}", static_cast<int>(key.role), key.index, key.stage, key.bucket));
-  return buffers_[found->second];
+  return *found;
 }
 
 std::int64_t MemoryPlan::peak_bytes(MemoryCategory category) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -94,7 +95,7 @@ class MemoryPlan {
   explicit MemoryPlan(std::vector<PlannedBuffer> buffers);
 
   [[nodiscard]] const std::vector<PlannedBuffer>& buffers() const { return buffers_; }
-  [[nodiscard]] bool contains(BufferKey key) const { return index_.contains(key); }
+  [[nodiscard]] bool contains(BufferKey key) const { return find(key) != nullptr; }
   [[nodiscard]] const PlannedBuffer& at(BufferKey key) const;
   [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
   /// Bytes of a category at the moment when it needs most.
@@ -104,8 +105,10 @@ class MemoryPlan {
   [[nodiscard]] std::map<MemoryCategory, std::int64_t> bytes_at_peak() const;
 
  private:
+  [[nodiscard]] const PlannedBuffer* find(BufferKey key) const;
+
   std::vector<PlannedBuffer> buffers_;
-  std::map<BufferKey, std::size_t> index_;
+  std::vector<std::pair<BufferKey, std::size_t>> index_;  // ascending
   std::int64_t num_bytes_ = 0;
 };
 

@@ -101,6 +101,15 @@ const NodeSpec& DeviceMap::kind_of(int rank) const { return *stretch_at(place_of
 
 int DeviceMap::leaf_of(int rank) const { return leaf_at(place_of(rank)); }
 
+bool DeviceMap::divides_into_nodes() const {
+  if (stretches_.size() > 1) return false;
+  const int block = stretches_.front().ranks_per_node;
+  if (mesh_.num_ranks() <= block) return true;
+  for (std::size_t axis = 0; axis < num_axes; ++axis)
+    if (strides_[axis] > 0 && !members_of_axis(strides_[axis], mesh_.degree(static_cast<Axis>(axis)), block)) return false;
+  return true;
+}
+
 int DeviceMap::rail_of(int rank) const {
   const int place = place_of(rank);
   const Stretch& stretch = stretch_at(place);

@@ -39,6 +39,9 @@ class DeviceMap {
   [[nodiscard]] int leaf_of(int rank) const;
   [[nodiscard]] int rail_of(int rank) const;
 
+  /// Whether every axis lies inside of nodes, or across whole ones, and all nodes are of one kind: then what is one rank's place to others is every rank's.
+  [[nodiscard]] bool divides_into_nodes() const;
+
   /// Of the group that `rank` is in. The other groups of the same axes communicate at the same time and share the cards of their nodes. Arithmetic on strides
   /// where the mesh divides into the nodes; else the ranks are counted.
   [[nodiscard]] GroupPlacement placement_of(const Group& group, int rank) const;

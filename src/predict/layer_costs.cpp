@@ -37,15 +37,16 @@ int rank_of_stage(const MeshShape& mesh, int stage) {
 
 constexpr ActionKind pass_actions[num_pass_kinds] = {ActionKind::forward, ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight};
 
-/// All passes of all units of a part, forward first.
-Program all_passes(const ModelPart& part) {
-  Program program;
-  for (const ActionKind kind : pass_actions)
-    for (const StagePart& each : part.stages)
-      for (int i = 0; i < each.stage->num_units(); ++i) {
-        const int unit = kind == ActionKind::forward ? i : each.stage->num_units() - 1 - i;
-        program.push_back({.kind = kind, .stage = each.index, .microbatch = 0, .unit = unit, .id = static_cast<int>(program.size())});
-      }
+/// All units of a part go forward and back, the gradients of the weights formed by two microbatches one after the other.
+Program passes_of(const ModelPart& part, const std::vector<ActionKind>& kinds) {
+  Program program = {{.kind = ActionKind::clear_gradients, .id = 0}};
+  for (const ActionKind kind : kinds)
+    for (const int microbatch : {0, 1})
+      for (const StagePart& each : part.stages)
+        for (int i = 0; i < each.stage->num_units(); ++i) {
+          const int unit = kind == ActionKind::forward ? i : each.stage->num_units() - 1 - i;
+          program.push_back({.kind = kind, .stage = each.index, .microbatch = microbatch, .unit = unit, .id = static_cast<int>(program.size())});
+        }
   return program;
 }
 
@@ -60,19 +61,23 @@ std::vector<MachineSpec> one_kind_machines(const MachineSpec& machine) {
   return all;
 }
 
-/// Of one rank's calls on the machine; `mesh` is what its collectives see.
-double call_seconds(const CallTrace& call, const MeshShape& mesh, const MachineSpec& machine) {
+double seconds_on(const MachineSpec& machine, const std::vector<CommRecord>& comms, const MeshShape& mesh) {
   const DeviceMap devices(mesh, machine);
   double seconds = 0;
-  for (const OpRecord& operation : call.ops) seconds += operation_seconds(operation, machine.nodes.front().device);
-  for (const CommRecord& record : call.comms) seconds += communication_seconds(record, 0, devices);
+  for (const CommRecord& record : comms) seconds += communication_seconds(record, 0, devices);
   return seconds;
 }
 
-double least_seconds(const CallTrace& call, const MeshShape& mesh, const std::vector<MachineSpec>& machines) {
-  double least = no_time;
-  for (const MachineSpec& machine : machines) least = std::min(least, call_seconds(call, mesh, machine));
-  return least;
+Deed deed_of(const CallTrace& call, const std::vector<MachineSpec>& machines) {
+  Deed deed;
+  deed.compute_seconds = no_time;
+  for (const MachineSpec& machine : machines) {
+    double seconds = 0;
+    for (const OpRecord& operation : call.ops) seconds += operation_seconds(operation, machine.nodes.front().device);
+    deed.compute_seconds = std::min(deed.compute_seconds, seconds);
+  }
+  std::copy_if(call.comms.begin(), call.comms.end(), std::back_inserter(deed.comms), [](const CommRecord& record) { return record.group_size > 1; });
+  return deed;
 }
 
 unsigned bits_of(const BlockOperations& operations) {
@@ -84,7 +89,7 @@ unsigned bits_of(const BlockOperations& operations) {
 
 }  // namespace
 
-CostTable::CostTable(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request) {}
+CostTable::CostTable(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request), machines_(one_kind_machines(request.machine)) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
   const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
@@ -92,10 +97,22 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   return found != layers_.end() ? found->second : layers_.emplace(key, traced_layers(shape, recomputed)).first->second;
 }
 
+const StateTraces& CostTable::traces(const PlanShape& shape, const PlanData& data) {
+  const TraceKey key = {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level};
+  const auto found = traces_.find(key);
+  return found != traces_.end() ? found->second : traces_.emplace(key, traced_state(shape, data)).first->second;
+}
+
 const StateCosts& CostTable::state(const PlanShape& shape, const PlanData& data) {
   const StateKey key = {shape.tp, shape.pp, data.replicate, data.shard, data.zero_level, shape.micro_batch_size * 2 + (shape.sequence_parallel ? 1 : 0)};
   const auto found = states_.find(key);
-  return found != states_.end() ? found->second : states_.emplace(key, traced_state(shape, data)).first->second;
+  return found != states_.end() ? found->second : states_.emplace(key, costs_of_state(shape, data)).first->second;
+}
+
+double CostTable::least_seconds(const Deed& deed, const MeshShape& mesh) const {
+  double least = no_time;
+  for (const MachineSpec& machine : machines_) least = std::min(least, seconds_on(machine, deed.comms, mesh));
+  return deed.compute_seconds + least;
 }
 
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) const {
@@ -106,26 +123,36 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   RunConfig flat = config;
   flat.parallelism.pipeline_parallel_degree = 1;
   const MeshShape tensor_mesh = flat.mesh_shape();
-  const std::vector<MachineSpec> machines = one_kind_machines(request_->machine);
 
   LayerCosts costs;
   for (const int pipeline_rank : {0, 1}) {
     const int rank = rank_of_stage(mesh, pipeline_rank);
     ModelPart part = make_model_part(config, small_schedule(), rank);
-    const Program program = all_passes(part);
-    const RankTrace trace(mesh, rank, part, program);
-    costs.boundary_bytes = aligned(part.boundary_sizes().num_elements() * size_of(part.options.dtype));
-    for (const Action& action : program) {
-      UnitCost* unit = nullptr;
-      if (action.stage == embedding_stage) unit = &costs.embedding;
-      if (action.stage == head_stage) unit = &costs.head;
-      if (action.stage == blocks_stage) unit = action.unit == 0 ? &costs.recomputed_block : &costs.block;
-      if (unit == nullptr) continue;
-      const auto kind = static_cast<std::size_t>(std::find(std::begin(pass_actions), std::end(pass_actions), action.kind) - std::begin(pass_actions));
-      const CallTrace& call = trace.of(action);
-      unit->seconds[kind] = least_seconds(call, tensor_mesh, machines);
-      unit->workspace_bytes[kind] = call.workspace_bytes;
-    }
+    costs.dtype = part.options.dtype;
+    costs.boundary_elements = part.boundary_sizes().num_elements();
+    costs.boundary_bytes = aligned(costs.boundary_elements * size_of(costs.dtype));
+    const auto unit_of = [&](const Action& action) -> UnitCost* {
+      if (action.stage == embedding_stage) return &costs.embedding;
+      if (action.stage == head_stage) return &costs.head;
+      if (action.stage == blocks_stage) return action.unit == 0 ? &costs.recomputed_block : &costs.block;
+      return nullptr;
+    };
+    const auto take_passes = [&](const RankTrace& trace, const Program& program) {
+      for (const Action& action : program) {
+        UnitCost* unit = unit_of(action);
+        if (unit == nullptr) continue;
+        const auto kind = static_cast<std::size_t>(std::find(std::begin(pass_actions), std::end(pass_actions), action.kind) - std::begin(pass_actions));
+        const CallTrace& call = trace.of(action);
+        unit->workspace_bytes[kind] = std::max(unit->workspace_bytes[kind], call.workspace_bytes);
+        (action.microbatch == 0 ? unit->first : unit->later)[kind] = deed_of(call, machines_);
+        if (action.microbatch == 0) unit->seconds[kind] = least_seconds(unit->first[kind], tensor_mesh);
+      }
+    };
+    const Program fused = passes_of(part, {ActionKind::forward, ActionKind::backward});
+    take_passes(RankTrace(mesh, rank, part, fused), fused);
+    const Program split = passes_of(part, {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight});
+    const RankTrace trace(mesh, rank, part, split);
+    take_passes(trace, split);
     const auto take = [&](UnitCost& unit, int stage) {
       unit.input_stash_bytes = trace.input_stash_bytes(stage);
       unit.stash_bytes = trace.stash_bytes(stage) - unit.input_stash_bytes;
@@ -145,71 +172,96 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   return costs;
 }
 
-StateCosts CostTable::traced_state(const PlanShape& shape, const PlanData& data) const {
-  RunConfig config = small_config(space_->config_of({shape, {}, {}, data}), {});
-  const MeshShape mesh = config.mesh_shape();
-  config.parallelism.pipeline_parallel_degree = shape.pp;
-  const MeshShape whole_mesh = config.mesh_shape();
-  config.parallelism.pipeline_parallel_degree = 2;
-  const std::vector<MachineSpec> machines = one_kind_machines(request_->machine);
+namespace {
 
-  StateCosts costs;
+/// What is done to a unit of a stage, alone.
+void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t stage, std::size_t unit, const std::vector<MachineSpec>& machines,
+                UnitState& state) {
+  ModelPart alone = {.options = part.options, .pipeline_rank = part.pipeline_rank, .rank_of_stage = part.rank_of_stage, .stages = {}};
+  StagePart& from = part.stages[stage];
+  alone.stages.push_back({.index = from.index, .layers = from.layers, .stage = std::move(from.stage), .units = {}});
+  alone.stages.front().units.push_back(std::move(from.units[unit]));
+  const ShardedUnit& own = alone.stages.front().units.front();
+  Program program = {{.kind = ActionKind::clear_gradients, .id = 0}, {.kind = ActionKind::clip, .id = 1}};
+  const auto add = [&](ActionKind kind) {
+    program.push_back({.kind = kind, .stage = from.index, .microbatch = 0, .unit = 0, .id = static_cast<int>(program.size())});
+  };
+  for (const ActionKind kind : {ActionKind::open_gradients, ActionKind::reduce_gradients, ActionKind::store_gradients, ActionKind::update}) add(kind);
+  if (own.options().level > 0 && own.options().replicate_degree > 1) add(ActionKind::reduce_parts);
+  if (own.options().level > 0) add(ActionKind::gather_parameters);
+  if (own.sums_replicas()) add(ActionKind::sum_replicas);
+  if (static_cast<int>(unit) == alone.stages.front().stage->num_units()) add(ActionKind::sum_tied);
+  const RankTrace trace(mesh, rank, alone, program);
+  for (const Action& action : program) state.deeds[action.kind] = deed_of(trace.of(action), machines);
+  state.deeds[ActionKind::clip].comms.clear();  // it is once for all units
+  state.sums_replicas = own.sums_replicas();
+  for (const Bucket& bucket : own.buckets()) {
+    state.whole_param_bytes += aligned(bucket.num_elements * size_of(own.options().dtype));
+    state.whole_grad_bytes += aligned(bucket.num_elements * size_of(own.options().grad_dtype));
+    if (own.options().converts_gradients()) state.converted_grad_bytes += aligned(bucket.num_elements * size_of(own.options().reduce_dtype));
+  }
+  from.stage = std::move(alone.stages.front().stage);
+  from.units[unit] = std::move(alone.stages.front().units.front());
+}
+
+}  // namespace
+
+StateTraces CostTable::traced_state(const PlanShape& shape, const PlanData& data) const {
+  const RunConfig config = small_config(space_->config_of({shape, {}, {}, data}), {});
+  const MeshShape mesh = config.mesh_shape();
+  StateTraces costs;
   for (const int pipeline_rank : {0, 1}) {
     const int rank = rank_of_stage(mesh, pipeline_rank);
     ModelPart part = make_model_part(config, small_schedule(), rank);
+    costs.converts_gradients = shard_options(config, rank).converts_gradients();
     const auto state_of = [&](int stage, int unit) -> UnitState* {
       const bool is_tied = unit == part.stage(stage).stage->num_units();
-      if (is_tied) return &costs.tied_weight;
+      if (is_tied) return pipeline_rank == 0 ? &costs.tied_weight : &costs.tied_copy;
       if (stage == embedding_stage) return &costs.embedding;
       if (stage == head_stage) return &costs.head;
       return stage == block_stage ? &costs.block : nullptr;
     };
-    Program program;
-    const auto add = [&](ActionKind kind, int stage, int unit) {
-      program.push_back({.kind = kind, .stage = stage, .microbatch = 0, .unit = unit, .id = static_cast<int>(program.size())});
-    };
-    const ShardOptions options = shard_options(config, rank);
-    for (const StagePart& each : part.stages)
-      for (int unit = 0; unit < static_cast<int>(each.units.size()); ++unit) {
-        if (shape.dp > 1) add(ActionKind::reduce_gradients, each.index, unit);
-        if (options.level > 0 && data.replicate > 1) add(ActionKind::reduce_parts, each.index, unit);
-        add(ActionKind::update, each.index, unit);
-        if (options.level > 0) add(ActionKind::gather_parameters, each.index, unit);
-      }
-    const RankTrace trace(mesh, rank, part, program);
-    for (const Action& action : program) {
-      UnitState* unit = state_of(action.stage, action.unit);
-      if (unit == nullptr) continue;
-      const double seconds = least_seconds(trace.of(action), whole_mesh, machines);
-      if (action.kind == ActionKind::reduce_gradients) unit->reduce_seconds = seconds;
-      if (action.kind == ActionKind::reduce_parts) unit->reduce_parts_seconds = seconds;
-      if (action.kind == ActionKind::update) unit->update_seconds = seconds;
-      if (action.kind == ActionKind::gather_parameters) unit->gather_seconds = seconds;
-    }
-    std::int64_t constant_bytes = 0;
+    costs.constant_bytes = 0;
     for (const PlannedBuffer& buffer : persistent_buffers(part, 0)) {
       const bool is_of_unit = buffer.key.role <= BufferRole::v;
       if (!is_of_unit) {
-        constant_bytes += buffer.num_bytes;
-      } else if (UnitState* unit = state_of(buffer.key.stage, buffer.key.index); unit != nullptr && (unit != &costs.tied_weight || pipeline_rank == 0)) {
+        costs.constant_bytes += buffer.num_bytes;
+      } else if (UnitState* unit = state_of(buffer.key.stage, buffer.key.index); unit != nullptr) {
         unit->persistent_bytes += buffer.num_bytes;
       }
     }
-    costs.constant_bytes = constant_bytes;
-    for (const StagePart& each : part.stages)
-      for (int unit = 0; unit < static_cast<int>(each.units.size()); ++unit) {
-        UnitState* state = state_of(each.index, unit);
-        if (state == nullptr) continue;
-        state->whole_param_bytes = state->whole_grad_bytes = 0;
-        for (const Bucket& bucket : each.units[static_cast<std::size_t>(unit)].buckets()) {
-          state->whole_param_bytes += bucket.num_elements * size_of(options.dtype);
-          state->whole_grad_bytes += bucket.num_elements * size_of(options.grad_dtype);
-        }
-      }
+    { const RankTrace binds_all(mesh, rank, part, {{.kind = ActionKind::clear_gradients, .id = 0}}); }
+    for (std::size_t stage = 0; stage < part.stages.size(); ++stage)
+      for (std::size_t unit = 0; unit < part.stages[stage].units.size(); ++unit)
+        if (UnitState* state = state_of(part.stages[stage].index, static_cast<int>(unit)); state != nullptr)
+          trace_unit(mesh, rank, part, stage, unit, machines_, *state);
   }
-  const CommRecord scalar = {
-      .kind = CommKind::all_reduce, .group = world_group, .group_size = whole_mesh.num_ranks(), .dtype = DType::float64, .num_elements = 1};
-  costs.scalar_seconds = least_seconds({{}, {scalar}}, whole_mesh, machines);
+  return costs;
+}
+
+StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& data) {
+  const RunConfig config = space_->config_of({shape, {}, {}, data});
+  const MeshShape mesh = config.mesh_shape();
+  StateCosts costs;
+  costs.traces = &traces(shape, data);
+  const auto seconds_of = [&](const UnitState& unit) {
+    const auto of = [&](ActionKind kind) {
+      const auto found = unit.deeds.find(kind);
+      return found == unit.deeds.end() ? 0.0 : least_seconds(found->second, mesh);
+    };
+    return UnitSeconds{.reduce = shape.dp > 1 ? of(ActionKind::reduce_gradients) : 0,
+                       .reduce_parts = of(ActionKind::reduce_parts),
+                       .gather = of(ActionKind::gather_parameters),
+                       .update = of(ActionKind::update),
+                       .clear = of(ActionKind::clear_gradients),
+                       .squares = of(ActionKind::clip)};
+  };
+  costs.embedding = seconds_of(costs.traces->embedding);
+  costs.block = seconds_of(costs.traces->block);
+  costs.head = seconds_of(costs.traces->head);
+  costs.tied_weight = seconds_of(costs.traces->tied_weight);
+  const CommRecord scalar = {.kind = CommKind::all_reduce, .group = world_group, .group_size = mesh.num_ranks(), .dtype = DType::float64, .num_elements = 1};
+  costs.scalar_seconds = least_seconds({0, {scalar}}, mesh);
   if (shape.pp > 1) {
     const std::int64_t tokens = shape.micro_batch_size * config.training.seq_len / (shape.sequence_parallel ? shape.tp : 1);
     const CommRecord transfer = {.kind = CommKind::send,
@@ -218,7 +270,7 @@ StateCosts CostTable::traced_state(const PlanShape& shape, const PlanData& data)
                                  .dtype = parse_dtype(config.training.dtype),
                                  .num_elements = tokens * config.model.hidden_size,
                                  .peer = 1};
-    costs.transfer_seconds = least_seconds({{}, {transfer}}, whole_mesh, machines);
+    costs.transfer_seconds = least_seconds({0, {transfer}}, mesh);
   }
   return costs;
 }

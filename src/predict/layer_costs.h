@@ -15,9 +15,17 @@ namespace echelon {
 enum class PassKind : std::uint8_t { forward, backward, backward_input, backward_weight };
 inline constexpr int num_pass_kinds = 4;
 
+/// What an action computes, in seconds on the fastest kind of device, and what it sends.
+struct Deed {
+  double compute_seconds = 0;
+  std::vector<CommRecord> comms = {};  // in groups of more than one rank
+};
+
 /// Embedding, a decoder block, or the head.
 struct UnitCost {
-  std::array<double, num_pass_kinds> seconds = {};  // on the fastest kind of device, its tensor-parallel group as close as it can lie
+  std::array<double, num_pass_kinds> seconds = {};  // of the first microbatch, its tensor-parallel group as close as it can lie
+  std::array<Deed, num_pass_kinds> first = {};      // of the first microbatch that forms gradients, and of all others
+  std::array<Deed, num_pass_kinds> later = {};
   std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
   std::int64_t stash_bytes = 0;           // kept by forward, until the weights' gradients are formed
   std::int64_t input_stash_bytes = 0;     // until the input's gradient is
@@ -26,22 +34,37 @@ struct UnitCost {
 
 struct LayerCosts {
   UnitCost embedding, block, recomputed_block, head;
-  std::int64_t boundary_bytes = 0;  // of x between stages or units
+  std::int64_t boundary_bytes = 0, boundary_elements = 0;  // of x between stages or units
+  DType dtype{};
 };
 
 /// Of one unit, as the data axes hold it.
 struct UnitState {
   std::int64_t persistent_bytes = 0;  // parameters, gradients, optimizer states
-  std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0;
-  double reduce_seconds = 0;        // of its gradients: once a step, from ZeRO-2 on once a microbatch
-  double reduce_parts_seconds = 0;  // over replicas of a sharded model
-  double gather_seconds = 0;        // of its parameters
-  double update_seconds = 0;
+  std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0, converted_grad_bytes = 0;
+  bool sums_replicas = false;
+  std::map<ActionKind, Deed> deeds = {};  // of the data axes, the optimizer and the unit's part of clearing and clipping
+};
+
+/// Of all units. The tied weight is the first stage's; its copy the last one's on another rank.
+struct StateTraces {
+  UnitState embedding, block, head, tied_weight, tied_copy;
+  std::int64_t constant_bytes = 0;
+  bool converts_gradients = false;
+};
+
+/// What bounds know of a unit's state on the whole mesh.
+struct UnitSeconds {
+  double reduce = 0;        // of its gradients: once a step, from ZeRO-2 on once a microbatch
+  double reduce_parts = 0;  // over replicas of a sharded model
+  double gather = 0;        // of its parameters
+  double update = 0;
+  double clear = 0, squares = 0;  // of its gradients
 };
 
 struct StateCosts {
-  UnitState embedding, block, head, tied_weight;
-  std::int64_t constant_bytes = 0;
+  const StateTraces* traces = nullptr;
+  UnitSeconds embedding, block, head, tied_weight;
   double scalar_seconds = 0;    // a sum over all ranks
   double transfer_seconds = 0;  // of a boundary to the next stage, at least
 };
@@ -52,18 +75,25 @@ class CostTable {
   CostTable(const PlanSpace& space, const PlanRequest& request);
 
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
+  [[nodiscard]] const StateTraces& traces(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data);
 
  private:
   using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, unsigned>;
+  using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed) const;
-  [[nodiscard]] StateCosts traced_state(const PlanShape& shape, const PlanData& data) const;
+  [[nodiscard]] StateTraces traced_state(const PlanShape& shape, const PlanData& data) const;
+  [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data);
+  /// On the mesh of a layout; the fastest kind of node bounds what any rank does.
+  [[nodiscard]] double least_seconds(const Deed& deed, const MeshShape& mesh) const;
 
   const PlanSpace* space_;
   const PlanRequest* request_;
+  std::vector<MachineSpec> machines_;  // of one kind of nodes each
   std::map<LayerKey, LayerCosts> layers_;
+  std::map<TraceKey, StateTraces> traces_;
   std::map<StateKey, StateCosts> states_;
 };
 

@@ -20,6 +20,7 @@ struct PlanResult {
   std::int64_t num_configurations = 0;  // legal layouts
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
   std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
+  std::int64_t num_stepped = 0;         // layouts whose programs were played
   double seconds = 0;                   // that the search took
   double within = 0;                    // no layout is better than the first plan by more than this part of it
   std::vector<Plan> plans;              // those that fit, best first
@@ -44,6 +45,8 @@ struct PlanResult {
 /// The same by timing every layout of the space.
 [[nodiscard]] PlanResult find_plans_exhaustively(const PlanRequest& request);
 
+/// Rounded to a part in four billion: seconds that were summed in another order are equal, and memory decides.
+[[nodiscard]] double comparable(double seconds);
 /// Whether `a` is better for the objective. A plan that fits is better than one that does not.
 [[nodiscard]] bool is_better(PlanObjective objective, const Plan& a, const Plan& b);
 

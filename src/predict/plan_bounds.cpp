@@ -46,7 +46,7 @@ struct StageCost {
   std::array<double, num_pass_kinds> seconds = {};
   std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
   std::int64_t stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0, flow_bytes = 0;
-  std::int64_t num_blocks = 0, num_units = 0;
+  std::int64_t num_blocks = 0, num_again = 0, num_units = 0;  // again: the first blocks, which are formed again
   int rank = 0;
 
   void add(const UnitCost& unit, std::int64_t count) {
@@ -67,13 +67,19 @@ struct PlanBounds::Stages {
   std::vector<StageCost> stages;
   BackwardKinds backward_kinds{};
   Placement placement{};
+  bool waits = false;  // in its passes, for gathers
+};
+
+/// What passes need at their fullest: any; one of a block forward, and one that forms gradients of weights, beside what the data axes have there.
+struct PlanBounds::PassingBytes {
+  std::int64_t any = 0, forward = 0, weights = 0;
 };
 
 struct PlanBounds::Computed {
   PlanComputation computation;
   Stages stages;
-  double seconds = -1;                                  // pipeline_seconds
-  std::vector<std::int64_t> passing_bytes{};            // by rank; empty: not known yet
+  std::vector<double> ends{};                           // by rank: that of its last pass at least, without a clock; empty: not known yet
+  std::vector<PassingBytes> passing_bytes{};            // by rank; empty: not known yet
   std::map<double, std::vector<double>> last_passes{};  // by the seconds of a transfer
 };
 
@@ -97,6 +103,7 @@ PlanBounds::Stages PlanBounds::stages_of(const PlanComputation& computation) {
     stage.num_blocks = layers.num_layers;
     std::int64_t again = recompute.operations.empty() ? 0 : layers.num_layers;
     if (recompute.num_blocks > 0) again = std::min(again, recompute.num_blocks);
+    stage.num_again = again;
     if (layers.has_embedding) stage.add(costs.embedding, 1);
     stage.add(costs.recomputed_block, again);
     stage.add(costs.block, layers.num_layers - again);
@@ -127,8 +134,11 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
 double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
   if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   Computed& known = computed(computation);
-  if (known.seconds >= 0) return known.seconds;
-  const Stages& stages = known.stages;
+  if (known.ends.empty()) known.ends = unplayed_ends(computation, known.stages);
+  return rounding * *std::max_element(known.ends.begin(), known.ends.end());
+}
+
+std::vector<double> PlanBounds::unplayed_ends(const PlanComputation& computation, const Stages& stages) const {
   const BackwardKinds kinds = stages.backward_kinds;
   const auto m = static_cast<double>(computation.shape.num_microbatches);
   const auto num_ranks = static_cast<std::size_t>(computation.shape.pp);
@@ -147,46 +157,102 @@ double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
     all[rank] += m * (stage.seconds[forward] + least_backward(stage.seconds, kinds));
     if (kinds != BackwardKinds::fused) weights[rank] += m * std::max(0.0, least_backward(stage.seconds, kinds) - least_backward_input(stage.seconds, kinds));
   }
-  double bound = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;  // one microbatch after the other
+  double first_rank = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;  // one microbatch after the other
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
-    bound = std::max(bound, way_there[rank] + all[rank]);
-    bound = std::max(bound, way_there[rank] + all[rank] - weights[rank] + way_back[rank]);  // weights' gradients may come while the last gradient goes back
+    all[rank] += way_there[rank];
+    first_rank = std::max(first_rank, all[rank] - weights[rank] + way_back[rank]);  // weights' gradients may come while the last gradient goes back
   }
-  return known.seconds = rounding * bound;
+  all.front() = std::max(all.front(), first_rank);
+  return all;
 }
 
-// Under ZeRO-3 all but the first two units of a pass wait for a gather that begins with the unit before.
-const std::vector<double>& PlanBounds::last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
-  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
-  const bool waits = choice.data.shard > 1 && choice.data.zero_level == 3 && choice.data.reshard != ReshardAfterForward::step;
+// Under ZeRO-3 passes wait for gathers inside. Of n blocks of a pass all but the first are gathered in it, one after the other, and none before what comes
+// before the first has ended: the last begins n - 1 gathers later at the earliest. Where gradients of the weights are formed, the reduction of a block comes
+// into the lane behind the gather of the next one and before that of the one after it: from the end of the first block to the begin of the last lie n - 2 of
+// both.
+PlanBounds::Stages PlanBounds::with_waits(const PlanChoice& choice, Stages stages, const StateCosts& state) {
+  const PlanData& data = choice.data;
+  if (data.shard == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return stages;
   const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
-  StageSeconds seconds;
-  double waited = 0;
-  for (const StageCost& stage : stages.stages) {
-    seconds.push_back(stage.seconds);
-    const auto num_waiting = static_cast<double>(std::max<std::int64_t>(0, stage.num_blocks - 2));
-    for (std::size_t kind = 0; kind < num_pass_kinds && waits; ++kind) {
-      if (kind != forward && choice.data.reshard == ReshardAfterForward::never) continue;
-      const double pass = std::max(costs.block.seconds[kind], costs.recomputed_block.seconds[kind]);
-      const double more = num_waiting * std::max(0.0, state.block.gather_seconds - pass);
-      seconds.back()[kind] += more;
-      waited += more;
+  const double gather = state.block.gather, reduce = state.block.reduce;
+  for (StageCost& stage : stages.stages)
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
+      if (stage.num_blocks < 2 || (kind != forward && data.reshard == ReshardAfterForward::never)) continue;
+      const auto n = static_cast<double>(stage.num_blocks), again = static_cast<double>(stage.num_again);
+      const double plain = costs.block.seconds[kind], recomputed = costs.recomputed_block.seconds[kind], all = again * recomputed + (n - again) * plain;
+      const double bottom = again > 0 ? recomputed : plain, top = again < n ? plain : recomputed;
+      const double last = kind == forward ? top : bottom;
+      double waits = std::max(0.0, (n - 1) * gather - (all - last));
+      if (kind == backward || kind == backward_weight) waits = std::max(waits, (n - 2) * (gather + reduce) - (all - top - bottom));
+      stage.seconds[kind] += waits;
+      stages.waits = stages.waits || waits > 0;
     }
-  }
-  auto& known = computed(computation).last_passes;
-  if (waited > 0) return known[-1] = last_pass_ends(schedule_of(choice.shape, choice.pipeline), seconds, state.transfer_seconds);
-  const auto found = known.find(state.transfer_seconds);
-  if (found != known.end()) return found->second;
-  return known[state.transfer_seconds] = last_pass_ends(schedule_of(choice.shape, choice.pipeline), seconds, state.transfer_seconds);
+  return stages;
+}
+
+const std::vector<double>& PlanBounds::last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
+  auto& known = computed({choice.shape, choice.pipeline, choice.recompute}).last_passes;
+  const double key = stages.waits ? -1 : state.transfer_seconds;
+  const auto found = known.find(key);
+  if (found != known.end() && !stages.waits) return found->second;
+  StageSeconds seconds;
+  for (const StageCost& stage : stages.stages) seconds.push_back(stage.seconds);
+  return known[key] = last_pass_ends(schedule_of(choice.shape, choice.pipeline), seconds, state.transfer_seconds);
 }
 
 // Under ZeRO-3 nobody computes a block before the first rank has gathered the embedding and its first block, one after the other.
 double PlanBounds::first_gathers(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
   if (choice.data.shard == 1 || choice.data.zero_level < 3) return 0;
-  const double embedding = state.embedding.gather_seconds + state.tied_weight.gather_seconds;
+  const double embedding = state.embedding.gather + state.tied_weight.gather;
   if (stages.stages.front().num_blocks == 0) return embedding;
   const double pass = costs_.layers(choice.shape, choice.recompute.operations).embedding.seconds[forward];
-  return std::max(embedding, embedding + state.block.gather_seconds - pass);
+  return std::max(embedding, embedding + state.block.gather - pass);
+}
+
+// One rank alone goes through all blocks forward and then back, of one microbatch (1F1B) or of all (breadth-first), so that the lane can be followed through
+// the whole phase: forward the last block waits for the gathers of all. Back the first reduction waits for the first block's pass; behind it come the gathers
+// of all but the first two blocks, all reductions but those of the last two, and in the last phase the sums over replicas but those of the last four, each of
+// which comes two passes behind its reduction: for them the last block waits.
+double PlanBounds::single_rank_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
+  const PlanData& data = choice.data;
+  const bool breadth_first = choice.pipeline.schedule == PipelineSchedule::looped_bfs;
+  const bool gathers = data.shard > 1 && data.zero_level == 3 && data.reshard != ReshardAfterForward::step;
+  if (!gathers || (!breadth_first && choice.pipeline.schedule != PipelineSchedule::one_f_one_b)) return 0;
+  const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
+  const double num_phases = breadth_first ? 1 : static_cast<double>(choice.shape.num_microbatches);
+  const double num_together = static_cast<double>(choice.shape.num_microbatches) / num_phases;
+  double num_blocks = 0, num_gathers = 0, forwards = 0, backwards = 0;
+  bool any_again = false, any_plain = false;
+  for (const StageCost& stage : stages.stages) {
+    const auto n = static_cast<double>(stage.num_blocks);
+    num_blocks += n;
+    num_gathers += stage.num_blocks > 1 ? num_together * n : n;  // one block alone is kept for the next microbatch
+    forwards += num_together * stage.seconds[forward];
+    backwards += num_together * stage.seconds[backward];
+    any_again = any_again || stage.num_again > 0;
+    any_plain = any_plain || stage.num_again < stage.num_blocks;
+  }
+  const auto least_of_block = [&](std::size_t kind) {
+    double least = no_time;
+    if (any_plain) least = std::min(least, costs.block.seconds[kind]);
+    if (any_again) least = std::min(least, costs.recomputed_block.seconds[kind]);
+    return least;
+  };
+  const UnitState& block = state.traces->block;
+  backwards +=
+      num_together * num_blocks * (block.deeds.at(ActionKind::open_gradients).compute_seconds + block.deeds.at(ActionKind::store_gradients).compute_seconds);
+  const double embedding = state.embedding.gather + state.tied_weight.gather;
+  const double forth = std::max(forwards + std::max(0.0, state.block.gather - costs.embedding.seconds[forward]),
+                                num_gathers * state.block.gather + least_of_block(forward) + costs.head.seconds[forward]);
+  double back = backwards, last_back = backwards;
+  if (data.reshard == ReshardAfterForward::microbatch) {
+    const double bottom = least_of_block(backward) + costs.embedding.seconds[backward];
+    const double lane = costs.head.seconds[backward] + least_of_block(backward) + (num_gathers - 2) * state.block.gather +
+                        (num_together * num_blocks - 2) * state.block.reduce + bottom;
+    back = std::max(back, lane);
+    last_back = std::max(back, lane + std::max(0.0, num_blocks - 4) * state.block.reduce_parts);
+  }
+  return embedding + num_phases * forth + (num_phases - 1) * back + last_back;
 }
 
 // The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm.
@@ -198,31 +264,30 @@ double PlanBounds::lane_seconds(const PlanChoice& choice, const Stages& stages, 
   std::vector<double> lane(static_cast<std::size_t>(choice.shape.pp), 0);
   for (const StageCost& stage : stages.stages) {
     const auto num_blocks = static_cast<double>(stage.num_blocks);
-    lane[static_cast<std::size_t>(stage.rank)] +=
-        num_blocks * state.block.reduce_seconds + gathers * std::max(0.0, num_blocks - 1) * state.block.gather_seconds;
+    lane[static_cast<std::size_t>(stage.rank)] += num_blocks * state.block.reduce + gathers * std::max(0.0, num_blocks - 1) * state.block.gather;
   }
-  return static_cast<double>(choice.shape.num_microbatches) * *std::max_element(lane.begin(), lane.end()) - state.block.reduce_seconds;
+  return static_cast<double>(choice.shape.num_microbatches) * *std::max_element(lane.begin(), lane.end()) - state.block.reduce;
 }
 
 // After the last pass of each rank: gradients of the units of that pass have been reduced one after the other since they were formed, all ranks sum the norm,
 // every rank updates its units and under ZeRO-1 and 2 gathers each, one after the other on lanes of their own; the loss is summed.
 double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state, const std::vector<double>& last_passes) {
   const bool gathers = choice.data.shard > 1 && choice.data.zero_level < 3;
-  const double reduce = state.block.reduce_seconds + state.block.reduce_parts_seconds;
+  const double reduce = state.block.reduce + state.block.reduce_parts;
   const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
   // The longest that a unit may take in the last pass: what comes later is reduced earlier than one thinks, never later.
   const auto longest = [&](const UnitCost& unit) {
     double seconds = stages.backward_kinds == BackwardKinds::split ? 0 : unit.seconds[backward];
     if (stages.backward_kinds != BackwardKinds::fused) seconds = std::max(seconds, unit.seconds[backward_weight]);
-    return choice.data.zero_level == 3 ? std::max(seconds, state.block.gather_seconds) : seconds;
+    return choice.data.zero_level == 3 ? std::max(seconds, state.block.gather + reduce) : seconds;
   };
   const double unit_pass = std::max(longest(costs.block), longest(costs.recomputed_block)), embedding_pass = longest(costs.embedding);
-  const auto reduced = [](const UnitState& unit) { return unit.reduce_seconds + unit.reduce_parts_seconds; };
-  const bool is_tied = state.tied_weight.persistent_bytes > 0;
+  const auto reduced = [](const UnitSeconds& unit) { return unit.reduce + unit.reduce_parts; };
+  const bool is_tied = state.traces->tied_weight.persistent_bytes > 0;
   const int first_rank = stages.stages.front().rank, last_rank = stages.stages.back().rank;
   // What the embedding's backward pass forms comes last on its rank, unless weights' gradients of another of its stages are put off.
   const bool ends_with_embedding = stages.backward_kinds == BackwardKinds::fused || choice.pipeline.num_virtual == 1;
-  double norm_begins = 0, ends = 0;
+  double norm_begins = lane_seconds(choice, stages, state), squares = 0, ends = 0;
   for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
     std::int64_t fewest = request_->base.model.num_hidden_layers, num_blocks = 0;
     for (const StageCost& stage : stages.stages) {
@@ -232,76 +297,103 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
     }
     // The blocks of the last pass, whichever stage it goes through, are formed no earlier than one pass of a block before the other.
     const double since_first = static_cast<double>(std::max<std::int64_t>(0, fewest - 1)) * unit_pass + embedding_pass;
-    const double queued = static_cast<double>(fewest) * reduce - since_first;
+    const double queued = std::max(static_cast<double>(fewest) * reduce - since_first, fewest > 0 ? reduce - embedding_pass : 0);
     const bool has_embedding = static_cast<int>(rank) == first_rank, has_head = static_cast<int>(rank) == last_rank;
     const double behind = has_embedding && ends_with_embedding ? reduced(state.embedding) + reduced(state.tied_weight) : 0;
     norm_begins = std::max(norm_begins, last_passes[rank] + std::max(0.0, queued) + behind);
 
-    double update = static_cast<double>(num_blocks) * state.block.update_seconds, gather = static_cast<double>(num_blocks) * state.block.gather_seconds;
-    double last_gather = state.block.gather_seconds;
-    const auto add = [&](const UnitState& unit) {
-      update += unit.update_seconds;
-      gather += unit.gather_seconds;
-      last_gather = std::min(last_gather, unit.gather_seconds);
+    double update = static_cast<double>(num_blocks) * state.block.update, gather = static_cast<double>(num_blocks) * state.block.gather;
+    double last_gather = state.block.gather;
+    const auto add = [&](const UnitSeconds& unit) {
+      update += unit.update;
+      gather += unit.gather;
+      last_gather = std::min(last_gather, unit.gather);
     };
+    squares = std::max(squares, static_cast<double>(num_blocks) * state.block.squares);
     if (has_embedding) add(state.embedding);
     if (has_head) add(state.head);
     if ((has_embedding || has_head) && is_tied) add(state.tied_weight);
     ends = std::max(ends, gathers ? std::max(update + last_gather, gather) : update);
   }
-  return norm_begins + state.scalar_seconds + ends + state.scalar_seconds;
+  return norm_begins + squares + state.scalar_seconds + ends + state.scalar_seconds;
 }
 
 double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
   if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
   const StateCosts& state = costs_.state(choice.shape, choice.data);
-  const double least = pipeline_seconds(computation);
-  const Stages& stages = computed(computation).stages;
-  std::vector<double> ends(static_cast<std::size_t>(choice.shape.pp), 0);
-  if (plays) ends = last_passes(choice, stages, state);
-  ends.front() = std::max(ends.front(), least);
-  for (double& end : ends) end += first_gathers(choice, stages, state);
-  ends.front() = std::max(ends.front(), lane_seconds(choice, stages, state));
-  if (!plays) return rounding * (ends.front() + 2 * state.scalar_seconds);
+  (void)pipeline_seconds(computation);
+  const Stages stages = with_waits(choice, computed(computation).stages, state);
+  std::vector<double> ends = stages.waits ? unplayed_ends(computation, stages) : computed(computation).ends;
+  if (plays) {
+    const std::vector<double>& played = last_passes(choice, stages, state);
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) ends[rank] = std::max(ends[rank], played[rank]);
+  }
+  // Nothing is computed before gradients are cleared, and under ZeRO-3 gathers go on beside.
+  std::vector<std::int64_t> num_blocks(ends.size(), 0);
+  for (const StageCost& stage : stages.stages) num_blocks[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
+  const double cleared = static_cast<double>(*std::min_element(num_blocks.begin(), num_blocks.end())) * state.block.clear;
+  for (double& end : ends) end += std::max(cleared, first_gathers(choice, stages, state));
+  if (ends.size() == 1) ends.front() = std::max(ends.front(), single_rank_end(choice, computed(computation).stages, state));
   return rounding * step_end(choice, stages, state, ends);
 }
 
 std::int64_t PlanBounds::persistent_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank) {
   const StateCosts& state = costs_.state(choice.shape, choice.data);
   const std::int64_t tokens = choice.shape.micro_batch_size * request_->base.training.seq_len;
-  std::int64_t bytes = state.constant_bytes + 2 * choice.shape.num_microbatches * tokens * size_of(DType::int32);
+  std::int64_t bytes = state.traces->constant_bytes + 2 * choice.shape.num_microbatches * tokens * size_of(DType::int32);
   bool has_tied = false;
   for (std::size_t i = 0; i < stages.stages.size(); ++i) {
     if (static_cast<std::size_t>(stages.stages[i].rank) != rank) continue;
-    bytes += stages.stages[i].num_blocks * state.block.persistent_bytes;
+    bytes += stages.stages[i].num_blocks * state.traces->block.persistent_bytes;
     const bool is_first = i == 0, is_last = i + 1 == stages.stages.size();
-    if (is_first) bytes += state.embedding.persistent_bytes;
-    if (is_last) bytes += state.head.persistent_bytes;
+    if (is_first) bytes += state.traces->embedding.persistent_bytes;
+    if (is_last) bytes += state.traces->head.persistent_bytes;
     has_tied = has_tied || is_first || is_last;
   }
-  return bytes + (has_tied ? state.tied_weight.persistent_bytes : 0);
+  return bytes + (has_tied ? state.traces->tied_weight.persistent_bytes : 0);
 }
 
 // The fullest moment of a rank is during a pass; what the next stage's gradient and the pass between units need is there beside what is kept.
-const std::vector<std::int64_t>& PlanBounds::passing_bytes(const PlanComputation& computation) {
+const std::vector<PlanBounds::PassingBytes>& PlanBounds::passing_bytes(const PlanComputation& computation) {
   Computed& known = computed(computation);
   if (!known.passing_bytes.empty()) return known.passing_bytes;
+  const LayerCosts& costs = costs_.layers(computation.shape, computation.recompute.operations);
   for (const std::vector<CompactPass>& order : schedule_of(computation.shape, computation.pipeline).ranks) {
-    std::int64_t alive = 0, peak = 0;
+    std::int64_t alive = 0;
+    PassingBytes& peak = known.passing_bytes.emplace_back();
     for (const CompactPass& pass : order) {
       const StageCost& stage = known.stages.stages[pass.stage];
       if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
       const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
-      peak = std::max(peak, alive + stage.workspace_bytes[at(pass.kind)] + (flows ? stage.flow_bytes : 0));
+      const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
+      peak.any = std::max(peak.any, held + stage.workspace_bytes[at(pass.kind)]);
+      if (stage.num_blocks > 1) {
+        const std::int64_t of_block = std::min(costs.block.workspace_bytes[at(pass.kind)], costs.recomputed_block.workspace_bytes[at(pass.kind)]);
+        std::int64_t& of_kind = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight ? peak.weights : peak.forward;
+        of_kind = std::max(of_kind, held + of_block);
+      }
       if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
       if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
     }
-    known.passing_bytes.push_back(peak);
   }
   return known.passing_bytes;
+}
+
+// Beside a pass of a block: under ZeRO-3 the block's parameters and those of the next one; from ZeRO-2 on the block's gradients and those of the one before it,
+// which are being reduced.
+std::int64_t PlanBounds::bytes_beside_passes(const PlanChoice& choice, const PassingBytes& passing) {
+  const PlanData& data = choice.data;
+  if (data.shard == 1 || data.zero_level < 2) return passing.any;
+  const StateTraces& traces = *costs_.state(choice.shape, data).traces;
+  const std::int64_t gathered = data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch ? 2 * traces.block.whole_param_bytes : 0;
+  const std::int64_t reduced = traces.converts_gradients ? traces.block.converted_grad_bytes : traces.block.whole_grad_bytes;
+  std::int64_t most = passing.any;
+  if (passing.forward > 0) most = std::max(most, passing.forward + gathered);
+  if (passing.weights > 0) most = std::max(most, passing.weights + gathered + traces.block.whole_grad_bytes + reduced);
+  return most;
 }
 
 std::int64_t PlanBounds::gathered_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank) {
@@ -309,17 +401,17 @@ std::int64_t PlanBounds::gathered_bytes(const PlanChoice& choice, const Stages& 
   if (choice.data.shard == 1 || choice.data.zero_level < 3 || !keeps_whole_parameters(choice.data)) return 0;
   std::int64_t bytes = 0;
   for (const StageCost& stage : stages.stages)
-    if (static_cast<std::size_t>(stage.rank) == rank) bytes += stage.num_blocks * state.block.whole_param_bytes + stage.stash_bytes;
+    if (static_cast<std::size_t>(stage.rank) == rank) bytes += stage.num_blocks * state.traces->block.whole_param_bytes + stage.stash_bytes;
   return bytes;
 }
 
 std::int64_t PlanBounds::bytes(const PlanChoice& choice) {
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
-  const std::vector<std::int64_t>& passing = passing_bytes(computation);
+  const std::vector<PassingBytes>& passing = passing_bytes(computation);
   const Stages& stages = computed(computation).stages;
   std::int64_t peak = 0;
   for (std::size_t rank = 0; rank < passing.size(); ++rank)
-    peak = std::max(peak, persistent_bytes(choice, stages, rank) + std::max(passing[rank], gathered_bytes(choice, stages, rank)));
+    peak = std::max(peak, persistent_bytes(choice, stages, rank) + std::max(bytes_beside_passes(choice, passing[rank]), gathered_bytes(choice, stages, rank)));
   return peak;
 }
 
@@ -332,7 +424,14 @@ PlanChoice cut_most(const PlanComputation& computation) {
 
 }  // namespace
 
-std::int64_t PlanBounds::pipeline_bytes(const PlanComputation& computation) { return bytes(cut_most(computation)); }
+std::int64_t PlanBounds::pipeline_bytes(const PlanComputation& computation) {
+  const PlanChoice choice = cut_most(computation);
+  const std::vector<PassingBytes>& passing = passing_bytes(computation);
+  const Stages& stages = computed(computation).stages;
+  std::int64_t peak = 0;
+  for (std::size_t rank = 0; rank < passing.size(); ++rank) peak = std::max(peak, persistent_bytes(choice, stages, rank) + passing[rank].any);
+  return peak;
+}
 
 std::int64_t PlanBounds::pipeline_bytes_at_least(const PlanComputation& computation) {
   const PlanChoice choice = cut_most(computation);

@@ -25,6 +25,7 @@ class PlanBounds {
   PlanBounds(const PlanSpace& space, const PlanRequest& request);
   ~PlanBounds();
 
+  [[nodiscard]] CostTable& costs() { return costs_; }
   [[nodiscard]] double shape_seconds(const PlanShape& shape);
   /// Whatever the data axes are.
   [[nodiscard]] double pipeline_seconds(const PlanComputation& computation);
@@ -38,16 +39,21 @@ class PlanBounds {
 
  private:
   struct Stages;
+  struct PassingBytes;
   struct Computed;
   [[nodiscard]] Stages stages_of(const PlanComputation& computation);
   [[nodiscard]] Computed& computed(const PlanComputation& computation);
   [[nodiscard]] const CompactSchedule& schedule_of(const PlanShape& shape, const PlanPipeline& pipeline);
+  [[nodiscard]] std::vector<double> unplayed_ends(const PlanComputation& computation, const Stages& stages) const;
+  [[nodiscard]] Stages with_waits(const PlanChoice& choice, Stages stages, const StateCosts& state);
   [[nodiscard]] const std::vector<double>& last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] double first_gathers(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
+  [[nodiscard]] double single_rank_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] double lane_seconds(const PlanChoice& choice, const Stages& stages, const StateCosts& state) const;
   [[nodiscard]] double step_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state, const std::vector<double>& last_passes);
   [[nodiscard]] std::int64_t persistent_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
-  [[nodiscard]] const std::vector<std::int64_t>& passing_bytes(const PlanComputation& computation);
+  [[nodiscard]] const std::vector<PassingBytes>& passing_bytes(const PlanComputation& computation);
+  [[nodiscard]] std::int64_t bytes_beside_passes(const PlanChoice& choice, const PassingBytes& passing);
   [[nodiscard]] std::int64_t gathered_bytes(const PlanChoice& choice, const Stages& stages, std::size_t rank);
 
   const PlanSpace* space_;

@@ -3,6 +3,7 @@
 #include "predict/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -14,10 +15,18 @@ Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.d
 
 }  // namespace
 
+double comparable(double seconds) {
+  int exponent = 0;
+  const double fraction = std::frexp(seconds, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 32)), exponent - 32);
+}
+
 bool is_better(PlanObjective objective, const Plan& a, const Plan& b) {
   if (a.outcome.fits() != b.outcome.fits()) return a.outcome.fits();
-  const auto by_time = [](const Plan& each) { return std::pair(each.outcome.step_seconds, static_cast<double>(each.outcome.peak_memory_bytes())); };
-  const auto by_memory = [](const Plan& each) { return std::pair(static_cast<double>(each.outcome.peak_memory_bytes()), each.outcome.step_seconds); };
+  const auto by_time = [](const Plan& each) { return std::pair(comparable(each.outcome.step_seconds), static_cast<double>(each.outcome.peak_memory_bytes())); };
+  const auto by_memory = [](const Plan& each) {
+    return std::pair(static_cast<double>(each.outcome.peak_memory_bytes()), comparable(each.outcome.step_seconds));
+  };
   if (objective == PlanObjective::memory || !a.outcome.fits()) return by_memory(a) < by_memory(b);
   return by_time(a) < by_time(b);
 }

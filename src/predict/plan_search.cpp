@@ -1,6 +1,7 @@
 // Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout that was timed comes first; nothing
 // that is left can be better than it. So the answer is that of timing all.
 #include "base/clock.h"
+#include "predict/layout_steps.h"
 #include "predict/plan.h"
 #include "predict/plan_bounds.h"
 
@@ -13,7 +14,7 @@
 namespace echelon {
 namespace {
 
-enum class Grade : std::uint8_t { shape, pipeline, layout, played, timed };
+enum class Grade : std::uint8_t { shape, pipeline, layout, played, stepped, timed };
 
 using Key = std::pair<double, double>;
 using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
@@ -34,7 +35,12 @@ struct ComesLater {
 class Search {
  public:
   explicit Search(const PlanRequest& request, bool must_fit)
-      : request_(request), must_fit_(must_fit), space_(request), bounds_(space_, request), device_bytes_(most_device_bytes(request.machine)) {}
+      : request_(request),
+        must_fit_(must_fit),
+        space_(request),
+        bounds_(space_, request),
+        steps_(space_, request, bounds_.costs()),
+        device_bytes_(most_device_bytes(request.machine)) {}
 
   PlanResult run(int wanted) {
     const double start = now_seconds();
@@ -58,6 +64,7 @@ class Search {
     }
     result.num_evaluated = num_evaluated_;
     result.num_played = num_played_;
+    result.num_stepped = num_stepped_;
     result.seconds = now_seconds() - start;
     return result;
   }
@@ -94,7 +101,8 @@ class Search {
       case Grade::shape: return expand_shape(node.choice.shape);
       case Grade::pipeline: return expand_pipeline(node);
       case Grade::layout: return play(node);
-      case Grade::played: return time(node);
+      case Grade::played: return step(node);
+      case Grade::stepped: return time(node);
       case Grade::timed: return;
     }
   }
@@ -150,11 +158,18 @@ class Search {
     push({key(bounds_.seconds(node.choice, true), bounds_.bytes(node.choice)), Grade::played, node.choice});
   }
 
+  void step(const Node& node) {
+    const std::optional<LayoutStep> step = steps_.play(node.choice);
+    if (!step) return time(node);
+    ++num_stepped_;
+    if (may_fit(step->live_bytes)) push({key(comparable(step->seconds), step->live_bytes), Grade::stepped, node.choice});
+  }
+
   void time(const Node& node) {
     ++num_evaluated_;
     Plan plan = evaluate(space_, request_, node.choice);
     if (must_fit_ && !plan.outcome.fits()) return;
-    Node timed = {key(plan.outcome.step_seconds, plan.outcome.peak_memory_bytes()), Grade::timed, node.choice};
+    Node timed = {key(comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes()), Grade::timed, node.choice};
     timed.plan = static_cast<std::int64_t>(plans_.size());
     plans_.push_back(std::move(plan));
     timed_.push(std::move(timed));
@@ -164,11 +179,12 @@ class Search {
   bool must_fit_;
   PlanSpace space_;
   PlanBounds bounds_;
+  LayoutSteps steps_;
   std::int64_t device_bytes_;
   Heap heap_, timed_;
   std::vector<Plan> plans_;
   std::set<Degrees> found_;
-  std::int64_t num_evaluated_ = 0, num_played_ = 0;
+  std::int64_t num_evaluated_ = 0, num_played_ = 0, num_stepped_ = 0;
 };
 
 }  // namespace

@@ -42,10 +42,14 @@ int num_different(const std::vector<int>& numbers) { return numbers.empty() ? 0 
 
 Replicas::Replicas(const DeviceMap& devices, const std::map<int, double>& slow_ranks) : mesh_(devices.mesh()) {
   const int num_replicas = mesh_.num_ranks() / (mesh_.degree(Axis::pp) * mesh_.degree(Axis::tp));
-  std::vector<std::vector<double>> looks;
-  for (int replica = 0; replica < num_replicas; ++replica) looks.push_back(look_of(replica, devices, slow_ranks));
-  class_of_ = numbered(looks);
-  refine();
+  if (slow_ranks.empty() && devices.divides_into_nodes()) {
+    class_of_.assign(static_cast<std::size_t>(num_replicas), 0);
+  } else {
+    std::vector<std::vector<double>> looks;
+    for (int replica = 0; replica < num_replicas; ++replica) looks.push_back(look_of(replica, devices, slow_ranks));
+    class_of_ = numbered(looks);
+    refine();
+  }
   first_.assign(static_cast<std::size_t>(num_different(class_of_)), -1);
   sizes_.assign(first_.size(), 0);
   for (int replica = 0; replica < num_replicas; ++replica) {

@@ -12,6 +12,11 @@
 namespace echelon {
 namespace {
 
+/// Where a collective takes place; that of no axis if it sends nothing.
+Group group_of(const ActionTime& collective) { return collective.communication_seconds.empty() ? Group() : collective.communication_seconds.begin()->first; }
+
+}  // namespace
+
 bool is_hidden(ActionKind kind, const OverlapRules& overlap) {
   switch (kind) {
     case ActionKind::send_forward:
@@ -40,16 +45,10 @@ bool is_hidden(ActionKind kind, const OverlapRules& overlap) {
   return false;
 }
 
-/// The stage at the other end.
 int other_stage(const Action& transfer) {
   const bool is_behind = is_send(transfer.kind) == is_forward_transfer(transfer.kind);
   return transfer.stage + (is_behind ? 1 : -1);
 }
-
-/// Where a collective takes place; that of no axis if it sends nothing.
-Group group_of(const ActionTime& collective) { return collective.communication_seconds.empty() ? Group() : collective.communication_seconds.begin()->first; }
-
-}  // namespace
 
 /// Numbers what ranks do together: a message by its receive, a collective by who takes part and how many of its kind these have had before.
 class StepWorks::Meetings {

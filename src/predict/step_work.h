@@ -12,6 +12,12 @@
 
 namespace echelon {
 
+/// Whether the next action may begin before one of this kind has ended.
+[[nodiscard]] bool is_hidden(ActionKind kind, const OverlapRules& overlap);
+
+/// The stage at the other end.
+[[nodiscard]] int other_stage(const Action& transfer);
+
 /// It refers to what it is made from. A simulated rank is a stage of a class of replicas: class after class, each by pipeline rank.
 class StepWorks {
  public:

@@ -1,6 +1,8 @@
-// No layout is faster or smaller than its bounds say: random layouts of several models and machines against their blueprints.
+// No layout is faster or smaller than its bounds say, and its programs take what its blueprint takes: random layouts of several models and machines against
+// their blueprints.
 #include "predict/plan_bounds.h"
 
+#include "predict/layout_steps.h"
 #include "predict/plan.h"
 #include "spec/config_reader.h"
 
@@ -44,6 +46,7 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
   const PlanRequest request = request_of(GetParam());
   const PlanSpace space(request);
   PlanBounds bounds(space, request);
+  LayoutSteps steps(space, request, bounds.costs());
   std::mt19937 random(1);
   for (int i = 0; i < GetParam().draws; ++i) {
     const PlanChoice choice = any_choice(space, random);
@@ -57,6 +60,11 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(bounds.shape_seconds(choice.shape), bounds.pipeline_seconds(computation) * (1 + 1e-12));
     EXPECT_LE(bounds.bytes(choice), plan.outcome.peak_memory_bytes());
     EXPECT_LE(bounds.pipeline_bytes(computation), bounds.bytes(choice));
+    const std::optional<LayoutStep> step = steps.play(choice);
+    if (!step) continue;
+    EXPECT_NEAR(step->seconds, plan.outcome.step_seconds, 1e-10 * plan.outcome.step_seconds);
+    EXPECT_LE(played, step->seconds);
+    EXPECT_LE(step->live_bytes, plan.outcome.peak_memory_bytes());
   }
 }
 

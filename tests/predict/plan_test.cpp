@@ -88,6 +88,19 @@ TEST(Plan, IsAsGoodAsAnyOf200RandomLayouts) {
   }
 }
 
+// How much is looked at, not how long that takes: of three million layouts.
+TEST(Plan, OfALargeModelTakesFewBlueprints) {
+  PlanQuestion asked = question("gpt3-175b", "a100-80", 4096, 4096, 2048);
+  asked.settings = {"--parallelism.pipeline_parallel_schedule=1F1B"};
+  asked.top = 1;
+  const PlanResult found = find_plans(read_plan_request(asked));
+  EXPECT_GT(found.num_configurations, 2000000);
+  EXPECT_LE(found.num_evaluated, 5);
+  EXPECT_LE(found.num_stepped, 1000);
+  ASSERT_EQ(found.plans.size(), 1U);
+  EXPECT_EQ(found.within, 0);
+}
+
 TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
   std::mt19937 random(3);
   const auto any_of = [&](const auto& all) { return *(std::begin(all) + random() % std::size(all)); };
