@@ -11,6 +11,11 @@ def is_dense_and_complete(row):
     return row["completeness"] == "A" and row["cp"] in ("", "1") and row["ep"] in ("", "1") and not row["experts"]
 
 
+def stands_in(row):
+    """Of Megatron-Core no run is complete: these say all but the recomputation or the microbatch, which are taken to be none and one sequence."""
+    return row["group"] in ("dgxc", "megascale-mlm") and row["cp"] in ("", "1") and row["ep"] in ("", "1") and not row["experts"]
+
+
 def measured(rows):
     """Those whose step time is there: an out-of-memory run has none."""
     return [row for row in rows if row["iter_time_s"]]

@@ -11,51 +11,70 @@ struct Entry {
   Calibration calibration;
 };
 
+// Where several fit equally well, the first counts (calibration_of).
 const Entry entries[] = {
+    {"H100",
+     "torch-compile",
+     {.matmul_efficiency = 0.696,
+      .attention_efficiency = 0.336,
+      .memory_efficiency = 0.55,
+      .operation_seconds = 5.66e-06,
+      .link_efficiency = 0.717,
+      .network_efficiency = 0.519}},
+    {"H100 SXM5 96",
+     "torch-compile",
+     {.matmul_efficiency = 0.56,
+      .attention_efficiency = 0.265,
+      .memory_efficiency = 0.824,
+      .operation_seconds = 5.21e-06,
+      .link_efficiency = 0.689,
+      .network_efficiency = 0.505}},
+    {"H100",
+     "llm-foundry",
+     {.matmul_efficiency = 0.628,
+      .attention_efficiency = 0.221,
+      .memory_efficiency = 0.601,
+      .operation_seconds = 1.21e-05,
+      .link_efficiency = 0.749,
+      .network_efficiency = 0.409}},
+    {"A100",
+     "llm-foundry",
+     {.matmul_efficiency = 0.764, .attention_efficiency = 0.428, .memory_efficiency = 0.691, .operation_seconds = 6.99e-06, .network_efficiency = 0.394}},
+    {"H100",
+     "megatron-core",
+     {.matmul_efficiency = 0.792,
+      .attention_efficiency = 0.415,
+      .memory_efficiency = 1,
+      .operation_seconds = 3.7e-06,
+      .link_efficiency = 1,
+      .network_efficiency = 1}},
+    {"A100",
+     "megatron-core",
+     {.matmul_efficiency = 0.779,
+      .attention_efficiency = 0.494,
+      .memory_efficiency = 0.823,
+      .operation_seconds = 4.7e-06,
+      .link_efficiency = 0.98,
+      .network_efficiency = 0.309}},
     {"A100",
      "megatron",
-     {.matmul_efficiency = 0.92, .memory_efficiency = 0.748, .operation_seconds = 5.06e-06, .link_efficiency = 0.581, .network_efficiency = 0.496}},
+     {.matmul_efficiency = 0.811, .memory_efficiency = 0.895, .operation_seconds = 4.57e-06, .link_efficiency = 0.83, .network_efficiency = 0.476}},
     {"A100",
      "megatron-2020",
      {.matmul_efficiency = 0.8, .memory_efficiency = 0.793, .operation_seconds = 6.13e-06, .link_efficiency = 0.791, .network_efficiency = 1}},
     {"A100",
      "megatron-deepspeed",
-     {.matmul_efficiency = 0.85, .memory_efficiency = 0.743, .operation_seconds = 7.49e-06, .link_efficiency = 0.984, .network_efficiency = 0.528}},
+     {.matmul_efficiency = 0.85, .memory_efficiency = 0.743, .operation_seconds = 7.53e-06, .link_efficiency = 0.984, .network_efficiency = 0.528}},
     {"A100",
      "bloom",
-     {.matmul_efficiency = 0.75, .memory_efficiency = 0.799, .operation_seconds = 5.44e-06, .link_efficiency = 0.329, .network_efficiency = 0.365}},
-    {"A100", "deepspeed-zero3", {.matmul_efficiency = 0.846, .memory_efficiency = 0.91, .network_efficiency = 0.196, .network_latency = 1.6e-05}},
+     {.matmul_efficiency = 0.831, .memory_efficiency = 0.813, .operation_seconds = 4.39e-05, .link_efficiency = 0.287, .network_efficiency = 0.238}},
+    {"A100", "deepspeed-zero3", {.matmul_efficiency = 0.846, .memory_efficiency = 0.912, .network_efficiency = 0.196, .network_latency = 1.6e-05}},
     {"A100",
      "zero-bubble",
-     {.matmul_efficiency = 0.843, .memory_efficiency = 1, .operation_seconds = 5.72e-06, .link_efficiency = 0.718, .network_efficiency = 0.784}},
-    {"A100",
-     "llm-foundry",
-     {.matmul_efficiency = 0.764, .attention_efficiency = 0.428, .memory_efficiency = 0.691, .operation_seconds = 6.99e-06, .network_efficiency = 0.394}},
-    {"H100",
-     "llm-foundry",
-     {.matmul_efficiency = 0.624,
-      .attention_efficiency = 0.226,
-      .memory_efficiency = 0.649,
-      .operation_seconds = 1.35e-05,
-      .link_efficiency = 0.774,
-      .network_efficiency = 0.406}},
-    {"H100 SXM5 96",
-     "torch-compile",
-     {.matmul_efficiency = 0.526,
-      .attention_efficiency = 0.302,
-      .memory_efficiency = 1,
-      .operation_seconds = 5.33e-06,
-      .link_efficiency = 1,
-      .network_efficiency = 0.541}},
-    {"H100",
-     "torch-compile",
-     {.matmul_efficiency = 0.696,
-      .attention_efficiency = 0.348,
-      .memory_efficiency = 0.817,
-      .operation_seconds = 4.86e-06,
-      .link_efficiency = 0.609,
-      .network_efficiency = 0.522}},
+     {.matmul_efficiency = 0.825, .memory_efficiency = 0.834, .operation_seconds = 4.56e-06, .link_efficiency = 0.633, .network_efficiency = 0.853}},
 };
+
+bool is_of_torch(std::string_view generation) { return generation == "torch-compile" || generation == "llm-foundry"; }
 
 struct Name {
   std::string_view name;
@@ -82,18 +101,20 @@ double* constant(Calibration& calibration, std::string_view name) {
   return nullptr;
 }
 
-// Of the GPU and the generation; else of the generation on another GPU; else of the GPU with the software that was fitted first.
+// Of the GPU and the generation; else of the GPU with software of the same kind; else of the generation on another GPU; else of the GPU.
 Calibration calibration_of(const SoftwareProfile& profile, const DeviceSpec& device) {
   if (profile.calibration) return *profile.calibration;
-  const auto is_on = [&](const Entry& entry) { return device.name.starts_with(entry.gpu) || (entry.gpu == "H100" && device.name.starts_with("H200")); };
-  const auto is_of = [&](const Entry& entry) { return entry.generation == profile.generation; };
-  for (const Entry& entry : entries)
-    if (is_on(entry) && is_of(entry)) return entry.calibration;
-  for (const Entry& entry : entries)
-    if (is_of(entry)) return entry.calibration;
-  for (const Entry& entry : entries)
-    if (is_on(entry)) return entry.calibration;
-  return {};
+  Calibration best;
+  double best_score = 0;
+  for (const Entry& entry : entries) {
+    const bool is_on = device.name.starts_with(entry.gpu) || (entry.gpu == "H100" && device.name.starts_with("H200"));
+    const bool is_of = entry.generation == profile.generation, is_alike = is_of_torch(entry.generation) == is_of_torch(profile.generation);
+    const double score = (is_on ? 1 + 0.01 * static_cast<double>(entry.gpu.size()) : 0) + (is_of ? 2 : is_alike ? 1.5 : 0);
+    if (score <= best_score) continue;
+    best_score = score;
+    best = entry.calibration;
+  }
+  return best;
 }
 
 }  // namespace echelon

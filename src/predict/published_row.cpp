@@ -84,7 +84,8 @@ class RowReader {
 
   /// Of those in use the one with which the model comes closest to params_b; without that, GPT-2's.
   [[nodiscard]] std::int64_t usual_vocabulary() const {
-    constexpr std::int64_t gpt2 = 50304;  // padded
+    constexpr std::int64_t gpt2 = 50304;              // padded
+    if (has(word("software"), "sail")) return 32000;  // Qi et al.'s sizes, 1.5 to 28.3 B, are those of tied models with it
     const double billions = std::strtod(row_.at("params_b").c_str(), nullptr);
     ModelSpec model = config_.model;
     std::int64_t best = gpt2;
@@ -127,14 +128,16 @@ class RowReader {
       p.zero_level = 3;
       return;
     }
-    const std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : count("zero", 0);
+    std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : count("zero", 0);
     require(level <= 3, "zero = {} is no level of ZeRO; nearest: 3", level);
+    if (level == 2 && p.pipeline_parallel_degree > 1) level = 1;  // Megatron's distributed optimizer; DeepSpeed's pipelines refuse more, too
     if (level == 0) {
       p.data_parallel_replicate_degree = dp;
       return;
     }
     p.data_parallel_shard_degree = dp;
     p.zero_level = level;
+    if (level == 3 && p.pipeline_parallel_degree > 1) p.reshard_after_forward = ReshardAfterForward::never;  // as torchtitan does beside a pipeline
     if (level == 2 && has(word("software"), "fsdp")) {  // SHARD_GRAD_OP: parameters are gathered once for forward and backward
       p.zero_level = 3;
       p.reshard_after_forward = ReshardAfterForward::never;
@@ -146,13 +149,19 @@ class RowReader {
     t.seq_len = needed("seq");
     t.dtype = has(word("precision"), "fp32") || has(word("precision"), "float32") ? "float32" : "bfloat16";
     const std::int64_t dp = config_.data_parallel_degree(), batch = needed("gbs");
-    t.micro_batch_size = std::max<std::int64_t>(1, std::min(count("mbs", 1), batch / dp));
+    t.micro_batch_size = std::max<std::int64_t>(1, std::min(count("mbs", usual_microbatch(batch / dp)), batch / dp));
     const std::int64_t per_microbatch = dp * t.micro_batch_size;
     t.global_batch_size = std::max<std::int64_t>(1, (batch + per_microbatch / 2) / per_microbatch) * per_microbatch;
     // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in 32 bits.
     const std::string precision = word("precision");
     if (t.dtype == "bfloat16" && (has(precision, "fp16") || has(precision, "pure") || has(word("software"), "ibm"))) t.grad_dtype = t.dtype;
     set_recompute();
+  }
+
+  /// torchtitan cuts a rank's batch into as many microbatches as there are stages (its configs up to 2025); others are taken to use sequence after sequence.
+  [[nodiscard]] std::int64_t usual_microbatch(std::int64_t batch_of_rank) const {
+    const std::int64_t pp = config_.parallelism.pipeline_parallel_degree;
+    return has(word("software"), "titan") && pp > 1 ? std::max<std::int64_t>(1, batch_of_rank / pp) : 1;
   }
 
   void set_recompute() {
@@ -194,6 +203,10 @@ class RowReader {
       p.pipeline_parallel_schedule = PipelineSchedule::interleaved_one_f_one_b;
     const bool loops = p.pipeline_parallel_schedule == PipelineSchedule::interleaved_one_f_one_b;
     if (loops) p.virtual_stages = num_virtual;
+    if (p.pipeline_parallel_schedule == PipelineSchedule::zb_1p || p.pipeline_parallel_schedule == PipelineSchedule::zb_2p) {
+      p.pipeline_backward_weight_ms = 0.55;  // of 1 for the others: attention's core, norms and dropout have no part in weights' gradients
+      p.pipeline_p2p_ms = 0.03;
+    }
     const std::int64_t stages = p.pipeline_parallel_degree * (loops ? num_virtual : 1), layers = config_.model.num_hidden_layers;
     if (layers % stages != 0 && (layers + 2) % stages == 0)  // embedding and head count as a layer each
       p.pipeline_parallel_layout.counts.assign(static_cast<std::size_t>(stages), (layers + 2) / stages);

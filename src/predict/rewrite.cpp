@@ -89,7 +89,11 @@ class OperationRewriter {
   /// What a product gives for one microbatch is added to what the others gave by a kernel of its own.
   void accumulate(OpRecord& op) {
     op = product_of(op.m, op.n, op.k, op.dtype);
-    if (config_.num_microbatches() > 1) push(elementwise(profile_.accumulation_bytes * op.m * op.n));
+    if (config_.num_microbatches() == 1) return;
+    if (profile_.accumulates_in_products)
+      op.bytes += (2 * size_of(DType::float32) - size_of(op.dtype)) * op.m * op.n;
+    else
+      push(elementwise(profile_.accumulation_bytes * op.m * op.n));
   }
 
   static OpRecord product_of(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
@@ -130,7 +134,7 @@ class OperationRewriter {
     } else {
       const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
       batched_product(op, S, S, C);
-      push(elementwise(3 * scores));  // scale, mask, softmax: reads what the mask leaves, writes all
+      push(elementwise(profile_.softmax_bytes * scores));
       if (profile_.has_dropout) push(elementwise(5 * scores));
       batched_product(op, S, C, S);
     }
@@ -148,7 +152,7 @@ class OperationRewriter {
       batched_product(op, S, C, S);  // dv = p^T dout
       batched_product(op, S, S, C);  // dp = dout v^T
       if (profile_.has_dropout) push(elementwise(5 * scores));
-      push(elementwise(6 * scores));
+      push(elementwise(profile_.softmax_backward_bytes * scores));
       batched_product(op, S, C, S);  // dq
       batched_product(op, S, C, S);  // dk
     }
@@ -206,7 +210,11 @@ class OperationRewriter {
   // A chunked head reduces its statistics chunk by chunk.
   void rewrite_comms() {
     std::map<CommKind, std::size_t> statistics;
-    for (const CommRecord& comm : trace_.comms) {
+    for (CommRecord comm : trace_.comms) {
+      if (profile_.computes_in_fp8 && profile_.gathers_in_fp8 && is_compute(action_.kind) && comm.kind == CommKind::all_gather && comm.dtype == dtype_) {
+        comm.num_elements /= 2;  // of half the size
+        comm.sent_bytes /= 2;
+      }
       const bool is_statistic = is_compute(action_.kind) && comm.kind == CommKind::all_reduce && comm.dtype != dtype_;
       const auto first = statistics.find(comm.kind);
       if (is_statistic && first != statistics.end()) {

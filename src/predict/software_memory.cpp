@@ -32,12 +32,15 @@ std::int64_t attention_bytes(const SoftwareProfile& profile, const RunConfig& co
   return (profile.has_dropout ? 5 : 2) * b.scores;  // softmax, dropout's mask and outcome
 }
 
-/// In place of the logits: themselves, in 32 bits, their softmax and their gradient.
-constexpr std::int64_t bytes_of_logit = 12;
+/// In place of the logits: themselves, in 32 bits, their softmax and their gradient. PyTorch's loss over logits that are cut among ranks is a chain of
+/// operations, which hold more copies in 32 bits: at most the logarithms of the softmax, their exponentials, a sum of both that becomes the gradient, and two
+/// while it is formed.
+constexpr std::int64_t bytes_of_logit = 12, bytes_of_cut_logit = 20;
 
-std::int64_t logit_bytes(const RunConfig& config) {
+std::int64_t logit_bytes(const SoftwareProfile& profile, const RunConfig& config) {
   const BlockSizes b = sizes_of(config);
-  return bytes_of_logit * b.tokens * config.model.vocab_size / config.parallelism.tensor_parallel_degree;
+  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
+  return (profile.cuts_loss_eagerly && tp > 1 ? bytes_of_cut_logit : bytes_of_logit) * b.tokens * config.model.vocab_size / tp;
 }
 
 /// The inputs of a block's products and the gradients of what they gave: what stays where the weights' gradients are formed later (Qi et al. 2023,
@@ -95,7 +98,7 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
     each.category_bytes[MemoryCategory::activations] = most_kept(rank.program(ProgramKind::training), kept, for_weights);
     std::int64_t& workspace = each.category_bytes[MemoryCategory::workspace];
     workspace = recompute.operations.empty() ? 0 : whole;  // of a block that is formed again
-    if (part.has_head()) workspace = std::max(workspace, logit_bytes(config));
+    if (part.has_head()) workspace = std::max(workspace, logit_bytes(profile, config));
     // FSDP keeps 32-bit parameters alone, where Echelon has a coarser copy beside them.
     if (config.parallelism.zero_level == 3) each.category_bytes[MemoryCategory::parameters] = 0;
     std::int64_t& gradients = each.category_bytes[MemoryCategory::gradients];

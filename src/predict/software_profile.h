@@ -40,18 +40,22 @@ struct SoftwareProfile {
 
   // What is computed.
   AttentionKernel attention = AttentionKernel::fused;
-  bool has_dropout = false;             // of attention's probabilities and of both branches
-  bool has_biases = true;               // added by the products' epilogues; their gradients are kernels of their own
-  bool has_positions = true;            // a table that is added
-  bool fuses_qkv = true;                // one product for q, k and v
-  double eager_bytes = 0;               // read and written per token and column of the width by what is not fused, in a block's forward; twice that in backward
-  bool reruns_whole_blocks = true;      // recomputation runs a block's forward to its end
-  bool computes_in_fp8 = false;         // products of blocks
-  double fp8_speedup = 1.4;             // of products in 8 bits over those in 16
-  double logit_bytes = 40;              // read and written per logit by the loss, forward and backward
-  double optimizer_bytes = 26;          // read and written per parameter by an update, beside what Echelon's reads and writes
-  std::int64_t accumulation_bytes = 6;  // read and written per parameter to add a microbatch to the gradients of the others
-  bool gathers_each_parameter = false;  // ZeRO-3: a collective for every parameter, not for every block
+  bool has_dropout = false;         // of attention's probabilities and of both branches
+  bool has_biases = true;           // added by the products' epilogues; their gradients are kernels of their own
+  bool has_positions = true;        // a table that is added
+  bool fuses_qkv = true;            // one product for q, k and v
+  double eager_bytes = 0;           // read and written per token and column of the width by what is not fused, in a block's forward; twice that in backward
+  bool reruns_whole_blocks = true;  // recomputation runs a block's forward to its end
+  bool computes_in_fp8 = false;     // products of blocks
+  bool gathers_in_fp8 = false;      // then what tensor parallelism gathers for them has been cast before
+  double fp8_speedup = 1.77;        // of products in 8 bits over those in 16
+  double logit_bytes = 40;          // read and written per logit by the loss, forward and backward
+  double optimizer_bytes = 26;      // read and written per parameter by an update, beside what Echelon's reads and writes
+  std::int64_t softmax_bytes = 3;   // read and written per score by scale, mask and softmax where attention is not fused
+  std::int64_t softmax_backward_bytes = 6;  // likewise, backward
+  std::int64_t accumulation_bytes = 6;      // read and written per parameter to add a microbatch to the gradients of the others
+  bool accumulates_in_products = false;     // the products that form weights' gradients add to the others' themselves, in 32 bits
+  bool gathers_each_parameter = false;      // ZeRO-3: a collective for every parameter, not for every block
 
   // What is communicated.
   OverlapRules overlap = {};
@@ -63,6 +67,7 @@ struct SoftwareProfile {
   // What is kept.
   std::int64_t framework_bytes = 0;   // CUDA context, libraries' workspaces and communication buffers
   bool keeps_wide_gradients = false;  // DeepSpeed: gradients of the owned part in 32 bits beside those of the weights' format
+  bool cuts_loss_eagerly = false;     // PyTorch's loss over a vocabulary that is cut among ranks, operation by operation
   double fragmentation = 1.0;         // of what is allocated and freed on the way: reserved over used
 };
 

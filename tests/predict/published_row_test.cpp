@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 namespace echelon {
 namespace {
@@ -100,6 +101,33 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(name({"TorchTitan compile", "bf16", "1", "1", "3"}), "torchtitan-compile+flash+async-tp");
   EXPECT_EQ(name({"Megatron-DeepSpeed (BigScience) Feb 2022", "fp16", "0", "", "1"}), "bloom+unfused");
   EXPECT_EQ(name({"a framework of tomorrow", "bf16", "", "", "3"}), "fsdp");
+}
+
+TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
+  const auto config_of = [](const char* id, const std::map<std::string, std::string>& fields) {
+    CsvRow row = row_called(id);
+    for (const auto& [column, value] : fields) row.fields[column] = value;
+    return described_run(row).config;
+  };
+  // torchtitan makes as many microbatches as there are stages; others take sequence after sequence.
+  const std::map<std::string, std::string> pipeline = {{"pp", "4"}, {"dp", "2"}, {"gpus", "64"}, {"mbs", ""}, {"gbs", "64"}};
+  EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).num_microbatches(), 4);
+  EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).parallelism.reshard_after_forward, ReshardAfterForward::never);
+  EXPECT_EQ(config_of("bloom-036", {{"mbs", ""}}).training.micro_batch_size, 1);
+  EXPECT_EQ(config_of("bloom-036", {{"zero", "2"}}).parallelism.zero_level, 1);
+  EXPECT_EQ(config_of("zb-1.5B-1F1B-m24", {}).model.vocab_size, 32000);
+}
+
+// What software reaches on a GPU that it was not fitted on is taken from software of its kind there, and from another GPU only if there is none.
+TEST(SoftwareProfile, StandsInForWhatWasNotFitted) {
+  const auto reaches = [](std::string_view profile, const char* machine) {
+    return calibration_of(software_profile(profile), read_machine(machine).nodes.front().device).matmul_efficiency;
+  };
+  EXPECT_EQ(reaches("fsdp", "a100-80"), reaches("llm-foundry", "a100-80"));
+  EXPECT_EQ(reaches("megatron-2022", "h100"), reaches("megatron-core", "h100"));
+  EXPECT_EQ(reaches("torchtitan", "h200"), reaches("torchtitan", "h100"));
+  EXPECT_NE(reaches("torchtitan", "h100-96"), reaches("torchtitan", "h100"));
+  EXPECT_EQ(reaches("megatron-core", "b200"), reaches("megatron-core", "h100"));
 }
 
 TEST(PublishedRows, WhatCannotBeExpressedGetsASentence) {
