@@ -88,13 +88,10 @@ Json to_json(const PipelineRankSummary& rank) {
 Json to_json(const RunConfig& config, const StepSummary& summary) {
   Json ranks = Json::array();
   for (const PipelineRankSummary& rank : summary.ranks) ranks.push_back(to_json(rank));
-  return {{"model_type", name_of(config.model.family)},
-          {"num_parameters", summary.num_parameters},
-          {"world_size", config.mesh_shape().num_ranks()},
-          {"num_microbatches", config.num_microbatches()},
-          {"model_flops", summary.model_flops},
-          {"hardware_flops", summary.hardware_flops},
-          {"pipeline_ranks", ranks}};
+  return {{"model_type", name_of(config.model.family)},    {"num_parameters", summary.num_parameters},
+          {"world_size", config.mesh_shape().num_ranks()}, {"order", name_of(config.parallelism.order)},
+          {"num_microbatches", config.num_microbatches()}, {"model_flops", summary.model_flops},
+          {"hardware_flops", summary.hardware_flops},      {"pipeline_ranks", ranks}};
 }
 
 }  // namespace

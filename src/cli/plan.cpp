@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "checkpoint/model_config.h"
 #include "cli/plan_html.h"
+#include "cli/this_machine.h"
 #include "cli/verb.h"
 #include "predict/plan_scaling.h"
 #include "predict/plan_text.h"
@@ -54,8 +55,8 @@ VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_ar
   const auto arguments = std::make_shared<PlanArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
   app.add_option("--model", question.model, "a preset, a Hugging Face folder, or a config file (its parallelism is left aside)");
-  app.add_option("--machine", question.machine, "a machine by name, or its file");
-  app.add_option("--gpus", question.gpus, "devices; default: all that the machine has");
+  app.add_option("--machine", question.machine, "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");
+  app.add_option("--gpus", question.gpus, "devices, or ranks on a host; default: all that the machine has");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");
   app.add_option("--objective", question.objective, "what is to be least: time | memory | cost")->capture_default_str();
@@ -71,6 +72,7 @@ VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_ar
     arguments->has_html = html->count() > 0;
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
+    arguments->question.this_machine = this_machine;
     return run_plan(*arguments);
   };
 }

@@ -10,11 +10,12 @@ namespace {
 std::string mesh_text(const RunConfig& config) {
   std::string text;
   const MeshShape mesh = config.mesh_shape();
-  for (int axis = 0; axis < num_axes; ++axis) {
-    const int degree = mesh.degree(static_cast<Axis>(axis));
-    if (degree > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name_of(static_cast<Axis>(axis)), degree);
+  const AxisOrder& order = config.parallelism.order;
+  for (std::size_t i = order.axes().size(); i-- > 0;) {
+    const Axis axis = order.axes()[i];
+    if (mesh.degree(axis) > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name_of(axis), mesh.degree(axis));
   }
-  return text.empty() ? "one rank" : text;
+  return text.empty() ? "one rank" : order == AxisOrder() ? text : fmt::format("{}, order {}", text, name_of(order));
 }
 
 std::string schedule_text(const ParallelConfig& p) {

@@ -3,6 +3,7 @@
 
 #include "base/median.h"
 #include "checkpoint/model_config.h"
+#include "cli/this_machine.h"
 #include "cli/verb.h"
 #include "engine/time_steps.h"
 #include "report/output_file.h"
@@ -31,7 +32,7 @@ ExitStatus run_tuning(const TuneArguments& arguments) {
   const Tuning tuning = tune(request, [&](const RunConfig& config) { return median(time_steps(config, arguments.steps)); });
   if (output) output->write(to_toml(tuning.fastest().plan.config));
   if (machine_output) machine_output->write(tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
-  fmt::print("{}", arguments.json ? to_json(tuning) : to_text(tuning));
+  fmt::print("{}", arguments.json ? to_json(tuning, request) : to_text(tuning));
   return ExitStatus::success;
 }
 
@@ -42,8 +43,8 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
   PlanQuestion& question = arguments->question;
   question.top = 3;
   app.add_option("--model,model", question.model, "a config file (its parallelism is left aside), a preset or a Hugging Face folder");
-  app.add_option("--machine", question.machine, "what is known of this machine: a name, or a file such as echelon bench writes");
-  app.add_option("--gpus", question.gpus, "ranks");
+  app.add_option("--machine", question.machine, "what is known of this machine: a name, or a file such as echelon bench writes; default: as for plan");
+  app.add_option("--gpus", question.gpus, "ranks; default: one for each core");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all ranks");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence");
   app.add_option("--top", question.top, "plans that are run")->capture_default_str();
@@ -54,6 +55,7 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
   return [arguments, config_arguments] {
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
+    arguments->question.this_machine = this_machine;
     return run_tuning(*arguments);
   };
 }

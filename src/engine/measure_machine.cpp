@@ -95,9 +95,11 @@ ComputeRates measure_rates(int cores) {
   return measure({.num_threads = cores, .seconds = 0.05}, memory);
 }
 
+HostSpec unmeasured_machine() { return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()}; }
+
 HostSpec measure_for(const std::vector<OperationSize>& wanted) {
   constexpr std::int64_t largest_side = 512, most_elements = 1 << 18;
-  HostSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  HostSpec machine = unmeasured_machine();
   std::vector<OperationSize> sizes = {{OpKind::copy, DType::float32, 1 << 16, 1, 1}};
   std::int64_t pool_bytes = 0;
   for (OperationSize size : wanted) {
@@ -120,7 +122,7 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
 
 HostSpec measure_machine(const MeasureOptions& options) {
   BandwidthMeter memory;
-  HostSpec machine{.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  HostSpec machine = unmeasured_machine();
   if (options.progress) options.progress("rates", 0);
   for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
     *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);

@@ -13,6 +13,9 @@ namespace echelon {
 /// Multiply-adds and bandwidths of `num_cores` cores, in less than half a second; no products of matrices.
 [[nodiscard]] ComputeRates measure_rates(int num_cores);
 
+/// Its processor, its usable cores and its memory alone.
+[[nodiscard]] HostSpec unmeasured_machine();
+
 struct MeasureOptions {
   double seconds = 0.3;  // of each of the rates; there are about twenty
   int num_rounds = 5;    // over all sizes of operations and collectives; 0: rates alone

@@ -31,11 +31,17 @@ struct Neighbours {
 };
 
 Neighbours find_neighbours(const Place& own, Mesh& mesh) {
-  std::vector<Place> places(static_cast<std::size_t>(mesh.shape().num_ranks()));
+  const std::vector<int> ranks = mesh.shape().ranks_of(world_group, mesh.rank());
+  std::vector<Place> places(ranks.size());
   Place sent = own;
   mesh.comm(world_group).all_gather(numbers(places.data(), std::ssize(places)), numbers(&sent, 1)).wait();
-  const auto before = std::count(places.begin(), places.begin() + mesh.rank(), own);
-  return {.count = static_cast<int>(std::count(places.begin(), places.end(), own)), .index = static_cast<int>(before)};
+  Neighbours neighbours;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (!(places[i] == own)) continue;
+    ++neighbours.count;
+    if (ranks[i] < mesh.rank()) ++neighbours.index;
+  }
+  return neighbours;
 }
 
 /// The part of the quota that a rank has, or else the cores of its share.

@@ -20,100 +20,60 @@ std::optional<std::int64_t> members_of_axis(std::int64_t stride, std::int64_t de
   return std::nullopt;
 }
 
-using Strides = std::array<int, num_axes>;
-
-Strides strides_of(const MeshShape& mesh, const AxisOrder& order) {
-  Strides strides = {};
-  std::array<bool, num_axes> is_named = {};
-  int stride = 1;
-  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
-    const auto i = static_cast<std::size_t>(*axis);
-    require(!is_named[i], "an order of axes names {} twice; it names each of the {} once", name_of(*axis), num_axes);
-    is_named[i] = true;
-    strides[i] = mesh.degree(*axis) > 1 ? stride : 0;
-    stride *= mesh.degree(*axis);
-  }
-  return strides;
-}
-
-Strides strides_of_numbers(const MeshShape& mesh) {
-  Strides strides = {};
-  for (std::size_t i = 0; i < num_axes; ++i) {
-    Coordinates one{};
-    one[i] = 1;
-    if (mesh.degree(static_cast<Axis>(i)) > 1) strides[i] = mesh.rank_of(one);
-  }
-  return strides;
-}
-
 double speed_of(const NodeLink& link) { return link.bandwidth * link.efficiency; }
 
 }  // namespace
 
-DeviceMap::DeviceMap(const MeshShape& mesh, const MachineSpec& machine, const std::optional<AxisOrder>& order) : mesh_(mesh), machine_(&machine) {
+DeviceMap::DeviceMap(const MeshShape& mesh, const MachineSpec& machine) : mesh_(mesh), machine_(&machine) {
   const auto available = machine.num_devices();
   require(!available || *available >= mesh.num_ranks(), "the layout has {} ranks, but the machine '{}' has {} devices; nearest: {}", mesh.num_ranks(),
           machine.name, available.value_or(0), available.value_or(0));
-  int first_place = 0, first_node = 0;
+  int first_rank = 0, first_node = 0;
   for (const NodeSpec& kind : machine.nodes) {
-    if (first_place >= mesh.num_ranks()) break;
+    if (first_rank >= mesh.num_ranks()) break;
     const int ranks_per_node = is_host(kind) ? std::numeric_limits<int>::max() : static_cast<int>(kind.num_devices);
-    stretches_.push_back({first_place, first_node, ranks_per_node, &kind});
+    stretches_.push_back({first_rank, first_node, ranks_per_node, &kind});
     require(kind.num_nics > 0 || mesh.num_ranks() <= ranks_per_node,
             "the layout has {} ranks, but the machine '{}' has {} devices on a node and no cards between nodes (num_nics = 0); nearest: {}", mesh.num_ranks(),
             machine.name, kind.num_devices, kind.num_devices);
     if (kind.count == 0) break;  // it takes all that is left
     first_node += static_cast<int>(kind.count);
-    first_place += static_cast<int>(kind.count * kind.num_devices);
+    first_rank += static_cast<int>(kind.count * kind.num_devices);
   }
-  strides_ = order ? strides_of(mesh, *order) : strides_of_numbers(mesh);
-  places_are_ranks_ = strides_ == strides_of_numbers(mesh);
 }
 
-int DeviceMap::place_of(int rank) const {
-  if (places_are_ranks_) return rank;
-  const Coordinates coordinates = mesh_.coordinates_of(rank);
-  int place = 0;
-  for (std::size_t axis = 0; axis < num_axes; ++axis) place += coordinates[axis] * strides_[axis];
-  return place;
-}
-
-const DeviceMap::Stretch& DeviceMap::stretch_at(int place) const {
+const DeviceMap::Stretch& DeviceMap::stretch_of(int rank) const {
   if (stretches_.size() == 1) return stretches_.front();
-  const auto behind =
-      std::upper_bound(stretches_.begin(), stretches_.end(), place, [](int each, const Stretch& stretch) { return each < stretch.first_place; });
+  const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), rank, [](int each, const Stretch& stretch) { return each < stretch.first_rank; });
   return *(behind - 1);
 }
 
-int DeviceMap::node_at(int place) const {
-  const Stretch& stretch = stretch_at(place);
-  return stretch.first_node + (place - stretch.first_place) / stretch.ranks_per_node;
+int DeviceMap::node_of(int rank) const {
+  const Stretch& stretch = stretch_of(rank);
+  return stretch.first_node + (rank - stretch.first_rank) / stretch.ranks_per_node;
 }
 
-int DeviceMap::leaf_at(int place) const {
+const NodeSpec& DeviceMap::kind_of(int rank) const { return *stretch_of(rank).kind; }
+
+int DeviceMap::leaf_of(int rank) const {
   const auto nodes_per_leaf = static_cast<int>(machine_->network.nodes_per_leaf);
-  return nodes_per_leaf > 0 ? node_at(place) / nodes_per_leaf : 0;
+  return nodes_per_leaf > 0 ? node_of(rank) / nodes_per_leaf : 0;
 }
-
-int DeviceMap::node_of(int rank) const { return node_at(place_of(rank)); }
-
-const NodeSpec& DeviceMap::kind_of(int rank) const { return *stretch_at(place_of(rank)).kind; }
-
-int DeviceMap::leaf_of(int rank) const { return leaf_at(place_of(rank)); }
 
 bool DeviceMap::divides_into_nodes() const {
   if (stretches_.size() > 1) return false;
   const int block = stretches_.front().ranks_per_node;
   if (mesh_.num_ranks() <= block) return true;
-  for (std::size_t axis = 0; axis < num_axes; ++axis)
-    if (strides_[axis] > 0 && !members_of_axis(strides_[axis], mesh_.degree(static_cast<Axis>(axis)), block)) return false;
+  for (int i = 0; i < num_axes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (mesh_.degree(axis) > 1 && !members_of_axis(mesh_.stride(axis), mesh_.degree(axis), block)) return false;
+  }
   return true;
 }
 
 int DeviceMap::rail_of(int rank) const {
-  const int place = place_of(rank);
-  const Stretch& stretch = stretch_at(place);
-  const int device = (place - stretch.first_place) % stretch.ranks_per_node;
+  const Stretch& stretch = stretch_of(rank);
+  const int device = (rank - stretch.first_rank) % stretch.ranks_per_node;
   return static_cast<int>(device * stretch.kind->num_nics / stretch.kind->num_devices);
 }
 
@@ -128,9 +88,10 @@ double DeviceMap::share_of_cards(const Stretch& stretch, double num_sharers, int
 /// How many ranks of the group an aligned block of ranks holds that holds any.
 std::optional<int> DeviceMap::members_within(const Group& group, std::int64_t block) const {
   std::int64_t members = 1;
-  for (std::size_t i = 0; i < num_axes; ++i) {
-    if (!group.axes.contains(static_cast<Axis>(i)) || strides_[i] == 0) continue;
-    const auto of_axis = members_of_axis(strides_[i], mesh_.degree(static_cast<Axis>(i)), block);
+  for (int i = 0; i < num_axes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (!group.axes.contains(axis) || mesh_.degree(axis) == 1) continue;
+    const auto of_axis = members_of_axis(mesh_.stride(axis), mesh_.degree(axis), block);
     if (!of_axis) return std::nullopt;
     members *= *of_axis;
   }
@@ -155,23 +116,20 @@ GroupPlacement DeviceMap::placement_of(const Group& group, int rank) const {
           .cards_bandwidth = share_of_cards(stretch, devices / *on_node, *on_node)};
 }
 
-GroupPlacement DeviceMap::placement_of_ranks(const std::vector<int>& ranks) const {
+GroupPlacement DeviceMap::placement_of_ranks(std::vector<int> ranks) const {
   GroupPlacement placement = {
       .num_ranks = static_cast<int>(ranks.size()), .num_nodes = 0, .num_leaves = 0, .cards_bandwidth = std::numeric_limits<double>::max()};
-  std::vector<int> places;
-  places.reserve(ranks.size());
-  for (const int rank : ranks) places.push_back(place_of(rank));
-  std::sort(places.begin(), places.end());
+  std::sort(ranks.begin(), ranks.end());
   int last_leaf = -1;
-  for (auto first = places.begin(); first != places.end();) {
-    const int node = node_at(*first);
-    const auto behind = std::find_if(first, places.end(), [&](int place) { return node_at(place) != node; });
+  for (auto first = ranks.begin(); first != ranks.end();) {
+    const int node = node_of(*first);
+    const auto behind = std::find_if(first, ranks.end(), [&](int rank) { return node_of(rank) != node; });
     const auto on_node = static_cast<int>(behind - first);
-    const Stretch& stretch = stretch_at(*first);
+    const Stretch& stretch = stretch_of(*first);
     ++placement.num_nodes;
     placement.ranks_per_node = std::max(placement.ranks_per_node, on_node);
-    if (leaf_at(*first) != last_leaf) ++placement.num_leaves;
-    last_leaf = leaf_at(*first);
+    if (leaf_of(*first) != last_leaf) ++placement.num_leaves;
+    last_leaf = leaf_of(*first);
     if (placement.link == nullptr || speed_of(stretch.kind->link) < speed_of(*placement.link)) placement.link = &stretch.kind->link;
     const double devices = std::min(stretch.ranks_per_node, mesh_.num_ranks());
     placement.cards_bandwidth = std::min(placement.cards_bandwidth, share_of_cards(stretch, devices / on_node, on_node));
@@ -181,18 +139,17 @@ GroupPlacement DeviceMap::placement_of_ranks(const std::vector<int>& ranks) cons
 }
 
 GroupPlacement DeviceMap::placement_of_pair(int rank, int peer) const {
-  const int here = place_of(rank), there = place_of(peer);
-  const Stretch& mine = stretch_at(here);
-  const Stretch& theirs = stretch_at(there);
-  const bool is_one_node = node_at(here) == node_at(there);
+  const Stretch& mine = stretch_of(rank);
+  const Stretch& theirs = stretch_of(peer);
+  const bool is_one_node = node_of(rank) == node_of(peer);
   const bool leaves_the_rail = machine_->network.rail_optimized && rail_of(rank) != rail_of(peer);
   const auto share = [&](const Stretch& stretch) {
-    return share_of_cards(stretch, std::min({std::abs(there - here), stretch.ranks_per_node, mesh_.num_ranks()}), 1);
+    return share_of_cards(stretch, std::min({std::abs(peer - rank), stretch.ranks_per_node, mesh_.num_ranks()}), 1);
   };
   return {.num_ranks = rank == peer ? 1 : 2,
           .num_nodes = is_one_node ? 1 : 2,
           .ranks_per_node = is_one_node && rank != peer ? 2 : 1,
-          .num_leaves = is_one_node || (leaf_at(here) == leaf_at(there) && !leaves_the_rail) ? 1 : 2,
+          .num_leaves = is_one_node || (leaf_of(rank) == leaf_of(peer) && !leaves_the_rail) ? 1 : 2,
           .link = speed_of(mine.kind->link) <= speed_of(theirs.kind->link) ? &mine.kind->link : &theirs.kind->link,
           .cards_bandwidth = std::min(share(mine), share(theirs))};
 }

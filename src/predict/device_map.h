@@ -5,14 +5,10 @@
 #include "spec/machine_spec.h"
 #include "spec/mesh_shape.h"
 
-#include <array>
 #include <optional>
 #include <vector>
 
 namespace echelon {
-
-/// All axes, from the one whose ranks are furthest from each other to the one whose ranks are neighbours.
-using AxisOrder = std::array<Axis, num_axes>;
 
 /// How the ranks of a group lie on nodes, and what they have of them.
 struct GroupPlacement {
@@ -26,9 +22,8 @@ struct GroupPlacement {
 
 class DeviceMap {
  public:
-  /// It refers to `machine`. Throws Error if the machine has fewer devices than ranks are asked for, or no network between nodes that need one, or if `order`
-  /// does not name every axis.
-  DeviceMap(const MeshShape& mesh, const MachineSpec& machine, const std::optional<AxisOrder>& order = std::nullopt);
+  /// It refers to `machine`. Throws Error if the machine has fewer devices than ranks are asked for, or no network between nodes that need one.
+  DeviceMap(const MeshShape& mesh, const MachineSpec& machine);
 
   [[nodiscard]] const MachineSpec& machine() const { return *machine_; }
   [[nodiscard]] const MeshShape& mesh() const { return mesh_; }
@@ -49,25 +44,20 @@ class DeviceMap {
   [[nodiscard]] GroupPlacement placement_of_pair(int rank, int peer) const;
 
  private:
-  /// Places on nodes of one kind. A rank's place is its number in the order of the axes.
+  /// Ranks on nodes of one kind.
   struct Stretch {
-    int first_place = 0, first_node = 0;
+    int first_rank = 0, first_node = 0;
     int ranks_per_node = 1;
     const NodeSpec* kind = nullptr;
   };
-  [[nodiscard]] int place_of(int rank) const;
-  [[nodiscard]] const Stretch& stretch_at(int place) const;
-  [[nodiscard]] int node_at(int place) const;
-  [[nodiscard]] int leaf_at(int place) const;
+  [[nodiscard]] const Stretch& stretch_of(int rank) const;
   [[nodiscard]] std::optional<int> members_within(const Group& group, std::int64_t block) const;
-  [[nodiscard]] GroupPlacement placement_of_ranks(const std::vector<int>& ranks) const;
+  [[nodiscard]] GroupPlacement placement_of_ranks(std::vector<int> ranks) const;
   [[nodiscard]] double share_of_cards(const Stretch& stretch, double num_sharers, int ranks_per_node) const;
 
   MeshShape mesh_;
   const MachineSpec* machine_;
   std::vector<Stretch> stretches_;
-  std::array<int, num_axes> strides_ = {};  // in places; of axes of degree 1: 0
-  bool places_are_ranks_ = true;
 };
 
 }  // namespace echelon

@@ -1,15 +1,15 @@
+#include "predict/plan_fields.h"
 #include "predict/plan_text.h"
-
 #include "spec/config_reader.h"
-
-#include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const Plan& plan, const PlanRequest& request) {
+}  // namespace
+
+Json fields_of(const Plan& plan, const PlanRequest& request) {
   const auto& [shape, pipeline, recompute, data] = plan.choice;
   const Simulation& outcome = plan.outcome;
   Json exposed = Json::object(), memory = Json::array();
@@ -37,6 +37,7 @@ Json to_json(const Plan& plan, const PlanRequest& request) {
           {"data_parallel_shard_degree", data.shard},
           {"zero_level", data.zero_level},
           {"reshard_after_forward", name_of(data.reshard)},
+          {"order", name_of(plan.config.parallelism.order)},
           {"micro_batch_size", shape.micro_batch_size},
           {"num_microbatches", shape.num_microbatches},
           {"recompute", names_of(recompute.operations)},
@@ -51,17 +52,16 @@ Json to_json(const Plan& plan, const PlanRequest& request) {
           {"config", to_toml(plan.config)}};
 }
 
-}  // namespace
+Json fields_of(const PlanResult& result) {
+  return {{"configurations", result.num_configurations}, {"evaluated", result.num_evaluated}, {"seconds", result.seconds}, {"within", result.within}};
+}
 
 std::string to_json(const PlanResult& result, const PlanRequest& request) {
   Json plans = Json::array();
-  for (const Plan& plan : result.plans) plans.push_back(to_json(plan, request));
-  Json json = {{"configurations", result.num_configurations},
-               {"evaluated", result.num_evaluated},
-               {"seconds", result.seconds},
-               {"within", result.within},
-               {"plans", plans}};
-  if (result.nearest) json["nearest"] = to_json(*result.nearest, request);
+  for (const Plan& plan : result.plans) plans.push_back(fields_of(plan, request));
+  Json json = fields_of(result);
+  json["plans"] = plans;
+  if (result.nearest) json["nearest"] = fields_of(*result.nearest, request);
   if (!result.mends.empty()) json["mends"] = result.mends;
   return json.dump() + "\n";
 }

@@ -88,6 +88,38 @@ std::string natural_dtype(const MachineSpec& machine) {
   return has ? "bfloat16" : "float32";
 }
 
+MachineSpec named_machine(const PlanQuestion& question, const std::string& of_config) {
+  if (!question.machine.empty()) return read_machine(question.machine);
+  if (!of_config.empty()) return read_machine(of_config);
+  require(static_cast<bool>(question.this_machine), "--machine is missing: the name of a machine or a file; such as --machine=h100");
+  return question.this_machine();
+}
+
+void set_prices(const PlanQuestion& question, PlanRequest& request) {
+  for (NodeSpec& node : request.machine.nodes) {
+    if (question.price) node.price_per_device_hour = *question.price;
+    require(request.objective != PlanObjective::cost || node.price_per_device_hour > 0,
+            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device and hour", request.machine.name,
+            node.name);
+  }
+}
+
+/// What is not said: all devices of a cluster, a rank for each core of a host. There ranks are threads, of which there may be more than cores.
+std::int64_t num_devices_of(const PlanQuestion& question, const MachineSpec& machine) {
+  if (machine.host) {
+    const std::int64_t num_ranks = question.gpus.value_or(machine.host->num_cores);
+    const std::int64_t most = machine.nodes.front().num_devices;
+    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be; nearest: {}", num_ranks, most);
+    return num_ranks;
+  }
+  const auto devices = machine.num_devices();
+  require(question.gpus || devices, "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8", machine.name);
+  const std::int64_t wanted = question.gpus.value_or(devices.value_or(1));
+  require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}", wanted, devices.value_or(0), machine.name,
+          devices.value_or(0));
+  return wanted;
+}
+
 }  // namespace
 
 std::string_view name_of(PlanObjective objective) {
@@ -107,38 +139,28 @@ PlanObjective parse_plan_objective(std::string_view key, std::string_view name) 
 PlanRequest read_plan_request(const PlanQuestion& question) {
   const std::vector<std::string> settings = joined(question.settings);
   require(!question.model.empty(), "--model is missing: a preset, a Hugging Face folder or a config file; such as --model=llama3-8b");
-  require(!question.machine.empty(), "--machine is missing: the name of a machine or a file; such as --machine=h100");
   require(!question.gpus || *question.gpus >= 1, "--gpus={} are no devices; nearest: 1", question.gpus.value_or(0));
   require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000; nearest: {}", question.top,
           std::clamp<std::int64_t>(question.top, 1, 1000));
+  require(!question.price || *question.price > 0, "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
   PlanRequest request;
   request.objective = parse_plan_objective("--objective", question.objective);
   request.top = static_cast<int>(question.top);
   require(question.within_percent >= 0 && question.within_percent <= 50, "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
           question.within_percent > 50 ? 50 : 0);
   request.within = question.within_percent / 100;
-  request.machine = read_machine(question.machine);
-  require(!question.price || *question.price > 0, "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
-  for (NodeSpec& node : request.machine.nodes) {
-    if (question.price) node.price_per_device_hour = *question.price;
-    require(request.objective != PlanObjective::cost || node.price_per_device_hour > 0,
-            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device and hour", request.machine.name,
-            node.name);
-  }
   request.base = base_config(question, settings);
-  if (!question.seq_len && !says(question, settings, "training.seq_len"))
-    request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);
-  if (!says(question, settings, "training.dtype")) request.base.training.dtype = natural_dtype(request.machine);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices; such as --global-batch-size=1024");
-
-  const auto devices = request.machine.num_devices();
-  require(question.gpus || devices, "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8", request.machine.name);
-  request.num_devices = question.gpus.value_or(devices.value_or(1));
-  require(!devices || request.num_devices <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}", request.num_devices,
-          devices.value_or(0), request.machine.name, devices.value_or(0));
+  if (!question.seq_len && !says(question, settings, "training.seq_len"))
+    request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);
   for (const std::string& setting : settings)
     if (is_chosen(key_of(setting))) fix(setting, request);
+
+  request.machine = named_machine(question, request.base.metrics.machine);
+  set_prices(question, request);
+  request.num_devices = num_devices_of(question, request.machine);
+  if (!says(question, settings, "training.dtype")) request.base.training.dtype = natural_dtype(request.machine);
   return request;
 }
 

@@ -35,8 +35,8 @@ struct PlanRequest {
 
 /// The words of a command line.
 struct PlanQuestion {
-  std::string model;  // a preset, a Hugging Face folder, or a config file whose parallelism is left aside
-  std::string machine;
+  std::string model;    // a preset, a Hugging Face folder, or a config file whose parallelism is left aside
+  std::string machine;  // a name or a file; empty: the one that the config names (metrics.machine), else this_machine
   std::optional<std::int64_t> gpus, global_batch_size, seq_len;
   std::string objective = "time";
   std::int64_t top = 5;
@@ -44,6 +44,7 @@ struct PlanQuestion {
   double within_percent = 0;
   std::vector<std::string> settings = {};                               // --section.key=value: what the planner would choose is fixed by them
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
+  std::function<MachineSpec()> this_machine = {};                       // empty: a machine must be named
 };
 
 /// Throws Error naming the flag, its value and the nearest that goes.

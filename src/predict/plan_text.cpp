@@ -30,12 +30,15 @@ std::string pipeline_text(const PlanChoice& choice) {
 
 namespace {
 
+std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "" : ", order " + name_of(order); }
+
 std::string row(const Plan& plan) {
   const PlanShape& shape = plan.choice.shape;
   return fmt::format("{:>10.4f} {:>6.2f} {:>8.2f} {:>4}{} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}", plan.outcome.step_seconds, 100 * plan.outcome.mfu(),
                      static_cast<double>(plan.outcome.peak_memory_bytes()) / gib, shape.tp, shape.sequence_parallel ? "s" : " ", shape.pp, shape.dp,
                      shape.micro_batch_size, shape.num_microbatches, pipeline_text(plan.choice), data_text(plan.choice.data),
-                     recompute_text(plan.choice.recompute));
+                     recompute_text(plan.choice.recompute)) +
+         order_text(plan.config.parallelism.order);
 }
 
 std::string lines(const std::string& title, const std::vector<std::string>& sentences) {

@@ -40,7 +40,7 @@ struct Tuning {
 [[nodiscard]] Tuning tune(const PlanRequest& request, const StepTimer& seconds_of_step);
 
 [[nodiscard]] std::string to_text(const Tuning& tuning);
-/// One object: scales, error_before, error_after, tried and plans.
-[[nodiscard]] std::string to_json(const Tuning& tuning);
+/// One object in the words of a plan's (predict/plan_fields.h): the search on the tuned machine, its plans, and scales, error_before, error_after and tried.
+[[nodiscard]] std::string to_json(const Tuning& tuning, const PlanRequest& request);
 
 }  // namespace echelon

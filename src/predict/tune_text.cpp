@@ -1,15 +1,12 @@
+#include "predict/plan_fields.h"
 #include "predict/tune.h"
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 namespace echelon {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json to_json(const CostScales& scales) { return {{"compute", scales.compute}, {"communication", scales.communication}}; }
 
 }  // namespace
 
@@ -20,6 +17,7 @@ std::string layout_text(const RunConfig& config) {
     text += fmt::format(" ({}{})", name_of(p.pipeline_parallel_schedule), p.virtual_stages > 1 ? fmt::format(" v={}", p.virtual_stages) : "");
   text += fmt::format(" x replicate {} x shard {}", p.data_parallel_replicate_degree, p.data_parallel_shard_degree);
   if (p.data_parallel_shard_degree > 1) text += fmt::format(" ZeRO-{}", p.zero_level);
+  if (p.order != AxisOrder()) text += fmt::format(", order {}", name_of(p.order));
   return text + fmt::format(", {} x {} sequences, recompute {}", config.num_microbatches(), config.training.micro_batch_size,
                             fmt::join(names_of(config.training.recompute), "+"));
 }
@@ -43,19 +41,23 @@ std::string to_text(const Tuning& tuning) {
          fmt::format("fastest of those that were run: {:.4f} s a step, {}\n", tuning.fastest().measured_seconds, layout_text(tuning.fastest().plan.config));
 }
 
-std::string to_json(const Tuning& tuning) {
+std::string to_json(const Tuning& tuning, const PlanRequest& request) {
   Json tried = Json::array(), plans = Json::array();
-  for (const TunedPlan& each : tuning.tried)
-    tried.push_back({{"layout", layout_text(each.plan.config)},
-                     {"predicted_seconds", each.plan.outcome.step_seconds},
-                     {"measured_seconds", each.measured_seconds},
-                     {"refitted_seconds", each.refitted_seconds}});
+  for (const TunedPlan& each : tuning.tried) {
+    tried.push_back(fields_of(each.plan, request));
+    tried.back()["measured_seconds"] = each.measured_seconds;
+    tried.back()["refitted_seconds"] = each.refitted_seconds;
+  }
   for (const Plan& plan : tuning.again.plans) {
-    plans.push_back({{"layout", layout_text(plan.config)}, {"predicted_seconds", plan.outcome.step_seconds}});
+    plans.push_back(fields_of(plan, request));
     if (const double measured = tuning.measured_seconds(plan.config); measured > 0) plans.back()["measured_seconds"] = measured;
   }
-  const Json json = {
-      {"scales", to_json(tuning.scales)}, {"error_before", tuning.error_before}, {"error_after", tuning.error_after}, {"tried", tried}, {"plans", plans}};
+  Json json = fields_of(tuning.again);
+  json["scales"] = {{"compute", tuning.scales.compute}, {"communication", tuning.scales.communication}};
+  json["error_before"] = tuning.error_before;
+  json["error_after"] = tuning.error_after;
+  json["tried"] = tried;
+  json["plans"] = plans;
   return json.dump() + "\n";
 }
 

@@ -108,7 +108,7 @@ const ConfigKey keys[] = {
     {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
     {"parallelism.context_parallel_method", NotYet{}, "ring | all_gather | ulysses"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
-    {"parallelism.order", NotYet{}, "of the mesh's axes"},
+    {"parallelism.order", at<parallelism, &P::order>, "axes from the one in which neighbouring ranks differ outwards: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may stand apart"},
 
     {"optimizer.name", at<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
@@ -151,6 +151,10 @@ std::span<const ConfigKey> config_keys() { return keys; }
 bool is_there(const ConfigKey& key) { return !std::holds_alternative<NotYet>(key.field); }
 
 bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alternative<ModelBase>(key.field); }
+
+bool takes_names(const ConfigKey& key) {
+  return std::holds_alternative<FieldOf<BlockOperations>>(key.field) || std::holds_alternative<FieldOf<AxisOrder>>(key.field);
+}
 
 const ConfigKey* find_config_key(std::string_view name) {
   const auto found = std::find_if(std::begin(keys), std::end(keys), [&](const ConfigKey& key) { return key.name == name; });

@@ -19,9 +19,9 @@ struct ModelBase {};
 /// Keys that are planned: named here so that they are refused as what they are, not as misspellings.
 struct NotYet {};
 
-using ConfigField =
-    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>,
-                 FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, ModelBase, NotYet>;
+using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>,
+                                 FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>,
+                                 FieldOf<RecomputeMethod>, FieldOf<AxisOrder>, ModelBase, NotYet>;
 
 struct ValueRange {
   double least = std::numeric_limits<double>::lowest();
@@ -41,6 +41,9 @@ struct ConfigKey {
 /// Whether a config has a value of its own under this key: not for ModelBase and NotYet.
 [[nodiscard]] bool has_value(const ConfigKey& key);
 [[nodiscard]] bool is_there(const ConfigKey& key);  // false for NotYet
+
+/// Whether its value is a list of names, or one of them.
+[[nodiscard]] bool takes_names(const ConfigKey& key);
 
 /// Null if there is none.
 [[nodiscard]] const ConfigKey* find_config_key(std::string_view name);

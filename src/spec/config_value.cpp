@@ -61,6 +61,10 @@ struct Assign {
     const auto* one = std::get_if<std::string>(&value);
     field(config) = parse_recompute(key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a name or a list of names"));
   }
+  void operator()(FieldOf<AxisOrder> field) const {
+    const auto* one = std::get_if<std::string>(&value);
+    field(config) = parse_axis_order(key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a string or a list of names"));
+  }
   void operator()(FieldOf<Family> field) const { field(config) = parse_family(get<std::string>(key, value, "a string")); }
   void operator()(ModelBase) const {}
   void operator()(NotYet) const {}
@@ -83,6 +87,7 @@ struct Read {
     if (names.size() == 1) return names[0];
     return names;
   }
+  ConfigValue operator()(FieldOf<AxisOrder> field) const { return name_of(field(config)); }
   ConfigValue operator()(ModelBase) const { return std::string(); }
   ConfigValue operator()(NotYet) const { return std::string(); }
   ConfigValue operator()(auto field) const { return field(config); }
@@ -154,7 +159,7 @@ ConfigValue value_of(const ConfigKey& key, RunConfig& config) { return std::visi
 ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
   if (std::holds_alternative<FieldOf<PipelineLayout>>(key.field)) {
     if (auto list = parse_list(text)) return *std::move(list);
-  } else if (std::holds_alternative<FieldOf<BlockOperations>>(key.field)) {
+  } else if (takes_names(key)) {
     return split_list(text);
   } else if (std::holds_alternative<FieldOf<bool>>(key.field)) {
     if (text == "true" || text == "false") return text == "true";

@@ -1,4 +1,5 @@
-// rank = (((((cluster) * R + dp_replicate) * P + pp) * S + dp_shard) * C + cp) * T + tp: mixed-radix digits, tp the fastest.
+// rank = sum of coordinate * stride over the axes: mixed-radix digits. In the default order
+// (((((cluster) * R + dp_replicate) * P + pp) * S + dp_shard) * C + cp) * T + tp.
 #include "spec/mesh_shape.h"
 
 #include "base/error.h"
@@ -9,11 +10,9 @@
 namespace echelon {
 namespace {
 
-constexpr std::array<std::string_view, num_axes> axis_names = {"cluster", "dp_replicate", "pp", "dp_shard", "cp", "tp"};
-
 constexpr Axis axis_at(int index) { return static_cast<Axis>(index); }
 
-// The part of the sorted `ranks` that `rank` belongs to.
+// The part of `ranks` that `rank` belongs to.
 std::vector<int> part_of(std::vector<int> ranks, const Group& group, int rank) {
   switch (group.part) {
     case Group::Part::all: return ranks;
@@ -34,8 +33,6 @@ std::vector<int> part_of(std::vector<int> ranks, const Group& group, int rank) {
 
 }  // namespace
 
-std::string_view name_of(Axis axis) { return axis_names[static_cast<std::size_t>(axis)]; }
-
 std::string name_of(const Group& group) {
   std::string name;
   for (int i = 0; i < num_axes; ++i)
@@ -52,15 +49,24 @@ std::string name_of(const Group& group) {
 
 MeshShape::MeshShape() { degrees_.fill(1); }
 
-MeshShape::MeshShape(std::array<int, num_axes> degrees) : degrees_(degrees) {
+MeshShape::MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order) : degrees_(degrees) {
   std::int64_t num_ranks = 1;
   for (int i = 0; i < num_axes; ++i) {
     const int degree = degrees[static_cast<std::size_t>(i)];
-    require(degree >= 1, "the mesh's {} degree = {} is below 1; nearest: 1", axis_names[static_cast<std::size_t>(i)], degree);
+    require(degree >= 1, "the mesh's {} degree = {} is below 1; nearest: 1", name_of(axis_at(i)), degree);
     num_ranks *= degree;
     require(num_ranks <= std::numeric_limits<int>::max(), "the mesh's degrees multiply to more than {} ranks; make them smaller",
             std::numeric_limits<int>::max());
   }
+  int stride = 1;
+  const auto place = [&](Axis axis) {
+    const auto i = static_cast<std::size_t>(axis);
+    if (degrees_[i] > 1) strides_[i] = stride;
+    stride *= degrees_[i];
+  };
+  for (const Axis axis : order.axes()) place(axis);
+  for (int i = num_axes; i-- > 0;)
+    if (!order.names(axis_at(i))) place(axis_at(i));
 }
 
 int MeshShape::num_ranks() const {
@@ -71,16 +77,14 @@ int MeshShape::num_ranks() const {
 
 Coordinates MeshShape::coordinates_of(int rank) const {
   Coordinates coordinates{};
-  for (std::size_t i = num_axes; i-- > 0;) {
-    coordinates[i] = rank % degrees_[i];
-    rank /= degrees_[i];
-  }
+  for (std::size_t i = 0; i < num_axes; ++i)
+    if (degrees_[i] > 1) coordinates[i] = rank / strides_[i] % degrees_[i];
   return coordinates;
 }
 
 int MeshShape::rank_of(const Coordinates& coordinates) const {
   int rank = 0;
-  for (std::size_t i = 0; i < num_axes; ++i) rank = rank * degrees_[i] + coordinates[i];
+  for (std::size_t i = 0; i < num_axes; ++i) rank += coordinates[i] * strides_[i];
   return rank;
 }
 
@@ -89,13 +93,11 @@ std::vector<int> MeshShape::ranks_of(const Group& group, int rank) const {
   for (std::size_t i = 0; i < num_axes; ++i)
     if (group.axes.contains(axis_at(static_cast<int>(i)))) start[i] = 0;
   std::vector<int> ranks = {rank_of(start)};
-  int stride = num_ranks();
-  for (std::size_t i = 0; i < num_axes; ++i) {  // outermost first, so that the list stays ascending
-    stride /= degrees_[i];
+  for (std::size_t i = 0; i < num_axes; ++i) {
     if (!group.axes.contains(axis_at(static_cast<int>(i)))) continue;
     std::vector<int> wider;
     for (const int base : ranks)
-      for (int k = 0; k < degrees_[i]; ++k) wider.push_back(base + k * stride);
+      for (int k = 0; k < degrees_[i]; ++k) wider.push_back(base + k * strides_[i]);
     ranks.swap(wider);
   }
   return part_of(std::move(ranks), group, rank);

@@ -1,36 +1,15 @@
-// The mesh of ranks: axes from the outermost to the innermost and the arithmetic between a rank and its coordinates. No communication here.
+// The mesh of ranks: its axes' degrees and order, and the arithmetic between a rank and its coordinates. No communication here.
 #pragma once
+
+#include "spec/axis.h"
 
 #include <array>
 #include <compare>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace echelon {
-
-/// From the outermost (slowest links) to the innermost (inside a node). cluster, cp and ep are named so that their place is visible; their degree is 1 so far.
-enum class Axis : std::uint8_t { cluster, dp_replicate, pp, dp_shard, cp, tp };
-inline constexpr int num_axes = 6;
-[[nodiscard]] std::string_view name_of(Axis axis);
-
-/// A set of axes, e.g. AxisSet{Axis::dp_replicate, Axis::dp_shard}.
-class AxisSet {
- public:
-  constexpr AxisSet() = default;
-  constexpr AxisSet(std::initializer_list<Axis> axes) {
-    for (const Axis axis : axes) bits_ = static_cast<std::uint8_t>(bits_ | (1U << static_cast<unsigned>(axis)));
-  }
-  [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
-  auto operator<=>(const AxisSet&) const = default;
-
- private:
-  std::uint8_t bits_ = 0;
-};
-
-inline constexpr AxisSet data_axes = {Axis::dp_replicate, Axis::dp_shard};  // the axes along which ranks see different samples
-inline constexpr AxisSet world_axes = {Axis::cluster, Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
 
 /// A process group of every rank: the ranks that differ in `axes` only, or a part of them.
 struct Group {
@@ -51,16 +30,19 @@ using Coordinates = std::array<int, num_axes>;  // indexed by Axis
 class MeshShape {
  public:
   MeshShape();  // one rank
-  /// `degrees` is indexed by Axis. Throws Error if one is below 1.
-  explicit MeshShape(std::array<int, num_axes> degrees);
+  /// `degrees` is indexed by Axis; axes that `order` does not name lie around those that it names. Throws Error if a degree is below 1.
+  explicit MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order = {});
 
   [[nodiscard]] int degree(Axis axis) const { return degrees_[static_cast<std::size_t>(axis)]; }
+  /// How far apart the numbers of ranks are that are neighbours on the axis; 0 on an axis of one rank.
+  [[nodiscard]] int stride(Axis axis) const { return strides_[static_cast<std::size_t>(axis)]; }
   [[nodiscard]] int num_ranks() const;
   [[nodiscard]] Coordinates coordinates_of(int rank) const;
   [[nodiscard]] int coordinate(int rank, Axis axis) const { return coordinates_of(rank)[static_cast<std::size_t>(axis)]; }
   [[nodiscard]] int rank_of(const Coordinates& coordinates) const;
 
-  /// The ranks of the group that `rank` is in, ascending by mesh order; empty if it is in none (a middle rank of Part::ends).
+  /// The ranks of the group that `rank` is in; empty if it is in none (a middle rank of Part::ends). They ascend by their coordinates as Axis lists them, in
+  /// any order of the axes: that says where a rank runs and never changes who is which member of a group, hence no sum and no bit.
   [[nodiscard]] std::vector<int> ranks_of(const Group& group, int rank) const;
   [[nodiscard]] int group_size(const Group& group, int rank) const;
 
@@ -68,6 +50,7 @@ class MeshShape {
 
  private:
   std::array<int, num_axes> degrees_;
+  std::array<int, num_axes> strides_ = {};
 };
 
 }  // namespace echelon

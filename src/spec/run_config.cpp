@@ -43,14 +43,16 @@ MeshShape RunConfig::mesh_shape() const {
     return static_cast<int>(value);
   };
   const ParallelConfig& p = parallelism;
-  return MeshShape({
-      1,  // cluster
-      degree("data_parallel_replicate_degree", p.data_parallel_replicate_degree),
-      degree("pipeline_parallel_degree", p.pipeline_parallel_degree),
-      degree("data_parallel_shard_degree", p.data_parallel_shard_degree),
-      degree("context_parallel_degree", p.context_parallel_degree),
-      degree("tensor_parallel_degree", p.tensor_parallel_degree),
-  });
+  return MeshShape(
+      {
+          1,  // cluster
+          degree("data_parallel_replicate_degree", p.data_parallel_replicate_degree),
+          degree("pipeline_parallel_degree", p.pipeline_parallel_degree),
+          degree("data_parallel_shard_degree", p.data_parallel_shard_degree),
+          degree("context_parallel_degree", p.context_parallel_degree),
+          degree("tensor_parallel_degree", p.tensor_parallel_degree),
+      },
+      p.order);
 }
 
 std::int64_t RunConfig::data_parallel_degree() const { return parallelism.data_parallel_replicate_degree * parallelism.data_parallel_shard_degree; }

@@ -74,6 +74,7 @@ struct ParallelConfig {
   double pipeline_memory_limit = 0;  // in microbatches of one rank's activations; 0: p for ZB-1p, 2p for ZB-2p, none for others
   std::int64_t context_parallel_degree = 1;
   std::int64_t expert_parallel_degree = 1;
+  AxisOrder order;  // of the mesh's axes over the ranks
   bool operator==(const ParallelConfig&) const = default;
 };
 

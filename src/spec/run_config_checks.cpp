@@ -144,7 +144,12 @@ void check_pipeline(const RunConfig& config) {
 void check_ranks(const RunConfig& config) {
   check_choice({"comm.backend", config.comm.backend, {"auto", "thread", "mpi"}, {"nccl"}});
   check_choice({"comm.bind", config.comm.bind, {"auto", "none"}, {}});
-  (void)config.mesh_shape();  // its degrees, and that their product is a number of ranks
+  const MeshShape mesh = config.mesh_shape();  // its degrees, and that their product is a number of ranks
+  const AxisOrder all;
+  const AxisOrder& order = config.parallelism.order;
+  for (const Axis axis : all.axes())
+    require(mesh.degree(axis) == 1 || order.names(axis), "parallelism.order = '{}' does not say where the {} ranks of {} lie; nearest: '{}-{}'", name_of(order),
+            mesh.degree(axis), name_of(axis), name_of(order), name_of(axis));
 }
 
 void check_optimizer(const RunConfig& config) {

@@ -63,8 +63,7 @@ class Flattener {
     const ConfigKey* key = find_config_key(name);
     const bool is_text = key != nullptr && std::holds_alternative<FieldOf<std::string>>(key->field);
     require(!is_text, "{}: {} is a list, which is not there yet; nearest: one of its elements", origin(node), name);
-    const bool is_of_names = key != nullptr && std::holds_alternative<FieldOf<BlockOperations>>(key->field);
-    if (is_of_names) return list_of<std::string>(name, *array, "string");
+    if (key != nullptr && takes_names(*key)) return list_of<std::string>(name, *array, "string");
     return list_of<std::int64_t>(name, *array, "integer");
   }
 

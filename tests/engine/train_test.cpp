@@ -19,6 +19,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <tuple>
 
 namespace echelon {
 namespace {
@@ -188,6 +189,31 @@ TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
       EXPECT_EQ(bytes, saved) << level;
     }
   }
+}
+
+// Where ranks run changes nothing that they compute: the same bits, and what one order saved another one goes on from.
+TEST_F(Train, AnOrderOfTheAxesKeepsEveryBitAndLoadsWhatAnotherSaved) {
+  RunConfig config = layout();
+  config.training.steps = 2;
+  config.parallelism.data_parallel_replicate_degree = 2;
+  config.checkpoint.interval = config.training.steps;
+  const auto outcome_of = [&](const char* order, const char* folder) {
+    config.parallelism.order = parse_axis_order("order", {order});
+    config.output.dir = (scratch_ / folder).string();
+    const TrainResult result = train(config, {});
+    return std::tuple(result.model_folder, result.last_step.loss, result.last_step.grad_norm, *result.validation_loss);
+  };
+  const auto plain = outcome_of("tp-cp-dp_shard-pp-dp_replicate", "plain"), moved = outcome_of("pp-dp_replicate-tp-dp_shard", "moved");
+  EXPECT_EQ(std::get<1>(plain), std::get<1>(moved));
+  EXPECT_EQ(std::get<2>(plain), std::get<2>(moved));
+  EXPECT_EQ(std::get<3>(plain), std::get<3>(moved));
+  config.checkpoint.initial_load_path = std::get<0>(plain).string();
+  const auto plain_again = outcome_of("tp-cp-dp_shard-pp-dp_replicate", "plain-again");
+  config.checkpoint.initial_load_path = std::get<0>(moved).string();
+  const auto moved_again = outcome_of("dp-tp-pp", "moved-again");
+  EXPECT_LT(std::get<1>(plain_again), std::get<1>(plain));
+  EXPECT_EQ(std::get<1>(plain_again), std::get<1>(moved_again));
+  EXPECT_EQ(std::get<3>(plain_again), std::get<3>(moved_again));
 }
 
 // A model that was saved goes into any other way of cutting it.

@@ -43,6 +43,8 @@ std::string name_of(const Layout& layout) {
   name << "_m" << layout.microbatches;
   if (layout.zero != 1) name << "_zero" << layout.zero;
   if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
+  if (!layout.order.empty()) name << "_order_";
+  for (const char letter : layout.order) name << (letter == '-' ? '_' : letter);
   return name.str();
 }
 
@@ -70,6 +72,7 @@ RunConfig config_of(const Layout& layout) {
   config.parallelism.pipeline_parallel_schedule = layout.schedule;
   config.parallelism.virtual_stages = layout.virtual_stages;
   config.parallelism.pipeline_parallel_layout.counts = layout.layers_per_stage;
+  if (!layout.order.empty()) config.parallelism.order = parse_axis_order("parallelism.order", {layout.order});
   return config;
 }
 
@@ -175,6 +178,17 @@ std::vector<Layout> sharded_rows() {
 
 }  // namespace
 
+std::vector<Layout> order_rows() {
+  return {
+      // Megatron's: replicas inside the pipeline
+      {.replicate = 2, .shard = 2, .pp = 2, .microbatches = 3, .tied = true, .zero = 2, .order = "tp-dp-pp"},
+      // the tensor-parallel ranks furthest apart
+      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = 3, .order = "pp-dp-tp"},
+      // those that share a key/value head, too
+      {.shard = 2, .tp = 4, .microbatches = 3, .order = "dp_replicate-dp_shard-tp"},
+  };
+}
+
 std::vector<Layout> rows() {
   const auto gpipe = PipelineSchedule::gpipe;
   std::vector<Layout> layouts = {
@@ -202,8 +216,7 @@ std::vector<Layout> rows() {
       {.tp = 5, .microbatches = 2},
       {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
   };
-  const std::vector<Layout> sharded = sharded_rows();
-  layouts.insert(layouts.end(), sharded.begin(), sharded.end());
+  for (const std::vector<Layout>& more : {sharded_rows(), order_rows()}) layouts.insert(layouts.end(), more.begin(), more.end());
   return layouts;
 }
 

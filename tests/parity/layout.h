@@ -21,6 +21,7 @@ struct Layout {
   ReshardAfterForward reshard = ReshardAfterForward::microbatch;
   int layers = 0;                                   // 0: one more than stages, hence uneven
   std::vector<std::int64_t> layers_per_stage = {};  // empty: spread evenly
+  std::string order = {};                           // of the axes over the ranks; empty: the default
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);
@@ -34,6 +35,9 @@ void PrintTo(const Layout& layout, std::ostream* out);  // GoogleTest's name for
 
 /// Every schedule, with more and fewer microbatches, mixed with the other axes.
 [[nodiscard]] std::vector<Layout> schedule_rows();
+
+/// Axes in other orders.
+[[nodiscard]] std::vector<Layout> order_rows();
 
 /// Layouts that were reported wrong in other systems, or that the grid does not come by.
 [[nodiscard]] std::vector<Layout> rows();

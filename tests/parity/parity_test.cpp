@@ -35,6 +35,21 @@ TEST_P(Parity, EqualsOneRank) {
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
+// The order of the axes says where ranks run, never in which order they add.
+TEST(Orders, ChangeNoBit) {
+  for (const Layout& layout : order_rows()) {
+    RunConfig config = config_of(layout);
+    config.training.dtype = "float32";
+    config.training.steps = 3;
+    const auto actual = run_training(config);
+    config.parallelism.order = {};
+    const auto expected = run_training(config);
+    EXPECT_EQ(actual->losses, expected->losses) << name_of(layout);
+    EXPECT_EQ(actual->grad_norms, expected->grad_norms) << name_of(layout);
+    EXPECT_EQ(worst_difference(actual->values, expected->values, 1).error, 0) << name_of(layout);
+  }
+}
+
 class EverySchedule : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(EverySchedule, EqualsOneRank) {

@@ -99,6 +99,23 @@ TEST(Simulate, AnUnevenClusterGoesAtThePaceOfItsSlowNodes) {
   EXPECT_NEAR(uneven.peak_flops, 2 * 1e12 + 2 * 5e11, 1);
 }
 
+// Tensor-parallel ranks on two nodes wait for the network in every layer; where they are neighbours, only gradients cross it.
+TEST(Simulate, TensorParallelismAcrossNodesIsSlower) {
+  RunConfig config;
+  config.model = preset("llama3-8b");
+  config.training.seq_len = 4096;
+  config.training.global_batch_size = 16;
+  config.training.dtype = "bfloat16";
+  config.parallelism.tensor_parallel_degree = 8;
+  config.parallelism.data_parallel_shard_degree = 2;
+  const auto seconds = [&](const char* order) {
+    config.parallelism.order = parse_axis_order("order", {order});
+    return simulate(Blueprint(config), read_machine("h100")).step_seconds;
+  };
+  EXPECT_EQ(seconds("tp-dp"), seconds("tp-pp-dp"));
+  EXPECT_GT(seconds("dp-tp"), 1.05 * seconds("tp-dp"));
+}
+
 TEST(Simulate, RefusesSlowRanksThatAreNone) {
   const Blueprint blueprint(pure_config());
   EXPECT_THROW((void)simulate(blueprint, pure_machine(), {.slow_ranks = {{4, 1.5}}}), Error);

@@ -118,6 +118,7 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
     config.parallelism.pipeline_parallel_layout.counts = {1, config.model.num_hidden_layers - 1};
     config.lr_scheduler.decay = LrDecay::wsd;
     config.training.recompute = {BlockOperation::core_attn, BlockOperation::mlp};
+    config.parallelism.order = parse_axis_order("order", {"pp-dp-tp"});
     EXPECT_EQ(read(to_toml(config)), config) << to_toml(config);
   }
 }
@@ -149,6 +150,17 @@ TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
   EXPECT_EQ(from_line("['core_attn', \"mlp\"]"), BlockOperations({core_attn, mlp}));
   EXPECT_EQ(names_of({qkv_proj, core_attn, o_proj, mlp}), std::vector<std::string>({"full"}));
   EXPECT_EQ(names_of({mlp, core_attn}), (std::vector<std::string>{"core_attn", "mlp"}));
+}
+
+TEST(ConfigReader, AnOrderIsAStringOrAList) {
+  const auto from_file = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'\n[parallelism]\norder = " + value).parallelism.order; };
+  const auto from_line = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'", {"--parallelism.order=" + value}).parallelism.order; };
+  const AxisOrder megatron = parse_axis_order("order", {"tp-cp-dp-pp"});
+  EXPECT_NE(megatron, AxisOrder());
+  EXPECT_EQ(from_file("'tp-cp-ep-dp-pp'"), megatron);
+  EXPECT_EQ(from_file("['tp', 'cp', 'dp_shard', 'dp_replicate', 'pp']"), megatron);
+  EXPECT_EQ(from_line("tp-cp-dp-pp"), megatron);
+  EXPECT_EQ(from_line("[tp, cp, dp, pp]"), megatron);
 }
 
 TEST(ConfigReader, TakesItsArgumentsOutOfACommandLine) {
@@ -223,6 +235,8 @@ const Fault faults[] = {
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=selectiv"},
      "training.recompute = 'selectiv' is none of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; nearest: selective"},
+    {"[model]\npreset = 'llama-1m'", {"--parallelism.order=tp-dp-zp"}, "parallelism.order = 'tp-dp-zp': 'zp' is none of tp"},
+    {"[model]\npreset = 'llama-1m'\n[parallelism]\norder = 3", {}, "parallelism.order = 3 is not a string or a list of names, such as \"tp-cp-dp_shard"},
     {"[model]\npreset = 'llama-1m'", {"--training.recompute=core_att,mlp"}, "training.recompute = 'core_att' is none of qkv_proj, qk_norm, core_attn"},
     {"[model]\npreset = 'llama-1m'", {"--training.recompute=mlp,full"}, "training.recompute = 'full' is none of qkv_proj"},
     {"[model]\npreset = 'llama-1m'", {"--training.recompute=layernorm"}, "training.recompute = 'layernorm' frees nothing"},

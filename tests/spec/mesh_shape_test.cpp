@@ -42,6 +42,36 @@ TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
   }
 }
 
+// The groups that Megatron-LM's parallel_state.py lists for 16 devices with two tensor-parallel and four pipeline ranks, by its order tp-dp-pp.
+TEST(MeshShape, MegatronsOrderGivesItsGroups) {
+  using enum Axis;
+  const MeshShape mesh({1, 1, 4, 2, 1, 2}, parse_axis_order("order", {"tp-dp-pp"}));
+  EXPECT_THAT(mesh.ranks_of({{tp}}, 9), ElementsAre(8, 9));
+  EXPECT_THAT(mesh.ranks_of({data_axes}, 7), ElementsAre(5, 7));
+  EXPECT_THAT(mesh.ranks_of({{pp}}, 6), ElementsAre(2, 6, 10, 14));
+}
+
+// Wherever an order puts them, the ranks of a group stand in one sequence, and a rank's number is linear in its coordinates.
+TEST(MeshShape, AnOrderMovesRanksAndKeepsTheirPlacesInGroups) {
+  const MeshShape plain({1, 2, 2, 3, 1, 2});
+  for (const char* order : {"tp-dp-pp", "pp-dp_replicate-tp-dp_shard", "dp-pp-tp", "dp_replicate-tp-pp-dp_shard"}) {
+    const MeshShape mesh({1, 2, 2, 3, 1, 2}, parse_axis_order("order", {order}));
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+      const Coordinates at = mesh.coordinates_of(rank);
+      EXPECT_EQ(mesh.rank_of(at), rank);
+      int linear = 0;
+      for (int i = 0; i < num_axes; ++i) linear += mesh.stride(static_cast<Axis>(i)) * at[static_cast<std::size_t>(i)];
+      EXPECT_EQ(linear, rank);
+      for (const AxisSet axes : {AxisSet{Axis::tp}, data_axes, AxisSet{Axis::pp, Axis::dp_shard}, world_axes}) {
+        std::vector<Coordinates> members, expected;
+        for (const int each : mesh.ranks_of({axes}, rank)) members.push_back(mesh.coordinates_of(each));
+        for (const int each : plain.ranks_of({axes}, plain.rank_of(at))) expected.push_back(plain.coordinates_of(each));
+        EXPECT_EQ(members, expected) << order << " " << rank;
+      }
+    }
+  }
+}
+
 TEST(MeshShape, EndsAreTheFirstAndTheLastOnly) {
   const MeshShape mesh({1, 1, 4, 1, 1, 2});
   const Group ends{.axes = {Axis::pp}, .part = Group::Part::ends};

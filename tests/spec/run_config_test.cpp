@@ -111,6 +111,11 @@ const Fault layout_faults[] = {
      [](RunConfig& c) { c.parallelism.reshard_after_forward = ReshardAfterForward::step; }},
     {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6 (replicas are data_parallel_replicate_degree); nearest: 1",
      [](RunConfig& c) { c.parallelism.zero_level = 0; }},
+    {"parallelism.order = 'tp-dp' does not say where the 2 ranks of pp lie; nearest: 'tp-dp-pp'",
+     [](RunConfig& c) {
+       c.parallelism.pipeline_parallel_degree = 2;
+       c.parallelism.order = parse_axis_order("order", {"tp-dp"});
+     }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
     {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
     {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},

@@ -1,0 +1,61 @@
+// The axes of the mesh, sets of them, and the order in which they vary over the ranks.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+/// cluster, cp and ep are named so that their place is visible; their degree is 1 so far.
+enum class Axis : std::uint8_t { cluster, dp_replicate, pp, dp_shard, cp, tp };
+inline constexpr int num_axes = 6;
+[[nodiscard]] std::string_view name_of(Axis axis);
+
+/// A set of axes, e.g. AxisSet{Axis::dp_replicate, Axis::dp_shard}.
+class AxisSet {
+ public:
+  constexpr AxisSet() = default;
+  constexpr AxisSet(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) bits_ = static_cast<std::uint8_t>(bits_ | (1U << static_cast<unsigned>(axis)));
+  }
+  [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
+  auto operator<=>(const AxisSet&) const = default;
+
+ private:
+  std::uint8_t bits_ = 0;
+};
+
+inline constexpr AxisSet data_axes = {Axis::dp_replicate, Axis::dp_shard};  // the axes along which ranks see different samples
+inline constexpr AxisSet world_axes = {Axis::cluster, Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
+
+/// Axes from the innermost, in which neighbouring ranks differ, to the outermost. An axis that is not named has one rank.
+class AxisOrder {
+ public:
+  /// Slow links outside, fast ones inside: tp-cp-dp_shard-pp-dp_replicate.
+  AxisOrder() = default;
+  /// Each at most once.
+  explicit AxisOrder(std::span<const Axis> innermost_first);
+
+  [[nodiscard]] std::span<const Axis> axes() const& { return {axes_.data(), num_named_}; }
+  std::span<const Axis> axes() const&& = delete;  // it refers to the order
+  [[nodiscard]] bool names(Axis axis) const;
+  bool operator==(const AxisOrder&) const = default;
+
+ private:
+  std::array<Axis, num_axes> axes_ = {Axis::tp, Axis::cp, Axis::dp_shard, Axis::pp, Axis::dp_replicate};
+  std::size_t num_named_ = 5;
+};
+
+/// As Megatron-LM's --order says it: "tp-cp-dp-pp". dp is dp_shard with dp_replicate around it.
+[[nodiscard]] std::string name_of(const AxisOrder& order);
+
+/// Names of axes, or several of them joined by dashes, innermost first, in any letter case; ep has no ranks of its own and may stand anywhere.
+/// Throws Error naming `key` and the nearest order.
+[[nodiscard]] AxisOrder parse_axis_order(std::string_view key, const std::vector<std::string>& names);
+
+}  // namespace echelon

@@ -1,0 +1,95 @@
+// echelon plan as a user meets it.
+#include "checkpoint/scratch_folder.h"
+#include "cli/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+Outcome planned(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"plan", "--model=llama-1m", "--global-batch-size=8", "--seq-len=64"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_echelon(arguments);
+}
+
+Json planned_json(std::vector<std::string> more) {
+  more.emplace_back("--json");
+  const Outcome outcome = planned(more);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out);
+}
+
+Json best_plan(const std::vector<std::string>& more) { return planned_json(more)["plans"][0]; }
+
+TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
+  const ScratchFolder scratch;
+  const std::string svg = scratch / "scaling.svg";
+  const Json points = planned_json({"--machine=h100", "--gpus=4", "--scaling", "--svg=" + svg})["scaling"];
+  ASSERT_EQ(points.size(), 3U);
+  const double alone = points[0]["predicted_seconds"];
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int gpus = points[i]["gpus"];
+    const double seconds = points[i]["predicted_seconds"];
+    EXPECT_EQ(gpus, 1 << i);
+    EXPECT_DOUBLE_EQ(points[i]["efficiency"], alone / gpus / seconds);
+    EXPECT_EQ(best_plan({"--machine=h100", fmt::format("--gpus={}", gpus), "--top=1"})["predicted_seconds"], seconds);
+  }
+  const std::string drawing = get(svg);
+  EXPECT_THAT(drawing, HasSubstr("<svg"));
+  std::size_t num_marks = 0;
+  for (std::size_t at = drawing.find("<circle"); at != std::string::npos; at = drawing.find("<circle", at + 1)) ++num_marks;
+  EXPECT_EQ(num_marks, 3U);
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("add --scaling"));
+}
+
+TEST(Plan, ForMemoryTakesLeastAndForTimeIsFastest) {
+  const Json small = best_plan({"--machine=h100", "--gpus=2", "--objective=memory"}), fast = best_plan({"--machine=h100", "--gpus=2"});
+  EXPECT_LT(small["predicted_memory_bytes"], fast["predicted_memory_bytes"]);
+  EXPECT_GT(small["predicted_seconds"], fast["predicted_seconds"]);
+}
+
+TEST(Plan, ForCostHasTheCheapestTokenOfAllNumbersOfDevices) {
+  const std::vector<std::string> asked = {"--machine=h100", "--gpus=4", "--objective=cost"};
+  EXPECT_THAT(planned(asked).err, HasSubstr("--price=2.5"));
+  const Json cheapest = best_plan({asked[0], asked[1], asked[2], "--price=3"});
+  const auto cost = [](const Json& plan) { return 3.0 * plan["gpus"].get<double>() * plan["predicted_seconds"].get<double>() / 3600 / (8 * 64) * 1e6; };
+  EXPECT_NEAR(cheapest["price_per_million_tokens"], cost(cheapest), 1e-9 * cost(cheapest));
+  double least = cost(cheapest) * 2;
+  for (const int gpus : {1, 2, 4}) least = std::min(least, cost(best_plan({"--machine=h100", fmt::format("--gpus={}", gpus), "--top=1"})));
+  EXPECT_NEAR(cost(cheapest), least, 1e-9 * least);
+}
+
+TEST(Plan, WritesAConfigWithItsOrder) {
+  const ScratchFolder scratch;
+  const std::string config = scratch / "plan.toml";
+  const Json plan = best_plan({"--machine=h100", "--gpus=2", "--parallelism.order=pp-dp-tp", "--output=" + config});
+  EXPECT_EQ(plan["order"], "pp-dp-tp");
+  EXPECT_EQ(plan["config"], get(config));
+  EXPECT_THAT(get(config), HasSubstr("order = \"pp-dp-tp\""));
+  const Outcome inspected = run_echelon({"inspect", config, "--json"});
+  ASSERT_EQ(inspected.status, 0) << inspected.err;
+  EXPECT_EQ(Json::parse(inspected.out)["order"], "pp-dp-tp");
+}
+
+// The machine that the config names for its peaks, with as many ranks as it has cores, or more.
+TEST(Plan, WithoutAMachineIsForTheOneOfTheConfig) {
+  const ScratchFolder scratch;
+  const std::string machine = scratch / "machine.toml";
+  ASSERT_EQ(run_echelon({"bench", "--seconds=0.01", "--rounds=0", "--output=" + machine}).status, 0);
+  const Json found = planned_json({"--metrics.machine=" + machine, "--training.micro_batch_size=1", "--training.recompute=none", "--gpus=4"});
+  EXPECT_GT(found["configurations"], 10);
+  EXPECT_EQ(found["plans"][0]["gpus"], 4);
+  EXPECT_THAT(planned({"--metrics.machine=" + machine, "--gpus=5000"}).err, HasSubstr("nearest: 4096"));
+}
+
+}  // namespace
+}  // namespace echelon
