@@ -133,6 +133,7 @@ class RowReader {
     if (level == 2 && p.pipeline_parallel_degree > 1) level = 1;  // Megatron's distributed optimizer; DeepSpeed's pipelines refuse more, too
     if (level == 0) {
       p.data_parallel_replicate_degree = dp;
+      p.order = parse_axis_order("parallelism.order", {"tp", "cp", "dp", "pp"});  // Megatron's, and DeepSpeed's: replicas inside the pipeline
       return;
     }
     p.data_parallel_shard_degree = dp;
