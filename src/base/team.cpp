@@ -1,7 +1,9 @@
 #include "base/team.h"
 
 #include "base/lending.h"
+#include "base/team_cores.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -40,7 +42,43 @@ int num_cores() {
   return CPU_COUNT(&cores);
 }
 
+/// Where a team of this thread is.
+struct Spread {
+  std::vector<std::vector<int>> cores;
+  std::size_t callers = 0;     // core, when the workers were placed
+  std::size_t num_placed = 0;  // workers
+};
+thread_local Spread spread_of_this_thread;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+void bind(std::thread& thread, const std::vector<int>& processors) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int processor : processors)
+    if (processor < CPU_SETSIZE) CPU_SET(processor, &mask);
+  pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask);  // where it is refused, the system decides
+}
+
+/// The caller may have moved: then they make room.
+void place(std::vector<std::thread>& workers) {
+  Spread& spread = spread_of_this_thread;
+  if (workers.empty() || spread.cores.size() <= workers.size()) return;
+  const int processor = sched_getcpu();
+  const auto own =
+      std::find_if(spread.cores.begin(), spread.cores.end(), [&](const auto& core) { return std::count(core.begin(), core.end(), processor) > 0; });
+  const auto callers = static_cast<std::size_t>(own - spread.cores.begin());
+  if (callers == spread.callers && workers.size() == spread.num_placed) return;
+  std::size_t next = 0;
+  for (std::thread& worker : workers) {
+    if (next == callers) ++next;
+    bind(worker, spread.cores[next++]);
+  }
+  spread.callers = callers;
+  spread.num_placed = workers.size();
+}
+
 }  // namespace
+
+void spread_team_of_this_thread(std::vector<std::vector<int>> cores) { spread_of_this_thread = {std::move(cores)}; }
 
 Team::Team(int num_threads, const Place& place) : place_(place) {
   ++num_team_threads;
@@ -105,6 +143,7 @@ void Team::run_alone(int num_shares, ShareFunction f) {
 }
 
 void Team::offer(int num_shares, const ShareFunction& f) {
+  place(workers_);
   function_ = &f;
   num_unfinished_.store(static_cast<std::uint32_t>(num_shares), std::memory_order_relaxed);
   const Ticket before = Ticket::of(ticket_.load(std::memory_order_relaxed));

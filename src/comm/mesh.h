@@ -32,6 +32,9 @@ class Mesh {
   /// Makes every wait of every rank throw Failure with this sentence. Called by a rank that is about to unwind.
   virtual void abort(const std::string& reason) = 0;
 
+  /// Ranks that take turns on the cores of one process are bound, each turn to a core of its own. Called by every rank; without turns nothing happens.
+  virtual void bind_turns() {}
+
  private:
   MeshShape shape_;
   int rank_;

@@ -1,9 +1,11 @@
 #include "engine/measure_machine.h"
 
 #include "base/clock.h"
+#include "base/team_cores.h"
 #include "comm/thread/thread_world.h"
 #include "engine/measure_collectives.h"
 #include "engine/measure_operations.h"
+#include "machine/cores.h"
 #include "machine/cpus.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/peaks.h"
@@ -124,6 +126,7 @@ HostSpec measure_machine(const MeasureOptions& options) {
   BandwidthMeter memory;
   HostSpec machine = unmeasured_machine();
   if (options.progress) options.progress("rates", 0);
+  spread_team_of_this_thread(cores_among(allowed_cpus()));
   for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
     *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
     rates->sgemm_flops = sgemm_flops(threads, options.seconds);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/median.h"
+#include "base/team_cores.h"
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
@@ -63,6 +64,7 @@ class Session {
   }
 
   void run() {
+    spread_team_of_this_thread(cores_among(allowed_cpus()));
     for (int round = 0; round < options_.num_rounds; ++round) {
       time_from_one_thread(Cores::one, 1);
       tell(round, 1);

@@ -1,6 +1,7 @@
 #include "engine/rank_cores.h"
 
 #include "base/error.h"
+#include "base/team_cores.h"
 #include "machine/cores.h"
 #include "machine/host.h"
 #include "spec/groups.h"
@@ -80,6 +81,8 @@ RankCores claim_cores(const RunConfig& config, Mesh& mesh) {
   const int num_ranks_on_it = cores.is_bound ? 1 : neighbours.count;
   const int wanted = config.training.num_threads > 0 ? static_cast<int>(config.training.num_threads) : num_threads_of_environment();
   cores.num_threads = wanted > 0 ? wanted : threads_of_share(cores.cpus, num_ranks_on_it, neighbours.count);
+  if (config.comm.bind == "auto" && shares.empty() && cores.num_threads == 1) mesh.bind_turns();
+  if (config.comm.bind == "auto" && cores.num_threads > 1 && num_ranks_on_it == 1) spread_team_of_this_thread(cores_among(cores.cpus));
   return cores;
 }
 

@@ -46,13 +46,15 @@ CpuSet allowed_cpus() {
   return cpus;
 }
 
-bool bind_this_thread(const CpuSet& cpus) {
+bool bind_this_thread(const CpuSet& cpus) { return bind_thread(0, cpus); }
+
+bool bind_thread(pid_t thread, const CpuSet& cpus) {
   if (cpus.empty()) return false;
   const int size = std::max(1024, cpus.back() + 1);
   const Mask mask(CPU_ALLOC(size));
   CPU_ZERO_S(CPU_ALLOC_SIZE(size), mask.get());
   for (const int cpu : cpus) CPU_SET_S(cpu, CPU_ALLOC_SIZE(size), mask.get());
-  return sched_setaffinity(0, CPU_ALLOC_SIZE(size), mask.get()) == 0;
+  return sched_setaffinity(thread, CPU_ALLOC_SIZE(size), mask.get()) == 0;
 }
 
 int num_usable_cores() {

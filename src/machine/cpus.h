@@ -1,6 +1,8 @@
 // The processors that this process may use: by its affinity mask (taskset, a launcher, a cpuset) and by the time that its control groups grant (containers).
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -16,6 +18,8 @@ using CpuSet = std::vector<int>;
 [[nodiscard]] CpuSet allowed_cpus();
 /// False if the system refuses.
 bool bind_this_thread(const CpuSet& cpus);
+/// Another one of this process, by the number that the system has given it.
+bool bind_thread(pid_t thread, const CpuSet& cpus);
 
 /// Processors' worth of time per period that the control groups of this process grant (cpu.max, or cpu.cfs_quota_us of version 1), the least of the group and
 /// those around it. None: no limit. `root`: of the file system.

@@ -1,12 +1,18 @@
 #include "base/team.h"
 
+#include "base/team_cores.h"
+
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -96,6 +102,39 @@ TEST(Team, OfAThreadGrowsAndStays) {
   Team* of_another = nullptr;
   std::thread([&] { of_another = &Team::of_this_thread(2); }).join();
   EXPECT_NE(of_another, &Team::of_this_thread(3));
+}
+
+std::vector<int> processors_of_this_thread() {
+  cpu_set_t mask;
+  std::vector<int> processors;
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return processors;
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor)
+    if (CPU_ISSET(processor, &mask)) processors.push_back(processor);
+  return processors;
+}
+
+// On a thread of its own, whose team nobody else uses.
+TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
+  const std::vector<int> all = processors_of_this_thread();
+  if (all.size() < 2) GTEST_SKIP() << "one processor";
+  std::thread([&] {
+    spread_team_of_this_thread({{all[0]}, {all[1]}});
+    for (const int own : {all[0], all[1], all[0]}) {
+      cpu_set_t mask;
+      CPU_ZERO(&mask);
+      CPU_SET(own, &mask);
+      ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
+      const auto caller = std::this_thread::get_id();
+      std::vector<int> of_worker;
+      std::atomic<int> num_begun = 0;
+      auto meet = [&](int) {
+        for (num_begun.fetch_add(1); num_begun.load() < 2;) std::this_thread::yield();  // so that each thread has one share
+        if (std::this_thread::get_id() != caller) of_worker = processors_of_this_thread();
+      };
+      Team::of_this_thread(2).run(2, meet);
+      EXPECT_EQ(of_worker, std::vector<int>{own == all[0] ? all[1] : all[0]});
+    }
+  }).join();
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
+#include "spec/groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <map>
 #include <thread>
 
 namespace echelon {
@@ -69,13 +72,36 @@ TEST_F(ClaimingCores, AsManyRanksAsCoresHaveOneEach) {
   EXPECT_EQ(allowed_cpus(), cpus_);  // this thread's own
 }
 
-TEST_F(ClaimingCores, MoreRanksThanCoresAreNotBound) {
+TEST_F(ClaimingCores, MoreRanksThanCoresTakeTurnsOnThem) {
+  const std::vector<CpuSet> cores = divide_cores(cpus_, num_usable_cores());
   for (const Placed& rank : place(num_cores_ + 1, {})) {
     EXPECT_FALSE(rank.cores.is_bound);
     EXPECT_EQ(rank.cores.num_threads, 1);
     EXPECT_EQ(rank.cores.num_neighbours, num_cores_ + 1);
-    EXPECT_EQ(rank.allowed, cpus_);
+    EXPECT_EQ(rank.cores.cpus, cpus_);
+    EXPECT_THAT(cores, testing::Contains(rank.allowed));
   }
+}
+
+TEST_F(ClaimingCores, NoTwoTurnsAreOnOneCore) {
+  std::map<CpuSet, std::atomic<int>> num_here;
+  for (const CpuSet& core : divide_cores(cpus_, num_usable_cores())) num_here[core] = 0;
+  run_thread_ranks(data_parallel(2 * num_usable_cores() + 1), {}, [&](Mesh& mesh) {
+    (void)claim_cores({}, mesh);
+    for (int turn = 0; turn < 100; ++turn) {
+      mesh.comm(world_group).barrier().wait();
+      std::atomic<int>& here = num_here.at(allowed_cpus());
+      EXPECT_EQ(here.fetch_add(1), 0);
+      for (int i = 0; i < 1000; ++i) here.load();
+      here.fetch_sub(1);
+    }
+  });
+}
+
+TEST_F(ClaimingCores, TurnsAreNotBoundWhereNobodyWantsIt) {
+  RunConfig config;
+  config.comm.bind = "none";
+  for (const Placed& rank : place(num_cores_ + 1, config)) EXPECT_EQ(rank.allowed, cpus_);
 }
 
 TEST_F(ClaimingCores, NobodyIsBoundWhoDoesNotWantIt) {

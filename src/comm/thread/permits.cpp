@@ -1,22 +1,37 @@
 #include "comm/thread/permits.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 namespace echelon {
 
+Permits::Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores)
+    : is_scarce_(num_ranks > num_permits), cores_(std::move(cores)), num_free_(num_permits), beds_(static_cast<std::size_t>(num_ranks)) {
+  for (int permit = num_permits - 1; permit >= 0; --permit) free_.push_back(permit);
+}
+
+void Permits::bind(int rank) {
+  is_bound_ = !cores_.empty();
+  put_on_core(rank);
+}
+
 void Permits::acquire(int rank) {
+  bed(rank).thread = gettid();
+  bool has_permit = false;
   {
     const std::lock_guard lock(mutex_);
-    if (take_or_queue(rank)) return;
+    has_permit = take_or_queue(rank);
   }
+  if (has_permit) return put_on_core(rank);
   await_call(rank, std::nullopt);
 }
 
-void Permits::release() {
+void Permits::release(int rank) {
   Called next;
   {
     const std::lock_guard lock(mutex_);
-    next = give_back();
+    next = give_back(rank);
   }
   call(next);
 }
@@ -27,7 +42,7 @@ void Permits::yield(int rank) {
   {
     const std::lock_guard lock(mutex_);
     if (ready_.size() == 0) return;
-    next = give_back();
+    next = give_back(rank);
     push(ready_, rank);
   }
   call(next);
@@ -43,7 +58,7 @@ bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>
       remove(rank);
       return true;
     }
-    next = give_back();
+    next = give_back(rank);
   }
   call(next);
   if (await_call(rank, deadline)) return true;
@@ -56,7 +71,10 @@ bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>
       has_permit = take_or_queue(rank);
     }
   }
-  if (!has_permit) await_call(rank, std::nullopt);
+  if (has_permit)
+    put_on_core(rank);
+  else
+    await_call(rank, std::nullopt);
   return was_woken;
 }
 
@@ -120,19 +138,24 @@ void Permits::remove(int rank) {
 }
 
 // Whom the permit goes to: it is to be called.
-Permits::Called Permits::give_back() {
+Permits::Called Permits::give_back(int rank) {
+  const int permit = bed(rank).permit;
   if (ready_.first_ < 0) {
     ++num_free_;
+    free_.push_back(permit);
     return std::nullopt;
   }
   const int next = ready_.first_;
   remove(next);
+  bed(next).permit = permit;
   return next;
 }
 
 bool Permits::take_or_queue(int rank) {
   if (num_free_ > 0) {
     --num_free_;
+    bed(rank).permit = free_.back();
+    free_.pop_back();
     return true;
   }
   push(ready_, rank);
@@ -143,8 +166,17 @@ bool Permits::take_or_queue(int rank) {
 
 void Permits::call(const Called& rank) {
   if (!rank) return;
+  put_on_core(*rank);
   bed(*rank).is_called.store(1);
   futex_wake(bed(*rank).is_called, 1);
+}
+
+// Before it wakes, so that the system puts it there at once: it would choose the core where it ran before, on which another one may compute by now.
+void Permits::put_on_core(int rank) {
+  Bed& own = bed(rank);
+  if (!is_bound_.load(std::memory_order_relaxed) || own.core == own.permit) return;
+  own.core = own.permit;
+  bind_thread(own.thread, cores_[static_cast<std::size_t>(own.permit)]);
 }
 
 // False if the deadline passed first.

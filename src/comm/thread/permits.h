@@ -9,6 +9,9 @@
 
 #include "base/lending.h"
 #include "comm/thread/futex.h"
+#include "machine/cpus.h"
+
+#include <sys/types.h>
 
 #include <algorithm>
 #include <mutex>
@@ -31,10 +34,16 @@ class RankQueue {
 
 class Permits final : public Lending::Sleepers {
  public:
-  Permits(int num_permits, int num_ranks) : is_scarce_(num_ranks > num_permits), num_free_(num_permits), beds_(static_cast<std::size_t>(num_ranks)) {}
+  /// `cores`: one for every permit, or none.
+  Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores = {});
 
+  /// From now on, whoever has the i-th permit computes on the i-th core. Until then, and where there are no cores, it is where the system puts it, and that may
+  /// be where another one computes. Called by a rank that has a permit.
+  void bind(int rank);
+
+  /// Called by the rank's own thread.
   void acquire(int rank);
-  void release();
+  void release(int rank);
   /// Lets a rank compute that waits for a permit, if there is one.
   void yield(int rank);
 
@@ -59,19 +68,26 @@ class Permits final : public Lending::Sleepers {
     FutexWord is_called = 0;
     RankQueue* queue = nullptr;  // the rank is in; guarded by the mutex, like the next two
     int next = -1, previous = -1;
+    int permit = -1;  // that it holds; its own, or of the one who hands it a permit
+    int core = -1;    // that its thread is bound to; likewise
+    pid_t thread = 0;
   };
   using Called = std::optional<int>;
 
   [[nodiscard]] Bed& bed(int rank) { return beds_[static_cast<std::size_t>(rank)]; }
   void push(RankQueue& queue, int rank);
   void remove(int rank);
-  [[nodiscard]] Called give_back();
+  [[nodiscard]] Called give_back(int rank);
   [[nodiscard]] bool take_or_queue(int rank);
   void call(const Called& rank);
+  void put_on_core(int rank);
   bool await_call(int rank, const std::optional<Deadline>& deadline);
 
   const bool is_scarce_;
+  const std::vector<CpuSet> cores_;  // by permit
+  std::atomic<bool> is_bound_ = false;
   std::mutex mutex_;  // guards what follows; anybody may look at the two counts
+  std::vector<int> free_;
   std::atomic<int> num_free_;
   std::atomic<int> num_asleep_ = 0;  // in another queue than ready_
   bool nobody_sleeps_ = false;

@@ -21,6 +21,7 @@ class ThreadMesh final : public Mesh {
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return world_.sent_bytes(rank()); }
   /// Returns when nobody touches a buffer of this rank any more.
   void abort(const std::string& reason) override;
+  void bind_turns() override { world_.permits().bind(rank()); }
 
   [[nodiscard]] ThreadWorld& world() { return world_; }
   /// Throws PeerAborted if the world was aborted, once this rank's buffers are left alone.

@@ -65,7 +65,7 @@ void run_rank(const Launch& launch, int rank) {
   } catch (...) {
     fail(launch, {rank, "an exception of unknown type", ExitStatus::failure}, false);
   }
-  launch.world.permits().release();
+  launch.world.permits().release(rank);
 }
 
 void* thread_main(void* argument) {

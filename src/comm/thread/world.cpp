@@ -1,5 +1,6 @@
 #include "comm/thread/world.h"
 
+#include "machine/cores.h"
 #include "machine/cpus.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
     : shape_(shape),
       timeout_seconds_(options.timeout_seconds),
       num_permits_(permits_of(options)),
-      permits_(num_permits_, shape.num_ranks()),
+      permits_(num_permits_, shape.num_ranks(), shape.num_ranks() > num_permits_ ? divide_cores(allowed_cpus(), num_permits_) : std::vector<CpuSet>()),
       lending_(shape.num_ranks(), permits_),
       sent_(static_cast<std::size_t>(shape.num_ranks())) {}
 
