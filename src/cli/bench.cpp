@@ -1,6 +1,7 @@
-// echelon bench: measures this machine.
+// echelon bench: measures this machine; as processes of an MPI job, what their collectives take.
 #include "base/units.h"
 #include "cli/verb.h"
+#include "engine/measure_collectives.h"
 #include "engine/measure_machine.h"
 #include "report/output_file.h"
 
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -77,7 +79,40 @@ std::function<void(std::string_view, double)> progress() {
   };
 }
 
+RankPlacement place_this_process() {
+  const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
+  return place_ranks("auto", launched ? launched->size : 1, launched);
+}
+
+/// Sizes that were measured again are replaced.
+void merge(CollectivesByKind& all, const CollectivesByKind& added) {
+  for (const auto& [kind, points] : added)
+    for (const CollectivePoint& point : points) {
+      std::erase_if(all[kind], [&](const CollectivePoint& old) { return old.num_ranks == point.num_ranks && old.bytes == point.bytes; });
+      all[kind].push_back(point);
+    }
+}
+
+/// In a job of processes: what their collectives take, into the machine file that this host has.
+ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& placement) {
+  require(!arguments.output.empty(), "--output is missing: the machine file of this host, to which {} processes add what their collectives take",
+          placement.num_ranks);
+  require(placement.num_ranks == placement.num_ranks_on_host, "a machine file is of one host, but {} of {} processes are on this one; nearest: {} processes",
+          placement.num_ranks_on_host, placement.num_ranks, placement.num_ranks_on_host);
+  HostSpec machine = read_host(arguments.output);
+  const OutputFile output("--output", arguments.output, "machine.toml");
+  const auto measured = measure_process_collectives(placement, {.num_rounds = std::max(1, arguments.rounds)});
+  if (!placement.is_first_process()) return ExitStatus::success;
+  merge(machine.collectives["mpi"], measured);
+  output.write(to_toml(machine));
+  for (const auto& [kind, points] : measured)
+    for (const CollectivePoint& point : points)
+      fmt::print("{:<16} {:>4} processes {:>10} bytes {:>12.2f} us\n", kind, point.num_ranks, point.bytes, 1e6 * point.seconds);
+  return ExitStatus::success;
+}
+
 ExitStatus run_bench(const BenchArguments& arguments) {
+  if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi) return add_processes(arguments, placement);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "machine.toml");
   const HostSpec machine = measure_machine({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress()});
   arguments.json ? print_json(machine) : print(machine);

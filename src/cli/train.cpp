@@ -34,6 +34,7 @@ class RunLog {
   RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
         json_(arguments.json),
+        prediction_(predict_training(config)),
         progress_({.num_steps = config.training.steps, .log_freq = config.metrics.log_freq, .style = json_ ? ProgressStyle::log : progress_style()},
                   std::cout) {
     if (arguments.has_html) html_.emplace(arguments.html, config);
@@ -50,6 +51,8 @@ class RunLog {
         .on_step =
             [this](StepReport report) {
               report.memory_total_bytes = system_memory_bytes();
+              report.predicted_step_seconds = prediction_.predicted_step_seconds;
+              report.predicted_memory_bytes = prediction_.predicted_memory_bytes;
               metrics_->append(to_json(report));
               steps_.push_back(report);
               if (html_) html_->add(report);
@@ -72,12 +75,13 @@ class RunLog {
     };
   }
 
-  [[nodiscard]] const std::vector<StepReport>& steps() const { return steps_; }
-
   /// Nothing of the run is known before.
   [[nodiscard]] bool has_begun() const { return metrics_.has_value(); }
-  void add(const TrainPrediction& prediction) {
-    if (html_) html_->add(prediction);
+  /// What was predicted, beside what has been measured by now.
+  [[nodiscard]] const TrainPrediction& compare() {
+    set_measured(prediction_, steps_);
+    if (html_) html_->add(prediction_);
+    return prediction_;
   }
   void write_html(const std::string& ending) {
     if (!html_) return;
@@ -93,6 +97,7 @@ class RunLog {
 
   std::string metrics_path_;
   bool json_;
+  TrainPrediction prediction_;
   Progress progress_;
   std::optional<MetricsFile> metrics_;
   std::vector<StepReport> steps_;
@@ -123,8 +128,7 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
   RunLog log(config, arguments);
   try {
     const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
-    const TrainPrediction prediction = predict_training(config, log.steps());
-    log.add(prediction);
+    const TrainPrediction& prediction = log.compare();
     log.write_html(result.was_stopped ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
                                       : fmt::format("All {} steps done.", config.training.steps));
     arguments.json ? print_json(result, prediction) : print_result(result, prediction);

@@ -14,7 +14,7 @@ void TrainHtml::compare(HtmlReport& page) const {
     page.comparisons.push_back({"Step time, median", HtmlUnit::seconds, *p.predicted_step_seconds, *p.measured_step_seconds});
   page.comparisons.push_back(
       {"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes), static_cast<double>(p.measured_memory_bytes)});
-  if (!p.source.empty()) page.notes.push_back("The step is predicted from " + p.source + ".");
+  page.notes.push_back(p.predicted_step_seconds ? "The step is predicted from " + p.source + "." : "The step is " + p.source + ".");
 }
 
 void TrainHtml::write(const std::string& ending) const {

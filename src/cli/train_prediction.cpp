@@ -36,26 +36,50 @@ std::vector<OperationSize> operations_of(const Blueprint& blueprint) {
   return sizes;
 }
 
+void set_step(TrainPrediction& prediction, HostStep step) {
+  prediction.predicted_step_seconds = step.seconds;
+  prediction.predicted_timeline = std::move(step.timeline);
+}
+
+void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, const RankPlacement& placement, const std::optional<HostSpec>& host) {
+  if (!host || host->operations.empty()) {
+    prediction.source = "not predicted: metrics.machine names no machine file with measured operations";
+  } else if (placement.num_ranks > placement.num_ranks_on_host) {
+    prediction.source = "not predicted: the processes are on several hosts, and a machine file is of one";
+  } else {
+    try {
+      set_step(prediction, host_step_of_processes(blueprint, *host));
+    } catch (const Error& error) {
+      prediction.source = fmt::format("not predicted: {}", error.what());
+    }
+  }
+}
+
 }  // namespace
 
-TrainPrediction predict_training(const RunConfig& config, const std::vector<StepReport>& steps) {
+TrainPrediction predict_training(const RunConfig& config) {
   const Blueprint blueprint(config);
   TrainPrediction prediction;
   prediction.predicted_memory_bytes = blueprint.rank(0).arena_bytes();
-  if (!steps.empty()) prediction.measured_memory_bytes = steps.back().memory_peak_bytes;
-  prediction.measured_step_seconds = measured_step(steps);
-  if (placement_of(config).transport != Transport::thread) return prediction;
+  const RankPlacement placement = placement_of(config);
   std::optional<HostSpec> host;
   if (!config.metrics.machine.empty()) host = read_host(config.metrics.machine);
   prediction.source = config.metrics.machine;
+  if (placement.transport == Transport::mpi) {
+    predict_processes(prediction, blueprint, placement, host);
+    return prediction;
+  }
   if (!host || host->operations.empty()) {
     host = measure_for(operations_of(blueprint));
-    prediction.source = "its operations, measured once after the run";
+    prediction.source = "its operations, measured once before the run";
   }
-  HostStep step = host_step(blueprint, *host);
-  prediction.predicted_step_seconds = step.seconds;
-  prediction.predicted_timeline = std::move(step.timeline);
+  set_step(prediction, host_step(blueprint, *host));
   return prediction;
+}
+
+void set_measured(TrainPrediction& prediction, const std::vector<StepReport>& steps) {
+  if (!steps.empty()) prediction.measured_memory_bytes = steps.back().memory_peak_bytes;
+  prediction.measured_step_seconds = measured_step(steps);
 }
 
 std::string to_text(const TrainPrediction& p) {
@@ -64,6 +88,7 @@ std::string to_text(const TrainPrediction& p) {
   text += fmt::format("step: predicted {}, measured {}", seconds(p.predicted_step_seconds), seconds(p.measured_step_seconds));
   if (p.predicted_step_seconds && p.measured_step_seconds)
     text += fmt::format(" ({:+.1f} %; from {})", 100 * (*p.predicted_step_seconds / *p.measured_step_seconds - 1), p.source);
+  if (!p.predicted_step_seconds) text += fmt::format(" ({})", p.source);
   return text + "\n";
 }
 

@@ -4,7 +4,7 @@
 #include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "comm/traffic.h"
-#include "machine/cores.h"
+#include "engine/rank_cores.h"
 #include "machine/cpus.h"
 #include "spec/groups.h"
 #include "tensor/arena.h"
@@ -32,7 +32,7 @@ std::vector<CollectiveCase> cases() {
 /// A rank's part in the repetition of one operation.
 class Caller {
  public:
-  Caller(Mesh& mesh, const Arena& memory) : comm_(mesh.comm(world_group)), memory_(memory) {}
+  Caller(Mesh& mesh, const Arena& memory) : comm_(mesh.comm(shard_group)), memory_(memory) {}
 
   void call(const CollectiveCase& c) {
     const std::int64_t n = comm_.size(), elements = c.bytes / static_cast<std::int64_t>(sizeof(float)) / n * n;
@@ -71,38 +71,56 @@ class Caller {
   const Arena& memory_;
 };
 
-void measure(int num_ranks, const CollectiveMeasurement& options, const std::function<void(const CollectiveCase&, double)>& found) {
+/// Groups of ranks, all at the same time.
+MeshShape groups_of(int num_ranks, int num_groups) {
   Coordinates degrees;
   degrees.fill(1);
   degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
-  const std::vector<CpuSet> cores = divide_cores(allowed_cpus(), num_ranks);
-  run_thread_ranks(MeshShape(degrees), {}, [&](Mesh& mesh) {
-    if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
-    const Arena memory(largest_bytes + alignment_bytes);
-    Caller caller(mesh, memory);
-    for (const CollectiveCase& each : cases()) {
-      const double warm = caller.time(each, 2);
-      const std::int64_t calls = std::clamp<std::int64_t>(std::llround(options.sample_seconds / warm), 1, 500);
-      std::vector<double> seconds;
-      for (int round = 0; round < options.num_rounds; ++round) seconds.push_back(caller.time(each, calls));
-      if (mesh.rank() == 0) found(each, median(std::move(seconds)));
-    }
-  });
+  degrees[static_cast<std::size_t>(Axis::dp_replicate)] = num_groups;
+  return MeshShape(degrees);
+}
+
+using Found = std::function<void(const CollectiveCase&, double)>;
+
+void measure_here(Mesh& mesh, const CollectiveMeasurement& options, const Found& found) {
+  (void)claim_cores(RunConfig(), mesh);
+  const Arena memory(largest_bytes + alignment_bytes);
+  Caller caller(mesh, memory);
+  for (const CollectiveCase& each : cases()) {
+    const double warm = caller.time(each, 2);
+    const std::int64_t calls = std::clamp<std::int64_t>(std::llround(options.sample_seconds / warm), 1, 500);
+    std::vector<double> seconds;
+    for (int round = 0; round < options.num_rounds; ++round) seconds.push_back(caller.time(each, calls));
+    if (mesh.rank() == 0) found(each, median(std::move(seconds)));
+  }
+}
+
+Found into(CollectivesByKind& curves, int num_ranks) {
+  return [&curves, num_ranks](const CollectiveCase& c, double seconds) { curves[std::string(name_of(c.kind))].push_back({num_ranks, c.bytes, seconds}); };
 }
 
 }  // namespace
 
-std::map<std::string, std::vector<CollectivePoint>> measure_thread_collectives(const CollectiveMeasurement& options) {
-  std::map<std::string, std::vector<CollectivePoint>> curves;
+CollectivesByKind measure_thread_collectives(const CollectiveMeasurement& options) {
+  CollectivesByKind curves;
   const int few = std::max(2, num_usable_cores() / 2 * 2);
   const std::vector<int> rank_counts = {few, 2 * few, 4 * few};
   double done = 0;
   for (const int num_ranks : rank_counts) {
-    measure(num_ranks, options, [&](const CollectiveCase& c, double seconds) {
-      curves[std::string(name_of(c.kind))].push_back({num_ranks, c.bytes, seconds});
-    });
+    run_thread_ranks(groups_of(num_ranks, 1), {}, [&](Mesh& mesh) { measure_here(mesh, options, into(curves, num_ranks)); });
     done += 1.0 / static_cast<double>(rank_counts.size());
     if (options.progress) options.progress(done);
+  }
+  return curves;
+}
+
+CollectivesByKind measure_process_collectives(const RankPlacement& placement, const CollectiveMeasurement& options) {
+  constexpr double timeout_seconds = 300;
+  CollectivesByKind curves;
+  for (int num_ranks = 2; num_ranks <= placement.num_ranks; num_ranks *= 2) {
+    if (placement.num_ranks % num_ranks != 0) num_ranks = placement.num_ranks;
+    run_ranks(groups_of(num_ranks, placement.num_ranks / num_ranks), placement, timeout_seconds,
+              [&](Mesh& mesh) { measure_here(mesh, options, into(curves, num_ranks)); });
   }
   return curves;
 }

@@ -1,6 +1,7 @@
-// Times the collectives of thread ranks on this machine: of as many ranks as there are cores, and of more.
+// Times the collectives of this machine's transports: of threads, as many as there are cores and more, and of the processes of a job.
 #pragma once
 
+#include "comm/run_ranks.h"
 #include "spec/host_curves.h"
 
 #include <functional>
@@ -13,7 +14,12 @@ struct CollectiveMeasurement {
   std::function<void(double fraction)> progress = {};
 };
 
+using CollectivesByKind = std::map<std::string, std::vector<CollectivePoint>>;
+
 /// By operation. A "send" is one between neighbours (rank 0 to 1, 2 to 3, ...), all at the same time; a barrier counts as one byte.
-[[nodiscard]] std::map<std::string, std::vector<CollectivePoint>> measure_thread_collectives(const CollectiveMeasurement& options);
+[[nodiscard]] CollectivesByKind measure_thread_collectives(const CollectiveMeasurement& options);
+
+/// The same of processes: all of them, and in groups of 2, 4, 8 ... at the same time. Called by all; rank 0 gets the figures.
+[[nodiscard]] CollectivesByKind measure_process_collectives(const RankPlacement& placement, const CollectiveMeasurement& options);
 
 }  // namespace echelon

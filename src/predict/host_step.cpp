@@ -47,7 +47,9 @@ class HostEngine {
         ranks_(pieces.ranks.size()),
         exchanges_(pieces.exchanges.size()),
         num_cores_(static_cast<int>(time.host().num_cores)),
+        num_threads_per_rank_(num_threads),
         num_threads_(std::min(num_cores_, num_threads * static_cast<int>(pieces.ranks.size()))),
+        lends_(time.ranks() == HostRanks::threads),
         is_scarce_(static_cast<int>(ranks_.size()) > num_cores_),
         num_free_(num_cores_) {
     for (std::size_t i = 0; i < exchanges_.size(); ++i) exchanges_[i].work_left = pieces.exchanges[i].work;
@@ -232,7 +234,7 @@ class HostEngine {
     int num_shared = 0;
     for (const int rank : running_) num_shared += ranks_[static_cast<std::size_t>(rank)].is_shared && is_computing(rank) ? 1 : 0;
     const int num_idle = std::max(0, num_threads_ - static_cast<int>(running_.size()));
-    const double num_cores = num_shared > 0 ? 1 + static_cast<double>(num_idle) / num_shared : 1;
+    const double num_cores = !lends_ ? num_threads_per_rank_ : num_shared > 0 ? 1 + static_cast<double>(num_idle) / num_shared : 1;
     double step = std::numeric_limits<double>::infinity();
     for (const int rank : running_) step = std::min(step, time_of(ranks_[static_cast<std::size_t>(rank)], num_cores));
     now_ += step;
@@ -296,7 +298,8 @@ class HostEngine {
   const HostTime& time_;
   std::vector<Rank> ranks_;
   std::vector<Exchange> exchanges_;
-  const int num_cores_, num_threads_;
+  const int num_cores_, num_threads_per_rank_, num_threads_;
+  const bool lends_;  // a rank that waits, its cores to others
   const bool is_scarce_;
   int num_free_;
   std::deque<int> ready_;
@@ -305,13 +308,11 @@ class HostEngine {
   double now_ = 0, busy_core_seconds_ = 0;
 };
 
-}  // namespace
-
-HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
-  HostTime time(host, blueprint.mesh().num_ranks());
+HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
   const RankPieces pieces = pieces_of(blueprint, time, slow_ranks);
-  const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks();
-  HostEngine engine(pieces, time, static_cast<int>(wanted > 0 ? wanted : std::max<std::int64_t>(1, host.num_cores / num_ranks)));
+  const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(), num_cores = time.host().num_cores;
+  const std::int64_t share = std::max<std::int64_t>(1, num_cores / num_ranks);
+  HostEngine engine(pieces, time, static_cast<int>(wanted > 0 ? std::min(wanted, num_cores) : share));
   engine.run();
   HostStep step = {engine.seconds(), engine.busy_core_seconds(), engine.parts(), {}};
   Coordinates coordinates{};
@@ -322,6 +323,24 @@ HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::
       step.timeline.events.push_back({stage, action.id, lane_of(action.kind), engine.start_of(rank, action.id), engine.end_of(rank, action.id)});
   }
   return step;
+}
+
+}  // namespace
+
+HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
+  HostTime time(host, blueprint.mesh().num_ranks());
+  return played(blueprint, time, slow_ranks);
+}
+
+HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host) {
+  const int num_ranks = blueprint.mesh().num_ranks();
+  require(num_ranks <= host.num_cores,
+          "{} processes on {} cores: the system decides who computes when, which is not predicted; nearest: {} processes, or threads", num_ranks,
+          host.num_cores, host.num_cores);
+  require(num_ranks == 1 || host.collectives.contains("mpi"),
+          "the machine file has no collectives of processes; mpirun -n {} echelon bench --output FILE adds them to it", num_ranks);
+  HostTime time(host, num_ranks, HostRanks::processes);
+  return played(blueprint, time, {});
 }
 
 }  // namespace echelon

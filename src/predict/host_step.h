@@ -23,4 +23,8 @@ struct HostStep {
 /// `slow_ranks`: factors of the time of what they compute. Throws Failure if the programs deadlock.
 [[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks = {});
 
+/// Ranks that are processes of this host, each with cores of its own: none helps another, and an operation takes what it was measured to take once all have
+/// come. Throws Error if there are more of them than cores, or if the host has no collectives of processes.
+[[nodiscard]] HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host);
+
 }  // namespace echelon

@@ -37,6 +37,18 @@ CommKind measured_kind(CommKind kind) {
   return kind;
 }
 
+constexpr CommKind measured_kinds[] = {CommKind::all_reduce, CommKind::reduce_scatter, CommKind::all_gather, CommKind::send};
+
+OperationPoint operation_point(CommKind kind, const CollectivePoint& point, double seconds) {
+  return {.m = kind == CommKind::send ? 2 : point.num_ranks,
+          .n = point.bytes,
+          .k = 1,
+          .amount = moved_bytes(kind, static_cast<double>(point.num_ranks), static_cast<double>(point.bytes)),
+          .core_seconds = seconds,
+          .busy_seconds = seconds,
+          .shared_seconds = seconds};
+}
+
 /// Of what an operation touches, the part that the operation before it has not left in the caches: weights, what was kept, and what is only written.
 double share_from_memory(OpKind kind) {
   switch (kind) {
@@ -61,38 +73,41 @@ bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks) { return by
 
 // Sizes are measured on operands in the caches, as an operation finds them that the same rank's last one has just written. Where ranks take turns on a core,
 // the others have gone through the caches meanwhile: after C of N ranks only C/N of a rank's turns are its own last one.
-HostTime::HostTime(const HostSpec& host, int num_ranks) : host_(&host) {
+HostTime::HostTime(const HostSpec& host, int num_ranks, HostRanks ranks) : host_(&host), ranks_(ranks) {
   if (num_ranks > host.num_cores) {
     cold_part_ = 1 - static_cast<double>(host.num_cores) / num_ranks;
     if (host.device.read_bandwidth > 0) seconds_per_cold_byte_ = static_cast<double>(host.num_cores) / host.device.read_bandwidth;
   }
-  const auto threads = host.collectives.find("thread");
-  if (threads == host.collectives.end()) return;
-  const auto cores = static_cast<double>(host.num_cores);
+  const auto measured = host.collectives.find(ranks == HostRanks::threads ? "thread" : "mpi");
+  if (measured == host.collectives.end()) return;
+  ranks == HostRanks::threads ? read_threads(measured->second) : read_processes(measured->second);
+}
+
+void HostTime::read_threads(const std::map<std::string, std::vector<CollectivePoint>>& measured) {
+  const auto cores = static_cast<double>(host_->num_cores);
   std::map<std::int64_t, double> barrier;  // by ranks
-  if (const auto found = threads->second.find("barrier"); found != threads->second.end())
+  if (const auto found = measured.find("barrier"); found != measured.end())
     for (const CollectivePoint& point : found->second) barrier[point.num_ranks] = point.seconds;
   for (const auto& [count, seconds] : barrier)
     if (static_cast<double>(count) > cores) switch_seconds_ = seconds * cores / static_cast<double>(count);
-  for (const CommKind kind : {CommKind::all_reduce, CommKind::reduce_scatter, CommKind::all_gather, CommKind::send}) {
-    const auto found = threads->second.find(std::string(name_of(kind)));
-    if (found == threads->second.end()) continue;
+  for (const CommKind kind : measured_kinds) {
+    const auto found = measured.find(std::string(name_of(kind)));
+    if (found == measured.end()) continue;
     for (const CollectivePoint& point : found->second) {
       const auto n = static_cast<double>(point.num_ranks);
       const bool is_send = kind == CommKind::send;  // of n/2 pairs at the same time
+      if (is_send && point.num_ranks > 2) continue;
       const double workers = is_done_by_the_last(point.bytes, is_send ? 2 : point.num_ranks) ? (is_send ? std::min(n / 2, cores) : 1) : std::min(n, cores);
       const double alone = std::max(point.seconds - barrier[point.num_ranks], 0.1 * point.seconds);
-      const double work = alone * workers / (is_send ? n / 2 : 1);
-      collectives_[kind].push_back({.m = is_send ? 2 : point.num_ranks,
-                                    .n = point.bytes,
-                                    .k = 1,
-                                    .amount = moved_bytes(kind, n, static_cast<double>(point.bytes)),
-                                    .core_seconds = work,
-                                    .busy_seconds = work,
-                                    .shared_seconds = work / cores});
-      if (is_send && point.num_ranks > 2) collectives_[kind].pop_back();
+      collectives_[kind].push_back(operation_point(kind, point, alone * workers));
     }
   }
+}
+
+void HostTime::read_processes(const std::map<std::string, std::vector<CollectivePoint>>& measured) {
+  for (const CommKind kind : measured_kinds)
+    if (const auto found = measured.find(std::string(name_of(kind))); found != measured.end())
+      for (const CollectivePoint& point : found->second) collectives_[kind].push_back(operation_point(kind, point, point.seconds));
 }
 
 CoreSeconds HostTime::of(const OpRecord& operation) {

@@ -24,23 +24,30 @@ struct CoreSeconds {
 /// Small exchanges are done by the last rank to come, at once (comm/thread/chunks.h).
 [[nodiscard]] bool is_done_by_the_last(std::int64_t bytes, std::int64_t num_ranks);
 
+/// What the ranks of a host are, to each other.
+enum class HostRanks : std::uint8_t { threads, processes };
+
 class HostTime {
  public:
-  /// Of a run of so many thread ranks. It refers to `host`.
-  HostTime(const HostSpec& host, int num_ranks);
+  /// Of a run of so many ranks, threads or processes. It refers to `host`.
+  HostTime(const HostSpec& host, int num_ranks, HostRanks ranks = HostRanks::threads);
 
   [[nodiscard]] const HostSpec& host() const { return *host_; }
   [[nodiscard]] CoreSeconds of(const OpRecord& operation);
-  /// What a core needs to copy and sum all that a collective or transfer of `num_ranks` ranks moves, by itself. The ranks that wait divide that work among
-  /// them.
+  [[nodiscard]] HostRanks ranks() const { return ranks_; }
+  /// Threads: what a core needs to copy and sum all that a collective or transfer of `num_ranks` ranks moves, by itself; the ranks that wait divide that work
+  /// among them. Processes: what the operation takes once all have come.
   [[nodiscard]] double of(const CommRecord& record, int num_ranks);
   /// What it costs a core to lay one rank to sleep and to wake another, where there are more ranks than cores.
   [[nodiscard]] double switch_seconds() const { return switch_seconds_; }
 
  private:
   [[nodiscard]] CoreSeconds measured(const OpRecord& operation) const;
+  void read_threads(const std::map<std::string, std::vector<CollectivePoint>>& measured);
+  void read_processes(const std::map<std::string, std::vector<CollectivePoint>>& measured);
 
   const HostSpec* host_;
+  HostRanks ranks_;
   double cold_part_ = 0;              // of what an operation touches
   double seconds_per_cold_byte_ = 0;  // of one core, while the others read too
   double switch_seconds_ = 0;

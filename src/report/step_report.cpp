@@ -58,8 +58,12 @@ std::string to_json(const StepReport& r) {
       {"page_faults", r.page_faults},
       {"world_size", r.world_size},
       {"comm_bytes", r.comm_bytes},
+      {"predicted_step_seconds", nullptr},
+      {"predicted_memory_bytes", nullptr},
   };
   if (r.mfu) json["mfu"] = *r.mfu;
+  if (r.predicted_step_seconds) json["predicted_step_seconds"] = *r.predicted_step_seconds;
+  if (r.predicted_memory_bytes) json["predicted_memory_bytes"] = *r.predicted_memory_bytes;
   return json.dump();
 }
 

@@ -26,6 +26,9 @@ struct StepReport {
   std::int64_t page_faults = 0;         // of that process during the step
   std::int64_t world_size = 1;
   std::map<std::string, std::int64_t> comm_bytes = {};  // sent by this rank during the step, by the name of the group
+  // Known before the run began; none: it was not predicted.
+  std::optional<double> predicted_step_seconds = {};        // of every step after the first
+  std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
 };
 
 /// Sets tokens_per_second, tflops and mfu from tokens and step_seconds. `peak_flops`: dense flops per second of all ranks together.
@@ -34,7 +37,7 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 /// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; tps and tflops are those of one rank.
 [[nodiscard]] std::string step_line(const StepReport& report);
 
-/// One line. Numbers read back as the same bits; mfu is null where it is unknown, and so is a number that is not finite.
+/// One line. Numbers read back as the same bits; what is unknown or was not predicted is null, and so is a number that is not finite.
 [[nodiscard]] std::string to_json(const StepReport& report);
 
 struct EvaluationReport {

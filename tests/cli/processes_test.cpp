@@ -1,5 +1,6 @@
 // The program as processes of an MPI job: the numbers and the files of ranks that are threads, and one voice.
 #include "cli/program.h"
+#include "spec/host_spec.h"
 #include "tree/tree.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 namespace echelon {
 namespace {
@@ -53,7 +55,8 @@ class Processes : public testing::Test {
     std::vector<nlohmann::json> steps;
     for (const std::string& line : tree::lines_of(tree::read_text(folder_ + "/" + out + "/metrics.jsonl"))) {
       steps.push_back(nlohmann::json::parse(line));
-      for (const char* const key : {"step_seconds", "tokens_per_second", "tflops", "mfu", "validation_seconds", "process_peak_bytes", "page_faults"})
+      for (const char* const key :
+           {"step_seconds", "tokens_per_second", "tflops", "mfu", "validation_seconds", "process_peak_bytes", "page_faults", "predicted_step_seconds"})
         steps.back().erase(key);
     }
     return steps;
@@ -91,6 +94,25 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
   const Outcome alone = run_echelon(train("out", {"--comm.backend=mpi"}));
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(alone.err, HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n 8"));
+}
+
+TEST_F(Processes, ArePredictedFromTheirCollectives) {
+  HostSpec host{.processor = "one", .num_cores = 2, .memory_bytes = 1 << 30};
+  host.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 1e-6, 1e-6, 1e-6}};
+  const std::string machine = folder_ + "/machine.toml";
+  std::ofstream(machine) << to_toml(host);
+  const std::vector<std::string> two = {"--json", "--parallelism.tensor_parallel_degree=1", "--parallelism.pipeline_parallel_degree=1",
+                                        "--parallelism.sequence_parallel=false", "--metrics.machine=" + machine};
+  const Outcome before = run_echelon_processes(2, train("before", two));
+  ASSERT_EQ(before.status, 0) << before.err;
+  EXPECT_TRUE(nlohmann::json::parse(tree::lines_of(before.out).back()).at("predicted_step_seconds").is_null());
+  const Outcome measured = run_echelon_processes(2, {"bench", "--rounds=1", "--output", machine});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  EXPECT_EQ(read_host(machine).collectives.at("mpi").at("all_reduce").front().num_ranks, 2);
+  EXPECT_EQ(read_host(machine).operations, host.operations);
+  const Outcome after = run_echelon_processes(2, train("after", two));
+  ASSERT_EQ(after.status, 0) << after.err;
+  EXPECT_GT(nlohmann::json::parse(tree::lines_of(after.out).back()).at("predicted_step_seconds").get<double>(), 0);
 }
 
 }  // namespace

@@ -67,6 +67,8 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   ASSERT_EQ(objects.size(), 4U);  // three steps and the evaluation
   EXPECT_NEAR(objects[0]["loss"].get<double>(), std::log(300), 0.5);
   EXPECT_EQ(objects[2]["step"], 3);
+  EXPECT_EQ(objects[2]["predicted_memory_bytes"], objects[2]["memory_peak_bytes"]);
+  EXPECT_GT(objects[2]["predicted_step_seconds"].get<double>(), 0);
 
   const std::string model = out() + "/checkpoint/step-3";
   const Outcome evaluated = run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});

@@ -1,6 +1,7 @@
 // Thread ranks on shared cores: what can be worked out by hand.
 #include "predict/host_step.h"
 
+#include "base/error.h"
 #include "predict/host_time.h"
 #include "predict/simulate.h"
 #include "spec/run_config.h"
@@ -76,6 +77,22 @@ TEST(HostStep, ASlowRankIsHelpedByTheOther) {
   const Blueprint blueprint(config(2, 1));
   // Work of 1 and 3: for as long as both compute, a core each; then the other core helps: 1 + 2 / 2. What the norm of the gradients waits for is free.
   EXPECT_NEAR(host_step(blueprint, products_alone(), {{1, 3.0}}).seconds / product_seconds(blueprint), 2, 1e-6);
+}
+
+// Each on its core, and what they all-reduce takes a second per byte that is moved (2 n of the buffer's), one after the other.
+TEST(HostStep, ProcessesWaitForEachOtherAndHelpNobody) {
+  const Blueprint blueprint(config(2, 1));
+  HostSpec host = products_alone();
+  EXPECT_THROW((void)host_step_of_processes(blueprint, host), Error);  // nobody has measured their collectives
+  host.collectives["mpi"]["all_reduce"] = {{2, 4, 16}};
+  double sent_seconds = 0;
+  const RankBlueprint rank = blueprint.rank(0);
+  for (const Action& action : rank.program(ProgramKind::training))
+    for (const CommRecord& each : rank.trace(ProgramKind::training).of(action).comms)
+      if (each.group_size > 1 && each.kind == CommKind::all_reduce) sent_seconds += 4.0 * static_cast<double>(each.num_elements * size_of(each.dtype));
+  ASSERT_GT(sent_seconds, 0);
+  EXPECT_NEAR(host_step_of_processes(blueprint, host).seconds / (product_seconds(blueprint) + sent_seconds), 1, 1e-6);
+  EXPECT_THROW((void)host_step_of_processes(Blueprint(config(4, 1)), host), Error);  // more than cores
 }
 
 TEST(HostTime, OfAMeasuredSizeIsWhatWasMeasured) {

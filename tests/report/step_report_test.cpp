@@ -61,6 +61,17 @@ TEST(StepJson, ReadsBackAsTheSameBits) {
   EXPECT_EQ(to_json(report).find('\n'), std::string::npos);
 }
 
+TEST(StepJson, HasWhatWasPredictedBesideWhatWasMeasured) {
+  StepReport report = example();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("predicted_step_seconds").is_null());
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("predicted_memory_bytes").is_null());
+  report.predicted_step_seconds = 0.1 + 0.2;
+  report.predicted_memory_bytes = (std::int64_t{1} << 53) + 1;
+  const auto json = nlohmann::json::parse(to_json(report));
+  EXPECT_EQ(json["predicted_step_seconds"].get<double>(), 0.1 + 0.2);
+  EXPECT_EQ(json["predicted_memory_bytes"].get<std::int64_t>(), (std::int64_t{1} << 53) + 1);
+}
+
 TEST(Rates, FollowFromTokensAndSeconds) {
   StepReport report = example();
   set_rates(report, 1e9, 1e14);
