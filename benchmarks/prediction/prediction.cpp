@@ -1,46 +1,59 @@
 // Predicted against measured: the steps of layouts that a seed draws, on this machine. At the same time the memory that was planned.
-// usage: bench_prediction MACHINE.toml [--layouts 20] [--seed 1] [--seconds 2] [--predict-only]
+//
+// A machine is not equally fast at all times, so it is measured in turns with the layouts, and of both the median of all rounds counts.
+// usage: bench_prediction [--rounds 3] [--layouts 20] [--seed 1] [--seconds 1]
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "data/indexed_dataset.h"
+#include "engine/measure_machine.h"
 #include "engine/train.h"
+#include "machine/cpus.h"
 #include "predict/host_step.h"
 #include "predict/host_time.h"
 #include "prediction/draw.h"
+#include "prediction/median_host.h"
 #include "spec/config_reader.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <numeric>
 #include <optional>
 
 namespace echelon {
 namespace {
 
 struct Options {
-  std::string machine;
+  std::string machine;   // empty: measured here
+  std::string write_to;  // what was measured
+  int num_rounds = 3;
   int num_layouts = 20;
   int least_scarce = 10;  // of them with more ranks than cores
   std::uint64_t seed = 1;
-  double seconds = 2;  // of steps of a layout
+  double seconds = 1;  // of steps of a layout in a round
   int only = -1;
-  bool predicts_only = false;
   bool explains = false;
 };
 
 struct Row {
   DrawnLayout layout;
   RunConfig config;
-  double predicted = 0, measured = 0;
+  double predicted = 0, predicted_core_seconds = 0;          // of a step; of all cores, in it
+  std::vector<double> step_seconds = {}, core_seconds = {};  // the measured ones; by round
   std::int64_t planned_bytes = 0, arena_bytes = 0;
-  [[nodiscard]] double error() const { return predicted / measured - 1; }
+  [[nodiscard]] double measured() const { return median(step_seconds); }
+  [[nodiscard]] double error() const { return predicted / measured() - 1; }
 };
 
 /// Tokens of a text without meaning.
@@ -55,31 +68,73 @@ std::string write_tokens(const std::filesystem::path& folder) {
   return prefix;
 }
 
-std::optional<Row> possible(const DrawnLayout& layout, const std::string& data, const HostSpec& host) {
+/// Of all ranks in a step.
+double flops_of(const Blueprint& blueprint) {
+  double flops = 0;
+  Coordinates coordinates{};
+  const int num_stages = blueprint.mesh().degree(Axis::pp);
+  for (int stage = 0; stage < num_stages; ++stage) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
+    const RankBlueprint rank = blueprint.rank(blueprint.mesh().rank_of(coordinates));
+    for (const Action& action : rank.program(ProgramKind::training))
+      for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).ops) flops += static_cast<double>(operation.flops);
+  }
+  return flops * blueprint.mesh().num_ranks() / num_stages;
+}
+
+/// None for a layout that contradicts itself, and for one whose step is very short or long on a laptop.
+std::optional<Row> possible(const DrawnLayout& layout, const std::string& data) {
+  constexpr double least_flops = 6e9, most_flops = 8e10;
   std::vector<std::string> arguments = layout.arguments;
   for (const std::string& more : {"--data.path=" + data, std::string("--checkpoint.enable=false"), std::string("--comm.backend=thread")})
     arguments.push_back(more);
   try {
-    Row row = {layout, read_run_config({.path = "", .arguments = arguments, .read_model = read_model_spec}), 0, 0, 0, 0};
+    Row row = {.layout = layout, .config = read_run_config({.path = "", .arguments = arguments, .read_model = read_model_spec})};
     const Blueprint blueprint(row.config);
-    row.predicted = host_step(blueprint, host).seconds;
+    const double flops = flops_of(blueprint);
+    if (flops < least_flops || flops > most_flops) return std::nullopt;
     row.planned_bytes = blueprint.rank(0).arena_bytes();
     return row;
   } catch (const Error&) {
-    return std::nullopt;  // a layout that contradicts itself
+    return std::nullopt;
   }
 }
 
+void predict(Row& row, const HostSpec& host) {
+  const HostStep step = host_step(Blueprint(row.config), host);
+  row.predicted = step.seconds;
+  row.predicted_core_seconds = step.busy_core_seconds;
+}
+
+/// Of all threads of this process.
+double processor_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 void measure(Row& row, double seconds) {
-  row.config.training.steps = std::clamp<std::int64_t>(std::llround(seconds / row.predicted), 4, 40);
-  std::vector<double> steps;
+  constexpr int num_warm = 2, least_steps = 4;
+  std::atomic<bool> is_over = false;
   TrainEvents events;
+  double start = 0, busy_before = 0, busy = 0;
+  int num_steps = 0;
   events.on_step = [&](const StepReport& report) {
-    if (report.step > 2) steps.push_back(report.step_seconds);
+    if (report.step == num_warm) {
+      start = now_seconds();
+      busy_before = processor_seconds();
+    } else if (report.step > num_warm) {
+      row.step_seconds.push_back(report.step_seconds);
+      ++num_steps;
+      busy = processor_seconds() - busy_before;
+      is_over = num_steps >= least_steps && now_seconds() - start > seconds;
+    }
     row.arena_bytes = report.memory_peak_bytes;
   };
-  (void)train(row.config, {.events = events});
-  row.measured = median(steps);
+  row.config.training.steps = 1000;
+  (void)train(row.config, {.events = events, .stop_requested = &is_over});
+  row.core_seconds.push_back(busy / num_steps);
 }
 
 /// Where rank 0's time goes, by operation: as predicted on one core and on all together, and as measured.
@@ -116,54 +171,71 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
   (void)train(row.config, {.events = events});
 }
 
-std::vector<Row> draw(const Options& options, const HostSpec& host, const std::string& data) {
+std::vector<Row> draw(const Options& options, const std::string& data) {
   std::mt19937_64 numbers(options.seed);
   std::vector<Row> rows;
   int num_scarce = 0;
   while (std::ssize(rows) < options.num_layouts) {
     const DrawnLayout layout = draw_layout(numbers);
-    const bool is_scarce = layout.num_ranks > host.num_cores;
+    const bool is_scarce = layout.num_ranks > num_usable_cores();
     const bool is_wanted = is_scarce ? num_scarce < options.least_scarce : std::ssize(rows) - num_scarce < options.num_layouts - options.least_scarce;
     if (!is_wanted) continue;
-    const auto row = possible(layout, data, host);
-    if (!row || row->predicted < 0.03 || row->predicted > 0.5) continue;
+    const auto row = possible(layout, data);
+    if (!row) continue;
     num_scarce += is_scarce ? 1 : 0;
     rows.push_back(*row);
   }
   return rows;
 }
 
-int predict_and_measure(const Options& options) {
-  const HostSpec host = read_host(options.machine);
+void print(const std::vector<Row>& rows, const Options& options) {
+  fmt::print(
+      "| layout (microbatches x sequences x tokens) | predicted ms | measured ms | error | all cores busy, predicted and measured ms | memory of rank 0, "
+      "planned and allocated |\n|---|---|---|---|---|---|\n");
+  std::array<std::vector<double>, 3> errors;  // with at most as many ranks as cores, with more, of all
+  for (const Row& row : rows) {
+    fmt::print("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} {:.1f} | {} {} |\n", row.layout.name, 1e3 * row.predicted, 1e3 * row.measured(), 100 * row.error(),
+               1e3 * row.predicted_core_seconds, 1e3 * median(row.core_seconds), row.planned_bytes, row.arena_bytes);
+    errors[row.layout.num_ranks > num_usable_cores() ? 1 : 0].push_back(std::abs(row.error()));
+    errors[2].push_back(std::abs(row.error()));
+  }
+  const auto mean = [](const std::vector<double>& of) {
+    return 100 * std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(std::max<std::size_t>(1, of.size()));
+  };
+  fmt::print("\nmean error {:.1f} %, largest {:.1f} %, {} layouts, seed {}, {} rounds; {:.1f} % with at most as many ranks as cores, {:.1f} % with more\n",
+             mean(errors[2]), 100 * *std::max_element(errors[2].begin(), errors[2].end()), rows.size(), options.seed, options.num_rounds, mean(errors[0]),
+             mean(errors[1]));
+}
+
+HostSpec measure_in_turns(std::vector<Row>& rows, const Options& options) {
+  std::vector<HostSpec> hosts;
+  if (!options.machine.empty()) hosts = {read_host(options.machine)};
+  for (int round = 0; round < options.num_rounds; ++round) {
+    if (options.machine.empty()) hosts.push_back(measure_machine({.seconds = 0.05, .num_rounds = 1}));
+    for (Row& row : rows) measure(row, options.seconds);
+  }
+  return median_host(hosts);
+}
+
+void predict_and_measure(const Options& options) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("echelon-prediction-{}", getpid());
   std::filesystem::create_directories(folder);
-  std::vector<Row> rows = draw(options, host, write_tokens(folder));
-  fmt::print(
-      "| layout (microbatches x sequences x tokens) | predicted ms | measured ms | error | memory of rank 0, planned and allocated |\n|---|---|---|---|---|\n");
-  double sum = 0, worst = 0;
-  for (int i = 0; i < std::ssize(rows); ++i) {
-    if (options.only >= 0 && i != options.only) continue;
-    Row& row = rows[static_cast<std::size_t>(i)];
-    if (options.predicts_only) {
-      fmt::print("{} {}: {:.1f}\n", row.layout.name, fmt::join(row.layout.arguments, " "), 1e3 * row.predicted);
-      continue;
-    }
-    if (options.explains) {
+  std::vector<Row> rows = draw(options, write_tokens(folder));
+  if (options.only >= 0) rows = {rows.at(static_cast<std::size_t>(options.only))};
+  if (options.explains) {
+    const HostSpec host = options.machine.empty() ? measure_machine({.seconds = 0.05, .num_rounds = 3}) : read_host(options.machine);
+    for (Row& row : rows) {
+      predict(row, host);
       fmt::print("{}\n", row.layout.name);
       explain(row, host, folder);
-      continue;
     }
-    measure(row, options.seconds);
-    fmt::print("| {} | {:.1f} | {:.1f} | {:+.1f} % | {} {} |\n", row.layout.name, 1e3 * row.predicted, 1e3 * row.measured, 100 * row.error(), row.planned_bytes,
-               row.arena_bytes);
-    std::fflush(stdout);
-    sum += std::abs(row.error());
-    worst = std::max(worst, std::abs(row.error()));
+  } else {
+    const HostSpec host = measure_in_turns(rows, options);
+    for (Row& row : rows) predict(row, host);
+    print(rows, options);
+    if (!options.write_to.empty()) std::ofstream(options.write_to) << to_toml(host);
   }
-  fmt::print("\nmean error {:.1f} %, largest {:.1f} %, {} layouts, seed {}\n", 100 * sum / static_cast<double>(rows.size()), 100 * worst, rows.size(),
-             options.seed);
   std::filesystem::remove_all(folder);
-  return 0;
 }
 
 }  // namespace
@@ -172,17 +244,19 @@ int predict_and_measure(const Options& options) {
 int main(int argc, char** argv) {
   echelon::Options options;
   CLI::App app("predicted against measured steps of drawn layouts, on this machine");
-  app.add_option("machine", options.machine, "what echelon bench --output has written")->required();
+  app.add_option("machine", options.machine, "what echelon bench --output has written; without it the machine is measured, in turns with the layouts");
+  app.add_option("--output", options.write_to, "the machine as it was measured, as a file");
+  app.add_option("--rounds", options.num_rounds, "over all layouts")->check(CLI::Range(1, 100));
   app.add_option("--layouts", options.num_layouts, "how many");
   app.add_option("--scarce", options.least_scarce, "of them with more ranks than cores");
   app.add_option("--seed", options.seed, "of the draw");
-  app.add_option("--seconds", options.seconds, "of steps of each");
+  app.add_option("--seconds", options.seconds, "of steps of each, in each round");
   app.add_option("--only", options.only, "one of them");
-  app.add_flag("--predict-only", options.predicts_only, "nothing is run");
   app.add_flag("--explain", options.explains, "by operation, out of a trace of rank 0");
   CLI11_PARSE(app, argc, argv);
   try {
-    return echelon::predict_and_measure(options);
+    echelon::predict_and_measure(options);
+    return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_prediction: {}\n", error.what());
     return 1;
