@@ -45,7 +45,6 @@ int num_cores() {
 /// Where a team of this thread is.
 struct Spread {
   std::vector<std::vector<int>> cores;
-  std::size_t callers = 0;     // core, when the workers were placed
   std::size_t num_placed = 0;  // workers
 };
 thread_local Spread spread_of_this_thread;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
@@ -58,21 +57,20 @@ void bind(std::thread& thread, const std::vector<int>& processors) {
   pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask);  // where it is refused, the system decides
 }
 
-/// The caller may have moved: then they make room.
+/// Once: a caller that comes to a worker's core later is moved on by the system, for it alone can be, and workers that made room for it would be moved at every
+/// call.
 void place(std::vector<std::thread>& workers) {
   Spread& spread = spread_of_this_thread;
-  if (workers.empty() || spread.cores.size() <= workers.size()) return;
+  if (workers.size() == spread.num_placed || spread.cores.size() <= workers.size()) return;
   const int processor = sched_getcpu();
   const auto own =
       std::find_if(spread.cores.begin(), spread.cores.end(), [&](const auto& core) { return std::count(core.begin(), core.end(), processor) > 0; });
   const auto callers = static_cast<std::size_t>(own - spread.cores.begin());
-  if (callers == spread.callers && workers.size() == spread.num_placed) return;
   std::size_t next = 0;
   for (std::thread& worker : workers) {
     if (next == callers) ++next;
     bind(worker, spread.cores[next++]);
   }
-  spread.callers = callers;
   spread.num_placed = workers.size();
 }
 

@@ -14,8 +14,11 @@
 #include "tensor/arena.h"
 
 #include <algorithm>
+#include <exception>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <thread>
 
 namespace echelon {
 namespace {
@@ -34,6 +37,22 @@ ComputeRates measure(const PeakOptions& options, BandwidthMeter& memory) {
           .copy_bandwidth = memory.measure(MemoryPattern::copy, options),
           .triad_bandwidth = memory.measure(MemoryPattern::triad, options),
           .read_bandwidth = memory.measure(MemoryPattern::read, options)};
+}
+
+/// On a thread of its own, so that the team which computes there ends with it: what runs afterwards would find fewer cores for its own (base/team.h).
+HostSpec on_a_thread(const std::function<HostSpec()>& f) {
+  HostSpec machine;
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      spread_team_of_this_thread(cores_among(allowed_cpus()));
+      machine = f();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+  return machine;
 }
 
 /// Seconds of the fastest of the calls of f that fit into `seconds`; at least three.
@@ -90,6 +109,29 @@ double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double secon
   return best;
 }
 
+HostSpec machine_measured_here(const MeasureOptions& options) {
+  BandwidthMeter memory;
+  HostSpec machine = unmeasured_machine();
+  if (options.progress) options.progress("rates", 0);
+  for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
+    *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
+    rates->sgemm_flops = sgemm_flops(threads, options.seconds);
+  }
+  constexpr std::int64_t large = 16 << 20;  // 64 MiB of float32
+  const int num_ranks = std::max(2, num_usable_cores());
+  machine.all_reduce_latency_seconds = all_reduce_seconds(num_ranks, 2, options.seconds);
+  machine.all_reduce_bandwidth = static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
+  if (options.num_rounds == 0) return machine;
+  const auto told = [&](std::string_view what) {
+    return [&options, what](double fraction) {
+      if (options.progress) options.progress(what, fraction);
+    };
+  };
+  machine.operations = measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
+  machine.collectives["thread"] = measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
+  return machine;
+}
+
 }  // namespace
 
 ComputeRates measure_rates(int cores) {
@@ -118,32 +160,14 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
     (void)sample_operation(size, measure);
     pool_bytes = std::max(pool_bytes, measure.peak_bytes());
   }
-  machine.operations = measure_operations(sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
-  return machine;
+  return on_a_thread([&] {
+    machine.operations = measure_operations(sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
+    return machine;
+  });
 }
 
 HostSpec measure_machine(const MeasureOptions& options) {
-  BandwidthMeter memory;
-  HostSpec machine = unmeasured_machine();
-  if (options.progress) options.progress("rates", 0);
-  spread_team_of_this_thread(cores_among(allowed_cpus()));
-  for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
-    *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
-    rates->sgemm_flops = sgemm_flops(threads, options.seconds);
-  }
-  constexpr std::int64_t large = 16 << 20;  // 64 MiB of float32
-  const int num_ranks = std::max(2, num_usable_cores());
-  machine.all_reduce_latency_seconds = all_reduce_seconds(num_ranks, 2, options.seconds);
-  machine.all_reduce_bandwidth = static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
-  if (options.num_rounds == 0) return machine;
-  const auto told = [&](std::string_view what) {
-    return [&options, what](double fraction) {
-      if (options.progress) options.progress(what, fraction);
-    };
-  };
-  machine.operations = measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
-  machine.collectives["thread"] = measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
-  return machine;
+  return on_a_thread([&] { return machine_measured_here(options); });
 }
 
 }  // namespace echelon

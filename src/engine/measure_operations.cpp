@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/median.h"
-#include "base/team_cores.h"
 #include "comm/thread/thread_world.h"
 #include "machine/cores.h"
 #include "machine/cpus.h"
@@ -32,6 +31,10 @@ class Samples {
     }
   }
 
+  void repeat(Ops& ops, double seconds) {
+    for (const double end = now_seconds() + seconds; now_seconds() < end;) (void)time(ops, 1);
+  }
+
   /// Seconds of a call.
   double time(Ops& ops, std::int64_t calls) {
     const double start = now_seconds();
@@ -52,6 +55,8 @@ bool fits(const OperationSize& size, std::int64_t pool_bytes) {
   return measure.peak_bytes() <= pool_bytes;
 }
 
+constexpr double wake_seconds = 200e-6;  // until workers that slept have come
+
 enum class Cores : std::uint8_t { one, each, all };
 
 /// Seconds of every size, in each round and on each choice of cores.
@@ -64,7 +69,6 @@ class Session {
   }
 
   void run() {
-    spread_team_of_this_thread(cores_among(allowed_cpus()));
     for (int round = 0; round < options_.num_rounds; ++round) {
       time_from_one_thread(Cores::one, 1);
       tell(round, 1);
@@ -100,6 +104,7 @@ class Session {
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       Samples samples(sizes_[i], *pools_.front());
       const double warm = samples.time(*ops, 1);
+      if (cores == Cores::all) samples.repeat(*ops, wake_seconds);
       if (cores == Cores::one) calls_[i] = std::clamp<std::int64_t>(std::llround(options_.sample_seconds / std::max(warm, 1e-9)), 1, 100);
       seconds_[static_cast<std::size_t>(cores)][i].push_back(samples.time(*ops, calls_[i]));
     }

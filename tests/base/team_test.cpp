@@ -113,13 +113,12 @@ std::vector<int> processors_of_this_thread() {
   return processors;
 }
 
-// On a thread of its own, whose team nobody else uses.
 TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
   const std::vector<int> all = processors_of_this_thread();
   if (all.size() < 2) GTEST_SKIP() << "one processor";
-  std::thread([&] {
-    spread_team_of_this_thread({{all[0]}, {all[1]}});
-    for (const int own : {all[0], all[1], all[0]}) {
+  for (const int own : {all[0], all[1]}) {
+    std::thread([&] {  // with a team that nobody else uses
+      spread_team_of_this_thread({{all[0]}, {all[1]}});
       cpu_set_t mask;
       CPU_ZERO(&mask);
       CPU_SET(own, &mask);
@@ -133,8 +132,9 @@ TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
       };
       Team::of_this_thread(2).run(2, meet);
       EXPECT_EQ(of_worker, std::vector<int>{own == all[0] ? all[1] : all[0]});
-    }
-  }).join();
+    })
+        .join();
+  }
 }
 
 }  // namespace
