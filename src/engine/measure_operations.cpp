@@ -16,6 +16,9 @@
 namespace echelon {
 namespace {
 
+/// What the optimizer touches has left the caches since the last step.
+bool is_once_a_step(OpKind kind) { return kind == OpKind::adamw || kind == OpKind::sum_of_squares; }
+
 /// One operation several times over, each on operands of its own, so that they come from where a step's come from: from the caches that cores share, and from
 /// memory where they are large.
 class Samples {
@@ -24,6 +27,7 @@ class Samples {
     Stack measure;
     (void)sample_operation(size, measure);
     const std::int64_t bytes = measure.peak_bytes();
+    const std::int64_t spread_bytes = is_once_a_step(size.kind) ? pool.num_bytes() : recent_bytes, most_copies = is_once_a_step(size.kind) ? 4096 : 16;
     const std::int64_t copies = std::clamp<std::int64_t>(spread_bytes / std::max<std::int64_t>(bytes, 1), 1, most_copies);
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       Stack memory = pool.region(copy * bytes, bytes);
@@ -43,8 +47,7 @@ class Samples {
   }
 
  private:
-  static constexpr std::int64_t spread_bytes = 4 << 20;
-  static constexpr std::int64_t most_copies = 16;
+  static constexpr std::int64_t recent_bytes = 4 << 20;
   std::vector<Operation> operations_;
   std::size_t next_ = 0;
 };
