@@ -70,6 +70,12 @@ struct PlanBounds::Stages {
   bool waits = false;  // in its passes, for gathers
 };
 
+/// By how much a pass of a stage takes longer than what it computes.
+struct PlanBounds::Wait {
+  std::size_t stage = 0, kind = 0;
+  double seconds = 0;
+};
+
 /// What passes need at their fullest: any; one of a block forward, and one that forms gradients of weights, beside what the data axes have there.
 struct PlanBounds::PassingBytes {
   std::int64_t any = 0, forward = 0, weights = 0;
@@ -170,24 +176,25 @@ std::vector<double> PlanBounds::unplayed_ends(const PlanComputation& computation
 // before the first has ended: the last begins n - 1 gathers later at the earliest. Where gradients of the weights are formed, the reduction of a block comes
 // into the lane behind the gather of the next one and before that of the one after it: from the end of the first block to the begin of the last lie n - 2 of
 // both.
-PlanBounds::Stages PlanBounds::with_waits(const PlanChoice& choice, Stages stages, const StateCosts& state) {
+std::vector<PlanBounds::Wait> PlanBounds::waits_of(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
+  std::vector<Wait> waits;
   const PlanData& data = choice.data;
-  if (data.shard == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return stages;
+  if (data.shard == 1 || data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return waits;
   const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
   const double gather = state.block.gather, reduce = state.block.reduce;
-  for (StageCost& stage : stages.stages)
+  for (std::size_t i = 0; i < stages.stages.size(); ++i)
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
+      const StageCost& stage = stages.stages[i];
       if (stage.num_blocks < 2 || (kind != forward && data.reshard == ReshardAfterForward::never)) continue;
       const auto n = static_cast<double>(stage.num_blocks), again = static_cast<double>(stage.num_again);
       const double plain = costs.block.seconds[kind], recomputed = costs.recomputed_block.seconds[kind], all = again * recomputed + (n - again) * plain;
       const double bottom = again > 0 ? recomputed : plain, top = again < n ? plain : recomputed;
       const double last = kind == forward ? top : bottom;
-      double waits = std::max(0.0, (n - 1) * gather - (all - last));
-      if (kind == backward || kind == backward_weight) waits = std::max(waits, (n - 2) * (gather + reduce) - (all - top - bottom));
-      stage.seconds[kind] += waits;
-      stages.waits = stages.waits || waits > 0;
+      double seconds = std::max(0.0, (n - 1) * gather - (all - last));
+      if (kind == backward || kind == backward_weight) seconds = std::max(seconds, (n - 2) * (gather + reduce) - (all - top - bottom));
+      if (seconds > 0) waits.push_back({i, kind, seconds});
     }
-  return stages;
+  return waits;
 }
 
 const std::vector<double>& PlanBounds::last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state) {
@@ -276,12 +283,13 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
   const double reduce = state.block.reduce + state.block.reduce_parts;
   const LayerCosts& costs = costs_.layers(choice.shape, choice.recompute.operations);
   // The longest that a unit may take in the last pass: what comes later is reduced earlier than one thinks, never later.
-  const auto longest = [&](const UnitCost& unit) {
+  const auto pass_seconds = [&](const UnitCost& unit) {
     double seconds = stages.backward_kinds == BackwardKinds::split ? 0 : unit.seconds[backward];
     if (stages.backward_kinds != BackwardKinds::fused) seconds = std::max(seconds, unit.seconds[backward_weight]);
-    return choice.data.zero_level == 3 ? std::max(seconds, state.block.gather + reduce) : seconds;
+    return seconds;
   };
-  const double unit_pass = std::max(longest(costs.block), longest(costs.recomputed_block)), embedding_pass = longest(costs.embedding);
+  const double waits = choice.data.zero_level == 3 ? state.block.gather + reduce : 0, embedding_pass = pass_seconds(costs.embedding);
+  const double unit_pass = std::max({waits, pass_seconds(costs.block), pass_seconds(costs.recomputed_block)});
   const auto reduced = [](const UnitSeconds& unit) { return unit.reduce + unit.reduce_parts; };
   const bool is_tied = state.traces->tied_weight.persistent_bytes > 0;
   const int first_rank = stages.stages.front().rank, last_rank = stages.stages.back().rank;
@@ -296,9 +304,11 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
       num_blocks += stage.num_blocks;
     }
     // The blocks of the last pass, whichever stage it goes through, are formed no earlier than one pass of a block before the other.
-    const double since_first = static_cast<double>(std::max<std::int64_t>(0, fewest - 1)) * unit_pass + embedding_pass;
-    const double queued = std::max(static_cast<double>(fewest) * reduce - since_first, fewest > 0 ? reduce - embedding_pass : 0);
+    const double since_first = static_cast<double>(std::max<std::int64_t>(0, fewest - 1)) * unit_pass + std::max(waits, embedding_pass);
     const bool has_embedding = static_cast<int>(rank) == first_rank, has_head = static_cast<int>(rank) == last_rank;
+    // The last block's reduction begins when its pass has ended, or when the gathers before it have, for which the embedding's pass waits too.
+    const double of_last = fewest > 0 ? reduce - (has_embedding ? embedding_pass : 0) : 0;
+    const double queued = std::max(static_cast<double>(fewest) * reduce - since_first, of_last);
     const double behind = has_embedding && ends_with_embedding ? reduced(state.embedding) + reduced(state.tied_weight) : 0;
     norm_begins = std::max(norm_begins, last_passes[rank] + std::max(0.0, queued) + behind);
 
@@ -323,8 +333,15 @@ double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
   const StateCosts& state = costs_.state(choice.shape, choice.data);
   (void)pipeline_seconds(computation);
-  const Stages stages = with_waits(choice, computed(computation).stages, state);
-  std::vector<double> ends = stages.waits ? unplayed_ends(computation, stages) : computed(computation).ends;
+  const std::vector<Wait> waits = waits_of(choice, computed(computation).stages, state);
+  Stages waiting;
+  if (!waits.empty()) {
+    waiting = computed(computation).stages;
+    waiting.waits = true;
+    for (const Wait& each : waits) waiting.stages[each.stage].seconds[each.kind] += each.seconds;
+  }
+  const Stages& stages = waits.empty() ? computed(computation).stages : waiting;
+  std::vector<double> ends = waits.empty() ? computed(computation).ends : unplayed_ends(computation, stages);
   if (plays) {
     const std::vector<double>& played = last_passes(choice, stages, state);
     for (std::size_t rank = 0; rank < ends.size(); ++rank) ends[rank] = std::max(ends[rank], played[rank]);
@@ -369,7 +386,7 @@ const std::vector<PlanBounds::PassingBytes>& PlanBounds::passing_bytes(const Pla
       const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
       const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
       peak.any = std::max(peak.any, held + stage.workspace_bytes[at(pass.kind)]);
-      if (stage.num_blocks > 1) {
+      if (stage.num_blocks > 2) {
         const std::int64_t of_block = std::min(costs.block.workspace_bytes[at(pass.kind)], costs.recomputed_block.workspace_bytes[at(pass.kind)]);
         std::int64_t& of_kind = pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight ? peak.weights : peak.forward;
         of_kind = std::max(of_kind, held + of_block);
@@ -382,8 +399,8 @@ const std::vector<PlanBounds::PassingBytes>& PlanBounds::passing_bytes(const Pla
   return known.passing_bytes;
 }
 
-// Beside a pass of a block: under ZeRO-3 the block's parameters and those of the next one; from ZeRO-2 on the block's gradients and those of the one before it,
-// which are being reduced.
+// Beside the pass of a block between two others: under ZeRO-3 the block's parameters and those of the next one; from ZeRO-2 on the block's gradients and those
+// of the one before it, which are being reduced.
 std::int64_t PlanBounds::bytes_beside_passes(const PlanChoice& choice, const PassingBytes& passing) {
   const PlanData& data = choice.data;
   if (data.shard == 1 || data.zero_level < 2) return passing.any;

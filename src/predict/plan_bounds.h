@@ -40,12 +40,13 @@ class PlanBounds {
  private:
   struct Stages;
   struct PassingBytes;
+  struct Wait;
   struct Computed;
   [[nodiscard]] Stages stages_of(const PlanComputation& computation);
   [[nodiscard]] Computed& computed(const PlanComputation& computation);
   [[nodiscard]] const CompactSchedule& schedule_of(const PlanShape& shape, const PlanPipeline& pipeline);
   [[nodiscard]] std::vector<double> unplayed_ends(const PlanComputation& computation, const Stages& stages) const;
-  [[nodiscard]] Stages with_waits(const PlanChoice& choice, Stages stages, const StateCosts& state);
+  [[nodiscard]] std::vector<Wait> waits_of(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] const std::vector<double>& last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] double first_gathers(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] double single_rank_end(const PlanChoice& choice, const Stages& stages, const StateCosts& state);

@@ -6,8 +6,7 @@
 #include "predict/plan_bounds.h"
 
 #include <algorithm>
-#include <limits>
-#include <queue>
+#include <memory>
 #include <set>
 #include <tuple>
 
@@ -28,8 +27,30 @@ struct Node {
   std::int64_t plan = -1;                 // timed: which
 };
 
-struct ComesLater {
-  bool operator()(const Node& a, const Node& b) const { return a.key > b.key; }
+struct HeapEntry {
+  Key key;
+  std::unique_ptr<Node> node;
+};
+
+/// The lowest key comes out first.
+class Heap {
+ public:
+  [[nodiscard]] bool empty() const { return entries_.empty(); }
+  [[nodiscard]] const HeapEntry& top() const { return entries_.front(); }
+  void push(Node node) {
+    entries_.push_back({node.key, std::make_unique<Node>(std::move(node))});
+    std::push_heap(entries_.begin(), entries_.end(), comes_later);
+  }
+  std::unique_ptr<Node> pop() {
+    std::pop_heap(entries_.begin(), entries_.end(), comes_later);
+    std::unique_ptr<Node> node = std::move(entries_.back().node);
+    entries_.pop_back();
+    return node;
+  }
+
+ private:
+  static bool comes_later(const HeapEntry& a, const HeapEntry& b) { return a.key > b.key; }
+  std::vector<HeapEntry> entries_;
 };
 
 class Search {
@@ -52,12 +73,10 @@ class Search {
       drop_found(timed_);
       if (heap_.empty() && timed_.empty()) break;
       if (timed_.empty() || (!heap_.empty() && is_behind(timed_.top().key, heap_.top().key))) {
-        const Node node = heap_.top();
-        heap_.pop();
-        expand(node);
+        expand(*heap_.pop());
         continue;
       }
-      const Node& best = timed_.top();
+      const Node& best = *timed_.top().node;
       if (result.plans.empty() && !heap_.empty()) result.within = std::max(0.0, 1 - heap_.top().key.first / best.key.first);
       found_.insert(degrees_of(best.choice.shape));
       result.plans.push_back(std::move(plans_[static_cast<std::size_t>(best.plan)]));
@@ -70,10 +89,8 @@ class Search {
   }
 
  private:
-  using Heap = std::priority_queue<Node, std::vector<Node>, ComesLater>;
-
   void drop_found(Heap& heap) const {
-    while (!heap.empty() && found_.contains(degrees_of(heap.top().choice.shape))) heap.pop();
+    while (!heap.empty() && found_.contains(degrees_of(heap.top().node->choice.shape))) heap.pop();
   }
 
   /// Whether something that is not timed yet may be better by more than is asked for.

@@ -65,6 +65,7 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_NEAR(step->seconds, plan.outcome.step_seconds, 1e-10 * plan.outcome.step_seconds);
     EXPECT_LE(played, step->seconds);
     EXPECT_LE(step->live_bytes, plan.outcome.peak_memory_bytes());
+    EXPECT_LE(bounds.bytes(choice), step->live_bytes);
   }
 }
 
