@@ -1,8 +1,6 @@
 #include "predict/layer_costs.h"
 
 #include "blueprint/lifetimes.h"
-#include "predict/device_time.h"
-#include "predict/network_time.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -50,36 +48,6 @@ Program passes_of(const ModelPart& part, const std::vector<ActionKind>& kinds) {
   return program;
 }
 
-/// The machine as if all nodes were of one kind, for each kind: the fastest of them bounds what any rank does.
-std::vector<MachineSpec> one_kind_machines(const MachineSpec& machine) {
-  std::vector<MachineSpec> all;
-  for (const NodeSpec& kind : machine.nodes) {
-    all.push_back(machine);
-    all.back().nodes = {kind};
-    all.back().nodes.front().count = 0;
-  }
-  return all;
-}
-
-double seconds_on(const MachineSpec& machine, const std::vector<CommRecord>& comms, const MeshShape& mesh) {
-  const DeviceMap devices(mesh, machine);
-  double seconds = 0;
-  for (const CommRecord& record : comms) seconds += communication_seconds(record, 0, devices);
-  return seconds;
-}
-
-Deed deed_of(const CallTrace& call, const std::vector<MachineSpec>& machines) {
-  Deed deed;
-  deed.compute_seconds = no_time;
-  for (const MachineSpec& machine : machines) {
-    double seconds = 0;
-    for (const OpRecord& operation : call.ops) seconds += operation_seconds(operation, machine.nodes.front().device);
-    deed.compute_seconds = std::min(deed.compute_seconds, seconds);
-  }
-  std::copy_if(call.comms.begin(), call.comms.end(), std::back_inserter(deed.comms), [](const CommRecord& record) { return record.group_size > 1; });
-  return deed;
-}
-
 unsigned bits_of(const BlockOperations& operations) {
   unsigned bits = 0;
   for (const BlockOperation each : {BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp})
@@ -89,7 +57,7 @@ unsigned bits_of(const BlockOperations& operations) {
 
 }  // namespace
 
-CostTable::CostTable(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request), machines_(one_kind_machines(request.machine)) {}
+CostTable::CostTable(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request), timer_(request.machine, request.num_devices) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
   const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
@@ -109,13 +77,7 @@ const StateCosts& CostTable::state(const PlanShape& shape, const PlanData& data)
   return found != states_.end() ? found->second : states_.emplace(key, costs_of_state(shape, data)).first->second;
 }
 
-double CostTable::least_seconds(const Deed& deed, const MeshShape& mesh) const {
-  double least = no_time;
-  for (const MachineSpec& machine : machines_) least = std::min(least, seconds_on(machine, deed.comms, mesh));
-  return deed.compute_seconds + least;
-}
-
-LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) const {
+LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
   PlanShape alone = shape;
   alone.dp = 1;
   const RunConfig config = small_config(space_->config_of({alone, {}, {}, {}}), recomputed);
@@ -144,8 +106,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
         const auto kind = static_cast<std::size_t>(std::find(std::begin(pass_actions), std::end(pass_actions), action.kind) - std::begin(pass_actions));
         const CallTrace& call = trace.of(action);
         unit->workspace_bytes[kind] = std::max(unit->workspace_bytes[kind], call.workspace_bytes);
-        (action.microbatch == 0 ? unit->first : unit->later)[kind] = deed_of(call, machines_);
-        if (action.microbatch == 0) unit->seconds[kind] = least_seconds(unit->first[kind], tensor_mesh);
+        (action.microbatch == 0 ? unit->first : unit->later)[kind] = timer_.deed_of(call);
+        if (action.microbatch == 0) unit->seconds[kind] = timer_.seconds(unit->first[kind], tensor_mesh);
       }
     };
     const Program fused = passes_of(part, {ActionKind::forward, ActionKind::backward});
@@ -175,8 +137,7 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
 namespace {
 
 /// What is done to a unit of a stage, alone.
-void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t stage, std::size_t unit, const std::vector<MachineSpec>& machines,
-                UnitState& state) {
+void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t stage, std::size_t unit, DeedTimer& timer, UnitState& state) {
   ModelPart alone = {.options = part.options, .pipeline_rank = part.pipeline_rank, .rank_of_stage = part.rank_of_stage, .stages = {}};
   StagePart& from = part.stages[stage];
   alone.stages.push_back({.index = from.index, .layers = from.layers, .stage = std::move(from.stage), .units = {}});
@@ -192,7 +153,7 @@ void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t st
   if (own.sums_replicas()) add(ActionKind::sum_replicas);
   if (static_cast<int>(unit) == alone.stages.front().stage->num_units()) add(ActionKind::sum_tied);
   const RankTrace trace(mesh, rank, alone, program);
-  for (const Action& action : program) state.deeds[action.kind] = deed_of(trace.of(action), machines);
+  for (const Action& action : program) state.deeds[action.kind] = timer.deed_of(trace.of(action));
   state.deeds[ActionKind::clip].comms.clear();  // it is once for all units
   state.sums_replicas = own.sums_replicas();
   for (const Bucket& bucket : own.buckets()) {
@@ -206,7 +167,7 @@ void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t st
 
 }  // namespace
 
-StateTraces CostTable::traced_state(const PlanShape& shape, const PlanData& data) const {
+StateTraces CostTable::traced_state(const PlanShape& shape, const PlanData& data) {
   const RunConfig config = small_config(space_->config_of({shape, {}, {}, data}), {});
   const MeshShape mesh = config.mesh_shape();
   StateTraces costs;
@@ -234,7 +195,7 @@ StateTraces CostTable::traced_state(const PlanShape& shape, const PlanData& data
     for (std::size_t stage = 0; stage < part.stages.size(); ++stage)
       for (std::size_t unit = 0; unit < part.stages[stage].units.size(); ++unit)
         if (UnitState* state = state_of(part.stages[stage].index, static_cast<int>(unit)); state != nullptr)
-          trace_unit(mesh, rank, part, stage, unit, machines_, *state);
+          trace_unit(mesh, rank, part, stage, unit, timer_, *state);
   }
   return costs;
 }
@@ -247,7 +208,7 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
   const auto seconds_of = [&](const UnitState& unit) {
     const auto of = [&](ActionKind kind) {
       const auto found = unit.deeds.find(kind);
-      return found == unit.deeds.end() ? 0.0 : least_seconds(found->second, mesh);
+      return found == unit.deeds.end() ? 0.0 : timer_.seconds(found->second, mesh);
     };
     return UnitSeconds{.reduce = shape.dp > 1 ? of(ActionKind::reduce_gradients) : 0,
                        .reduce_parts = of(ActionKind::reduce_parts),
@@ -261,7 +222,7 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
   costs.head = seconds_of(costs.traces->head);
   costs.tied_weight = seconds_of(costs.traces->tied_weight);
   const CommRecord scalar = {.kind = CommKind::all_reduce, .group = world_group, .group_size = mesh.num_ranks(), .dtype = DType::float64, .num_elements = 1};
-  costs.scalar_seconds = least_seconds({0, {scalar}}, mesh);
+  costs.scalar_seconds = timer_.seconds({.comms = {scalar}}, mesh);
   if (shape.pp > 1) {
     const std::int64_t tokens = shape.micro_batch_size * config.training.seq_len / (shape.sequence_parallel ? shape.tp : 1);
     const CommRecord transfer = {.kind = CommKind::send,
@@ -270,7 +231,7 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
                                  .dtype = parse_dtype(config.training.dtype),
                                  .num_elements = tokens * config.model.hidden_size,
                                  .peer = 1};
-    costs.transfer_seconds = least_seconds({0, {transfer}}, mesh);
+    costs.transfer_seconds = timer_.seconds({.comms = {transfer}}, mesh);
   }
   return costs;
 }

@@ -2,7 +2,7 @@
 // Layouts that share tensor degree, microbatch and recomputation share these, so a search traces each part once.
 #pragma once
 
-#include "blueprint/call_trace.h"
+#include "predict/deed_timer.h"
 #include "predict/plan_space.h"
 
 #include <array>
@@ -14,12 +14,6 @@ namespace echelon {
 
 enum class PassKind : std::uint8_t { forward, backward, backward_input, backward_weight };
 inline constexpr int num_pass_kinds = 4;
-
-/// What an action computes, in seconds on the fastest kind of device, and what it sends.
-struct Deed {
-  double compute_seconds = 0;
-  std::vector<CommRecord> comms = {};  // in groups of more than one rank
-};
 
 /// Embedding, a decoder block, or the head.
 struct UnitCost {
@@ -83,15 +77,13 @@ class CostTable {
   using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
-  [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed) const;
-  [[nodiscard]] StateTraces traced_state(const PlanShape& shape, const PlanData& data) const;
+  [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
+  [[nodiscard]] StateTraces traced_state(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data);
-  /// On the mesh of a layout; the fastest kind of node bounds what any rank does.
-  [[nodiscard]] double least_seconds(const Deed& deed, const MeshShape& mesh) const;
 
   const PlanSpace* space_;
   const PlanRequest* request_;
-  std::vector<MachineSpec> machines_;  // of one kind of nodes each
+  DeedTimer timer_;
   std::map<LayerKey, LayerCosts> layers_;
   std::map<TraceKey, StateTraces> traces_;
   std::map<StateKey, StateCosts> states_;

@@ -42,8 +42,22 @@ int rank_of_stage(int stage, int num_ranks, Placement placement) {
 
 bool keeps_whole_parameters(const PlanData& data) { return data.reshard != ReshardAfterForward::microbatch; }
 
+/// Of all cores of a host for one rank, whichever microbatch it is.
+double core_seconds_of(const UnitCost& unit, std::size_t kind) { return std::min(unit.first[kind].core_seconds, unit.later[kind].core_seconds); }
+
+/// At least, of a stage's blocks in a step: a pass may find the block that the pass before it has left gathered.
+double gathers_of_blocks(const PlanData& data, double num_microbatches, double num_blocks) {
+  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return num_blocks;
+  return num_microbatches * (data.reshard == ReshardAfterForward::never ? 1 : 2) * std::max(0.0, num_blocks - 1);
+}
+
+double core_seconds_of(const UnitState& unit, ActionKind kind) {
+  const auto found = unit.deeds.find(kind);
+  return found == unit.deeds.end() ? 0 : found->second.core_seconds;
+}
+
 struct StageCost {
-  std::array<double, num_pass_kinds> seconds = {};
+  std::array<double, num_pass_kinds> seconds = {}, core_seconds = {};
   std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
   std::int64_t stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0, flow_bytes = 0;
   std::int64_t num_blocks = 0, num_again = 0, num_units = 0;  // again: the first blocks, which are formed again
@@ -52,6 +66,7 @@ struct StageCost {
   void add(const UnitCost& unit, std::int64_t count) {
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
       seconds[kind] += static_cast<double>(count) * unit.seconds[kind];
+      core_seconds[kind] += static_cast<double>(count) * core_seconds_of(unit, kind);
       if (count > 0) workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.workspace_bytes[kind]);
     }
     stash_bytes += count * unit.stash_bytes;
@@ -129,19 +144,55 @@ const CompactSchedule& PlanBounds::schedule_of(const PlanShape& shape, const Pla
   return schedules_.emplace(key, compact(schedule, entry_of(pipeline.schedule).backward)).first->second;
 }
 
+/// On a host: seconds in which its cores do what one rank of every stage has to do, for all of them. Ranks that wait lend their cores, so only the sum bounds
+/// them.
+double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) const {
+  if (!request_->machine.host) return 0;
+  return rounding * static_cast<double>(shape.tp * shape.dp) * core_seconds / static_cast<double>(request_->machine.host->num_cores);
+}
+
+double PlanBounds::core_seconds(const PlanComputation& computation, const Stages& stages) {
+  double sum = 0;
+  for (const StageCost& stage : stages.stages) sum += stage.core_seconds[forward] + least_backward(stage.core_seconds, stages.backward_kinds);
+  return static_cast<double>(computation.shape.num_microbatches) * sum;
+}
+
+/// What comes to that once a step, or once a microbatch under ZeRO-2 and 3.
+double PlanBounds::state_core_seconds(const PlanChoice& choice, const Stages& stages, const StateTraces& state) {
+  const auto m = static_cast<double>(choice.shape.num_microbatches);
+  const PlanData& data = choice.data;
+  const double update = core_seconds_of(state.block, ActionKind::update),
+               gather = data.shard > 1 ? core_seconds_of(state.block, ActionKind::gather_parameters) : 0;
+  const double reduce = choice.shape.dp > 1 ? core_seconds_of(state.block, ActionKind::reduce_gradients) : 0;
+  const double reductions = data.shard > 1 && data.zero_level >= 2 ? m : 1;
+  double sum = core_seconds_of(state.embedding, ActionKind::update) + core_seconds_of(state.head, ActionKind::update);
+  for (const StageCost& stage : stages.stages) {
+    const auto num_blocks = static_cast<double>(stage.num_blocks);
+    sum += num_blocks * (update + reductions * reduce) + gathers_of_blocks(data, m, num_blocks) * gather;
+  }
+  return sum;
+}
+
 double PlanBounds::shape_seconds(const PlanShape& shape) {
-  if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   const LayerCosts& costs = costs_.layers(shape, {});
-  const auto least = [](const UnitCost& unit) { return unit.seconds[forward] + least_backward(unit.seconds, BackwardKinds::both); };
-  const double model = least(costs.embedding) + least(costs.head) + static_cast<double>(request_->base.model.num_hidden_layers) * least(costs.block);
-  return rounding * model * static_cast<double>(shape.num_microbatches) / static_cast<double>(shape.pp);
+  double seconds = 0, core_seconds = 0;
+  const auto add = [&](const UnitCost& unit, std::int64_t count) {
+    StageCost units;
+    units.add(unit, count);
+    seconds += units.seconds[forward] + least_backward(units.seconds, BackwardKinds::both);
+    core_seconds += units.core_seconds[forward] + least_backward(units.core_seconds, BackwardKinds::both);
+  };
+  add(costs.embedding, 1);
+  add(costs.head, 1);
+  add(costs.block, request_->base.model.num_hidden_layers);
+  const auto m = static_cast<double>(shape.num_microbatches);
+  return std::max(rounding * seconds * m / static_cast<double>(shape.pp), on_all_cores(shape, m * core_seconds));
 }
 
 double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
-  if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   Computed& known = computed(computation);
   if (known.ends.empty()) known.ends = unplayed_ends(computation, known.stages);
-  return rounding * *std::max_element(known.ends.begin(), known.ends.end());
+  return std::max(rounding * *std::max_element(known.ends.begin(), known.ends.end()), on_all_cores(computation.shape, core_seconds(computation, known.stages)));
 }
 
 std::vector<double> PlanBounds::unplayed_ends(const PlanComputation& computation, const Stages& stages) const {
@@ -329,10 +380,13 @@ double PlanBounds::step_end(const PlanChoice& choice, const Stages& stages, cons
 }
 
 double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
-  if (request_->machine.host) return 0;  // ranks that wait lend their cores: nothing is known before all ranks are simulated
   const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
   const StateCosts& state = costs_.state(choice.shape, choice.data);
-  (void)pipeline_seconds(computation);
+  const double least = pipeline_seconds(computation);
+  if (request_->machine.host) {
+    const Stages& alone = computed(computation).stages;
+    return std::max(least, on_all_cores(choice.shape, core_seconds(computation, alone) + state_core_seconds(choice, alone, *state.traces)));
+  }
   const std::vector<Wait> waits = waits_of(choice, computed(computation).stages, state);
   Stages waiting;
   if (!waits.empty()) {

@@ -45,6 +45,9 @@ class PlanBounds {
   [[nodiscard]] Stages stages_of(const PlanComputation& computation);
   [[nodiscard]] Computed& computed(const PlanComputation& computation);
   [[nodiscard]] const CompactSchedule& schedule_of(const PlanShape& shape, const PlanPipeline& pipeline);
+  [[nodiscard]] double on_all_cores(const PlanShape& shape, double core_seconds) const;
+  [[nodiscard]] static double core_seconds(const PlanComputation& computation, const Stages& stages);
+  [[nodiscard]] static double state_core_seconds(const PlanChoice& choice, const Stages& stages, const StateTraces& state);
   [[nodiscard]] std::vector<double> unplayed_ends(const PlanComputation& computation, const Stages& stages) const;
   [[nodiscard]] std::vector<Wait> waits_of(const PlanChoice& choice, const Stages& stages, const StateCosts& state);
   [[nodiscard]] const std::vector<double>& last_passes(const PlanChoice& choice, const Stages& stages, const StateCosts& state);

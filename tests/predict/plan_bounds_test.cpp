@@ -4,6 +4,7 @@
 
 #include "predict/layout_steps.h"
 #include "predict/plan.h"
+#include "predict/some_host.h"
 #include "spec/config_reader.h"
 
 #include <gtest/gtest.h>
@@ -16,14 +17,20 @@ namespace {
 
 struct Case {
   const char* name;
-  std::string model, machine;
+  std::string model, machine;  // no machine: some host
   std::int64_t gpus, batch, seq_len;
   int draws;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.model << " on " << c.gpus << " of " << c.machine; }
 
 PlanRequest request_of(const Case& c) {
-  return read_plan_request({.model = c.model, .machine = c.machine, .gpus = c.gpus, .global_batch_size = c.batch, .seq_len = c.seq_len});
+  return read_plan_request({.model = c.model,
+                            .machine = c.machine,
+                            .gpus = c.gpus,
+                            .global_batch_size = c.batch,
+                            .seq_len = c.seq_len,
+                            .settings = c.machine.empty() ? std::vector<std::string>{"--training.dtype=float32"} : std::vector<std::string>{},
+                            .this_machine = some_host});
 }
 
 template <class T>
@@ -70,10 +77,9 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
 }
 
 const Case cases[] = {
-    {"TiedOnSlowLinks", "gpt2-124m", "v100", 24, 48, 1024, 120},
-    {"GroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 120},
-    {"QueryNorms", "qwen3-0.6b", "a100-40", 12, 24, 2048, 60},
-    {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
+    {"TiedOnSlowLinks", "gpt2-124m", "v100", 24, 48, 1024, 120},  {"GroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 120},
+    {"QueryNorms", "qwen3-0.6b", "a100-40", 12, 24, 2048, 60},    {"RanksThatShareCores", "llama-10m", "", 12, 24, 64, 60},
+    {"RanksWithCoresOfTheirOwn", "llama-10m", "", 2, 8, 128, 60}, {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 
 INSTANTIATE_TEST_SUITE_P(Plan, Bounds, testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });

@@ -2,6 +2,7 @@
 #include "predict/plan.h"
 
 #include "predict/plan_text.h"
+#include "predict/some_host.h"
 #include "spec/config_reader.h"
 
 #include <gmock/gmock.h>
@@ -44,6 +45,11 @@ std::vector<PlanRequest> small_requests() {
     requests.push_back(read_plan_request(asked));
     requests.push_back(requests.back());
     requests.back().machine.nodes.front().device.memory_bytes = std::int64_t{3} << 29;  // 1.5 GiB: most layouts do not fit
+    asked = question("llama-1m", "", 4, 4, 64);
+    asked.objective = objective;
+    asked.this_machine = some_host;
+    asked.settings = {"--training.micro_batch_size=1", "--parallelism.virtual_stages=1", "--training.recompute=none", "--training.dtype=float32"};
+    requests.push_back(read_plan_request(asked));
   }
   return requests;
 }
