@@ -3,9 +3,7 @@
 #include "blueprint/boundaries.h"
 #include "blueprint/scalars.h"
 #include "blueprint/unit_buffers.h"
-
-#include <map>
-#include <utility>
+#include "schedule/passage.h"
 
 namespace echelon {
 namespace {
@@ -33,63 +31,16 @@ void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, Buff
   }
 }
 
-constexpr int never = -1;
-
-/// The actions of a program that have to do with one microbatch in one stage.
-struct Passage {
-  int first_forward = never, forward = never, first_backward = never, last_input = never, last = never;  // of passes that go by units the first or the last
-  int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
-  bool is_split = false;  // backward_input and backward_weight
-
-  void add(const Action& action) {
-    switch (action.kind) {
-      case ActionKind::receive_forward: receive_forward = action.id; return;
-      case ActionKind::send_forward: send_forward = action.id; return;
-      case ActionKind::receive_backward: receive_backward = action.id; return;
-      case ActionKind::send_backward: send_backward = action.id; return;
-      case ActionKind::forward:
-        if (first_forward == never) first_forward = action.id;
-        forward = last = action.id;
-        return;
-      case ActionKind::backward_input: is_split = true; [[fallthrough]];
-      case ActionKind::backward:
-        if (first_backward == never) first_backward = action.id;
-        last_input = last = action.id;
-        return;
-      case ActionKind::backward_weight: last = action.id; return;
-      case ActionKind::load_batch:
-      case ActionKind::clear_gradients:
-      case ActionKind::count_tokens:
-      case ActionKind::open_gradients:
-      case ActionKind::reduce_gradients:
-      case ActionKind::store_gradients:
-      case ActionKind::reduce_parts:
-      case ActionKind::sum_replicas:
-      case ActionKind::sum_tied:
-      case ActionKind::clip:
-      case ActionKind::update:
-      case ActionKind::gather_parameters:
-      case ActionKind::release_parameters:
-      case ActionKind::report: return;
-    }
-  }
-};
-
 /// The buffers that live during some actions.
 class TransientBuffers {
  public:
   TransientBuffers(const Program& program, const ModelPart& part, const RankTrace& trace)
-      : program_(program), part_(part), trace_(trace), released_at_(program.size(), static_cast<int>(program.size()) - 1) {
-    for (const Action& action : program)
-      if (action.microbatch >= 0) passages_[{action.stage, action.microbatch}].add(action);
-    for (auto action = program.rbegin(); action != program.rend(); ++action)
-      for (const int id : action->after) released_at_[static_cast<std::size_t>(id)] = action->id;
-  }
+      : program_(program), part_(part), trace_(trace), passages_(passages_of(program)), released_at_(echelon::released_at(program)) {}
 
   std::vector<PlannedBuffer> list() {
     for (const auto& [place, passage] : passages_) {
       add_forward(place.first, place.second, passage);
-      if (passage.first_backward != never) add_backward(place.first, place.second, passage);
+      if (passage.first_backward != Passage::never) add_backward(place.first, place.second, passage);
     }
     for (const Action& action : program_)
       buffers_.push_back({.key = {BufferRole::workspace, action.id},
@@ -110,7 +61,7 @@ class TransientBuffers {
       const int written = part_.holds(stage - 1) ? passages_.at({stage - 1, microbatch}).forward : at.receive_forward;
       add(stage_input(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last);
     }
-    if (at.send_forward != never)
+    if (at.send_forward != Passage::never)
       add(stage_output(part_, stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, at.forward, released_at(at.send_forward));
   }
 
@@ -122,14 +73,13 @@ class TransientBuffers {
       const int written = part_.holds(stage + 1) ? passages_.at({stage + 1, microbatch}).first_backward : at.receive_backward;
       add(output_gradient(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last_input);
     }
-    if (at.send_backward != never)
+    if (at.send_backward != Passage::never)
       add(input_gradient(part_, stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, at.first_backward, released_at(at.send_backward));
     int num_between = part.stage->num_units() - 1;
     for (const BufferRole role : {BufferRole::flow_0, BufferRole::flow_1})
       if (num_between-- > 0) add({role, microbatch, stage}, MemoryCategory::boundaries, boundary_bytes_, at.first_backward, at.last_input);
   }
 
-  /// The first action that waits for `id`: until its end the memory that `id` reads is in use. Without one, the program's end.
   [[nodiscard]] int released_at(int id) const { return released_at_[static_cast<std::size_t>(id)]; }
 
   void add(BufferKey key, MemoryCategory category, std::int64_t num_bytes, int first, int last) {
@@ -140,7 +90,7 @@ class TransientBuffers {
   const ModelPart& part_;
   const RankTrace& trace_;
   std::int64_t boundary_bytes_ = aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
-  std::map<std::pair<int, int>, Passage> passages_;  // by stage and microbatch
+  Passages passages_;
   std::vector<int> released_at_;
   std::vector<PlannedBuffer> buffers_;
 };

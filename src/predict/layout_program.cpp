@@ -1,6 +1,7 @@
 #include "predict/layout_program.h"
 
 #include "predict/step_work.h"
+#include "schedule/passage.h"
 #include "schedule/timeline.h"
 
 #include <algorithm>
@@ -13,49 +14,16 @@ namespace {
 
 constexpr int never = -1;
 
-/// The actions of a rank that have to do with one microbatch in one stage; of passes that go by units the first or the last.
-struct Passage {
-  int first_forward = never, forward = never, first_backward = never, last_input = never, last = never;
-  int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
-  bool is_split = false;
-
-  void add(const Action& action) {
-    switch (action.kind) {
-      case ActionKind::receive_forward: receive_forward = action.id; return;
-      case ActionKind::send_forward: send_forward = action.id; return;
-      case ActionKind::receive_backward: receive_backward = action.id; return;
-      case ActionKind::send_backward: send_backward = action.id; return;
-      case ActionKind::forward:
-        if (first_forward == never) first_forward = action.id;
-        forward = last = action.id;
-        return;
-      case ActionKind::backward_input: is_split = true; [[fallthrough]];
-      case ActionKind::backward:
-        if (first_backward == never) first_backward = action.id;
-        last_input = last = action.id;
-        return;
-      case ActionKind::backward_weight: last = action.id; return;
-      default: return;
-    }
-  }
-};
-
 /// Reads lives off a program as blueprint/lifetimes.cpp does.
 class Lives {
  public:
   Lives(const LayoutProgram& layout, int rank) : layout_(layout), rank_(rank), program_(layout.programs[static_cast<std::size_t>(rank)]) {}
 
   std::vector<BufferLife> list() {
-    released_at_.assign(program_.size(), static_cast<int>(program_.size()) - 1);
-    for (auto action = program_.rbegin(); action != program_.rend(); ++action)
-      for (const int id : action->after) released_at_[static_cast<std::size_t>(id)] = action->id;
-    for (const Action& action : program_) {
-      if (action.microbatch >= 0) passages_[{action.stage, action.microbatch}].add(action);
-      add_of_unit(action);
-    }
+    for (const Action& action : program_) add_of_unit(action);
     for (const auto& [place, passage] : passages_) {
       add_forward(place.first, place.second, passage);
-      if (passage.first_backward != never) add_backward(place.first, place.second, passage);
+      if (passage.first_backward != Passage::never) add_backward(place.first, place.second, passage);
     }
     return std::move(lives_);
   }
@@ -71,14 +39,14 @@ class Lives {
     add(What::stash, stage, at.first_forward, at.last);
     add(What::input_stash, stage, at.first_forward, std::max(at.forward, at.last_input));
     if (stage > 0) add(What::boundary, stage, holds(stage - 1) ? passages_.at({stage - 1, microbatch}).forward : at.receive_forward, at.last);
-    if (at.send_forward != never) add(What::boundary, stage, at.forward, released_at_[static_cast<std::size_t>(at.send_forward)]);
+    if (at.send_forward != Passage::never) add(What::boundary, stage, at.forward, released_at_[static_cast<std::size_t>(at.send_forward)]);
   }
 
   void add_backward(int stage, int microbatch, const Passage& at) {
     if (at.is_split) add(What::gradient_stash, stage, at.first_backward, at.last);
     const bool is_last = stage + 1 == static_cast<int>(layout_.rank_of_stage.size());
     if (!is_last) add(What::boundary, stage, holds(stage + 1) ? passages_.at({stage + 1, microbatch}).first_backward : at.receive_backward, at.last_input);
-    if (at.send_backward != never) add(What::boundary, stage, at.first_backward, released_at_[static_cast<std::size_t>(at.send_backward)]);
+    if (at.send_backward != Passage::never) add(What::boundary, stage, at.first_backward, released_at_[static_cast<std::size_t>(at.send_backward)]);
     const int num_between = layout_.options.stages[static_cast<std::size_t>(stage)].num_units - 1;
     for (int flow = 0; flow < std::min(num_between, 2); ++flow) add(What::boundary, stage, at.first_backward, at.last_input);
   }
@@ -98,9 +66,6 @@ class Lives {
         if (options.converts_gradients) add(What::converted_gradients, action.stage, reduced, action.id, action.unit);
         return;
       }
-      case ActionKind::reduce_parts:
-        if (options.converts_gradients) add(What::converted_part, action.stage, action.id, action.id, action.unit);
-        return;
       default: return;
     }
   }
@@ -110,8 +75,8 @@ class Lives {
   const LayoutProgram& layout_;
   int rank_;
   const Program& program_;
-  std::vector<int> released_at_;
-  std::map<std::pair<int, int>, Passage> passages_;                 // by stage and microbatch
+  std::vector<int> released_at_ = released_at(program_);
+  Passages passages_ = passages_of(program_);
   std::map<std::pair<int, int>, int> gathered_, opened_, reduced_;  // by stage and unit: the last such action
   std::vector<BufferLife> lives_;
 };

@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-/// From when to when something is held on a rank, in actions.
+/// From when to when something is held on a rank, in actions. What is small is left out: the owned part of one unit that is converted while replicas sum it.
 struct BufferLife {
   enum class What : std::uint8_t {
     stash,
@@ -19,7 +19,6 @@ struct BufferLife {
     gathered_parameters,
     unreduced_gradients,
     converted_gradients,
-    converted_part,
   };
   What what{};
   int stage = 0;

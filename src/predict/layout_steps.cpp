@@ -250,7 +250,6 @@ class Costs {
       case BufferLife::What::gathered_parameters: return state(life).whole_param_bytes;
       case BufferLife::What::unreduced_gradients: return state(life).whole_grad_bytes;
       case BufferLife::What::converted_gradients: return state(life).converted_grad_bytes;
-      case BufferLife::What::converted_part: return 0;  // small: the owned part of one unit
     }
     return 0;
   }
