@@ -130,7 +130,7 @@ class Search {
       const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
       for (auto first = all.begin(); first != all.end();) {
         const auto end = std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
-        const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.pipeline_bytes_at_least({shape, pipeline, each})); };
+        const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each})); };
         push_pipeline({shape, pipeline, {}, {}}, {first, end}, fits);
         first = end;
       }
@@ -148,7 +148,7 @@ class Search {
     Node node = {.key = {}, .grade = Grade::pipeline, .choice = choice};
     node.choice.recompute = chain.front();
     const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
-    node.key = key(seconds, memory_first() ? bounds_.pipeline_bytes_at_least({choice.shape, choice.pipeline, chain.back()}) : 0);
+    node.key = key(seconds, memory_first() ? bounds_.bytes().of_any_schedule({choice.shape, choice.pipeline, chain.back()}) : 0);
     node.chain = std::move(chain);
     push(std::move(node));
   }
@@ -156,14 +156,14 @@ class Search {
   /// The first layouts of a chain whose schedule says that they fit, one for each way of the data axes; the rest of the chain stays a node.
   void expand_pipeline(const Node& node) {
     PlanChoice choice = node.choice;
-    const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.pipeline_bytes({choice.shape, choice.pipeline, each})); };
+    const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, each})); };
     if (!fits(node.chain.front())) return push_pipeline(choice, node.chain, fits);
     const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
     for (std::size_t i = 0; i < num_taken; ++i) {
       choice.recompute = node.chain[i];
       for (const PlanData& data : space_.data_layouts(choice.shape)) {
         choice.data = data;
-        const std::int64_t bytes = bounds_.bytes(choice);
+        const std::int64_t bytes = bounds_.bytes().of_layout(choice);
         if (may_fit(bytes)) push({key(bounds_.seconds(choice, false), bytes), Grade::layout, choice});
       }
     }
@@ -172,7 +172,7 @@ class Search {
 
   void play(const Node& node) {
     ++num_played_;
-    push({key(bounds_.seconds(node.choice, true), bounds_.bytes(node.choice)), Grade::played, node.choice});
+    push({key(bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice)), Grade::played, node.choice});
   }
 
   void step(const Node& node) {

@@ -65,14 +65,14 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
     EXPECT_LE(unplayed, played);
     EXPECT_LE(bounds.pipeline_seconds(computation), unplayed);
     EXPECT_LE(bounds.shape_seconds(choice.shape), bounds.pipeline_seconds(computation) * (1 + 1e-12));
-    EXPECT_LE(bounds.bytes(choice), plan.outcome.peak_memory_bytes());
-    EXPECT_LE(bounds.pipeline_bytes(computation), bounds.bytes(choice));
+    EXPECT_LE(bounds.bytes().of_layout(choice), plan.outcome.peak_memory_bytes());
+    EXPECT_LE(bounds.bytes().of_pipeline(computation), bounds.bytes().of_layout(choice));
     const std::optional<LayoutStep> step = steps.play(choice);
     if (!step) continue;
     EXPECT_NEAR(step->seconds, plan.outcome.step_seconds, 1e-10 * plan.outcome.step_seconds);
     EXPECT_LE(played, step->seconds);
     EXPECT_LE(step->live_bytes, plan.outcome.peak_memory_bytes());
-    EXPECT_LE(bounds.bytes(choice), step->live_bytes);
+    EXPECT_LE(bounds.bytes().of_layout(choice), step->live_bytes);
   }
 }
 
