@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -26,10 +27,17 @@ void check_number(const CLI::Option& option, std::string_view name, std::string_
   if (type.starts_with("FLOAT")) require(is_number(text, number) && !std::isnan(number), "{}={} is not a number{}", name, text, example);
 }
 
+// An option without its value is most often a variable of a shell that is not set; to go on as if it were not there would be a surprise.
+void check_text(std::string_view name, std::string_view text) {
+  constexpr std::string_view may_be_empty = "--prompt";
+  require(!text.empty() || name == may_be_empty, "{} is empty; write {}=VALUE or leave it out", name, name);
+}
+
 }  // namespace
 
 std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vector<std::string>& arguments) {
   std::vector<std::string> apart;
+  std::vector<const CLI::Option*> given;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const std::size_t equals = argument.find('=');
@@ -42,6 +50,10 @@ std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vect
     apart.back() = name;
     apart.push_back(equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i]);
     check_number(*option, name, apart.back());
+    check_text(name, apart.back());
+    const bool is_given_again = std::find(given.begin(), given.end(), option) != given.end();
+    require(!is_given_again || option->get_expected_max() > 1, "{}={} is a second value of {}; give it once", name, apart.back(), name);
+    given.push_back(option);
   }
   return apart;
 }

@@ -1,5 +1,6 @@
 // echelon bench: measures this machine; as processes of an MPI job, what their collectives take.
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/verb.h"
 #include "engine/measure_collectives.h"
 #include "engine/measure_machine.h"
@@ -125,9 +126,9 @@ ExitStatus run_bench(const BenchArguments& arguments) {
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<BenchArguments>();  // CLI11's options write to what the action reads
   app.add_option("--output", arguments->output, "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
-  app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")->check(CLI::Range(0.01, 60.0))->capture_default_str();
+  app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")->check(in_range(0.01, 60.0))->capture_default_str();
   app.add_option("--rounds", arguments->rounds, "over all sizes of operations and collectives; 0: none of these")
-      ->check(CLI::Range(0, 100))
+      ->check(in_range(0, 100))
       ->capture_default_str();
   app.add_flag("--json", arguments->json, "the same as JSON");
   return [arguments] { return run_bench(*arguments); };

@@ -29,7 +29,6 @@ constexpr ScheduleKeys keys = {.schedule = "--schedule", .num_virtual = "--virtu
 
 struct DrawArguments {
   std::string schedule = "1F1B", schedule_csv, format = "text", output, html;
-  bool has_html = false;
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
@@ -115,7 +114,7 @@ ExitStatus run_draw(const DrawArguments& arguments) {
   require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "), nearest(arguments.format, formats));
   const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
   const Drawn drawn = draw_arguments(arguments);
-  if (arguments.has_html) {
+  if (!arguments.html.empty()) {
     const std::string& name = arguments.schedule_csv.empty() ? arguments.schedule : arguments.schedule_csv;
     HtmlFile(arguments.html).write(schedule_page({name, drawn.schedule, drawn.timeline, drawn.peaks, drawn.cost_ms, arguments.times}));
   }
@@ -156,12 +155,11 @@ VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_
       ->capture_default_str();
   auto* const format = app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
   app.add_option("--output", arguments->output, "a file instead of the terminal");
-  auto* const html = app.add_option("--html", arguments->html, "a page with the drawing besides, to be opened in a browser");
+  app.add_option("--html", arguments->html, "a page with the drawing besides, to be opened in a browser");
   app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")->check(in_range(10, 100000))->capture_default_str();
   app.add_flag("--json", arguments->json, "rates, memory and events as JSON")->excludes(format);
   for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"}) file->excludes(app.get_option(name));
-  return [arguments, backward, html] {
-    arguments->has_html = html->count() > 0;
+  return [arguments, backward] {
     if (backward->count() > 0) arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;
     return run_draw(*arguments);
   };

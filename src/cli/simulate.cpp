@@ -6,14 +6,15 @@
 #include "cli/simulate_html.h"
 #include "cli/simulate_output.h"
 #include "cli/simulate_rows.h"
+#include "cli/this_machine.h"
 #include "cli/verb.h"
 #include "report/output_file.h"
 #include "spec/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <memory>
 
 namespace echelon {
@@ -27,7 +28,6 @@ struct SimulateArguments {
   double mtbf_hours = 0;
   FailureModel failures = {};
   std::string trace, svg, html;
-  bool has_html = false;
   bool json = false;
   RowsArguments rows;
 };
@@ -55,11 +55,19 @@ std::pair<int, double> parse_slow_rank(const std::string& text) {
 std::optional<FailureModel> failures_of(const SimulateArguments& arguments, bool says_mtbf, bool says_costs) {
   require(says_mtbf || !says_costs, "--checkpoint-seconds and --restart-seconds say what failures cost, but not how often they come; add --mtbf-hours");
   if (!says_mtbf) return std::nullopt;
-  require(std::isfinite(arguments.mtbf_hours) && arguments.mtbf_hours > 0, "--mtbf-hours={} is no time between failures; nearest: 1", arguments.mtbf_hours);
+  constexpr double longest_seconds = 3.6e9;  // a million hours
   FailureModel failures = arguments.failures;
-  for (const auto& [flag, seconds] : {std::pair{"--checkpoint-seconds", failures.checkpoint_seconds}, std::pair{"--restart-seconds", failures.restart_seconds}})
-    require(std::isfinite(seconds) && seconds >= 0, "{}={} is no time; nearest: 0", flag, seconds);
   failures.mtbf_seconds = arguments.mtbf_hours * 3600;
+  const auto in_hours = [](double seconds) { return seconds / 3600; };
+  require(failures.mtbf_seconds > 0 && failures.mtbf_seconds <= longest_seconds, "--mtbf-hours={} is no time between failures; nearest: {}",
+          arguments.mtbf_hours, failures.mtbf_seconds > 0 ? in_hours(longest_seconds) : 1);
+  for (const auto& [flag, seconds] : {std::pair{"--checkpoint-seconds", failures.checkpoint_seconds}, std::pair{"--restart-seconds", failures.restart_seconds}})
+    require(seconds >= 0 && seconds <= longest_seconds, "{}={} is no time; nearest: {}", flag, seconds, std::clamp(seconds, 0.0, longest_seconds));
+  require(failures.checkpoint_seconds > 0,
+          "--mtbf-hours={} needs --checkpoint-seconds above 0: checkpoints that cost nothing would be written all the time; such as 30", arguments.mtbf_hours);
+  require(goodput(failures, best_interval_seconds(failures)) > 1e-9,
+          "--mtbf-hours={} leaves no time to train beside --checkpoint-seconds={} and --restart-seconds={}; nearest: {:.3g}", arguments.mtbf_hours,
+          failures.checkpoint_seconds, failures.restart_seconds, in_hours(failures.checkpoint_seconds + failures.restart_seconds));
   return failures;
 }
 
@@ -72,6 +80,31 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
+/// The named one, else the one that the config names, else this one.
+MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& config) {
+  if (!arguments.machine.empty()) return read_machine(arguments.machine);
+  return config.metrics.machine.empty() ? this_machine() : read_machine(config.metrics.machine);
+}
+
+/// Each row has its own machine and layout, and of many steps there is no one timeline.
+void require_rows_alone(const SimulateArguments& arguments, const std::vector<std::string>& config_arguments) {
+  const std::pair<std::string_view, bool> others[] = {{"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
+                                                      {"--slow", !arguments.slow.empty()},   {"--mtbf-hours", arguments.mtbf_hours != 0},
+                                                      {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
+                                                      {"--html", !arguments.html.empty()}};
+  for (const auto& [name, is_given] : others)
+    require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; leave one out", arguments.rows.path, name);
+  require(config_arguments.empty(), "--rows={} takes runs from its rows, and {} is for a single run; leave one out", arguments.rows.path,
+          config_arguments.empty() ? "" : config_arguments.front());
+}
+
+void require_files_apart(const SimulateArguments& arguments) {
+  const std::pair<std::string_view, const std::string&> files[] = {{"--trace", arguments.trace}, {"--svg", arguments.svg}, {"--html", arguments.html}};
+  for (const auto& [flag, path] : files)
+    for (const auto& [other, other_path] : files)
+      require(flag == other || path.empty() || path != other_path, "{}={} is the file of {}, too; give each its own", flag, path, other);
+}
+
 ExitStatus run_rows(const SimulateArguments& arguments) {
   RowsArguments rows = arguments.rows;
   rows.profile = arguments.profile;
@@ -80,15 +113,18 @@ ExitStatus run_rows(const SimulateArguments& arguments) {
 }
 
 ExitStatus run_simulation(const SimulateArguments& arguments, const std::optional<FailureModel>& failures, const std::vector<std::string>& config_arguments) {
-  if (!arguments.rows.path.empty()) return run_rows(arguments);
+  if (!arguments.rows.path.empty()) {
+    require_rows_alone(arguments, config_arguments);
+    return run_rows(arguments);
+  }
+  require_files_apart(arguments);
   const auto trace = OutputFile::unless_empty("--trace", arguments.trace, "step.json"), svg = OutputFile::unless_empty("--svg", arguments.svg, "step.svg");
   std::optional<HtmlFile> html;
-  if (arguments.has_html) html.emplace(arguments.html);
+  if (!arguments.html.empty()) html.emplace(arguments.html);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
-  require(!arguments.machine.empty(), "simulate needs a machine, by name or as a file; nearest: --machine=h100");
-  const MachineSpec machine = calibrated(profile, read_machine(arguments.machine));
   const Blueprint blueprint(read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec}));
+  const MachineSpec machine = calibrated(profile, machine_for(arguments, blueprint.config()));
   Simulation result = simulate(blueprint, machine, options);
   if (!profile.is_echelon) result.memory = software_memory(profile, blueprint, result.memory);
   const SimulatedRun run{.blueprint = blueprint,
@@ -108,20 +144,21 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
 VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<SimulateArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
-  app.add_option("--machine", arguments->machine, "a machine that is shipped (h100, a100-80, ...) or a file (docs/machines.md)");
-  app.add_option("--profile", arguments->profile, "the software whose way of working is timed; default: echelon");
-  auto* const rows = app.add_option("--rows", arguments->rows.path, "a table of runs instead of a config: CSV with the columns of published results");
+  app.add_option("--machine", arguments->machine,
+                 "a machine by name, or its file (docs/machines.md); default: the config's metrics.machine, or this machine, measured once");
+  app.add_option("--profile", arguments->profile,
+                 fmt::format("the software whose way of working is timed: {}; default: echelon", fmt::join(software_profile_names(), ", ")));
+  app.add_option("--rows", arguments->rows.path, "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
   app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")->type_name("rank=R:FACTOR");
   auto* const mtbf = app.add_option("--mtbf-hours", arguments->mtbf_hours, "mean time between failures of the whole job, for goodput");
   auto* const checkpoint = app.add_option("--checkpoint-seconds", arguments->failures.checkpoint_seconds, "in which a checkpoint stops training");
   auto* const restart = app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training goes on");
   app.add_option("--trace", arguments->trace, "a file for the step's timeline as a trace (ui.perfetto.dev)");
-  auto* const html = app.add_option("--html", arguments->html, "a page about the step, to be opened in a browser")->excludes(rows);
+  app.add_option("--html", arguments->html, "a page about the step, to be opened in a browser");
   app.add_option("--svg", arguments->svg, "a file for the step's timeline as a drawing");
   app.add_flag("--json", arguments->json, "the outcome as JSON");
-  return [arguments, config_arguments, mtbf, checkpoint, restart, html] {
-    arguments->has_html = html->count() > 0;
+  return [arguments, config_arguments, mtbf, checkpoint, restart] {
     const bool says_costs = checkpoint->count() + restart->count() > 0;
     return run_simulation(*arguments, failures_of(*arguments, mtbf->count() > 0, says_costs), config_arguments);
   };

@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 #include "predict/published_row.h"
+#include "predict/row_assumptions.h"
 #include "predict/software_memory.h"
 
 #include <fmt/format.h>
@@ -43,6 +44,7 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
   try {
     DescribedRun run = described_run(row);
     if (!arguments.profile.empty()) run.profile = software_profile(arguments.profile);
+    if (const auto assumed = assumptions_of(row, run); !assumed.empty()) json["assumed"] = assumed;
     const Blueprint blueprint(run.config);
     std::vector<double> seconds;
     for (const Json& each : constants) {
@@ -65,12 +67,13 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
 }  // namespace
 
 ExitStatus simulate_rows(const RowsArguments& arguments) {
-  const std::vector<CsvRow> rows = read_csv(arguments.path);
+  if (!arguments.profile.empty()) (void)software_profile(arguments.profile);  // a wrong name is the caller's, not each row's
+  const std::vector<CsvRow> rows = read_csv(arguments.path, needed_columns);
   const std::vector<Json> constants = read_constants(arguments.constants);
   Json all = Json::array();
   for (const CsvRow& row : rows) all.push_back(predict(row, arguments, constants));
   if (arguments.json) {
-    fmt::print("{}\n", all.dump());
+    fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));  // ids may be anything, also no UTF-8
     return ExitStatus::success;
   }
   for (const Json& each : all) {
@@ -79,6 +82,7 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
     else
       fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", each["id"].get<std::string>(), each["predicted_seconds"].get<double>(),
                  each["predicted_memory_bytes"].get<double>() / gib, each["fits"].get<bool>() ? "" : " (does not fit)");
+    for (const Json& sentence : each.value("assumed", Json::array())) fmt::print("  {}\n", sentence.get<std::string>());
   }
   return ExitStatus::success;
 }

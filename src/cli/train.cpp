@@ -23,7 +23,6 @@ namespace {
 
 struct TrainArguments {
   std::string config, html;
-  bool has_html = false;
   bool json = false;
   bool show_config = false;
 };
@@ -37,7 +36,7 @@ class RunLog {
         prediction_(predict_training(config)),
         progress_({.num_steps = config.training.steps, .log_freq = config.metrics.log_freq, .style = json_ ? ProgressStyle::log : progress_style()},
                   std::cout) {
-    if (arguments.has_html) html_.emplace(arguments.html, config);
+    if (!arguments.html.empty()) html_.emplace(arguments.html, config);
   }
 
   [[nodiscard]] TrainEvents events() {
@@ -156,13 +155,10 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
 VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<TrainArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
-  auto* const html = app.add_option("--html", arguments->html, "a page about the run, written at its end: one file, to be opened in a browser");
+  app.add_option("--html", arguments->html, "a page about the run, written at its end: one file, to be opened in a browser");
   app.add_flag("--json", arguments->json, "one JSON object per step, as in metrics.jsonl, and one for the run");
   app.add_flag("--show-config", arguments->show_config, "print the whole config as TOML and do nothing");
-  return [arguments, html, config_arguments] {
-    arguments->has_html = html->count() > 0;
-    return run_training(*arguments, config_arguments);
-  };
+  return [arguments, config_arguments] { return run_training(*arguments, config_arguments); };
 }
 
 }  // namespace echelon

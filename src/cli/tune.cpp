@@ -3,6 +3,7 @@
 
 #include "base/median.h"
 #include "checkpoint/model_config.h"
+#include "cli/arguments.h"
 #include "cli/this_machine.h"
 #include "cli/verb.h"
 #include "engine/time_steps.h"
@@ -48,7 +49,7 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all ranks");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence");
   app.add_option("--top", question.top, "plans that are run")->capture_default_str();
-  app.add_option("--steps", arguments->steps, "of each, after one that is not counted; the median counts")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--steps", arguments->steps, "of each, after one that is not counted; the median counts")->check(in_range(1, 1000))->capture_default_str();
   app.add_option("--output", arguments->output, "write the plan that took least as a config for echelon train");
   app.add_option("--machine-output", arguments->machine_output, "write the machine as it is now known, for --machine");
   app.add_flag("--json", arguments->json, "the outcome as JSON");

@@ -79,6 +79,19 @@ std::string_view stripped(std::string_view text) {
   return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+void check_header(const std::vector<std::string>& fields, std::span<const std::string_view> needed, const std::string& name) {
+  std::vector<std::string_view> columns;
+  for (const std::string& field : fields) {
+    const std::string_view column = stripped(field);
+    require(column.empty() || std::find(columns.begin(), columns.end(), column) == columns.end(), "{} has two columns '{}'; leave one of them out", name,
+            column);
+    columns.push_back(column);
+  }
+  for (const std::string_view column : needed)
+    require(std::find(columns.begin(), columns.end(), column) != columns.end(),
+            "the first line of {} names no column '{}'; nearest of those between its commas: '{}'", name, column, nearest(column, columns));
+}
+
 }  // namespace
 
 std::string CsvRow::at(std::string_view column) const {
@@ -86,10 +99,11 @@ std::string CsvRow::at(std::string_view column) const {
   return found == fields.end() ? std::string() : std::string(stripped(found->second));
 }
 
-std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name) {
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name, std::span<const std::string_view> needed) {
   CsvParser parser(text, name);
   Record header, record;
   require(parser.next(header), "{} has no header with the names of its columns", name);
+  check_header(header.fields, needed, name);
   std::vector<CsvRow> rows;
   while (parser.next(record)) {
     CsvRow row{record.line, record.fields.size() > header.fields.size() ? record.fields.size() - header.fields.size() : 0, {}};
@@ -100,11 +114,11 @@ std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name) {
   return rows;
 }
 
-std::vector<CsvRow> read_csv(const std::string& path) {
+std::vector<CsvRow> read_csv(const std::string& path, std::span<const std::string_view> needed) {
   std::ifstream file(path, std::ios::binary);
   require(file.good() && !std::filesystem::is_directory(path), "'{}' cannot be read; check the path", path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  return parse_csv(text, path);
+  return parse_csv(text, path, needed);
 }
 
 }  // namespace echelon

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,8 @@ struct CsvRow {
   [[nodiscard]] std::string at(std::string_view column) const;
 };
 
-/// `name` is for messages. Throws Error for a quote that is never closed.
-[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name);
-[[nodiscard]] std::vector<CsvRow> read_csv(const std::string& path);
+/// `name` is for messages. Throws Error for a quote that is never closed, for a column that stands twice and for one of `needed` that is not there.
+[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name, std::span<const std::string_view> needed = {});
+[[nodiscard]] std::vector<CsvRow> read_csv(const std::string& path, std::span<const std::string_view> needed = {});
 
 }  // namespace echelon

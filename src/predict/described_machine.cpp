@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <regex>
 
 namespace echelon {
@@ -42,11 +43,14 @@ constexpr Gpu gpus[] = {
     {"BLACKWELL", "b200"},
 };
 
+/// What a pattern captured; 0 for dots alone.
+double number(const std::string& digits) { return std::strtod(digits.c_str(), nullptr); }
+
 /// The first number that `pattern` captures, or `otherwise`.
 double number_in(const std::string& text, const char* pattern, double otherwise) {
   std::smatch match;
   const bool found = std::regex_search(text, match, std::regex(pattern, std::regex::icase));
-  return found ? std::stod(match[1].str()) : otherwise;
+  return found ? number(match[1].str()) : otherwise;
 }
 
 const Gpu& gpu_called(const std::string& words) {
@@ -89,11 +93,14 @@ void set_device(const ClusterWords& words, const Gpu& gpu, DeviceSpec& device) {
 void set_network(const std::string& words, NodeSpec& node) {
   std::smatch match;
   if (std::regex_search(words, match, std::regex(R"((\d+) ?x ?([0-9.]+) ?G)", std::regex::icase))) {
-    node.num_nics = std::max(1L, std::stol(match[1].str()));
-    node.nic_bandwidth = std::stod(match[2].str()) * giga / 8;
+    const double num_nics = number(match[1].str());
+    require(num_nics >= 1 && num_nics <= 1024, "inter_per_node = '{}' has no number of cards between 1 and 1024; nearest: 8x400Gb", words);
+    node.num_nics = static_cast<std::int64_t>(num_nics);
+    node.nic_bandwidth = number(match[2].str()) * giga / 8;
   } else if (std::regex_search(words, match, std::regex(R"(([0-9.]+) ?([GT])b)", std::regex::icase))) {
-    node.nic_bandwidth = std::stod(match[1].str()) * (match[2].str() == "T" ? 1000 : 1) * giga / 8 / static_cast<double>(node.num_nics);
+    node.nic_bandwidth = number(match[1].str()) * (upper(match[2].str()) == "T" ? 1000 : 1) * giga / 8 / static_cast<double>(node.num_nics);
   }
+  require(node.nic_bandwidth > 0, "inter_per_node = '{}' is a network that carries nothing; nearest: 8x400Gb", words);
 }
 
 void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
@@ -105,7 +112,9 @@ void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
     node.link.bandwidth = node.device.host_bandwidth;
     node.link.reduces_in_switch = false;
   }
-  node.num_devices = static_cast<std::int64_t>(number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices))));
+  const double num_devices = number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices)));
+  require(num_devices >= 1 && num_devices <= 65536, "intra = '{}' has no number of GPUs between 1 and 65536; nearest: NVLink4 (8 GPU node)", words);
+  node.num_devices = static_cast<std::int64_t>(num_devices);
 }
 
 }  // namespace

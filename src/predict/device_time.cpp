@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -22,11 +24,10 @@ double attention_rate(const OpRecord& operation, const DeviceSpec& device, const
 }
 
 double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
-  const FormatRates& rates = rates_of(device, operation.dtype);
   switch (operation.kind) {
-    case OpKind::matmul: return matmul_rate(device, rates, operation.m, operation.n, operation.k);
+    case OpKind::matmul: return matmul_rate(device, rates_of(device, operation.dtype), operation.m, operation.n, operation.k);
     case OpKind::attention:
-    case OpKind::attention_backward: return attention_rate(operation, device, rates);
+    case OpKind::attention_backward: return attention_rate(operation, device, rates_of(device, operation.dtype));
     default: return device.vector_flops;
   }
 }
@@ -37,8 +38,11 @@ const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
   const auto own = device.formats.find(name_of(dtype));
   if (own != device.formats.end()) return own->second;
   const auto wide = device.formats.find("float32");
-  require(wide != device.formats.end(), "the device '{}' has rates neither for {} nor for float32", device.name, name_of(dtype));
-  return wide->second;
+  if (wide != device.formats.end()) return wide->second;
+  std::vector<std::string> known;
+  for (const auto& [format, rates] : device.formats) known.push_back(format);
+  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates of it, nor of float32; nearest: {}", name_of(dtype),
+                          device.name.empty() ? "" : fmt::format(" '{}'", device.name), fmt::join(known, ", ")));
 }
 
 double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {

@@ -20,6 +20,7 @@ class RowReader {
 
   RunConfig read() {
     require(row_.surplus_fields == 0, "the row has {} fields more than the header", row_.surplus_fields);
+    require(!row_.at("gpu").empty(), "gpu is blank, and without it there is no run to predict");
     refuse_what_is_not_there();
     set_model();
     set_layout();
@@ -43,13 +44,20 @@ class RowReader {
   }
 
   [[nodiscard]] std::int64_t needed(std::string_view column) const {
+    constexpr std::int64_t most = std::numeric_limits<int>::max();
     require(!row_.at(column).empty(), "{} is blank, and without it there is no run to predict", column);
     const std::int64_t value = count(column, 1);
-    require(value >= 1, "{} = {} is below 1; nearest: 1", column, value);
+    require(value >= 1 && value <= most, "{} = {} is not between 1 and {}; nearest: {}", column, value, most, value < 1 ? 1 : most);
     return value;
   }
 
   [[nodiscard]] std::int64_t degree(std::string_view column) const { return std::max<std::int64_t>(1, count(column, 1)); }
+
+  /// Of what there is at least one: 0 is read as blank.
+  [[nodiscard]] std::int64_t size(std::string_view column, std::int64_t otherwise) const {
+    const std::int64_t value = count(column, otherwise);
+    return value > 0 ? value : otherwise;
+  }
 
   void refuse_what_is_not_there() const {
     require(count("experts", 0) <= 1, "experts = {}: mixtures of experts cannot be expressed yet; nearest: a dense model", row_.at("experts"));
@@ -64,8 +72,8 @@ class RowReader {
     ModelSpec& model = config_.model;
     model.hidden_size = needed("hidden");
     model.num_hidden_layers = needed("layers");
-    model.num_attention_heads = std::max<std::int64_t>(1, count("heads", usual_heads(model.hidden_size)));
-    model.num_key_value_heads = std::max<std::int64_t>(1, count("kv_heads", model.num_attention_heads));
+    model.num_attention_heads = size("heads", usual_heads(model.hidden_size));
+    model.num_key_value_heads = size("kv_heads", model.num_attention_heads);
     require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {}; nearest: {}", model.num_attention_heads,
             model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
     model.head_dim = model.hidden_size / model.num_attention_heads;
@@ -76,8 +84,9 @@ class RowReader {
 
   /// Heads of about 128, as many as tp and the width can be divided by.
   [[nodiscard]] std::int64_t usual_heads(std::int64_t width) const {
+    constexpr std::int64_t widest = 1 << 20;
     std::int64_t best = 1;
-    for (std::int64_t heads = 1; heads <= width; ++heads)
+    for (std::int64_t heads = 1; heads <= std::min(width, widest); ++heads)
       if (width % heads == 0 && heads % degree("tp") == 0 && std::abs(width / heads - 128) < std::abs(width / best - 128)) best = heads;
     return best;
   }
@@ -118,6 +127,15 @@ class RowReader {
     config_.model.vocab_size = (config_.model.vocab_size + multiple - 1) / multiple * multiple;
   }
 
+  /// "3", "3?", "ZeRO-3", "stage 3".
+  [[nodiscard]] static std::int64_t level_of(const std::string& zero) {
+    if (zero == "none") return 0;
+    const std::size_t digit = zero.find_first_of("0123456789");
+    const double level = digit == std::string::npos || zero.starts_with('-') ? -1 : std::strtod(zero.c_str() + digit, nullptr);
+    require(level == 0 || level == 1 || level == 2 || level == 3, "zero = '{}' is no level of ZeRO; nearest: {}", zero, level > 3 ? 3 : 0);
+    return static_cast<std::int64_t>(level);
+  }
+
   void set_sharding(std::int64_t dp) {
     ParallelConfig& p = config_.parallelism;
     const std::string zero = word("zero");
@@ -128,8 +146,7 @@ class RowReader {
       p.zero_level = 3;
       return;
     }
-    std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : count("zero", 0);
-    require(level <= 3, "zero = {} is no level of ZeRO; nearest: 3", level);
+    std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : level_of(zero);
     if (level == 2 && p.pipeline_parallel_degree > 1) level = 1;  // Megatron's distributed optimizer; DeepSpeed's pipelines refuse more, too
     if (level == 0) {
       p.data_parallel_replicate_degree = dp;
@@ -150,7 +167,7 @@ class RowReader {
     t.seq_len = needed("seq");
     t.dtype = has(word("precision"), "fp32") || has(word("precision"), "float32") ? "float32" : "bfloat16";
     const std::int64_t dp = config_.data_parallel_degree(), batch = needed("gbs");
-    t.micro_batch_size = std::max<std::int64_t>(1, std::min(count("mbs", usual_microbatch(batch / dp)), batch / dp));
+    t.micro_batch_size = std::max<std::int64_t>(1, std::min(size("mbs", usual_microbatch(batch / dp)), batch / dp));
     const std::int64_t per_microbatch = dp * t.micro_batch_size;
     t.global_batch_size = std::max<std::int64_t>(1, (batch + per_microbatch / 2) / per_microbatch) * per_microbatch;
     // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in 32 bits.

@@ -19,6 +19,9 @@ struct DescribedRun {
 /// or gbs there is no run. Throws Error with a sentence for what Echelon cannot express: experts, context parallelism, sizes that contradict each other.
 [[nodiscard]] DescribedRun described_run(const CsvRow& row);
 
+/// Those without which no row is a run.
+inline constexpr std::string_view needed_columns[] = {"layers", "hidden", "seq", "gpu", "gpus", "gbs"};
+
 /// The cluster behind words such as "H100-80GB-SXM", "80", "NVLink4", "8x400Gb". Throws Error naming the nearest GPU.
 struct ClusterWords {
   std::string gpu, gpu_mem_gb, intra, inter_per_node;

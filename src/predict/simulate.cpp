@@ -8,7 +8,6 @@
 #include "spec/model_spec.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace echelon {
@@ -18,7 +17,8 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
   for (const auto& [rank, factor] : slow_ranks) {
     require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} names none of the {} ranks; nearest: {}", rank, factor, num_ranks,
             std::clamp(rank, 0, num_ranks - 1));
-    require(std::isfinite(factor) && factor > 0, "--slow rank={}:{} is no factor of a rank's time; nearest: 1", rank, factor);
+    constexpr double slowest = 1e6;
+    require(factor > 0 && factor <= slowest, "--slow rank={}:{} is no factor of a rank's time; nearest: {}", rank, factor, factor > slowest ? slowest : 1);
   }
 }
 

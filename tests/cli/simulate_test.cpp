@@ -67,7 +67,8 @@ TEST(Simulate, WritesTraceAndDrawing) {
 
 TEST(Simulate, BadInputIsOneSentence) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{}, "--machine"},
+      {{"--machine="}, "--machine is empty"},
+      {{"--machine=h100", "--machine=a100-80"}, "a second value of --machine"},
       {{"--machine=h1000"}, "nearest: h100"},
       {{"--machine=h100", "--profile=none"}, "none"},
       {{"--machine=h100", "--slow=rank=64:2"}, "nearest: 63"},
@@ -76,6 +77,13 @@ TEST(Simulate, BadInputIsOneSentence) {
       {{"--machine=h100", "--slow=1:2", "--slow=rank=1:3"}, "a second time"},
       {{"--machine=h100", "--mtbf-hours=0"}, "nearest: 1"},
       {{"--machine=h100", "--mtbf-hours=1", "--checkpoint-seconds=-1"}, "nearest: 0"},
+      {{"--machine=h100", "--mtbf-hours=1e300", "--checkpoint-seconds=1"}, "nearest: 1000000"},
+      {{"--machine=h100", "--mtbf-hours=3"}, "needs --checkpoint-seconds"},
+      {{"--machine=h100", "--mtbf-hours=0.01", "--checkpoint-seconds=3600"}, "leaves no time to train"},
+      {{"--machine=h100", "--slow=1:1e300"}, "nearest: 1000000"},
+      {{"--machine=h100", "--svg="}, "--svg is empty"},
+      {{"--machine=h100", "--svg=step", "--trace=step"}, "is the file of"},
+      {{"--rows=table.csv"}, "--model.preset=llama3-8b is for a single run"},
       {{"--machine=h100", "--checkpoint-seconds=1"}, "add --mtbf-hours"},
       {{"--machine=h100", "--svg=/nowhere/step.svg"}, "cannot be written"},
   };
@@ -85,6 +93,62 @@ TEST(Simulate, BadInputIsOneSentence) {
     EXPECT_THAT(outcome.err, HasSubstr(words));
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   }
+}
+
+std::string written(const std::string& name, const std::string& text) {
+  const std::string path = testing::TempDir() + "/" + name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+// Ids may be anything, and a row that is wrong does not stop the others.
+TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
+  const std::string run = ",24,2304,24,2048,A100-80GB-SXM,32,512,", table = "id,layers,hidden,heads,seq,gpu,gpus,gbs,iter_time_s,schedule\n";
+  std::string text = table;
+  const std::vector<std::string> ids = {"a", "\"b, \"\"c\"\"\"", "\xE2\x98\x83", "caf\xE9", "", "a"};
+  for (const std::string& id : ids) text += id + run + ",\n";
+  text += "wrong,24,2304,24,2048,,32,512,,\n";
+  const std::string path = written("rows.csv", text);
+  const Outcome outcome = run_echelon({"simulate", "--rows", path, "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const nlohmann::json rows = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(rows.size(), 7U);
+  const std::vector<std::string> read = {"a", "b, \"c\"", "\xE2\x98\x83", "caf\xEF\xBF\xBD", "", "a"};
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    EXPECT_EQ(rows[i]["id"], read[i]);
+    EXPECT_EQ(rows[i]["predicted_seconds"], rows[0]["predicted_seconds"]);
+    EXPECT_EQ(rows[i]["fits"], true);
+  }
+  EXPECT_THAT(rows[6]["error"].get<std::string>(), HasSubstr("gpu is blank"));
+  for (const auto& [flags, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--rows=" + path, "--slow=1:2"}, "--slow is for a single run"},
+           {{"--rows=" + path, "--machine=h100"}, "--machine is for a single run"},
+           {{"--rows=" + path, "--profile=megatron"}, "nearest: echelon"},
+           {{"--rows=" + written("semicolons.csv", "id;layers;hidden\na;1;2\n")}, "names no column 'layers'"},
+       }) {
+    std::vector<std::string> arguments = {"simulate"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const Outcome refused = run_echelon(arguments);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr(words));
+  }
+}
+
+// As plan and tune do: the machine of the config, such as one that echelon bench wrote.
+TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
+  const std::string machine = testing::TempDir() + "/simulate_machine.toml";
+  ASSERT_EQ(run_echelon({"bench", "--seconds=0.01", "--rounds=0", "--output=" + machine}).status, 0);
+  const std::vector<std::string> run = {"simulate", "--model.preset=llama-1m", "--parallelism.pipeline_parallel_degree=2", "--json"};
+  const auto with = [&](const std::string& flag) {
+    std::vector<std::string> arguments = run;
+    arguments.push_back(flag + "=" + machine);
+    const Outcome outcome = run_echelon(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const nlohmann::json of_config = with("--metrics.machine"), named = with("--machine");
+  EXPECT_GT(of_config["predicted_seconds"], 0);
+  EXPECT_EQ(of_config["parts"], named["parts"]);
 }
 
 }  // namespace

@@ -32,5 +32,20 @@ TEST(Csv, TooManyFieldsAreCountedAndAnOpenQuoteIsRefused) {
   EXPECT_THROW((void)parse_csv("", "table"), Error);
 }
 
+TEST(Csv, AColumnThatStandsTwiceOrIsMissingIsNamed) {
+  constexpr std::string_view needed[] = {"gpus", "seq"};
+  const auto refused = [&](std::string_view text) {
+    try {
+      (void)parse_csv(text, "table", needed);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_EQ(refused("seq, gpus ,,\n"), "");
+  EXPECT_EQ(refused("gpus,seq,gpus\n"), "table has two columns 'gpus'; leave one of them out");
+  EXPECT_EQ(refused("gpu,seq\n"), "the first line of table names no column 'gpus'; nearest of those between its commas: 'gpu'");
+}
+
 }  // namespace
 }  // namespace echelon

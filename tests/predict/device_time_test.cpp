@@ -37,6 +37,21 @@ TEST(TileEfficiency, IsThatOfFullAndPartialWaves) {
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0), 0.9);  // three waves of small tiles, where large ones leave half a wave
 }
 
+// A machine file names the formats that matter: what is not a product or attention needs no rate of its own.
+TEST(DeviceTime, NeedsRatesOnlyForProductsAndAttention) {
+  DeviceSpec device;
+  device.memory_bandwidth = 1e12;
+  device.formats["bfloat16"].peak_flops = 3e14;
+  EXPECT_DOUBLE_EQ(operation_seconds({.kind = OpKind::adamw, .dtype = DType::float32, .m = 1, .flops = 10, .bytes = 1'000'000}, device), 1e-6);
+  EXPECT_NEAR(product_tflops(device, 4096, 4096, 4096), 300, 1e-6);
+  try {
+    (void)product_tflops(device, 64, 64, 64, DType::float32);
+    FAIL() << "a product in float32 has no rate here";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "training.dtype = 'float32': the device has no rates of it, nor of float32; nearest: bfloat16");
+  }
+}
+
 /// A product that others measured (sources: docs/machines.md).
 struct Product {
   const char* what;

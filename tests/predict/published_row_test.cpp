@@ -1,5 +1,6 @@
 // Rows of tables of published runs: what becomes of their words, and that a row and the config that it stands for are timed alike.
 #include "predict/published_row.h"
+#include "predict/row_assumptions.h"
 #include "predict/software_memory.h"
 
 #include "base/error.h"
@@ -147,6 +148,35 @@ TEST(PublishedRows, WhatCannotBeExpressedGetsASentence) {
   EXPECT_NE(refused("gpus", "7").find("gpus = 7"), std::string::npos);
   EXPECT_NE(refused("layers", "many").find("layers = 'many'"), std::string::npos);
   EXPECT_EQ(refused("mbs", ""), "");
+  EXPECT_NE(refused("gpu", "").find("gpu is blank"), std::string::npos);
+  EXPECT_NE(refused("hidden", "100000000000000").find("nearest: 2147483647"), std::string::npos);
+  EXPECT_NE(refused("zero", "4").find("nearest: 3"), std::string::npos);
+  EXPECT_NE(refused("zero", "-1").find("nearest: 0"), std::string::npos);
+  EXPECT_EQ(refused("zero", "ZeRO-3"), "");
+  EXPECT_NE(refused("intra", "NVLink3 (0 GPU node)").find("nearest: NVLink4 (8 GPU node)"), std::string::npos);
+  for (const char* network : {"8x0Gb", "0x400Gb", "99999999999999999999x400Gb"})
+    EXPECT_NE(refused("inter_per_node", network).find("nearest: 8x400Gb"), std::string::npos) << network;
+}
+
+TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
+  const auto assumed = [](const std::map<std::string, std::string>& fields) {
+    CsvRow row = row_called("bloom-036");  // 12 pipeline ranks, 4 data-parallel ones, microbatches of 4
+    for (const auto& [column, value] : fields) row.fields[column] = value;
+    std::string all;
+    for (const std::string& sentence : assumptions_of(row, described_run(row))) all += sentence + "\n";
+    return all;
+  };
+  for (const CsvRow& row : rows()) {
+    const bool names_no_bandwidth = row.at("inter_per_node") == "RoCE RDMA";
+    EXPECT_EQ(assumptions_of(row, described_run(row)).size(), names_no_bandwidth ? 1U : 0U) << row.at("id");
+  }
+  EXPECT_EQ(assumed({{"schedule", "foo"}}), "schedule = 'foo' is not known; 1F1B is taken\n");
+  EXPECT_EQ(assumed({{"schedule", "foo"}, {"pp", "1"}, {"gpus", "32"}}), "");  // it does not matter there
+  EXPECT_EQ(assumed({{"precision", "int4"}}), "precision = 'int4' is not known; bfloat16 is taken\n");
+  EXPECT_EQ(assumed({{"gbs", "2049"}}), "gbs = '2049' is no multiple of 4 data-parallel ranks x microbatches of 4; 2048 is taken\n");
+  EXPECT_EQ(assumed({{"mbs", "1000"}}), "mbs = '1000' is more than the sequences of a data-parallel rank; 512 is taken\n");
+  EXPECT_EQ(assumed({{"kv_heads", "0"}}), "kv_heads = 0 is read as blank\n");
+  EXPECT_EQ(assumed({{"software", "JAX"}}).substr(0, 26), "software = 'JAX' is not kn");
 }
 
 // Korthikanti et al. 2022, section 4: s b h (34 + 5 a s / h) bytes a layer without parallelism, s b h (10 + 24 / t + 5 a s / (h t)) over t ranks.
