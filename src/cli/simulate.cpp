@@ -131,7 +131,8 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
                          .result = result,
                          .machine = machine.name.empty() ? arguments.machine : machine.name,
                          .profile = profile.name,
-                         .failures = failures};
+                         .failures = failures,
+                         .slow_ranks = options.slow_ranks};
   if (trace) trace->write(to_chrome_json(drawn_ranks(run), result.timeline));
   if (svg) svg->write(to_svg(drawn_ranks(run), result.timeline));
   if (html) html->write(simulation_page(run));

@@ -64,6 +64,9 @@ HtmlTimeline timeline_of(const SimulatedRun& run) {
     programs.push_back(run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)]);
   HtmlTimeline timeline = html_timeline("Predicted step", run.result.timeline, programs);
   const bool has_several_replicas = run.result.ranks.size() > run.result.memory.size();
+  if (has_several_replicas)
+    timeline.note =
+        "Replicas differ: a row has the name of its pipeline rank and of the first rank there that does this, for all that do the same at the same time.";
   for (std::size_t i = 0; i < run.result.ranks.size(); ++i) {
     const SimulatedRank& rank = run.result.ranks[i];
     timeline.rows[i] = has_several_replicas ? fmt::format("{}: rank {}", rank.pipeline_rank, rank.rank) : fmt::format("rank {}", rank.pipeline_rank);
@@ -93,6 +96,9 @@ HtmlReport simulation_page(const SimulatedRun& run) {
   page.bars = {time_of(run.result), memory_of(run.result), traffic_of(run.result)};
   page.facts = page_facts(config);
   page.facts.insert(page.facts.begin(), {{"machine", run.machine}, {"software", run.profile}});
+  std::vector<std::string> slow;
+  for (const auto& [rank, factor] : run.slow_ranks) slow.push_back(fmt::format("rank {} × {}", rank, factor));
+  if (!slow.empty()) page.facts.push_back({"computes slower", fmt::format("{}", fmt::join(slow, ", "))});
   if (run.failures) {
     const double interval = best_interval_seconds(*run.failures);
     page.facts.push_back({"goodput", fmt::format("{} with a checkpoint every {}", text_of(HtmlUnit::fraction, goodput(*run.failures, interval)),

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,7 @@ struct SimulatedRun {
   std::string machine = {};
   std::string profile = {};
   std::optional<FailureModel> failures = {};
+  std::map<int, double> slow_ranks = {};  // factors of the time of what they compute
 };
 
 [[nodiscard]] std::string to_text(const SimulatedRun& run);

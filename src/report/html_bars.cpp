@@ -55,6 +55,14 @@ std::string row_of(const HtmlBars& bars, const HtmlBars::Row& row, const std::ve
   return html + "</span></li>\n";
 }
 
+/// Whether a part is more than a hair's breadth of some bar; the others stand among the numbers alone.
+bool is_seen(const HtmlBars& bars, const std::string& name, double full_width) {
+  constexpr double hair = 0.002;
+  return std::any_of(bars.rows.begin(), bars.rows.end(), [&](const HtmlBars::Row& row) {
+    return std::any_of(row.parts.begin(), row.parts.end(), [&](const auto& part) { return part.name == name && part.amount >= hair * full_width; });
+  });
+}
+
 std::string numbers_of(const HtmlBars& bars, const std::vector<std::string>& names) {
   std::string html = fmt::format(
       "<details><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"numbers: {}\"><table>\n<thead><tr><th></th>",
@@ -83,7 +91,8 @@ std::string to_html(const HtmlBars& bars) {
   std::string html = fmt::format("<section class=\"bars\"><h2>{}</h2>\n", escaped(bars.title));
   if (!bars.note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escaped(bars.note));
   html += "<ul class=\"legend\">";
-  for (const std::string& name : names) html += fmt::format("<li><i class=\"c{}\"></i>{}</li>", colour_of(names, name), escaped(name));
+  for (const std::string& name : names)
+    if (is_seen(bars, name, full_width)) html += fmt::format("<li><i class=\"c{}\"></i>{}</li>", colour_of(names, name), escaped(name));
   if (shows_limit) html += fmt::format("<li><i class=\"limit\"></i>{}</li>", escaped(bars.limit_name));
   html += "</ul>\n<ul class=\"rows\">\n";
   const std::size_t num_rows = bars.rows.size(), num_shown = std::min(num_rows, most_rows);

@@ -62,9 +62,11 @@ Range rounded(Range range) {
   return {std::floor(range.low / step + 1e-9) * step, std::ceil(range.high / step - 1e-9) * step};
 }
 
-/// "8" instead of "8.00": ticks are round numbers.
+/// "8" instead of "8.00", and "0.0005" beside "0.001": ticks are round numbers.
 std::string tick_text(HtmlUnit unit, double value) {
-  std::string text = text_of(unit, value);
+  constexpr double least_fixed = 1e-5;
+  const bool is_fixed = unit == HtmlUnit::number && std::abs(value) < 1e-3 && std::abs(value) >= least_fixed;
+  std::string text = is_fixed ? fmt::format("{:.7f}", value) : text_of(unit, value);
   const std::size_t point = text.find('.'), end = std::min(text.find_first_not_of("-.,0123456789"), text.size());
   if (point == std::string::npos) return text;
   std::size_t last = end;

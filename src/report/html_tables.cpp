@@ -16,7 +16,8 @@ std::string row_of(const HtmlTable& table, const HtmlTable::Row& row) {
   for (std::size_t i = 0; i < table.columns.size(); ++i)
     html += fmt::format("<td{}>{}</td>", table.columns[i].is_number ? " class=\"number\"" : "", i < row.cells.size() ? escaped(row.cells[i]) : "");
   html += "</tr>\n";
-  if (!row.remark.empty()) html += fmt::format("<tr class=\"remark\"><td colspan=\"{}\">{}</td></tr>\n", table.columns.size(), escaped(row.remark));
+  if (!row.remark.empty())
+    html += fmt::format("<tr class=\"remark\"><td colspan=\"{}\"><span>{}</span></td></tr>\n", table.columns.size(), escaped(row.remark));
   return html;
 }
 

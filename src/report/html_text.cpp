@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -24,10 +25,11 @@ std::string three_digits(double amount) {
   return fmt::format("{:.{}f}", amount, size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4);
 }
 
-/// The largest unit of which there is one at least; the last one for what is smaller.
+/// The largest unit of which there is one at least; the last one for what is smaller. Nothing is nothing of the unit that the others are made of.
 template <std::size_t N>
 std::string in_units(double amount, const std::array<std::pair<double, const char*>, N>& units) {
-  if (amount == 0) return fmt::format("0 {}", units.back().second);
+  const auto base = std::find_if(units.begin(), units.end(), [](const auto& unit) { return unit.first == 1; });
+  if (amount == 0) return fmt::format("0 {}", base->second);
   for (const auto& [size, name] : units)
     if (std::abs(amount) >= 0.9995 * size || size == units.back().first) return three_digits(amount / size) + " " + name;
   return {};

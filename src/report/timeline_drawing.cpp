@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double label_width = 110, header_height = 34, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
+constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
 constexpr double narrowest = 800, widest_drawing = 16000, middle_pass = 18;
 
 const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
@@ -56,6 +57,20 @@ Rectangle place_of(const Event& event, double scale) {
   return place;
 }
 
+/// Seconds along the lower border, as round as they can be where a tick needs some room.
+std::string axis(double end, double scale, double y) {
+  constexpr double least_room = 150;
+  const double rough = least_room / scale, power = std::pow(10, std::floor(std::log10(rough)));
+  const double step = power * (rough <= 2 * power ? 2 : rough <= 5 * power ? 5 : 10);
+  std::string svg;
+  for (int tick = 0; tick * step <= end; ++tick) {
+    const double x = label_width + tick * step * scale;
+    svg += fmt::format("<path d=\"M{0:.2f} {1:.2f}v5\" stroke=\"#888\"/><text x=\"{0:.2f}\" y=\"{2:.2f}\" text-anchor=\"middle\">{3:.6g} s</text>\n", x, y,
+                       y + 16, tick * step);
+  }
+  return svg;
+}
+
 Json named(std::string_view what, std::size_t pid, int tid, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
 }
@@ -67,7 +82,7 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
   double end = 0;
   for (const Event& event : timeline.events) end = std::max(end, event.end);
   std::string svg = fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
-                                label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + 10);
+                                label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + axis_height + 4);
   svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   svg += fmt::format(R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
                      R"(collectives red</text>)",
@@ -85,6 +100,7 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
     const bool is_pass = is_compute(action.kind) && light != lightness[static_cast<std::size_t>(event.rank)].end();
     svg += svg_box(action, place_of(event, scale), is_pass ? light->second : 0);
   }
+  if (end > 0) svg += axis(end, scale, header_height + band * static_cast<double>(ranks.size()));
   return svg + "</svg>\n";
 }
 

@@ -91,6 +91,7 @@ TEST_F(Page, LooksRightByDayByNightAndOnAPhone) {
     EXPECT_EQ(number("document.querySelectorAll('.rows .bar .limit').length"), 4);
     EXPECT_EQ(number("document.querySelectorAll('.plot path.line').length"), 3);
     EXPECT_LE(number("document.documentElement.scrollWidth"), screen.width) << name << ": the page is scrolled sideways";
+    EXPECT_LE(number("Math.max(...[...document.querySelectorAll('.remark span')].map(remark => remark.getBoundingClientRect().right))"), screen.width) << name;
     const auto [num_colours, brightness] = colours(folder_ / (name + ".png"));
     EXPECT_GT(num_colours, 100) << name;
     EXPECT_TRUE(is_dark ? brightness < 80 : brightness > 200) << name << ": " << brightness;

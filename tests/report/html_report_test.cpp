@@ -21,6 +21,7 @@ TEST(HtmlText, HasThreeDigitsAndAUnit) {
   EXPECT_EQ(text_of(HtmlUnit::bytes, 1023), "1,023 B");
   EXPECT_EQ(text_of(HtmlUnit::bytes, 1.5 * 1024 * 1024 * 1024), "1.50 GiB");
   EXPECT_EQ(text_of(HtmlUnit::bytes, 4096.0 * 1024 * 1024 * 1024 * 1024), "4,096 TiB");
+  EXPECT_EQ(text_of(HtmlUnit::seconds, 0), "0 s");
   EXPECT_EQ(text_of(HtmlUnit::seconds, 0.0456), "45.6 ms");
   EXPECT_EQ(text_of(HtmlUnit::seconds, 0.9996), "1.00 s");
   EXPECT_EQ(text_of(HtmlUnit::seconds, 3e-6), "3.00 µs");
@@ -83,6 +84,21 @@ TEST(HtmlReport, DrawsSomeOfManyRowsAndTellsAll) {
   EXPECT_EQ(count("<span class=\"label\">stage 0<"), 1U);
   EXPECT_EQ(count("<span class=\"label\">stage 999<"), 1U);
   EXPECT_THAT(page, HasSubstr("64 of 1000 rows are drawn"));
+}
+
+TEST(HtmlReport, NamesInALegendWhatCanBeSeenAndAllAmongTheNumbers) {
+  const HtmlBars bars = {.title = "Time", .unit = HtmlUnit::seconds, .rows = {{.label = "rank 0", .parts = {{"compute", 1}, {"clipping", 1e-3}}}}};
+  const std::string page = to_html(HtmlReport{.title = "Legend", .bars = {bars}});
+  EXPECT_THAT(page, HasSubstr("</i>compute</li>"));
+  EXPECT_THAT(page, Not(HasSubstr("</i>clipping</li>")));
+  EXPECT_THAT(page, HasSubstr("<th class=\"number\">clipping</th>"));
+}
+
+TEST(HtmlReport, TicksOfOneAxisAreWrittenAlike) {
+  HtmlReport report{.title = "Ticks"};
+  report.curves = {{.title = "Learning rate", .series = {{"lr", {1, 2}, {0, 0.002}}}}};
+  const std::string page = to_html(report);
+  for (const char* tick : {">0<", ">0.0005<", ">0.001<", ">0.0015<", ">0.002<"}) EXPECT_THAT(page, HasSubstr(tick));
 }
 
 TEST(HtmlTimeline, HasABarForEveryActionThatTakesTime) {

@@ -44,6 +44,8 @@ TEST(TimelineDrawing, TheSvgHasABoxPerEventAndNumbersPasses) {
   EXPECT_THAT(svg, HasSubstr("<title>update stage 0 unit 1</title>"));
   EXPECT_THAT(svg, HasSubstr(">3</text>"));  // counted from 1
   EXPECT_THAT(svg, HasSubstr(">stage 0</text>"));
+  for (const char* tick : {">0 s</text>", ">0.2 s</text>", ">1 s</text>"}) EXPECT_THAT(svg, HasSubstr(tick));  // 800 wide: one each 160
+  EXPECT_THAT(svg, testing::Not(HasSubstr(">1.2 s</text>")));
 }
 
 }  // namespace
