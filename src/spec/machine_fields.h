@@ -14,6 +14,7 @@ inline constexpr double one = 1, giga = 1e9, tera = 1e12, micro = 1e-6, gbit = 1
 /// What a number may be.
 enum class FieldRange : std::uint8_t {
   any,          // 0 or more
+  part,         // 0 to 1
   positive,     // and not left out
   fraction,     // above 0, at most 1
   one_or_more,  //
@@ -47,7 +48,7 @@ void visit(Fields& fields, MatmulTile& tile) {
 template <class Fields>
 void visit(Fields& fields, FormatRates& rates) {
   fields.number("peak_tflops", rates.peak_flops, unit::tera, FieldRange::positive);
-  fields.number("attention_efficiency", rates.attention_efficiency);
+  fields.number("attention_efficiency", rates.attention_efficiency, unit::one, FieldRange::part);
   fields.inline_table("matmul", rates.matmul);
   fields.inline_list("points", rates.points);
 }

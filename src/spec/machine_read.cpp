@@ -28,12 +28,13 @@ class TableReader {
     if (const toml::node* node = find(key)) {
       const auto found = node->value<std::int64_t>();
       require(found.has_value() && node->is_integer(), "{}{} is no whole number", where_, key);
-      value = static_cast<std::int64_t>(in_range(key, static_cast<double>(*found), range));
+      value = static_cast<std::int64_t>(in_range(key, at_most(1e9, key, static_cast<double>(*found)), range));
     }
     require_given(key, static_cast<double>(value), range);
   }
   void bytes(std::string_view key, std::int64_t& value) {
-    if (const toml::node* node = find(key)) value = std::llround(in_range(key, number_of(key, *node), FieldRange::positive) * gib);
+    if (const toml::node* node = find(key))
+      value = std::llround(std::max(in_range(key, at_most(1e6, key, number_of(key, *node)), FieldRange::positive) * gib, 1.0));
     require_given(key, static_cast<double>(value), FieldRange::positive);
   }
   void text(std::string_view key, std::string& value) {
@@ -114,14 +115,20 @@ class TableReader {
     return *found;
   }
   double in_range(std::string_view key, double value, FieldRange range) const {
-    require(value >= 0, "{}{} = {} is below 0; nearest: 0", where_, key, value);
-    require(range == FieldRange::any || value > 0, "{}{} = 0 is impossible; it is above 0", where_, key);
-    require(range != FieldRange::fraction || value <= 1, "{}{} = {} is above 1; nearest: 1", where_, key, value);
+    const bool may_be_zero = range == FieldRange::any || range == FieldRange::part, is_part = range == FieldRange::fraction || range == FieldRange::part;
     require(range != FieldRange::one_or_more || value >= 1, "{}{} = {} is below 1; nearest: 1", where_, key, value);
+    require(!may_be_zero || value >= 0, "{}{} = {} is below 0; nearest: 0", where_, key, value);
+    require(may_be_zero || value > 0, "{}{} = {} is impossible; it is above 0", where_, key, value);
+    require(!is_part || value <= 1, "{}{} = {} is above 1; nearest: 1", where_, key, value);
+    return at_most(1e15, key, value);
+  }
+  /// Larger ones are mistakes, and what is made of them would leave the range of its type.
+  double at_most(double most, std::string_view key, double value) const {
+    require(value <= most, "{}{} = {} is above {}; nearest: {}", where_, key, value, most, most);
     return value;
   }
   void require_given(std::string_view key, double value, FieldRange range) const {
-    require(range == FieldRange::any || value > 0, "{}{} is missing; it has no default", where_, key);
+    require(range == FieldRange::any || range == FieldRange::part || value > 0, "{}{} is missing; it has no default", where_, key);
   }
   template <class Choice, std::size_t n>
   void choose(std::string_view key, Choice& value, const Choice (&choices)[n]) {

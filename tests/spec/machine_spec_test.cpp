@@ -69,7 +69,10 @@ TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
   EXPECT_THAT(error_of(with(small, "formats.float32", "formats.float23")),
               HasSubstr("node[0].device.formats.float23: there is no such format; nearest: float32"));
   EXPECT_THAT(error_of(with(small, "memory_gib = 16", "")), HasSubstr("node[0].device.memory_gib is missing"));
-  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = -1")), HasSubstr("float32.peak_tflops = -1 is below 0"));
+  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = -1")), HasSubstr("float32.peak_tflops = -1 is impossible; it is above 0"));
+  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = 15.7\nattention_efficiency = 40")), HasSubstr("attention_efficiency = 40 is above 1"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 1e30")), HasSubstr("memory_gib = 1e+30 is above 1000000; nearest: 1000000"));
+  EXPECT_THAT(error_of(with(small, "num_nics = 1", "num_nics = 9223372036854775807")), HasSubstr("is above 1000000000; nearest: 1000000000"));
   EXPECT_THAT(error_of(with(small, "= 900", "= \"fast\"")), HasSubstr("memory_gb_per_s is no number"));
   EXPECT_THAT(error_of(small + "efficiency = 1.2\n"), HasSubstr("node[0].link.efficiency = 1.2 is above 1; nearest: 1"));
   EXPECT_THAT(error_of(small + "kind = \"switch\"\n"), HasSubstr("node[0].link.kind = 'switch' is none of all_to_all, ring, shared_memory"));
