@@ -28,7 +28,8 @@ std::vector<HtmlTile> tiles_of(const SimulatedRun& run) {
   return {{"Step time", text_of(HtmlUnit::seconds, result.step_seconds), "predicted"},
           {"Tokens per second", text_of(HtmlUnit::number, tokens / result.step_seconds),
            fmt::format("{} per device", text_of(HtmlUnit::number, tokens / result.step_seconds / run.blueprint.mesh().num_ranks()))},
-          {"MFU", text_of(HtmlUnit::fraction, result.mfu()), "HFU " + text_of(HtmlUnit::fraction, result.hfu())},
+          {"MFU", text_of(HtmlUnit::fraction, result.mfu()),
+           fmt::format("HFU {}{}", text_of(HtmlUnit::fraction, result.hfu()), result.hfu() < result.mfu() ? ", without masked pairs" : "")},
           {"Memory", text_of(HtmlUnit::bytes, static_cast<double>(fullest->arena_bytes)),
            fmt::format("of {}: {}", text_of(HtmlUnit::bytes, static_cast<double>(fullest->device_bytes)), result.fits() ? "fits" : "does not fit")},
           {"Bubble", text_of(HtmlUnit::fraction, result.parts.bubble_seconds / result.step_seconds), "of the step, mean over ranks"}};

@@ -1,6 +1,8 @@
 #include "cli/simulate_output.h"
 
+#include "base/units.h"
 #include "cli/config_words.h"
+#include "report/html_report.h"
 #include "report/text_table.h"
 
 #include <fmt/format.h>
@@ -14,9 +16,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr std::int64_t least_shown_bytes = 5'000'000;  // of a category in a table of GB with two digits
+constexpr std::int64_t least_shown_bytes = 5'000'000;  // of a category in a table of GiB with two digits
 
 std::int64_t tokens_of(const RunConfig& config) { return config.training.global_batch_size * config.training.seq_len; }
+
+/// As the page of --html and `plan` have it.
+std::string bytes_text(double bytes) { return text_of(HtmlUnit::bytes, bytes); }
 
 std::string percent(double part, double whole) { return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0); }
 
@@ -41,14 +46,15 @@ std::string headline(const SimulatedRun& run) {
                       grouped(static_cast<std::int64_t>(std::llround(tokens_per_second / num_ranks))));
   text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, HFU {:.2f} %\n", r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(),
                       100 * r.hfu());
+  if (r.hfu() < r.mfu()) text += "        (MFU counts attention to all pairs of tokens, HFU those that are computed: a causal mask leaves half of them)\n";
   const auto fullest = std::max_element(r.memory.begin(), r.memory.end(), [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
   const auto excess = std::max_element(r.memory.begin(), r.memory.end(),
                                        [](const auto& a, const auto& b) { return a.arena_bytes - a.device_bytes < b.arena_bytes - b.device_bytes; });
-  text += fmt::format("memory  {} of {} on stage {}", with_unit(static_cast<double>(fullest->arena_bytes), "B"),
-                      with_unit(static_cast<double>(fullest->device_bytes), "B"), fullest - r.memory.begin());
+  text += fmt::format("memory  {} of {} on stage {}", bytes_text(static_cast<double>(fullest->arena_bytes)),
+                      bytes_text(static_cast<double>(fullest->device_bytes)), fullest - r.memory.begin());
   if (r.fits()) return text + ": fits\n";
   return text + fmt::format(": does not fit; stage {} is {} too large\n", excess - r.memory.begin(),
-                            with_unit(static_cast<double>(excess->arena_bytes - excess->device_bytes), "B"));
+                            bytes_text(static_cast<double>(excess->arena_bytes - excess->device_bytes)));
 }
 
 std::string parts_table(const Simulation& result) {
@@ -95,16 +101,16 @@ std::string stage_table(const Simulation& result) {
   std::erase_if(categories, [&](MemoryCategory category) {
     return std::all_of(result.memory.begin(), result.memory.end(), [&](const auto& each) { return at_peak(each, category) < least_shown_bytes; });
   });
-  Rows rows = {{"stage", "compute", "exposed", "bubble", "GB", "of"}};
+  Rows rows = {{"stage", "compute", "exposed", "bubble", "GiB", "of"}};
   for (const MemoryCategory category : categories) rows[0].emplace_back(name_of(category));
-  const auto gigabytes = [](std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / 1e9); };
+  const auto gibibytes = [](std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / gib); };
   for (std::size_t stage = 0; stage < result.memory.size(); ++stage) {
     const StepParts parts = parts_of_stage(result, static_cast<int>(stage));
     const PredictedMemory& memory = result.memory[stage];
     rows.push_back({fmt::format("  {}", stage), percent(parts.compute_seconds, result.step_seconds),
                     percent(total(parts.exposed_communication_seconds), result.step_seconds), percent(parts.bubble_seconds, result.step_seconds),
-                    gigabytes(memory.arena_bytes), gigabytes(memory.device_bytes)});
-    for (const MemoryCategory category : categories) rows.back().push_back(gigabytes(at_peak(memory, category)));
+                    gibibytes(memory.arena_bytes), gibibytes(memory.device_bytes)});
+    for (const MemoryCategory category : categories) rows.back().push_back(gibibytes(at_peak(memory, category)));
   }
   return text_table(rows);
 }
@@ -112,7 +118,7 @@ std::string stage_table(const Simulation& result) {
 std::string traffic_table(const Simulation& result) {
   Rows rows = {{"sent in a step, by", "all ranks"}};
   for (const auto& [group, bytes] : result.sent_bytes)
-    if (bytes > 0) rows.push_back({"  " + group, with_unit(static_cast<double>(bytes), "B")});
+    if (bytes > 0) rows.push_back({"  " + group, bytes_text(static_cast<double>(bytes))});
   return rows.size() > 1 ? text_table(rows) : "nothing is sent\n";
 }
 

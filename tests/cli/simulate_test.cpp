@@ -51,7 +51,8 @@ TEST(Simulate, JsonHasPartsThatAddUpAndTheNamesOfTrain) {
 TEST(Simulate, TextSaysWhereTheTimeGoes) {
   const Outcome outcome = simulated({"--machine=h100"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* words : {"64 ranks = pp 2 x dp_shard 8 x tp 4", "exposed communication, tp", "bubble", "optimizer", "fits", "sent in a step"})
+  for (const char* words : {"64 ranks = pp 2 x dp_shard 8 x tp 4", "a causal mask leaves half of them", "exposed communication, tp", "bubble", "optimizer",
+                            "fits", "sent in a step"})
     EXPECT_THAT(outcome.out, HasSubstr(words));
 }
 
