@@ -240,9 +240,24 @@ DescribedRun described_run(const CsvRow& row) {
   DescribedRun run;
   run.config = RowReader(row).read();
   run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node")});
-  run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"), row.at("zero")});
+  run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"), row.at("zero"), row.at("source")});
   return run;
 }
+
+namespace {
+
+/// The year of words such as "..._h200_202506_..." or "2025-06"; 0 without one.
+int year_of(std::string_view words) {
+  const auto is_digit = [&](std::size_t i) { return i < words.size() && words[i] >= '0' && words[i] <= '9'; };
+  for (std::size_t at = words.find("20"); at != std::string_view::npos; at = words.find("20", at + 1)) {
+    const std::size_t month = at + (words.substr(std::min(at + 4, words.size())).starts_with('-') ? 5 : 4);
+    if (is_digit(at + 2) && is_digit(at + 3) && is_digit(month) && is_digit(month + 1) && !is_digit(month + 2))
+      return 2000 + 10 * (words[at + 2] - '0') + (words[at + 3] - '0');
+  }
+  return 0;
+}
+
+}  // namespace
 
 SoftwareProfile described_software(const SoftwareWords& words) {
   const std::string software = lower(words.software);
@@ -286,6 +301,7 @@ SoftwareProfile described_software(const SoftwareWords& words) {
   if (words.flash_attn == "1") name += "+flash";
   if (words.flash_attn == "0") name += "+unfused";
   if (words.async_tp == "1") name += "+async-tp";
+  if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025) name += "+compiled-loss";  // torchtitan compiles it since then
   return software_profile(name);
 }
 

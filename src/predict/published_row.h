@@ -15,8 +15,9 @@ struct DescribedRun {
 };
 
 /// Columns: layers, hidden, heads, kv_heads, ffn, mlp, vocab, seq, gpu, gpu_mem_gb, gpus, intra, inter_per_node, tp, pp, vpp, cp, dp, ep, experts, mbs, gbs,
-/// sp, recompute, zero, precision, flash_attn, schedule, software, async_tp. What is blank takes its usual value; without layers, hidden, heads, seq, gpu, gpus
-/// or gbs there is no run. Throws Error with a sentence for what Echelon cannot express: experts, context parallelism, sizes that contradict each other.
+/// sp, recompute, zero, precision, flash_attn, schedule, software, async_tp, source. What is blank takes its usual value; without layers, hidden, heads, seq,
+/// gpu, gpus or gbs there is no run. Throws Error with a sentence for what Echelon cannot express: experts, context parallelism, sizes that contradict each
+/// other.
 [[nodiscard]] DescribedRun described_run(const CsvRow& row);
 
 /// Those without which no row is a run.
@@ -30,7 +31,7 @@ struct ClusterWords {
 
 /// The profile of software called such as "Megatron-LM 2021" with attention fused or not, precision and so on.
 struct SoftwareWords {
-  std::string software, precision, flash_attn, async_tp, zero;
+  std::string software, precision, flash_attn, async_tp, zero, source;
 };
 [[nodiscard]] SoftwareProfile described_software(const SoftwareWords& words);
 

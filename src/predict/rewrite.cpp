@@ -165,9 +165,11 @@ class OperationRewriter {
     if (profile_.eager_bytes > 0) push(elementwise(static_cast<std::int64_t>(times * profile_.eager_bytes * static_cast<double>(local_tokens_ * width_))));
   }
 
-  /// Of all heads and sequences at once.
+  /// Of all heads and sequences at once. Heads lie side by side: where their width is no multiple of 16 bytes, neither are their addresses, and the vector
+  /// units multiply instead of the tensor cores.
   void batched_product(const OpRecord& op, std::int64_t m, std::int64_t n, std::int64_t k) {
     OpRecord product = product_of(m, n, k, op.dtype);
+    if (config_.model.head_dim * size_of(op.dtype) % 16 != 0) product.dtype = DType::float32;
     product.m *= op.m;  // the tiles of all of them are there at once
     product.flops *= op.m;
     product.bytes *= op.m;

@@ -35,12 +35,22 @@ std::int64_t attention_bytes(const SoftwareProfile& profile, const RunConfig& co
 /// In place of the logits: themselves, in 32 bits, their softmax and their gradient. PyTorch's loss over logits that are cut among ranks is a chain of
 /// operations, which hold more copies in 32 bits: at most the logarithms of the softmax, their exponentials, a sum of both that becomes the gradient, and two
 /// while it is formed.
-constexpr std::int64_t bytes_of_logit = 12, bytes_of_cut_logit = 20;
+/// Compiled, it leaves the logits and their gradient.
+constexpr std::int64_t bytes_of_logit = 12, bytes_of_cut_logit = 20, bytes_of_compiled_logit = 4;
+
+std::int64_t num_logits(const RunConfig& config) {
+  return config.training.micro_batch_size * config.training.seq_len * config.model.vocab_size / config.parallelism.tensor_parallel_degree;
+}
 
 std::int64_t logit_bytes(const SoftwareProfile& profile, const RunConfig& config) {
+  if (config.parallelism.tensor_parallel_degree > 1) return (profile.cuts_loss_eagerly ? bytes_of_cut_logit : bytes_of_logit) * num_logits(config);
+  return (profile.compiles_loss ? bytes_of_compiled_logit : bytes_of_logit) * num_logits(config);
+}
+
+/// What PyTorch's pipelines keep of a step: every microbatch's output (torch.distributed.pipelining, output_chunks).
+std::int64_t output_bytes(const RunConfig& config, bool is_last) {
   const BlockSizes b = sizes_of(config);
-  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
-  return (profile.cuts_loss_eagerly && tp > 1 ? bytes_of_cut_logit : bytes_of_logit) * b.tokens * config.model.vocab_size / tp;
+  return half_bytes * config.num_microbatches() * (is_last ? num_logits(config) : b.local_tokens * b.width);
 }
 
 /// The inputs of a block's products and the gradients of what they gave: what stays where the weights' gradients are formed later (Qi et al. 2023,
@@ -105,6 +115,11 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
     if (profile.keeps_wide_gradients) {
       if (config.training.grad_dtype.empty()) gradients += each.category_bytes[MemoryCategory::parameters];
       gradients += each.category_bytes[MemoryCategory::master_weights];
+    }
+    if (config.parallelism.pipeline_parallel_degree > 1 && config.num_microbatches() > 1) {
+      if (profile.adds_whole_gradients && config.parallelism.zero_level == 3)
+        gradients += config.parallelism.data_parallel_shard_degree * each.category_bytes[MemoryCategory::master_weights];
+      if (profile.keeps_outputs) each.category_bytes[MemoryCategory::boundaries] += output_bytes(config, part.has_head());
     }
     std::int64_t sum = 0;
     for (const auto& [category, bytes] : each.category_bytes) sum += bytes;

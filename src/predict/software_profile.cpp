@@ -34,6 +34,8 @@ SoftwareProfile torch(std::string_view name, std::string_view generation) {
   profile.logit_bytes = 26;
   profile.gathers_in_fp8 = true;
   profile.cuts_loss_eagerly = true;
+  profile.adds_whole_gradients = true;
+  profile.keeps_outputs = true;
   return profile;
 }
 
@@ -89,8 +91,11 @@ void apply(std::string_view setting, SoftwareProfile& profile) {
     profile.attention = AttentionKernel::unfused;
   else if (setting == "async-tp")
     profile.overlap.hidden_tensor_part = 0.4;
-  else {
-    constexpr std::string_view settings[] = {"fp8", "fp8-rowwise", "flash", "unfused", "async-tp"};
+  else if (setting == "compiled-loss") {  // one pass forward; backward reads the logits and writes their gradient
+    profile.compiles_loss = true;
+    profile.logit_bytes = 8;
+  } else {
+    constexpr std::string_view settings[] = {"fp8", "fp8-rowwise", "flash", "unfused", "async-tp", "compiled-loss"};
     throw Error(fmt::format("a software profile has no setting '{}'; nearest: {}", setting, nearest(setting, settings)));
   }
 }
@@ -128,7 +133,7 @@ MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine) {
     node.device.memory_efficiency = fit.memory_efficiency;
     node.device.operation_seconds = fit.operation_seconds;
     for (auto& [format, rates] : node.device.formats) {
-      rates.matmul = {fit.matmul_efficiency, 0, 0, fit.matmul_half};
+      rates.matmul = {fit.matmul_efficiency, 0, 0, rates.matmul.half_k > 0 ? fit.matmul_half : 0};  // vector units have no such depth to fill
       rates.points.clear();
       rates.attention_efficiency = fit.attention_efficiency;
     }

@@ -68,6 +68,9 @@ struct SoftwareProfile {
   std::int64_t framework_bytes = 0;   // CUDA context, libraries' workspaces and communication buffers
   bool keeps_wide_gradients = false;  // DeepSpeed: gradients of the owned part in 32 bits beside those of the weights' format
   bool cuts_loss_eagerly = false;     // PyTorch's loss over a vocabulary that is cut among ranks, operation by operation
+  bool compiles_loss = false;         // of a vocabulary that is not cut: no copy of the logits in 32 bits
+  bool adds_whole_gradients = false;  // FSDP beside a pipeline reduces with the last microbatch: until then a stage's gradients are added up whole, in 32 bits
+  bool keeps_outputs = false;         // of all microbatches until the step ends: between stages, and the logits of the last
   double fragmentation = 1.0;         // of what is allocated and freed on the way: reserved over used
 };
 

@@ -102,6 +102,11 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(name({"TorchTitan compile", "bf16", "1", "1", "3"}), "torchtitan-compile+flash+async-tp");
   EXPECT_EQ(name({"Megatron-DeepSpeed (BigScience) Feb 2022", "fp16", "0", "", "1"}), "bloom+unfused");
   EXPECT_EQ(name({"a framework of tomorrow", "bf16", "", "", "3"}), "fsdp");
+  const auto of_release = [&](const char* source) { return name({"TorchTitan compile", "bf16", "1", "", "3", source}); };
+  EXPECT_EQ(of_release("benchmarks/llama3_h100_202412_torchtitan.md"), "torchtitan-compile+flash");
+  EXPECT_EQ(of_release("benchmarks/llama3-8b_h200_202506_x.md"), "torchtitan-compile+flash+compiled-loss");
+  EXPECT_EQ(of_release("benchmarks/asyncTP_llama3_h100_2025-06.md (commit 20b5bcd)"), "torchtitan-compile+flash+compiled-loss");
+  EXPECT_EQ(of_release("commit 202"), "torchtitan-compile+flash");
 }
 
 TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
@@ -117,6 +122,27 @@ TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
   EXPECT_EQ(config_of("bloom-036", {{"mbs", ""}}).training.micro_batch_size, 1);
   EXPECT_EQ(config_of("bloom-036", {{"zero", "2"}}).parallelism.zero_level, 1);
   EXPECT_EQ(config_of("zb-1.5B-1F1B-m24", {}).model.vocab_size, 32000);
+}
+
+// A step's seconds at the width 13,824, on one node without a pipeline, with so many heads.
+double seconds_with_heads(const char* heads) {
+  CsvRow row = row_called("bloom-036");
+  for (const auto& [column, value] : std::map<std::string, std::string>{
+           {"layers", "6"}, {"hidden", "13824"}, {"ffn", ""}, {"heads", heads}, {"kv_heads", ""}, {"pp", "1"}, {"dp", "1"}, {"gpus", "8"}, {"gbs", "8"}})
+    row.fields[column] = value;
+  const DescribedRun run = described_run(row);
+  return seconds_of(run.config, run.machine, run.profile);
+}
+
+// 128 heads of 108 columns: 216 bytes, no multiple of 16. Attention's products (two forward, again recomputed, and four backward) run on the vector units, at
+// most at 19.5 TFLOP/s where tensor cores do 312. Heads of 128 columns have more of them and no such loss.
+TEST(SoftwareProfile, HeadsOfOddWidthMissTheTensorCores) {
+  constexpr double S = 2048, microbatches = 2, sequences = 4, layers = 6, heads = 128.0 / 8;
+  const double flops = microbatches * layers * 8 * sequences * heads * 2 * S * S * 108;
+  const double lost = seconds_with_heads("128") - seconds_with_heads("108");
+  EXPECT_GT(lost, 0.9 * flops / 19.5e12);
+  EXPECT_LT(lost, 2 * flops / 19.5e12);
+  EXPECT_NEAR(seconds_with_heads("108") / seconds_with_heads("96"), 1, 0.02);
 }
 
 // What software reaches on a GPU that it was not fitted on is taken from software of its kind there, and from another GPU only if there is none.
@@ -177,6 +203,28 @@ TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
   EXPECT_EQ(assumed({{"mbs", "1000"}}), "mbs = '1000' is more than the sequences of a data-parallel rank; 512 is taken\n");
   EXPECT_EQ(assumed({{"kv_heads", "0"}}), "kv_heads = 0 is read as blank\n");
   EXPECT_EQ(assumed({{"software", "JAX"}}).substr(0, 26), "software = 'JAX' is not kn");
+}
+
+// PyTorch's pipelines with FSDP hold a stage's gradients whole in 32 bits, and every microbatch's output; a compiled loss holds the logits and their gradient
+// alone.
+TEST(SoftwareMemory, OfPyTorch) {
+  CsvRow row = row_called("titan-8b-64-bf16-async");
+  const auto memory_of = [&](bool compiles_loss) {
+    DescribedRun run = described_run(row);
+    run.profile.compiles_loss = compiles_loss;
+    return simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile}).memory;
+  };
+  for (const auto& [column, value] : std::map<std::string, std::string>{{"pp", "2"}, {"dp", "4"}, {"mbs", "1"}, {"gbs", "32"}}) row.fields[column] = value;
+  const std::vector<PredictedMemory> memory = memory_of(false);
+  const std::int64_t sharded = memory.front().category_bytes.at(MemoryCategory::master_weights);
+  EXPECT_GE(memory.front().category_bytes.at(MemoryCategory::gradients), 4 * sharded);
+  const std::int64_t logits = 8192 * 128256 / 8;
+  EXPECT_GE(memory.back().category_bytes.at(MemoryCategory::boundaries), 8 * 2 * logits);
+  EXPECT_EQ(memory_of(true).back().arena_bytes, memory.back().arena_bytes);  // a loss over a vocabulary that is cut is not compiled
+
+  for (const auto& [column, value] : std::map<std::string, std::string>{{"tp", "1"}, {"pp", "1"}, {"dp", "64"}, {"sp", "0"}, {"gbs", "64"}})
+    row.fields[column] = value;
+  EXPECT_EQ(memory_of(false).front().arena_bytes - memory_of(true).front().arena_bytes, std::int64_t{8} * 8192 * 128256);
 }
 
 // Korthikanti et al. 2022, section 4: s b h (34 + 5 a s / h) bytes a layer without parallelism, s b h (10 + 24 / t + 5 a s / (h t)) over t ranks.
