@@ -1,7 +1,7 @@
 #include "predict/deed_timer.h"
 
 #include "predict/device_time.h"
-#include "predict/network_time.h"
+#include "predict/least_communication.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,7 +12,7 @@ namespace {
 double seconds_on(const MachineSpec& machine, const std::vector<CommRecord>& comms, const MeshShape& mesh) {
   const DeviceMap devices(mesh, machine);
   double seconds = 0;
-  for (const CommRecord& record : comms) seconds += communication_seconds(record, 0, devices);
+  for (const CommRecord& record : comms) seconds += least_communication_seconds(record, 0, devices);
   return seconds;
 }
 

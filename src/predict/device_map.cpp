@@ -60,9 +60,15 @@ int DeviceMap::leaf_of(int rank) const {
   return nodes_per_leaf > 0 ? node_of(rank) / nodes_per_leaf : 0;
 }
 
-bool DeviceMap::divides_into_nodes() const {
+bool DeviceMap::divides_into_nodes() const { return divides_into(stretches_.front().ranks_per_node); }
+
+bool DeviceMap::is_regular() const {
+  return divides_into_nodes() && (!counts_leaves() || divides_into(machine_->network.nodes_per_leaf * stretches_.front().ranks_per_node));
+}
+
+/// Into blocks of so many ranks, on nodes of one kind.
+bool DeviceMap::divides_into(std::int64_t block) const {
   if (stretches_.size() > 1) return false;
-  const int block = stretches_.front().ranks_per_node;
   if (mesh_.num_ranks() <= block) return true;
   for (int i = 0; i < num_axes; ++i) {
     const auto axis = static_cast<Axis>(i);

@@ -34,8 +34,14 @@ class DeviceMap {
   [[nodiscard]] int leaf_of(int rank) const;
   [[nodiscard]] int rail_of(int rank) const;
 
+  /// Whether there are ranks on nodes of more than one kind.
+  [[nodiscard]] bool has_several_kinds() const { return stretches_.size() > 1; }
   /// Whether every axis lies inside of nodes, or across whole ones, and all nodes are of one kind: then what is one rank's place to others is every rank's.
   [[nodiscard]] bool divides_into_nodes() const;
+  /// Whether what switches join makes a difference: where they are oversubscribed.
+  [[nodiscard]] bool counts_leaves() const { return machine_->network.nodes_per_leaf > 0 && machine_->network.oversubscription > 1; }
+  /// Whether it divides into nodes, and into switches where they make a difference.
+  [[nodiscard]] bool is_regular() const;
 
   /// Of the group that `rank` is in. The other groups of the same axes communicate at the same time and share the cards of their nodes. Arithmetic on strides
   /// where the mesh divides into the nodes; else the ranks are counted.
@@ -51,6 +57,7 @@ class DeviceMap {
     const NodeSpec* kind = nullptr;
   };
   [[nodiscard]] const Stretch& stretch_of(int rank) const;
+  [[nodiscard]] bool divides_into(std::int64_t block) const;
   [[nodiscard]] std::optional<int> members_within(const Group& group, std::int64_t block) const;
   [[nodiscard]] GroupPlacement placement_of_ranks(std::vector<int> ranks) const;
   [[nodiscard]] double share_of_cards(const Stretch& stretch, double num_sharers, int ranks_per_node) const;

@@ -35,6 +35,23 @@ int rank_of_stage(const MeshShape& mesh, int stage) {
 
 constexpr ActionKind pass_actions[num_pass_kinds] = {ActionKind::forward, ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight};
 
+StateCosts least_of(const StateCosts& a, const StateCosts& b) {
+  const auto of_unit = [](const UnitSeconds& x, const UnitSeconds& y) {
+    return UnitSeconds{.reduce = std::min(x.reduce, y.reduce),
+                       .reduce_parts = std::min(x.reduce_parts, y.reduce_parts),
+                       .gather = std::min(x.gather, y.gather),
+                       .update = std::min(x.update, y.update),
+                       .clear = std::min(x.clear, y.clear),
+                       .squares = std::min(x.squares, y.squares)};
+  };
+  return {.traces = a.traces,
+          .embedding = of_unit(a.embedding, b.embedding),
+          .block = of_unit(a.block, b.block),
+          .head = of_unit(a.head, b.head),
+          .tied_weight = of_unit(a.tied_weight, b.tied_weight),
+          .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
+}
+
 /// All units of a part go forward and back, the gradients of the weights formed by two microbatches one after the other.
 Program passes_of(const ModelPart& part, const std::vector<ActionKind>& kinds) {
   Program program = {{.kind = ActionKind::clear_gradients, .id = 0}};
@@ -57,12 +74,31 @@ unsigned bits_of(const BlockOperations& operations) {
 
 }  // namespace
 
-CostTable::CostTable(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request), timer_(request.machine, request.num_devices) {}
+CostTable::CostTable(const PlanSpace& space, const PlanRequest& request)
+    : space_(&space), request_(&request), timer_(request.machine, request.num_devices), orders_(space, request) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
   const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
   const auto found = layers_.find(key);
   return found != layers_.end() ? found->second : layers_.emplace(key, traced_layers(shape, recomputed)).first->second;
+}
+
+const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
+  const LayerCosts& closest = layers(shape, recomputed);
+  if (shape.tp == 1 || request_->machine.host) return closest;
+  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
+  const auto [known, is_new] = placed_layers_.try_emplace({key, mesh.stride(Axis::tp)}, &closest);
+  if (!is_new) return *known->second;
+  LayerCosts placed = closest;
+  bool is_slower = false;
+  for (UnitCost* const unit : {&placed.embedding, &placed.block, &placed.recomputed_block, &placed.head})
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
+      const double seconds = timer_.seconds(unit->first[kind], mesh);
+      is_slower = is_slower || seconds > unit->seconds[kind];
+      unit->seconds[kind] = seconds;
+    }
+  if (is_slower) known->second = &slower_layers_.emplace_back(std::move(placed));
+  return *known->second;
 }
 
 const StateTraces& CostTable::traces(const PlanShape& shape, const PlanData& data) {
@@ -71,10 +107,16 @@ const StateTraces& CostTable::traces(const PlanShape& shape, const PlanData& dat
   return found != traces_.end() ? found->second : traces_.emplace(key, traced_state(shape, data)).first->second;
 }
 
-const StateCosts& CostTable::state(const PlanShape& shape, const PlanData& data) {
-  const StateKey key = {shape.tp, shape.pp, data.replicate, data.shard, data.zero_level, shape.micro_batch_size * 2 + (shape.sequence_parallel ? 1 : 0)};
+const StateCosts& CostTable::state_of(const DataOrder& at) {
+  const auto& [shape, data, order] = at;
+  const StateKey key = {{shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level}, shape.pp, order};
   const auto found = states_.find(key);
-  return found != states_.end() ? found->second : states_.emplace(key, costs_of_state(shape, data)).first->second;
+  if (found != states_.end()) return found->second;
+  const std::vector<AxisOrder>& orders = orders_.of(shape, data);
+  StateCosts costs = order ? costs_of_state(shape, data, *order) : state(shape, data, orders.front());
+  if (!order)
+    for (std::size_t i = 1; i < orders.size(); ++i) costs = least_of(costs, state(shape, data, orders[i]));
+  return states_.emplace(key, costs).first->second;
 }
 
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
@@ -82,9 +124,11 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   alone.dp = 1;
   const RunConfig config = small_config(space_->config_of({alone, {}, {}, {}}), recomputed);
   const MeshShape mesh = config.mesh_shape();
-  RunConfig flat = config;
-  flat.parallelism.pipeline_parallel_degree = 1;
-  const MeshShape tensor_mesh = flat.mesh_shape();
+  const auto least_seconds = [&](const Deed& deed) {
+    double least = no_time;
+    for (const MeshShape& each : orders_.of_tensor_axis(shape.tp)) least = std::min(least, timer_.seconds(deed, each));
+    return least;
+  };
 
   LayerCosts costs;
   for (const int pipeline_rank : {0, 1}) {
@@ -107,7 +151,7 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
         const CallTrace& call = trace.of(action);
         unit->workspace_bytes[kind] = std::max(unit->workspace_bytes[kind], call.workspace_bytes);
         (action.microbatch == 0 ? unit->first : unit->later)[kind] = timer_.deed_of(call);
-        if (action.microbatch == 0) unit->seconds[kind] = timer_.seconds(unit->first[kind], tensor_mesh);
+        if (action.microbatch == 0) unit->seconds[kind] = least_seconds(unit->first[kind]);
       }
     };
     const Program fused = passes_of(part, {ActionKind::forward, ActionKind::backward});
@@ -200,9 +244,8 @@ StateTraces CostTable::traced_state(const PlanShape& shape, const PlanData& data
   return costs;
 }
 
-StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& data) {
-  const RunConfig config = space_->config_of({shape, {}, {}, data});
-  const MeshShape mesh = config.mesh_shape();
+StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order) {
+  const MeshShape mesh = space_->mesh_of(shape, data, order);
   StateCosts costs;
   costs.traces = &traces(shape, data);
   const auto seconds_of = [&](const UnitState& unit) {
@@ -223,17 +266,23 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
   costs.tied_weight = seconds_of(costs.traces->tied_weight);
   const CommRecord scalar = {.kind = CommKind::all_reduce, .group = world_group, .group_size = mesh.num_ranks(), .dtype = DType::float64, .num_elements = 1};
   costs.scalar_seconds = timer_.seconds({.comms = {scalar}}, mesh);
-  if (shape.pp > 1) {
-    const std::int64_t tokens = shape.micro_batch_size * config.training.seq_len / (shape.sequence_parallel ? shape.tp : 1);
-    const CommRecord transfer = {.kind = CommKind::send,
-                                 .group = pipeline_group,
-                                 .group_size = static_cast<int>(shape.pp),
-                                 .dtype = parse_dtype(config.training.dtype),
-                                 .num_elements = tokens * config.model.hidden_size,
-                                 .peer = 1};
-    costs.transfer_seconds = timer_.seconds({.comms = {transfer}}, mesh);
-  }
   return costs;
+}
+
+double CostTable::transfer_seconds(const PlanShape& shape, const MeshShape& mesh) {
+  if (shape.pp == 1) return 0;
+  const TrainingConfig& training = request_->base.training;
+  const std::int64_t tokens = shape.micro_batch_size * training.seq_len / (shape.sequence_parallel ? shape.tp : 1);
+  const std::int64_t num_elements = tokens * request_->base.model.hidden_size;
+  const auto [known, is_new] = transfers_.try_emplace({mesh.stride(Axis::pp), num_elements}, 0);
+  const CommRecord transfer = {.kind = CommKind::send,
+                               .group = pipeline_group,
+                               .group_size = static_cast<int>(shape.pp),
+                               .dtype = parse_dtype(training.dtype),
+                               .num_elements = num_elements,
+                               .peer = 1};
+  if (is_new) known->second = timer_.seconds({.comms = {transfer}}, mesh);
+  return known->second;
 }
 
 }  // namespace echelon

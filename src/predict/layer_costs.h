@@ -3,11 +3,12 @@
 #pragma once
 
 #include "predict/deed_timer.h"
-#include "predict/plan_space.h"
+#include "predict/plan_orders.h"
 
 #include <array>
+#include <list>
 #include <map>
-#include <memory>
+#include <optional>
 #include <tuple>
 
 namespace echelon {
@@ -17,7 +18,7 @@ inline constexpr int num_pass_kinds = 4;
 
 /// Embedding, a decoder block, or the head.
 struct UnitCost {
-  std::array<double, num_pass_kinds> seconds = {};  // of the first microbatch, its tensor-parallel group as close as it can lie
+  std::array<double, num_pass_kinds> seconds = {};  // of the first microbatch, at least
   std::array<Deed, num_pass_kinds> first = {};      // of the first microbatch that forms gradients, and of all others
   std::array<Deed, num_pass_kinds> later = {};
   std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
@@ -59,8 +60,7 @@ struct UnitSeconds {
 struct StateCosts {
   const StateTraces* traces = nullptr;
   UnitSeconds embedding, block, head, tied_weight;
-  double scalar_seconds = 0;    // a sum over all ranks
-  double transfer_seconds = 0;  // of a boundary to the next stage, at least
+  double scalar_seconds = 0;  // a sum over all ranks
 };
 
 /// Memoised; not thread-safe.
@@ -68,25 +68,43 @@ class CostTable {
  public:
   CostTable(const PlanSpace& space, const PlanRequest& request);
 
+  [[nodiscard]] PlanOrders& orders() { return orders_; }
+  /// Seconds are those where tensor-parallel groups lie closest, of all orders.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
+  /// Seconds are those on the mesh. The same object, where none are longer.
+  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh);
   [[nodiscard]] const StateTraces& traces(const PlanShape& shape, const PlanData& data);
-  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data);
+  /// Seconds are each those under the order that is best for it.
+  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data) { return state_of({shape, data, std::nullopt}); }
+  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data, const AxisOrder& order) { return state_of({shape, data, order}); }
+  /// Of a boundary to the next stage, at least.
+  [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
   using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, unsigned>;
   using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
-  using StateKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>>;
+  struct DataOrder {
+    const PlanShape& shape;
+    const PlanData& data;
+    std::optional<AxisOrder> order;
+  };
 
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] StateTraces traced_state(const PlanShape& shape, const PlanData& data);
-  [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data);
+  [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
+  [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
 
   const PlanSpace* space_;
   const PlanRequest* request_;
   DeedTimer timer_;
+  PlanOrders orders_;
   std::map<LayerKey, LayerCosts> layers_;
+  std::map<std::pair<LayerKey, int>, const LayerCosts*> placed_layers_;  // by the stride of the tensor axis
+  std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, StateTraces> traces_;
   std::map<StateKey, StateCosts> states_;
+  std::map<std::pair<int, std::int64_t>, double> transfers_;  // by the stride of the pipeline axis and the numbers of a boundary
 };
 
 }  // namespace echelon

@@ -2,7 +2,7 @@
 
 #include "blueprint/blueprint.h"
 #include "blueprint/scalars.h"
-#include "predict/network_time.h"
+#include "predict/least_communication.h"
 #include "spec/groups.h"
 #include "spec/pipeline.h"
 
@@ -98,7 +98,7 @@ class Costs {
 
   [[nodiscard]] double seconds_of(const std::vector<CommRecord>& comms, int rank) const {
     double seconds = 0;
-    for (const CommRecord& record : comms) seconds += communication_seconds(record, rank, devices_);
+    for (const CommRecord& record : comms) seconds += least_communication_seconds(record, rank, devices_);
     return seconds;
   }
 
@@ -360,13 +360,14 @@ std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
   if (machine.host) return std::nullopt;
   const RunConfig config = space_->config_of(choice);
   const MeshShape mesh = config.mesh_shape();
-  if (!DeviceMap(mesh, machine).divides_into_nodes()) return std::nullopt;
+  const DeviceMap devices(mesh, machine);
+  if (devices.has_several_kinds()) return std::nullopt;
   LayoutProgram& program = program_of(choice, config);
   const auto num_stages = static_cast<std::int64_t>(program.rank_of_stage.size());
   Costs costs(costs_->layers(choice.shape, choice.recompute.operations), costs_->traces(choice.shape, choice.data), program, mesh, machine,
               units_of(space_->stages_of(num_stages, choice.pipeline.layout), choice.recompute));
   costs.batch_bytes = 2 * aligned(choice.shape.num_microbatches * choice.shape.micro_batch_size * config.training.seq_len * size_of(DType::int32));
-  LayoutStep step;
+  LayoutStep step = {.is_exact = devices.is_regular()};
   for (int rank = 0; rank < static_cast<int>(program.programs.size()); ++rank) {
     costs.fill(rank, program.work.ranks[static_cast<std::size_t>(rank)].works);
     step.live_bytes = std::max(step.live_bytes, costs.peak_bytes(rank));

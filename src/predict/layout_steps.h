@@ -11,9 +11,10 @@
 
 namespace echelon {
 
-/// What a layout takes at least: its step, and the bytes that live at the same time on its fullest rank.
+/// A layout's step, and the bytes that live at the same time on its fullest rank.
 struct LayoutStep {
   double seconds = 0;
+  bool is_exact = true;  // else at least so many: replicas may lie differently on nodes, and each stage's has the closest of the places
   std::int64_t live_bytes = 0;
 };
 
@@ -22,7 +23,7 @@ class LayoutSteps {
  public:
   LayoutSteps(const PlanSpace& space, const PlanRequest& request, CostTable& costs) : space_(&space), request_(&request), costs_(&costs) {}
 
-  /// None where replicas may differ: on nodes of several kinds, on those that the mesh does not divide into, on a host whose cores ranks share.
+  /// None on nodes of several kinds, and on a host whose cores ranks share.
   [[nodiscard]] std::optional<LayoutStep> play(const PlanChoice& choice);
 
  private:

@@ -17,21 +17,22 @@ struct Plan {
 };
 
 struct PlanResult {
-  std::int64_t num_configurations = 0;  // legal layouts
-  std::int64_t num_evaluated = 0;       // blueprints that were made and timed
-  std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
-  std::int64_t num_stepped = 0;         // layouts whose programs were played
-  double seconds = 0;                   // that the search took
-  double within = 0;                    // no layout is better than the first plan by more than this part of it
-  std::vector<Plan> plans;              // those that fit, best first
-  std::optional<Plan> nearest;          // where none fits: the one that needs least memory
-  std::vector<std::string> mends;       // and the smallest changes of the request with which one does
+  std::int64_t num_configurations = 0;   // legal layouts
+  std::int64_t num_evaluated = 0;        // blueprints that were made and timed
+  std::int64_t num_played = 0;           // layouts whose schedule was held against the clock
+  std::int64_t num_stepped = 0;          // layouts whose programs were played
+  double seconds = 0;                    // that the search took
+  double within = 0;                     // no layout is better than the first plan by more than this part of it
+  std::vector<Plan> plans;               // those that fit, best first
+  std::optional<Plan> in_default_order;  // the first plan with its axes in the default order, where another one is better
+  std::optional<Plan> nearest;           // where none fits: the one that needs least memory
+  std::vector<std::string> mends;        // and the smallest changes of the request with which one does
 };
 
 /// The best `request.top` plans whose tensor, pipeline and data degrees differ. Throws Error if no layout is legal.
 [[nodiscard]] PlanResult find_plans(const PlanRequest& request);
 
-/// The same without its mends.
+/// The same without its mends and what the default order takes.
 [[nodiscard]] PlanResult find_fitting_plans(const PlanRequest& request);
 
 /// Those with the cheapest tokens, of all numbers of devices that divide the request's.

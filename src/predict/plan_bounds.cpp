@@ -11,7 +11,7 @@ constexpr double rounding = 1 - 1e-9;
 }  // namespace
 
 PlanBounds::PlanBounds(const PlanSpace& space, const PlanRequest& request)
-    : request_(&request), costs_(space, request), stages_(space), bytes_(request, costs_, stages_) {}
+    : space_(&space), request_(&request), costs_(space, request), stages_(space), bytes_(request, costs_, stages_) {}
 
 PlanBounds::Ends& PlanBounds::ends_of(const PlanComputation& computation, const PlanStages& stages) {
   if (ends_.number != stages.number) ends_ = {.number = stages.number, .unplayed = unplayed_ends(computation, stages)};
@@ -48,8 +48,8 @@ double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
   return std::max(rounding * *std::max_element(ends.begin(), ends.end()), on_all_cores(computation.shape, core_seconds(computation, stages)));
 }
 
-/// By rank: when its last pass has ended.
-std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, bool plays) {
+/// By rank: when its last pass has ended; against the clock, if the seconds of a transfer are given.
+std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, std::optional<double> transfer_seconds) {
   const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   const std::vector<PassWait> waits = waits_of(costs);
   Ends alone = {.number = 0, .unplayed = {}};
@@ -62,32 +62,44 @@ std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, bool plays) 
   const PlanStages& stages = waits.empty() ? costs.stages : waiting;
   Ends& known = waits.empty() ? ends_of(computation, stages) : alone;
   std::vector<double> ends = known.unplayed;
-  if (!plays) return ends;
-  const auto [played, is_new] = known.played.try_emplace(costs.state.transfer_seconds);
+  if (!transfer_seconds) return ends;
+  const auto [played, is_new] = known.played.try_emplace(*transfer_seconds);
   if (is_new) {
     StageSeconds seconds;
     for (const StageCost& stage : stages.stages) seconds.push_back(stage.seconds);
-    played->second = last_pass_ends(stages_.schedule(computation.shape, computation.pipeline), seconds, costs.state.transfer_seconds);
+    played->second = last_pass_ends(stages_.schedule(computation.shape, computation.pipeline), seconds, *transfer_seconds);
   }
   for (std::size_t rank = 0; rank < ends.size(); ++rank) ends[rank] = std::max(ends[rank], played->second[rank]);
   return ends;
 }
 
-double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
-  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
-  const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations);
-  const PlanCosts costs = {choice, stages_.stages(computation, layers), layers, costs_.state(choice.shape, choice.data)};
+double PlanBounds::step_seconds(const PlanCosts& costs, std::optional<double> transfer_seconds) {
+  const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   if (request_->machine.host) {
-    const double all_cores = on_all_cores(choice.shape, core_seconds(computation, costs.stages) + state_core_seconds(costs));
+    const double all_cores = on_all_cores(costs.choice.shape, core_seconds(computation, costs.stages) + state_core_seconds(costs));
     return std::max(pipeline_seconds(computation), all_cores);
   }
-  std::vector<double> ends = last_passes(costs, plays);
+  std::vector<double> ends = last_passes(costs, transfer_seconds);
   // Nothing is computed before gradients are cleared, and under ZeRO-3 gathers go on beside.
   const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
   const double cleared = static_cast<double>(*std::min_element(blocks.begin(), blocks.end())) * costs.state.block.clear;
   for (double& end : ends) end += std::max(cleared, first_gathers(costs));
   if (ends.size() == 1) ends.front() = std::max(ends.front(), single_rank_end(costs));
   return rounding * step_end(costs, ends);
+}
+
+double PlanBounds::seconds_of_any_order(const PlanChoice& choice) {
+  const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations);
+  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
+  return step_seconds({choice, stages, layers, costs_.state(choice.shape, choice.data)}, std::nullopt);
+}
+
+double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
+  const MeshShape mesh = space_->mesh_of(choice.shape, choice.data, choice.order);
+  const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations, mesh);
+  const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
+  const PlanCosts costs = {choice, stages, layers, costs_.state(choice.shape, choice.data, choice.order)};
+  return plays ? step_seconds(costs, costs_.transfer_seconds(choice.shape, mesh)) : step_seconds(costs, std::nullopt);
 }
 
 }  // namespace echelon

@@ -9,6 +9,7 @@
 #include "predict/plan_data_seconds.h"
 
 #include <map>
+#include <optional>
 
 namespace echelon {
 
@@ -21,9 +22,12 @@ class PlanBounds {
 
   [[nodiscard]] CostTable& costs() { return costs_; }
   [[nodiscard]] PlanBytes& bytes() { return bytes_; }
+  /// Whatever else is chosen, orders too.
   [[nodiscard]] double shape_seconds(const PlanShape& shape);
-  /// Whatever the data axes are.
+  /// Whatever the data axes and the order are.
   [[nodiscard]] double pipeline_seconds(const PlanComputation& computation);
+  /// Whatever the order is.
+  [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice);
   /// `plays`: the schedule is held against the clock, which takes most of the time.
   [[nodiscard]] double seconds(const PlanChoice& choice, bool plays);
 
@@ -36,8 +40,10 @@ class PlanBounds {
   };
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);
   [[nodiscard]] double on_all_cores(const PlanShape& shape, double core_seconds) const;
-  [[nodiscard]] std::vector<double> last_passes(const PlanCosts& costs, bool plays);
+  [[nodiscard]] double step_seconds(const PlanCosts& costs, std::optional<double> transfer_seconds);
+  [[nodiscard]] std::vector<double> last_passes(const PlanCosts& costs, std::optional<double> transfer_seconds);
 
+  const PlanSpace* space_;
   const PlanRequest* request_;
   CostTable costs_;
   PlanStageTable stages_;

@@ -33,6 +33,7 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
       all.num_configurations += result.num_configurations;
       all.num_evaluated += result.num_evaluated;
       all.num_played += result.num_played;
+      all.num_stepped += result.num_stepped;
       all.seconds += result.seconds;
       for (Plan& plan : result.plans) all.plans.push_back(std::move(plan));
     } catch (const Error&) {  // no layout has so many ranks

@@ -1,6 +1,7 @@
 #include "predict/plan_explanation.h"
 
 #include "base/units.h"
+#include "predict/device_map.h"
 
 #include <fmt/format.h>
 
@@ -63,6 +64,21 @@ std::vector<std::string> differences(const Plan& best, const Plan& other) {
     if (std::abs(seconds) > 0.001 * best.outcome.step_seconds) lines.push_back(fmt::format("{:>+9.4f} s          {}", seconds, name));
   const auto bytes = static_cast<double>(other.outcome.peak_memory_bytes() - best.outcome.peak_memory_bytes());
   lines.push_back(fmt::format("{:>+9.2f} GiB        memory of the fullest rank", bytes / gib));
+  return lines;
+}
+
+std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_order, const MachineSpec& machine) {
+  const auto held = [&](const Plan& plan) {
+    const DeviceMap devices(plan.config.mesh_shape(), machine);
+    std::string text;
+    for (const Axis axis : plan.choice.order.axes())
+      if (const int members = devices.placement_of({.axes = AxisSet{axis}}, 0).ranks_per_node; members > 1)
+        text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(axis), members);
+    return text.empty() ? "no two of an axis" : text;
+  };
+  std::vector<std::string> lines = {fmt::format("a node holds of each axis: {}; in the default order {} it would hold: {}", held(best),
+                                                name_of(in_default_order.choice.order), held(in_default_order))};
+  for (std::string& line : differences(best, in_default_order)) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -10,7 +10,7 @@ using Json = nlohmann::ordered_json;
 }  // namespace
 
 Json fields_of(const Plan& plan, const PlanRequest& request) {
-  const auto& [shape, pipeline, recompute, data] = plan.choice;
+  const auto& [shape, pipeline, recompute, data, order] = plan.choice;
   const Simulation& outcome = plan.outcome;
   Json exposed = Json::object(), memory = Json::array();
   for (const auto& [group, seconds] : outcome.parts.exposed_communication_seconds) exposed[group] = seconds;
@@ -37,7 +37,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
           {"data_parallel_shard_degree", data.shard},
           {"zero_level", data.zero_level},
           {"reshard_after_forward", name_of(data.reshard)},
-          {"order", name_of(plan.config.parallelism.order)},
+          {"order", name_of(order)},
           {"micro_batch_size", shape.micro_batch_size},
           {"num_microbatches", shape.num_microbatches},
           {"recompute", names_of(recompute.operations)},
@@ -46,6 +46,7 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
            {{"compute_seconds", outcome.parts.compute_seconds},
             {"exposed_communication_seconds", exposed},
             {"bubble_seconds", outcome.parts.bubble_seconds},
+            {"waiting_seconds", outcome.parts.waiting_seconds},
             {"optimizer_seconds", outcome.parts.optimizer_seconds},
             {"other_seconds", outcome.parts.other_seconds}}},
           {"memory", memory},
@@ -53,7 +54,8 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
 }
 
 Json fields_of(const PlanResult& result) {
-  return {{"configurations", result.num_configurations}, {"evaluated", result.num_evaluated}, {"seconds", result.seconds}, {"within", result.within}};
+  return {{"configurations", result.num_configurations}, {"evaluated", result.num_evaluated}, {"programs_played", result.num_stepped},
+          {"schedules_played", result.num_played},       {"seconds", result.seconds},         {"within", result.within}};
 }
 
 std::string to_json(const PlanResult& result, const PlanRequest& request) {
@@ -61,6 +63,9 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
   for (const Plan& plan : result.plans) plans.push_back(fields_of(plan, request));
   Json json = fields_of(result);
   json["plans"] = plans;
+  if (result.in_default_order)
+    json["in_default_order"] = {{"predicted_seconds", result.in_default_order->outcome.step_seconds},
+                                {"order", name_of(result.in_default_order->choice.order)}};
   if (result.nearest) json["nearest"] = fields_of(*result.nearest, request);
   if (!result.mends.empty()) json["mends"] = result.mends;
   return json.dump() + "\n";

@@ -13,12 +13,20 @@
 namespace echelon {
 namespace {
 
-enum class Grade : std::uint8_t { shape, pipeline, layout, played, stepped, timed };
+enum class Grade : std::uint8_t { shape, pipeline, any_order, layout, played, stepped, timed };
 
-using Key = std::pair<double, double>;
+/// What is to be least comes first; of layouts that are equal in both the one with the earlier order.
+struct Key {
+  double first = 0, second = 0;
+  std::int64_t order = 0;
+  auto operator<=>(const Key&) const = default;
+};
+constexpr double rounding_of_bounds = 1 - 1e-9;  // their sums are formed in another order than the simulator's
+
 using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
-/// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which `choice` has the first; or one layout.
+/// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which `choice` has the first; or all but
+/// an order; or one layout.
 struct Node {
   Key key;
   Grade grade{};
@@ -112,11 +120,19 @@ class Search {
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
 
   void push(Node node) { heap_.push(std::move(node)); }
+  void push(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) { push(layout_node(grade, choice, seconds, bytes)); }
+  [[nodiscard]] Node layout_node(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) const {
+    Node node = {key(seconds, bytes), grade, choice};
+    const std::vector<AxisOrder>& orders = space_.orders(choice.shape, choice.data);
+    node.key.order = std::find(orders.begin(), orders.end(), choice.order) - orders.begin();
+    return node;
+  }
 
   void expand(const Node& node) {
     switch (node.grade) {
       case Grade::shape: return expand_shape(node.choice.shape);
       case Grade::pipeline: return expand_pipeline(node);
+      case Grade::any_order: return expand_orders(node);
       case Grade::layout: return play(node);
       case Grade::played: return step(node);
       case Grade::stepped: return time(node);
@@ -164,29 +180,39 @@ class Search {
       for (const PlanData& data : space_.data_layouts(choice.shape)) {
         choice.data = data;
         const std::int64_t bytes = bounds_.bytes().of_layout(choice);
-        if (may_fit(bytes)) push({key(bounds_.seconds(choice, false), bytes), Grade::layout, choice});
+        if (may_fit(bytes)) push({key(bounds_.seconds_of_any_order(choice), bytes), Grade::any_order, choice});
       }
     }
     if (num_taken < node.chain.size()) push_pipeline(node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; });
   }
 
+  /// One of each kind of orders that the machine can tell apart.
+  void expand_orders(const Node& node) {
+    PlanChoice choice = node.choice;
+    for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data)) {
+      choice.order = order;
+      push(Grade::layout, choice, bounds_.seconds(choice, false), bounds_.bytes().of_layout(choice));
+    }
+  }
+
   void play(const Node& node) {
     ++num_played_;
-    push({key(bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice)), Grade::played, node.choice});
+    push(Grade::played, node.choice, bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice));
   }
 
   void step(const Node& node) {
     const std::optional<LayoutStep> step = steps_.play(node.choice);
     if (!step) return time(node);
     ++num_stepped_;
-    if (may_fit(step->live_bytes)) push({key(comparable(step->seconds), step->live_bytes), Grade::stepped, node.choice});
+    if (may_fit(step->live_bytes))
+      push(Grade::stepped, node.choice, step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds, step->live_bytes);
   }
 
   void time(const Node& node) {
     ++num_evaluated_;
     Plan plan = evaluate(space_, request_, node.choice);
     if (must_fit_ && !plan.outcome.fits()) return;
-    Node timed = {key(comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes()), Grade::timed, node.choice};
+    Node timed = layout_node(Grade::timed, node.choice, comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes());
     timed.plan = static_cast<std::int64_t>(plans_.size());
     plans_.push_back(std::move(plan));
     timed_.push(std::move(timed));
@@ -204,13 +230,23 @@ class Search {
   std::int64_t num_evaluated_ = 0, num_played_ = 0, num_stepped_ = 0;
 };
 
+std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& request) {
+  if (plan.choice.order == AxisOrder() || request.fixes("parallelism.order")) return std::nullopt;
+  PlanChoice choice = plan.choice;
+  choice.order = {};
+  return evaluate(PlanSpace(request), request, choice);
+}
+
 }  // namespace
 
 PlanResult find_fitting_plans(const PlanRequest& request) { return Search(request, true).run(request.top); }
 
 PlanResult find_plans(const PlanRequest& request) {
   PlanResult result = request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
-  if (!result.plans.empty()) return result;
+  if (!result.plans.empty()) {
+    result.in_default_order = in_default_order(result.plans.front(), request);
+    return result;
+  }
   PlanResult any = Search(request, false).run(1);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;

@@ -6,6 +6,7 @@
 #include "spec/stage_layout.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace echelon {
 namespace {
@@ -16,7 +17,8 @@ constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_
                            pipeline_key = "parallelism.pipeline_parallel_degree", schedule_key = "parallelism.pipeline_parallel_schedule",
                            virtual_key = "parallelism.virtual_stages", layout_key = "parallelism.pipeline_parallel_layout",
                            micro_batch_key = "training.micro_batch_size", recompute_key = "training.recompute",
-                           recompute_method_key = "training.recompute_method", recompute_layers_key = "training.recompute_num_layers";
+                           recompute_method_key = "training.recompute_method", recompute_layers_key = "training.recompute_num_layers",
+                           order_key = "parallelism.order";
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low, high;
@@ -61,6 +63,7 @@ RunConfig without_choices(RunConfig config) {
   config.parallelism.pipeline_parallel_schedule = defaults.pipeline_parallel_schedule;
   config.parallelism.virtual_stages = defaults.virtual_stages;
   config.parallelism.pipeline_parallel_layout = {};
+  config.parallelism.order = {};
   return config;
 }
 
@@ -85,6 +88,32 @@ std::vector<PipelineLayout> layouts(std::int64_t num_layers, std::int64_t num_st
   return all;
 }
 
+/// The places that the default gives to `axes`, taken by them in every sequence; that of the default comes first.
+std::vector<AxisOrder> permuted_orders(const std::vector<Axis>& axes) {
+  const AxisOrder base;
+  std::vector<std::size_t> places, sequence(axes.size());
+  for (std::size_t i = 0; i < base.axes().size(); ++i)
+    if (std::find(axes.begin(), axes.end(), base.axes()[i]) != axes.end()) places.push_back(i);
+  std::iota(sequence.begin(), sequence.end(), std::size_t{0});
+  std::vector<AxisOrder> all;
+  do {
+    std::vector<Axis> order(base.axes().begin(), base.axes().end());
+    for (std::size_t i = 0; i < places.size(); ++i) order[places[i]] = axes[sequence[i]];
+    all.emplace_back(order);
+  } while (std::next_permutation(sequence.begin(), sequence.end()));
+  return all;
+}
+
+/// Of the axes of more than one rank, as the default has them.
+std::vector<AxisOrder> orders_of(const std::vector<Axis>& axes, const PlanRequest& request) {
+  if (request.fixes(order_key)) {
+    const AxisOrder& fixed = request.base.parallelism.order;
+    const bool is_legal = std::all_of(axes.begin(), axes.end(), [&](Axis axis) { return fixed.names(axis); });
+    return is_legal ? std::vector{fixed} : std::vector<AxisOrder>{};
+  }
+  return request.machine.host ? std::vector{AxisOrder()} : permuted_orders(axes);
+}
+
 /// On one pipeline rank the others run the passes of one of these in the same order, or form weights' gradients apart for nobody's sake.
 bool is_for_one_rank(PipelineSchedule schedule) { return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs; }
 
@@ -94,6 +123,7 @@ constexpr BlockOperations operation_sets[] = {
 }  // namespace
 
 PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
+  add_orders();
   for (const std::int64_t tp : divisors(request.num_devices)) {
     if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
     for (const std::int64_t pp : divisors(request.num_devices / tp))
@@ -104,6 +134,16 @@ PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
   throw Error(fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); leave some of them open",
                           name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
                           request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
+}
+
+void PlanSpace::add_orders() {
+  for (unsigned subset = 0; subset < 1U << num_axes; ++subset) {
+    std::vector<Axis> axes;
+    const AxisOrder all;
+    for (const Axis axis : all.axes())
+      if ((subset >> static_cast<unsigned>(axis) & 1U) != 0) axes.push_back(axis);
+    if (!orders_.contains(axes)) orders_.emplace(axes, orders_of(axes, *request_));
+  }
 }
 
 void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
@@ -143,6 +183,7 @@ const std::vector<StageLayers>& PlanSpace::stages_of(std::int64_t num_stages, co
 std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers;
+  const bool fixes_recomputation = request_->fixes(recompute_key) || request_->fixes(recompute_method_key) || request_->fixes(recompute_layers_key);
   std::vector<PlanPipeline> all;
   for (const ScheduleEntry& entry : all_schedules()) {
     if (request_->fixes(schedule_key) && entry.kind != fixed.pipeline_parallel_schedule) continue;
@@ -152,7 +193,10 @@ std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
     for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
       if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
       const std::int64_t num_stages = num_virtual * shape.pp;
-      for (const Split& split : splits(num_stages)) all.push_back({entry.kind, num_virtual, split.layout, split.most_layers});
+      for (const Split& split : splits(num_stages)) {
+        all.push_back({entry.kind, num_virtual, split.layout, split.most_layers});
+        if (fixes_recomputation && recomputes(all.back()).empty()) all.pop_back();
+      }
     }
   }
   return all;
@@ -186,7 +230,7 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
     if (!fits(replicate_key, each.replicate, fixed.data_parallel_replicate_degree) || !fits(shard_key, each.shard, fixed.data_parallel_shard_degree) ||
         !fits(zero_key, each.zero_level, fixed.zero_level) || (request_->fixes(reshard_key) && each.reshard != fixed.reshard_after_forward))
       return;
-    all.push_back(each);
+    if (!orders(shape, each).empty()) all.push_back(each);
   };
   for (const std::int64_t shard : divisors(shape.dp)) {
     const std::int64_t replicate = shape.dp / shard;
@@ -201,12 +245,32 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
   return all;
 }
 
+const std::vector<AxisOrder>& PlanSpace::orders(const PlanShape& shape, const PlanData& data) const {
+  const MeshShape mesh = mesh_of(shape, data, {});
+  std::vector<Axis> axes;
+  const AxisOrder all;
+  for (const Axis axis : all.axes())
+    if (mesh.degree(axis) > 1) axes.push_back(axis);
+  return orders_.at(axes);
+}
+
+MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const {
+  std::array<int, num_axes> degrees;
+  degrees.fill(1);
+  const auto set = [&](Axis axis, std::int64_t degree) { degrees[static_cast<std::size_t>(axis)] = static_cast<int>(degree); };
+  set(Axis::dp_replicate, data.replicate);
+  set(Axis::pp, shape.pp);
+  set(Axis::dp_shard, data.shard);
+  set(Axis::tp, shape.tp);
+  return MeshShape(degrees, order);
+}
+
 std::int64_t PlanSpace::num_configurations() const {
   std::int64_t sum = 0;
   for (const PlanShape& shape : shapes_) {
     std::int64_t of_shape = 0;
     for (const PlanPipeline& pipeline : pipelines(shape)) of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
-    sum += of_shape * static_cast<std::int64_t>(data_layouts(shape).size());
+    for (const PlanData& data : data_layouts(shape)) sum += of_shape * static_cast<std::int64_t>(orders(shape, data).size());
   }
   return sum;
 }
@@ -216,7 +280,8 @@ void PlanSpace::for_each(const std::function<void(const PlanChoice&)>& visit) co
     const std::vector<PlanData> data = data_layouts(shape);
     for (const PlanPipeline& pipeline : pipelines(shape))
       for (const PlanRecompute& recompute : recomputes(pipeline))
-        for (const PlanData& each : data) visit({shape, pipeline, recompute, each});
+        for (const PlanData& each : data)
+          for (const AxisOrder& order : orders(shape, each)) visit({shape, pipeline, recompute, each, order});
   }
 }
 
@@ -231,6 +296,7 @@ RunConfig PlanSpace::config_of(const PlanChoice& choice) const {
   config.parallelism.data_parallel_shard_degree = choice.data.shard;
   config.parallelism.zero_level = choice.data.zero_level;
   config.parallelism.reshard_after_forward = choice.data.reshard;
+  config.parallelism.order = choice.order;
   return config;
 }
 

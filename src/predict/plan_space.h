@@ -1,9 +1,10 @@
-// All layouts of a model on so many devices that `train` would run, as a product of four choices, so that they can be counted without being listed:
+// All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be counted without being listed:
 //
 //   shape        tensor (and sequence), pipeline and data degrees, sequences per microbatch
 //   pipeline     of a shape: schedule, virtual stages, layers per stage
 //   recompute    of a pipeline: which operations of how many blocks of each stage are formed again
 //   data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released
+//   order        of a shape with its data axes: how they lie over the ranks
 #pragma once
 
 #include "predict/plan_request.h"
@@ -48,6 +49,7 @@ struct PlanChoice {
   PlanPipeline pipeline = {};
   PlanRecompute recompute = {};
   PlanData data = {};
+  AxisOrder order = {};
   bool operator==(const PlanChoice&) const = default;
 };
 
@@ -61,6 +63,10 @@ class PlanSpace {
   /// From the fastest to the one that keeps least, for each set of operations.
   [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
   [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
+  /// Those that differ as meshes: axes of one rank stand where the default has them. The default comes first. On a host ranks are threads, which lie nowhere,
+  /// and the default stands for all.
+  [[nodiscard]] const std::vector<AxisOrder>& orders(const PlanShape& shape, const PlanData& data) const;
+  [[nodiscard]] MeshShape mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const;
 
   /// The stages of a pipeline of `num_stages`.
   [[nodiscard]] const std::vector<StageLayers>& stages_of(std::int64_t num_stages, const PipelineLayout& layout) const;
@@ -71,6 +77,7 @@ class PlanSpace {
   [[nodiscard]] RunConfig config_of(const PlanChoice& choice) const;
 
  private:
+  void add_orders();
   void add_shapes(std::int64_t tp, std::int64_t pp);
   [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const { return !request_->fixes(key) || value == wanted; }
 
@@ -83,7 +90,8 @@ class PlanSpace {
 
   const PlanRequest* request_;
   std::vector<PlanShape> shapes_;
-  mutable std::map<std::int64_t, std::vector<Split>> splits_;  // by the number of stages: asked for again and again
+  std::map<std::vector<Axis>, std::vector<AxisOrder>> orders_;  // by the axes of more than one rank
+  mutable std::map<std::int64_t, std::vector<Split>> splits_;   // by the number of stages: asked for again and again
 };
 
 }  // namespace echelon

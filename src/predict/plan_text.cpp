@@ -38,7 +38,7 @@ std::string row(const Plan& plan) {
                      static_cast<double>(plan.outcome.peak_memory_bytes()) / gib, shape.tp, shape.sequence_parallel ? "s" : " ", shape.pp, shape.dp,
                      shape.micro_batch_size, shape.num_microbatches, pipeline_text(plan.choice), data_text(plan.choice.data),
                      recompute_text(plan.choice.recompute)) +
-         order_text(plan.config.parallelism.order);
+         order_text(plan.choice.order);
 }
 
 std::string lines(const std::string& title, const std::vector<std::string>& sentences) {
@@ -68,6 +68,9 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
     text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
+  if (result.in_default_order)
+    text += lines(fmt::format("Why the ranks lie in the order {}: what the default one would cost", name_of(best.choice.order)),
+                  order_reasons(best, *result.in_default_order, request.machine));
   text += lines("Memory of the fullest rank", memory_parts(best));
   return text + lines("Rules of thumb", rules_of_thumb(result, request));
 }

@@ -44,7 +44,7 @@ class AxisOrder {
   [[nodiscard]] std::span<const Axis> axes() const& { return {axes_.data(), num_named_}; }
   std::span<const Axis> axes() const&& = delete;  // it refers to the order
   [[nodiscard]] bool names(Axis axis) const;
-  bool operator==(const AxisOrder&) const = default;
+  auto operator<=>(const AxisOrder&) const = default;
 
  private:
   std::array<Axis, num_axes> axes_ = {Axis::tp, Axis::cp, Axis::dp_shard, Axis::pp, Axis::dp_replicate};

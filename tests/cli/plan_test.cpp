@@ -80,6 +80,43 @@ TEST(Plan, WritesAConfigWithItsOrder) {
   EXPECT_EQ(Json::parse(inspected.out)["order"], "pp-dp-tp");
 }
 
+// Eight replicas of each stage on a node sum their gradients over its links, and only boundaries go between nodes.
+TEST(Plan, SaysWhyReplicasLieInsideOfNodes) {
+  const ScratchFolder scratch;
+  const std::string config = scratch / "plan.toml";
+  const std::vector<std::string> asked = {"--model=llama3-8b",
+                                          "--machine=h100",
+                                          "--gpus=32",
+                                          "--global-batch-size=64",
+                                          "--seq-len=2048",
+                                          "--parallelism.tensor_parallel_degree=1",
+                                          "--parallelism.pipeline_parallel_degree=4",
+                                          "--parallelism.data_parallel_shard_degree=1",
+                                          "--parallelism.pipeline_parallel_schedule=1F1B",
+                                          "--top=1",
+                                          "--output=" + config};
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan"};
+    arguments.insert(arguments.end(), asked.begin(), asked.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run_echelon(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const Json found = Json::parse(run({"--json"}));
+  EXPECT_EQ(found["plans"][0]["order"], "tp-cp-dp-pp");
+  EXPECT_THAT(get(config), HasSubstr("order = \"tp-cp-dp-pp\""));
+  const Outcome simulated = run_echelon({"simulate", config, "--machine=h100", "--json"});
+  EXPECT_EQ(Json::parse(simulated.out)["predicted_seconds"], found["plans"][0]["predicted_seconds"]);
+  const Json by_default = Json::parse(run({"--json", "--parallelism.order=tp-cp-dp_shard-pp-dp_replicate"}))["plans"][0];
+  EXPECT_LT(found["plans"][0]["predicted_seconds"], by_default["predicted_seconds"]);
+  EXPECT_THAT(
+      run({}),
+      testing::AllOf(
+          HasSubstr("Why the ranks lie in the order tp-cp-dp-pp"),
+          HasSubstr("a node holds of each axis: dp_replicate 8; in the default order tp-cp-dp_shard-pp-dp_replicate it would hold: pp 4, dp_replicate 2")));
+}
+
 // The machine that the config names for its peaks, with as many ranks as it has cores, or more.
 TEST(Plan, WithoutAMachineIsForTheOneOfTheConfig) {
   const ScratchFolder scratch;

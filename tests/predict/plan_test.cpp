@@ -51,6 +51,13 @@ std::vector<PlanRequest> small_requests() {
     asked.settings = {"--training.micro_batch_size=1", "--parallelism.virtual_stages=1", "--training.recompute=none", "--training.dtype=float32"};
     requests.push_back(read_plan_request(asked));
   }
+  // Orders of the axes: nodes that meshes divide into, with three axes of two ranks, and nodes that they do not.
+  for (const auto& [gpus, gpus_per_node] : {std::pair{8, 2}, std::pair{6, 4}}) {
+    PlanQuestion asked = question("llama-1m", "v100", gpus, 24, 64);
+    asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none", "--parallelism.pipeline_parallel_schedule=1F1B"};
+    requests.push_back(read_plan_request(asked));
+    requests.back().machine.nodes.front().num_devices = gpus_per_node;
+  }
   return requests;
 }
 
@@ -90,6 +97,7 @@ TEST(Plan, IsAsGoodAsAnyOf200RandomLayouts) {
     choice.pipeline = any_of(space.pipelines(choice.shape));
     choice.recompute = any_of(space.recomputes(choice.pipeline));
     choice.data = any_of(space.data_layouts(choice.shape));
+    choice.order = any_of(space.orders(choice.shape, choice.data));
     EXPECT_FALSE(is_better(request.objective, evaluate(space, request, choice), found.plans.front()));
   }
 }
@@ -121,7 +129,8 @@ TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
     asked.within_percent = 50;  // what is legal is the question here, not what is best
     asked.settings = {any_of(sets), "--training.micro_batch_size=1", "--training.recompute_method=uniform",
                       fmt::format("--parallelism.pipeline_parallel_schedule={}", any_of(all_schedules()).name)};
-    const PlanRequest request = read_plan_request(asked);
+    PlanRequest request = read_plan_request(asked);
+    request.machine.nodes.front().num_devices = 2;  // so that orders of the axes matter
     PlanResult found;
     try {
       found = find_fitting_plans(request);
@@ -139,6 +148,40 @@ TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
     }
   }
   EXPECT_GT(num_plans, 150);
+}
+
+TEST(Plan, CountsOrdersThatDifferAsMeshes) {
+  PlanQuestion asked = question("llama-1m", "h100", 16, 16, 64);
+  const PlanRequest request = read_plan_request(asked);
+  const PlanSpace space(request);
+  std::int64_t most = 0, sum = 0;
+  for (const PlanShape& shape : space.shapes()) {
+    std::int64_t of_shape = 0;
+    for (const PlanPipeline& pipeline : space.pipelines(shape)) of_shape += std::ssize(space.recomputes(pipeline));
+    for (const PlanData& data : space.data_layouts(shape)) {
+      std::vector<MeshShape> meshes;
+      for (const AxisOrder& order : space.orders(shape, data)) {
+        const MeshShape mesh = space.config_of({shape, {}, {}, data, order}).mesh_shape();
+        EXPECT_EQ(std::find(meshes.begin(), meshes.end(), mesh), meshes.end()) << name_of(order);
+        meshes.push_back(mesh);
+      }
+      std::int64_t num_permutations = 1;
+      const int num_axes_of_ranks = (shape.tp > 1) + (shape.pp > 1) + (data.replicate > 1) + (data.shard > 1);
+      for (int i = 2; i <= num_axes_of_ranks; ++i) num_permutations *= i;
+      EXPECT_EQ(std::ssize(meshes), num_permutations);
+      EXPECT_EQ(space.orders(shape, data).front(), AxisOrder());
+      most = std::max(most, num_permutations);
+      sum += of_shape * num_permutations;
+    }
+  }
+  EXPECT_EQ(most, 24);
+  EXPECT_EQ(space.num_configurations(), sum);
+  asked.settings = {"--parallelism.order=pp-tp-dp_shard"};
+  const PlanRequest fixed = read_plan_request(asked);
+  PlanSpace(fixed).for_each([](const PlanChoice& choice) {
+    ASSERT_EQ(name_of(choice.order), "pp-tp-dp_shard");
+    ASSERT_EQ(choice.data.replicate, 1);  // it has no place for them
+  });
 }
 
 TEST(Plan, SaysWhatWouldHelp) {
@@ -162,6 +205,8 @@ TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(asked), HasSubstr("tensor_parallel_degree"));
   asked.settings = {"--parallelism.tensor_parallel_degre=2"};
   EXPECT_THAT(sentence_of(asked), HasSubstr("nearest: parallelism.tensor_parallel_degree"));
+  asked.settings = {"--training.recompute=none", "--training.recompute_num_layers=99"};
+  EXPECT_THAT(sentence_of(asked), HasSubstr("training.recompute_num_layers"));
   asked.settings = {};
   asked.objective = "tiem";
   EXPECT_THAT(sentence_of(asked), HasSubstr("nearest: time"));
