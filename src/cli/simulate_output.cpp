@@ -16,8 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Rows = std::vector<std::vector<std::string>>;
 
-constexpr std::int64_t least_shown_bytes = 5'000'000;  // of a category in a table of GiB with two digits
-
 std::int64_t tokens_of(const RunConfig& config) { return config.training.global_batch_size * config.training.seq_len; }
 
 /// As the page of --html and `plan` have it.
@@ -97,20 +95,24 @@ Json by_name(const std::map<MemoryCategory, std::int64_t>& categories) {
 }
 
 std::string stage_table(const Simulation& result) {
+  constexpr double mib = 1 << 20;
+  const bool is_large = static_cast<double>(result.peak_memory_bytes()) >= gib;
+  const double unit = is_large ? gib : mib;
   std::vector<MemoryCategory> categories = memory_categories();
   std::erase_if(categories, [&](MemoryCategory category) {
-    return std::all_of(result.memory.begin(), result.memory.end(), [&](const auto& each) { return at_peak(each, category) < least_shown_bytes; });
+    return std::all_of(result.memory.begin(), result.memory.end(),
+                       [&](const auto& each) { return static_cast<double>(at_peak(each, category)) < 0.005 * unit; });  // 0.00
   });
-  Rows rows = {{"stage", "compute", "exposed", "bubble", "GiB", "of"}};
+  Rows rows = {{"stage", "compute", "exposed", "bubble", is_large ? "GiB" : "MiB", "of"}};
   for (const MemoryCategory category : categories) rows[0].emplace_back(name_of(category));
-  const auto gibibytes = [](std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / gib); };
+  const auto in_units = [&](std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / unit); };
   for (std::size_t stage = 0; stage < result.memory.size(); ++stage) {
     const StepParts parts = parts_of_stage(result, static_cast<int>(stage));
     const PredictedMemory& memory = result.memory[stage];
     rows.push_back({fmt::format("  {}", stage), percent(parts.compute_seconds, result.step_seconds),
                     percent(total(parts.exposed_communication_seconds), result.step_seconds), percent(parts.bubble_seconds, result.step_seconds),
-                    gibibytes(memory.arena_bytes), gibibytes(memory.device_bytes)});
-    for (const MemoryCategory category : categories) rows.back().push_back(gibibytes(at_peak(memory, category)));
+                    in_units(memory.arena_bytes), in_units(memory.device_bytes)});
+    for (const MemoryCategory category : categories) rows.back().push_back(in_units(at_peak(memory, category)));
   }
   return text_table(rows);
 }

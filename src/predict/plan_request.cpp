@@ -7,6 +7,7 @@
 #include "spec/config_value.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 namespace echelon {
@@ -60,6 +61,17 @@ void add_defaults_of_choices(std::vector<std::string>& settings) {
   }
 }
 
+bool says(const PlanQuestion& question, const std::vector<std::string>& settings, std::string_view key) {
+  return question.model.ends_with(".toml") || std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+}
+
+/// One thing is said once.
+void require_one_value(const std::vector<std::string>& settings, std::string_view flag, std::optional<std::int64_t> value, std::string_view key) {
+  const auto same = std::find_if(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+  require(!value || same == settings.end(), "{}={} and {} say the same thing; leave one of them out", flag, value.value_or(0),
+          same == settings.end() ? "" : *same);
+}
+
 /// With the flags and all settings that are no choices.
 RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings) {
   ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model};
@@ -74,12 +86,11 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
   for (const std::string& setting : settings)
     if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
   if (question.global_batch_size) source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
-  if (question.seq_len) source.arguments.push_back(fmt::format("--training.seq_len={}", *question.seq_len));
+  // Sequences of a length that nobody said are set behind, too: the model may have no room for the usual ones.
+  const std::int64_t least = 1;
+  if (question.seq_len || !says(question, settings, "training.seq_len"))
+    source.arguments.push_back(fmt::format("--training.seq_len={}", question.seq_len.value_or(least)));
   return read_run_config(source);
-}
-
-bool says(const PlanQuestion& question, const std::vector<std::string>& settings, std::string_view key) {
-  return question.model.ends_with(".toml") || std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
 }
 
 /// bfloat16 where the machine has rates of it.
@@ -142,7 +153,10 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   require(!question.gpus || *question.gpus >= 1, "--gpus={} are no devices; nearest: 1", question.gpus.value_or(0));
   require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000; nearest: {}", question.top,
           std::clamp<std::int64_t>(question.top, 1, 1000));
-  require(!question.price || *question.price > 0, "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
+  require_one_value(settings, "--global-batch-size", question.global_batch_size, "training.global_batch_size");
+  require_one_value(settings, "--seq-len", question.seq_len, "training.seq_len");
+  require(!question.price || (*question.price > 0 && std::isfinite(*question.price)), "--price={} is no price of a device and hour; such as --price=2.5",
+          question.price.value_or(0));
   PlanRequest request;
   request.objective = parse_plan_objective("--objective", question.objective);
   request.top = static_cast<int>(question.top);

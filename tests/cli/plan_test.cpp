@@ -51,6 +51,20 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("add --scaling"));
 }
 
+TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err, HasSubstr("--seq-len=64 and --training.seq_len=32 say the same thing"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.global_batch_size=4"}).err, HasSubstr("leave one of them out"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=inf"}).err, HasSubstr("--price=inf is no price"));
+}
+
+// Its sequences are then the model's longest, though a config's usual ones are longer.
+TEST(Plan, AModelMayHaveRoomForShortSequencesAlone) {
+  const Outcome outcome =
+      run_echelon({"plan", "--model=llama-1m", "--model.max_position_embeddings=48", "--global-batch-size=2", "--machine=h100", "--gpus=2"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("2 sequences of 48 tokens"));
+}
+
 TEST(Plan, ForMemoryTakesLeastAndForTimeIsFastest) {
   const Json small = best_plan({"--machine=h100", "--gpus=2", "--objective=memory"}), fast = best_plan({"--machine=h100", "--gpus=2"});
   EXPECT_LT(small["predicted_memory_bytes"], fast["predicted_memory_bytes"]);

@@ -150,6 +150,11 @@ TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
   const nlohmann::json of_config = with("--metrics.machine"), named = with("--machine");
   EXPECT_GT(of_config["predicted_seconds"], 0);
   EXPECT_EQ(of_config["parts"], named["parts"]);
+  const std::string trace = testing::TempDir() + "/host_step.json", svg = testing::TempDir() + "/host_step.svg";
+  const Outcome drawn = run_echelon({run[0], run[1], run[2], "--machine=" + machine, "--trace=" + trace, "--svg=" + svg});
+  ASSERT_EQ(drawn.status, 0) << drawn.err;
+  std::ifstream events(trace);
+  EXPECT_GT(nlohmann::json::parse(events)["traceEvents"].size(), 64U);  // two passes of eight microbatches on two ranks, and transfers
 }
 
 }  // namespace

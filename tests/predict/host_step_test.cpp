@@ -111,5 +111,28 @@ TEST(Simulate, AHostHasRoomForAllItsRanks) {
   EXPECT_EQ(result.step_seconds, host_step(blueprint, products_alone()).seconds);
 }
 
+// What is drawn and told of a step on GPUs is there of a step on a host, too.
+TEST(Simulate, AHostsRanksHaveLanesTrafficAndPartsLikeOthers) {
+  RunConfig two_stages = config(2, 1);
+  two_stages.parallelism.pipeline_parallel_degree = 2;
+  const Blueprint blueprint(two_stages);
+  const Simulation result = simulate(blueprint, machine_of(products_alone()), {.slow_ranks = {{1, 3.0}}});
+  ASSERT_EQ(result.ranks.size(), 2U);
+  StepParts parts;
+  for (const SimulatedRank& rank : result.ranks) {
+    EXPECT_EQ(rank.lanes.size(), blueprint.rank(rank.rank).program(ProgramKind::training).size());
+    EXPECT_LT(static_cast<std::size_t>(*std::max_element(rank.lanes.begin(), rank.lanes.end())), rank.lane_names.size());
+    EXPECT_NEAR(rank.parts.total_seconds(), result.step_seconds, 1e-9 * result.step_seconds);
+    StepParts of_all = rank.parts;
+    parts += (of_all *= rank.num_ranks);
+    std::int64_t held = 0;
+    for (const auto& [category, bytes] : result.memory[static_cast<std::size_t>(rank.pipeline_rank)].bytes_at_peak) held += bytes;
+    EXPECT_GT(held, 0.9 * static_cast<double>(result.memory[static_cast<std::size_t>(rank.pipeline_rank)].arena_bytes));
+    EXPECT_EQ(rank.sent_bytes.contains("pp"), true);
+  }
+  EXPECT_NEAR(parts.compute_seconds / 4, result.parts.compute_seconds, 1e-9 * result.step_seconds);
+  EXPECT_EQ(result.sent_bytes.at("pp"), 2 * (result.ranks[0].sent_bytes.at("pp") + result.ranks[1].sent_bytes.at("pp")));
+}
+
 }  // namespace
 }  // namespace echelon
