@@ -39,9 +39,8 @@ std::string headline(const SimulatedRun& run) {
   const Simulation& r = run.result;
   const double num_ranks = run.blueprint.mesh().num_ranks(), tokens_per_second = static_cast<double>(tokens_of(run.blueprint.config())) / r.step_seconds;
   std::string text = fmt::format("{}\non {}, as {} works\n\n", layout_line(run.blueprint.config()), run.machine, run.profile);
-  text += fmt::format("step    {}, {} tokens per second ({} per device)\n", seconds_text(r.step_seconds),
-                      grouped(static_cast<std::int64_t>(std::llround(tokens_per_second))),
-                      grouped(static_cast<std::int64_t>(std::llround(tokens_per_second / num_ranks))));
+  text += fmt::format("step    {}, {} tokens per second ({} per device)\n", seconds_text(r.step_seconds), text_of(HtmlUnit::number, tokens_per_second),
+                      text_of(HtmlUnit::number, tokens_per_second / num_ranks));
   text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, HFU {:.2f} %\n", r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(),
                       100 * r.hfu());
   if (r.hfu() < r.mfu()) text += "        (MFU counts attention to all pairs of tokens, HFU those that are computed: a causal mask leaves half of them)\n";
