@@ -91,14 +91,14 @@ double PlanBounds::step_seconds(const PlanCosts& costs, std::optional<double> tr
 double PlanBounds::seconds_of_any_order(const PlanChoice& choice) {
   const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations);
   const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
-  return step_seconds({choice, stages, layers, costs_.state(choice.shape, choice.data)}, std::nullopt);
+  return step_seconds({choice, stages, layers, costs_.state(choice.shape, choice.data), stages_.passes(choice.shape, choice.pipeline)}, std::nullopt);
 }
 
 double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
   const MeshShape mesh = space_->mesh_of(choice.shape, choice.data, choice.order);
   const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations, mesh);
   const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
-  const PlanCosts costs = {choice, stages, layers, costs_.state(choice.shape, choice.data, choice.order)};
+  const PlanCosts costs = {choice, stages, layers, costs_.state(choice.shape, choice.data, choice.order), stages_.passes(choice.shape, choice.pipeline)};
   return plays ? step_seconds(costs, costs_.transfer_seconds(choice.shape, mesh)) : step_seconds(costs, std::nullopt);
 }
 

@@ -18,25 +18,29 @@ double core_seconds_of(const UnitState& unit, ActionKind kind) {
   return found == unit.deeds.end() ? 0 : found->second.core_seconds;
 }
 
-/// At least, of a stage's blocks in a step: a pass may find the block that the pass before it has left gathered.
-double gathers_of_blocks(const PlanData& data, double num_microbatches, double num_blocks) {
-  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step) return num_blocks;
-  return num_microbatches * (data.reshard == ReshardAfterForward::never ? 1 : 2) * std::max(0.0, num_blocks - 1);
+/// At least, of a stage's blocks in a step: a pass may find the block that the pass before it has left gathered, and where parameters stay for the way back
+/// all that a microbatch left that is still to come back.
+double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double num_blocks) {
+  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step || num_blocks == 0) return num_blocks;
+  if (data.reshard == ReshardAfterForward::never) return passes.openings * num_blocks - passes.open_behind_own;
+  return passes.all * num_blocks - passes.behind_own;
 }
 
-// The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm.
+// The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm. Under ZeRO-1 and 2 parameters are gathered behind it.
 double lane_seconds(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
   if (!is_sharded(data, 2)) return 0;
   const UnitSeconds& block = costs.state.block;
-  double gathers = 0;  // a microbatch and unit
-  if (data.zero_level == 3 && data.reshard != ReshardAfterForward::step) gathers = data.reshard == ReshardAfterForward::never ? 1 : 2;
+  const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   std::vector<double> lane(costs.stages.blocks_of_rank.size(), 0);
-  for (const StageCost& stage : costs.stages.stages) {
+  for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
+    const StageCost& stage = costs.stages.stages[i];
     const auto num_blocks = static_cast<double>(stage.num_blocks);
-    lane[static_cast<std::size_t>(stage.rank)] += num_blocks * block.reduce + gathers * std::max(0.0, num_blocks - 1) * block.gather;
+    double& seconds = lane[static_cast<std::size_t>(stage.rank)];
+    seconds += m * num_blocks * block.reduce;
+    if (data.zero_level == 3) seconds += gathers_of_blocks(data, costs.passes[i], num_blocks) * block.gather;
   }
-  return static_cast<double>(costs.choice.shape.num_microbatches) * *std::max_element(lane.begin(), lane.end()) - block.reduce;
+  return *std::max_element(lane.begin(), lane.end()) - block.reduce;
 }
 
 /// The longest that a unit may take in the last pass: what comes later is reduced earlier than one thinks, never later.
@@ -109,11 +113,12 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
   std::vector<PassWait> waits;
   const PlanData& data = costs.choice.data;
   if (!is_sharded(data, 3) || data.reshard == ReshardAfterForward::step) return waits;
-  const double gather = costs.state.block.gather, reduce = costs.state.block.reduce;
+  const double gather = costs.state.block.gather, reduce = costs.state.block.reduce, m = static_cast<double>(costs.choice.shape.num_microbatches);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i)
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
       const StageCost& stage = costs.stages.stages[i];
-      if (stage.num_blocks < 2 || (kind != of_forward && data.reshard == ReshardAfterForward::never)) continue;
+      if (stage.num_blocks < 2) continue;
+      if (data.reshard == ReshardAfterForward::never && (kind != of_forward || costs.passes[i].openings < m)) continue;
       const auto n = static_cast<double>(stage.num_blocks), again = static_cast<double>(stage.num_again);
       const double plain = costs.layers.block.seconds[kind], recomputed = costs.layers.recomputed_block.seconds[kind];
       const double all = again * recomputed + (n - again) * plain;
@@ -139,7 +144,7 @@ double first_gathers(const PlanCosts& costs) {
 // of all but the first two blocks, all reductions but those of the last two, and in the last phase the sums over replicas but those of the last four, each of
 // which comes two passes behind its reduction: for them the last block waits.
 double single_rank_end(const PlanCosts& costs) {
-  const auto& [choice, stages, layers, state] = costs;
+  const auto& [choice, stages, layers, state, passes] = costs;
   const PlanData& data = choice.data;
   const bool breadth_first = choice.pipeline.schedule == PipelineSchedule::looped_bfs;
   const bool gathers = is_sharded(data, 3) && data.reshard != ReshardAfterForward::step;
@@ -155,7 +160,8 @@ double single_rank_end(const PlanCosts& costs) {
   for (const StageCost& stage : stages.stages) {
     const auto n = static_cast<double>(stage.num_blocks);
     num_blocks += n;
-    num_gathers += stage.num_blocks > 1 ? num_together * n : n;  // one block alone is kept for the next microbatch
+    const bool stays = stage.num_blocks <= 1 || data.reshard == ReshardAfterForward::never;  // for the next microbatch: one block alone, or all
+    num_gathers += stays ? n : num_together * n;
     forwards += num_together * stage.seconds[of_forward];
     backwards += num_together * stage.seconds[of_backward];
     if (stage.num_again > 0) may_be(layers.recomputed_block);
@@ -194,9 +200,9 @@ double state_core_seconds(const PlanCosts& costs) {
   const double reduce = costs.choice.shape.dp > 1 ? core_seconds_of(state.block, ActionKind::reduce_gradients) : 0;
   const double reductions = is_sharded(data, 2) ? m : 1;
   double sum = core_seconds_of(state.embedding, ActionKind::update) + core_seconds_of(state.head, ActionKind::update);
-  for (const StageCost& stage : costs.stages.stages) {
-    const auto num_blocks = static_cast<double>(stage.num_blocks);
-    sum += num_blocks * (update + reductions * reduce) + gathers_of_blocks(data, m, num_blocks) * gather;
+  for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
+    const auto num_blocks = static_cast<double>(costs.stages.stages[i].num_blocks);
+    sum += num_blocks * (update + reductions * reduce) + gathers_of_blocks(data, costs.passes[i], num_blocks) * gather;
   }
   return sum;
 }

@@ -11,6 +11,7 @@ struct PlanCosts {
   const PlanStages& stages;
   const LayerCosts& layers;
   const StateCosts& state;
+  const std::vector<StagePasses>& passes;  // by stage
 };
 
 /// By how much a pass of a stage takes longer than what it computes.

@@ -118,12 +118,40 @@ const PlanStages& PlanStageTable::stages(const PlanComputation& computation, con
   return last_;
 }
 
-const CompactSchedule& PlanStageTable::schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
+std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {
+  std::vector<StagePasses> passes(static_cast<std::size_t>(schedule.num_stages()));
+  std::vector<int> open(passes.size(), 0);  // microbatches that went forward and have passes left
+  for (const std::vector<CompactPass>& order : schedule.ranks) {
+    int before = -1;
+    std::map<std::pair<int, std::uint32_t>, int> left;  // backward passes of a stage and microbatch
+    for (const CompactPass& pass : order)
+      if (pass.kind != PassKind::forward) ++left[{pass.stage, pass.microbatch}];
+    for (const CompactPass& pass : order) {
+      StagePasses& own = passes[pass.stage];
+      const bool is_behind_own = before == pass.stage;
+      before = pass.stage;
+      ++own.all;
+      if (is_behind_own) ++own.behind_own;
+      if (pass.kind == PassKind::forward) {
+        if (open[pass.stage]++ > 0) continue;
+        ++own.openings;
+        if (is_behind_own) ++own.open_behind_own;
+      } else if (--left[{pass.stage, pass.microbatch}] == 0) {
+        --open[pass.stage];
+      }
+    }
+  }
+  return passes;
+}
+
+const PlanStageTable::KnownSchedule& PlanStageTable::known(const PlanShape& shape, const PlanPipeline& pipeline) {
   const auto key = std::tuple(pipeline.schedule, shape.pp, pipeline.num_virtual, shape.num_microbatches);
   const auto found = schedules_.find(key);
   if (found != schedules_.end()) return found->second;
   const Schedule schedule = pipeline_schedule(space_->config_of({shape, pipeline, {}, {.replicate = shape.dp}}));
-  return schedules_.emplace(key, compact(schedule, entry_of(pipeline.schedule).backward)).first->second;
+  KnownSchedule own = {compact(schedule, entry_of(pipeline.schedule).backward), {}};
+  own.passes = passes_of_stages(own.schedule);
+  return schedules_.emplace(key, std::move(own)).first->second;
 }
 
 }  // namespace echelon

@@ -43,6 +43,13 @@ struct PlanStages {
 /// Of all cores of a host for one rank of every stage.
 [[nodiscard]] double core_seconds(const PlanComputation& computation, const PlanStages& stages);
 
+/// Passes of a stage in a step, as gathers under ZeRO-3 see them.
+struct StagePasses {
+  double all = 0, behind_own = 0;            // those that come behind another pass of the stage on their rank find its last block gathered
+  double openings = 0, open_behind_own = 0;  // those before which no microbatch waits for its way back
+};
+[[nodiscard]] std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule);
+
 /// Memoised; not thread-safe.
 class PlanStageTable {
  public:
@@ -50,11 +57,18 @@ class PlanStageTable {
 
   /// Until others are asked for: a search asks for those of a computation one time after the other. `layers` are those of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
-  [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline);
+  [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) { return known(shape, pipeline).schedule; }
+  [[nodiscard]] const std::vector<StagePasses>& passes(const PlanShape& shape, const PlanPipeline& pipeline) { return known(shape, pipeline).passes; }
 
  private:
+  struct KnownSchedule {
+    CompactSchedule schedule;
+    std::vector<StagePasses> passes;
+  };
+  [[nodiscard]] const KnownSchedule& known(const PlanShape& shape, const PlanPipeline& pipeline);
+
   const PlanSpace* space_;
-  std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, CompactSchedule> schedules_;
+  std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, KnownSchedule> schedules_;
   PlanComputation computation_;
   const LayerCosts* layers_ = nullptr;
   PlanStages last_;

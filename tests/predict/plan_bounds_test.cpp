@@ -20,6 +20,7 @@ struct Case {
   std::string model, machine;  // no machine: some host
   std::int64_t gpus, batch, seq_len;
   int draws;
+  std::vector<std::string> settings = {};
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.model << " on " << c.gpus << " of " << c.machine; }
 
@@ -29,7 +30,7 @@ PlanRequest request_of(const Case& c) {
                             .gpus = c.gpus,
                             .global_batch_size = c.batch,
                             .seq_len = c.seq_len,
-                            .settings = c.machine.empty() ? std::vector<std::string>{"--training.dtype=float32"} : std::vector<std::string>{},
+                            .settings = c.machine.empty() ? std::vector<std::string>{"--training.dtype=float32"} : c.settings,
                             .this_machine = some_host});
 }
 
@@ -86,9 +87,14 @@ TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
 }
 
 const Case cases[] = {
-    {"TiedOnSlowLinks", "gpt2-124m", "v100", 24, 48, 1024, 120},  {"GroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 120},
-    {"QueryNorms", "qwen3-0.6b", "a100-40", 12, 24, 2048, 60},    {"RanksThatShareCores", "llama-10m", "", 12, 24, 64, 60},
-    {"RanksWithCoresOfTheirOwn", "llama-10m", "", 2, 8, 128, 60}, {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
+    {"TiedOnSlowLinks", "gpt2-124m", "v100", 24, 48, 1024, 120},
+    {"GroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 120},
+    {"QueryNorms", "qwen3-0.6b", "a100-40", 12, 24, 2048, 60},
+    {"RanksThatShareCores", "llama-10m", "", 12, 24, 64, 60},
+    {"WholeParametersForTheWayBack", "gpt2-124m", "v100", 16, 64, 64, 150, {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=never"}},
+    {"GatheredForEachPass", "gpt2-124m", "v100", 16, 64, 64, 150, {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=microbatch"}},
+    {"RanksWithCoresOfTheirOwn", "llama-10m", "", 2, 8, 128, 60},
+    {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 
 INSTANTIATE_TEST_SUITE_P(Plan, Bounds, testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
