@@ -62,6 +62,8 @@ VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_ar
   app.add_option("--objective", question.objective, "what is to be least: time | memory | cost")->capture_default_str();
   app.add_option("--top", question.top, "plans that are listed")->capture_default_str();
   app.add_option("--within", question.within_percent, "stop when no layout can be better by more percent than this; 0: the best one")->capture_default_str();
+  app.add_option("--seconds", question.seconds, "after so many a search takes good plans and says how much better others could be; 0: it goes on to the best")
+      ->capture_default_str();
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
   app.add_option("--price", question.price, "of a device and hour, for --objective=cost; default: the machine's");
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead");

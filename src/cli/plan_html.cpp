@@ -84,6 +84,9 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
       fmt::format("{} legal layouts, {} of them timed in {}. {}", text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
                   text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)), text_of(HtmlUnit::seconds, result.seconds),
                   result.nearest ? "None fits; below the first table is the one that needs least memory." : "Below the first table is the best one.");
+  if (!result.is_complete)
+    page.summary += fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",
+                                text_of(HtmlUnit::seconds, request.seconds), 100 * result.within);
   page.tables = {table_of(result)};
   page.notes = result.nearest ? result.mends : rules_of_thumb(result, request);
   return page;

@@ -36,8 +36,7 @@ std::vector<HtmlTile> tiles_of(const SimulatedRun& run) {
 }
 
 HtmlBars time_of(const Simulation& result) {
-  HtmlBars bars = {
-      .title = "Where the time goes", .note = "Of a step, for a rank of each stage; every moment belongs to one part.", .unit = HtmlUnit::seconds};
+  HtmlBars bars = {.title = "Where the time goes", .note = "Of a step, for a rank of each stage; every moment belongs to one part.", .unit = HtmlUnit::seconds};
   for (const SimulatedRank* rank : one_of_each_stage(result))
     bars.rows.push_back({.label = fmt::format("pipeline rank {}", rank->pipeline_rank), .parts = page_parts(rank->parts)});
   return bars;

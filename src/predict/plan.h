@@ -23,6 +23,7 @@ struct PlanResult {
   std::int64_t num_stepped = 0;          // layouts whose programs were played
   double seconds = 0;                    // that the search took
   double within = 0;                     // no layout is better than the first plan by more than this part of it
+  bool is_complete = true;               // false: time was over, and the plans are good ones that were found by then
   std::vector<Plan> plans;               // those that fit, best first
   std::optional<Plan> in_default_order;  // the first plan with its axes in the default order, where another one is better
   std::optional<Plan> nearest;           // where none fits: the one that needs least memory

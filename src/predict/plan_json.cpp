@@ -54,8 +54,13 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
 }
 
 Json fields_of(const PlanResult& result) {
-  return {{"configurations", result.num_configurations}, {"evaluated", result.num_evaluated}, {"programs_played", result.num_stepped},
-          {"schedules_played", result.num_played},       {"seconds", result.seconds},         {"within", result.within}};
+  return {{"configurations", result.num_configurations},
+          {"evaluated", result.num_evaluated},
+          {"programs_played", result.num_stepped},
+          {"schedules_played", result.num_played},
+          {"seconds", result.seconds},
+          {"within", result.within},
+          {"complete", result.is_complete}};
 }
 
 std::string to_json(const PlanResult& result, const PlanRequest& request) {

@@ -4,15 +4,19 @@
 #include "base/error.h"
 #include "base/units.h"
 
+#include <algorithm>
+
 namespace echelon {
 namespace {
 
 constexpr std::int64_t most_times_more = 64;
 constexpr double good_enough = 0.05;  // the question is whether something fits
+constexpr double most_seconds = 2;    // of a search
 
 std::optional<Plan> best_of(PlanRequest request) {
   request.top = 1;
   request.within = good_enough;
+  if (request.seconds > 0) request.seconds = std::min(request.seconds, most_seconds);
   try {
     PlanResult result = find_fitting_plans(request);
     if (!result.plans.empty()) return std::move(result.plans.front());
@@ -33,6 +37,8 @@ std::vector<std::string> mends_of(const PlanRequest& request) {
                                   static_cast<double>(plan->outcome.peak_memory_bytes()) / gib));
   }
   if (!mends.empty()) return mends;
+  if (request.machine.host)
+    return {fmt::format("a smaller model, or shorter sequences than {}: ranks of a host share its memory", request.base.training.seq_len)};
   PlanRequest open = request;
   open.fixed.clear();
   const auto available = request.machine.num_devices();

@@ -163,6 +163,9 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   require(question.within_percent >= 0 && question.within_percent <= 50, "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
           question.within_percent > 50 ? 50 : 0);
   request.within = question.within_percent / 100;
+  require(question.seconds >= 0 && std::isfinite(question.seconds), "--seconds={} is no time for a search; nearest: 0, which is as long as it takes",
+          question.seconds);
+  request.seconds = question.seconds;
   request.base = base_config(question, settings);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
           "--global-batch-size is missing: sequences per step over all devices; such as --global-batch-size=1024");

@@ -27,8 +27,9 @@ struct PlanRequest {
   std::int64_t num_devices = 1;
   std::set<std::string, std::less<>> fixed = {};  // keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
   PlanObjective objective = PlanObjective::time;
-  int top = 5;        // plans that are wanted, of different tensor, pipeline and data degrees
-  double within = 0;  // a plan is good enough when no other can be better by more than this part of it
+  int top = 5;         // plans that are wanted, of different tensor, pipeline and data degrees
+  double within = 0;   // a plan is good enough when no other can be better by more than this part of it
+  double seconds = 0;  // that a search may take before it is content with good plans; 0: as long as it takes to be sure
 
   [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
 };
@@ -42,6 +43,7 @@ struct PlanQuestion {
   std::int64_t top = 5;
   std::optional<double> price = {};  // of a device and hour; else the machine's
   double within_percent = 0;
+  double seconds = 30;
   std::vector<std::string> settings = {};                               // --section.key=value: what the planner would choose is fixed by them
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
   std::function<MachineSpec()> this_machine = {};                       // empty: a machine must be named

@@ -1,65 +1,35 @@
 // Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout that was timed comes first; nothing
 // that is left can be better than it. So the answer is that of timing all.
 #include "base/clock.h"
+#include "base/error.h"
 #include "predict/layout_steps.h"
 #include "predict/plan.h"
 #include "predict/plan_bounds.h"
+#include "predict/plan_heap.h"
 
 #include <algorithm>
-#include <memory>
+#include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 
 namespace echelon {
 namespace {
 
-enum class Grade : std::uint8_t { shape, pipeline, any_order, layout, played, stepped, timed };
+using Grade = PlanGrade;
+using Key = PlanKey;
+using Node = PlanNode;
+using Heap = PlanHeap;
 
-/// What is to be least comes first; of layouts that are equal in both the one with the earlier order.
-struct Key {
-  double first = 0, second = 0;
-  std::int64_t order = 0;
-  auto operator<=>(const Key&) const = default;
-};
 constexpr double rounding_of_bounds = 1 - 1e-9;  // their sums are formed in another order than the simulator's
 
+// Where time is over:
+constexpr double grace = 0.2;                                  // of it, to find some plans nevertheless
+constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
+constexpr int most_sets = 100, most_timed = 3;                 // of a descent; of it, and of layouts of the same degrees
+constexpr int most_late = 16;                                  // descents when that is over too, as long as none has found anything
+
 using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
-
-/// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which `choice` has the first; or all but
-/// an order; or one layout.
-struct Node {
-  Key key;
-  Grade grade{};
-  PlanChoice choice;
-  std::vector<PlanRecompute> chain = {};  // faster ones first
-  std::int64_t plan = -1;                 // timed: which
-};
-
-struct HeapEntry {
-  Key key;
-  std::unique_ptr<Node> node;
-};
-
-/// The lowest key comes out first.
-class Heap {
- public:
-  [[nodiscard]] bool empty() const { return entries_.empty(); }
-  [[nodiscard]] const HeapEntry& top() const { return entries_.front(); }
-  void push(Node node) {
-    entries_.push_back({node.key, std::make_unique<Node>(std::move(node))});
-    std::push_heap(entries_.begin(), entries_.end(), comes_later);
-  }
-  std::unique_ptr<Node> pop() {
-    std::pop_heap(entries_.begin(), entries_.end(), comes_later);
-    std::unique_ptr<Node> node = std::move(entries_.back().node);
-    entries_.pop_back();
-    return node;
-  }
-
- private:
-  static bool comes_later(const HeapEntry& a, const HeapEntry& b) { return a.key > b.key; }
-  std::vector<HeapEntry> entries_;
-};
 
 class Search {
  public:
@@ -76,14 +46,20 @@ class Search {
     PlanResult result;
     result.num_configurations = space_.num_configurations();
     for (const PlanShape& shape : space_.shapes()) push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
+    const double end = request_.seconds > 0 ? start + request_.seconds : std::numeric_limits<double>::infinity();
     while (static_cast<int>(result.plans.size()) < wanted) {
       drop_found(heap_);
       drop_found(timed_);
-      if (heap_.empty() && timed_.empty()) break;
-      if (timed_.empty() || (!heap_.empty() && is_behind(timed_.top().key, heap_.top().key))) {
+      const bool is_open = !heap_.empty() && (timed_.empty() || is_behind(timed_.top().key, heap_.top().key));
+      if (is_open && result.is_complete && !is_early(end)) {
+        result.is_complete = false;
+        find_some(wanted, end + grace * request_.seconds);
+      }
+      if (is_open && result.is_complete) {
         expand(*heap_.pop());
         continue;
       }
+      if (timed_.empty()) break;
       const Node& best = *timed_.top().node;
       if (result.plans.empty() && !heap_.empty()) result.within = std::max(0.0, 1 - heap_.top().key.first / best.key.first);
       found_.insert(degrees_of(best.choice.shape));
@@ -104,6 +80,72 @@ class Search {
   /// Whether something that is not timed yet may be better by more than is asked for.
   [[nodiscard]] bool is_behind(const Key& timed, const Key& bound) const {
     return request_.within > 0 ? bound.first < timed.first * (1 - request_.within) : bound < timed;
+  }
+
+  /// Time is over: layouts that are found going down by the lowest bounds, from the lowest set of each way to lay out the model, and then from the lowest
+  /// sets of the best degrees; the best of them are timed. Nothing is taken off the heap, whose first bound still says how much better another one could be.
+  void find_some(int wanted, double end) {
+    using Way = std::tuple<Degrees, std::int64_t, ReshardAfterForward>;
+    std::map<Way, const Heap::Entry*> lowest;
+    for (const Heap::Entry& each : heap_.entries()) {
+      const PlanChoice& choice = each.node->choice;
+      const Heap::Entry*& of_way = lowest[{degrees_of(choice.shape), choice.data.zero_level, choice.data.reshard}];
+      if (of_way == nullptr || each.key < of_way->key) of_way = &each;
+    }
+    std::vector<const Heap::Entry*> first;
+    for (const auto& [way, entry] : lowest) first.push_back(entry);
+    Heap reached;
+    const double end_of_descents = now_seconds() + (end - now_seconds()) / 2;
+    descend_from(std::move(first), reached, end_of_descents);
+
+    std::set<Degrees> best;
+    for (const Heap::Entry& each : reached.sorted())
+      if (static_cast<int>(best.size()) < wanted) best.insert(degrees_of(each.node->choice.shape));
+    std::vector<const Heap::Entry*> of_best;
+    for (const Heap::Entry& each : heap_.entries())
+      if (best.contains(degrees_of(each.node->choice.shape))) of_best.push_back(&each);
+    descend_from(std::move(of_best), reached, end_of_descents);
+
+    std::map<Degrees, int> num_timed;
+    while (!reached.empty() && (timed_.empty() || is_early(end))) {
+      const auto node = reached.pop();
+      const std::size_t before = plans_.size();
+      int& of_degrees = num_timed[degrees_of(node->choice.shape)];
+      if (of_degrees < most_timed) time(*node);
+      of_degrees += plans_.size() > before ? 1 : 0;
+      if (static_cast<int>(num_timed.size()) > wanted) break;
+    }
+  }
+
+  void descend_from(std::vector<const Heap::Entry*> entries, Heap& reached, double end) {
+    std::sort(entries.begin(), entries.end(), [](const Heap::Entry* a, const Heap::Entry* b) { return a->key < b->key; });
+    if (entries.size() > most_descents) entries.resize(most_descents);
+    std::vector<Node> nodes;
+    for (const Heap::Entry* each : entries) nodes.push_back(*each->node);
+    Heap whole = std::move(heap_);
+    int num_late = 0;
+    for (const Node& node : nodes)
+      if (is_early(end) || (reached.empty() && timed_.empty() && ++num_late <= most_late)) descend(node, reached);
+    heap_ = std::move(whole);
+  }
+
+  static bool is_early(double end) { return now_seconds() < end; }
+
+  /// Depth first.
+  void descend(const Node& node, Heap& reached) {
+    const std::size_t before = plans_.size();
+    const std::int64_t most_evaluated = num_evaluated_ + most_timed;
+    std::vector<Node> ahead = {node};
+    for (int i = 0; i < most_sets && !ahead.empty() && plans_.size() == before && num_evaluated_ < most_evaluated; ++i) {
+      const Node next = std::move(ahead.back());
+      ahead.pop_back();
+      if (next.grade == Grade::stepped) return reached.push(next);
+      heap_ = Heap();
+      expand(next);
+      const std::size_t first = ahead.size();
+      while (!heap_.empty() && ahead.size() < first + most_children) ahead.push_back(std::move(*heap_.pop()));
+      std::reverse(ahead.begin() + static_cast<std::ptrdiff_t>(first), ahead.end());
+    }
   }
 
   static Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
@@ -248,6 +290,8 @@ PlanResult find_plans(const PlanRequest& request) {
     return result;
   }
   PlanResult any = Search(request, false).run(1);
+  result.is_complete &= any.is_complete;
+  require(!any.plans.empty(), "--seconds={} are too few to find a layout; nearest: 0, which is as long as it takes", request.seconds);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;

@@ -60,9 +60,15 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   for (const Plan& plan : result.plans) text += row(plan) + "\n";
   if (result.nearest) {
     text += row(*result.nearest) + "\n";
-    return text + lines("Nothing fits: above is what needs least memory.", misses(*result.nearest)) + lines("What would help", result.mends);
+    const std::string nothing =
+        result.is_complete
+            ? "Nothing fits: above is what needs least memory."
+            : fmt::format("Nothing that fits was found in {:.3g} s (--seconds gives it more): above is what was found to need least memory.", request.seconds);
+    return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.mends);
   }
   const Plan& best = result.plans.front();
+  if (!result.is_complete)
+    text += fmt::format("\nthe search was ended after {:.3g} s (--seconds gives it more): these are good layouts, maybe not the best", request.seconds);
   if (result.within > 0) text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
     text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());

@@ -75,6 +75,28 @@ TEST(Plan, IsThatOfTimingEveryLayout) {
   }
 }
 
+TEST(Plan, WhoseTimeIsOverIsOneThatFitsAndSaysHowMuchBetterOthersMayBe) {
+  for (PlanRequest request : small_requests()) {
+    const PlanResult best = find_plans(request);
+    request.seconds = 1e-9;
+    const PlanResult found = find_plans(request);
+    SCOPED_TRACE(fmt::format("{} of {}", request.num_devices, request.machine.name));
+    EXPECT_TRUE(best.is_complete);
+    EXPECT_FALSE(found.is_complete);
+    EXPECT_LT(found.num_evaluated, best.num_configurations);
+    ASSERT_FALSE(found.plans.empty());
+    const auto figure_of = [&](const PlanResult& result) {
+      const Simulation& outcome = result.plans.front().outcome;
+      return request.objective == PlanObjective::memory ? static_cast<double>(outcome.peak_memory_bytes()) : outcome.step_seconds;
+    };
+    EXPECT_TRUE(found.plans.front().outcome.fits());
+    EXPECT_LE(figure_of(best), figure_of(found) * (1 + 1e-9));
+    EXPECT_GE(figure_of(best), figure_of(found) * (1 - found.within) * (1 - 1e-9));
+    EXPECT_THAT(to_text(found, request), HasSubstr("--seconds gives it more"));
+    EXPECT_EQ(nlohmann::json::parse(to_json(found, request)).at("complete"), false);
+  }
+}
+
 TEST(Plan, NamesTheLayoutThatNeedsLeastWhereNothingFits) {
   PlanRequest request = small_requests()[1];
   request.machine.nodes.front().device.memory_bytes = 1 << 28;
@@ -208,6 +230,9 @@ TEST(Plan, RefusesWithASentence) {
   asked.settings = {"--training.recompute=none", "--training.recompute_num_layers=99"};
   EXPECT_THAT(sentence_of(asked), HasSubstr("training.recompute_num_layers"));
   asked.settings = {};
+  asked.seconds = -1;
+  EXPECT_THAT(sentence_of(asked), HasSubstr("--seconds=-1 is no time"));
+  asked.seconds = 30;
   asked.objective = "tiem";
   EXPECT_THAT(sentence_of(asked), HasSubstr("nearest: time"));
 }
