@@ -44,7 +44,7 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   const std::unique_ptr<RankInterposer> interposer = interpose ? interpose(typed_ops, typed_mesh) : nullptr;
   Ops& ops = interposer ? interposer->ops() : typed_ops;
   Mesh& mesh = interposer ? interposer->mesh() : typed_mesh;
-  RankRun run(blueprint, mesh, ops, Arena::Pages::never);
+  RankRun run(blueprint, mesh, ops, bare_addresses());
   if (interposer) interposer->attach(run);
   NamedParams params(run, axes, memory);
   name_scalars(run, blueprint.config(), memory);

@@ -11,8 +11,7 @@ namespace echelon {
 
 class RankMemory {
  public:
-  explicit RankMemory(const RankBlueprint& blueprint, Arena::Pages pages = Arena::Pages::in_place)
-      : blueprint_(blueprint), arena_(blueprint.arena_bytes(), pages) {}
+  explicit RankMemory(const RankBlueprint& blueprint, MemorySpace& space = host_memory()) : blueprint_(blueprint), arena_(blueprint.arena_bytes(), space) {}
 
   /// The whole planned buffer as one tensor; the plan must hold exactly these bytes.
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);

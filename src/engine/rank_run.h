@@ -7,9 +7,9 @@ namespace echelon {
 
 class RankRun {
  public:
-  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, Arena::Pages pages = Arena::Pages::in_place)
+  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, MemorySpace& space = host_memory())
       : blueprint_(blueprint.rank(mesh.rank())),
-        memory_(blueprint_, pages),
+        memory_(blueprint_, space),
         model_(blueprint, mesh.rank(), memory_, ops),
         step_(blueprint, blueprint_, {memory_, model_, ops, mesh}) {}
 

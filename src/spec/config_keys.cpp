@@ -87,6 +87,7 @@ const ConfigKey keys[] = {
     {"training.recompute", at<training, &T::recompute>, "what backward forms again: none | selective | full | a list of qkv_proj, qk_norm, core_attn, o_proj, mlp"},
     {"training.recompute_method", at<training, &T::recompute_method>, "uniform: in every block | block: in the first recompute_num_layers of each pipeline stage"},
     {"training.recompute_num_layers", at<training, &T::recompute_num_layers>, "block: layers per stage; uniform: layers per group, 1 so far", size},
+    {"training.device", at<training, &T::device>, "cpu | cuda: NVIDIA GPUs | auto: cuda where there is one"},
     {"training.num_threads", at<training, &T::num_threads>, "threads of each rank; 0: OMP_NUM_THREADS, or its share of the cores", {0, 4096}},
 
     {"parallelism.data_parallel_replicate_degree", at<parallelism, &P::data_parallel_replicate_degree>, "replicas of the sharded model", degree},
@@ -136,7 +137,7 @@ const ConfigKey keys[] = {
     {"metrics.trace", at<&RunConfig::metrics, &MetricsConfig::trace>, "steps whose timeline is written to output.dir/trace, e.g. 'steps 3-5'"},
     {"metrics.machine", at<&RunConfig::metrics, &MetricsConfig::machine>, "a file of echelon bench: the peaks for mfu and for the table of a trace"},
 
-    {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | auto: mpi under mpirun or srun"},
+    {"comm.backend", at<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | nccl: a GPU each, of either | auto: mpi under mpirun or srun, nccl on GPUs"},
     {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},
     {"comm.bind", at<&RunConfig::comm, &CommConfig::bind>, "auto: ranks are bound to their shares of the cores | none"},
 

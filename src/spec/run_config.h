@@ -52,6 +52,7 @@ struct TrainingConfig {
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   std::int64_t recompute_num_layers = 1;  // uniform: per group; block: per stage
   std::int64_t num_threads = 0;           // per rank; 0: its share of the cores
+  std::string device = "auto";            // auto | cpu | cuda
   bool operator==(const TrainingConfig&) const = default;
 };
 
@@ -114,7 +115,7 @@ struct MetricsConfig {
 };
 
 struct CommConfig {
-  std::string backend = "auto";  // auto | thread | mpi
+  std::string backend = "auto";  // auto | thread | mpi | nccl
   double timeout_seconds = 300;
   std::string bind = "auto";  // auto | none: ranks to their share of the cores
   bool operator==(const CommConfig&) const = default;

@@ -142,7 +142,9 @@ void check_pipeline(const RunConfig& config) {
 }
 
 void check_ranks(const RunConfig& config) {
-  check_choice({"comm.backend", config.comm.backend, {"auto", "thread", "mpi"}, {"nccl"}});
+  check_choice({"comm.backend", config.comm.backend, {"auto", "thread", "mpi", "nccl"}, {}});
+  check_choice({"training.device", config.training.device, {"auto", "cpu", "cuda"}, {}});
+  require(config.comm.backend != "nccl" || config.training.device != "cpu", "comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto");
   check_choice({"comm.bind", config.comm.bind, {"auto", "none"}, {}});
   const MeshShape mesh = config.mesh_shape();  // its degrees, and that their product is a number of ranks
   const AxisOrder all;

@@ -1,6 +1,7 @@
 // The one allocation of a rank in a memory space. Its size is the memory plan's peak; the engine has no other allocator.
 #pragma once
 
+#include "tensor/memory_space.h"
 #include "tensor/stack.h"
 
 #include <cstddef>
@@ -8,13 +9,10 @@
 
 namespace echelon {
 
-/// Zero-filled host memory, aligned to alignment_bytes, with all its pages in place; large ones ask for huge pages. Throws Failure when the system has not
-/// enough.
 class Arena {
  public:
-  /// `never`: addresses alone, for a rehearsal without numbers. Whoever reads or writes there crashes.
-  enum class Pages : std::uint8_t { in_place, never };
-  explicit Arena(std::int64_t num_bytes, Pages pages = Pages::in_place);
+  /// `space` must outlive the arena. Throws Failure when it has not enough.
+  explicit Arena(std::int64_t num_bytes, MemorySpace& space = host_memory());
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -24,8 +22,7 @@ class Arena {
   [[nodiscard]] Tensor tensor(std::int64_t offset, DType dtype, Sizes sizes) const;
 
  private:
-  void populate();
-
+  MemorySpace& space_;
   std::byte* base_ = nullptr;
   std::int64_t num_bytes_ = 0;
 };

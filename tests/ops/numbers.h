@@ -34,7 +34,13 @@ class Numbers {
   }
 
   /// A view of the numbers; they start at a multiple of 16 bytes, as unaligned as the contract lets a tensor be.
-  [[nodiscard]] Tensor tensor() const { return {const_cast<std::byte*>(bytes_.data()), tensor_.dtype, tensor_.sizes}; }
+  [[nodiscard]] Tensor tensor() const {
+    std::byte* const here = const_cast<std::byte*>(bytes_.data());
+    return {tensor_.data != nullptr ? tensor_.data : here, tensor_.dtype, tensor_.sizes};
+  }
+  /// From now on tensor() is a view of other memory, with a copy of the numbers for all that is known here; null: of its own again.
+  void lie_at(std::byte* address) { tensor_.data = address; }
+  [[nodiscard]] std::vector<std::byte>& bytes() { return bytes_; }
   operator Tensor() const { return tensor(); }
 
   [[nodiscard]] std::int64_t count() const { return tensor_.num_elements(); }

@@ -21,6 +21,8 @@ const Layers& layers() {
       {"spec", {"schedule/", "base/"}},  // a config names a schedule, and the table of schedules says what there is
       {"ops", {"tensor/", "base/"}},
       {"comm", {"spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
+      {"backend", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
+      {"cuda", {"backend/", "ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
       {"types", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
       {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
@@ -30,7 +32,8 @@ const Layers& layers() {
       {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
       {"report", {"schedule/", "spec/", "base/"}},
       {"engine",
-       {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/", "base/"}},
+       {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "backend/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/",
+        "base/"}},
       {"cli", {"predict/", "engine/", "report/", "data/", "checkpoint/", "blueprint/", "spec/", "schedule/", "ops/", "comm/", "tensor/", "base/"}},
   };
   return table;
@@ -42,8 +45,8 @@ const std::vector<std::pair<std::string, std::string>>& vendors() {
       {R"((cblas|lapacke|openblas_config)\.h)", "ops/cpu/"},
       {R"(hwy/.*)", "(ops/cpu|comm/kernels)/"},
       {R"(.*mmintrin\.h|x86intrin\.h)", "ops/cpu/"},
-      {R"((cuda|cublas|cudnn).*)", "ops/cuda/"},
-      {R"(nccl\.h)", "comm/nccl/"},
+      {R"((cuda_|cublas|cudnn).*)", "cuda/"},
+      {R"(nccl\.h)", "cuda/comm/"},
       {R"(mpi\.h)", "comm/mpi/"},
       {R"(hwloc\.h)", "machine/"},
       {R"(toml(\+\+)?[/.].*)", "spec/"},

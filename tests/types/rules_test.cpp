@@ -50,7 +50,7 @@ class LayoutTypeRules : public ::testing::Test {
   Comm& tp() { return mesh_.comm(tp_group); }
 
   MeshShape shape_{{1, 1, 1, 1, 1, 2}};
-  Arena arena_{1 << 20, Arena::Pages::never};
+  Arena arena_{1 << 20, bare_addresses()};
   Stack memory_ = arena_.region(0, 1 << 20);
   TypedMemory types_;
   RankAxes axes_{shape_, 1, 1};
@@ -235,7 +235,7 @@ TEST(RankAxes, SharedKvHeadsCutTheTensorAxisInTwo) {
 
 // A rehearsal's memory has addresses and nothing behind them.
 TEST(ArenaDeathTest, PagesThatMayNeverBeTouched) {
-  const Arena arena(4096, Arena::Pages::never);
+  const Arena arena(4096, bare_addresses());
   const Tensor x = arena.tensor(0, DType::float32, {4});
   EXPECT_DEATH({ x.as<float>()[0] = 1; }, "");
 }

@@ -1,0 +1,27 @@
+#include "backend/backend.h"
+
+#include "backend/cpu_backend.h"
+#include "backend/plugin.h"
+#include "base/error.h"
+
+namespace echelon {
+
+std::string_view name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu: return "cpu";
+    case DeviceKind::cuda: return "cuda";
+  }
+  return "?";
+}
+
+std::unique_ptr<Backend> open_backend(std::string_view device) {
+  const bool is_automatic = device == "auto";
+  if (device == name_of(DeviceKind::cuda) || (is_automatic && has_nvidia_driver())) {
+    LoadedPlugin cuda = load_cuda_plugin();
+    if (cuda.backend) return std::move(cuda.backend);
+    require(is_automatic, "training.device = cuda, but {}; nearest: cpu", cuda.reason);
+  }
+  return make_cpu_backend();
+}
+
+}  // namespace echelon

@@ -1,0 +1,50 @@
+// What a run computes on: processors, or NVIDIA GPUs. The engine asks here for a rank's operations, mesh and memory, and knows of no other difference.
+#pragma once
+
+#include "comm/mesh.h"
+#include "ops/ops.h"
+#include "tensor/memory_space.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace echelon {
+
+enum class DeviceKind : std::uint8_t { cpu, cuda };
+[[nodiscard]] std::string_view name_of(DeviceKind kind);
+
+/// What a rank asks of its device.
+struct RankOptions {
+  int num_threads = 1;             // of the host, inside one operation
+  bool deterministic = true;       // two runs give the same bits, where that costs time
+  std::string transport = "auto";  // comm.backend, as far as it speaks of devices: "nccl", or "auto" for the fastest that works
+  double timeout_seconds = 300;    // of one wait
+};
+
+/// What one rank computes with. Tensors lie in memory(), and communication in mesh() moves them there.
+class RankDevice {
+ public:
+  virtual ~RankDevice() = default;
+  [[nodiscard]] virtual Ops& ops() = 0;
+  [[nodiscard]] virtual Mesh& mesh() = 0;
+  [[nodiscard]] virtual MemorySpace& memory() = 0;
+  /// "NVIDIA H100 80GB HBM3 (GPU 0), NCCL 2.28.9, ..." for messages at start.
+  [[nodiscard]] virtual std::string description() const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  [[nodiscard]] virtual DeviceKind kind() const = 0;
+  /// Of all ranks on this host together; 0: unknown, anything goes.
+  [[nodiscard]] virtual std::int64_t memory_bytes() const = 0;
+  /// Called by every rank on its own thread, a collective over the host's mesh, which must outlive what it returns.
+  [[nodiscard]] virtual std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) = 0;
+};
+
+/// device = auto | cpu | cuda (training.device); auto is cuda where a GPU and our library for it are found. Throws Error if what was asked for by name is not
+/// there, and says why.
+[[nodiscard]] std::unique_ptr<Backend> open_backend(std::string_view device);
+
+}  // namespace echelon

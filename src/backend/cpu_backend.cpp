@@ -1,0 +1,34 @@
+#include "backend/cpu_backend.h"
+
+#include "ops/cpu/cpu_ops.h"
+
+namespace echelon {
+namespace {
+
+class CpuDevice final : public RankDevice {
+ public:
+  CpuDevice(Mesh& mesh, int num_threads) : ops_(make_cpu_ops({.num_threads = num_threads})), mesh_(mesh) {}
+  [[nodiscard]] Ops& ops() override { return *ops_; }
+  [[nodiscard]] Mesh& mesh() override { return mesh_; }
+  [[nodiscard]] MemorySpace& memory() override { return host_memory(); }
+  [[nodiscard]] std::string description() const override { return blas_description(); }
+
+ private:
+  std::unique_ptr<Ops> ops_;
+  Mesh& mesh_;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
+  [[nodiscard]] std::int64_t memory_bytes() const override { return 0; }
+  [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
+    return std::make_unique<CpuDevice>(host, options.num_threads);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+}  // namespace echelon

@@ -1,0 +1,49 @@
+// One rank's GPU: the memory that its arena is taken from, the lane on which its operations run, and another for communication beside them.
+#pragma once
+
+#include "cuda/device/stream.h"
+#include "tensor/memory_space.h"
+
+#include <string>
+
+namespace echelon::cuda {
+
+class DeviceMemory final : public MemorySpace {
+ public:
+  [[nodiscard]] std::byte* allocate(std::int64_t num_bytes) override;
+  void release(std::byte* address, std::int64_t num_bytes) override;
+};
+
+/// Several ranks may have the same GPU. Used by the rank's own thread, of which it becomes the current device.
+class Device {
+ public:
+  explicit Device(int index);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] int num_multiprocessors() const { return num_multiprocessors_; }
+  /// 80, 90, 100: the major and minor version of what it can do.
+  [[nodiscard]] int capability() const { return capability_; }
+  [[nodiscard]] std::string name() const;
+  [[nodiscard]] Stream& compute() { return compute_; }
+  [[nodiscard]] Stream& communication() { return communication_; }
+  [[nodiscard]] DeviceMemory& memory() { return memory_; }
+
+ private:
+  struct Selected {
+    explicit Selected(int index);  // makes the device current before the streams are made
+  };
+  Selected selected_;
+  int index_;
+  int num_multiprocessors_ = 0;
+  int capability_ = 0;
+  DeviceMemory memory_;
+  Stream compute_;
+  Stream communication_{Stream::Priority::high};
+};
+
+/// 0 where there is no driver or no GPU.
+[[nodiscard]] int num_devices();
+
+}  // namespace echelon::cuda

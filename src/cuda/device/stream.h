@@ -1,0 +1,50 @@
+// A lane of the device, and marks on it.
+#pragma once
+
+#include "cuda/device/status.h"
+
+#include <utility>
+
+namespace echelon::cuda {
+
+/// A point in a stream's work.
+class Event {
+ public:
+  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event"); }
+  ~Event() {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  Event(Event&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Work that is enqueued runs in its order.
+class Stream {
+ public:
+  enum class Priority : bool { normal, high };
+  explicit Stream(Priority priority = Priority::normal) {
+    int least = 0, greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority == Priority::high ? greatest : least), "a stream");
+  }
+  ~Stream() { cudaStreamDestroy(stream_); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+  void record(const Event& event) { check(cudaEventRecord(event.get(), stream_), "a mark on a stream"); }
+  /// What is enqueued from now on runs after the event's last record.
+  void wait(const Event& event) { check(cudaStreamWaitEvent(stream_, event.get(), 0), "a wait for a mark"); }
+  /// Blocks the host until all that was enqueued has run. Throws Failure if any of it failed.
+  void synchronize() { check(cudaStreamSynchronize(stream_), "work on the device"); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace echelon::cuda

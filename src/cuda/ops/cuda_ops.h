@@ -1,0 +1,75 @@
+// The backend for NVIDIA GPUs: cuBLASLt for products, flash-style kernels for attention, fused kernels for the rest. Operations are enqueued on the rank's
+// compute stream and run in that order; upload() returns when the host's memory may be used again, download() when the numbers are there.
+//
+// Formats: float32, float64 and bfloat16; arithmetic is in the accumulate_dtype, products of bfloat16 in tensor cores that add in float32. In deterministic
+// mode two runs give the same bits: no sum is left to the order of atomics.
+#pragma once
+
+#include "cuda/device/device.h"
+#include "cuda/ops/host_staging.h"
+#include "ops/ops.h"
+
+#include <memory>
+
+namespace echelon::cuda {
+
+class Products;
+
+struct OpsOptions {
+  bool deterministic = true;
+};
+
+/// One per rank, used by the rank's own thread.
+class CudaOps final : public Ops {
+ public:
+  /// `device` must outlive it. Throws Failure if cuBLASLt does not start.
+  CudaOps(Device& device, const OpsOptions& options);
+  ~CudaOps() override;
+
+  void matmul(const MatmulArgs& args) override;
+  void add_bias(Tensor y_ND, Tensor bias_D) override;
+  void bias_backward(Tensor dy_ND, Tensor dbias_D) override;
+  void add(Tensor out, Tensor a, Tensor b) override;
+  void copy(Tensor out, Tensor x) override;
+  void fill(Tensor out, double value) override;
+  void scale(Tensor x, double factor) override;
+  void embedding(const EmbeddingArgs& args) override;
+  void embedding_backward(const EmbeddingBackwardArgs& args) override;
+  void add_positions(const PositionsArgs& args) override;
+  void positions_backward(const PositionsBackwardArgs& args) override;
+  void layer_norm(const LayerNormArgs& args) override;
+  void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) override;
+  void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) override;
+  void layer_norm_backward(const LayerNormBackwardArgs& args) override;
+  void rms_norm(const RmsNormArgs& args) override;
+  void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) override;
+  void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) override;
+  void rms_norm_backward(const RmsNormBackwardArgs& args) override;
+  void rope(const RopeArgs& args) override;
+  void attention(const AttentionArgs& args) override;
+  void attention_backward(const AttentionBackwardArgs& args) override;
+  void gelu(const GeluArgs& args) override;
+  void gelu_backward(const GeluBackwardArgs& args) override;
+  void swiglu(const SwigluArgs& args) override;
+  void swiglu_backward(const SwigluBackwardArgs& args) override;
+  void row_exp(const RowExpArgs& args) override;
+  void rescale_sums(const RescaleSumsArgs& args) override;
+  void cross_entropy(const CrossEntropyArgs& args) override;
+  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override;
+  void sum_of_squares(Tensor x, Tensor sum) override;
+  void adamw(const AdamWArgs& args) override;
+  void upload(Tensor out, const void* host) override;
+  void download(void* host, Tensor x) override;
+  /// The compute stream is what communication waits for: nothing is to be done.
+  void publish() override {}
+
+ private:
+  [[nodiscard]] cudaStream_t stream() { return device_.compute().get(); }
+
+  Device& device_;
+  OpsOptions options_;
+  HostStaging staging_;
+  std::unique_ptr<Products> products_;
+};
+
+}  // namespace echelon::cuda

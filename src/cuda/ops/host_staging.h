@@ -1,0 +1,33 @@
+// Pinned host memory that numbers pass through on their way to the device, so that the caller's memory is free again without waiting for the device.
+#pragma once
+
+#include "cuda/device/stream.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace echelon::cuda {
+
+class HostStaging {
+ public:
+  HostStaging() = default;
+  ~HostStaging();
+  HostStaging(const HostStaging&) = delete;
+  HostStaging& operator=(const HostStaging&) = delete;
+
+  /// Enqueues the copy; `host` may be reused when it returns.
+  void upload(std::byte* device, const void* host, std::int64_t num_bytes, Stream& stream);
+
+ private:
+  static constexpr std::int64_t slot_bytes = std::int64_t{4} << 20;
+  struct Slot {
+    std::byte* bytes = nullptr;  // of slot_bytes, once used
+    Event copied;
+    bool is_used = false;
+  };
+  std::array<Slot, 4> slots_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace echelon::cuda

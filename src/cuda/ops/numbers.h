@@ -1,0 +1,39 @@
+// A tensor's numbers as a kernel takes them. (Without fmt, whose headers CUDA's compiler does not take.)
+#pragma once
+
+#include "cuda/device/lanes.h"
+#include "cuda/device/status.h"
+#include "tensor/tensor.h"
+
+namespace echelon::cuda {
+
+/// The numbers as the device's type of T; T must be the tensor's format.
+template <class T>
+[[nodiscard]] on_device<T>* numbers(const Tensor& x) {
+  assert(dtype_of<T> == x.dtype || x.data == nullptr);
+  return reinterpret_cast<on_device<T>*>(x.data);
+}
+
+/// f(T{}) with the T of a dtype that operations compute with.
+template <class F>
+void visit_numbers(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float32: return f(float{});
+    case DType::float64: return f(double{});
+    case DType::bfloat16: return f(bfloat16{});
+    case DType::float16:
+    case DType::int32: break;
+  }
+  no_kernel_for(dtype);
+}
+
+/// f(T{}, G{}) with the T of activations and the G of a gradient of a weight: T or the type of its sums.
+template <class F>
+void visit_numbers_and_gradient(DType dtype, DType gradient, F&& f) {
+  visit_numbers(dtype, [&]<class T>(T) {
+    if (gradient == dtype) return f(T{}, T{});
+    f(T{}, Wide<on_device<T>>{});
+  });
+}
+
+}  // namespace echelon::cuda

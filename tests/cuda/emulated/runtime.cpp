@@ -1,0 +1,412 @@
+#include "cuda/emulated/runtime.h"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace emulated {
+
+struct Event {
+  long num_records = 0, num_done = 0;  // records enqueued, and reached by their streams
+  std::chrono::steady_clock::time_point when;
+};
+
+/// Work of a stream, or a record of an event, or a wait for one's record.
+struct Task {
+  std::function<void()> work;
+  Event* record = nullptr;
+  Event* awaited = nullptr;
+  long number = 0;  // of the record
+};
+
+struct Graph {
+  std::vector<Task> tasks;  // in an order that keeps all edges: that in which they were enqueued
+};
+
+struct Stream {
+  int device = 0;
+  std::deque<Task> tasks;
+  Graph* capture = nullptr;
+  bool is_capture_origin = false;
+};
+
+namespace {
+
+constexpr std::size_t most_waiting = 512;  // beyond it some work is done, so that memory stays bounded
+
+struct Machine {
+  std::recursive_mutex mutex;
+  std::set<Stream*> streams;
+  std::map<std::byte*, std::size_t> device_memory, pinned_memory;
+  std::map<const void*, std::size_t> shared_bytes;
+  int num_devices = 1;
+  std::size_t num_waiting = 0;
+  long num_enqueued = 0;
+  int fail_at = 0;
+  cudaError_t sticky = cudaSuccess;  // an error of the device, which stays
+  std::string sticky_text;
+};
+Machine& machine() {
+  static Machine the_machine;
+  return the_machine;
+}
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t result(cudaError_t error) {
+  if (error == cudaSuccess) error = machine().sticky;
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+bool can_run(const Stream& stream) {
+  if (stream.tasks.empty()) return false;
+  const Task& task = stream.tasks.front();
+  return task.awaited == nullptr || task.awaited->num_done >= task.number;
+}
+
+void perform(const Task& task) {
+  if (task.record != nullptr) {
+    task.record->num_done = std::max(task.record->num_done, task.number);
+    task.record->when = std::chrono::steady_clock::now();
+  }
+  if (!task.work || machine().sticky != cudaSuccess) return;
+  try {
+    task.work();
+  } catch (const std::exception& error) {
+    machine().sticky = cudaErrorIllegalAddress;
+    machine().sticky_text = error.what();
+    std::fprintf(stderr, "emulated device: %s\n", error.what());
+  }
+}
+
+/// One piece of work of a random stream that can go on; false if none can.
+bool advance() {
+  std::vector<Stream*> candidates;
+  for (Stream* stream : machine().streams)
+    if (can_run(*stream)) candidates.push_back(stream);
+  if (candidates.empty()) return false;
+  Stream& stream = *candidates[draw(candidates.size())];
+  const Task task = std::move(stream.tasks.front());
+  stream.tasks.pop_front();
+  --machine().num_waiting;
+  perform(task);
+  return true;
+}
+
+template <class F>
+cudaError_t run_until(F&& is_reached) {
+  while (!is_reached())
+    if (!advance()) return result(cudaErrorUnknown);
+  return result(cudaSuccess);
+}
+
+void push(Stream& stream, Task task) {
+  if (stream.capture != nullptr) {
+    stream.capture->tasks.push_back(std::move(task));
+    return;
+  }
+  stream.tasks.push_back(std::move(task));
+  ++machine().num_waiting;
+  while (machine().num_waiting > most_waiting && advance()) {
+  }
+}
+
+bool is_within(const std::map<std::byte*, std::size_t>& memory, const void* address) {
+  auto* const byte = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  auto after = memory.upper_bound(byte);
+  return after != memory.begin() && byte < std::prev(after)->first + std::prev(after)->second;
+}
+
+cudaError_t allocate(std::map<std::byte*, std::size_t>& memory, void** address, std::size_t num_bytes) {
+  const Lock lock(machine().mutex);
+  const std::size_t size = (std::max<std::size_t>(num_bytes, 1) + 255) / 256 * 256;
+  auto* const bytes = static_cast<std::byte*>(std::aligned_alloc(256, size));
+  if (bytes == nullptr) return result(cudaErrorMemoryAllocation);
+  std::memset(bytes, 0xff, size);
+  memory[bytes] = size;
+  *address = bytes;
+  return result(cudaSuccess);
+}
+
+cudaError_t release(std::map<std::byte*, std::size_t>& memory, void* address) {
+  const Lock lock(machine().mutex);
+  if (address == nullptr) return result(cudaSuccess);
+  cudaDeviceSynchronize();
+  if (memory.erase(static_cast<std::byte*>(address)) == 0) return result(cudaErrorInvalidValue);
+  std::free(address);
+  return result(cudaSuccess);
+}
+
+cudaError_t create(Stream** stream) {
+  const Lock lock(machine().mutex);
+  *stream = new Stream{.device = current_device, .tasks = {}};
+  machine().streams.insert(*stream);
+  return result(cudaSuccess);
+}
+
+}  // namespace
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  const Lock lock(machine().mutex);
+  if (stream == nullptr) return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
+  if (++machine().num_enqueued == machine().fail_at) work = [] { throw std::runtime_error("a failure that a test asked for"); };
+  push(*stream, {.work = std::move(work)});
+  return result(cudaSuccess);
+}
+
+cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed) {
+  const auto threads = static_cast<std::size_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
+  const bool is_legal = threads >= 1 && threads <= 1024 && config.gridDim.x >= 1 && config.gridDim.y >= 1 && config.gridDim.z >= 1 &&
+                        config.gridDim.y <= 65535 && config.gridDim.z <= 65535 && config.gridDim.x <= 0x7fffffffU &&
+                        config.dynamicSmemBytes <= std::max<std::size_t>(allowed, 48 * 1024);
+  return result(is_legal ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+std::size_t& allowed_shared_bytes(const void* kernel) {
+  const Lock lock(machine().mutex);
+  return machine().shared_bytes[kernel];
+}
+
+void set_num_devices(int count) { machine().num_devices = count; }
+void fail_at(int number) {
+  const Lock lock(machine().mutex);
+  machine().num_enqueued = 0;
+  machine().fail_at = number;
+  if (number == 0) machine().sticky = cudaSuccess;
+}
+
+}  // namespace emulated
+
+using namespace emulated;
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorUnknown: return "cudaErrorUnknown";
+  }
+  return "?";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error == machine().sticky && error != cudaSuccess) return machine().sticky_text.c_str();
+  return cudaGetErrorName(error);
+}
+cudaError_t cudaGetLastError() { return std::exchange(last_error, machine().sticky); }
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = machine().num_devices;
+  return machine().num_devices > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= machine().num_devices) return result(cudaErrorInvalidDevice);
+  current_device = device;
+  return result(cudaSuccess);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= machine().num_devices) return result(cudaErrorInvalidDevice);
+  *properties = {};
+  std::strcpy(properties->name, "Emulated H100");
+  properties->totalGlobalMem = std::size_t{80} << 30;
+  properties->multiProcessorCount = 132;
+  properties->major = 9;
+  properties->sharedMemPerBlockOptin = 227 * 1024;
+  properties->l2CacheSize = 50 << 20;
+  return result(cudaSuccess);
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = 4; break;  // few, so that persistent kernels loop
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* name, int length, int device) {
+  std::snprintf(name, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
+  *total_bytes = std::size_t{80} << 30;
+  *free_bytes = *total_bytes - (std::size_t{1} << 29);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const Lock lock(machine().mutex);
+  return run_until([] {
+    for (const Stream* stream : machine().streams)
+      if (!stream->tasks.empty()) return false;
+    return true;
+  });
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** address, std::size_t num_bytes) { return allocate(machine().device_memory, address, num_bytes); }
+cudaError_t cudaFree(void* address) { return release(machine().device_memory, address); }
+cudaError_t cudaMallocHost(void** address, std::size_t num_bytes) { return allocate(machine().pinned_memory, address, num_bytes); }
+cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned /*flags*/) { return cudaMallocHost(address, num_bytes); }
+cudaError_t cudaFreeHost(void* address) { return release(machine().pinned_memory, address); }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) { return create(stream); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) { return create(stream); }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  const cudaError_t error = cudaStreamSynchronize(stream);
+  machine().streams.erase(stream);
+  delete stream;
+  return error;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  if (stream->capture != nullptr) return result(cudaErrorStreamCaptureUnsupported);
+  return run_until([&] { return stream->tasks.empty(); });
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  advance();
+  return stream->tasks.empty() ? result(cudaSuccess) : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  const Lock lock(machine().mutex);
+  if (event->num_records > 0) push(*stream, {.work = {}, .awaited = event, .number = event->num_records});
+  return result(cudaSuccess);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
+  *event = new Event;
+  return result(cudaSuccess);
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const Lock lock(machine().mutex);
+  const cudaError_t error = cudaDeviceSynchronize();  // tasks point to it
+  delete event;
+  return error;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  push(*stream, {.work = {}, .record = event, .number = ++event->num_records});
+  return result(cudaSuccess);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const Lock lock(machine().mutex);
+  return run_until([&] { return event->num_done >= event->num_records; });
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const Lock lock(machine().mutex);
+  advance();
+  return event->num_done >= event->num_records ? result(cudaSuccess) : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const Lock lock(machine().mutex);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->when - begin->when).count();
+  return result(cudaSuccess);
+}
+
+cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  if (num_bytes == 0) return result(cudaSuccess);
+  const bool reads_device = is_within(machine().device_memory, in), writes_device = is_within(machine().device_memory, out);
+  if (kind == cudaMemcpyHostToDevice && (reads_device || !writes_device)) return result(cudaErrorInvalidValue);
+  if (kind == cudaMemcpyDeviceToHost && (!reads_device || writes_device)) return result(cudaErrorInvalidValue);
+  if (kind == cudaMemcpyDeviceToDevice && (!reads_device || !writes_device)) return result(cudaErrorInvalidValue);
+  const bool is_staged = !reads_device && !is_within(machine().pinned_memory, in);  // memory that may change once the call has returned
+  if (!is_staged) {
+    const cudaError_t error = enqueue(stream, [=] { std::memmove(out, in, num_bytes); });
+    const bool is_pageable = !writes_device && !is_within(machine().pinned_memory, out);
+    return error == cudaSuccess && is_pageable ? cudaStreamSynchronize(stream) : error;
+  }
+  const auto* const bytes = static_cast<const std::byte*>(in);
+  return enqueue(stream, [out, staged = std::vector<std::byte>(bytes, bytes + num_bytes)] { std::memcpy(out, staged.data(), staged.size()); });
+}
+cudaError_t cudaMemcpy(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind /*kind*/) {
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error == cudaSuccess && num_bytes > 0) std::memmove(out, in, num_bytes);
+  return error;
+}
+cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, std::size_t in_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  for (std::size_t row = 0; row < height; ++row) {
+    const cudaError_t error =
+        cudaMemcpyAsync(static_cast<std::byte*>(out) + row * out_pitch, static_cast<const std::byte*>(in) + row * in_pitch, width, kind, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return result(cudaSuccess);
+}
+cudaError_t cudaMemsetAsync(void* out, int value, std::size_t num_bytes, cudaStream_t stream) {
+  if (num_bytes == 0) return cudaSuccess;
+  return enqueue(stream, [=] { std::memset(out, value, num_bytes); });
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  const Lock lock(machine().mutex);
+  if (stream->capture != nullptr) return result(cudaErrorStreamCaptureUnsupported);
+  stream->capture = new Graph;
+  stream->is_capture_origin = true;
+  return result(cudaSuccess);
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const Lock lock(machine().mutex);
+  *graph = stream->capture;
+  stream->capture = nullptr;
+  stream->is_capture_origin = false;
+  return result(*graph == nullptr ? cudaErrorInvalidValue : cudaSuccess);
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(machine().mutex);
+  *status = stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return result(cudaSuccess);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
+  *instance = new Graph(*graph);
+  return result(cudaSuccess);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  for (const Task& task : instance->tasks)
+    if (task.work) push(*stream, {.work = task.work});
+  return result(cudaSuccess);
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
+  const Lock lock(machine().mutex);
+  const cudaError_t error = cudaDeviceSynchronize();
+  delete instance;
+  return error;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}

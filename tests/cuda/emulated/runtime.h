@@ -1,0 +1,146 @@
+// CUDA's runtime, as far as Echelon calls it: devices, memory, streams, events, launches and graphs, on the host.
+#pragma once
+
+#include "cuda/emulated/execution.h"
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorUnknown = 999
+};
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76
+};
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0, cudaHostAllocDefault = 0;
+
+namespace emulated {
+struct Stream;
+struct Event;
+struct Graph;
+}  // namespace emulated
+using cudaStream_t = emulated::Stream*;
+using cudaEvent_t = emulated::Event*;
+using cudaGraph_t = emulated::Graph*;
+using cudaGraphExec_t = emulated::Graph*;
+
+struct cudaDeviceProp {
+  char name[256];
+  std::size_t totalGlobalMem;
+  int multiProcessorCount;
+  int major, minor;
+  std::size_t sharedMemPerBlockOptin;
+  int l2CacheSize;
+};
+
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaPeekAtLastError();
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceGetPCIBusId(char* name, int length, int device);
+cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+
+cudaError_t cudaMalloc(void** address, std::size_t num_bytes);
+cudaError_t cudaFree(void* address);
+cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned flags);
+cudaError_t cudaMallocHost(void** address, std::size_t num_bytes);
+cudaError_t cudaFreeHost(void* address);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
+
+cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, std::size_t in_pitch, std::size_t width, std::size_t height,
+                              cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* out, int value, std::size_t num_bytes, cudaStream_t stream);
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
+enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4 };
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+namespace emulated {
+
+/// Enqueues work on a stream, or notes it down while the stream is captured.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
+cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed_shared_bytes);
+/// What cudaFuncSetAttribute allowed the kernel.
+std::size_t& allowed_shared_bytes(const void* kernel);
+
+/// How many devices there are from now on. Streams belong to the device that was set when they were made.
+void set_num_devices(int count);
+/// From now on the n-th enqueued piece of work fails, as an error of the device would; 0: none.
+void fail_at(int number);
+
+}  // namespace emulated
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  const cudaError_t error = emulated::check_launch(*config, emulated::allowed_shared_bytes(reinterpret_cast<const void*>(kernel)));
+  if (error != cudaSuccess) return error;
+  const emulated::Grid grid = {config->gridDim, config->blockDim, config->dynamicSmemBytes};
+  // Arguments are copied at the launch, as CUDA does.
+  return emulated::enqueue(config->stream, [grid, kernel, copies = std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)] {
+    emulated::run(grid, [&] { std::apply(kernel, copies); });
+  });
+}
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {
+  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
+    emulated::allowed_shared_bytes(reinterpret_cast<const void*>(kernel)) = static_cast<std::size_t>(value);
+  return cudaSuccess;
+}

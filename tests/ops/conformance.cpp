@@ -1,0 +1,368 @@
+#include "conformance.h"
+
+#include "base/error.h"
+#include "ops/reference/reference_ops.h"
+
+#include <limits>
+
+namespace echelon {
+
+void OpsConformance::compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation) const {
+  ReferenceOps reference;
+  Tensors expected = tensors;
+  operation(reference, expected);
+  const Tensors actual = backend_->run(what, tensors, operation);
+  if (actual.empty()) GTEST_SKIP() << what << ": the backend has no such operation yet";
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    // A float64 sum of float32 numbers is as good as they are.
+    const double tolerance = std::max(tolerance_of(tensors[i].tensor().dtype), tolerance_of(sums));
+    expect_near(actual[i], expected[i], GetParam().slack * tolerance,
+                what + ", tensor " + std::to_string(i) + " " + std::string(name_of(tensors[i].tensor().dtype)));
+  }
+}
+
+namespace {
+
+constexpr std::int64_t widths[] = {0, 1, 3, 16, 33, 100};
+
+TEST_P(OpsConformance, Matmul) {
+  struct Case {
+    std::int64_t m, n, k;
+  };
+  // Past a block of rows, of columns and of k.
+  for (const auto& [m, n, k] : {Case{1, 1, 1},
+                                {5, 7, 3},
+                                {64, 33, 17},
+                                {0, 4, 3},
+                                {4, 0, 3},
+                                {4, 3, 0},
+                                {70, 130, 90},
+                                {3, 1030, 5},
+                                {1100, 2, 3},
+                                {2, 3, 1100},
+                                {15, 2100, 7},
+                                {4100, 3, 5}})
+    for (const DType c_dtype : gradient_dtypes())
+      for (int bits = 0; bits < 8; ++bits) {
+        const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
+        const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1), random(tb ? Sizes{n, k} : Sizes{k, n}, 2), Numbers::random(c_dtype, {m, n}, 3)};
+        compare(fmt::format("matmul {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors,
+                [&](Ops& ops, Tensors& t) { ops.matmul({.a = t[0], .b = t[1], .c = t[2], .transpose_a = ta, .transpose_b = tb, .accumulates = accumulates}); });
+      }
+}
+
+// Large enough to be divided over threads.
+TEST_P(OpsConformance, MatmulOverwritesWhateverIsThere) {
+  Tensors tensors = {random({3, 4}, 1), random({4, 5}, 2), random({3, 5}, 3)};
+  tensors[2].set(7, std::numeric_limits<double>::quiet_NaN());
+  compare("matmul onto NaN", tensors, [](Ops& ops, Tensors& t) { ops.matmul({.a = t[0], .b = t[1], .c = t[2]}); });
+}
+
+TEST_P(OpsConformance, BiasesSumsAndCopies) {
+  for (const std::int64_t rows : {0, 1, 5, 700})
+    for (const std::int64_t columns : widths) {
+      const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
+      compare("add_bias" + sizes, {random({rows, columns}, 1), random({columns}, 2)}, [](Ops& ops, Tensors& t) { ops.add_bias(t[0], t[1]); });
+      compare("add" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2), random({rows, columns}, 3)},
+              [](Ops& ops, Tensors& t) { ops.add(t[0], t[1], t[2]); });
+      compare("add in place" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
+      for (const DType other : {DType::float32, DType::float64, DType::bfloat16})
+        if (accumulate_dtype(other) == accumulate_dtype(dtype))
+          compare("add of another format" + sizes, {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)},
+                  [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
+      compare("fill and scale" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) {
+        ops.fill(t[0], 0.3);
+        ops.scale(t[1], -1.7);
+      });
+      compare("sum_of_squares" + sizes, {random({rows, columns}, 1), Numbers::random(DType::float64, {1}, 2)},
+              [](Ops& ops, Tensors& t) { ops.sum_of_squares(t[0], t[1]); });
+      for (const DType g : gradient_dtypes())
+        compare("bias_backward" + sizes, {random({rows, columns}, 1), Numbers::random(g, {columns}, 2)},
+                [](Ops& ops, Tensors& t) { ops.bias_backward(t[0], t[1]); });
+      for (const DType other : {DType::float32, DType::float64, DType::bfloat16})
+        compare("copy" + sizes, {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+    }
+}
+
+TEST_P(OpsConformance, SumOfSquaresOfManyNumbers) {
+  compare("sum_of_squares", {random({300'001}, 1), Numbers(DType::float64, {1})}, [](Ops& ops, Tensors& t) { ops.sum_of_squares(t[0], t[1]); });
+}
+
+TEST_P(OpsConformance, EmbeddingAndPositions) {
+  for (const std::int64_t columns : widths)
+    for (const std::size_t count : {0UL, 1UL, 300UL}) {
+      std::vector<std::int32_t> ids(count);
+      for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<std::int32_t>(i * i % 23);  // of 23 tokens, rows 5 .. 16 are here
+      const auto N = static_cast<std::int64_t>(count);
+      const Numbers tokens = Numbers::tokens(ids);
+      compare("embedding", {tokens, random({12, columns}, 1), random({N, columns}, 2)},
+              [](Ops& ops, Tensors& t) { ops.embedding({.tokens = t[0], .w = t[1], .y = t[2], .first_row = 5}); });
+      compare("add_positions", {random({12, columns}, 1), random({N, columns}, 2)},
+              [](Ops& ops, Tensors& t) { ops.add_positions({.w = t[0], .y = t[1], .seq_len = 10, .first_token = 7}); });
+      // Whole numbers are exact in every format, so that the order of a bfloat16 sum's roundings is all that is compared.
+      for (const DType g : gradient_dtypes()) {
+        compare("embedding_backward", {tokens, random({N, columns}, 1), Numbers::random(g, {12, columns}, 2)},
+                [](Ops& ops, Tensors& t) { ops.embedding_backward({.tokens = t[0], .dy = t[1], .dw = t[2], .first_row = 5}); });
+        compare("positions_backward", {random({N, columns}, 1), Numbers::random(g, {12, columns}, 2)},
+                [](Ops& ops, Tensors& t) { ops.positions_backward({.dy = t[0], .dw = t[1], .seq_len = 10, .first_token = 7}); });
+      }
+    }
+}
+
+TEST_P(OpsConformance, Norms) {
+  for (const std::int64_t rows : {0, 1, 5, 300})
+    for (const std::int64_t columns : {1, 3, 16, 33, 100, 768}) {
+      const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
+      const Numbers x = random({rows, columns}, 1, 2.0), w = random({columns}, 2), b = random({columns}, 3), dy = random({rows, columns}, 4);
+      Tensors forward = {x, w, b, x, statistics({rows}), statistics({rows})};
+      const auto layer_norm = [](Ops& ops, Tensors& t) { ops.layer_norm({.x = t[0], .w = t[1], .b = t[2], .y = t[3], .mean = t[4], .rstd = t[5]}); };
+      const auto rms_norm = [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[1], .y = t[3], .rstd = t[5]}); };
+      if (columns > 1) compare("layer_norm" + sizes, forward, layer_norm);  // of one column, gradients and x - mean are rounding errors
+      compare("rms_norm" + sizes, forward, rms_norm);
+
+      ReferenceOps reference;
+      layer_norm(reference, forward);
+      const Numbers mean = forward[4], rstd = forward[5];
+      compare("layer_norm_backward_input" + sizes, {dy, x, w, mean, rstd, x}, [](Ops& ops, Tensors& t) {
+        if (t[0].tensor().size(1) > 1) ops.layer_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5]});
+      });
+      rms_norm(reference, forward);
+      const Numbers rms_rstd = forward[5];
+      compare("rms_norm_backward_input" + sizes, {dy, x, w, rms_rstd, x}, [](Ops& ops, Tensors& t) {
+        if (t[0].tensor().size(1) > 1) ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]});
+      });
+      if (columns > 1) {
+        compare("layer_norm of a residual stream" + sizes, {x, dy, w, b, x, mean, rstd},
+                [](Ops& ops, Tensors& t) { ops.layer_norm({.x = t[0], .w = t[2], .b = t[3], .y = t[4], .mean = t[5], .rstd = t[6], .residual = t[1]}); });
+        compare("rms_norm of a residual stream" + sizes, {x, dy, w, x, rstd},
+                [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[2], .y = t[3], .rstd = t[4], .residual = t[1]}); });
+        for (const DType g : gradient_dtypes()) {
+          const Numbers dw = Numbers::random(g, {columns}, 5), db = Numbers::random(g, {columns}, 6), past = random({rows, columns}, 7);
+          compare("layer_norm_backward" + sizes, {dy, x, w, mean, rstd, past, dw, db}, [](Ops& ops, Tensors& t) {
+            ops.layer_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5], .dw = t[6], .db = t[7], .dresidual = t[5]});
+          });
+          compare("rms_norm_backward" + sizes, {dy, x, w, rms_rstd, x, dw, past}, [](Ops& ops, Tensors& t) {
+            ops.rms_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5], .dresidual = t[6]});
+          });
+          compare("norms' dx past and through" + sizes, {dy, x, w, mean, rstd, past, x, x}, [](Ops& ops, Tensors& t) {
+            ops.layer_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[6], .dresidual = t[5]});
+            ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[4], .dx = t[7], .dresidual = t[5]});
+          });
+        }
+      }
+      for (const DType g : gradient_dtypes()) {
+        compare("layer_norm_backward_weight" + sizes, {dy, x, mean, rstd, Numbers::random(g, {columns}, 5), Numbers::random(g, {columns}, 6)},
+                [](Ops& ops, Tensors& t) { ops.layer_norm_backward_weight({.dy = t[0], .x = t[1], .mean = t[2], .rstd = t[3], .dw = t[4], .db = t[5]}); });
+        compare("rms_norm_backward_weight" + sizes, {dy, x, rms_rstd, Numbers::random(g, {columns}, 5)},
+                [](Ops& ops, Tensors& t) { ops.rms_norm_backward_weight({.dy = t[0], .x = t[1], .rstd = t[2], .dw = t[3]}); });
+      }
+    }
+}
+
+TEST_P(OpsConformance, Rope) {
+  for (const std::int64_t C : {2, 6, 64})
+    for (const std::int64_t T : {0, 1, 50}) {
+      const Tensors tensors = {random({2, T, 3, C}, 1), random({2, T, 3, C}, 2), Numbers::random(sums, {60, C / 2}, 3), Numbers::random(sums, {60, C / 2}, 4)};
+      for (const bool inverse : {false, true}) {
+        compare("rope", tensors,
+                [&](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[1], .cos = t[2], .sin = t[3], .inverse = inverse, .first_position = 9}); });
+        compare("rope in place", tensors, [&](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[0], .cos = t[2], .sin = t[3], .inverse = inverse}); });
+      }
+    }
+}
+
+struct AttentionCase {
+  std::int64_t B, Tq, Tk, H, K, C, group, first_head;
+};
+
+TEST_P(OpsConformance, Attention) {
+  for (const auto& a : {AttentionCase{1, 1, 1, 1, 1, 1, 1, 0},
+                        {2, 5, 5, 2, 2, 3, 1, 0},
+                        {2, 130, 130, 4, 2, 16, 2, 0},
+                        {1, 65, 65, 3, 2, 20, 2, 1},
+                        {1, 64, 64, 2, 1, 64, 2, 0},
+                        {1, 1, 70, 2, 2, 8, 1, 0},
+                        {1, 40, 200, 2, 2, 128, 1, 0},
+                        {1, 70, 5, 1, 1, 4, 1, 0},
+                        {1, 257, 257, 3, 1, 17, 3, 0},
+                        {2, 129, 129, 5, 2, 8, 3, 1},
+                        {1, 150, 150, 2, 2, 33, 1, 0},
+                        {1, 3, 131, 2, 1, 5, 2, 0},
+                        {1, 100, 300, 1, 1, 64, 1, 0},
+                        {0, 4, 4, 1, 1, 4, 1, 0},
+                        {1, 0, 4, 1, 1, 4, 1, 0}}) {
+    const std::string what = fmt::format("attention B {} Tq {} Tk {} H {} K {} C {}", a.B, a.Tq, a.Tk, a.H, a.K, a.C);
+    const double scale = 1 / std::sqrt(static_cast<double>(a.C));
+    const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
+    const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
+    Tensors forward = {q, k, v, random(queries, 4), statistics(rows)};
+    const auto attention = [&](Ops& ops, Tensors& t) {
+      ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4], .scale = scale, .group = a.group, .first_head = a.first_head});
+    };
+    compare(what, forward, attention);
+    if (a.Tq != a.Tk) continue;
+    ReferenceOps reference;
+    attention(reference, forward);
+    compare(what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), q, k, v, statistics(rows)}, [&](Ops& ops, Tensors& t) {
+      ops.attention_backward({.q = t[0],
+                              .k = t[1],
+                              .v = t[2],
+                              .out = t[3],
+                              .lse = t[4],
+                              .dout = t[5],
+                              .dq = t[6],
+                              .dk = t[7],
+                              .dv = t[8],
+                              .delta = t[9],
+                              .scale = scale,
+                              .group = a.group,
+                              .first_head = a.first_head});
+    });
+  }
+}
+
+// Few heads, many and grouped ones, an odd number of tiles, and work enough for all threads.
+// The running maximum is replaced often, and by much: every key points more in the direction of the queries than those before it.
+TEST_P(OpsConformance, AttentionOfScoresThatGrow) {
+  const Sizes sizes = {1, 300, 1, 8};
+  Numbers q = random(sizes, 1), k = random(sizes, 2), v = random(sizes, 3);
+  for (std::int64_t i = 0; i < 300; ++i) {
+    q.set(i * 8, 1.0);
+    k.set(i * 8, 0.3 * static_cast<double>(i % 250));  // 75 in all, where e^75 is 4e32
+  }
+  compare("attention of growing scores", {q, k, v, random(sizes, 4), statistics({1, 1, 300})},
+          [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
+}
+
+// A score of minus infinity is a probability of zero, one of infinity has none.
+TEST_P(OpsConformance, AttentionOfInfiniteScores) {
+  const Sizes sizes = {1, 90, 1, 4};
+  Numbers q = random(sizes, 1), k = random(sizes, 2);
+  for (std::int64_t i = 0; i < 90; ++i) q.set(i * 4, 1.0);
+  for (const std::int64_t key : {1, 7, 66}) k.set(key * 4, -std::numeric_limits<double>::infinity());
+  k.set(80 * 4, std::numeric_limits<double>::infinity());
+  compare("attention of infinite scores", {q, k, random(sizes, 3), random(sizes, 4), statistics({1, 1, 90})},
+          [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
+}
+
+// Zero times NaN is NaN, so a value may reach queries of its tile that do not see it; it is never lost, and never reaches earlier tiles.
+TEST_P(OpsConformance, NaNReachesTheQueriesThatSeeIt) {
+  const Sizes sizes = {1, 100, 1, 16};
+  Numbers k = random(sizes, 2), v = random(sizes, 3), out = random(sizes, 4), lse = statistics({1, 1, 100});
+  k.set(70 * 16 + 2, std::numeric_limits<double>::quiet_NaN());
+  v.set(90 * 16 + 3, std::numeric_limits<double>::quiet_NaN());
+  const Tensors after =
+      run({random(sizes, 1), k, v, out, lse}, [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
+  if (after.empty()) GTEST_SKIP() << "the backend has no attention yet";
+  out = after[3];
+  lse = after[4];
+  for (std::int64_t i = 0; i < 100; ++i) {
+    EXPECT_EQ(std::isnan(lse.get(i)), i >= 70) << i;
+    for (std::int64_t c = 0; c < 16; ++c) {
+      const bool is_nan = std::isnan(out.get(i * 16 + c));
+      EXPECT_TRUE(i >= 70 ? is_nan : !is_nan || (i >= 64 && c == 3)) << i << ", " << c;
+    }
+  }
+}
+
+TEST_P(OpsConformance, Activations) {
+  for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{0, 7}, {5, 0}, {1, 1}, {1, 7}, {3, 16}, {40, 1001}, {333, 100}}) {
+    const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
+    const Numbers x = random({rows, columns}, 1, 3.0), up = random({rows, columns}, 2), dy = random({rows, columns}, 3), bias = random({columns}, 4);
+    compare("gelu" + sizes, {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
+    compare("gelu with bias" + sizes, {x, bias}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[0], .bias = t[1]}); });
+    compare("gelu_backward" + sizes, {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+    for (const DType g : gradient_dtypes())
+      compare("gelu_backward with bias in place" + sizes, {x, dy, bias, Numbers::random(g, {columns}, 5)},
+              [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1]}); });
+    compare("swiglu" + sizes, {x, up, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
+    compare("swiglu_backward in place" + sizes, {x, up, dy},
+            [](Ops& ops, Tensors& t) { ops.swiglu_backward({.dy = t[2], .gate = t[0], .up = t[1], .dgate = t[0], .dup = t[1], .y = t[2]}); });
+  }
+}
+
+TEST_P(OpsConformance, ActivationsOfExtremeNumbers) {
+  Numbers x(dtype, {8}), dy(dtype, {8});
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double values[8] = {0, -0.0, 60, -60, 1000, -1000, 1e-30, std::numeric_limits<double>::quiet_NaN()};
+  for (int i = 0; i < 8; ++i) {
+    x.set(i, values[i]);
+    dy.set(i, 1);
+  }
+  compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
+  compare("gelu_backward", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+  compare("swiglu", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
+  compare("swiglu_backward", {x, dy, x, x},
+          [](Ops& ops, Tensors& t) { ops.swiglu_backward({.dy = t[1], .gate = t[0], .up = t[1], .dgate = t[2], .dup = t[3]}); });
+  x.set(0, infinity);
+  compare("sums with infinity and NaN", {x, dy}, [](Ops& ops, Tensors& t) { ops.add(t[1], t[0], t[1]); });
+  compare("rounding infinity and NaN", {x, Numbers(DType::bfloat16, {8})}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+}
+
+TEST_P(OpsConformance, CrossEntropy) {
+  for (const std::int64_t V : {1, 5, 16, 1000})
+    for (const std::int64_t padding : {0, 1, 3}) {
+      const std::int64_t N = 40, valid = std::max<std::int64_t>(0, V - padding);
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(N));
+      for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = n % 7 == 0 ? ignored_target : static_cast<std::int32_t>(n * 37 % 1200);
+      Tensors tensors = {Numbers::random(sums, {N, V}, 1, 3.0),
+                         statistics({N}),
+                         Numbers::tokens(ids),
+                         statistics({N}),
+                         statistics({N}),
+                         statistics({N}),
+                         Numbers(DType::float64, {1}),
+                         Numbers::random(sums, {N}, 2),
+                         Numbers(dtype, {N, V})};
+      if (V > 5) tensors[0].set(2 * V + 3, std::numeric_limits<double>::quiet_NaN());
+      compare(fmt::format("cross entropy of {} columns, {} valid", V, valid), tensors, [&](Ops& ops, Tensors& t) {
+        ops.row_exp({.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .first_column = 100, .valid_columns = valid});
+        ops.rescale_sums({.sum = t[3], .max = t[1], .row_max = t[7]});  // as if another shard had larger logits
+        ops.cross_entropy({.max = t[7], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
+        if (valid == 0) ops.fill(t[5], 0.5);  // of a row that lies in other shards alone
+        const Tensor dlogits = dtype == sums && padding == 1 ? t[0].tensor() : t[8].tensor();
+        ops.cross_entropy_backward(
+            {.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = dlogits, .first_column = 100, .valid_columns = valid, .scale = 0.25});
+      });
+    }
+}
+
+TEST_P(OpsConformance, AdamW) {
+  for (const std::int64_t count : {0, 1, 17, 40'001})
+    for (const DType g : {DType::float32, DType::float64, DType::bfloat16}) {
+      Tensors tensors = {random({count}, 1), Numbers::random(sums, {count}, 2), Numbers::random(g, {count}, 3), Numbers::random(sums, {count}, 4, 0.1),
+                         statistics({count})};
+      for (std::int64_t i = 0; i < count; ++i) tensors[4].set(i, 0.01 + std::abs(tensors[3].get(i)));  // v is positive
+      compare("adamw", tensors, [](Ops& ops, Tensors& t) {
+        ops.adamw({.param = t[0],
+                   .master = t[1],
+                   .grad = t[2],
+                   .m = t[3],
+                   .v = t[4],
+                   .lr = 0.01,
+                   .beta1 = 0.9,
+                   .beta2 = 0.95,
+                   .eps = 1e-8,
+                   .weight_decay = 0.1,
+                   .grad_scale = 0.5,
+                   .step = 3});
+      });
+    }
+}
+
+// Ranks are threads of one process, each with a backend of its own.
+
+TEST_P(OpsConformance, UploadsAndDownloads) {
+  const Numbers x = random({1000}, 1), z(dtype, {1000});
+  const Tensors after = run({Numbers(dtype, {1000})}, [&](Ops& ops, Tensors& t) {
+    Numbers passing = x;
+    ops.upload(t[0], passing.tensor().data);
+    passing = Numbers(dtype, {1000});  // the memory is the caller's again
+    ops.download(z.tensor().data, t[0]);
+  });
+  EXPECT_TRUE(after[0] == x);
+  EXPECT_TRUE(z == x);
+}
+
+}  // namespace
+}  // namespace echelon
