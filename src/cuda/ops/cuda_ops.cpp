@@ -5,7 +5,7 @@
 
 namespace echelon::cuda {
 
-CudaOps::CudaOps(Device& device, const OpsOptions& options) : device_(device), options_(options), products_(std::make_unique<Products>(device)) {}
+CudaOps::CudaOps(Device& device, const OpsOptions& options) : device_(device), options_(options), products_(std::make_unique<Products>(device, workspace_)) {}
 
 CudaOps::~CudaOps() = default;
 

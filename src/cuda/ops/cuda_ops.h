@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/device/device.h"
+#include "cuda/device/workspace.h"
 #include "cuda/ops/host_staging.h"
 #include "ops/ops.h"
 
@@ -68,6 +69,7 @@ class CudaOps final : public Ops {
 
   Device& device_;
   OpsOptions options_;
+  Workspace workspace_;
   HostStaging staging_;
   std::unique_ptr<Products> products_;
 };

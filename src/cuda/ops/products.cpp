@@ -5,7 +5,7 @@
 namespace echelon::cuda {
 namespace {
 
-constexpr std::size_t workspace_bytes = std::size_t{32} << 20;  // what cuBLAS' documentation advises for Hopper
+constexpr std::size_t workspace_bytes = Workspace::num_bytes;
 
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) throw Failure(fmt::format("{}: cuBLASLt status {} ({})", what, static_cast<int>(status), cublasLtGetStatusName(status)));
@@ -24,17 +24,13 @@ cudaDataType_t type_of(DType dtype) {
 
 }  // namespace
 
-Products::Products(Device& device) : device_(device) {
-  check(cublasLtCreate(&handle_), "cuBLASLt");
-  cuda::check(cudaMalloc(reinterpret_cast<void**>(&workspace_), workspace_bytes), "the workspace of products");
-}
+Products::Products(Device& device, const Workspace& workspace) : device_(device), workspace_(workspace) { check(cublasLtCreate(&handle_), "cuBLASLt"); }
 
 Products::~Products() {
   for (auto& [key, plan] : plans_) {
     cublasLtMatmulDescDestroy(plan.operation);
     for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.c}) cublasLtMatrixLayoutDestroy(layout);
   }
-  cudaFree(workspace_);
   cublasLtDestroy(handle_);
 }
 
@@ -86,7 +82,7 @@ void Products::enqueue(const MatmulArgs& args) {
   const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
   const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
   check(cublasLtMatmul(handle_, plan.operation, alpha, args.b.data, plan.a, args.a.data, plan.b, beta, args.c.data, plan.c, args.c.data, plan.c,
-                       &plan.algorithm, workspace_, workspace_bytes, device_.compute().get()),
+                       &plan.algorithm, workspace_.as<std::byte>(Workspace::num_bytes), workspace_bytes, device_.compute().get()),
         "a product");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/device/device.h"
+#include "cuda/device/workspace.h"
 #include "ops/ops.h"
 
 #include <cublasLt.h>
@@ -13,8 +14,8 @@ namespace echelon::cuda {
 
 class Products {
  public:
-  /// Throws Failure if the library does not start.
-  explicit Products(Device& device);
+  /// Both must outlive it. Throws Failure if the library does not start.
+  Products(Device& device, const Workspace& workspace);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
@@ -31,8 +32,8 @@ class Products {
   [[nodiscard]] const Plan& plan_of(const MatmulArgs& args);
 
   Device& device_;
+  const Workspace& workspace_;
   cublasLtHandle_t handle_ = nullptr;
-  std::byte* workspace_ = nullptr;
   std::map<Key, Plan> plans_;
 };
 

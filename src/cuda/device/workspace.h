@@ -1,0 +1,39 @@
+// Device memory beside the arena, for what one kernel of an operation leaves to the next: partial sums over blocks of rows, sorted tokens, cuBLASLt's split
+// sums. One per rank and of a fixed size, so that the device's bytes are the arena's and these. The compute stream orders all who use it: what an operation
+// puts there lasts until the next operation, and two kernels of one operation share it by offsets.
+#pragma once
+
+#include "cuda/device/status.h"
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+namespace echelon::cuda {
+
+class Workspace {
+ public:
+  static constexpr std::int64_t num_bytes = std::int64_t{32} << 20;  // what cuBLAS' documentation advises for Hopper
+
+  Workspace() { check(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(num_bytes)), "the workspace of operations"); }
+  ~Workspace() { cudaFree(data_); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  /// How many T fit: whoever needs more works in chunks, or with fewer partial sums.
+  template <class T>
+  [[nodiscard]] static constexpr std::int64_t capacity() {
+    return num_bytes / static_cast<std::int64_t>(sizeof(T));
+  }
+  /// Room for `count` T from `offset_bytes` on, aligned to 256 bytes if the offset is.
+  template <class T>
+  [[nodiscard]] T* as([[maybe_unused]] std::int64_t count, std::int64_t offset_bytes = 0) const {
+    assert(offset_bytes + count * static_cast<std::int64_t>(sizeof(T)) <= num_bytes);
+    return reinterpret_cast<T*>(data_ + offset_bytes);
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace echelon::cuda
