@@ -20,6 +20,7 @@ std::unique_ptr<Backend> open_backend(std::string_view device) {
     LoadedPlugin cuda = load_cuda_plugin();
     if (cuda.backend) return std::move(cuda.backend);
     require(is_automatic, "training.device = cuda, but {}; nearest: cpu", cuda.reason);
+    return make_cpu_backend(fmt::format("; no GPU is used, because {}", cuda.reason));
   }
   return make_cpu_backend();
 }

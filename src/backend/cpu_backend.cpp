@@ -7,28 +7,33 @@ namespace {
 
 class CpuDevice final : public RankDevice {
  public:
-  CpuDevice(Mesh& mesh, int num_threads) : ops_(make_cpu_ops({.num_threads = num_threads})), mesh_(mesh) {}
+  CpuDevice(Mesh& mesh, int num_threads, const std::string& remark) : ops_(make_cpu_ops({.num_threads = num_threads})), mesh_(mesh), remark_(remark) {}
   [[nodiscard]] Ops& ops() override { return *ops_; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return host_memory(); }
-  [[nodiscard]] std::string description() const override { return blas_description(); }
+  [[nodiscard]] std::string description() const override { return blas_description() + remark_; }
 
  private:
   std::unique_ptr<Ops> ops_;
   Mesh& mesh_;
+  const std::string& remark_;
 };
 
 class CpuBackend final : public Backend {
  public:
+  explicit CpuBackend(std::string remark) : remark_(std::move(remark)) {}
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
   [[nodiscard]] std::int64_t memory_bytes() const override { return 0; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
-    return std::make_unique<CpuDevice>(host, options.num_threads);
+    return std::make_unique<CpuDevice>(host, options.num_threads, remark_);
   }
+
+ private:
+  std::string remark_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend(std::string remark) { return std::make_unique<CpuBackend>(std::move(remark)); }
 
 }  // namespace echelon

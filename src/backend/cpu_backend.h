@@ -5,6 +5,7 @@
 
 namespace echelon {
 
-[[nodiscard]] std::unique_ptr<Backend> make_cpu_backend();
+/// `remark` stands in the descriptions of devices: why these are no GPUs, where somebody may wonder.
+[[nodiscard]] std::unique_ptr<Backend> make_cpu_backend(std::string remark = "");
 
 }  // namespace echelon

@@ -2,18 +2,18 @@
 
 #include "comm/thread/thread_world.h"
 #include "engine/lr_schedule.h"
-#include "ops/cpu/cpu_ops.h"
+#include "engine/run_device.h"
 
 namespace echelon {
 namespace {
 
-void run_rank(const LayoutRun& layout, Mesh& plain_mesh, RunWatcher& watcher) {
+void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher& watcher) {
   const RunConfig& config = layout.blueprint.config();
-  const std::unique_ptr<Ops> plain_ops = make_cpu_ops({});
-  const std::unique_ptr<RankInterposer> interposer = layout.interpose ? layout.interpose(*plain_ops, plain_mesh) : nullptr;
-  Mesh& mesh = interposer ? interposer->mesh() : plain_mesh;
-  Ops& ops = interposer ? interposer->ops() : *plain_ops;
-  RankRun run(layout.blueprint, mesh, ops);
+  const std::unique_ptr<RankDevice> device = open_device(backend, config, host, 1);
+  const std::unique_ptr<RankInterposer> interposer = layout.interpose ? layout.interpose(device->ops(), device->mesh()) : nullptr;
+  Mesh& mesh = interposer ? interposer->mesh() : device->mesh();
+  Ops& ops = interposer ? interposer->ops() : device->ops();
+  RankRun run(layout.blueprint, mesh, ops, device->memory());
   if (interposer) interposer->attach(run);
   if (StepObserver* observer = interposer ? interposer->observer() : nullptr) run.step().observe_actions(*observer);
   run.model().initialize(config.training.seed, ops);
@@ -29,7 +29,10 @@ void run_rank(const LayoutRun& layout, Mesh& plain_mesh, RunWatcher& watcher) {
 }  // namespace
 
 void run_layout(const LayoutRun& layout, RunWatcher& watcher) {
-  const auto body = [&](Mesh& mesh) { run_rank(layout, mesh, watcher); };
+  const std::string& device = layout.blueprint.config().training.device;
+  const std::unique_ptr<Backend> own = layout.backend == nullptr ? open_backend(device == "auto" ? "cpu" : device) : nullptr;
+  Backend& backend = own ? *own : *layout.backend;
+  const auto body = [&](Mesh& mesh) { run_rank(layout, backend, mesh, watcher); };
   const MeshShape& shape = layout.blueprint.mesh();
   layout.run_ranks ? layout.run_ranks(shape, body) : run_thread_ranks(shape, {}, body);
 }

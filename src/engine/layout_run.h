@@ -1,6 +1,7 @@
 // Some steps of a config's layout with somebody watching: what `verify` and the parity tests are made of. Weights start from training.seed.
 #pragma once
 
+#include "backend/backend.h"
 #include "engine/rank_run.h"
 
 #include <functional>
@@ -47,7 +48,8 @@ struct LayoutRun {
   const BatchSource& batches;
   std::int64_t num_steps = 1;  // of the config's schedule of learning rates, from its first step on
   RankRunner run_ranks = {};   // empty: threads of this process
-  Interpose interpose = {};    // empty: ops/cpu on the mesh as it is
+  Interpose interpose = {};    // empty: nothing
+  Backend* backend = nullptr;  // null: that of training.device, where auto is the processors
 };
 
 /// Throws what a rank throws.

@@ -5,11 +5,9 @@
 #include "comm/run_ranks.h"
 #include "data/masked_batches.h"
 #include "engine/layout_run.h"
-#include "engine/machine_memory.h"
 #include "engine/rank_cores.h"
+#include "engine/run_device.h"
 #include "engine/train.h"
-#include "ops/cpu/cpu_ops.h"
-#include "report/system_memory.h"
 
 #include <chrono>
 
@@ -19,17 +17,18 @@ std::vector<double> time_steps(const RunConfig& config, std::int64_t num_steps) 
   using Clock = std::chrono::steady_clock;
   const RankPlacement placement = placement_of(config);
   const Blueprint blueprint(config);
-  require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
+  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
+  require_memory(blueprint, placement, *backend);
   const FormulaTokens batches(config.data.seed, config.model.vocab_size);
   std::vector<double> seconds;
-  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
-    const auto ops = make_cpu_ops({.num_threads = claim_cores(config, mesh).num_threads});
-    RankRun run(blueprint, mesh, *ops);
-    run.model().initialize(config.training.seed, *ops);
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
+    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, claim_cores(config, host).num_threads);
+    RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
+    run.model().initialize(config.training.seed, device->ops());
     for (std::int64_t step = 1; step <= num_steps + 1; ++step) {
       const auto begin = Clock::now();
       run.step().run(ProgramKind::training, training_input(config, batches, step));
-      if (mesh.rank() == placement.first_rank_here && step > 1) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      if (host.rank() == placement.first_rank_here && step > 1) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
   });
   return seconds;

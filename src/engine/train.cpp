@@ -5,11 +5,10 @@
 #include "data/dataset_batches.h"
 #include "engine/host_rates.h"
 #include "engine/layout_types.h"
-#include "engine/machine_memory.h"
 #include "engine/rank_cores.h"
+#include "engine/run_device.h"
 #include "engine/trainer.h"
 #include "engine/validation.h"
-#include "ops/cpu/cpu_ops.h"
 #include "report/system_memory.h"
 
 #include <algorithm>
@@ -77,11 +76,10 @@ std::string describe(const Blueprint& blueprint, const RankPlacement& placement)
   const ParallelConfig& p = config.parallelism;
   return fmt::format(
       "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as {}; "
-      "{} microbatches of {} x {} tokens per rank and step; {}",
+      "{} microbatches of {} x {} tokens per rank and step",
       name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree,
       describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
-      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(), config.training.micro_batch_size, config.training.seq_len,
-      blas_description());
+      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(), config.training.micro_batch_size, config.training.seq_len);
 }
 
 /// The memory plan of a rank by category; the allocation has exactly this size.
@@ -103,7 +101,8 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   const RankPlacement placement = placement_of(config);
   if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
   const Blueprint blueprint(config);
-  require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
+  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
+  require_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   const auto initial = initial_weights(config);
   const RatesOfHost rates(config.metrics, placement);
@@ -119,20 +118,22 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
     options.events.on_start(describe(blueprint, placement));
     options.events.on_start(describe_memory(blueprint.rank(0)));
   }
-  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
-    const RankCores cores = claim_cores(config, mesh);
-    if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores));
-    const auto ops = make_cpu_ops({.num_threads = cores.num_threads});
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
+    const RankCores cores = claim_cores(config, host);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, cores.num_threads);
+    Ops& ops = device->ops();
+    Mesh& mesh = device->mesh();
+    if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores) + "; " + device->description());
     std::optional<StepRecorder> recorder;
-    if (!config.metrics.trace.empty()) recorder.emplace(*ops, mesh);
-    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : *ops);
+    if (!config.metrics.trace.empty()) recorder.emplace(ops, mesh);
+    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory());
     if (recorder) run.step().observe_actions(*recorder);
     if (initial)
-      run.model().load(*initial, *ops);
+      run.model().load(*initial, ops);
     else
-      run.model().initialize(config.training.seed, *ops);
+      run.model().initialize(config.training.seed, ops);
     Trainer trainer(
-        config, {blueprint, run, mesh, *ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
+        config, {blueprint, run, mesh, ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
         options);
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;
@@ -151,15 +152,16 @@ EvaluationResult evaluate(const RunConfig& wanted) {
   const DatasetBatches validation = open_validation(wanted);
   const RunConfig config = with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len));
   const Blueprint blueprint(config);
-  require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
+  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
+  require_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   EvaluationResult result;
-  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& mesh) {
-    const auto ops = make_cpu_ops({.num_threads = claim_cores(config, mesh).num_threads});
-    RankRun run(blueprint, mesh, *ops);
-    run.model().load(*initial, *ops);
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
+    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, claim_cores(config, host).num_threads);
+    RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
+    run.model().load(*initial, device->ops());
     const MeanLoss mean = validation_loss(run.step(), validation, config, std::numeric_limits<std::int64_t>::max());
-    if (mesh.rank() == placement.first_rank_here) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
+    if (host.rank() == placement.first_rank_here) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
   });
   return result;
 }

@@ -1,0 +1,20 @@
+#include "engine/run_device.h"
+
+#include "engine/machine_memory.h"
+#include "report/system_memory.h"
+
+namespace echelon {
+
+std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads) {
+  return backend.open(host, {.num_threads = num_threads,
+                             .deterministic = config.training.deterministic,
+                             .transport = config.comm.backend,
+                             .timeout_seconds = config.comm.timeout_seconds});
+}
+
+void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend) {
+  const bool is_host = backend.kind() == DeviceKind::cpu;
+  require_memory(blueprint, placement.num_ranks_on_host, is_host ? system_memory_bytes() : backend.memory_bytes());
+}
+
+}  // namespace echelon

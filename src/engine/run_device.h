@@ -1,0 +1,17 @@
+// The device of each rank of a run, as its config asks for it.
+#pragma once
+
+#include "backend/backend.h"
+#include "blueprint/blueprint.h"
+#include "comm/run_ranks.h"
+#include "spec/run_config.h"
+
+namespace echelon {
+
+/// Called by every rank on its own thread; `host` must outlive the device. `num_threads`: of the host, that this rank has.
+[[nodiscard]] std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads);
+
+/// Throws Error if the arenas of the ranks on this machine together are larger than what the backend's memory holds.
+void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend);
+
+}  // namespace echelon
