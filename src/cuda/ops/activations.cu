@@ -1,12 +1,168 @@
-// GELU and SwiGLU, and their gradients.
+// GELU and SwiGLU, and their gradients (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh u)/2, which needs one exponential and loses
+// nothing for negative x:
+//   gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
+// All are bound by memory: every number is read once and written once, 16 bytes at a time.
+#include "cuda/device/lanes.h"
+#include "cuda/device/launch.h"
+#include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
+#include "cuda/ops/numbers.h"
 #include "cuda/ops/unfinished.h"
 
-namespace echelon::cuda {
+#include "ops/check.h"
 
-void CudaOps::gelu(const GeluArgs&) { not_yet(); }
+namespace echelon::cuda {
+namespace {
+
+constexpr int block_threads = 256;
+
+// Of the approximations of exp and division each is right to a few units in the last place.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + __expf(-x)); }
+__device__ __forceinline__ double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+
+template <class A>
+constexpr A two_slopes = static_cast<A>(2 * 0.7978845608028653558798921198687);  // 2 sqrt(2 / pi)
+template <class A>
+constexpr A cubic = static_cast<A>(0.044715);
+
+template <class A>
+__device__ __forceinline__ A gelu_sigmoid(A x) {
+  return sigmoid(two_slopes<A> * (x + cubic<A> * x * x * x));
+}
+/// Of an x whose gelu_sigmoid is s.
+template <class A>
+__device__ __forceinline__ A gelu_derivative(A x, A s) {
+  return s + x * s * (1 - s) * (two_slopes<A> * (1 + 3 * cubic<A> * x * x));
+}
+
+__device__ __forceinline__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// A thread takes packs `stride` apart, `packs_in_flight` of them, and loads all before it stores any. With a bias the stride is a multiple of a row, so that
+// all its packs are of the same columns.
+constexpr int packs_in_flight = 4;
+
+template <class T, int width>
+__global__ void __launch_bounds__(block_threads) gelu_kernel(const T* x, const T* bias, T* y, unsigned row_packs, unsigned stride, std::int64_t count) {
+  const unsigned thread = thread_number();
+  if (thread >= stride) return;
+  Pack<T, width> x_k[packs_in_flight], bias_k = {};
+  if (bias != nullptr) bias_k = load_pack<width>(bias + static_cast<std::int64_t>(thread % row_packs) * width);
+#pragma unroll
+  for (int k = 0; k < packs_in_flight; ++k) {
+    const std::int64_t first = (thread + static_cast<std::int64_t>(k) * stride) * width;
+    if (first < count) x_k[k] = load_pack<width>(x + first, count - first);
+  }
+#pragma unroll
+  for (int k = 0; k < packs_in_flight; ++k) {
+    const std::int64_t first = (thread + static_cast<std::int64_t>(k) * stride) * width;
+    if (first >= count) return;
+    Pack<Wide<T>, width> y_k = widen(x_k[k]);
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      if (bias != nullptr) y_k.at[i] += widen(bias_k.at[i]);
+      y_k.at[i] *= gelu_sigmoid(y_k.at[i]);
+    }
+    store_pack(y + first, narrow<T>(y_k), count - first);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) swiglu_kernel(const T* gate, const T* up, T* y, unsigned stride, std::int64_t count) {
+  constexpr int width = pack_size<T>, in_flight = packs_in_flight / 2;
+  const unsigned thread = thread_number();
+  if (thread >= stride) return;
+  Pack<T, width> gate_k[in_flight], up_k[in_flight];
+#pragma unroll
+  for (int k = 0; k < in_flight; ++k) {
+    const std::int64_t first = (thread + static_cast<std::int64_t>(k) * stride) * width;
+    if (first >= count) break;
+    gate_k[k] = load_pack<width>(gate + first, count - first);
+    up_k[k] = load_pack<width>(up + first, count - first);
+  }
+#pragma unroll
+  for (int k = 0; k < in_flight; ++k) {
+    const std::int64_t first = (thread + static_cast<std::int64_t>(k) * stride) * width;
+    if (first >= count) return;
+    Pack<Wide<T>, width> y_k;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const Wide<T> g = widen(gate_k[k].at[i]);
+      y_k.at[i] = g * sigmoid(g) * widen(up_k[k].at[i]);
+    }
+    store_pack(y + first, narrow<T>(y_k), count - first);
+  }
+}
+
+template <class T>
+struct SwigluGradients {
+  const T *dy, *gate, *up;
+  T *dgate, *dup, *y;
+};
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) swiglu_backward_kernel(SwigluGradients<T> of, std::int64_t count) {
+  constexpr int width = pack_size<T>;
+  const std::int64_t first = static_cast<std::int64_t>(thread_number()) * width, present = count - first;
+  if (present <= 0) return;
+  const Pack<T, width> dy = load_pack<width>(of.dy + first, present), gate = load_pack<width>(of.gate + first, present),
+                       up = load_pack<width>(of.up + first, present);
+  Pack<Wide<T>, width> dgate, dup, y;
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const Wide<T> g = widen(gate.at[i]), u = widen(up.at[i]), dy_i = widen(dy.at[i]), s = sigmoid(g), silu = g * s;
+    dgate.at[i] = dy_i * u * s * (1 + g * (1 - s));
+    dup.at[i] = dy_i * silu;
+    y.at[i] = silu * u;
+  }
+  store_pack(of.dgate + first, narrow<T>(dgate), present);
+  store_pack(of.dup + first, narrow<T>(dup), present);
+  if (of.y != nullptr) store_pack(of.y + first, narrow<T>(y), present);
+}
+
+Launch of_threads(std::int64_t count, cudaStream_t stream) {
+  return {.num_blocks = blocks_for(count, block_threads), .num_threads = block_threads, .stream = stream};
+}
+
+}  // namespace
+
+void CudaOps::gelu(const GeluArgs& args) {
+  check(args);
+  const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
+  if (count == 0) return;
+  visit_numbers(args.x.dtype, [&]<class T>(T) {
+    const auto start = [&]<int width>(std::integral_constant<int, width>) {
+      const std::int64_t packs = blocks_for(count, width), row = args.bias.exists() ? D / width : 1, stride = row * blocks_for(packs, row * packs_in_flight);
+      launch(of_threads(stride, stream()), gelu_kernel<on_device<T>, width>, numbers<T>(args.x), args.bias.exists() ? numbers<T>(args.bias) : nullptr,
+             numbers<T>(args.y), static_cast<unsigned>(row), static_cast<unsigned>(stride), count);
+    };
+    constexpr int width = pack_size<T>;
+    if (args.bias.exists() && D % width != 0)
+      start(std::integral_constant<int, 1>());
+    else
+      start(std::integral_constant<int, width>());
+  });
+}
+
 void CudaOps::gelu_backward(const GeluBackwardArgs&) { not_yet(); }
-void CudaOps::swiglu(const SwigluArgs&) { not_yet(); }
-void CudaOps::swiglu_backward(const SwigluBackwardArgs&) { not_yet(); }
+
+void CudaOps::swiglu(const SwigluArgs& args) {
+  check(args);
+  const std::int64_t count = args.y.num_elements();
+  visit_numbers(args.y.dtype, [&]<class T>(T) {
+    const std::int64_t stride = blocks_for(blocks_for(count, pack_size<T>), packs_in_flight / 2);
+    launch(of_threads(stride, stream()), swiglu_kernel<on_device<T>>, numbers<T>(args.gate), numbers<T>(args.up), numbers<T>(args.y),
+           static_cast<unsigned>(stride), count);
+  });
+}
+
+void CudaOps::swiglu_backward(const SwigluBackwardArgs& args) {
+  check(args);
+  const std::int64_t count = args.dy.num_elements();
+  visit_numbers(args.dy.dtype, [&]<class T>(T) {
+    const SwigluGradients<on_device<T>> of = {numbers<T>(args.dy),    numbers<T>(args.gate), numbers<T>(args.up),
+                                              numbers<T>(args.dgate), numbers<T>(args.dup),  args.y.exists() ? numbers<T>(args.y) : nullptr};
+    launch(of_threads(blocks_for(count, pack_size<T>), stream()), swiglu_backward_kernel<on_device<T>>, of, count);
+  });
+}
 
 }  // namespace echelon::cuda

@@ -1,0 +1,135 @@
+// Neighbouring numbers that a thread loads and stores together, 16 bytes at a time: the widest access there is, and the one with the fewest instructions for
+// a byte. For .cu files alone.
+#pragma once
+
+#include "cuda/device/lanes.h"
+
+#ifndef __CUDACC__
+#include <stdexcept>
+#endif
+
+namespace echelon::cuda {
+
+template <class T, int count>
+struct Pack {
+  T at[count];
+};
+
+/// Of T in 16 bytes.
+template <class T>
+constexpr int pack_size = static_cast<int>(16 / sizeof(T));
+
+namespace detail {
+
+template <int num_bytes>
+struct Word;
+template <>
+struct Word<2> {
+  using type = unsigned short;
+};
+template <>
+struct Word<4> {
+  using type = unsigned;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<16> {
+  using type = uint4;
+};
+
+/// Copies a pack between registers and memory, in one access or in several of 16 bytes. The chip faults on an address that is not a multiple of the access.
+template <int num_bytes>
+__device__ __forceinline__ void load_words(void* registers, const void* memory) {
+#ifdef __CUDACC__
+  using W = typename Word<(num_bytes < 16 ? num_bytes : 16)>::type;
+#pragma unroll
+  for (int i = 0; i < num_bytes / static_cast<int>(sizeof(W)); ++i) {
+    const W word = static_cast<const W*>(memory)[i];
+    memcpy(static_cast<W*>(registers) + i, &word, sizeof word);
+  }
+#else
+  if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0) throw std::runtime_error("a misaligned load");
+  std::memcpy(registers, memory, num_bytes);
+#endif
+}
+template <int num_bytes>
+__device__ __forceinline__ void store_words(void* memory, const void* registers) {
+#ifdef __CUDACC__
+  using W = typename Word<(num_bytes < 16 ? num_bytes : 16)>::type;
+#pragma unroll
+  for (int i = 0; i < num_bytes / static_cast<int>(sizeof(W)); ++i) {
+    W word;
+    memcpy(&word, static_cast<const W*>(registers) + i, sizeof word);
+    static_cast<W*>(memory)[i] = word;
+  }
+#else
+  if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0) throw std::runtime_error("a misaligned store");
+  std::memcpy(memory, registers, num_bytes);
+#endif
+}
+
+}  // namespace detail
+
+/// `address` is a multiple of the pack's bytes, or of 16 if it has more.
+template <int count, class T>
+__device__ __forceinline__ Pack<T, count> load_pack(const T* address) {
+  Pack<T, count> pack;
+  if constexpr (sizeof pack == sizeof(T))
+    pack.at[0] = *address;
+  else
+    detail::load_words<static_cast<int>(sizeof pack)>(pack.at, address);
+  return pack;
+}
+template <class T, int count>
+__device__ __forceinline__ void store_pack(T* address, const Pack<T, count>& pack) {
+  if constexpr (sizeof pack == sizeof(T))
+    *address = pack.at[0];
+  else
+    detail::store_words<static_cast<int>(sizeof pack)>(address, pack.at);
+}
+
+/// The first `present` numbers, and zeros: what is left at the end of a tensor.
+template <int count, class T>
+__device__ __forceinline__ Pack<T, count> load_pack(const T* address, std::int64_t present) {
+  if (present >= count) return load_pack<count>(address);
+  Pack<T, count> pack;
+#pragma unroll
+  for (int i = 0; i < count; ++i) pack.at[i] = i < present ? address[i] : narrow<T>(Wide<T>(0));
+  return pack;
+}
+template <class T, int count>
+__device__ __forceinline__ void store_pack(T* address, const Pack<T, count>& pack, std::int64_t present) {
+  if (present >= count) return store_pack(address, pack);
+#pragma unroll
+  for (int i = 0; i < count; ++i)
+    if (i < present) address[i] = pack.at[i];
+}
+
+template <class T, int count>
+__device__ __forceinline__ Pack<Wide<T>, count> widen(const Pack<T, count>& x) {
+  Pack<Wide<T>, count> wide;
+#pragma unroll
+  for (int i = 0; i < count; ++i) wide.at[i] = widen(x.at[i]);
+  return wide;
+}
+template <class To, class From, int count>
+__device__ __forceinline__ Pack<To, count> narrow(const Pack<From, count>& x) {
+  Pack<To, count> result;
+  if constexpr (std::is_same_v<To, __nv_bfloat16> && count % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < count; i += 2) {  // two of them are one instruction
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(static_cast<float>(x.at[i]), static_cast<float>(x.at[i + 1]));
+      result.at[i] = pair.x;
+      result.at[i + 1] = pair.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i) result.at[i] = narrow<To>(x.at[i]);
+  }
+  return result;
+}
+
+}  // namespace echelon::cuda
