@@ -1,0 +1,147 @@
+// Attention's gradients for heads of any width, in every format. With p_ij = e^(s_ij - lse_i) formed anew (Dao et al. 2022, arXiv:2205.14135):
+//   delta_i = dout_i . out_i                ds_ij = p_ij (dout_i . v_j - delta_i)
+//   dq_i = scale sum_j ds_ij k_j            dk_j = scale sum_i ds_ij q_i            dv_j = sum_i p_ij dout_i
+// One pass has a block for 64 keys, which goes along the queries that see them, head by head of the group; another a block for 64 queries. So every sum
+// belongs to one block and is formed in one order.
+#include "cuda/device/launch.h"
+#include "cuda/ops/attention.h"
+#include "cuda/ops/attention_tiles.h"
+#include "cuda/ops/numbers.h"
+
+namespace echelon::cuda {
+namespace {
+
+template <class T>
+struct Backward {
+  const T *q, *k, *v, *out, *dout;
+  const Wide<T>* lse;
+  T *dq, *dk, *dv;
+  Wide<T>* delta;
+  Wide<T> scale;
+  AttentionSizes sizes;
+};
+
+constexpr int delta_threads = 256;
+
+// A warp per row.
+template <class T>
+__global__ void __launch_bounds__(delta_threads) delta_kernel(Backward<T> a) {
+  const AttentionSizes& sizes = a.sizes;
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;  // of [B, T, H]
+  if (row >= sizes.B * sizes.Tq * sizes.H) return;
+  Wide<T> sum = 0;
+  for (std::int64_t c = threadIdx.x % warp_size; c < sizes.C; c += warp_size) sum += widen(a.dout[row * sizes.C + c]) * widen(a.out[row * sizes.C + c]);
+  sum = warp_sum(sum);
+  const std::int64_t h = row % sizes.H, i = row / sizes.H % sizes.Tq, b = row / sizes.H / sizes.Tq;
+  if (threadIdx.x % warp_size == 0) sizes.statistics(a.delta, b, h)[i] = sum;
+}
+
+/// Products with q and with dout become weights p and scale ds.
+template <class W>
+__device__ __forceinline__ void differentiate(W& s, W& dp, bool is_visible, W lse, W delta, W scale) {
+  const W p = is_visible ? exp(s * scale - lse) : W(0);
+  s = p;
+  dp = is_visible ? p * (dp - delta) * scale : W(0);
+}
+
+template <class W>
+__device__ __forceinline__ void set_ones(W (&factor)[tiles::per_thread]) {
+  for (W& number : factor) number = 1;
+}
+
+// blockIdx: x the keys' tile, y the kv head, z the batch and the part of the head's width.
+template <class T, int columns>
+__global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T> a) {
+  using W = Wide<T>;
+  const AttentionSizes& sizes = a.sizes;
+  tiles::Memory<W>& memory = *dynamic_shared<tiles::Memory<W>>();
+  const std::int64_t first_key = static_cast<std::int64_t>(blockIdx.x) * tiles::side, kv_head = blockIdx.y;
+  const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
+  const Rows<const T> k = sizes.keys(a.k, b, kv_head).from(first_key), v = sizes.keys(a.v, b, kv_head).from(first_key);
+
+  tiles::Sums<W, columns> dk = {}, dv = {};
+  for (std::int64_t h = sizes.first_of(kv_head); h < sizes.first_of(kv_head + 1); ++h) {
+    const W *const lse = sizes.statistics(a.lse, b, h), *const delta = sizes.statistics(a.delta, b, h);
+    for (std::int64_t first_query = first_key; first_query < sizes.Tq; first_query += tiles::side) {
+      const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), dout = sizes.queries(a.dout, b, h).from(first_query);
+      tiles::Scores<W> s, dp;
+      tiles::products(s, memory, k, q, sizes.C);
+      tiles::products(dp, memory, v, dout, sizes.C);
+      for (int n = 0; n < tiles::per_thread; ++n) {
+        const std::int64_t i = first_query + tiles::column_of_thread(n);
+        const bool exists = i < sizes.Tq;
+        const W lse_i = exists ? lse[i] : W(0), delta_i = exists ? delta[i] : W(0);
+        for (int r = 0; r < tiles::per_thread; ++r)
+          differentiate(s[r][n], dp[r][n], exists && first_key + tiles::row_of_thread(r) <= i, lse_i, delta_i, a.scale);
+      }
+      tiles::add_weighted<columns>(dv, memory, s, dout, first_column, sizes.C);
+      tiles::add_weighted<columns>(dk, memory, dp, q, first_column, sizes.C);
+    }
+  }
+  W ones[tiles::per_thread];
+  set_ones(ones);
+  tiles::store<columns>(sizes.keys(a.dk, b, kv_head).from(first_key), dk, first_column, sizes.C, ones);
+  tiles::store<columns>(sizes.keys(a.dv, b, kv_head).from(first_key), dv, first_column, sizes.C, ones);
+}
+
+// blockIdx: x the queries' tile, the last first since it sees most keys; y the head; z the batch and the part of the head's width.
+template <class T, int columns>
+__global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a) {
+  using W = Wide<T>;
+  const AttentionSizes& sizes = a.sizes;
+  tiles::Memory<W>& memory = *dynamic_shared<tiles::Memory<W>>();
+  const std::int64_t first_query = (static_cast<std::int64_t>(gridDim.x) - 1 - blockIdx.x) * tiles::side, h = blockIdx.y;
+  const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
+  const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), dout = sizes.queries(a.dout, b, h).from(first_query);
+  const Rows<const T> keys = sizes.keys(a.k, b, sizes.kv_head(h)), values = sizes.keys(a.v, b, sizes.kv_head(h));
+  W lse[tiles::per_thread], delta[tiles::per_thread];
+  for (int r = 0; r < tiles::per_thread; ++r) {
+    const std::int64_t i = first_query + tiles::row_of_thread(r);
+    lse[r] = i < sizes.Tq ? sizes.statistics(a.lse, b, h)[i] : W(0);
+    delta[r] = i < sizes.Tq ? sizes.statistics(a.delta, b, h)[i] : W(0);
+  }
+
+  tiles::Sums<W, columns> dq = {};
+  for (std::int64_t first_key = 0; first_key < min(first_query + tiles::side, sizes.Tk); first_key += tiles::side) {
+    tiles::Scores<W> s, dp;
+    tiles::products(s, memory, q, keys.from(first_key), sizes.C);
+    tiles::products(dp, memory, dout, values.from(first_key), sizes.C);
+    for (int r = 0; r < tiles::per_thread; ++r)
+      for (int n = 0; n < tiles::per_thread; ++n) {
+        const std::int64_t i = first_query + tiles::row_of_thread(r), j = first_key + tiles::column_of_thread(n);
+        differentiate(s[r][n], dp[r][n], j <= i && i < sizes.Tq, lse[r], delta[r], a.scale);
+      }
+    tiles::add_weighted<columns>(dq, memory, dp, keys.from(first_key), first_column, sizes.C);
+  }
+  W ones[tiles::per_thread];
+  set_ones(ones);
+  tiles::store<columns>(sizes.queries(a.dq, b, h).from(first_query), dq, first_column, sizes.C, ones);
+}
+
+}  // namespace
+
+void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
+  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  visit_numbers(args.q.dtype, [&]<class T>(T) {
+    using D = on_device<T>;
+    using W = Wide<D>;
+    const Backward<D> backward = {numbers<T>(args.q),    numbers<T>(args.k),     numbers<T>(args.v),         numbers<T>(args.out),
+                                  numbers<T>(args.dout), numbers<W>(args.lse),   numbers<T>(args.dq),        numbers<T>(args.dk),
+                                  numbers<T>(args.dv),   numbers<W>(args.delta), static_cast<W>(args.scale), sizes};
+    launch({.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size), .num_threads = delta_threads, .stream = stream}, delta_kernel<D>,
+           backward);
+    tiles::visit_columns<W>(sizes.C, [&]<int columns>(std::integral_constant<int, columns>) {
+      Launch how = {.num_blocks = blocks_for(sizes.Tk, tiles::side),
+                    .num_threads = tiles::num_threads,
+                    .num_blocks_y = sizes.K,
+                    .num_blocks_z = sizes.B * blocks_for(sizes.C, columns),
+                    .shared_bytes = sizeof(tiles::Memory<W>),
+                    .stream = stream};
+      launch(how, dk_dv_kernel<D, columns>, backward);
+      how.num_blocks_y = sizes.H;
+      launch(how, dq_kernel<D, columns>, backward);
+    });
+  });
+}
+
+}  // namespace echelon::cuda
