@@ -42,6 +42,12 @@ class Stream {
   void wait(const Event& event) { check(cudaStreamWaitEvent(stream_, event.get(), 0), "a wait for a mark"); }
   /// Blocks the host until all that was enqueued has run. Throws Failure if any of it failed.
   void synchronize() { check(cudaStreamSynchronize(stream_), "work on the device"); }
+  /// What is enqueued is written down for a graph, and nothing may be waited for.
+  [[nodiscard]] bool is_captured() const {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream_, &status), "whether a stream is captured");
+    return status != cudaStreamCaptureStatusNone;
+  }
 
  private:
   cudaStream_t stream_ = nullptr;

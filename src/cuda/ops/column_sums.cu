@@ -4,6 +4,8 @@
 
 namespace echelon::cuda {
 
-void CudaOps::bias_backward(Tensor, Tensor) { not_yet(); }
+void CudaOps::bias_backward(Tensor dy, Tensor dbias) {
+  if (!add_fused_column_sums(dy, dbias)) not_yet();
+}
 
 }  // namespace echelon::cuda

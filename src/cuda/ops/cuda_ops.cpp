@@ -1,24 +1,48 @@
 #include "cuda/ops/cuda_ops.h"
 
-#include "cuda/ops/products.h"
+#include "cuda/ops/pending_product.h"
 #include "ops/check.h"
 
 namespace echelon::cuda {
 
-CudaOps::CudaOps(Device& device, const OpsOptions& options) : device_(device), options_(options), products_(std::make_unique<Products>(device, workspace_)) {}
+CudaOps::CudaOps(Device& device, const OpsOptions& options)
+    : device_(device),
+      options_(options),
+      products_(std::make_unique<Products>(
+          device, workspace_,
+          ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact, .is_timed = !options.deterministic})),
+      pending_(std::make_unique<PendingProduct>(*products_)) {}
 
 CudaOps::~CudaOps() = default;
 
+cudaStream_t CudaOps::stream() {
+  pending_->flush();
+  return device_.compute().get();
+}
+
+void CudaOps::publish() { pending_->flush(); }
+
+std::int64_t CudaOps::num_fused() const { return pending_->num_fused(); }
+
 void CudaOps::matmul(const MatmulArgs& args) {
   check(args);
-  products_->enqueue(args);
+  pending_->hold(args);
+}
+
+bool CudaOps::add_fused_column_sums(Tensor dy, Tensor dbias) {
+  const Tensor sums(products_->room_for(dbias.num_elements(), dbias.dtype), dbias.dtype, dbias.sizes);
+  if (sums.data == nullptr || !pending_->column_sums(dy, sums)) return false;
+  add(dbias, dbias, sums);
+  return true;
 }
 
 void CudaOps::upload(Tensor out, const void* host) {
+  pending_->flush();
   if (out.num_bytes() > 0) staging_.upload(out.data, host, out.num_bytes(), device_.compute());
 }
 
 void CudaOps::download(void* host, Tensor x) {
+  pending_->flush();
   if (x.num_bytes() > 0)
     check(cudaMemcpyAsync(host, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToHost, stream()), "a copy from the device");
   device_.compute().synchronize();

@@ -15,9 +15,11 @@
 namespace echelon::cuda {
 
 class Products;
+class PendingProduct;
 
 struct OpsOptions {
-  bool deterministic = true;
+  bool deterministic = true;  // otherwise the fastest algorithm of a product is found by timing a few
+  bool allows_tf32 = false;   // products of float32 may round their operands to TensorFloat-32
 };
 
 /// One per rank, used by the rank's own thread.
@@ -61,17 +63,24 @@ class CudaOps final : public Ops {
   void adamw(const AdamWArgs& args) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
-  /// The compute stream is what communication waits for: nothing is to be done.
-  void publish() override {}
+  /// Everything is on the compute stream then, which is what communication waits for.
+  void publish() override;
+
+  /// Biases and gradients of biases that products did on their way.
+  [[nodiscard]] std::int64_t num_fused() const;
 
  private:
-  [[nodiscard]] cudaStream_t stream() { return device_.compute().get(); }
+  /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back until now (pending_product.h).
+  [[nodiscard]] cudaStream_t stream();
+  /// True if dbias += column sums of dy came with the product that was held back.
+  [[nodiscard]] bool add_fused_column_sums(Tensor dy_ND, Tensor dbias_D);
 
   Device& device_;
   OpsOptions options_;
   Workspace workspace_;
   HostStaging staging_;
   std::unique_ptr<Products> products_;
+  std::unique_ptr<PendingProduct> pending_;
 };
 
 }  // namespace echelon::cuda

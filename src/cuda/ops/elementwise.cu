@@ -3,6 +3,7 @@
 #include "cuda/device/launch.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
+#include "cuda/ops/pending_product.h"
 
 #include "ops/check.h"
 
@@ -51,6 +52,7 @@ Launch over(std::int64_t count, cudaStream_t stream) {
 
 void CudaOps::add_bias(Tensor y, Tensor bias) {
   check_add_bias(y, bias);
+  if (pending_->add_bias(y, bias)) return;
   const std::int64_t count = y.num_elements(), D = bias.num_elements();
   visit_numbers(y.dtype, [&]<class T>(T) { launch(over(count, stream()), add_bias_kernel<on_device<T>>, numbers<T>(y), numbers<T>(bias), D, count); });
 }

@@ -1,89 +1,92 @@
 #include "cuda/ops/products.h"
 
 #include "base/error.h"
+#include "cuda/ops/stopwatch.h"
+
+#include <limits>
 
 namespace echelon::cuda {
-namespace {
 
-constexpr std::size_t workspace_bytes = Workspace::num_bytes;
-
-void check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw Failure(fmt::format("{}: cuBLASLt status {} ({})", what, static_cast<int>(status), cublasLtGetStatusName(status)));
+Products::Products(Device& device, const Workspace& workspace, const ProductOptions& options) : device_(device), workspace_(workspace), options_(options) {
+  check(cublasLtCreate(&handle_), "cuBLASLt");
 }
-
-cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32: return CUDA_R_32F;
-    case DType::float64: return CUDA_R_64F;
-    case DType::bfloat16: return CUDA_R_16BF;
-    case DType::float16: return CUDA_R_16F;
-    case DType::int32: break;
-  }
-  throw Failure(fmt::format("no product of {}", name_of(dtype)));
-}
-
-}  // namespace
-
-Products::Products(Device& device, const Workspace& workspace) : device_(device), workspace_(workspace) { check(cublasLtCreate(&handle_), "cuBLASLt"); }
 
 Products::~Products() {
-  for (auto& [key, plan] : plans_) {
-    cublasLtMatmulDescDestroy(plan.operation);
-    for (cublasLtMatrixLayout_t layout : {plan.a, plan.b, plan.c}) cublasLtMatrixLayoutDestroy(layout);
-  }
+  plans_.clear();
   cublasLtDestroy(handle_);
 }
 
-// cuBLASLt's matrices are column-major: our row-major c[M, N] = a b is its c^T[N, M] = b^T a^T, so the operands change places.
-const Products::Plan& Products::plan_of(const MatmulArgs& args) {
-  const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
-  const auto [found, is_new] = plans_.try_emplace(Key{M, N, K, args.a.dtype, args.c.dtype, args.transpose_a, args.transpose_b, args.accumulates});
-  Plan& plan = found->second;
-  if (!is_new) return plan;
-  const bool is_double = args.a.dtype == DType::float64;
-  check(cublasLtMatmulDescCreate(&plan.operation, is_double ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, is_double ? CUDA_R_64F : CUDA_R_32F), "a product");
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    check(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &value, sizeof value), "a product's attribute");
-  };
-  set(CUBLASLT_MATMUL_DESC_TRANSA, args.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  set(CUBLASLT_MATMUL_DESC_TRANSB, args.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  const auto layout = [&](cublasLtMatrixLayout_t& out, const Tensor& x) {
-    check(cublasLtMatrixLayoutCreate(&out, type_of(x.dtype), static_cast<std::uint64_t>(x.size(1)), static_cast<std::uint64_t>(x.size(0)), x.size(1)),
-          "a matrix of a product");
-  };
-  layout(plan.a, args.b);
-  layout(plan.b, args.a);
-  layout(plan.c, args.c);
-  cublasLtMatmulPreference_t preference = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&preference), "a product's preference");
-  check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes),
-        "a product's workspace");
-  cublasLtMatmulHeuristicResult_t best = {};
-  int num_found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c, preference, 1, &best, &num_found);
-  cublasLtMatmulPreferenceDestroy(preference);
-  check(status, "the choice of an algorithm for a product");
-  if (num_found == 0) throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", M, N, K, name_of(args.a.dtype)));
-  plan.algorithm = best.algo;
-  return plan;
+bool Products::is_one(const MatmulArgs& args) { return args.c.num_elements() > 0 && args.a.num_elements() > 0; }
+
+std::byte* Products::room_for(std::int64_t count, DType dtype) const {
+  const std::int64_t num_bytes = count * size_of(dtype);
+  return num_bytes <= Workspace::num_bytes - ProductPlan::workspace_bytes ? workspace_.as<std::byte>(num_bytes, ProductPlan::workspace_bytes) : nullptr;
 }
 
 void Products::enqueue(const MatmulArgs& args) {
-  const std::int64_t K = args.a.size(args.transpose_a ? 0 : 1);
-  if (args.c.num_elements() == 0) return;
-  if (K == 0) {  // an empty sum
-    if (!args.accumulates) cuda::check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute().get()), "zeros");
-    return;
+  if (is_one(args)) {
+    if (!enqueue(args, Epilogue::none, {}))
+      throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0), args.c.size(1),
+                                args.a.size(args.transpose_a ? 0 : 1), name_of(args.a.dtype)));
+  } else if (args.c.num_elements() > 0 && !args.accumulates) {  // an empty sum
+    check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute().get()), "zeros");
   }
-  const Plan& plan = plan_of(args);
-  const double alpha64 = 1, beta64 = args.accumulates ? 1 : 0;
-  const float alpha32 = 1, beta32 = args.accumulates ? 1 : 0;
-  const bool is_double = args.a.dtype == DType::float64;
-  const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
-  const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
-  check(cublasLtMatmul(handle_, plan.operation, alpha, args.b.data, plan.a, args.a.data, plan.b, beta, args.c.data, plan.c, args.c.data, plan.c,
-                       &plan.algorithm, workspace_.as<std::byte>(Workspace::num_bytes), workspace_bytes, device_.compute().get()),
-        "a product");
+}
+
+bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
+  const ProductPlan::Where where = {.a = args.a.data, .b = args.b.data, .c = args.c.data, .vector = vector.data, .accumulates = args.accumulates};
+  const ProductPlan* const plan = plan_of(key_of(args, epilogue, vector), where);
+  if (plan == nullptr) return false;
+  plan->enqueue(handle_, where, workspace_, device_.compute().get());
+  return true;
+}
+
+const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::Where& where) {
+  const auto [found, is_new] = plans_.try_emplace(key);
+  std::optional<ProductPlan>& plan = found->second;
+  if (is_new) {
+    plan.emplace(key, options_.float32_products);
+    constexpr int most_timed = 8;
+    const std::vector<cublasLtMatmulAlgo_t> candidates = plan->candidates(handle_, options_.is_timed ? most_timed : 1);
+    if (candidates.empty())
+      plan.reset();
+    else
+      plan->choose(candidates.size() == 1 ? candidates.front() : fastest(*plan, key, where, candidates));
+  }
+  return plan ? &*plan : nullptr;
+}
+
+// The result goes to memory that lives as long as the measurement: the product's own may be one that is added to.
+cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
+                                       const std::vector<cublasLtMatmulAlgo_t>& candidates) {
+  constexpr int num_runs = 3;
+  constexpr std::size_t room_for_vector = 16;
+  Stream& stream = device_.compute();
+  void* scratch = nullptr;
+  const auto result_bytes = static_cast<std::size_t>(key.M * key.N * size_of(key.result));
+  const auto vector_bytes = static_cast<std::size_t>(std::max(key.M, key.N) * size_of(key.result));
+  if (stream.is_captured() || cudaMalloc(&scratch, result_bytes + room_for_vector + vector_bytes) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return candidates.front();
+  }
+  where.c = static_cast<std::byte*>(scratch);
+  if (key.epilogue == Epilogue::bias_gradient) where.vector = where.c + (result_bytes + room_for_vector) / room_for_vector * room_for_vector;
+  where.accumulates = false;
+  Stopwatch stopwatch;
+  std::size_t best = 0;
+  float best_milliseconds = std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    plan.choose(candidates[i]);
+    const auto run = [&] { plan.enqueue(handle_, where, workspace_, stream.get()); };
+    run();  // its code is loaded
+    for (int repeat = 0; repeat < num_runs; ++repeat)
+      if (const float milliseconds = stopwatch.milliseconds_of(stream, run); milliseconds < best_milliseconds) {
+        best = i;
+        best_milliseconds = milliseconds;
+      }
+  }
+  cudaFree(scratch);
+  return candidates[best];
 }
 
 }  // namespace echelon::cuda

@@ -1,40 +1,51 @@
-// Matrix products by cuBLASLt, with the algorithm that its heuristics like best for a shape, asked once per shape.
+// Matrix products by cuBLASLt. Its heuristics are asked once per kind of product (product_plan.h); where two runs need not give the same bits, the best few
+// that they name are timed once, and the fastest is taken.
 #pragma once
 
 #include "cuda/device/device.h"
 #include "cuda/device/workspace.h"
-#include "ops/ops.h"
-
-#include <cublasLt.h>
+#include "cuda/ops/product_plan.h"
 
 #include <map>
-#include <tuple>
+#include <optional>
 
 namespace echelon::cuda {
 
+struct ProductOptions {
+  Float32Products float32_products = Float32Products::exact;
+  bool is_timed = false;  // the fastest of several algorithms on this device, instead of the one that the heuristics like best
+};
+
 class Products {
  public:
-  /// Both must outlive it. Throws Failure if the library does not start.
-  Products(Device& device, const Workspace& workspace);
+  /// All that is given must outlive it. Throws Failure if the library does not start.
+  Products(Device& device, const Workspace& workspace, const ProductOptions& options);
   ~Products();
   Products(const Products&) = delete;
   Products& operator=(const Products&) = delete;
 
+  /// Throws Failure if the library has no algorithm for it.
   void enqueue(const MatmulArgs& args);
+  /// With an epilogue; false, and nothing is enqueued, if the library has no algorithm for that.
+  [[nodiscard]] bool enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector);
+
+  /// A product that is no empty sum and has a result: one that the library is asked for.
+  [[nodiscard]] static bool is_one(const MatmulArgs& args);
+
+  /// The end of the workspace, which products leave alone: for `count` numbers that an epilogue writes. Null if they are too many.
+  [[nodiscard]] std::byte* room_for(std::int64_t count, DType dtype) const;
 
  private:
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, DType, DType, bool, bool, bool>;  // m, n, k, formats, transposes, accumulates
-  struct Plan {
-    cublasLtMatmulDesc_t operation = nullptr;
-    cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-    cublasLtMatmulAlgo_t algorithm = {};
-  };
-  [[nodiscard]] const Plan& plan_of(const MatmulArgs& args);
+  /// Null: there is no algorithm.
+  [[nodiscard]] const ProductPlan* plan_of(const ProductKey& key, const ProductPlan::Where& where);
+  [[nodiscard]] cublasLtMatmulAlgo_t fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
+                                             const std::vector<cublasLtMatmulAlgo_t>& candidates);
 
   Device& device_;
   const Workspace& workspace_;
+  ProductOptions options_;
   cublasLtHandle_t handle_ = nullptr;
-  std::map<Key, Plan> plans_;
+  std::map<ProductKey, std::optional<ProductPlan>> plans_;
 };
 
 }  // namespace echelon::cuda

@@ -2,7 +2,11 @@
 #include "cuda_bf16.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace emulated {
@@ -11,13 +15,40 @@ struct MatmulOperation {
   cublasComputeType_t compute;
   cudaDataType_t scale;
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  void* vector = nullptr;
 };
 struct MatrixLayout {
   cudaDataType_t type;
   std::int64_t rows, columns, stride;  // column-major
 };
 
+struct MatmulPreference {
+  std::size_t workspace_bytes = 0;
+  std::uint32_t reduction_schemes = 7;
+  std::array<std::uint32_t, 4> alignments = {256, 256, 256, 256};  // of a, b, c, d: the library's defaults
+};
+
+Products& products() {
+  static Products the_products;
+  return the_products;
+}
+
 namespace {
+
+/// What an algorithm remembers of the question that it answers, so that it is not used for another.
+struct Algorithm {
+  std::uint64_t rank;
+  std::array<std::uint32_t, 4> alignments;
+  std::uint64_t workspace_bytes;
+  std::uint64_t vector_alignment;
+};
+static_assert(sizeof(Algorithm) <= sizeof(cublasLtMatmulAlgo_t));
+
+std::uint64_t alignment_of(const void* address) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(address);
+  return bits & (~bits + 1);
+}
 
 double read(const void* numbers, cudaDataType_t type, std::int64_t i) {
   switch (type) {
@@ -58,11 +89,18 @@ void multiply(const MatmulOperation& operation, double alpha, const void* a, con
     std::fill(row.begin(), row.end(), T(0));
     for (std::int64_t k = 0; k < K; ++k)
       for (std::int64_t n = 0; n < N; ++n) row[static_cast<std::size_t>(n)] += A[static_cast<std::size_t>(m * K + k)] * B[static_cast<std::size_t>(k * N + n)];
+    const double bias = operation.epilogue == CUBLASLT_EPILOGUE_BIAS ? read(operation.vector, d_layout.type, m) : 0;
     for (std::int64_t n = 0; n < N; ++n) {
       const std::int64_t i = m + n * d_layout.stride;
       const double before = beta == 0 ? 0 : beta * read(c, d_layout.type, i);
-      write(d, d_layout.type, i, before + alpha * static_cast<double>(row[static_cast<std::size_t>(n)]));
+      write(d, d_layout.type, i, before + alpha * static_cast<double>(row[static_cast<std::size_t>(n)]) + bias);
     }
+  }
+  if (operation.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
+  for (std::int64_t n = 0; n < N; ++n) {
+    T sum = 0;
+    for (std::int64_t k = 0; k < K; ++k) sum += B[static_cast<std::size_t>(k * N + n)];
+    write(operation.vector, d_layout.type, n, static_cast<double>(sum));
   }
 }
 
@@ -92,6 +130,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
   switch (attribute) {
     case CUBLASLT_MATMUL_DESC_TRANSA: operation->transpose_a = *static_cast<const cublasOperation_t*>(value); return CUBLAS_STATUS_SUCCESS;
     case CUBLASLT_MATMUL_DESC_TRANSB: operation->transpose_b = *static_cast<const cublasOperation_t*>(value); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: operation->epilogue = *static_cast<const cublasLtEpilogue_t*>(value); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: operation->vector = *static_cast<void* const*>(value); return CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
@@ -106,35 +146,79 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = new char;
+  *preference = new emulated::MatmulPreference;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete static_cast<char*>(preference);
+  delete preference;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, std::size_t) {
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t num_bytes) {
+  const auto take = [&](auto& member) {
+    if (num_bytes != sizeof member) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&member, value, num_bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return take(preference->workspace_bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return take(preference->reduction_schemes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return take(preference->alignments[0]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return take(preference->alignments[1]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return take(preference->alignments[2]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return take(preference->alignments[3]);
+  }
+  return CUBLAS_STATUS_NOT_SUPPORTED;
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* results,
-                                              int* num_found) {
-  *num_found = 1;
-  results[0] = {};
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t* results, int* num_found) {
+  ++emulated::products().num_heuristics;
+  *num_found = 0;
+  const bool has_epilogue = operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  if (has_epilogue && (operation->compute == CUBLAS_COMPUTE_64F || operation->vector == nullptr)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  constexpr std::uint32_t in_the_format_of_the_result = 1 | 4;
+  if ((preference->reduction_schemes & in_the_format_of_the_result) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;  // Echelon's sums are never formed so
+  constexpr int num_known = 3;
+  for (; *num_found < std::min(wanted, num_known); ++*num_found) {
+    cublasLtMatmulHeuristicResult_t& result = results[*num_found];
+    result = {};
+    const emulated::Algorithm algorithm = {.rank = static_cast<std::uint64_t>(*num_found),
+                                           .alignments = preference->alignments,
+                                           .workspace_bytes = preference->workspace_bytes,
+                                           .vector_alignment = has_epilogue ? emulated::alignment_of(operation->vector) : 1};
+    std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,
                               const void* b, cublasLtMatrixLayout_t b_layout, const void* beta, const void* c, cublasLtMatrixLayout_t, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void*, std::size_t, cudaStream_t stream) {
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* chosen, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream) {
   const bool ta = operation->transpose_a == CUBLAS_OP_T, tb = operation->transpose_b == CUBLAS_OP_T;
   const auto rows = [](cublasLtMatrixLayout_t x, bool transposes) { return transposes ? x->columns : x->rows; };
   const auto columns = [](cublasLtMatrixLayout_t x, bool transposes) { return transposes ? x->rows : x->columns; };
   if (rows(a_layout, ta) != d_layout->rows || columns(b_layout, tb) != d_layout->columns || columns(a_layout, ta) != rows(b_layout, tb))
     return CUBLAS_STATUS_INVALID_VALUE;
+  emulated::Algorithm algorithm;
+  std::memcpy(&algorithm, chosen, sizeof algorithm);
+  const std::array<const void*, 4> operands = {a, b, c, d};
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    if (emulated::alignment_of(operands[i]) < algorithm.alignments[i]) return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace == nullptr || workspace_bytes < algorithm.workspace_bytes) return CUBLAS_STATUS_INVALID_VALUE;
+  const bool has_epilogue = operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+  if (has_epilogue && emulated::alignment_of(operation->vector) < algorithm.vector_alignment) return CUBLAS_STATUS_INVALID_VALUE;
+  emulated::Products& record = emulated::products();
+  ++record.num_products;
+  if (has_epilogue) ++record.num_epilogues;
+  record.last_algorithm = algorithm.rank;
+  record.last_compute = operation->compute;
+  const bool is_slow = algorithm.rank < record.slow_algorithms;
   const bool is_double = operation->scale == CUDA_R_64F;
   const double alpha_value = is_double ? *static_cast<const double*>(alpha) : *static_cast<const float*>(alpha);
   const double beta_value = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   const cudaError_t error = emulated::enqueue(stream, [=, op = *operation, al = *a_layout, bl = *b_layout, dl = *d_layout] {
+    if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
     if (op.compute == CUBLAS_COMPUTE_64F)
       emulated::multiply<double>(op, alpha_value, a, al, b, bl, beta_value, c, d, dl);
     else

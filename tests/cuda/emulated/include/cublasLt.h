@@ -14,17 +14,40 @@ enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
 };
-enum cublasLtMatmulPreferenceAttributes_t { CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1 };
+enum cublasLtEpilogue_t { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4, CUBLASLT_EPILOGUE_BGRADB = 512 };
+enum cublasLtReductionScheme_t { CUBLASLT_REDUCTION_SCHEME_NONE = 0, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
+enum cublasLtMatmulPreferenceAttributes_t {
+  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+  CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
+};
 
 namespace emulated {
 struct MatmulOperation;
 struct MatrixLayout;
+struct MatmulPreference;
+
+/// What tests may ask of the library.
+struct Products {
+  long num_heuristics = 0;           // how often an algorithm was asked for
+  long num_products = 0;             // enqueued, those that are timed too
+  long num_epilogues = 0;            // of these with one
+  std::uint64_t last_algorithm = 0;  // 0 is the one that the heuristics name first
+  cublasComputeType_t last_compute = {};
+  std::uint64_t slow_algorithms = 0;  // that take some milliseconds: all below this one
+};
+Products& products();
 }  // namespace emulated
 using cublasLtHandle_t = void*;
 using cublasLtMatmulDesc_t = emulated::MatmulOperation*;
 using cublasLtMatrixLayout_t = emulated::MatrixLayout*;
-using cublasLtMatmulPreference_t = void*;
+using cublasLtMatmulPreference_t = emulated::MatmulPreference*;
 struct cublasLtMatmulAlgo_t {
   std::uint64_t data[8];
 };

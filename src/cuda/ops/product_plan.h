@@ -1,0 +1,87 @@
+// What cuBLASLt must know of a product before it can be enqueued: shapes, formats, how the operands lie, and what is done to the result on its way out.
+//
+// cuBLASLt's matrices are column-major: our row-major c[M, N] = a b is its c^T[N, M] = b^T a^T, so the operands change places, and what it calls a row of the
+// result is one of our columns.
+#pragma once
+
+#include "cuda/device/workspace.h"
+#include "ops/ops.h"
+
+#include <cublasLt.h>
+
+#include <array>
+#include <compare>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace echelon::cuda {
+
+/// Throws Failure with what cuBLASLt says.
+void check(cublasStatus_t status, const char* what);
+
+/// What a product does besides, at no pass over memory of its own.
+enum class Epilogue : std::uint8_t {
+  none,
+  bias,           // c += vector [N] in every row
+  bias_gradient,  // vector [M] = the sums over k of op(a): of dw = dy^T x, the gradient of the bias of this microbatch
+};
+
+/// How products of float32 are formed: as such, or of numbers that are rounded to TensorFloat-32's 10 bits, in tensor cores.
+enum class Float32Products : std::uint8_t { exact, tf32 };
+
+/// Products of one key have one plan.
+struct ProductKey {
+  std::int64_t M = 0, N = 0, K = 0;
+  DType operands = DType::float32, result = DType::float32;
+  bool transpose_a = false, transpose_b = false;
+  Epilogue epilogue = Epilogue::none;
+  std::array<std::int64_t, 4> alignments = {};  // in bytes, at most 16: of a, b, c and the epilogue's vector
+
+  auto operator<=>(const ProductKey&) const = default;
+};
+[[nodiscard]] ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector);
+
+/// The library's descriptors of a product, and the algorithm that was chosen.
+class ProductPlan {
+ public:
+  ProductPlan(const ProductKey& key, Float32Products float32_products);
+
+  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a product. All of them form sums in the compute
+  /// type, and in an order that does not depend on time.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, int most) const;
+  void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
+
+  struct Where {
+    const std::byte* a = nullptr;
+    const std::byte* b = nullptr;
+    std::byte* c = nullptr;
+    std::byte* vector = nullptr;  // of the epilogue
+    bool accumulates = false;
+  };
+  void enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const;
+
+  static constexpr std::int64_t workspace_bytes = Workspace::num_bytes - (std::int64_t{1} << 20);  // of the workspace; the rest is for what epilogues write
+
+ private:
+  template <auto destroy>
+  struct Destroy {
+    template <class T>
+    void operator()(T* of) const {
+      destroy(of);
+    }
+  };
+  template <class Handle, auto destroy>
+  using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy<destroy>>;
+  using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+
+  template <class Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const;
+
+  ProductKey key_;
+  Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;
+  Layout a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+};
+
+}  // namespace echelon::cuda

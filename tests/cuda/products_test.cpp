@@ -1,0 +1,168 @@
+// How products are enqueued: plans, the choice of an algorithm, and what they do on their way (cuda/ops/pending_product.h). Their numbers: ops_test.cpp.
+#include "base/error.h"
+#include "cuda/emulated/include/cublasLt.h"
+#include "cuda/ops/cuda_ops.h"
+#include "numbers.h"
+#include "ops/reference/reference_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace echelon {
+namespace {
+
+class CudaProducts : public testing::Test {
+ protected:
+  CudaProducts() { emulated::products() = {}; }
+  ~CudaProducts() override { emulated::products() = {}; }
+
+  /// The numbers on the device, `offset` of them behind an aligned address.
+  [[nodiscard]] Tensor moved(Numbers numbers, std::int64_t offset = 0) {
+    const Tensor host = numbers.tensor();
+    memory_.emplace_back(device_.memory().allocate(host.num_bytes() + 16), [this](std::byte* address) { device_.memory().release(address, 0); });
+    const Tensor x(memory_.back().get() + offset * size_of(host.dtype), host.dtype, host.sizes);
+    ops_->upload(x, numbers.bytes().data());
+    return x;
+  }
+  [[nodiscard]] Numbers read(const Tensor& x) {
+    Numbers numbers(x.dtype, x.sizes);
+    ops_->download(numbers.bytes().data(), x);
+    return numbers;
+  }
+  void open(const cuda::OpsOptions& options) { ops_ = std::make_unique<cuda::CudaOps>(device_, options); }
+
+  cuda::Device device_{0};
+  std::vector<std::shared_ptr<std::byte>> memory_;
+  std::unique_ptr<cuda::CudaOps> ops_ = std::make_unique<cuda::CudaOps>(device_, cuda::OpsOptions{});
+};
+
+struct LinearNumbers {
+  Numbers x, w, b, dy, dw, db;
+  explicit LinearNumbers(DType dtype, DType gradient)
+      : x(Numbers::random(dtype, {5, 24}, 1)),
+        w(Numbers::random(dtype, {7, 24}, 2)),
+        b(Numbers::random(dtype, {7}, 3)),
+        dy(Numbers::random(dtype, {5, 7}, 4)),
+        dw(Numbers::random(gradient, {7, 24}, 5)),
+        db(Numbers::random(gradient, {7}, 6)) {}
+};
+
+TEST_F(CudaProducts, ABiasIsAddedByTheProductThatMadeItsOperand) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64}) {
+    LinearNumbers n(dtype, dtype);
+    const Tensor x = moved(n.x), w = moved(n.w), b = moved(n.b), y = moved(n.dy);
+    const std::int64_t before = ops_->num_fused();
+    ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
+    ops_->add_bias(y, b);
+    EXPECT_EQ(ops_->num_fused() - before, dtype == DType::float64 ? 0 : 1);  // the library has no such product of float64
+
+    ReferenceOps reference;
+    reference.matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
+    reference.add_bias(n.dy, n.b);
+    expect_near(read(y), n.dy, tolerance_of(dtype), "y = x w^T + b in " + std::string(name_of(dtype)));
+  }
+}
+
+TEST_F(CudaProducts, AGradientOfABiasComesWithThatOfItsWeight) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const DType gradient : {DType::float32, dtype}) {
+      LinearNumbers n(dtype, gradient);
+      const Tensor x = moved(n.x), dy = moved(n.dy), dw = moved(n.dw), db = moved(n.db);
+      ReferenceOps reference;
+      for (const bool accumulates : {false, true}) {
+        const std::int64_t before = ops_->num_fused();
+        const MatmulArgs product = {.a = dy, .b = x, .c = dw, .transpose_a = true, .accumulates = accumulates};
+        ops_->matmul(product);
+        ops_->bias_backward(dy, db);
+        EXPECT_EQ(ops_->num_fused() - before, 1);
+        reference.matmul({.a = n.dy, .b = n.x, .c = n.dw, .transpose_a = true, .accumulates = accumulates});
+        reference.bias_backward(n.dy, n.db);
+      }
+      expect_near(read(dw), n.dw, tolerance_of(gradient), "dw");
+      expect_near(read(db), n.db, 2 * tolerance_of(gradient), "db");  // of each microbatch rounded, and of the sum
+    }
+}
+
+TEST_F(CudaProducts, WhatDoesNotFollowIsNotFused) {
+  LinearNumbers n(DType::float32, DType::float32);
+  const Tensor x = moved(n.x), w = moved(n.w), b = moved(n.b), y = moved(n.dy), other = moved(n.dy);
+  const MatmulArgs product = {.a = x, .b = w, .c = y, .transpose_b = true};
+  ops_->matmul(product);
+  ops_->add_bias(other, b);  // of another product
+  ops_->matmul(product);
+  ops_->scale(y, 2);  // between the product and its bias
+  ops_->add_bias(y, b);
+  ops_->matmul(product);
+  ops_->publish();  // somebody may read y
+  ops_->add_bias(y, b);
+  EXPECT_EQ(ops_->num_fused(), 0);
+  EXPECT_EQ(emulated::products().num_epilogues, 0);
+
+  ReferenceOps reference;
+  reference.matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
+  reference.add_bias(n.dy, n.b);
+  expect_near(read(y), n.dy, tolerance_of(DType::float32), "y");
+}
+
+TEST_F(CudaProducts, AProductThatIsHeldBackIsThereForWhoeverReads) {
+  LinearNumbers n(DType::float32, DType::float32);
+  const Tensor x = moved(n.x), w = moved(n.w), y = moved(n.dy);
+  ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
+  EXPECT_EQ(emulated::products().num_products, 0);
+  ops_->publish();
+  EXPECT_EQ(emulated::products().num_products, 1);
+
+  ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
+  ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true, .accumulates = true});
+  ops_->upload(x, n.x.bytes().data());
+  EXPECT_EQ(emulated::products().num_products, 3) << "what x was before";
+}
+
+TEST_F(CudaProducts, TheLibraryIsAskedOncePerKind) {
+  LinearNumbers n(DType::bfloat16, DType::float32);
+  const Tensor x = moved(n.x), w = moved(n.w), y = moved(n.dy);
+  const auto ask = [&](const Tensor& a, bool accumulates) {
+    ops_->matmul({.a = a, .b = w, .c = y, .transpose_b = true, .accumulates = accumulates});
+    ops_->publish();
+    return emulated::products().num_heuristics;
+  };
+  EXPECT_EQ(ask(x, false), 1);
+  EXPECT_EQ(ask(x, true), 1);
+  EXPECT_EQ(ask(moved(n.x), false), 1) << "another address, as well aligned";
+  EXPECT_EQ(ask(moved(n.x, 1), false), 2) << "an address that is a multiple of 2 only";
+}
+
+TEST_F(CudaProducts, TensorFloat32OnRequestAlone) {
+  const auto compute_of = [&](DType dtype) {
+    LinearNumbers n(dtype, dtype);
+    ops_->matmul({.a = moved(n.x), .b = moved(n.w), .c = moved(n.dy), .transpose_b = true});
+    ops_->publish();
+    return emulated::products().last_compute;
+  };
+  EXPECT_EQ(compute_of(DType::float32), CUBLAS_COMPUTE_32F);
+  open({.allows_tf32 = true});
+  EXPECT_EQ(compute_of(DType::float32), CUBLAS_COMPUTE_32F_FAST_TF32);
+  EXPECT_EQ(compute_of(DType::bfloat16), CUBLAS_COMPUTE_32F);
+  EXPECT_EQ(compute_of(DType::float64), CUBLAS_COMPUTE_64F);
+}
+
+TEST_F(CudaProducts, OutsideDeterministicModeTheFastestOfSeveralIsTaken) {
+  emulated::products().slow_algorithms = 1;  // the one that is named first
+  LinearNumbers n(DType::float32, DType::float32);
+  ReferenceOps reference;
+  for (int i = 0; i < 2; ++i) reference.matmul({.a = n.dy, .b = n.x, .c = n.dw, .transpose_a = true, .accumulates = true});
+  const Numbers expected = n.dw;
+  for (const bool deterministic : {true, false}) {
+    open({.deterministic = deterministic});
+    LinearNumbers again(DType::float32, DType::float32);
+    const Tensor x = moved(again.x), dy = moved(again.dy), dw = moved(again.dw);
+    for (int i = 0; i < 2; ++i) ops_->matmul({.a = dy, .b = x, .c = dw, .transpose_a = true, .accumulates = true});
+    ops_->publish();
+    EXPECT_EQ(emulated::products().last_algorithm == 0, deterministic);
+    expect_near(read(dw), expected, tolerance_of(DType::float32), "what is added to is added to once");
+  }
+}
+
+}  // namespace
+}  // namespace echelon
