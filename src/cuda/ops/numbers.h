@@ -1,7 +1,7 @@
 // A tensor's numbers as a kernel takes them. (Without fmt, whose headers CUDA's compiler does not take.)
 #pragma once
 
-#include "cuda/device/lanes.h"
+#include "cuda/device/packs.h"
 #include "cuda/device/status.h"
 #include "tensor/tensor.h"
 
@@ -34,6 +34,16 @@ void visit_numbers_and_gradient(DType dtype, DType gradient, F&& f) {
     if (gradient == dtype) return f(T{}, T{});
     f(T{}, Wide<on_device<T>>{});
   });
+}
+
+/// f(the number of neighbouring numbers of type T that a thread takes at once, as an integral_constant): 16 bytes where every row of `D` starts at a multiple
+/// of that, else one.
+template <class T, class F>
+void visit_row_width(std::int64_t D, F&& f) {
+  if (D % pack_size<T> == 0)
+    f(std::integral_constant<int, pack_size<T>>());
+  else
+    f(std::integral_constant<int, 1>());
 }
 
 }  // namespace echelon::cuda
