@@ -36,4 +36,11 @@ class Workspace {
   std::byte* data_ = nullptr;
 };
 
+/// What operations of several kernels run with.
+struct ComputeLane {
+  cudaStream_t stream;
+  int num_multiprocessors;
+  const Workspace& workspace;
+};
+
 }  // namespace echelon::cuda

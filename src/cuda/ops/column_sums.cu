@@ -27,13 +27,13 @@ struct ColumnOfNumbers {
 }  // namespace
 
 void CudaOps::bias_backward(Tensor dy, Tensor dbias) {
-  if (add_fused_column_sums(dy, dbias)) return;
   check_bias_backward(dy, dbias);
+  if (add_fused_column_sums(dy, dbias)) return;
   const std::int64_t D = dbias.num_elements(), N = D == 0 ? 0 : dy.num_elements() / D;
   visit_numbers_and_gradient(dy.dtype, dbias.dtype, [&]<class T, class G>(T, G) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
       const ColumnOfNumbers<on_device<T>, width> summand = {numbers<T>(dy), D};
-      add_column_sums(summand, N, D, Totals<on_device<G>, 1>{{numbers<G>(dbias)}}, device_, workspace_);
+      add_column_sums(summand, N, D, Totals<on_device<G>, 1>{{numbers<G>(dbias)}}, lane());
     });
   });
 }

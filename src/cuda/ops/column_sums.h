@@ -5,7 +5,6 @@
 // Every number is read once; the first stage writes one of `rows of a chunk`. For .cu files alone.
 #pragma once
 
-#include "cuda/device/device.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/device/workspace.h"
@@ -103,21 +102,20 @@ __global__ void __launch_bounds__(column_sums_threads)
 
 /// totals[i][d] += sums over num_rows rows of D columns, which is a multiple of the Summand's width.
 template <class Summand, class G>
-void add_column_sums(const Summand& summand, std::int64_t num_rows, std::int64_t D, const Totals<G, Summand::num_sums>& totals, Device& device,
-                     const Workspace& workspace) {
+void add_column_sums(const Summand& summand, std::int64_t num_rows, std::int64_t D, const Totals<G, Summand::num_sums>& totals, const ComputeLane& lane) {
   using A = Wide<typename Summand::Number>;
   constexpr int num_sums = Summand::num_sums;
   if (num_rows == 0 || D == 0) return;
   constexpr std::int64_t blocks_per_multiprocessor = 4, fewest_rows = 64;  // enough to hide memory's latency; few enough that partial sums are little to move
   const std::int64_t column_blocks = blocks_for(D, warp_size * Summand::width);
-  const std::int64_t wanted = blocks_for(device.num_multiprocessors() * blocks_per_multiprocessor, column_blocks);
+  const std::int64_t wanted = blocks_for(lane.num_multiprocessors * blocks_per_multiprocessor, column_blocks);
   const std::int64_t most = std::clamp<std::int64_t>(Workspace::capacity<A>() / (num_sums * D), 1, 65535);  // the second size of a grid ends there
   const std::int64_t rows_per_chunk = std::max(fewest_rows, blocks_for(num_rows, std::min(wanted, most)));
   const std::int64_t num_chunks = blocks_for(num_rows, rows_per_chunk);
-  const PartialSums<A, num_sums> partial = {workspace.as<A>(num_chunks * num_sums * D), num_chunks, D};
-  launch({.num_blocks = column_blocks, .num_threads = column_sums_threads, .num_blocks_y = num_chunks, .stream = device.compute().get()},
-         column_sums_kernel<Summand>, summand, num_rows, rows_per_chunk, partial);
-  add_partial_sums(partial, totals, device.compute().get());
+  const PartialSums<A, num_sums> partial = {lane.workspace.as<A>(num_chunks * num_sums * D), num_chunks, D};
+  launch({.num_blocks = column_blocks, .num_threads = column_sums_threads, .num_blocks_y = num_chunks, .stream = lane.stream}, column_sums_kernel<Summand>,
+         summand, num_rows, rows_per_chunk, partial);
+  add_partial_sums(partial, totals, lane.stream);
 }
 
 }  // namespace echelon::cuda
