@@ -8,7 +8,8 @@ namespace {
 
 class CudaRankDevice final : public RankDevice {
  public:
-  CudaRankDevice(Mesh& mesh, const RankOptions& options) : device_(0), ops_(device_, {.deterministic = options.deterministic}), mesh_(mesh) {
+  CudaRankDevice(Mesh& mesh, const RankOptions& options)
+      : device_(0), ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32}), mesh_(mesh) {
     if (mesh.shape().num_ranks() > 1) throw Failure("several ranks on GPUs are not there yet");
   }
   [[nodiscard]] Ops& ops() override { return ops_; }

@@ -8,6 +8,7 @@ namespace echelon {
 std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads) {
   return backend.open(host, {.num_threads = num_threads,
                              .deterministic = config.training.deterministic,
+                             .allows_tf32 = config.training.float32_matmul_precision == "high",
                              .transport = config.comm.backend,
                              .timeout_seconds = config.comm.timeout_seconds});
 }

@@ -79,6 +79,7 @@ const ConfigKey keys[] = {
     {"training.dtype", at<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float64"},
     {"training.grad_dtype", at<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
     {"training.reduce_dtype", at<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
+    {"training.float32_matmul_precision", at<training, &T::float32_matmul_precision>, "products of float32 on GPUs: highest: as such | high: of operands rounded to TensorFloat-32"},
     {"training.max_norm", at<training, &T::max_norm>, "clip gradients to this global norm; 0: no clipping", not_negative},
     {"training.seed", at<training, &T::seed>, "seed of the initial weights"},
     {"training.deterministic", at<training, &T::deterministic>, "the same bits in every run"},

@@ -38,12 +38,13 @@ struct DataConfig {
 struct TrainingConfig {
   std::int64_t steps = 100;
   std::int64_t seq_len = 256;
-  std::int64_t global_batch_size = 8;  // sequences per step, over all ranks
-  std::int64_t micro_batch_size = 1;   // sequences per rank and microbatch
-  std::string dtype = "float32";       // float32 | bfloat16 | float64: parameters and activations
-  std::string grad_dtype;              // empty: float64 for float64, else float32
-  std::string reduce_dtype;            // empty: grad_dtype
-  double max_norm = 1.0;               // 0: no clipping
+  std::int64_t global_batch_size = 8;                // sequences per step, over all ranks
+  std::int64_t micro_batch_size = 1;                 // sequences per rank and microbatch
+  std::string dtype = "float32";                     // float32 | bfloat16 | float64: parameters and activations
+  std::string grad_dtype;                            // empty: float64 for float64, else float32
+  std::string reduce_dtype;                          // empty: grad_dtype
+  std::string float32_matmul_precision = "highest";  // highest | high: products of float32 on GPUs, as such or in TensorFloat-32
+  double max_norm = 1.0;                             // 0: no clipping
   std::int64_t seed = 1;
   bool deterministic = true;
   std::int64_t eval_interval = 0;  // steps between evaluations; 0: at the end only

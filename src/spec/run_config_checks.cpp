@@ -48,6 +48,10 @@ void check_choice(const Choices& c) {
 
 void check_dtypes(const TrainingConfig& t) {
   check_choice({"training.dtype", t.dtype, {"float32", "bfloat16", "float64"}, {"float16"}});
+  check_choice({"training.float32_matmul_precision", t.float32_matmul_precision, {"highest", "high"}, {"medium"}});
+  require(t.float32_matmul_precision == "highest" || t.dtype == "float32",
+          "training.float32_matmul_precision = '{}' says nothing about products of training.dtype = '{}'; nearest: highest", t.float32_matmul_precision,
+          t.dtype);
   // A gradient is formed in the format of the weights or the one that their sums have; it may travel in the coarser one of that width in any case.
   const bool is_double = t.dtype == "float64";
   const std::string_view accumulate = is_double ? "float64" : "float32";
