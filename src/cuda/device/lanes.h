@@ -56,6 +56,18 @@ __device__ __forceinline__ T warp_max(T x) {
   return x;
 }
 
+/// NaN if either is.
+__device__ __forceinline__ float larger_or_nan(float a, float b) {
+#ifdef __CUDACC__
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+#else
+  return a > b || a != a ? a : b;
+#endif
+}
+__device__ __forceinline__ double larger_or_nan(double a, double b) { return a > b || a != a ? a : b; }
+
 /// Of all threads of the block, the same on all of them; blocks of whole warps. `scratch` holds a T per warp, and may be used again after the next barrier.
 template <class T>
 __device__ __forceinline__ T block_sum(T x, T* scratch) {
@@ -66,6 +78,18 @@ __device__ __forceinline__ T block_sum(T x, T* scratch) {
   T sum = 0;
   for (int i = 0; i < num_warps; ++i) sum += scratch[i];
   return sum;
+}
+
+/// The largest, or NaN if there is one.
+template <class T>
+__device__ __forceinline__ T block_max(T x, T* scratch) {
+  for (int distance = warp_size / 2; distance > 0; distance /= 2) x = larger_or_nan(x, __shfl_xor_sync(whole_warp, x, distance));
+  const int warp = static_cast<int>(threadIdx.x) / warp_size, num_warps = static_cast<int>(blockDim.x) / warp_size;
+  if (threadIdx.x % warp_size == 0) scratch[warp] = x;
+  __syncthreads();
+  T max = scratch[0];
+  for (int i = 1; i < num_warps; ++i) max = larger_or_nan(max, scratch[i]);
+  return max;
 }
 
 /// The block's memory of Launch::shared_bytes, aligned to 128 bytes.

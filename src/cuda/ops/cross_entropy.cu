@@ -1,12 +1,232 @@
-// The softmax and the loss of a part of the vocabulary.
+// The softmax and the loss of a part of the vocabulary (formulas: ops/reference/cross_entropy.cpp).
+//
+// Memory bounds all of it, and an exponential is cheap: row_exp reads the logits once and writes none, keeping a running maximum and the sum of exponentials
+// below it (Milakov and Gimelshein 2018, arXiv:1805.02867); the gradient forms them again from lse. That is 4 + 6 bytes for a float32 logit whose gradient is a
+// bfloat16, where exponentials written in between would make it 12 + 6, or 8 + 6 if all rows at work fit in the second cache.
+#include "cuda/device/lanes.h"
+#include "cuda/device/launch.h"
+#include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
-#include "cuda/ops/unfinished.h"
+#include "cuda/ops/numbers.h"
+
+#include "ops/check.h"
+
+#include <algorithm>
+#include <limits>
 
 namespace echelon::cuda {
+namespace {
 
-void CudaOps::row_exp(const RowExpArgs&) { not_yet(); }
-void CudaOps::rescale_sums(const RescaleSumsArgs&) { not_yet(); }
-void CudaOps::cross_entropy(const CrossEntropyArgs&) { not_yet(); }
-void CudaOps::cross_entropy_backward(const CrossEntropyBackwardArgs&) { not_yet(); }
+constexpr int max_block_threads = 512, packs_in_flight = 4;
+
+__device__ __forceinline__ float exponential(float x) { return __expf(x); }
+__device__ __forceinline__ double exponential(double x) { return exp(x); }
+template <class A>
+constexpr A infinity = std::numeric_limits<A>::infinity();
+
+/// The columns of a row that begin and end a pack, whatever the row's width: packs start at multiples of their width in the whole tensor. What lies before
+/// and behind them is less than a pack.
+struct PackedColumns {
+  __device__ PackedColumns(std::int64_t row_start, int num_columns, int width) {
+    const int past = static_cast<int>(row_start % width);
+    first = min(past == 0 ? 0 : width - past, num_columns);
+    last = first + (num_columns - first) / width * width;
+  }
+  int first, last;
+};
+
+/// The largest of the numbers so far, and the sum of exp(number - max).
+template <class A>
+struct Exponentials {
+  A max, sum;
+
+  template <int count>
+  __device__ __forceinline__ void add(const A (&x)[count]) {
+    A larger = max;
+#pragma unroll
+    for (int i = 0; i < count; ++i) larger = larger_or_nan(larger, x[i]);
+    const A base = larger == -infinity<A> ? A(0) : larger;  // of minus infinity alone every exponential is 0
+    sum *= exponential(max - base);
+#pragma unroll
+    for (int i = 0; i < count; ++i) sum += exponential(x[i] - base);
+    max = larger;
+  }
+};
+
+template <class A>
+struct RowExpTensors {
+  const A* logits;
+  const std::int32_t* targets;
+  A *max, *sum, *target_logit;
+};
+
+/// A block has a row.
+template <class A>
+__global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensors<A> of, std::int64_t V, std::int64_t first_column, int valid_columns) {
+  constexpr int width = pack_size<A>, group = packs_in_flight * width;
+  const std::int64_t n = blockIdx.x;
+  const A* logits = of.logits + n * V;
+  const int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  const PackedColumns packed(n * V, valid_columns, width);
+  Exponentials<A> mine = {-infinity<A>, 0};
+  for (int begin = packed.first; begin < packed.last; begin += num_threads * group) {
+    A x[group];
+#pragma unroll
+    for (int k = 0; k < packs_in_flight; ++k) {
+      const int column = begin + (k * num_threads + thread) * width;
+      Pack<A, width> pack;
+#pragma unroll
+      for (int i = 0; i < width; ++i) pack.at[i] = -infinity<A>;
+      if (column < packed.last) pack = load_pack<width>(logits + column);
+#pragma unroll
+      for (int i = 0; i < width; ++i) x[k * width + i] = pack.at[i];
+    }
+    mine.add(x);
+  }
+  const int beside = thread < packed.first ? thread : packed.last + thread - packed.first;  // of the columns outside of packs, this thread's
+  if (beside < valid_columns) mine.add({logits[beside]});
+
+  __shared__ A scratch[2 * max_block_threads / warp_size];
+  const A max = block_max(mine.max, scratch);
+  const A sum = block_sum(mine.sum * exponential(mine.max - max), scratch + max_block_threads / warp_size);
+  if (thread != 0) return;
+  const std::int64_t target = of.targets[n], column = target - first_column;
+  const bool is_here = target != ignored_target && column >= 0 && column < valid_columns;
+  of.target_logit[n] = is_here ? logits[column] : A(0);
+  of.max[n] = max;
+  of.sum[n] = valid_columns == 0 ? A(0) : sum;
+}
+
+template <class A>
+__global__ void rescale_sums_kernel(A* sum, const A* max, const A* row_max, std::int64_t count) {
+  const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (n < count) sum[n] *= exp(max[n] - row_max[n]);
+}
+
+template <class A>
+struct LossTensors {
+  const A *max, *sum, *target_logit;
+  const std::int32_t* targets;
+  A* lse;
+  double* loss_sum;
+};
+
+/// Of one block, since rows are few and their sum has one order.
+template <class A>
+__global__ void __launch_bounds__(max_block_threads) cross_entropy_kernel(LossTensors<A> of, std::int64_t count) {
+  double loss = 0;
+  for (std::int64_t n = threadIdx.x; n < count; n += blockDim.x) {
+    const A lse = of.max[n] + log(of.sum[n]);
+    if (of.targets[n] != ignored_target) loss += static_cast<double>(lse) - static_cast<double>(of.target_logit[n]);
+    of.lse[n] = lse;
+  }
+  __shared__ double scratch[max_block_threads / warp_size];
+  loss = block_sum(loss, scratch);
+  if (threadIdx.x == 0) *of.loss_sum += loss;
+}
+
+template <class T>
+struct LogitGradients {
+  const Wide<T>*logits, *lse;
+  const std::int32_t* targets;
+  T* dlogits;
+};
+
+/// A block has a part of a row: what `packs_in_flight` packs of each of its threads hold. dlogits may be the logits.
+template <class T>
+__global__ void __launch_bounds__(256) cross_entropy_backward_kernel(LogitGradients<T> of, int V, std::int64_t first_column, int valid_columns, Wide<T> scale) {
+  using A = Wide<T>;
+  constexpr int width = pack_size<A>;
+  const std::int64_t n = blockIdx.x, row_start = n * V;
+  const int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
+  const PackedColumns packed(row_start, V, width);
+  const A* logits = of.logits + row_start;
+  T* dlogits = of.dlogits + row_start;
+  const std::int64_t target = of.targets[n], target_column = target - first_column;
+  const int valid = target == ignored_target ? 0 : valid_columns;
+  const A lse = of.lse[n];
+  const auto gradient = [&](A logit, int column) {
+    return column < valid ? scale * (exponential(logit - lse) - (column == target_column ? A(1) : A(0))) : A(0);
+  };
+
+  Pack<A, width> x[packs_in_flight] = {};
+  const int begin = packed.first + (static_cast<int>(blockIdx.y) * packs_in_flight * num_threads + thread) * width;
+#pragma unroll
+  for (int k = 0; k < packs_in_flight; ++k) {
+    const int column = begin + k * num_threads * width;
+    if (column < min(packed.last, valid)) x[k] = load_pack<width>(logits + column);
+  }
+#pragma unroll
+  for (int k = 0; k < packs_in_flight; ++k) {
+    const int column = begin + k * num_threads * width;
+    if (column >= packed.last) break;
+#pragma unroll
+    for (int i = 0; i < width; ++i) x[k].at[i] = gradient(x[k].at[i], column + i);
+    store_pack(dlogits + column, narrow<T>(x[k]));
+  }
+  if (blockIdx.y > 0) return;
+  const int beside = thread < packed.first ? thread : packed.last + thread - packed.first;
+  if (beside < V) dlogits[beside] = narrow<T>(gradient(logits[beside], beside));
+}
+
+template <class F>
+void visit_sums(DType dtype, F&& f) {
+  dtype == DType::float64 ? f(double{}) : f(float{});
+}
+
+/// Threads for a row of `packs` packs: no more than have work, in whole warps.
+int threads_for(std::int64_t packs, int most) {
+  const std::int64_t warps = blocks_for(packs, std::int64_t{packs_in_flight} * warp_size);
+  return static_cast<int>(std::clamp<std::int64_t>(warps * warp_size, warp_size, most));
+}
+
+}  // namespace
+
+void CudaOps::row_exp(const RowExpArgs& args) {
+  check(args);
+  const std::int64_t N = args.logits.size(0), V = args.logits.size(1);
+  visit_sums(args.logits.dtype, [&]<class A>(A) {
+    const RowExpTensors<A> of = {numbers<A>(args.logits), args.targets.as<std::int32_t>(), numbers<A>(args.max), numbers<A>(args.sum),
+                                 numbers<A>(args.target_logit)};
+    launch({.num_blocks = N, .num_threads = threads_for(blocks_for(V, pack_size<A>), max_block_threads), .stream = stream()}, row_exp_kernel<A>, of, V,
+           args.first_column, static_cast<int>(args.valid_columns));
+  });
+}
+
+void CudaOps::rescale_sums(const RescaleSumsArgs& args) {
+  check(args);
+  const std::int64_t count = args.sum.num_elements();
+  visit_sums(args.sum.dtype, [&]<class A>(A) {
+    launch({.num_blocks = blocks_for(count, 256), .stream = stream()}, rescale_sums_kernel<A>, numbers<A>(args.sum), numbers<A>(args.max),
+           numbers<A>(args.row_max), count);
+  });
+}
+
+void CudaOps::cross_entropy(const CrossEntropyArgs& args) {
+  check(args);
+  const std::int64_t count = args.max.num_elements();
+  visit_sums(args.max.dtype, [&]<class A>(A) {
+    const LossTensors<A> of = {numbers<A>(args.max), numbers<A>(args.sum),          numbers<A>(args.target_logit), args.targets.as<std::int32_t>(),
+                               numbers<A>(args.lse), numbers<double>(args.loss_sum)};
+    launch({.num_blocks = count > 0 ? 1 : 0, .num_threads = threads_for(count, max_block_threads), .stream = stream()}, cross_entropy_kernel<A>, of, count);
+  });
+}
+
+void CudaOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
+  check(args);
+  const std::int64_t N = args.exps.size(0), V = args.exps.size(1);
+  visit_numbers(args.dlogits.dtype, [&]<class T>(T) {
+    using A = Wide<on_device<T>>;
+    const std::int64_t packs = blocks_for(V, pack_size<A>);
+    const int num_threads = threads_for(packs, 256);
+    const LogitGradients<on_device<T>> of = {numbers<A>(args.exps), numbers<A>(args.lse), args.targets.as<std::int32_t>(), numbers<T>(args.dlogits)};
+    launch({.num_blocks = V > 0 ? N : 0,
+            .num_threads = num_threads,
+            .num_blocks_y = blocks_for(packs, std::int64_t{num_threads} * packs_in_flight),
+            .stream = stream()},
+           cross_entropy_backward_kernel<on_device<T>>, of, static_cast<int>(V), args.first_column, static_cast<int>(args.valid_columns),
+           static_cast<A>(args.scale));
+  });
+}
 
 }  // namespace echelon::cuda
