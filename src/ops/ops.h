@@ -135,8 +135,7 @@ struct SwigluBackwardArgs {
 
 /// One chunk of the vocabulary-parallel softmax. logits [n, V] in accumulate_dtype; column j is token first_column + j; columns from valid_columns on are
 /// padding and ignored. In place: logits -> exp(logits - max) with max[n] the largest of these columns (-inf if none is valid); sum[n] = sum_j of that;
-/// target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (ignored ones too). Logits may stay: only cross_entropy_backward reads
-/// them.
+/// target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (ignored ones too). Logits may be left: only the gradient reads them.
 struct RowExpArgs {
   Tensor logits, targets, max, sum, target_logit;
   std::int64_t first_column = 0;

@@ -266,7 +266,7 @@ TEST_P(OpsConformance, NaNReachesTheQueriesThatSeeIt) {
 }
 
 TEST_P(OpsConformance, Activations) {
-  for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{0, 7}, {5, 0}, {1, 1}, {1, 7}, {3, 16}, {40, 1001}, {333, 100}}) {
+  for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{0, 7}, {5, 0}, {1, 1}, {1, 7}, {3, 16}, {40, 1001}, {333, 100}, {130, 264}}) {
     const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
     const Numbers x = random({rows, columns}, 1, 3.0), up = random({rows, columns}, 2), dy = random({rows, columns}, 3), bias = random({columns}, 4);
     compare("gelu" + sizes, {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
@@ -326,6 +326,24 @@ TEST_P(OpsConformance, CrossEntropy) {
         if (dlogits.data != t[0].tensor().data) ops.fill(t[0], 0.0);  // exponentials or logits, as the backend likes
       });
     }
+}
+
+// Rows that no block of threads holds at once, whose largest logit comes late and in small steps, after many that are minus infinity.
+TEST_P(OpsConformance, CrossEntropyOfWideRows) {
+  const std::int64_t N = 2, V = 18'003;
+  Numbers logits = Numbers::random(sums, {N, V}, 1, 3.0);
+  for (std::int64_t j = 0; j < V; ++j) {
+    logits.set(j, j < 9'000 ? -std::numeric_limits<double>::infinity() : logits.get(j));
+    logits.set(V + j, logits.get(V + j) + 0.01 * static_cast<double>(j));
+  }
+  const Tensors tensors = {logits,          statistics({N}), Numbers::tokens({9'007, 17'999}), statistics({N}),
+                           statistics({N}), statistics({N}), Numbers(DType::float64, {1}),     Numbers(dtype, {N, V})};
+  compare("cross entropy of wide rows", tensors, [&](Ops& ops, Tensors& t) {
+    ops.row_exp({.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .valid_columns = V - 2});
+    ops.cross_entropy({.max = t[1], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
+    ops.cross_entropy_backward({.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = t[7], .valid_columns = V - 2, .scale = 0.25});
+    ops.fill(t[0], 0.0);
+  });
 }
 
 TEST_P(OpsConformance, AdamW) {

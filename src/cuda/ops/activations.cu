@@ -5,9 +5,9 @@
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
+#include "cuda/ops/column_sums.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/ops/unfinished.h"
 
 #include "ops/check.h"
 
@@ -64,6 +64,50 @@ __global__ void __launch_bounds__(block_threads) gelu_kernel(const T* x, const T
     }
     store_pack(y + first, narrow<T>(y_k), count - first);
   }
+}
+
+/// dx, its column sums, and y once more. A summand of ops/column_sums.h; without sums, gelu_backward_kernel.
+template <class T, int columns>
+struct GeluGradients {
+  using Number = T;
+  static constexpr int width = columns, num_sums = 1;
+  struct Loaded {
+    Pack<T, columns> dy, x;
+  };
+
+  const T *dy, *x, *bias;  // bias and y may be null
+  T *dx, *y;
+  std::int64_t D;
+
+  __device__ Loaded load(std::int64_t row, std::int64_t column) const {
+    return {load_pack<width>(dy + row * D + column), load_pack<width>(x + row * D + column)};
+  }
+  __device__ void add(const Loaded& loaded, std::int64_t row, std::int64_t column, Wide<T> (&sums)[1][width]) const {
+    Pack<Wide<T>, width> x_i = widen(loaded.x), dx_i = widen(loaded.dy);
+    if (bias != nullptr) {
+      const Pack<T, width> bias_i = load_pack<width>(bias + column);
+#pragma unroll
+      for (int i = 0; i < width; ++i) x_i.at[i] += widen(bias_i.at[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const Wide<T> s = gelu_sigmoid(x_i.at[i]);
+      dx_i.at[i] *= gelu_derivative(x_i.at[i], s);
+      sums[0][i] += dx_i.at[i];
+      x_i.at[i] *= s;
+    }
+    store_pack(dx + row * D + column, narrow<T>(dx_i));
+    if (y != nullptr) store_pack(y + row * D + column, narrow<T>(x_i));
+  }
+};
+
+template <class Gradients>
+__global__ void __launch_bounds__(block_threads) gelu_backward_kernel(Gradients of, unsigned row_packs, unsigned num_packs) {
+  const unsigned pack = thread_number();
+  if (pack >= num_packs) return;
+  const std::int64_t row = pack / row_packs, column = static_cast<std::int64_t>(pack % row_packs) * Gradients::width;
+  Wide<typename Gradients::Number> unused[1][Gradients::width] = {};
+  of.add(of.load(row, column), row, column, unused);
 }
 
 template <class T>
@@ -127,23 +171,37 @@ Launch of_threads(std::int64_t count, cudaStream_t stream) {
 
 void CudaOps::gelu(const GeluArgs& args) {
   check(args);
-  const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
+  const std::int64_t count = args.x.num_elements(), D = args.bias.exists() ? args.x.size(-1) : 0;
   if (count == 0) return;
   visit_numbers(args.x.dtype, [&]<class T>(T) {
-    const auto start = [&]<int width>(std::integral_constant<int, width>) {
-      const std::int64_t packs = blocks_for(count, width), row = args.bias.exists() ? D / width : 1, stride = row * blocks_for(packs, row * packs_in_flight);
+    visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
+      const std::int64_t packs = blocks_for(count, width), row = std::max<std::int64_t>(D / width, 1);
+      const std::int64_t stride = row * blocks_for(packs, row * packs_in_flight);
       launch(of_threads(stride, stream()), gelu_kernel<on_device<T>, width>, numbers<T>(args.x), args.bias.exists() ? numbers<T>(args.bias) : nullptr,
              numbers<T>(args.y), static_cast<unsigned>(row), static_cast<unsigned>(stride), count);
-    };
-    constexpr int width = pack_size<T>;
-    if (args.bias.exists() && D % width != 0)
-      start(std::integral_constant<int, 1>());
-    else
-      start(std::integral_constant<int, width>());
+    });
   });
 }
 
-void CudaOps::gelu_backward(const GeluBackwardArgs&) { not_yet(); }
+void CudaOps::gelu_backward(const GeluBackwardArgs& args) {
+  check(args);
+  const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
+  if (count == 0) return;
+  visit_numbers_and_gradient(args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&]<class T, class G>(T, G) {
+    visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
+      const GeluGradients<on_device<T>, width> of = {.dy = numbers<T>(args.dy),
+                                                     .x = numbers<T>(args.x),
+                                                     .bias = args.bias.exists() ? numbers<T>(args.bias) : nullptr,
+                                                     .dx = numbers<T>(args.dx),
+                                                     .y = args.y.exists() ? numbers<T>(args.y) : nullptr,
+                                                     .D = D};
+      if (args.dbias.exists()) return add_column_sums(of, count / D, D, Totals<on_device<G>, 1>{{numbers<G>(args.dbias)}}, lane());
+      const std::int64_t packs = count / width;
+      launch(of_threads(packs, stream()), gelu_backward_kernel<GeluGradients<on_device<T>, width>>, of, static_cast<unsigned>(D / width),
+             static_cast<unsigned>(packs));
+    });
+  });
+}
 
 void CudaOps::swiglu(const SwigluArgs& args) {
   check(args);

@@ -4,16 +4,49 @@
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
-#include "cuda/ops/unfinished.h"
 
 #include "ops/check.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace echelon::cuda {
 namespace {
 
 constexpr int block_threads = 256;
+
+// Squares are summed in two stages and in one order: each block leaves a sum, and one block adds these. A tensor that one block can take needs no second stage.
+constexpr int packs_in_flight = 4, max_square_blocks = 1024;
+
+template <class T>
+__global__ void __launch_bounds__(block_threads) squares_kernel(const T* x, std::int64_t count, double* sums, bool adds) {
+  constexpr int width = pack_size<T>;
+  const std::int64_t num_threads = static_cast<std::int64_t>(gridDim.x) * block_threads, num_packs = (count + width - 1) / width;
+  double sum = 0;
+  for (std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; pack < num_packs; pack += num_threads * packs_in_flight) {
+    Pack<T, width> x_k[packs_in_flight];
+#pragma unroll
+    for (int k = 0; k < packs_in_flight; ++k) x_k[k] = load_pack<width>(x + (pack + k * num_threads) * width, count - (pack + k * num_threads) * width);
+#pragma unroll
+    for (int k = 0; k < packs_in_flight; ++k)
+#pragma unroll
+      for (int i = 0; i < width; ++i) {
+        const double x_i = static_cast<double>(widen(x_k[k].at[i]));
+        sum += x_i * x_i;
+      }
+  }
+  __shared__ double scratch[block_threads / warp_size];
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) sums[blockIdx.x] = adds ? sums[blockIdx.x] + sum : sum;
+}
+
+__global__ void __launch_bounds__(block_threads) add_squares_kernel(const double* sums, int count, double* total) {
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += block_threads) sum += sums[i];
+  __shared__ double scratch[block_threads / warp_size];
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) *total += sum;
+}
 
 /// AdamWArgs as the numbers that an element needs.
 template <class A>
@@ -62,7 +95,21 @@ __global__ void __launch_bounds__(block_threads) adamw_kernel(AdamWTensors<P, G>
 
 }  // namespace
 
-void CudaOps::sum_of_squares(Tensor, Tensor) { not_yet(); }
+void CudaOps::sum_of_squares(Tensor x, Tensor sum) {
+  check_sum_of_squares(x, sum);
+  const std::int64_t count = x.num_elements();
+  auto* const total = numbers<double>(sum);
+  visit_numbers(x.dtype, [&]<class T>(T) {
+    constexpr std::int64_t block_elements = std::int64_t{block_threads} * packs_in_flight * pack_size<T>;
+    const std::int64_t num_blocks = std::min<std::int64_t>(blocks_for(count, block_elements), max_square_blocks);
+    const bool is_one_block = num_blocks <= 1;
+    double* const sums = is_one_block ? total : workspace_.as<double>(num_blocks);
+    launch({.num_blocks = num_blocks, .num_threads = block_threads, .stream = stream()}, squares_kernel<on_device<T>>, numbers<T>(x), count, sums,
+           is_one_block);
+    if (is_one_block) return;
+    launch({.num_threads = block_threads, .stream = stream()}, add_squares_kernel, sums, static_cast<int>(num_blocks), total);
+  });
+}
 
 void CudaOps::adamw(const AdamWArgs& args) {
   check(args);
