@@ -8,12 +8,12 @@ namespace echelon::cuda {
 
 void CudaOps::attention(const AttentionArgs& args) {
   echelon::check(args);
-  general_attention(args, stream());
+  if (!mma_attention(args, stream())) general_attention(args, stream());
 }
 
 void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
   echelon::check(args);
-  general_attention_backward(args, stream());
+  if (!mma_attention_backward(args, stream())) general_attention_backward(args, stream());
 }
 
 }  // namespace echelon::cuda

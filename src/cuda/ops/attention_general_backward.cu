@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 struct Backward {
-  const T *q, *k, *v, *out, *dout;
+  const T *q, *k, *v, *dout;
   const Wide<T>* lse;
   T *dq, *dk, *dv;
   Wide<T>* delta;
@@ -23,17 +23,19 @@ struct Backward {
 
 constexpr int delta_threads = 256;
 
-// A warp per row.
-template <class T>
-__global__ void __launch_bounds__(delta_threads) delta_kernel(Backward<T> a) {
-  const AttentionSizes& sizes = a.sizes;
+// A warp per row, `width` numbers at once.
+template <class T, int width>
+__global__ void __launch_bounds__(delta_threads) delta_kernel(const T* all_dout, const T* all_out, Wide<T>* delta, AttentionSizes sizes) {
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;  // of [B, T, H]
   if (row >= sizes.B * sizes.Tq * sizes.H) return;
   Wide<T> sum = 0;
-  for (std::int64_t c = threadIdx.x % warp_size; c < sizes.C; c += warp_size) sum += widen(a.dout[row * sizes.C + c]) * widen(a.out[row * sizes.C + c]);
+  for (std::int64_t c = threadIdx.x % warp_size * width; c < sizes.C; c += warp_size * width) {
+    const auto dout = widen(load_pack<width>(all_dout + row * sizes.C + c)), out = widen(load_pack<width>(all_out + row * sizes.C + c));
+    for (int i = 0; i < width; ++i) sum += dout.at[i] * out.at[i];
+  }
   sum = warp_sum(sum);
   const std::int64_t h = row % sizes.H, i = row / sizes.H % sizes.Tq, b = row / sizes.H / sizes.Tq;
-  if (threadIdx.x % warp_size == 0) sizes.statistics(a.delta, b, h)[i] = sum;
+  if (threadIdx.x % warp_size == 0) sizes.statistics(delta, b, h)[i] = sum;
 }
 
 /// Products with q and with dout become weights p and scale ds.
@@ -120,16 +122,34 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
 
 }  // namespace
 
+void attention_delta(const AttentionBackwardArgs& args, cudaStream_t stream) {
+  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  const Launch how = {.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size), .num_threads = delta_threads, .stream = stream};
+  visit_numbers(args.q.dtype, [&]<class T>(T) {
+    using D = on_device<T>;
+    visit_row_width<D>(sizes.C, [&]<int width>(std::integral_constant<int, width>) {
+      launch(how, delta_kernel<D, width>, numbers<T>(args.dout), numbers<T>(args.out), numbers<Wide<D>>(args.delta), sizes);
+    });
+  });
+}
+
 void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  attention_delta(args, stream);
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
     using W = Wide<D>;
-    const Backward<D> backward = {numbers<T>(args.q),    numbers<T>(args.k),     numbers<T>(args.v),         numbers<T>(args.out),
-                                  numbers<T>(args.dout), numbers<W>(args.lse),   numbers<T>(args.dq),        numbers<T>(args.dk),
-                                  numbers<T>(args.dv),   numbers<W>(args.delta), static_cast<W>(args.scale), sizes};
-    launch({.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size), .num_threads = delta_threads, .stream = stream}, delta_kernel<D>,
-           backward);
+    const Backward<D> backward = {numbers<T>(args.q),
+                                  numbers<T>(args.k),
+                                  numbers<T>(args.v),
+                                  numbers<T>(args.dout),
+                                  numbers<W>(args.lse),
+                                  numbers<T>(args.dq),
+                                  numbers<T>(args.dk),
+                                  numbers<T>(args.dv),
+                                  numbers<W>(args.delta),
+                                  static_cast<W>(args.scale),
+                                  sizes};
     tiles::visit_columns<W>(sizes.C, [&]<int columns>(std::integral_constant<int, columns>) {
       Launch how = {.num_blocks = blocks_for(sizes.Tk, tiles::side),
                     .num_threads = tiles::num_threads,

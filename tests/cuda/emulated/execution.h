@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <vector>
 
 struct uint3 {
   unsigned x = 0, y = 0, z = 0;
@@ -31,6 +32,14 @@ struct Thread {
   Block* block = nullptr;
   uint3 index;
   int number = 0;  // within the block
+  /// Copies to shared memory that are under way, and how many groups of them have been closed.
+  struct Copy {
+    void* shared;
+    const void* global;
+    int num_bytes, group;
+  };
+  std::vector<Copy> copies = {};
+  int num_groups = 0;
   [[nodiscard]] int lane() const { return number % 32; }
 };
 

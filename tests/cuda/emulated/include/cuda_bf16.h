@@ -3,6 +3,7 @@
 
 #include "tensor/dtype.h"
 
+#include "cuda/emulated/warp_matrices.h"
 #include "cuda_runtime.h"
 
 struct __nv_bfloat16 {

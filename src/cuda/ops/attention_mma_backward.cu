@@ -1,0 +1,311 @@
+// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; the formulas stand in attention_general_backward.cu). One kernel has a block for keys,
+// whose dk and dv stay in registers while the queries that see them come by, head by head of the group; it forms the transposed scores, which are then the
+// operands of the sums without a way through shared memory. The other has a block for queries. So scores are formed twice, seven products in place of five,
+// and no sum is shared by blocks: no atomics, no scratch of float32, the same bits every time.
+#include "cuda/device/launch.h"
+#include "cuda/ops/attention.h"
+#include "cuda/ops/attention_fragments.h"
+#include "cuda/ops/numbers.h"
+
+namespace echelon::cuda {
+namespace {
+
+using namespace fragments;
+
+struct Backward {
+  const __nv_bfloat16 *q, *k, *v, *dout;
+  const float *lse, *delta;
+  __nv_bfloat16 *dq, *dk, *dv;
+  float scale, base_scale;  // base_scale: scale log2 e
+  AttentionSizes sizes;
+};
+
+template <int M>
+__device__ __forceinline__ void set_all(float (&factor)[M][2], float value) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = value;
+}
+
+// ---- dk and dv
+
+/// How a head of C is divided: num_warps times 16 M keys for a block, `queries` of a tile.
+template <int C_, int M_, int num_warps_, int queries_>
+struct KeyBlocks {
+  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, keys = 16 * M_ * num_warps_, queries = queries_;
+  static_assert(keys % queries == 0 && 2 * queries <= num_threads);
+
+  // Shared memory: k, v and twice q, dout, lse, delta.
+  static constexpr SharedPlace key_bytes = keys * SharedRows<C>::row_bytes, query_bytes = queries * SharedRows<C>::row_bytes;
+  static constexpr SharedPlace first_stage = 2 * key_bytes, statistics_bytes = queries * 4;
+  static constexpr SharedPlace stage_bytes = 2 * query_bytes + 2 * statistics_bytes;
+  static constexpr SharedPlace shared_bytes = first_stage + 2 * stage_bytes;
+  static_assert(stage_bytes % 128 == 0);
+  struct Stage {
+    SharedPlace place;
+    [[nodiscard]] __device__ __forceinline__ SharedRows<C> q() const { return {place}; }
+    [[nodiscard]] __device__ __forceinline__ SharedRows<C> dout() const { return {place + query_bytes}; }
+    [[nodiscard]] __device__ __forceinline__ SharedPlace lse() const { return place + 2 * query_bytes; }
+    [[nodiscard]] __device__ __forceinline__ SharedPlace delta() const { return lse() + statistics_bytes; }
+  };
+};
+
+template <class Blocks>
+__device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const Backward& a, int b, int h, int first_query) {
+  const AttentionSizes& sizes = a.sizes;
+  const int width = static_cast<int>(sizes.C), thread = static_cast<int>(threadIdx.x);
+  using Loads = TileLoads<Blocks::queries, Blocks::num_threads, Blocks::C>;
+  Loads(sizes.queries(a.q, b, h).from(first_query), width).begin_next(stage.q());
+  Loads(sizes.queries(a.dout, b, h).from(first_query), width).begin_next(stage.dout());
+  if (thread < 2 * Blocks::queries) {
+    const int i = thread % Blocks::queries;
+    const float* const from = sizes.statistics(thread < Blocks::queries ? a.lse : a.delta, b, h) + first_query + i;
+    begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), from, first_query + i < sizes.Tq);
+  }
+}
+
+/// Two columns' numbers.
+__device__ __forceinline__ float2 of_columns(SharedPlace numbers, int n) {
+  return *pointer_to<float2>(numbers + static_cast<SharedPlace>(8 * n + column_in_fragment()) * 4);
+}
+
+/// Products k . q become p = e^(scale k . q - lse).
+template <int M, int N>
+__device__ __forceinline__ void exponentiate(Sums<M, N>& s, SharedPlace lse, float base_scale) {
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n) {
+    const float2 of_query = of_columns(lse, n);
+    const float base[2] = {of_query.x * log2_e, of_query.y * log2_e};
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[i % 2]));
+  }
+}
+/// Zero where a query does not see the key: row r of the warp is seen from column first_seen + r on, up to num_queries.
+template <int M, int N>
+__device__ __forceinline__ void mask(Sums<M, N>& p, int first_seen, int num_queries) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int begin = first_seen + 16 * m + row_in_fragment(i / 2) - column_in_fragment() - i % 2, end = num_queries - column_in_fragment() - i % 2;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+        if (8 * n < begin || 8 * n >= end) p[m][n][i] = 0;
+    }
+}
+/// Products v . dout become ds / scale = p (v . dout - delta).
+template <int M, int N>
+__device__ __forceinline__ void differentiate(Sums<M, N>& dp, const Sums<M, N>& p, SharedPlace delta) {
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n) {
+    const float2 of_query = of_columns(delta, n);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) dp[m][n][i] = p[m][n][i] * (dp[m][n][i] - (i % 2 == 0 ? of_query.x : of_query.y));
+  }
+}
+
+// blockIdx: x the keys, those first that most queries see; y the kv head; z the sequence.
+template <class Blocks>
+__global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) {
+  constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::queries;
+  const AttentionSizes& sizes = a.sizes;
+  const int width = static_cast<int>(sizes.C), kv_head = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
+  const int first_key = static_cast<int>(blockIdx.x) * Blocks::keys, first_row = 16 * M * warp(), num_queries = static_cast<int>(sizes.Tq);
+  const SharedRows<C> k = {0}, v = {Blocks::key_bytes}, my_k = k.from(first_row), my_v = v.from(first_row);
+
+  const int first_head = static_cast<int>(sizes.first_of(kv_head)), end_head = static_cast<int>(sizes.first_of(kv_head + 1));
+  using Loads = TileLoads<Blocks::keys, Blocks::num_threads, C>;
+  Loads(sizes.keys(a.k, b, kv_head).from(first_key), width).begin_next(k);
+  Loads(sizes.keys(a.v, b, kv_head).from(first_key), width).begin_next(v);
+  typename Blocks::Stage stage = {Blocks::first_stage};
+  if (first_head < end_head) begin_stage<Blocks>(stage, a, b, first_head, first_key);
+  close_group_of_copies();
+
+  Sums<M, C> dk, dv;
+  clear<M, C>(dk);
+  clear<M, C>(dv);
+  int h = first_head, first_query = first_key;
+  while (h < end_head) {
+    int next_head = h, next_query = first_query + N;
+    if (next_query >= num_queries) {
+      ++next_head;
+      next_query = first_key;
+    }
+    wait_for_copies_but_last<0>();
+    __syncthreads();  // the stage is there, and nobody uses the other one any more
+    const typename Blocks::Stage other = {2 * Blocks::first_stage + Blocks::stage_bytes - stage.place};
+    if (next_head < end_head) begin_stage<Blocks>(other, a, b, next_head, next_query);
+    close_group_of_copies();
+
+    const int first_seen = first_key + first_row - first_query;  // the column from which the warp's first key is seen
+    if (first_seen < N) {
+      Sums<M, N> p, ds;
+      Weights<M, N> weights;
+      multiply_transposed<M, N>(p, my_k, stage.q());
+      exponentiate<M, N>(p, stage.lse(), a.base_scale);
+      if (first_seen + 16 * M > 1 || first_query + N > num_queries) mask<M, N>(p, first_seen, num_queries - first_query);
+      narrow<M, N>(weights, p);
+      add_weighted<M, N>(dv, weights, stage.dout());
+      multiply_transposed<M, N>(ds, my_v, stage.dout());
+      differentiate<M, N>(ds, p, stage.delta());
+      narrow<M, N>(weights, ds);
+      add_weighted<M, N>(dk, weights, stage.q());
+    }
+    h = next_head;
+    first_query = next_query;
+    stage = other;
+  }
+
+  wait_for_copies_but_last<0>();  // of k and v, if no head reads them
+  __syncthreads();
+  float factor[M][2];
+  set_all(factor, a.scale);
+  store<M, C>(sizes.keys(a.dk, b, kv_head).from(first_key + first_row), width, dk, factor, my_k);
+  set_all(factor, 1.0F);
+  store<M, C>(sizes.keys(a.dv, b, kv_head).from(first_key + first_row), width, dv, factor, my_v);
+}
+
+// ---- dq
+
+template <int C_, int M_, int num_warps_, int keys_>
+struct QueryBlocks {
+  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, queries = 16 * M_ * num_warps_, keys = keys_;
+
+  // Shared memory: q, dout and twice k, v.
+  static constexpr SharedPlace query_bytes = queries * SharedRows<C>::row_bytes, key_bytes = keys * SharedRows<C>::row_bytes;
+  static constexpr SharedPlace first_stage = 2 * query_bytes, stage_bytes = 2 * key_bytes, shared_bytes = first_stage + 2 * stage_bytes;
+};
+
+/// Products q . k become ds / scale = p (dout . v - delta) with p = e^(scale q . k - lse).
+template <int M, int N>
+__device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& dp, const float (&base)[M][2], const float (&delta)[M][2], float base_scale) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[m][i / 2])) * (dp[m][n][i] - delta[m][i / 2]);
+}
+/// Zero where a query does not see the key: row r of the warp sees num_visible + r of them.
+template <int M, int N>
+__device__ __forceinline__ void mask(Sums<M, N>& ds, int num_visible) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int end = num_visible + 16 * m + row_in_fragment(i / 2) - column_in_fragment() - i % 2;
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+        if (8 * n >= end) ds[m][n][i] = 0;
+    }
+}
+
+// blockIdx: x the queries, the last first since they see most keys; y the head; z the sequence.
+template <class Blocks>
+__global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
+  constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::keys;
+  const AttentionSizes& sizes = a.sizes;
+  const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
+  const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Blocks::queries, first_row = 16 * M * warp();
+  const int num_keys = static_cast<int>(min(first_query + std::int64_t{Blocks::queries}, sizes.Tk));  // seen by any query
+  const SharedRows<C> q = {0}, dout = {Blocks::query_bytes}, my_q = q.from(first_row), my_dout = dout.from(first_row);
+
+  using QueryLoads = TileLoads<Blocks::queries, Blocks::num_threads, C>;
+  using KeyLoads = TileLoads<N, Blocks::num_threads, C>;
+  QueryLoads(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
+  QueryLoads(sizes.queries(a.dout, b, h).from(first_query), width).begin_next(dout);
+  KeyLoads keys(sizes.keys(a.k, b, sizes.kv_head(h)), width), values(sizes.keys(a.v, b, sizes.kv_head(h)), width);
+  SharedPlace stage = Blocks::first_stage;
+  keys.begin_next({stage});
+  values.begin_next({stage + Blocks::key_bytes});
+  close_group_of_copies();
+
+  float base[M][2], delta[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int i = first_query + first_row + 16 * m + row_in_fragment(r);
+      base[m][r] = i < sizes.Tq ? sizes.statistics(a.lse, b, h)[i] * log2_e : 0;
+      delta[m][r] = i < sizes.Tq ? sizes.statistics(a.delta, b, h)[i] : 0;
+    }
+
+  Sums<M, C> dq;
+  clear<M, C>(dq);
+  const int num_visible = first_query + first_row + 1;  // to the warp's first query
+  for (int first_key = 0; first_key < num_keys; first_key += N) {
+    wait_for_copies_but_last<0>();
+    __syncthreads();  // the stage is there, and nobody uses the other one any more
+    const SharedPlace other = 2 * Blocks::first_stage + Blocks::stage_bytes - stage;
+    if (first_key + N < num_keys) {
+      keys.begin_next({other});
+      values.begin_next({other + Blocks::key_bytes});
+    }
+    close_group_of_copies();
+    if (first_key < num_visible + 16 * M - 1) {
+      const SharedRows<C> k = {stage}, v = {stage + Blocks::key_bytes};
+      Sums<M, N> s, dp;
+      Weights<M, N> weights;
+      multiply_transposed<M, N>(s, my_q, k);
+      multiply_transposed<M, N>(dp, my_dout, v);
+      differentiate<M, N>(s, dp, base, delta, a.base_scale);
+      if (num_visible < first_key + N) mask<M, N>(s, num_visible - first_key);
+      narrow<M, N>(weights, s);
+      add_weighted<M, N>(dq, weights, k);
+    }
+    stage = other;
+  }
+  float factor[M][2];
+  set_all(factor, a.scale);
+  store<M, C>(sizes.queries(a.dq, b, h).from(first_query + first_row), width, dq, factor, my_q);
+}
+
+template <class Keys, class Queries>
+void start(const Backward& backward, cudaStream_t stream) {
+  const AttentionSizes& sizes = backward.sizes;
+  launch({.num_blocks = blocks_for(sizes.Tk, Keys::keys),
+          .num_threads = Keys::num_threads,
+          .num_blocks_y = sizes.K,
+          .num_blocks_z = sizes.B,
+          .shared_bytes = Keys::shared_bytes,
+          .stream = stream},
+         dk_dv_kernel<Keys>, backward);
+  launch({.num_blocks = blocks_for(sizes.Tq, Queries::queries),
+          .num_threads = Queries::num_threads,
+          .num_blocks_y = sizes.H,
+          .num_blocks_z = sizes.B,
+          .shared_bytes = Queries::shared_bytes,
+          .stream = stream},
+         dq_kernel<Queries>, backward);
+}
+
+}  // namespace
+
+bool mma_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
+  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.C > 128) return false;
+  attention_delta(args, stream);
+  const auto scale = static_cast<float>(args.scale);
+  const Backward backward = {numbers<bfloat16>(args.q),
+                             numbers<bfloat16>(args.k),
+                             numbers<bfloat16>(args.v),
+                             numbers<bfloat16>(args.dout),
+                             numbers<float>(args.lse),
+                             numbers<float>(args.delta),
+                             numbers<bfloat16>(args.dq),
+                             numbers<bfloat16>(args.dk),
+                             numbers<bfloat16>(args.dv),
+                             scale,
+                             scale * log2_e,
+                             sizes};
+  if (sizes.C <= 64)
+    start<KeyBlocks<64, 2, 4, 32>, QueryBlocks<64, 2, 4, 32>>(backward, stream);
+  else
+    start<KeyBlocks<128, 1, 8, 64>, QueryBlocks<128, 1, 8, 64>>(backward, stream);
+  return true;
+}
+
+}  // namespace echelon::cuda

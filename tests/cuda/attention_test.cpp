@@ -1,0 +1,107 @@
+// Attention's kernels for tensor cores by themselves: ops_test.cpp compares whatever CudaOps chooses.
+#include "cuda/ops/attention.h"
+#include "cuda/device/device.h"
+#include "cuda/emulated/execution.h"
+#include "numbers.h"
+#include "ops/reference/reference_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace echelon::cuda {
+namespace {
+
+struct AttentionCase {
+  std::int64_t B, Tq, Tk, H, K, C, group, first_head;
+};
+
+/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16, at addresses that the emulated device has.
+struct AttentionTensors {
+  std::vector<Numbers> of;
+  AttentionCase a;
+
+  explicit AttentionTensors(const AttentionCase& sizes) : a(sizes) {
+    const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
+    const auto random = [](const Sizes& s, unsigned seed) { return Numbers::random(DType::bfloat16, s, seed); };
+    of = {random(queries, 1), random(keys, 2),    random(keys, 3), random(queries, 4), Numbers(DType::float32, rows),
+          random(queries, 5), random(queries, 6), random(keys, 7), random(keys, 8),    Numbers(DType::float32, rows)};
+  }
+  [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(a.C)); }
+  [[nodiscard]] AttentionArgs forward() const {
+    return {.q = of[0], .k = of[1], .v = of[2], .out = of[3], .lse = of[4], .scale = scale(), .group = a.group, .first_head = a.first_head};
+  }
+  [[nodiscard]] AttentionBackwardArgs backward() const {
+    return {.q = of[0],
+            .k = of[1],
+            .v = of[2],
+            .out = of[3],
+            .lse = of[4],
+            .dout = of[5],
+            .dq = of[6],
+            .dk = of[7],
+            .dv = of[8],
+            .delta = of[9],
+            .scale = scale(),
+            .group = a.group,
+            .first_head = a.first_head};
+  }
+};
+
+void expect_same(const AttentionTensors& actual, const AttentionTensors& expected, const std::vector<std::size_t>& which) {
+  for (const std::size_t i : which) expect_near(actual.of[i], expected.of[i], tolerance_of(DType::bfloat16), "tensor " + std::to_string(i));
+}
+
+// Several tiles of keys and blocks of queries for each width that kernels are compiled for, and widths that are padded to them; groups that begin in the
+// middle; kv heads that nobody reads; fewer queries than keys, and more.
+TEST(AttentionInTensorCores, EqualsTheReference) {
+  Device device(0);
+  ReferenceOps reference;
+  for (const AttentionCase& a : {AttentionCase{1, 140, 140, 2, 2, 64, 2, 1},
+                                 {1, 130, 130, 1, 2, 128, 1, 0},
+                                 {2, 40, 40, 2, 1, 40, 2, 0},
+                                 {1, 30, 135, 1, 1, 104, 1, 0},
+                                 {1, 90, 20, 1, 1, 72, 1, 0},
+                                 {1, 20, 75, 1, 1, 256, 1, 0}}) {
+    SCOPED_TRACE(a.C);
+    AttentionTensors expected(a), actual(a);
+    reference.attention(expected.forward());
+    ASSERT_TRUE(mma_attention(actual.forward(), device.compute().get()));
+    device.compute().synchronize();
+    expect_same(actual, expected, {3, 4});
+    if (a.Tq != a.Tk) continue;
+    reference.attention_backward(expected.backward());
+    ASSERT_TRUE(mma_attention_backward(actual.backward(), device.compute().get()));
+    device.compute().synchronize();
+    expect_same(actual, expected, {6, 7, 8, 9});
+  }
+}
+
+// The bits are the same whatever the order of blocks and threads.
+TEST(AttentionInTensorCores, DoesNotDependOnTheOrderOfBlocks) {
+  Device device(0);
+  std::vector<AttentionTensors> runs(2, AttentionTensors({1, 70, 70, 2, 1, 64, 2, 0}));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    emulated::seed(static_cast<unsigned>(i + 1));
+    ASSERT_TRUE(mma_attention(runs[i].forward(), device.compute().get()));
+    ASSERT_TRUE(mma_attention_backward(runs[i].backward(), device.compute().get()));
+    device.compute().synchronize();
+  }
+  for (std::size_t i = 0; i < runs[0].of.size(); ++i) EXPECT_EQ(runs[0].of[i], runs[1].of[i]) << i;
+}
+
+TEST(AttentionInTensorCores, RefusesWhatItIsNotFor) {
+  Device device(0);
+  const auto takes = [&](const AttentionArgs& args) { return mma_attention(args, device.compute().get()); };
+  EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 20, 1, 0}).forward())) << "rows that are not multiples of 16 bytes";
+  EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 264, 1, 0}).forward())) << "too wide";
+  const AttentionTensors tensors({1, 4, 4, 1, 1, 64, 1, 0});
+  AttentionArgs args = tensors.forward();
+  args.scale = -1;
+  EXPECT_FALSE(takes(args)) << "the largest product has not the largest score";
+  EXPECT_FALSE(mma_attention_backward(AttentionTensors({1, 4, 4, 1, 1, 136, 1, 0}).backward(), device.compute().get())) << "too wide for two sums";
+}
+
+}  // namespace
+}  // namespace echelon::cuda
