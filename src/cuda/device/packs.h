@@ -108,6 +108,37 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, count>& pac
     if (i < present) address[i] = pack.at[i];
 }
 
+/// A pack that is kept for later as it lay in memory. (Of a Pack that waits in registers the compiler gives each number one of its own, also to a bfloat16.)
+template <class T, int count>
+struct PackedWords {
+  typename detail::Word<static_cast<int>(sizeof(T) * count)>::type word = {};
+};
+template <int count, class T>
+__device__ __forceinline__ PackedWords<T, count> load_words(const T* address) {
+  PackedWords<T, count> words;
+  detail::load_words<static_cast<int>(sizeof words)>(&words.word, address);
+  return words;
+}
+template <class T, int count>
+__device__ __forceinline__ Pack<T, count> unpack(const PackedWords<T, count>& words) {
+  Pack<T, count> pack;
+  memcpy(static_cast<void*>(pack.at), &words.word, sizeof words);
+  return pack;
+}
+template <class T, int count>
+__device__ __forceinline__ PackedWords<T, count> pack_words(const Pack<T, count>& pack) {
+  PackedWords<T, count> words;
+  memcpy(&words.word, static_cast<const void*>(pack.at), sizeof words);
+  return words;
+}
+/// What was formed of the numbers is forgotten: the compiler forms it again instead of keeping it in more registers than the words take.
+template <class T, int count>
+__device__ __forceinline__ void forget_what_became_of([[maybe_unused]] PackedWords<T, count>& words) {
+#ifdef __CUDACC__
+  if constexpr (sizeof words == sizeof(uint4)) asm volatile("" : "+r"(words.word.x), "+r"(words.word.y), "+r"(words.word.z), "+r"(words.word.w));
+#endif
+}
+
 template <class T, int count>
 __device__ __forceinline__ Pack<Wide<T>, count> widen(const Pack<T, count>& x) {
   Pack<Wide<T>, count> wide;

@@ -44,7 +44,10 @@ __global__ void __launch_bounds__(warp_size* chunks_at_once) add_partial_sums_ke
   __syncthreads();
   if (first_chunk != 0 || column >= of.D) return;
   for (int warp = 1; warp < num_warps; ++warp) sum += sums[warp][lane];
-  G* const out = totals.at[blockIdx.y];
+  G* out = totals.at[0];
+#pragma unroll
+  for (int i = 1; i < num_sums; ++i)
+    if (static_cast<int>(blockIdx.y) == i) out = totals.at[i];
   out[column] = narrow<G>(widen(out[column]) + sum);
 }
 

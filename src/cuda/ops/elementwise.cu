@@ -1,52 +1,128 @@
-// Operations that touch each number once: sums, copies between formats, constants.
-#include "cuda/device/lanes.h"
+// Operations that touch each number once: sums, copies between formats, constants. Bound by memory: a thread has several accesses of 16 bytes on their way
+// before it waits for the first.
 #include "cuda/device/launch.h"
+#include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/pending_product.h"
 
 #include "ops/check.h"
 
+#include <algorithm>
+
 namespace echelon::cuda {
 namespace {
 
-constexpr int block_threads = 256;
+constexpr int block_threads = 256, packs_in_flight = 2;
 
-__device__ __forceinline__ std::int64_t element() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
-
-template <class T>
-__global__ void add_bias_kernel(T* y, const T* bias, std::int64_t D, std::int64_t count) {
-  const std::int64_t i = element();
-  if (i < count) y[i] = narrow<T>(widen(y[i]) + widen(bias[i % D]));
+/// A Step says what becomes of `width` numbers from `first` on, of which `present` are there:
+///   static constexpr int width; struct Loaded; Loaded load(first, present) const; void store(const Loaded&, first, present) const.
+template <class Step>
+__global__ void __launch_bounds__(block_threads) each_pack_kernel(Step step, std::int64_t count) {
+  constexpr std::int64_t stride = std::int64_t{block_threads} * Step::width;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * stride * packs_in_flight + static_cast<std::int64_t>(threadIdx.x) * Step::width;
+  typename Step::Loaded loaded[packs_in_flight];
+#pragma unroll
+  for (int k = 0; k < packs_in_flight; ++k)
+    if (first + k * stride < count) loaded[k] = step.load(first + k * stride, count - first - k * stride);
+#pragma unroll
+  for (int k = 0; k < packs_in_flight; ++k)
+    if (first + k * stride < count) step.store(loaded[k], first + k * stride, count - first - k * stride);
 }
+
+template <class Step>
+void enqueue_each_pack(const Step& step, std::int64_t count, cudaStream_t stream) {
+  launch({.num_blocks = blocks_for(count, std::int64_t{block_threads} * Step::width * packs_in_flight), .num_threads = block_threads, .stream = stream},
+         each_pack_kernel<Step>, step, count);
+}
+
+/// Numbers of both formats for a thread: 16 bytes of the narrower one.
+template <class T, class U>
+constexpr int common_width = std::max(pack_size<T>, pack_size<U>);
+
+template <class T, int columns>
+struct AddBias {
+  static constexpr int width = columns;
+  struct Loaded {
+    Pack<T, width> y, bias;
+  };
+  T* y;
+  const T* bias;
+  std::int64_t D;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t /*present*/) const { return {load_pack<width>(y + first), load_pack<width>(bias + first % D)}; }
+  __device__ void store(const Loaded& of, std::int64_t first, std::int64_t /*present*/) const {
+    Pack<T, width> sum;
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum.at[i] = narrow<T>(widen(of.y.at[i]) + widen(of.bias.at[i]));
+    store_pack(y + first, sum);
+  }
+};
 
 template <class T, class B>
-__global__ void add_kernel(T* out, const T* a, const B* b, std::int64_t count) {
-  const std::int64_t i = element();
-  if (i < count) out[i] = narrow<T>(widen(a[i]) + widen(b[i]));
-}
+struct Add {
+  static constexpr int width = common_width<T, B>;
+  struct Loaded {
+    Pack<T, width> a;
+    Pack<B, width> b;
+  };
+  T* out;
+  const T* a;
+  const B* b;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return {load_pack<width>(a + first, present), load_pack<width>(b + first, present)};
+  }
+  __device__ void store(const Loaded& of, std::int64_t first, std::int64_t present) const {
+    Pack<T, width> sum;
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum.at[i] = narrow<T>(widen(of.a.at[i]) + widen(of.b.at[i]));
+    store_pack(out + first, sum, present);
+  }
+};
 
 template <class To, class From>
-__global__ void copy_kernel(To* out, const From* x, std::int64_t count) {
-  const std::int64_t i = element();
-  if (i < count) out[i] = narrow<To>(widen(x[i]));
-}
+struct Convert {
+  static constexpr int width = common_width<To, From>;
+  using Loaded = Pack<From, width>;
+  To* out;
+  const From* x;
+
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const { return load_pack<width>(x + first, present); }
+  __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const { store_pack(out + first, narrow<To>(widen(x_k)), present); }
+};
 
 template <class T>
-__global__ void fill_kernel(T* out, T value, std::int64_t count) {
-  const std::int64_t i = element();
-  if (i < count) out[i] = value;
-}
+struct Fill {
+  static constexpr int width = pack_size<T>;
+  struct Loaded {};
+  T* out;
+  T value;
+
+  __device__ Loaded load(std::int64_t /*first*/, std::int64_t /*present*/) const { return {}; }
+  __device__ void store(const Loaded& /*nothing*/, std::int64_t first, std::int64_t present) const {
+    Pack<T, width> values;
+#pragma unroll
+    for (int i = 0; i < width; ++i) values.at[i] = value;
+    store_pack(out + first, values, present);
+  }
+};
 
 template <class T>
-__global__ void scale_kernel(T* x, Wide<T> factor, std::int64_t count) {
-  const std::int64_t i = element();
-  if (i < count) x[i] = narrow<T>(widen(x[i]) * factor);
-}
+struct Scale {
+  static constexpr int width = pack_size<T>;
+  using Loaded = Pack<T, width>;
+  T* x;
+  Wide<T> factor;
 
-Launch over(std::int64_t count, cudaStream_t stream) {
-  return {.num_blocks = blocks_for(count, block_threads), .num_threads = block_threads, .stream = stream};
-}
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const { return load_pack<width>(x + first, present); }
+  __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const {
+    Pack<Wide<T>, width> product = widen(x_k);
+#pragma unroll
+    for (int i = 0; i < width; ++i) product.at[i] *= factor;
+    store_pack(x + first, narrow<T>(product), present);
+  }
+};
 
 }  // namespace
 
@@ -54,43 +130,52 @@ void CudaOps::add_bias(Tensor y, Tensor bias) {
   check_add_bias(y, bias);
   if (pending_->add_bias(y, bias)) return;
   const std::int64_t count = y.num_elements(), D = bias.num_elements();
-  visit_numbers(y.dtype, [&]<class T>(T) { launch(over(count, stream()), add_bias_kernel<on_device<T>>, numbers<T>(y), numbers<T>(bias), D, count); });
+  visit_numbers(y.dtype, [&]<class T>(T) {
+    visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
+      enqueue_each_pack(AddBias<on_device<T>, width>{numbers<T>(y), numbers<T>(bias), D}, count, stream());
+    });
+  });
 }
 
 void CudaOps::add(Tensor out, Tensor a, Tensor b) {
   check_add(out, a, b);
-  const std::int64_t count = out.num_elements();
   visit_numbers(out.dtype, [&]<class T>(T) {
     visit_numbers(b.dtype, [&]<class B>(B) {
-      launch(over(count, stream()), add_kernel<on_device<T>, on_device<B>>, numbers<T>(out), numbers<T>(a), numbers<B>(b), count);
+      if constexpr (std::is_same_v<Wide<on_device<T>>, Wide<on_device<B>>>)
+        enqueue_each_pack(Add<on_device<T>, on_device<B>>{numbers<T>(out), numbers<T>(a), numbers<B>(b)}, out.num_elements(), stream());
     });
   });
 }
 
 void CudaOps::copy(Tensor out, Tensor x) {
   check_copy(out, x);
-  const std::int64_t count = out.num_elements();
+  if (out.dtype == x.dtype) {
+    if (x.num_bytes() > 0) check(cudaMemcpyAsync(out.data, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToDevice, stream()), "a copy");
+    return;
+  }
   visit_numbers(out.dtype, [&]<class To>(To) {
     visit_numbers(x.dtype, [&]<class From>(From) {
-      launch(over(count, stream()), copy_kernel<on_device<To>, on_device<From>>, numbers<To>(out), numbers<From>(x), count);
+      if constexpr (!std::is_same_v<To, From>)
+        enqueue_each_pack(Convert<on_device<To>, on_device<From>>{numbers<To>(out), numbers<From>(x)}, out.num_elements(), stream());
     });
   });
 }
 
 void CudaOps::fill(Tensor out, double value) {
   check_fill(out);
-  const std::int64_t count = out.num_elements();
+  if (out.dtype == DType::int32)
+    return enqueue_each_pack(Fill<std::int32_t>{numbers<std::int32_t>(out), static_cast<std::int32_t>(value)}, out.num_elements(), stream());
   visit_numbers(out.dtype, [&]<class T>(T) {
     const on_device<T> rounded(static_cast<Wide<on_device<T>>>(value));
-    launch(over(count, stream()), fill_kernel<on_device<T>>, numbers<T>(out), rounded, count);
+    enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), rounded}, out.num_elements(), stream());
   });
 }
 
 void CudaOps::scale(Tensor x, double factor) {
   check_scale(x);
-  const std::int64_t count = x.num_elements();
-  visit_numbers(x.dtype,
-                [&]<class T>(T) { launch(over(count, stream()), scale_kernel<on_device<T>>, numbers<T>(x), static_cast<Wide<on_device<T>>>(factor), count); });
+  visit_numbers(x.dtype, [&]<class T>(T) {
+    enqueue_each_pack(Scale<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(factor)}, x.num_elements(), stream());
+  });
 }
 
 }  // namespace echelon::cuda
