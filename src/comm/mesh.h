@@ -5,8 +5,11 @@
 #include "spec/mesh_shape.h"
 
 #include <map>
+#include <memory>
 
 namespace echelon {
+
+class Carrier;
 
 class Mesh {
  public:
@@ -31,6 +34,10 @@ class Mesh {
 
   /// Makes every wait of every rank throw Failure with this sentence. Called by a rank that is about to unwind.
   virtual void abort(const std::string& reason) = 0;
+
+  /// This rank of the same mesh for tensors of a device, which `carrier` moves and which may then be in no tensor of this mesh; both meshes fail together.
+  /// This one and the carrier must outlive it. Null where ranks share no memory.
+  [[nodiscard]] virtual std::unique_ptr<Mesh> carried_by(Carrier& /*carrier*/) { return nullptr; }
 
   /// Ranks that take turns on the cores of one process are bound, each turn to a core of its own. Called by every rank; without turns nothing happens.
   virtual void bind_turns() {}

@@ -1,48 +1,100 @@
 #include "cuda/cuda_backend.h"
 
 #include "base/error.h"
+#include "cuda/comm/exchange.h"
+#include "cuda/comm/placement.h"
+#include "cuda/comm/shared_carrier.h"
 #include "cuda/ops/cuda_ops.h"
+
+#include <cstdlib>
 
 namespace echelon::cuda {
 namespace {
 
+constexpr int least_capability = 80;
+
 class CudaRankDevice final : public RankDevice {
  public:
-  CudaRankDevice(Mesh& mesh, const RankOptions& options)
-      : device_(0), ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32}), mesh_(mesh) {
-    if (mesh.shape().num_ranks() > 1) throw Failure("several ranks on GPUs are not there yet");
+  CudaRankDevice(Mesh& host, const RankOptions& options, const Placement& placement)
+      : device_(placement.index),
+        num_sharing_(placement.num_sharing),
+        ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32}),
+        carrier_(device_) {
+    if (placement.has_each_its_own && host.shape().num_ranks() > 1) throw Failure("ranks on several GPUs are not there yet");
+    mesh_ = host.carried_by(carrier_);
+    require(mesh_ != nullptr, "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU for each", num_sharing_,
+            device_.index());
   }
   [[nodiscard]] Ops& ops() override { return ops_; }
-  [[nodiscard]] Mesh& mesh() override { return mesh_; }
+  [[nodiscard]] Mesh& mesh() override { return *mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
-  [[nodiscard]] std::string description() const override { return fmt::format("{} (GPU {})", device_.name(), device_.index()); }
+  [[nodiscard]] std::string description() const override {
+    const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
+    return num_sharing_ > 1 ? fmt::format("{}, shared by {} ranks", gpu, num_sharing_) : gpu;
+  }
 
  private:
   Device device_;
+  int num_sharing_;
   CudaOps ops_;
-  Mesh& mesh_;
+  SharedCarrier carrier_;
+  std::unique_ptr<Mesh> mesh_;
 };
+
+// The same verdict on all ranks.
+void require_possible(const RankOptions& options, const Placement& placement, int num_ranks) {
+  if (placement.has_each_its_own) return;
+  require(options.transport != "nccl", "comm.backend = nccl needs a GPU for every rank, but {} ranks share GPU {}; nearest: auto, or a mesh of fewer ranks",
+          placement.num_sharing, placement.index);
+  require(num_ranks <= max_sharing_ranks,
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but those that share a GPU are at most {}; nearest: {}", num_ranks,
+          max_sharing_ranks, max_sharing_ranks);
+}
 
 class CudaBackend final : public Backend {
  public:
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cuda; }
-  [[nodiscard]] std::int64_t memory_bytes() const override {
-    std::int64_t sum = 0;
-    for (int i = 0; i < num_devices(); ++i) {
-      cudaDeviceProp properties = {};
-      check(cudaGetDeviceProperties(&properties, i), "a GPU's memory");
-      sum += static_cast<std::int64_t>(properties.totalGlobalMem);
-    }
-    return sum;
+  [[nodiscard]] std::int64_t memory_bytes() const override;
+  [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
+    const Placement placement = place_on_gpu(host);
+    require_possible(options, placement, host.shape().num_ranks());
+    return std::make_unique<CudaRankDevice>(host, options, placement);
   }
-  [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override { return std::make_unique<CudaRankDevice>(host, options); }
 };
+
+std::int64_t CudaBackend::memory_bytes() const {
+  std::int64_t sum = 0;
+  for (int i = 0; i < num_devices(); ++i) sum += memory_bytes_of_gpu(i);
+  return sum;
+}
+
+std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+// Why CUDA finds no GPU, as a clause.
+std::string explain(cudaError_t error) {
+  int driver = 0, runtime = 0;
+  (void)cudaGetLastError();
+  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess)
+    return driver == 0 ? "no NVIDIA driver is installed"
+                       : fmt::format("the NVIDIA driver is of CUDA {}, but CUDA {} is needed", version(driver), version(runtime));
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (error == cudaErrorNoDevice || error == cudaSuccess)
+    return visible == nullptr ? "the driver finds no GPU on this machine" : fmt::format("CUDA_VISIBLE_DEVICES = '{}' leaves no GPU", visible);
+  return fmt::format("CUDA does not start: {} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
+}
 
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(std::string& reason) {
-  if (num_devices() == 0) {
-    reason = "the driver finds no GPU on this machine";
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
+    reason = explain(error);
+    return nullptr;
+  }
+  for (int i = 0; i < count; ++i) {
+    if (capability_of_gpu(i) >= least_capability) continue;
+    reason = fmt::format("GPU {} ({}) has compute capability {}.{}, but 8.0 is needed (CUDA_VISIBLE_DEVICES chooses others)", i, name_of_gpu(i),
+                         capability_of_gpu(i) / 10, capability_of_gpu(i) % 10);
     return nullptr;
   }
   return std::make_unique<CudaBackend>();

@@ -2,6 +2,7 @@
 // not depend on who did it. Every byte is read once from where it lies and written once to where it belongs: nothing is staged.
 #pragma once
 
+#include "comm/carrier.h"
 #include "comm/signature.h"
 #include "comm/sum.h"
 
@@ -9,12 +10,6 @@
 #include <vector>
 
 namespace echelon {
-
-/// What one party brings. In place, both are the same address.
-struct Contribution {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-};
 
 class Chunks {
  public:

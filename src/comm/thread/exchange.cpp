@@ -7,8 +7,26 @@
 #include <climits>
 
 namespace echelon {
+namespace {
 
-Exchange::Exchange(ThreadWorld& world, int num_parties) : world_(world), chunks_(num_parties), has_arrived_(static_cast<std::size_t>(num_parties)) {}
+class Busy {
+ public:
+  explicit Busy(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
+  ~Busy() { count_.fetch_sub(1); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
+}  // namespace
+
+Exchange::Exchange(ThreadWorld& world, int num_parties, Carrier::MakeShipment make_shipment)
+    : world_(world),
+      chunks_(num_parties),
+      shipment_(make_shipment != nullptr ? make_shipment(num_parties) : nullptr),
+      has_arrived_(static_cast<std::size_t>(num_parties)) {}
 
 void Exchange::reset(const Signature& signature, int first_party) {
   signature_ = signature;
@@ -23,29 +41,48 @@ void Exchange::reset(const Signature& signature, int first_party) {
   num_done_chunks_.store(0, std::memory_order_relaxed);
 }
 
-void Exchange::arrive(int party, const Contribution& contribution) {
-  chunks_.bring(party, contribution);
+void Exchange::arrive(int party, const Contribution& contribution, Carrier* carrier) {
+  if (is_shipped())
+    shipment_->bring(party, *carrier, contribution);
+  else
+    chunks_.bring(party, contribution);
   has_arrived_[static_cast<std::size_t>(party)].store(true, std::memory_order_relaxed);
   if (num_arrived_.fetch_add(1) + 1 < static_cast<int>(has_arrived_.size())) return;
-  if (chunks_.is_small())
-    do_all();
+  if (shipment_ || chunks_.is_small())
+    do_all(carrier);
   else
     set(ready_bit, std::max(1, world_.num_permits() - 1));
 }
 
 // Busy is raised before the look at the world, and a leaving rank aborts before it looks at busy: one of the two sees the other.
-void Exchange::do_all() {
-  num_busy_.fetch_add(1);
-  const bool is_wanted = !world_.is_aborted();
-  for (std::int64_t chunk = 0; is_wanted && chunk < chunks_.count(); ++chunk) chunks_.perform(chunk);
-  num_busy_.fetch_sub(1);
-  if (is_wanted) set(done_bit, INT_MAX);
+void Exchange::do_all(Carrier* carrier) {
+  const Busy busy(num_busy_);
+  if (world_.is_aborted()) return;
+  if (is_shipped())
+    shipment_->move(*carrier, signature_);
+  else
+    for (std::int64_t chunk = 0; chunk < chunks_.count(); ++chunk) chunks_.perform(chunk);
+  set(done_bit, INT_MAX);
+}
+
+void Exchange::await_shipment(Carrier* carrier) {
+  if (is_shipped()) shipment_->await(*carrier);
+}
+
+std::int64_t Exchange::sent_bytes(int party) const {
+  if (!is_shipped()) return chunks_.sent_bytes(party);
+  return echelon::sent_bytes({.kind = signature_.kind == CommKind::send && party != 0 ? CommKind::receive : signature_.kind,
+                              .rank = party,
+                              .group_size = static_cast<int>(has_arrived_.size()),
+                              .num_elements = signature_.num_elements,
+                              .dtype = signature_.dtype,
+                              .root = signature_.root});
 }
 
 bool Exchange::work() {
   if (next_chunk_.load(std::memory_order_relaxed) >= chunks_.count()) return false;
   bool worked = false;
-  num_busy_.fetch_add(1);
+  const Busy busy(num_busy_);
   while (!world_.is_aborted()) {
     const std::int64_t chunk = next_chunk_.fetch_add(1);
     if (chunk >= chunks_.count()) break;
@@ -53,7 +90,6 @@ bool Exchange::work() {
     worked = true;
     if (num_done_chunks_.fetch_add(1) + 1 == chunks_.count()) set(done_bit, INT_MAX);
   }
-  num_busy_.fetch_sub(1);
   return worked;
 }
 

@@ -4,13 +4,13 @@
 
 namespace echelon {
 
-Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks)
-    : world_(world), group_name_(std::move(group_name)), ranks_(std::move(ranks)), cursors_(ranks_.size()) {
+Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks, Carrier::MakeShipment make_shipment)
+    : world_(world), group_name_(std::move(group_name)), ranks_(std::move(ranks)), make_shipment_(make_shipment), cursors_(ranks_.size()) {
   Exchange* const before_the_first = take();
   for (Cursor& cursor : cursors_) cursor.last = before_the_first;
 }
 
-Exchange& Rendezvous::join(int party, const Signature& signature, const Contribution& contribution) {
+Exchange& Rendezvous::join(int party, const Signature& signature, const Contribution& contribution, Carrier* carrier) {
   Cursor& cursor = cursors_[static_cast<std::size_t>(party)];
   Exchange& last = *cursor.last;
   Exchange& exchange = after(last, signature, party);
@@ -21,7 +21,7 @@ Exchange& Rendezvous::join(int party, const Signature& signature, const Contribu
     world_.abort(mismatch);
     throw Failure(mismatch);
   }
-  exchange.arrive(party, contribution);
+  exchange.arrive(party, contribution, carrier);
   return exchange;
 }
 
@@ -47,7 +47,7 @@ Exchange* Rendezvous::take() {
   if (Exchange* const spare = spare_.exchange(nullptr)) return spare;
   const std::lock_guard lock(mutex_);
   if (unused_.empty()) {
-    exchanges_.push_back(std::make_unique<Exchange>(world_, static_cast<int>(ranks_.size())));
+    exchanges_.push_back(std::make_unique<Exchange>(world_, static_cast<int>(ranks_.size()), make_shipment_));
     return exchanges_.back().get();
   }
   Exchange* const exchange = unused_.back();

@@ -16,10 +16,10 @@ namespace echelon {
 class Rendezvous {
  public:
   /// `ranks` are those of the mesh, in the order of the parties.
-  Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks);
+  Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks, Carrier::MakeShipment make_shipment);
 
   /// The party's next operation. If others started another one there, all are aborted and Failure names both.
-  [[nodiscard]] Exchange& join(int party, const Signature& signature, const Contribution& contribution);
+  [[nodiscard]] Exchange& join(int party, const Signature& signature, const Contribution& contribution, Carrier* carrier);
   /// The party needs the exchange no more; it is done.
   void leave(int party, Exchange& exchange);
 
@@ -45,6 +45,7 @@ class Rendezvous {
   ThreadWorld& world_;
   const std::string group_name_;
   const std::vector<int> ranks_;
+  const Carrier::MakeShipment make_shipment_;
   std::vector<Cursor> cursors_;
 
   std::atomic<Exchange*> spare_ = nullptr;  // one unused exchange, without the mutex

@@ -7,7 +7,7 @@ namespace echelon {
 
 class ThreadComm final : public Comm {
  public:
-  ThreadComm(ThreadMesh& mesh, ThreadGroup& group, ByteCounter& sent, int rank, int size)
+  ThreadComm(ThreadMesh& mesh, ThreadGroup& group, std::int64_t& sent, int rank, int size)
       : mesh_(mesh), group_(group), sent_(sent), rank_(rank), size_(size), to_(static_cast<std::size_t>(size)), from_(static_cast<std::size_t>(size)) {}
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -27,7 +27,7 @@ class ThreadComm final : public Comm {
 
   ThreadMesh& mesh_;
   ThreadGroup& group_;
-  ByteCounter& sent_;
+  std::int64_t& sent_;
   int rank_;
   int size_;
   std::vector<Rendezvous*> to_, from_;  // by peer, once used

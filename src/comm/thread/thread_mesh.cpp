@@ -13,12 +13,15 @@ Comm& ThreadMesh::comm(const Group& group) {
   if (comm) return *comm;
   const std::vector<int> ranks = shape().ranks_of(group, rank());
   require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
-  ByteCounter& sent = world_.sent(rank(), group);  // also lists a group of one rank, which sends nothing
+  std::int64_t& sent = sent_[group];  // also lists a group of one rank, which sends nothing
   const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
-  if (ranks.size() == 1)
-    comm = std::make_unique<SoloComm>();
+  ThreadGroup* const shared = ranks.size() > 1 ? &world_.group(group, ranks, carrier_ != nullptr ? carrier_->shipments() : nullptr) : nullptr;
+  if (shared != nullptr)
+    comm = std::make_unique<ThreadComm>(*this, *shared, sent, static_cast<int>(place), static_cast<int>(ranks.size()));
+  else if (carrier_ != nullptr)
+    comm = std::make_unique<SoloComm>([this](const Tensor& out, const Tensor& in) { carrier_->copy(out, in); });
   else
-    comm = std::make_unique<ThreadComm>(*this, world_.group(group, ranks), sent, static_cast<int>(place), static_cast<int>(ranks.size()));
+    comm = std::make_unique<SoloComm>();
   return *comm;
 }
 

@@ -10,7 +10,7 @@ namespace {
 Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution) {
   mesh.check_aborted();
   try {
-    return rendezvous.join(party, signature, contribution);
+    return rendezvous.join(party, signature, contribution, mesh.carrier());
   } catch (const Failure&) {  // a mismatch: all were aborted
     mesh.quiesce();
     throw;
@@ -61,7 +61,7 @@ void ThreadOperation::wait() {
   int spin = 0;
   for (;;) {
     const std::uint32_t seen = exchange_.word().load();
-    if ((seen & done_bit) != 0) return leave();
+    if ((seen & done_bit) != 0) return take_results();
     mesh_.check_aborted();
     if (advance()) continue;
     if (!permits.is_wanted() && lending.help()) {
@@ -80,8 +80,8 @@ void ThreadOperation::wait() {
 
 bool ThreadOperation::poll() {
   const bool worked = advance();
-  if (is_done()) {
-    leave();
+  if (is_done() && exchange_.has_shipment_arrived()) {
+    take_results();
     return true;
   }
   mesh_.check_aborted();
@@ -91,9 +91,14 @@ bool ThreadOperation::poll() {
 
 bool ThreadOperation::advance() { return (exchange_.word().load() & ready_bit) != 0 && exchange_.work(); }
 
+void ThreadOperation::take_results() {
+  exchange_.await_shipment(mesh_.carrier());
+  leave();
+}
+
 void ThreadOperation::leave() {
   has_left_ = true;
-  sent_.fetch_add(exchange_.sent_bytes(party_), std::memory_order_relaxed);
+  sent_ += exchange_.sent_bytes(party_);
   rendezvous_.leave(party_, exchange_);
 }
 

@@ -10,7 +10,7 @@ namespace echelon {
 struct Membership {
   Rendezvous& rendezvous;
   int party;
-  ByteCounter& sent;
+  std::int64_t& sent;
 };
 
 class ThreadOperation final : public Pending::Operation {
@@ -30,6 +30,7 @@ class ThreadOperation final : public Pending::Operation {
   [[nodiscard]] Exchange& exchange() { return exchange_; }
 
  private:
+  void take_results();
   void leave();
   void sleep(std::uint32_t seen, Deadline deadline);
   [[nodiscard]] bool is_done() { return (exchange_.word().load() & done_bit) != 0; }
@@ -37,7 +38,7 @@ class ThreadOperation final : public Pending::Operation {
   ThreadMesh& mesh_;
   Rendezvous& rendezvous_;
   int party_;
-  ByteCounter& sent_;
+  std::int64_t& sent_;
   Exchange& exchange_;
   bool has_left_ = false;
 };

@@ -12,15 +12,15 @@ int permits_of(const ThreadOptions& options) { return options.compute_permits > 
 
 }  // namespace
 
-ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks)
-    : world_(world), name_(std::move(name)), ranks_(std::move(ranks)), collectives_(world_, name_, ranks_) {}
+ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks, Carrier::MakeShipment make_shipment)
+    : world_(world), name_(std::move(name)), ranks_(std::move(ranks)), make_shipment_(make_shipment), collectives_(world_, name_, ranks_, make_shipment_) {}
 
 Rendezvous& ThreadGroup::transfers(int source, int destination) {
   const std::lock_guard lock(mutex_);
   auto& transfers = transfers_[{source, destination}];
   if (!transfers) {
     const std::vector<int> pair = {ranks_[static_cast<std::size_t>(source)], ranks_[static_cast<std::size_t>(destination)]};
-    transfers = std::make_unique<Rendezvous>(world_, name_, pair);
+    transfers = std::make_unique<Rendezvous>(world_, name_, pair, make_shipment_);
   }
   return *transfers;
 }
@@ -30,26 +30,13 @@ ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
       timeout_seconds_(options.timeout_seconds),
       num_permits_(permits_of(options)),
       permits_(num_permits_, shape.num_ranks(), shape.num_ranks() > num_permits_ ? divide_cores(allowed_cpus(), num_permits_) : std::vector<CpuSet>()),
-      lending_(shape.num_ranks(), permits_),
-      sent_(static_cast<std::size_t>(shape.num_ranks())) {}
+      lending_(shape.num_ranks(), permits_) {}
 
-ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks) {
+ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks, Carrier::MakeShipment make_shipment) {
   const std::lock_guard lock(mutex_);
-  auto& shared = groups_[ranks];
-  if (!shared) shared = std::make_unique<ThreadGroup>(*this, name_of(group), ranks);
+  auto& shared = groups_[{ranks, make_shipment}];
+  if (!shared) shared = std::make_unique<ThreadGroup>(*this, name_of(group), ranks, make_shipment);
   return *shared;
-}
-
-ByteCounter& ThreadWorld::sent(int rank, const Group& group) {
-  const std::lock_guard lock(mutex_);
-  return sent_[static_cast<std::size_t>(rank)][group];
-}
-
-std::map<Group, std::int64_t> ThreadWorld::sent_bytes(int rank) {
-  const std::lock_guard lock(mutex_);
-  std::map<Group, std::int64_t> bytes;
-  for (const auto& [group, counter] : sent_[static_cast<std::size_t>(rank)]) bytes[group] = counter.load(std::memory_order_relaxed);
-  return bytes;
 }
 
 Deadline ThreadWorld::deadline() const {

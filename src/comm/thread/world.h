@@ -1,4 +1,4 @@
-// What the thread ranks of one process share: permits, the rendezvous of every group, the bytes sent, and the way in which all of them stop.
+// What the thread ranks of one process share: permits, the rendezvous of every group, and the way in which all of them stop.
 #pragma once
 
 #include "base/error.h"
@@ -16,7 +16,7 @@ namespace echelon {
 /// A group of ranks: one rendezvous for its collectives and one per (source, destination), made on first use.
 class ThreadGroup {
  public:
-  ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks);
+  ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks, Carrier::MakeShipment make_shipment);
   [[nodiscard]] Rendezvous& collectives() { return collectives_; }
   [[nodiscard]] Rendezvous& transfers(int source, int destination);
 
@@ -24,12 +24,11 @@ class ThreadGroup {
   ThreadWorld& world_;
   std::string name_;
   std::vector<int> ranks_;
+  Carrier::MakeShipment make_shipment_;
   Rendezvous collectives_;
   std::mutex mutex_;
   std::map<std::pair<int, int>, std::unique_ptr<Rendezvous>> transfers_;
 };
-
-using ByteCounter = std::atomic<std::int64_t>;
 
 class ThreadWorld {
  public:
@@ -41,11 +40,8 @@ class ThreadWorld {
   [[nodiscard]] Permits& permits() { return permits_; }
   [[nodiscard]] Lending& lending() { return lending_; }
 
-  /// Groups with the same ranks are one, whatever their names.
-  [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks);
-  /// Where the bytes are counted that a rank sends in a group.
-  [[nodiscard]] ByteCounter& sent(int rank, const Group& group);
-  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes(int rank);
+  /// Groups with the same ranks and shipments are one, whatever their names.
+  [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks, Carrier::MakeShipment make_shipment);
 
   /// When a wait that begins now takes too long.
   [[nodiscard]] Deadline deadline() const;
@@ -65,8 +61,7 @@ class ThreadWorld {
 
   std::mutex mutex_;  // guards what follows
   std::string abort_reason_;
-  std::map<std::vector<int>, std::unique_ptr<ThreadGroup>> groups_;
-  std::vector<std::map<Group, ByteCounter>> sent_;  // by rank
+  std::map<std::pair<std::vector<int>, Carrier::MakeShipment>, std::unique_ptr<ThreadGroup>> groups_;
 };
 
 }  // namespace echelon

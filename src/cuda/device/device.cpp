@@ -24,19 +24,35 @@ void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) { cud
 
 Device::Selected::Selected(int index) { check(cudaSetDevice(index), "the choice of a GPU"); }
 
-Device::Device(int index) : selected_(index), index_(index) {
-  int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&num_multiprocessors_, cudaDevAttrMultiProcessorCount, index), "the GPU's multiprocessors");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index), "the GPU's capability");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index), "the GPU's capability");
-  capability_ = 10 * major + minor;
+namespace {
+
+int attribute_of(int index, cudaDeviceAttr attribute) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, attribute, index), "a property of the GPU");
+  return value;
 }
 
-std::string Device::name() const {
+cudaDeviceProp properties_of(int index) {
   cudaDeviceProp properties = {};
-  check(cudaGetDeviceProperties(&properties, index_), "the GPU's name");
+  check(cudaGetDeviceProperties(&properties, index), "the GPU's properties");
+  return properties;
+}
+
+}  // namespace
+
+Device::Device(int index)
+    : selected_(index), index_(index), num_multiprocessors_(attribute_of(index, cudaDevAttrMultiProcessorCount)), capability_(capability_of_gpu(index)) {}
+
+std::string name_of_gpu(int index) {
+  const cudaDeviceProp properties = properties_of(index);
   return static_cast<const char*>(properties.name);
 }
+
+int capability_of_gpu(int index) {
+  return 10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) + attribute_of(index, cudaDevAttrComputeCapabilityMinor);
+}
+
+std::int64_t memory_bytes_of_gpu(int index) { return static_cast<std::int64_t>(properties_of(index).totalGlobalMem); }
 
 int num_devices() {
   int count = 0;

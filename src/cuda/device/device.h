@@ -14,6 +14,14 @@ class DeviceMemory final : public MemorySpace {
   void release(std::byte* address, std::int64_t num_bytes) override;
 };
 
+/// 0 where there is no driver or no GPU.
+[[nodiscard]] int num_devices();
+
+/// Of the GPU with this index, without starting anything there.
+[[nodiscard]] std::string name_of_gpu(int index);
+[[nodiscard]] int capability_of_gpu(int index);
+[[nodiscard]] std::int64_t memory_bytes_of_gpu(int index);
+
 /// Several ranks may have the same GPU. Used by the rank's own thread, of which it becomes the current device.
 class Device {
  public:
@@ -25,7 +33,7 @@ class Device {
   [[nodiscard]] int num_multiprocessors() const { return num_multiprocessors_; }
   /// 80, 90, 100: the major and minor version of what it can do.
   [[nodiscard]] int capability() const { return capability_; }
-  [[nodiscard]] std::string name() const;
+  [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
   [[nodiscard]] Stream& compute() { return compute_; }
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
@@ -42,8 +50,5 @@ class Device {
   Stream compute_;
   Stream communication_{Stream::Priority::high};
 };
-
-/// 0 where there is no driver or no GPU.
-[[nodiscard]] int num_devices();
 
 }  // namespace echelon::cuda

@@ -18,6 +18,12 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   [[nodiscard]] cudaEvent_t get() const { return event_; }
+  /// Whether its last record was reached, with all that was enqueued before; never blocks. Throws Failure if any of that failed.
+  [[nodiscard]] bool is_reached() const {
+    const cudaError_t error = cudaEventQuery(event_);
+    if (error != cudaErrorNotReady) check(error, "work on the device");
+    return error == cudaSuccess;
+  }
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -48,6 +48,8 @@ struct Machine {
   std::map<std::byte*, std::size_t> device_memory, pinned_memory;
   std::map<const void*, std::size_t> shared_bytes;
   int num_devices = 1;
+  int capability = 90;
+  cudaError_t start_error = cudaSuccess;
   std::size_t num_waiting = 0;
   long num_enqueued = 0;
   int fail_at = 0;
@@ -179,6 +181,8 @@ std::size_t& allowed_shared_bytes(const void* kernel) {
 }
 
 void set_num_devices(int count) { machine().num_devices = count; }
+void set_start_error(cudaError_t error) { machine().start_error = error; }
+void set_capability(int capability) { machine().capability = capability; }
 void fail_at(int number) {
   const Lock lock(machine().mutex);
   machine().num_enqueued = 0;
@@ -195,6 +199,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaSuccess: return "cudaSuccess";
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
@@ -213,6 +218,7 @@ cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = machine().num_devices;
+  if (machine().start_error != cudaSuccess) return result(machine().start_error);
   return machine().num_devices > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int device) {
@@ -239,8 +245,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = 4; break;  // few, so that persistent kernels loop
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrComputeCapabilityMajor: *value = machine().capability / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = machine().capability % 10; break;
   }
   return cudaSuccess;
 }

@@ -11,6 +11,7 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorIllegalAddress = 700,
@@ -123,6 +124,9 @@ std::size_t& allowed_shared_bytes(const void* kernel);
 
 /// How many devices there are from now on. Streams belong to the device that was set when they were made.
 void set_num_devices(int count);
+/// What CUDA says from now on when it is asked how many devices there are, and what they can do (90).
+void set_start_error(cudaError_t error);
+void set_capability(int capability);
 /// From now on the n-th enqueued piece of work fails, as an error of the device would; 0: none.
 void fail_at(int number);
 

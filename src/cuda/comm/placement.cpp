@@ -1,0 +1,85 @@
+#include "cuda/comm/placement.h"
+
+#include "cuda/device/device.h"
+#include "spec/mesh_shape.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <fstream>
+#include <string_view>
+
+namespace echelon::cuda {
+namespace {
+
+// FNV-1a.
+std::int64_t hash_of(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return std::bit_cast<std::int64_t>(hash);
+}
+
+// The running kernel and the machine's name: containers of one machine that have names of their own have GPUs of their own.
+std::int64_t host_identity() {
+  std::string identity;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
+  std::array<char, 256> name = {};
+  if (gethostname(name.data(), name.size() - 1) == 0) identity += name.data();
+  return hash_of(identity);
+}
+
+std::int64_t address_of_gpu(int index) {
+  std::array<char, 64> name = {};
+  check(cudaDeviceGetPCIBusId(name.data(), static_cast<int>(name.size()), index), "the GPU's address");
+  return hash_of(name.data());
+}
+
+// What every rank says, by rank.
+template <class T>
+std::vector<T> gathered(Mesh& host, T own) {
+  static_assert(sizeof(T) % sizeof(std::int32_t) == 0 && std::is_trivially_copyable_v<T>);
+  constexpr auto words = static_cast<std::int64_t>(sizeof(T) / sizeof(std::int32_t));
+  std::vector<T> all(static_cast<std::size_t>(host.shape().num_ranks()));
+  const auto tensor = [](T* first, std::int64_t count) { return Tensor(reinterpret_cast<std::byte*>(first), DType::int32, {count * words}); };
+  host.comm(Group{world_axes}).all_gather(tensor(all.data(), static_cast<std::int64_t>(all.size())), tensor(&own, 1)).wait();
+  return all;
+}
+
+// The same numbers for the same GPU, whatever a process calls it.
+struct ChosenGpu {
+  std::int64_t host = 0;
+  std::int64_t address = 0;
+  bool operator==(const ChosenGpu&) const = default;
+};
+
+}  // namespace
+
+int choose_gpu(const std::vector<RankSite>& sites, int rank) {
+  const RankSite& own = sites[static_cast<std::size_t>(rank)];
+  int num_on_host = 0, num_in_process = 0, place_on_host = 0, place_in_process = 0;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (sites[i].host != own.host) continue;
+    const bool is_before = static_cast<int>(i) < rank, is_same_process = sites[i].process == own.process;
+    num_on_host += 1;
+    place_on_host += is_before ? 1 : 0;
+    num_in_process += is_same_process ? 1 : 0;
+    place_in_process += is_before && is_same_process ? 1 : 0;
+  }
+  if (num_on_host <= own.num_gpus) return place_on_host;
+  if (num_in_process <= own.num_gpus) return place_in_process;  // a launcher may have given each process its own
+  return 0;
+}
+
+Placement place_on_gpu(Mesh& host) {
+  const RankSite site = {.host = host_identity(), .process = getpid(), .num_gpus = num_devices()};
+  const std::vector<RankSite> sites = gathered(host, site);
+  Placement placement;
+  placement.index = choose_gpu(sites, host.rank());
+  const std::vector<ChosenGpu> gpus = gathered(host, ChosenGpu{.host = site.host, .address = address_of_gpu(placement.index)});
+  placement.num_sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpus[static_cast<std::size_t>(host.rank())]));
+  placement.has_each_its_own = std::all_of(gpus.begin(), gpus.end(), [&](const ChosenGpu& gpu) { return std::count(gpus.begin(), gpus.end(), gpu) == 1; });
+  return placement;
+}
+
+}  // namespace echelon::cuda

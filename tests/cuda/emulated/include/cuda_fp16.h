@@ -1,0 +1,19 @@
+// CUDA's float16 on the host, as far as the kernels use it.
+#pragma once
+
+#include "cuda_runtime.h"
+
+struct __half {
+  std::uint16_t bits = 0;
+  __half() = default;
+  explicit __half(float value) {
+    const auto rounded = static_cast<_Float16>(value);
+    std::memcpy(&bits, &rounded, sizeof bits);
+  }
+};
+inline float __half2float(__half x) {
+  _Float16 value;
+  std::memcpy(&value, &x.bits, sizeof value);
+  return static_cast<float>(value);
+}
+inline __half __float2half_rn(float x) { return __half(x); }

@@ -1,0 +1,73 @@
+// Which GPU a rank gets, and what is said where it gets none.
+#include "cuda/comm/placement.h"
+#include "base/error.h"
+#include "comm/thread/thread_world.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/emulated/runtime.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+namespace echelon::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<int> choices(const std::vector<RankSite>& sites) {
+  std::vector<int> gpus;
+  for (std::size_t rank = 0; rank < sites.size(); ++rank) gpus.push_back(choose_gpu(sites, static_cast<int>(rank)));
+  return gpus;
+}
+
+TEST(GpuPlacement, RanksOfAHostTakeItsGpusInTheirOrder) {
+  EXPECT_EQ(choices({{7, 1, 4}, {7, 1, 4}, {7, 1, 4}, {7, 1, 4}}), (std::vector<int>{0, 1, 2, 3}));  // threads
+  EXPECT_EQ(choices({{7, 1, 2}, {8, 1, 2}, {7, 5, 2}, {8, 9, 2}}), (std::vector<int>{0, 0, 1, 1}));  // processes on two hosts
+  EXPECT_EQ(choices({{7, 1, 1}, {7, 2, 1}, {7, 3, 1}}), (std::vector<int>{0, 0, 0}));                // each process sees its own
+  EXPECT_EQ(choices({{7, 1, 2}, {7, 1, 2}, {7, 1, 2}}), (std::vector<int>{0, 0, 0}));                // too few
+}
+
+/// GPUs of the emulation, one again afterwards.
+class GpuBackend : public ::testing::Test {
+ protected:
+  ~GpuBackend() override {
+    emulated::set_num_devices(1);
+    emulated::set_start_error(cudaSuccess);
+    emulated::set_capability(90);
+  }
+  static std::string reason() {
+    std::string why;
+    EXPECT_EQ(make_cuda_backend(why), nullptr);
+    return why;
+  }
+  static std::string outcome_of(int num_ranks, const RankOptions& options) {
+    std::string why;
+    const std::unique_ptr<Backend> backend = make_cuda_backend(why);
+    try {
+      run_thread_ranks(MeshShape({1, num_ranks, 1, 1, 1, 1}), {.timeout_seconds = 60}, [&](Mesh& host) { (void)backend->open(host, options); });
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(GpuBackend, SaysWhyThereIsNone) {
+  emulated::set_num_devices(0);
+  EXPECT_EQ(reason(), "the driver finds no GPU on this machine");
+  emulated::set_num_devices(1);
+  emulated::set_start_error(cudaErrorInsufficientDriver);
+  EXPECT_THAT(reason(), HasSubstr("the NVIDIA driver is of CUDA 13.0, but CUDA 13.0 is needed"));
+  emulated::set_start_error(cudaSuccess);
+  emulated::set_capability(75);
+  EXPECT_THAT(reason(), HasSubstr("GPU 0 (Emulated H100) has compute capability 7.5, but 8.0 is needed"));
+}
+
+TEST_F(GpuBackend, RanksThatShareAGpuAreRefusedByName) {
+  EXPECT_THAT(outcome_of(3, {.transport = "nccl"}), HasSubstr("comm.backend = nccl needs a GPU for every rank, but 3 ranks share GPU 0; nearest: auto"));
+  EXPECT_THAT(outcome_of(129, {}), HasSubstr("the mesh has 129 ranks"));
+  EXPECT_EQ(outcome_of(2, {}), "");
+}
+
+}  // namespace
+}  // namespace echelon::cuda
