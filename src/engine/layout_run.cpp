@@ -19,9 +19,12 @@ void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher&
   run.model().initialize(config.training.seed, ops);
   const RankView rank = {run, mesh, ops};
   watcher.starts(rank);
+  LossScaler scaler(config);
   for (std::int64_t step = 1; step <= layout.num_steps; ++step) {
     run.step().observe_gradients([&](RankModel&, double factor) { watcher.has_gradients(rank, step, factor); });
-    watcher.ended_step(rank, step, run.step().run(ProgramKind::training, training_input(config, layout.batches, step)));
+    const StepResult result = run.step().run(ProgramKind::training, training_input(config, layout.batches, step, scaler));
+    scaler.ended_step(result);
+    watcher.ended_step(rank, step, result);
   }
   watcher.ends(rank);
 }
@@ -37,7 +40,7 @@ void run_layout(const LayoutRun& layout, RunWatcher& watcher) {
   layout.run_ranks ? layout.run_ranks(shape, body) : run_thread_ranks(shape, {}, body);
 }
 
-StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step) {
+StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step, const LossScaler& scaler) {
   const OptimizerConfig& optimizer = config.optimizer;
   return {.batches = &batches,
           .batch = step - 1,
@@ -46,8 +49,9 @@ StepInput training_input(const RunConfig& config, const BatchSource& batches, st
                     .beta2 = optimizer.beta2,
                     .eps = optimizer.eps,
                     .weight_decay = optimizer.weight_decay,
-                    .step = step},
-          .max_norm = config.training.max_norm};
+                    .step = step - scaler.num_skipped()},
+          .max_norm = config.training.max_norm,
+          .loss_scale = scaler.scale()};
 }
 
 }  // namespace echelon

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "engine/loss_scaler.h"
 #include "engine/rank_run.h"
 
 #include <functional>
@@ -55,7 +56,7 @@ struct LayoutRun {
 /// Throws what a rank throws.
 void run_layout(const LayoutRun& layout, RunWatcher& watcher);
 
-/// What training step `step` (from 1) of a config is given.
-[[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step);
+/// What training step `step` (from 1) of a config is given, where `scaler` was told of those before it.
+[[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step, const LossScaler& scaler);
 
 }  // namespace echelon

@@ -51,7 +51,7 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   const NoBatches batches;
   run.step().observe_actions(params);
   try {
-    run.step().run(ProgramKind::training, training_input(blueprint.config(), batches, 1));
+    run.step().run(ProgramKind::training, training_input(blueprint.config(), batches, 1, LossScaler(blueprint.config())));
     params.require_counted();
     params.require_as_before();
     params.watch(ProgramKind::evaluation);

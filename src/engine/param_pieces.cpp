@@ -1,6 +1,6 @@
 #include "engine/param_pieces.h"
 
-#include "base/error.h"
+#include "ops/visit.h"
 
 namespace echelon {
 namespace {
@@ -9,12 +9,7 @@ template <class T>
 std::vector<double> widened(const std::vector<std::byte>& bytes, double factor) {
   const T* numbers = reinterpret_cast<const T*>(bytes.data());
   std::vector<double> wide(bytes.size() / sizeof(T));
-  for (std::size_t i = 0; i < wide.size(); ++i) {
-    if constexpr (std::is_same_v<T, bfloat16>)
-      wide[i] = factor * static_cast<double>(static_cast<float>(numbers[i]));
-    else
-      wide[i] = factor * static_cast<double>(numbers[i]);
-  }
+  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = factor * to<double>(numbers[i]);
   return wide;
 }
 
@@ -76,14 +71,9 @@ std::int64_t global_index(const Param& param, std::int64_t index) {
 std::vector<double> downloaded(Ops& ops, const Tensor& x, double factor) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(x.num_bytes()));
   ops.download(bytes.data(), x);
-  switch (x.dtype) {
-    case DType::float32: return widened<float>(bytes, factor);
-    case DType::float64: return widened<double>(bytes, factor);
-    case DType::bfloat16: return widened<bfloat16>(bytes, factor);
-    case DType::float16:
-    case DType::int32: break;
-  }
-  throw Failure(fmt::format("no numbers of {} are compared", name_of(x.dtype)));
+  std::vector<double> wide;
+  visit_float(x.dtype, [&](auto t) { wide = widened<decltype(t)>(bytes, factor); });
+  return wide;
 }
 
 }  // namespace echelon

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace echelon {
 namespace {
@@ -85,7 +86,9 @@ void Step::perform(const Action& action) {
     case ActionKind::sum_replicas: pending = unit(action).sum_replicas(ops_, mesh_); return;
     case ActionKind::sum_tied: pending = unit(action).sum_tied(ops_, mesh_); return;
     case ActionKind::clip: return clip();
-    case ActionKind::update: return unit(action).update(ops_, input_.adamw);
+    case ActionKind::update:
+      if (!result_.is_skipped) unit(action).update(ops_, input_.adamw);
+      return;
     case ActionKind::gather_parameters: pending = gather_parameters(action); return;
     case ActionKind::release_parameters: return unit(action).release_parameters();
     case ActionKind::report: return report();
@@ -181,7 +184,8 @@ std::vector<Tensor> Step::converted(const Action& action) {
                      : memory_.unit_buffers(kind_, key, reduced, reduced.options().reduce_dtype);
 }
 
-// Gradients carry 1 / (expected targets of the global batch); the count that was summed over all ranks corrects them once, together with clipping.
+// Gradients carry the loss scale / (expected targets of the global batch); the scale is taken away and the count that was summed over all ranks corrects them
+// once, together with clipping.
 void Step::clip() {
   const Tensor squares = scalars(clip_scalar, num_clip_scalars);
   for (const ShardedUnit* each : model_.part().units()) each->add_squares(ops_, squares);
@@ -190,10 +194,12 @@ void Step::clip() {
   ops_.download(&sum_of_squares, squares);
   ops_.download(&result_.num_targets, scalars(count_scalar, num_count_scalars));
   const auto expected = static_cast<double>(config_.training.global_batch_size * config_.training.seq_len);
-  const double correction = result_.num_targets > 0 ? expected / result_.num_targets : 0.0;
+  const double correction = result_.num_targets > 0 ? expected / result_.num_targets / input_.loss_scale.value_or(1) : 0.0;
+  result_.is_skipped = input_.loss_scale && !std::isfinite(sum_of_squares);
   result_.grad_norm = std::sqrt(sum_of_squares) * correction;
   const bool clips = input_.max_norm > 0;
   input_.adamw.grad_scale = correction * (clips ? std::min(1.0, input_.max_norm / (result_.grad_norm + 1e-6)) : 1.0);
+  if (result_.is_skipped) result_.grad_norm = std::numeric_limits<double>::infinity();  // whatever overflow made of it
   if (observer_) observer_(model_, correction);
 }
 
@@ -239,7 +245,7 @@ Microbatch Step::microbatch(int index) {
   return {.tokens = memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * N}).rows(index * N, N),
           .targets = memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * N}).rows(index * N, N),
           .loss_sum = scalars(loss_scalar, 1),
-          .gradient_scale = 1.0 / static_cast<double>(config_.training.global_batch_size * config_.training.seq_len),
+          .gradient_scale = input_.loss_scale.value_or(1) / static_cast<double>(config_.training.global_batch_size * config_.training.seq_len),
           .wants_gradient = kind_ == ProgramKind::training};
 }
 

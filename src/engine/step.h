@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,10 +15,11 @@ namespace echelon {
 /// What a step is given. All ranks give the same, but for wants_stop.
 struct StepInput {
   const BatchSource* batches = nullptr;
-  std::int64_t batch = 0;   // which global batch of the source: sequences batch * global_batch_size and so on
-  AdamWOptions adamw;       // of a training step; grad_scale is set by clipping
-  double max_norm = 0;      // 0: no clipping
-  bool wants_stop = false;  // this rank was asked to end the run
+  std::int64_t batch = 0;                 // which global batch of the source: sequences batch * global_batch_size and so on
+  AdamWOptions adamw;                     // of a training step; grad_scale is set by clipping
+  double max_norm = 0;                    // 0: no clipping
+  std::optional<double> loss_scale = {};  // what gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped
+  bool wants_stop = false;                // this rank was asked to end the run
 };
 
 /// The same on every rank.
@@ -25,7 +27,8 @@ struct StepResult {
   double loss = 0;       // mean over the valid targets of the global batch, in nats
   double grad_norm = 0;  // before clipping
   double num_targets = 0;
-  bool stops = false;  // some rank wants to stop
+  bool is_skipped = false;  // gradients overflowed under a loss scale: weights and optimizer states are what they were
+  bool stops = false;       // some rank wants to stop
 };
 
 /// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when multiplied by `factor`.

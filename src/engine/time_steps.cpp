@@ -25,9 +25,10 @@ std::vector<double> time_steps(const RunConfig& config, std::int64_t num_steps) 
     const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, claim_cores(config, host).num_threads);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
     run.model().initialize(config.training.seed, device->ops());
+    LossScaler scaler(config);
     for (std::int64_t step = 1; step <= num_steps + 1; ++step) {
       const auto begin = Clock::now();
-      run.step().run(ProgramKind::training, training_input(config, batches, step));
+      scaler.ended_step(run.step().run(ProgramKind::training, training_input(config, batches, step, scaler)));
       if (host.rank() == placement.first_rank_here && step > 1) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
   });

@@ -36,10 +36,11 @@ TrainResult Trainer::run() {
     faults_before_ = process_memory().page_faults;
     sent_before_ = parts_.mesh.sent_bytes();
     const StepResult result = run_step(step);
-    if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm))
+    if (!result.is_skipped && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)))
       throw Failure(fmt::format("step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help", step, result.loss,
                                 result.grad_norm, config_.optimizer.lr));
     result_.last_step = report_of(step, result, seconds_since(begin));
+    scaler_.ended_step(result);
     result_.was_stopped = result.stops;
     const bool ends_trace = parts_.recorder != nullptr && !parts_.recorder->steps().empty() && (result.stops || step == traced_.last);
     const bool is_last = step == config_.training.steps || result.stops;
@@ -73,7 +74,7 @@ void Trainer::write_trace() {
 }
 
 StepInput Trainer::input_of(std::int64_t step) const {
-  StepInput input = training_input(config_, parts_.training, step);
+  StepInput input = training_input(config_, parts_.training, step, scaler_);
   input.wants_stop = options_.stop_requested != nullptr && options_.stop_requested->load();
   return input;
 }
@@ -83,6 +84,8 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.step = step;
   report.loss = result.loss;
   report.grad_norm = result.grad_norm;
+  report.loss_scale = scaler_.scale();
+  report.is_skipped = result.is_skipped;
   report.lr = learning_rate(config_, step);
   report.tokens = config_.training.global_batch_size * config_.training.seq_len;
   report.step_seconds = seconds;

@@ -3,6 +3,7 @@
 
 #include "data/dataset_batches.h"
 #include "engine/host_rates.h"
+#include "engine/loss_scaler.h"
 #include "engine/rank_run.h"
 #include "engine/step_recorder.h"
 #include "engine/train.h"
@@ -26,7 +27,7 @@ struct TrainerParts {
 class Trainer {
  public:
   Trainer(const RunConfig& config, const TrainerParts& parts, const TrainOptions& options)
-      : config_(config), parts_(parts), options_(options), traced_(parse_traced_steps(config.metrics.trace)) {}
+      : config_(config), parts_(parts), options_(options), scaler_(config), traced_(parse_traced_steps(config.metrics.trace)) {}
 
   /// Every rank of the mesh calls it; the result is the same on all but for what rank 0 alone knows (times, folders).
   TrainResult run();
@@ -42,6 +43,7 @@ class Trainer {
   const RunConfig& config_;
   TrainerParts parts_;
   const TrainOptions& options_;
+  LossScaler scaler_;
   StepRange traced_;
   TrainResult result_;
   std::map<Group, std::int64_t> sent_before_;  // the step at hand, like the next one

@@ -70,14 +70,6 @@ LocalView view_of(const Param& param) {
 }
 
 template <class T>
-T rounded(double value) {
-  if constexpr (std::is_same_v<T, bfloat16>)
-    return bfloat16(static_cast<float>(value));
-  else
-    return static_cast<T>(value);
-}
-
-template <class T>
 void fill(const Param& param, std::int64_t seed, T* out) {
   const LocalView view = view_of(param);
   Normals normals(param.name, seed);
@@ -86,7 +78,7 @@ void fill(const Param& param, std::int64_t seed, T* out) {
       const bool is_padding = j >= view.global_count;
       for (std::int64_t i = 0; i < view.inner; ++i) {
         const double value = param.init_std == 0.0 ? param.init_value : param.init_std * normals.at((o * view.global_count + j) * view.inner + i);
-        *out++ = rounded<T>(is_padding ? 0.0 : value);
+        *out++ = to<T>(is_padding ? 0.0 : value);
       }
     }
   }
@@ -96,13 +88,13 @@ void fill(const Param& param, std::int64_t seed, T* out) {
 
 void initialize(const Param& param, std::int64_t seed, DType dtype, void* host_out) {
   switch (dtype) {
-    case DType::float32: fill(param, seed, static_cast<float*>(host_out)); return;
-    case DType::float64: fill(param, seed, static_cast<double*>(host_out)); return;
-    case DType::bfloat16: fill(param, seed, static_cast<bfloat16*>(host_out)); return;
-    case DType::float16:
+    case DType::float32: return fill(param, seed, static_cast<float*>(host_out));
+    case DType::float64: return fill(param, seed, static_cast<double*>(host_out));
+    case DType::bfloat16: return fill(param, seed, static_cast<bfloat16*>(host_out));
+    case DType::float16: return fill(param, seed, static_cast<float16*>(host_out));
     case DType::int32: break;
   }
-  throw Error(fmt::format("training.dtype = {} cannot be initialised; valid: float32, bfloat16, float64", name_of(dtype)));
+  throw Failure("weights are no int32");
 }
 
 }  // namespace echelon

@@ -28,9 +28,7 @@ class Checker {
     count(name, t, model.num_elements());
     dtype(name, t, model.dtype);
   }
-  void computes(std::string_view name, const Tensor& t) const {
-    that(t.dtype == DType::float32 || t.dtype == DType::float64 || t.dtype == DType::bfloat16, name, t, "be float32, float64 or bfloat16");
-  }
+  void computes(std::string_view name, const Tensor& t) const { that(t.dtype != DType::int32, name, t, "be float32, float64, bfloat16 or float16"); }
   void matrix(std::string_view name, const Tensor& t) const {
     that(t.sizes.num_dims() >= 1, name, t, "have at least one dim");
     computes(name, t);
@@ -359,7 +357,7 @@ void check_sum_of_squares(Tensor x, Tensor sum) {
 void check(const AdamWArgs& args) {
   const Checker must("adamw");
   must.computes("param", args.param);
-  must.computes("grad", args.grad);
+  must.gradient("grad", args.grad, args.param.dtype);
   must.count("master", args.master, args.param.num_elements());
   must.dtype("master", args.master, accumulate_dtype(args.param.dtype));
   must.count("grad", args.grad, args.param.num_elements());

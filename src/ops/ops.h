@@ -4,9 +4,9 @@
 // to a Comm or reads it on the host calls publish() first. Backends: ops/reference (the oracle), ops/cpu, ops/trace, ops/delayed.
 //
 // Legend: N tokens of this rank (batch x sequence, flattened), B sequences, T positions, D model width, H heads, K kv heads, C head width, V vocabulary columns
-// of this rank. Activations x, y and weights w share one dtype (float32, bfloat16 or float64); statistics (mean, rstd, lse, ...) have accumulate_dtype
-// of it; gradients of weights have a dtype of their own (accumulate_dtype unless said otherwise). Sums are formed in accumulate_dtype.
-// A gradient of an activation is overwritten, a gradient of a weight is added to.
+// of this rank. Activations x, y and weights w share one dtype (float32, float64, or bfloat16 or float16, which are numbers in memory alone); statistics (mean,
+// rstd, lse, ...) have accumulate_dtype of it; gradients of weights have a dtype of their own (accumulate_dtype unless said otherwise). Sums are formed in
+// accumulate_dtype. A gradient of an activation is overwritten, a gradient of a weight is added to.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -175,8 +175,8 @@ class Ops {
   virtual void matmul(const MatmulArgs& args) = 0;
   virtual void add_bias(Tensor y_ND, Tensor bias_D) = 0;         // y += bias in every row
   virtual void bias_backward(Tensor dy_ND, Tensor dbias_D) = 0;  // dbias += column sums of dy
-  virtual void add(Tensor out, Tensor a, Tensor b) = 0;          // out = a + b, elementwise; out may be a or b; of float32 and bfloat16 b may be the other
-  virtual void copy(Tensor out, Tensor x) = 0;                   // out = x, converting the dtype
+  virtual void add(Tensor out, Tensor a, Tensor b) = 0;  // out = a + b, elementwise; out may be a or b; of float32 and one of 16 bits b may be the other
+  virtual void copy(Tensor out, Tensor x) = 0;           // out = x, converting the dtype
   virtual void fill(Tensor out, double value) = 0;
   virtual void scale(Tensor x, double factor) = 0;
 

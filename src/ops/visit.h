@@ -1,4 +1,4 @@
-// From a dtype known at run time to a type known at compile time, and from one number format to another.
+// From a dtype known at run time to a type known at compile time.
 #pragma once
 
 #include "base/error.h"
@@ -12,20 +12,6 @@ namespace echelon {
 template <class T>
 using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-/// x in another format, rounded to nearest even.
-template <class To, class From>
-[[nodiscard]] inline To to(From x) {
-  if constexpr (std::is_same_v<To, From>) {
-    return x;
-  } else if constexpr (std::is_same_v<From, bfloat16>) {
-    return static_cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, bfloat16>) {
-    return bfloat16(static_cast<float>(x));
-  } else {
-    return static_cast<To>(x);
-  }
-}
-
 /// f(T{}) with the T of a dtype that operations compute with.
 template <class F>
 void visit_float(DType dtype, F&& f) {
@@ -33,7 +19,7 @@ void visit_float(DType dtype, F&& f) {
     case DType::float32: return f(float{});
     case DType::float64: return f(double{});
     case DType::bfloat16: return f(bfloat16{});
-    case DType::float16:
+    case DType::float16: return f(float16{});
     case DType::int32: break;
   }
   throw Failure(fmt::format("no operation computes with {}", name_of(dtype)));
@@ -50,15 +36,18 @@ void visit_pair(DType activations, DType gradients, F&& f) {
   });
 }
 
-/// f(T{}, U{}) with the types of two numbers whose sums have one type: alike, or float32 and bfloat16.
+/// f(T{}, U{}) with the types of two numbers whose sums have one type: alike, or float32 and one of 16 bits.
 template <class F>
 void visit_addends(DType a, DType b, F&& f) {
   visit_float(a, [&](auto t) {
     using T = decltype(t);
     if (b == a) return f(t, t);
-    if constexpr (!std::is_same_v<T, double>) {
-      using Other = std::conditional_t<std::is_same_v<T, float>, bfloat16, float>;
-      if (b == dtype_of<Other>) return f(t, Other{});
+    if constexpr (std::is_same_v<T, float>) {
+      if (b == DType::bfloat16) return f(t, bfloat16{});
+      if (b == DType::float16) return f(t, float16{});
+    }
+    if constexpr (is_half<T>) {
+      if (b == DType::float32) return f(t, float{});
     }
     throw Failure(fmt::format("no operation adds {} to {}", name_of(b), name_of(a)));
   });

@@ -37,9 +37,10 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 std::string step_line(const StepReport& r) {
   const double ranks = static_cast<double>(r.world_size);
   const std::string mfu = r.mfu ? fmt::format("{:.2f}%", *r.mfu) : "N/A";
-  return fmt::format("step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}", r.step, r.loss, r.grad_norm,
+  const std::string scale = r.loss_scale ? fmt::format("  loss_scale: {}{}", *r.loss_scale, r.is_skipped ? "  skipped: gradients overflowed" : "") : "";
+  return fmt::format("step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}", r.step, r.loss, r.grad_norm,
                      static_cast<double>(r.memory_peak_bytes) / gibibyte, percent_of(r.memory_peak_bytes, r.memory_total_bytes),
-                     with_commas(r.tokens_per_second / ranks, 0), with_commas(r.tflops / ranks, 2), mfu);
+                     with_commas(r.tokens_per_second / ranks, 0), with_commas(r.tflops / ranks, 2), mfu, scale);
 }
 
 std::string to_json(const StepReport& r) {
@@ -47,6 +48,8 @@ std::string to_json(const StepReport& r) {
       {"step", r.step},
       {"loss", r.loss},
       {"grad_norm", r.grad_norm},
+      {"loss_scale", nullptr},
+      {"skipped", r.is_skipped},
       {"lr", r.lr},
       {"tokens", r.tokens},
       {"step_seconds", r.step_seconds},
@@ -61,6 +64,7 @@ std::string to_json(const StepReport& r) {
       {"predicted_step_seconds", nullptr},
       {"predicted_memory_bytes", nullptr},
   };
+  if (r.loss_scale) json["loss_scale"] = *r.loss_scale;
   if (r.mfu) json["mfu"] = *r.mfu;
   if (r.predicted_step_seconds) json["predicted_step_seconds"] = *r.predicted_step_seconds;
   if (r.predicted_memory_bytes) json["predicted_memory_bytes"] = *r.predicted_memory_bytes;

@@ -12,8 +12,10 @@ namespace echelon {
 
 struct StepReport {
   std::int64_t step = 0;
-  double loss = 0;       // mean over the step's valid tokens, in nats
-  double grad_norm = 0;  // before clipping
+  double loss = 0;                        // mean over the step's valid tokens, in nats
+  double grad_norm = 0;                   // before clipping
+  std::optional<double> loss_scale = {};  // of this step's gradients; none: they are not scaled
+  bool is_skipped = false;                // gradients overflowed: no weight was changed
   double lr = 0;
   std::int64_t tokens = 0;  // of this step, over all ranks
   double step_seconds = 0;
@@ -34,7 +36,8 @@ struct StepReport {
 /// Sets tokens_per_second, tflops and mfu from tokens and step_seconds. `peak_flops`: dense flops per second of all ranks together.
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops);
 
-/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; tps and tflops are those of one rank.
+/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; a loss scale follows where there is one, and
+/// whether the step was skipped. tps and tflops are those of one rank.
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Numbers read back as the same bits; what is unknown or was not predicted is null, and so is a number that is not finite.

@@ -34,12 +34,14 @@ constexpr auto training = &RunConfig::training;
 constexpr auto parallelism = &RunConfig::parallelism;
 constexpr auto optimizer = &RunConfig::optimizer;
 constexpr auto lr_scheduler = &RunConfig::lr_scheduler;
+constexpr auto grad_scaler = &RunConfig::grad_scaler;
 constexpr auto checkpoint = &RunConfig::checkpoint;
 using M = ModelSpec;
 using T = TrainingConfig;
 using P = ParallelConfig;
 using O = OptimizerConfig;
 using L = LrSchedulerConfig;
+using G = GradScalerConfig;
 using C = CheckpointConfig;
 using S = RopeScaling;
 
@@ -76,7 +78,7 @@ const ConfigKey keys[] = {
     {"training.seq_len", at<training, &T::seq_len>, "tokens per sequence", size},
     {"training.global_batch_size", at<training, &T::global_batch_size>, "sequences per step, over all ranks", size},
     {"training.micro_batch_size", at<training, &T::micro_batch_size>, "sequences per microbatch of a rank", size},
-    {"training.dtype", at<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float64"},
+    {"training.dtype", at<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float16 | float64"},
     {"training.grad_dtype", at<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
     {"training.reduce_dtype", at<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
     {"training.float32_matmul_precision", at<training, &T::float32_matmul_precision>, "products of float32 on GPUs: highest: as such | high: of operands rounded to TensorFloat-32"},
@@ -123,6 +125,11 @@ const ConfigKey keys[] = {
     {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},
     {"lr_scheduler.min_lr_factor", at<lr_scheduler, &L::min_lr_factor>, "the last learning rate as a part of lr", unit},
     {"lr_scheduler.decay_ratio", at<lr_scheduler, &L::decay_ratio>, "wsd: the last part of the steps, in which lr falls", unit},
+
+    {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: what the loss is multiplied by at first", {1, 1e30}},
+    {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "what the scale is multiplied by after growth_interval steps without overflow", {1, 1e6}},
+    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "what the scale is multiplied by when gradients overflow and the step is skipped", unit},
+    {"grad_scaler.growth_interval", at<grad_scaler, &G::growth_interval>, "steps without overflow after which the scale grows", size},
 
     {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},
     {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/ in Hugging Face's layout"},

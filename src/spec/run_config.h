@@ -40,7 +40,7 @@ struct TrainingConfig {
   std::int64_t seq_len = 256;
   std::int64_t global_batch_size = 8;                // sequences per step, over all ranks
   std::int64_t micro_batch_size = 1;                 // sequences per rank and microbatch
-  std::string dtype = "float32";                     // float32 | bfloat16 | float64: parameters and activations
+  std::string dtype = "float32";                     // float32 | bfloat16 | float16 | float64: parameters and activations
   std::string grad_dtype;                            // empty: float64 for float64, else float32
   std::string reduce_dtype;                          // empty: grad_dtype
   std::string float32_matmul_precision = "highest";  // highest | high: products of float32 on GPUs, as such or in TensorFloat-32
@@ -90,6 +90,15 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+/// Of training.dtype = float16; see engine/loss_scaler.h.
+struct GradScalerConfig {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;
+  bool operator==(const GradScalerConfig&) const = default;
+};
+
 struct LrSchedulerConfig {
   std::int64_t warmup_steps = 0;
   LrDecay decay = LrDecay::cosine;
@@ -134,6 +143,7 @@ struct RunConfig {
   ParallelConfig parallelism;
   OptimizerConfig optimizer;
   LrSchedulerConfig lr_scheduler;
+  GradScalerConfig grad_scaler;
   CheckpointConfig checkpoint;
   MetricsConfig metrics;
   CommConfig comm;

@@ -47,7 +47,7 @@ void check_choice(const Choices& c) {
 }
 
 void check_dtypes(const TrainingConfig& t) {
-  check_choice({"training.dtype", t.dtype, {"float32", "bfloat16", "float64"}, {"float16"}});
+  check_choice({"training.dtype", t.dtype, {"float32", "bfloat16", "float16", "float64"}, {}});
   check_choice({"training.float32_matmul_precision", t.float32_matmul_precision, {"highest", "high"}, {"medium"}});
   require(t.float32_matmul_precision == "highest" || t.dtype == "float32",
           "training.float32_matmul_precision = '{}' says nothing about products of training.dtype = '{}'; nearest: highest", t.float32_matmul_precision,
@@ -55,14 +55,15 @@ void check_dtypes(const TrainingConfig& t) {
   // A gradient is formed in the format of the weights or the one that their sums have; it may travel in the coarser one of that width in any case.
   const bool is_double = t.dtype == "float64";
   const std::string_view accumulate = is_double ? "float64" : "float32";
+  const bool is_half = t.dtype == "bfloat16" || t.dtype == "float16";
   const auto check_gradient = [&](std::string_view key, std::string_view value, bool may_be_coarse) {
     std::vector<std::string_view> valid = {accumulate};
-    if (may_be_coarse) valid.push_back("bfloat16");
+    if (may_be_coarse) valid.push_back(is_half ? std::string_view(t.dtype) : "bfloat16");
     const bool is_valid = value.empty() || std::find(valid.begin(), valid.end(), value) != valid.end();
     require(is_valid, "{} = '{}' does not go with training.dtype = '{}', but {} does; nearest: '{}'", key, value, t.dtype, fmt::join(valid, " or "),
             nearest(value, valid));
   };
-  check_gradient("training.grad_dtype", t.grad_dtype, t.dtype == "bfloat16");
+  check_gradient("training.grad_dtype", t.grad_dtype, is_half);
   check_gradient("training.reduce_dtype", t.reduce_dtype, !is_double);
 }
 
@@ -166,6 +167,18 @@ void check_optimizer(const RunConfig& config) {
           config.lr_scheduler.warmup_steps, config.training.steps, config.training.steps);
 }
 
+void check_grad_scaler(const RunConfig& config) {
+  const GradScalerConfig& scaler = config.grad_scaler;
+  if (config.training.dtype != "float16") {
+    require(scaler == GradScalerConfig(), "[grad_scaler] says something about training.dtype = '{}', whose gradients are not scaled; nearest: float16",
+            config.training.dtype);
+    return;
+  }
+  require(scaler.growth_factor > 1, "grad_scaler.growth_factor = {} is not above 1; nearest: 2", scaler.growth_factor);
+  require(scaler.backoff_factor > 0 && scaler.backoff_factor < 1, "grad_scaler.backoff_factor = {} is not between 0 and 1; nearest: 0.5",
+          scaler.backoff_factor);
+}
+
 void check_output(const RunConfig& config) {
   const StepRange traced = parse_traced_steps(config.metrics.trace);
   require(traced.last <= config.training.steps, "metrics.trace = '{}' goes beyond training.steps = {}; nearest: 'step {}'", config.metrics.trace,
@@ -209,6 +222,7 @@ void validate(const RunConfig& config) {
   check_pipeline(config);
   check_recompute(config);
   check_optimizer(config);
+  check_grad_scaler(config);
   check_output(config);
 }
 

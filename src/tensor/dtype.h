@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string_view>
+#include <type_traits>
 
 namespace echelon {
 
@@ -43,12 +44,65 @@ struct bfloat16 {
 };
 static_assert(sizeof(bfloat16) == 2);
 
+/// IEEE 754's binary16: 11 bits of precision from 2^-14 to 65504, fewer down to 2^-24; rounded to nearest even.
+struct float16 {
+  std::uint16_t bits = 0;
+
+  float16() = default;
+  explicit float16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t sign = word >> 16 & 0x8000U, magnitude = word & 0x7fffffffU;
+    std::uint32_t half = 0;
+    if (magnitude > 0x7f800000U) {
+      half = 0x7e00U;  // NaN
+    } else if (magnitude >= 0x477ff000U) {
+      half = 0x7c00U;  // 65520 and above round to infinity
+    } else if (magnitude < 0x38800000U) {
+      // Subnormal: adding 0.5 puts the last bit of 2^-24 at the end of the float's mantissa, and the addition rounds.
+      half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+    } else {
+      half = (magnitude - 0x38000000U + 0xfffU + (magnitude >> 13 & 1U)) >> 13;
+    }
+    bits = static_cast<std::uint16_t>(sign | half);
+  }
+  explicit operator float() const {
+    const std::uint32_t sign = (bits & 0x8000U) << 16, exponent = bits >> 10 & 0x1fU, mantissa = bits & 0x3ffU;
+    if (exponent == 0x1fU) return std::bit_cast<float>(sign | 0x7f800000U | mantissa << 13);
+    if (exponent == 0) {
+      const float value = static_cast<float>(mantissa) * 0x1p-24F;
+      return sign != 0 ? -value : value;
+    }
+    return std::bit_cast<float>(sign | (exponent + 112U) << 23 | mantissa << 13);
+  }
+};
+static_assert(sizeof(float16) == 2);
+
+/// Formats of 16 bits: numbers are stored in them, and computed with in float32.
+template <class T>
+inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
+[[nodiscard]] constexpr bool is_half_dtype(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
+
+/// x in another format, rounded to nearest even; float64 becomes one of 16 bits by way of float32.
+template <class To, class From>
+[[nodiscard]] inline To to(From x) {
+  if constexpr (std::is_same_v<To, From>)
+    return x;
+  else if constexpr (is_half<From>)
+    return to<To>(static_cast<float>(x));
+  else if constexpr (is_half<To>)
+    return To(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
+}
+
 template <class T>
 inline constexpr DType dtype_of = DType::float32;
 template <>
 inline constexpr DType dtype_of<double> = DType::float64;
 template <>
 inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
+template <>
+inline constexpr DType dtype_of<float16> = DType::float16;
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::int32;
 

@@ -126,7 +126,7 @@ const BadInput train_arguments[] = {
     {{"train", good, "--metrics.trace", "on"}, {"metrics.trace", "on", "steps 3-5"}},
     {{"train"}, {".toml:4", "data.split", "is not there yet"}, "[model]\npreset = 'llama-1m'\n[data]\nsplit = [9, 1]\n"},
     {{"train"}, {".toml:4", "data.path is a list", "not there yet"}, "[model]\npreset = 'llama-1m'\n[data]\npath = [0.5, 'a', 0.5, 'b']\n"},
-    {{"train", good, "--training.dtype=float16"}, {"training.dtype = 'float16'"}},
+    {{"train", good, "--training.dtype=float8"}, {"training.dtype = 'float8'"}},
     {{"train", good, data, "--training.global_batch_size=3", "--training.micro_batch_size=2"}, {"training.global_batch_size = 3", "nearest: 2"}},
     {{"train", good, data, "--parallelism.pipeline_parallel_degree=7"}, {"parallelism.pipeline_parallel_degree = 7 makes 7 stages", "nearest: 6"}},
     {{"train", good, data, "--parallelism.pipeline_parallel_degree=2", "--parallelism.virtual_stages=9", "--parallelism.pipeline_parallel_schedule=LoopedBFS"},

@@ -1,6 +1,5 @@
 // The inner loops of the transports on every instruction set that this processor has: lengths and alignments around vectors and lines, outputs that are inputs,
 // streaming stores, and every 16-bit number.
-#include "comm/half.h"
 #include "comm/numbers.h"
 #include "comm/sum.h"
 #include "comm/traffic.h"
@@ -159,7 +158,7 @@ void expect_all_numbers(DType dtype, ReduceOp op) {
 TEST_P(SumKernels, RoundEvery16BitNumberLikeTheScalarConversions) {
   for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
     expect_all_numbers<bfloat16>(DType::bfloat16, op);
-    expect_all_numbers<Half>(DType::float16, op);
+    expect_all_numbers<float16>(DType::float16, op);
   }
 }
 

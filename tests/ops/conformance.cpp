@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/reference/reference_ops.h"
 
+#include <cmath>
 #include <limits>
 
 namespace echelon {
@@ -66,8 +67,8 @@ TEST_P(OpsConformance, BiasesSumsAndCopies) {
       compare("add" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2), random({rows, columns}, 3)},
               [](Ops& ops, Tensors& t) { ops.add(t[0], t[1], t[2]); });
       compare("add in place" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
-      for (const DType other : {DType::float32, DType::float64, DType::bfloat16})
-        if (accumulate_dtype(other) == accumulate_dtype(dtype))
+      for (const DType other : other_dtypes())
+        if (accumulate_dtype(other) == sums && (other == sums || dtype == sums))
           compare("add of another format" + sizes, {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)},
                   [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
       compare("fill and scale" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) {
@@ -79,9 +80,27 @@ TEST_P(OpsConformance, BiasesSumsAndCopies) {
       for (const DType g : gradient_dtypes())
         compare("bias_backward" + sizes, {random({rows, columns}, 1), Numbers::random(g, {columns}, 2)},
                 [](Ops& ops, Tensors& t) { ops.bias_backward(t[0], t[1]); });
-      for (const DType other : {DType::float32, DType::float64, DType::bfloat16})
-        compare("copy" + sizes, {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+      for (const DType other : other_dtypes()) {
+        const Tensors both = {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)};
+        compare("copy" + sizes, both, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+        compare("copy of another format" + sizes, both, [](Ops& ops, Tensors& t) { ops.copy(t[0], t[1]); });
+      }
     }
+}
+
+// Ties, what float16 and bfloat16 hold as subnormals or round to infinity, and what is no number.
+TEST_P(OpsConformance, CopiesRound) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<double> values = {0,       -0.0,    1 + 0x1p-11, 1 + 0x3p-11, 1 + 0x1p-8, 1 + 0x3p-8, 65504,  65519,    -65520,    1e6,          0x1p-14,
+                                      0x3p-25, 0x1p-24, 0x1p-25,     -0x1.8p-25,  0x1p-30,    1e-40,      3.4e38, infinity, -infinity, std::nan(""), 1234.567};
+  Numbers wide(sums, {static_cast<std::int64_t>(values.size())});
+  for (std::size_t i = 0; i < values.size(); ++i) wide.set(static_cast<std::int64_t>(i), values[i]);
+  const Tensors copied = run({wide, Numbers(dtype, wide.tensor().sizes)}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+  for (std::int64_t i = 0; i < wide.count(); ++i) {
+    double expected = wide.get(i);
+    visit_float(dtype, [&](auto t) { expected = to<double>(to<decltype(t)>(expected)); });
+    EXPECT_TRUE(std::isnan(expected) ? std::isnan(copied[1].get(i)) : copied[1].get(i) == expected) << wide.get(i) << " became " << copied[1].get(i);
+  }
 }
 
 TEST_P(OpsConformance, SumOfSquaresOfManyNumbers) {
@@ -348,7 +367,7 @@ TEST_P(OpsConformance, CrossEntropyOfWideRows) {
 
 TEST_P(OpsConformance, AdamW) {
   for (const std::int64_t count : {0, 1, 17, 40'001})
-    for (const DType g : {DType::float32, DType::float64, DType::bfloat16}) {
+    for (const DType g : gradient_dtypes()) {
       Tensors tensors = {random({count}, 1), Numbers::random(sums, {count}, 2), Numbers::random(g, {count}, 3), Numbers::random(sums, {count}, 4, 0.1),
                          statistics({count})};
       for (std::int64_t i = 0; i < count; ++i) tensors[4].set(i, 0.01 + std::abs(tensors[3].get(i)));  // v is positive

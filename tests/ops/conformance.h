@@ -48,6 +48,12 @@ class OpsConformance : public testing::TestWithParam<OpsVariant> {
   void compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation) const;
   [[nodiscard]] Tensors run(const Tensors& tensors, const OperationOnTensors& operation) const { return backend_->run("", tensors, operation); }
 
+  /// Formats that numbers are converted from and to.
+  [[nodiscard]] std::vector<DType> other_dtypes() const {
+    std::vector<DType> all = {DType::float32, DType::float64, DType::bfloat16};
+    if (dtype == DType::float16) all.push_back(dtype);
+    return all;
+  }
   /// Formats that a gradient of a weight may have.
   [[nodiscard]] std::vector<DType> gradient_dtypes() const { return dtype == sums ? std::vector{dtype} : std::vector{dtype, sums}; }
 

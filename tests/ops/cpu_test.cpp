@@ -45,6 +45,7 @@ auto variants(std::int64_t target) {
   return testing::Values(variant(DType::float32, target), variant(DType::float64, target), variant(DType::bfloat16, target));
 }
 INSTANTIATE_TEST_SUITE_P(Best, OpsConformance, variants(0), name_of_variant);
+INSTANTIATE_TEST_SUITE_P(BestFloat16, OpsConformance, testing::Values(variant(DType::float16, 0)), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(Avx2, OpsConformance, variants(HWY_AVX2), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(Scalar, OpsConformance, variants(HWY_EMU128), name_of_variant);
 

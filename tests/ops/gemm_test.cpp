@@ -18,7 +18,7 @@ struct Kind {
   const GemmKernels* kernels;
 };
 std::vector<Kind> kinds() {
-  std::vector<Kind> all = {{"float32", &float32_kernels()}, {"widening", &widening_kernels()}};
+  std::vector<Kind> all = {{"float32", &float32_kernels()}, {"widening", &widening_kernels(DType::bfloat16)}};
   if (const GemmKernels* native = bfloat16_kernels()) all.push_back({"native", native});
   return all;
 }
@@ -49,7 +49,7 @@ GemmProduct product_of(const Case& c, const Operands& x, const Numbers& into) {
 
 /// |error| <= k eps sum |a b| in float32, and half a unit of what c is stored in (Higham 2002, section 3.5).
 void expect_product(const Case& c, const Operands& x, const Numbers& before, const Numbers& after, const std::string& what) {
-  const double rounding = after.tensor().dtype == DType::bfloat16 ? 1.0 / 256 : 0.0;
+  const double rounding = after.tensor().dtype == DType::bfloat16 ? 1.0 / 256 : after.tensor().dtype == DType::float16 ? 1.0 / 2048 : 0.0;
   for (std::int64_t i = 0; i < c.m; ++i)
     for (std::int64_t j = 0; j < c.n; ++j) {
       double sum = c.accumulates ? before.get(i * c.n + j) : 0, magnitude = std::abs(sum);
@@ -64,7 +64,9 @@ void expect_product(const Case& c, const Operands& x, const Numbers& before, con
 }
 
 TEST(Gemm, EveryKindIsAsGoodAsItsSums) {
-  for (const auto& [name, kernels] : kinds())
+  std::vector<Kind> all = kinds();
+  all.push_back({"widening float16", &widening_kernels(DType::float16)});
+  for (const auto& [name, kernels] : all)
     for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
                                   {5, 7, 3},
                                   {14, 32, 4},
@@ -76,7 +78,7 @@ TEST(Gemm, EveryKindIsAsGoodAsItsSums) {
                                   {250, 50, 20},
                                   {6, 35, 6301}})
       for (int bits = 0; bits < 8; ++bits)
-        for (const DType into : {DType::float32, DType::bfloat16}) {
+        for (const DType into : {DType::float32, kernels->dtype == DType::float16 ? DType::float16 : DType::bfloat16}) {
           const Case c{m, n, k, (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
           const Operands x(c, kernels->dtype);
           const Numbers before = Numbers::random(into, {m, n}, 3);

@@ -34,6 +34,18 @@ TEST(StepLine, IsTheLineThatTorchtitanPrints) {
   EXPECT_EQ(step_line(report), "step: 12345  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 999  tflops: 0.12  mfu: 41.26%");
 }
 
+TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
+  StepReport report = example();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("loss_scale").is_null());
+  EXPECT_FALSE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
+  report.loss_scale = 65536;
+  EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536")) << step_line(report);
+  report.is_skipped = true;
+  EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536  skipped: gradients overflowed")) << step_line(report);
+  EXPECT_EQ(nlohmann::json::parse(to_json(report)).at("loss_scale").get<double>(), 65536);
+  EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
+}
+
 TEST(StepLine, SurvivesWhatIsNotFinite) {
   StepReport report = example();
   report.loss = std::nan("");

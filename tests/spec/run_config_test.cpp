@@ -62,10 +62,21 @@ const Fault batch_faults[] = {
     {"nearest: 36", [](RunConfig& c) { c.training.global_batch_size = 35; }},
     {"training.global_batch_size = 1 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; nearest: 12",
      [](RunConfig& c) { c.training.global_batch_size = 1; }},
-    {"training.dtype = 'float16' is not there yet; use float32", [](RunConfig& c) { c.training.dtype = "float16"; }},
-    {"training.dtype = 'bfloat' is none of float32, bfloat16, float64; nearest: bfloat16", [](RunConfig& c) { c.training.dtype = "bfloat"; }},
+    {"training.dtype = 'bfloat' is none of float32, bfloat16, float16, float64; nearest: bfloat16", [](RunConfig& c) { c.training.dtype = "bfloat"; }},
     {"training.grad_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: 'float32'",
      [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
+    {"training.reduce_dtype = 'bfloat16' does not go with training.dtype = 'float16', but float32 or float16 does; nearest: 'float16'",
+     [](RunConfig& c) {
+       c.training.dtype = "float16";
+       c.training.reduce_dtype = "bfloat16";
+     }},
+    {"[grad_scaler] says something about training.dtype = 'float32', whose gradients are not scaled; nearest: float16",
+     [](RunConfig& c) { c.grad_scaler.init_scale = 2; }},
+    {"grad_scaler.backoff_factor = 1 is not between 0 and 1; nearest: 0.5",
+     [](RunConfig& c) {
+       c.training.dtype = "float16";
+       c.grad_scaler.backoff_factor = 1;
+     }},
     {"training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; nearest: 'bfloat16'",
      [](RunConfig& c) { c.training.reduce_dtype = "bfloat"; }},
     {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'",

@@ -1,7 +1,5 @@
 #include "comm/sum.h"
 
-#include "comm/half.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -32,7 +30,7 @@ using Vec = hn::Vec<Tag<A>>;
 
 HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, bfloat16) { return hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(bits)); }
 
-HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, Half) {
+HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, float16) {
   const Tag<float> d;
   const Tag<std::uint32_t> u;
   const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(u, 0x8000U))), magnitude = hn::And(bits, hn::Set(u, 0x7fffU));
@@ -44,7 +42,7 @@ HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, Half) {
   return hn::BitCast(d, hn::Or(word, sign));
 }
 
-// The result in the lower halves of the lanes; see bfloat16 and Half, whose constructors round alike.
+// The result in the lower halves of the lanes; see bfloat16 and float16, whose constructors round alike.
 HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, bfloat16) {
   const Tag<std::uint32_t> u;
   const auto bits = hn::BitCast(u, x), upper = hn::ShiftRight<16>(bits);
@@ -52,7 +50,7 @@ HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, bfloat16) {
   return hn::IfThenElse(hn::RebindMask(u, hn::IsNaN(x)), hn::Or(upper, hn::Set(u, 0x40U)), nearest);
 }
 
-HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, Half) {
+HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, float16) {
   const Tag<float> d;
   const Tag<std::uint32_t> u;
   const auto bits = hn::BitCast(u, x), sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 0x8000U)), magnitude = hn::And(bits, hn::Set(u, 0x7fffffffU));
@@ -218,7 +216,7 @@ void reduce_with_vectors(const Summation& summation, std::span<const std::byte* 
     case DType::float32: return reduce_type<float>(summation, {in, out, range});
     case DType::float64: return reduce_type<double>(summation, {in, out, range});
     case DType::bfloat16: return reduce_type<bfloat16>(summation, {in, out, range});
-    case DType::float16: return reduce_type<Half>(summation, {in, out, range});
+    case DType::float16: return reduce_type<float16>(summation, {in, out, range});
     case DType::int32: return reduce_type<std::int32_t>(summation, {in, out, range});
   }
 }

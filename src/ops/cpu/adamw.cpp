@@ -45,7 +45,7 @@ void update(const AdamWArgs& args, int num_threads) {
 }
 
 void AdamW(const AdamWArgs& args, int num_threads) {
-  visit_float(args.param.dtype, [&](auto p) { visit_float(args.grad.dtype, [&](auto g) { update<decltype(p), decltype(g)>(args, num_threads); }); });
+  visit_pair(args.param.dtype, args.grad.dtype, [&](auto p, auto g) { update<decltype(p), decltype(g)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -6,35 +6,23 @@
 // clang-format on
 #include "ops/cpu/convert.h"
 #include "ops/cpu/lanes-inl.h"
-#include "ops/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-void widen_rows(const WidenArgs& args) {
-  divide({args.rows, args.columns, 1, args.num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    for (std::int64_t row = first; row < last; ++row) {
-      const bfloat16* from = args.narrow + row * args.stride;
-      float* into = args.wide + row * args.columns;
-      for_lanes<float>(0, args.columns, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(lanes.load(from + i), into + i); });
-    }
+template <class T>
+void narrow_into(const NarrowArgs& args) {
+  const float* from = args.wide;
+  T* into = reinterpret_cast<T*>(args.narrow);
+  for_lanes<float>(0, args.count, [&](auto lanes, std::int64_t i) HWY_ATTR {
+    auto value = lanes.load(from + i);
+    if (args.accumulates) value = hn::Add(value, lanes.load(into + i));
+    lanes.store(value, into + i);
   });
 }
 
-void narrow_rows(const NarrowArgs& args) {
-  divide({args.rows, args.columns, 1, args.num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    for (std::int64_t row = first; row < last; ++row) {
-      const float* from = args.wide + row * args.columns;
-      bfloat16* into = args.narrow + row * args.stride;
-      for_lanes<float>(0, args.columns, [&](auto lanes, std::int64_t i) HWY_ATTR {
-        auto value = lanes.load(from + i);
-        if (args.accumulates) value = hn::Add(value, lanes.load(into + i));
-        lanes.store(value, into + i);
-      });
-    }
-  });
-}
+void Narrow(const NarrowArgs& args) { args.dtype == DType::float16 ? narrow_into<float16>(args) : narrow_into<bfloat16>(args); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace echelon
@@ -43,11 +31,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace echelon {
 
-HWY_EXPORT(widen_rows);
-HWY_EXPORT(narrow_rows);
+HWY_EXPORT(Narrow);
 
-void widen(const WidenArgs& args) { HWY_DYNAMIC_DISPATCH(widen_rows)(args); }
-void narrow(const NarrowArgs& args) { HWY_DYNAMIC_DISPATCH(narrow_rows)(args); }
+void narrow(const NarrowArgs& args) { HWY_DYNAMIC_DISPATCH(Narrow)(args); }
 
 }  // namespace echelon
 #endif

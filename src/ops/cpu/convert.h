@@ -1,28 +1,20 @@
-// Between storage and arithmetic formats, for blocks that operations widen on their way.
+// From float32 sums into formats of 16 bits.
 #pragma once
 
 #include "tensor/dtype.h"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace echelon {
 
-/// wide[rows, columns] (contiguous) = narrow, whose rows are `stride` apart.
-struct WidenArgs {
-  const bfloat16* narrow = nullptr;
-  float* wide = nullptr;
-  std::int64_t rows = 0, columns = 0, stride = 0;
-  int num_threads = 1;
-};
-void widen(const WidenArgs& args);
-
-/// narrow = wide, or += if it accumulates.
+/// narrow[i] = wide[i], or += if it accumulates.
 struct NarrowArgs {
   const float* wide = nullptr;
-  bfloat16* narrow = nullptr;
-  std::int64_t rows = 0, columns = 0, stride = 0;
+  std::byte* narrow = nullptr;
+  DType dtype = DType::bfloat16;  // of narrow: of 16 bits
+  std::int64_t count = 0;
   bool accumulates = false;
-  int num_threads = 1;
 };
 void narrow(const NarrowArgs& args);
 

@@ -1,8 +1,8 @@
 // The backend for processors: OpenBLAS and kernels of our own for products, Highway vectors for the rest, flash-style tiles for attention. Operations run at
 // once, on the calling thread.
 //
-// Formats: float32, float64, and bfloat16 as a storage format: it is widened to float32 block by block, and all arithmetic is float32. Results do not depend
-// on num_threads: work is divided over rows or columns, sums never.
+// Formats: float32, float64, and bfloat16 and float16 as storage formats: they are widened to float32 block by block, and all arithmetic is float32. Results do
+// not depend on num_threads: work is divided over rows or columns, sums never.
 #pragma once
 
 #include "ops/ops.h"

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t packed_units = 1 << 21;               // of b at a time, 8 MiB: in the last cache
 constexpr std::int64_t most_columns = 1024, most_tiles = 8;  // of a block of c, most_tiles in its rows: its part of a stays in the second
 constexpr std::int64_t most_blocks = 4;                      // of k, packed of b together, where sums are kept elsewhere than in c
-constexpr std::int64_t band = 4096;                          // rows of c at a time, so that float32 sums of a bfloat16 c are bounded
+constexpr std::int64_t band = 4096;                          // rows of c at a time, so that float32 sums of a c of 16 bits are bounded
 
 std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
 
@@ -57,7 +57,7 @@ class Multiplication {
   }
 
  private:
-  [[nodiscard]] bool narrows() const { return g_.c_dtype == DType::bfloat16; }
+  [[nodiscard]] bool narrows() const { return is_half_dtype(g_.c_dtype); }
   [[nodiscard]] std::int64_t blocks_at_once() const { return narrows() ? std::min(most_blocks, depths_.num_blocks) : 1; }
 
   /// All rows of the band by the columns at hand.
@@ -237,8 +237,9 @@ class Multiplication {
   void round(const Block& c) const {
     const std::int64_t width = kernels_.tile_columns, column = c.panels.first * width;
     const std::int64_t valid = std::min(columns_.size - column, c.panels.size * width);
-    auto* into = reinterpret_cast<bfloat16*>(g_.c) + (rows_.first + c.rows.first) * g_.n + columns_.first + column;
-    for (std::int64_t i = 0; i < c.rows.size; ++i) narrow({c.sums + i * c.stride, into + i * g_.n, 1, valid, g_.n, g_.accumulates, 1});
+    const std::int64_t first = (rows_.first + c.rows.first) * g_.n + columns_.first + column;
+    for (std::int64_t i = 0; i < c.rows.size; ++i)
+      narrow({c.sums + i * c.stride, g_.c + (first + i * g_.n) * size_of(g_.c_dtype), g_.c_dtype, valid, g_.accumulates});
   }
 
   const GemmKernels& kernels_;

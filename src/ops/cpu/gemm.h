@@ -1,4 +1,4 @@
-// Products of float32 and bfloat16 matrices (Goto and van de Geijn 2008): threads share the columns of b, pack them and multiply
+// Products of float32, bfloat16 and float16 matrices (Goto and van de Geijn 2008): threads share the columns of b, pack them and multiply
 // them with the first rows of a; then they claim further blocks of rows, pack those of a and multiply them with all of b. Every number of c is summed over the
 // same blocks of k in the same order whatever else is computed, so its bits depend neither on the number of threads nor on m, n and its place.
 #pragma once
@@ -20,7 +20,7 @@ struct Factor {
 struct GemmProduct {
   Factor a, b;  // of kernels.dtype
   std::byte* c = nullptr;
-  DType c_dtype = DType::float32;  // or bfloat16: rounded once, at the end
+  DType c_dtype = DType::float32;  // or one of 16 bits: rounded once, at the end
   std::int64_t m = 0, n = 0, k = 0;
   bool accumulates = false;
 };

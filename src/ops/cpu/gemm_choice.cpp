@@ -46,7 +46,7 @@ double rate_of(const GemmKernels& kernels) {
 
 /// How many times float32's multiplications bfloat16's dot products do; measured once per process.
 double advantage_of(const GemmKernels& native) {
-  static const double advantage = rate_of(native) / rate_of(widening_kernels());
+  static const double advantage = rate_of(native) / rate_of(widening_kernels(DType::bfloat16));
   return advantage;
 }
 
@@ -63,10 +63,10 @@ const GemmKernels& chosen_bfloat16_kernels() {
   const GemmKernels* native = bfloat16_kernels();
   require(native != nullptr || !asks_for_native.value_or(false),
           "ECHELON_BFLOAT16_PRODUCTS = 'native', but this processor has no dot products of bfloat16; use 'widened'");
-  if (native == nullptr) return widening_kernels();
+  if (native == nullptr) return widening_kernels(DType::bfloat16);
   constexpr double least_advantage = 1.25;
-  return asks_for_native.has_value() ? (*asks_for_native ? *native : widening_kernels())
-                                     : (advantage_of(*native) >= least_advantage ? *native : widening_kernels());
+  return asks_for_native.has_value() ? (*asks_for_native ? *native : widening_kernels(DType::bfloat16))
+                                     : (advantage_of(*native) >= least_advantage ? *native : widening_kernels(DType::bfloat16));
 }
 
 std::string describe_gemm_choice() {

@@ -132,7 +132,7 @@ void multiply(const TileArgs& t) {
 }
 
 template <class T>
-constexpr GemmKernels kernels = {.dtype = std::is_same_v<T, float> ? DType::float32 : DType::bfloat16,
+constexpr GemmKernels kernels = {.dtype = dtype_of<T>,
                                  .tile_rows = tile_rows,
                                  .tile_columns = tile_columns,
                                  .panel_rows = panel_rows,
@@ -144,7 +144,7 @@ constexpr GemmKernels kernels = {.dtype = std::is_same_v<T, float> ? DType::floa
                                  .multiply = multiply};
 
 const GemmKernels* Float32Kernels() { return &kernels<float>; }
-const GemmKernels* WideningKernels() { return &kernels<bfloat16>; }
+const GemmKernels* WideningKernels(DType dtype) { return dtype == DType::float16 ? &kernels<float16> : &kernels<bfloat16>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace echelon
@@ -157,7 +157,7 @@ HWY_EXPORT(Float32Kernels);
 HWY_EXPORT(WideningKernels);
 
 const GemmKernels& float32_kernels() { return *HWY_DYNAMIC_DISPATCH(Float32Kernels)(); }
-const GemmKernels& widening_kernels() { return *HWY_DYNAMIC_DISPATCH(WideningKernels)(); }
+const GemmKernels& widening_kernels(DType dtype) { return *HWY_DYNAMIC_DISPATCH(WideningKernels)(dtype); }
 
 }  // namespace echelon
 #endif

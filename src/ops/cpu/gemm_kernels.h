@@ -66,9 +66,9 @@ constexpr std::int64_t prefetch_interval = 2;  // units of k
   if (index < t.soon.last) __builtin_prefetch(t.soon.from + index / t.soon.per_row * t.soon.row_stride + index % t.soon.per_row * 64, 0, 2);
 }
 
-/// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 is widened as it is packed.
+/// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 and float16 are widened as they are packed.
 [[nodiscard]] const GemmKernels& float32_kernels();
-[[nodiscard]] const GemmKernels& widening_kernels();
+[[nodiscard]] const GemmKernels& widening_kernels(DType dtype);
 /// By dot products of bfloat16 pairs with float32 sums; nullptr if the processor has none.
 [[nodiscard]] const GemmKernels* bfloat16_kernels();
 

@@ -24,6 +24,9 @@ namespace HWY_NAMESPACE {
 
 // --- one vector, from any format into the vector's and back ---
 
+#undef ECHELON_CONVERTS_FLOAT16
+#define ECHELON_CONVERTS_FLOAT16 (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
+
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* p) {
   using A = hn::TFromD<D>;
@@ -36,9 +39,13 @@ HWY_INLINE hn::Vec<D> load(D d, const T* p) {
     const hn::Rebind<std::uint32_t, D> d32;
     const auto bits = hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
     return hn::BitCast(d, hn::ShiftLeft<16>(bits));
-  } else if constexpr (std::is_same_v<T, bfloat16>) {  // into float64
+#if ECHELON_CONVERTS_FLOAT16
+  } else if constexpr (std::is_same_v<T, float16> && std::is_same_v<A, float>) {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D>(), reinterpret_cast<const hwy::float16_t*>(p)));
+#endif
+  } else if constexpr (is_half<T> && std::is_same_v<A, double>) {
     return hn::PromoteTo(d, load(hn::Rebind<float, D>(), p));
-  } else {  // float64 into float32: rare, so by way of memory
+  } else {  // float64 into float32, which is rare, and float16 where no instruction widens it
     HWY_ALIGN A lanes[HWY_MAX_BYTES / sizeof(A)];
     for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = to<A>(p[i]);
     return hn::Load(d, lanes);
@@ -61,6 +68,11 @@ HWY_INLINE void store(D d, V v, T* p) {
     const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
     const auto result = hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(d32, 0x40U)), rounded);
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(s32, result)), d16, reinterpret_cast<std::uint16_t*>(p));
+#if ECHELON_CONVERTS_FLOAT16
+  } else if constexpr (std::is_same_v<T, float16> && std::is_same_v<A, float>) {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(p));
+#endif
   } else {
     HWY_ALIGN A lanes[HWY_MAX_BYTES / sizeof(A)];
     hn::Store(v, d, lanes);

@@ -1,4 +1,4 @@
-// Products: float64 and float32 by OpenBLAS, bfloat16 by kernels of our own (gemm.h), which can do float32 too (gemm_choice.h).
+// Products: float64 and float32 by OpenBLAS, bfloat16 and float16 by kernels of our own (gemm.h), which can do float32 too (gemm_choice.h).
 #include "base/team.h"
 #include "ops/check.h"
 #include "ops/cpu/blas.h"
@@ -114,6 +114,7 @@ void CpuOps::matmul(const MatmulArgs& args) {
   }
   const Product product{M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads_};
   if (args.a.dtype == DType::float64) return multiply<double>(args, product);
+  if (args.a.dtype == DType::float16) return multiply_packed(widening_kernels(DType::float16), args, product);
   if (args.a.dtype == DType::bfloat16) return multiply_packed(chosen_bfloat16_kernels(), args, product);
   if (const GemmKernels* kernels = chosen_float32_kernels()) return multiply_packed(*kernels, args, product);
   multiply<float>(args, product);

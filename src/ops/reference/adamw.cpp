@@ -29,7 +29,7 @@ void update(const AdamWArgs& args) {
 
 void ReferenceOps::adamw(const AdamWArgs& args) {
   check(args);
-  visit_float(args.param.dtype, [&](auto p) { visit_float(args.grad.dtype, [&](auto g) { update<decltype(p), decltype(g)>(args); }); });
+  visit_pair(args.param.dtype, args.grad.dtype, [&](auto p, auto g) { update<decltype(p), decltype(g)>(args); });
 }
 
 }  // namespace echelon

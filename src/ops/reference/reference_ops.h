@@ -7,7 +7,7 @@
 
 namespace echelon {
 
-/// Computes at once, in float32, bfloat16 (summing in float32) or float64. Holds no state, so any number of threads may share one.
+/// Computes at once, in float32, float64, bfloat16 or float16 (summing in float32). Holds no state, so any number of threads may share one.
 class ReferenceOps : public Ops {
  public:
   void matmul(const MatmulArgs& args) override;
