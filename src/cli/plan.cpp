@@ -28,11 +28,11 @@ struct PlanArguments {
 ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request, const HtmlFile* html) {
   require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out", arguments.output);
   const auto svg = OutputFile::unless_empty("--svg", arguments.svg, "scaling.svg");
-  const std::vector<ScalingPoint> points = scaling_of(request);
-  if (svg) svg->write(to_svg(points));
-  if (html != nullptr) html->write(scaling_page(points, request));
-  fmt::print("{}", arguments.json ? to_json(points) : to_text(points));
-  return points.empty() ? ExitStatus::failure : ExitStatus::success;
+  const Scaling scaling = scaling_of(request);
+  if (svg) svg->write(to_svg(scaling));
+  if (html != nullptr) html->write(scaling_page(scaling, request));
+  fmt::print("{}", arguments.json ? to_json(scaling) : to_text(scaling));
+  return scaling.points.empty() ? ExitStatus::failure : ExitStatus::success;
 }
 
 ExitStatus run_plan(const PlanArguments& arguments) {

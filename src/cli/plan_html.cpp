@@ -92,7 +92,7 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
   return page;
 }
 
-HtmlReport scaling_page(const std::vector<ScalingPoint>& points, const PlanRequest& request) {
+HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
   HtmlReport page;
   page.title = request_text(request);
   page.summary = "The best plan of each number of devices, the batch being the same.";
@@ -109,7 +109,7 @@ HtmlReport scaling_page(const std::vector<ScalingPoint>& points, const PlanReque
                                  {"schedule"},
                                  {"data"},
                                  {"recompute"}}};
-  for (const ScalingPoint& point : points) {
+  for (const ScalingPoint& point : scaling.points) {
     const auto devices = static_cast<double>(point.num_devices);
     const PlanShape& shape = point.plan.choice.shape;
     for (HtmlCurve::Series* series : {&seconds, &perfect, &efficiency}) series->x.push_back(devices);
@@ -123,6 +123,7 @@ HtmlReport scaling_page(const std::vector<ScalingPoint>& points, const PlanReque
                                     recompute_text(point.plan.choice.recompute)}});
   }
   page.tables = {std::move(table)};
+  page.notes = remarks_of(scaling);
   page.curves = {{.title = "Step time", .x_name = "devices", .unit = HtmlUnit::seconds, .series = {seconds, perfect}, .is_log_x = true},
                  {.title = "Efficiency", .x_name = "devices", .unit = HtmlUnit::fraction, .series = {efficiency}, .is_log_x = true}};
   return page;

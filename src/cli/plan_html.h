@@ -11,6 +11,6 @@ namespace echelon {
 [[nodiscard]] HtmlReport plan_page(const PlanResult& result, const PlanRequest& request);
 
 /// Step time and efficiency over numbers of devices.
-[[nodiscard]] HtmlReport scaling_page(const std::vector<ScalingPoint>& points, const PlanRequest& request);
+[[nodiscard]] HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request);
 
 }  // namespace echelon

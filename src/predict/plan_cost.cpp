@@ -35,6 +35,8 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
       all.num_played += result.num_played;
       all.num_stepped += result.num_stepped;
       all.seconds += result.seconds;
+      all.is_complete &= result.is_complete;
+      all.within = std::max(all.within, result.within);
       for (Plan& plan : result.plans) all.plans.push_back(std::move(plan));
     } catch (const Error&) {  // no layout has so many ranks
       if (n == request.num_devices) throw;

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <set>
 
@@ -24,28 +26,44 @@ struct Frame {
 
 }  // namespace
 
-std::vector<ScalingPoint> scaling_of(const PlanRequest& request) {
+Scaling scaling_of(const PlanRequest& request) {
   std::set<std::int64_t> numbers = {request.num_devices};
   for (std::int64_t n = 1; n < request.num_devices; n *= 2) numbers.insert(n);
-  std::vector<ScalingPoint> points;
+  Scaling scaling;
+  std::vector<ScalingPoint>& points = scaling.points;
   for (const std::int64_t n : numbers) {
     PlanRequest part = request;
     part.num_devices = n;
     part.top = 1;
     try {
       PlanResult result = find_fitting_plans(part);
-      if (!result.plans.empty()) points.push_back({n, std::move(result.plans.front()), 1});
+      if (result.plans.empty())
+        scaling.without_plan.push_back(n);
+      else
+        points.push_back({n, std::move(result.plans.front()), 1, result.is_complete, result.within});
     } catch (const Error&) {  // no layout has so many ranks
       if (n == request.num_devices) throw;
+      scaling.without_plan.push_back(n);
     }
   }
   for (ScalingPoint& each : points)
     each.efficiency = points.front().plan.outcome.step_seconds * static_cast<double>(points.front().num_devices) /
                       (each.plan.outcome.step_seconds * static_cast<double>(each.num_devices));
-  return points;
+  return scaling;
 }
 
-std::string to_text(const std::vector<ScalingPoint>& points) {
+std::vector<std::string> remarks_of(const Scaling& scaling) {
+  std::vector<std::string> remarks;
+  if (!scaling.without_plan.empty()) remarks.push_back(fmt::format("numbers of devices on which nothing fits: {}", fmt::join(scaling.without_plan, ", ")));
+  for (const ScalingPoint& each : scaling.points)
+    if (!each.is_complete)
+      remarks.push_back(fmt::format("the search over {} devices was ended (--seconds gives it more): another layout may be better by up to {:.2g} %",
+                                    each.num_devices, 100 * each.within));
+  return remarks;
+}
+
+std::string to_text(const Scaling& scaling) {
+  const std::vector<ScalingPoint>& points = scaling.points;
   if (points.empty()) return "nothing fits on so many devices or fewer\n";
   std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %", "MFU %", "tp", "pp", "dp", "efficiency");
   for (const ScalingPoint& each : points) {
@@ -54,18 +72,20 @@ std::string to_text(const std::vector<ScalingPoint>& points) {
                         100 * each.plan.outcome.mfu(), shape.tp, shape.pp, shape.dp,
                         std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
   }
+  for (const std::string& remark : remarks_of(scaling)) text += remark + "\n";
   return text;
 }
 
-std::string to_json(const std::vector<ScalingPoint>& points) {
+std::string to_json(const Scaling& scaling) {
   std::string rows;
-  for (const ScalingPoint& each : points)
-    rows += fmt::format(R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}}})", rows.empty() ? "" : ", ", each.num_devices,
-                        each.plan.outcome.step_seconds, each.efficiency, 100 * each.plan.outcome.mfu());
-  return fmt::format("{{\"scaling\": [{}]}}\n", rows);
+  for (const ScalingPoint& each : scaling.points)
+    rows += fmt::format(R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}, "complete": {}, "within": {}}})", rows.empty() ? "" : ", ",
+                        each.num_devices, each.plan.outcome.step_seconds, each.efficiency, 100 * each.plan.outcome.mfu(), each.is_complete, each.within);
+  return fmt::format("{{\"scaling\": [{}], \"gpus_without_plan\": [{}]}}\n", rows, fmt::join(scaling.without_plan, ", "));
 }
 
-std::string to_svg(const std::vector<ScalingPoint>& points) {
+std::string to_svg(const Scaling& scaling) {
+  const std::vector<ScalingPoint>& points = scaling.points;
   Frame frame;
   if (!points.empty()) {
     const double first = points.front().plan.outcome.step_seconds,

@@ -35,6 +35,7 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   const std::string svg = scratch / "scaling.svg";
   const Json points = planned_json({"--machine=h100", "--gpus=4", "--scaling", "--svg=" + svg})["scaling"];
   ASSERT_EQ(points.size(), 3U);
+  for (const Json& point : points) EXPECT_TRUE(point["complete"]);
   const double alone = points[0]["predicted_seconds"];
   for (std::size_t i = 0; i < 3; ++i) {
     const int gpus = points[i]["gpus"];
@@ -49,6 +50,14 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   for (std::size_t at = drawing.find("<circle"); at != std::string::npos; at = drawing.find("<circle", at + 1)) ++num_marks;
   EXPECT_EQ(num_marks, 3U);
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("add --scaling"));
+}
+
+// A number of devices that has no plan is named, and so is a search that was ended.
+TEST(Plan, ScalingNamesWhatIsMissing) {
+  const std::string text = run_echelon({"plan", "--model=llama3-8b", "--machine=h100", "--gpus=2", "--global-batch-size=8", "--scaling"}).out;
+  EXPECT_THAT(text, HasSubstr("numbers of devices on which nothing fits: 1\n"));
+  const std::string hurried = planned({"--machine=h100", "--gpus=4", "--scaling", "--seconds=1e-6"}).out;
+  EXPECT_THAT(hurried, HasSubstr("devices was ended (--seconds gives it more)"));
 }
 
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
