@@ -17,7 +17,7 @@
 namespace echelon {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 MeshShape data_parallel(int num_ranks) {
   std::array<int, num_axes> degrees;
@@ -41,7 +41,7 @@ std::vector<Placed> place(int num_ranks, const RunConfig& config) {
   return placed;
 }
 
-class ClaimingCores : public testing::Test {
+class ClaimingCores : public ::testing::Test {
  protected:
   void SetUp() override { unsetenv("OMP_NUM_THREADS"); }
   void TearDown() override { unsetenv("OMP_NUM_THREADS"); }
@@ -79,7 +79,7 @@ TEST_F(ClaimingCores, MoreRanksThanCoresTakeTurnsOnThem) {
     EXPECT_EQ(rank.cores.num_threads, 1);
     EXPECT_EQ(rank.cores.num_neighbours, num_cores_ + 1);
     EXPECT_EQ(rank.cores.cpus, cpus_);
-    EXPECT_THAT(cores, testing::Contains(rank.allowed));
+    EXPECT_THAT(cores, ::testing::Contains(rank.allowed));
   }
 }
 

@@ -21,7 +21,7 @@
 namespace echelon {
 namespace {
 
-RunConfig layout_of_eight() {
+RunConfig traced_layout() {
   RunConfig config = testing::small_config();
   config.parallelism.data_parallel_shard_degree = 2;
   config.parallelism.tensor_parallel_degree = 2;
@@ -67,7 +67,7 @@ std::map<int, Traced> record(const RunConfig& config) {
 bool is_outer(const Span& span) { return span.kind == SpanKind::action || span.kind == SpanKind::wait; }
 
 TEST(StepRecorder, SeesEveryActionOnceAndEverythingInsideIt) {
-  for (const auto& [rank, traced] : record(layout_of_eight())) {
+  for (const auto& [rank, traced] : record(traced_layout())) {
     ASSERT_EQ(traced.steps.size(), 2U);
     EXPECT_EQ(traced.steps[0].step, 1);
     EXPECT_EQ(traced.steps[1].step, 3);
@@ -106,7 +106,7 @@ TEST(StepRecorder, SeesEveryActionOnceAndEverythingInsideIt) {
 
 // What a traced run computes is what the blueprint's trace, which has no clock, says.
 TEST(StepRecorder, CountsTheFlopsOfTheBlueprint) {
-  const RunConfig config = layout_of_eight();
+  const RunConfig config = traced_layout();
   const Blueprint blueprint(config);
   for (const auto& [rank, traced] : record(config)) {
     std::int64_t expected = 0, found = 0;
@@ -123,7 +123,7 @@ TEST(StepRecorder, CountsTheFlopsOfTheBlueprint) {
 }
 
 TEST(StepRecorder, TimelineCoversWhatWasLeftUnderWay) {
-  for (const auto& [rank, traced] : record(layout_of_eight())) {
+  for (const auto& [rank, traced] : record(traced_layout())) {
     const StepTrace& step = traced.steps[0];
     const Timeline timeline = timeline_of(step, traced.program);
     ASSERT_EQ(timeline.events.size(), traced.program.size());
@@ -171,7 +171,7 @@ void expect_both_stages(const TraceReport& trace, const RunConfig& config) {
 }
 
 TEST_F(TracedRun, WritesFilesThatAViewerReads) {
-  RunConfig config = layout_of_eight();
+  RunConfig config = traced_layout();
   config.data.path = (scratch_ / "train").string();
   config.output.dir = (scratch_ / "out").string();
   config.checkpoint.enable = false;

@@ -37,7 +37,7 @@ double all_reduce_bandwidth(double bytes, int num_ranks, const MachineSpec& mach
 }
 
 /// Nodes of two devices, links of 10 bytes a second, cards of 2; no protocol of NCCL's.
-MachineSpec slow_machine() {
+MachineSpec machine_of_slow_links() {
   NodeSpec node;
   node.num_devices = 2;
   node.link = {.kind = LinkKind::shared_memory, .bandwidth = 10, .latency_seconds = 0.5};
@@ -50,7 +50,7 @@ MachineSpec slow_machine() {
 }
 
 TEST(CommunicationSeconds, OfARingInsideANodeAndBetweenNodes) {
-  const MachineSpec machine = slow_machine();
+  const MachineSpec machine = machine_of_slow_links();
   const CommRecord two = {.kind = CommKind::all_reduce, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
   EXPECT_DOUBLE_EQ(communication_seconds(two, 0, DeviceMap(mesh_of(2), machine)), 40.0 / 10 + 2 * 0.5);  // 2 (n - 1)/n of 40 bytes
   const CommRecord four = {.kind = CommKind::all_gather, .group = shard_group, .group_size = 4, .dtype = DType::float32, .num_elements = 10};
@@ -58,20 +58,20 @@ TEST(CommunicationSeconds, OfARingInsideANodeAndBetweenNodes) {
 }
 
 TEST(CommunicationSeconds, GroupsThatCommunicateTogetherShareTheCards) {
-  const MachineSpec machine = slow_machine();
+  const MachineSpec machine = machine_of_slow_links();
   const CommRecord gather = {.kind = CommKind::all_gather, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
   EXPECT_DOUBLE_EQ(communication_seconds(gather, 0, DeviceMap(mesh_of(2, 2), machine)), 20.0 / 2);  // one card each
 }
 
 TEST(CommunicationSeconds, OfATransferBetweenStages) {
-  const MachineSpec machine = slow_machine();
+  const MachineSpec machine = machine_of_slow_links();
   const CommRecord send = {.kind = CommKind::send, .group = pipeline_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10, .peer = 1};
   EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 1, 2), machine)), 40.0 / 10 + 0.5);
   EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 2, 2), machine)), 40.0 / 2);  // the other tensor rank sends too, each by its card
 }
 
 TEST(CommunicationSeconds, OfATransferFindsItsPeer) {
-  MachineSpec machine = slow_machine();
+  MachineSpec machine = machine_of_slow_links();
   machine.nodes.front().num_devices = 4;
   const DeviceMap devices(mesh_of(1, 2, 4), machine);  // two stages of two ranks on a node
   const CommRecord send = {.kind = CommKind::send, .group = pipeline_group, .group_size = 4, .num_elements = 1, .peer = 1};
@@ -81,7 +81,7 @@ TEST(CommunicationSeconds, OfATransferFindsItsPeer) {
 
 /// A transfer whose sender is alone still drives no more than the card beside it.
 TEST(CommunicationSeconds, ALoneSenderHasOneCard) {
-  MachineSpec machine = slow_machine();
+  MachineSpec machine = machine_of_slow_links();
   machine.nodes.front().num_devices = 1;
   EXPECT_DOUBLE_EQ(world_seconds(CommKind::send, 40, 2, machine), 40.0 / 4);  // both cards are the one device's
   machine.nodes.front().num_devices = 2;
@@ -182,7 +182,7 @@ TEST(CollectiveSeconds, AreAsMeasuredAndAsDocumented) {
   for (const Row& row : rows) {
     sum += std::abs(row.predicted / row.measured - 1);
     EXPECT_NEAR(row.predicted / row.measured, 1, row.tolerance) << row.what;
-    EXPECT_THAT(document.str(), testing::HasSubstr(fmt::format("| {} | {} | {:.3g} |\n", row.what, row.measured, row.predicted)));
+    EXPECT_THAT(document.str(), ::testing::HasSubstr(fmt::format("| {} | {} | {:.3g} |\n", row.what, row.measured, row.predicted)));
   }
   EXPECT_EQ(rows.size(), 39);
   EXPECT_LT(sum / static_cast<double>(rows.size()), 0.05);
@@ -190,7 +190,7 @@ TEST(CollectiveSeconds, AreAsMeasuredAndAsDocumented) {
 
 constexpr CommKind kinds[] = {CommKind::all_reduce, CommKind::all_gather, CommKind::reduce_scatter, CommKind::all_to_all, CommKind::broadcast};
 
-class OnShipped : public testing::TestWithParam<const char*> {};
+class OnShipped : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(OnShipped, MoreBytesAreNeverFaster) {
   const MachineSpec machine = read_machine(GetParam());
@@ -234,7 +234,7 @@ TEST_P(OnShipped, LessBandwidthIsNeverFaster) {
           EXPECT_GE(world_seconds(kind, bytes, num_ranks, *less), world_seconds(kind, bytes, num_ranks, machine)) << name_of(kind) << " " << num_ranks;
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, OnShipped, testing::Values("v100", "a100-80", "h100", "b200"), [](const auto& each) {
+INSTANTIATE_TEST_SUITE_P(Machines, OnShipped, ::testing::Values("v100", "a100-80", "h100", "b200"), [](const auto& each) {
   std::string name(each.param);
   return name.substr(0, name.find('-'));
 });
@@ -253,7 +253,7 @@ TEST(MeasuredSeconds, LieBetweenMeasuredSizesAndGroups) {
 }
 
 TEST(MeasuredSeconds, StandInForTheModel) {
-  MachineSpec machine = slow_machine();
+  MachineSpec machine = machine_of_slow_links();
   machine.nodes.front().link.measured = {{Collective::all_gather, 2, {40}, {7}}};
   EXPECT_DOUBLE_EQ(world_seconds(CommKind::all_gather, 40, 2, machine), 7);
   EXPECT_DOUBLE_EQ(world_seconds(CommKind::all_reduce, 40, 2, machine), 5);

@@ -15,7 +15,7 @@
 namespace echelon {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 MachineSpec cluster(std::vector<std::pair<std::int64_t, std::int64_t>> counts_and_devices) {
   MachineSpec machine;

@@ -93,7 +93,7 @@ TEST(MatmulRate, IsAsMeasuredAndAsDocumented) {
     const double predicted = product_tflops(device_of(each.machine), each.m, each.n, each.k, each.dtype);
     sum += std::abs(predicted / each.tflops - 1);
     EXPECT_NEAR(predicted / each.tflops, 1, each.tolerance) << each.what;
-    EXPECT_THAT(document.str(), testing::HasSubstr(fmt::format("| {} | {} | {:.0f} |\n", each.what, each.tflops, predicted)));
+    EXPECT_THAT(document.str(), ::testing::HasSubstr(fmt::format("| {} | {} | {:.0f} |\n", each.what, each.tflops, predicted)));
   }
   EXPECT_LT(sum / std::size(products), 0.04);
 }

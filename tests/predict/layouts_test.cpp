@@ -98,7 +98,7 @@ void for_layouts(Check check, unsigned step = 1) {
   for (unsigned seed = 0; seed < num_layouts; seed += step) {
     SCOPED_TRACE(seed);
     check(draw(seed));
-    if (testing::Test::HasFatalFailure()) return;
+    if (::testing::Test::HasFatalFailure()) return;
   }
 }
 

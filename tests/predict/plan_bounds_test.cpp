@@ -49,7 +49,7 @@ PlanChoice any_choice(const PlanSpace& space, std::mt19937& random) {
   return choice;
 }
 
-class Bounds : public testing::TestWithParam<Case> {};
+class Bounds : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Bounds, AreBelowTheBlueprintsNumbers) {
   const PlanRequest request = request_of(GetParam());
@@ -97,7 +97,7 @@ const Case cases[] = {
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 
-INSTANTIATE_TEST_SUITE_P(Plan, Bounds, testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Plan, Bounds, ::testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace echelon

@@ -15,7 +15,7 @@
 namespace echelon {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 PlanQuestion question(const std::string& model, const std::string& machine, std::int64_t gpus, std::int64_t batch, std::int64_t seq_len) {
   return {.model = model, .machine = machine, .gpus = gpus, .global_batch_size = batch, .seq_len = seq_len};
@@ -160,7 +160,7 @@ TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
       continue;  // the fixed keys leave nothing, in a sentence
     }
     for (const Plan& plan : found.plans) {
-      const std::string path = testing::TempDir() + "/plan_of_random_request.toml";
+      const std::string path = ::testing::TempDir() + "/plan_of_random_request.toml";
       std::ofstream(path) << to_toml(plan.config);
       const RunConfig read = read_run_config({.path = path, .arguments = {}, .read_model = {}});
       EXPECT_EQ(read, plan.config);
@@ -217,8 +217,8 @@ TEST(Plan, SaysWhatWouldHelp) {
 
 TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(question("llama-10m", "h100", 0, 4, 64)), HasSubstr("--gpus=0"));
-  EXPECT_THAT(sentence_of(question("llama-10m", "h101", 8, 8, 64)), testing::AllOf(HasSubstr("h101"), HasSubstr("h100")));
-  EXPECT_THAT(sentence_of(question("lama-10m", "h100", 8, 8, 64)), testing::AllOf(HasSubstr("lama-10m"), HasSubstr("llama-10m")));
+  EXPECT_THAT(sentence_of(question("llama-10m", "h101", 8, 8, 64)), ::testing::AllOf(HasSubstr("h101"), HasSubstr("h100")));
+  EXPECT_THAT(sentence_of(question("lama-10m", "h100", 8, 8, 64)), ::testing::AllOf(HasSubstr("lama-10m"), HasSubstr("llama-10m")));
   PlanQuestion asked = question("llama-10m", "h100", 7, 6, 64);
   asked.settings = {"--parallelism.pipeline_parallel_degree=1"};
   EXPECT_THAT(sentence_of(asked), HasSubstr("--gpus=7"));

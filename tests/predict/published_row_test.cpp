@@ -59,7 +59,7 @@ double seconds_of(const RunConfig& config, const MachineSpec& machine, const Sof
 }
 
 TEST(PublishedRows, AreTimedAsTheConfigsTheyStandFor) {
-  const std::string path = testing::TempDir() + "row.toml";
+  const std::string path = ::testing::TempDir() + "row.toml";
   ASSERT_GE(rows().size(), 20U);
   for (const CsvRow& row : rows()) {
     SCOPED_TRACE(row.at("id"));

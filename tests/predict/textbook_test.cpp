@@ -12,7 +12,7 @@
 namespace echelon {
 namespace {
 
-constexpr double GB = 1e9, GiB = 1 << 30;
+constexpr double gigabyte = 1e9, gibibyte = 1 << 30;
 
 struct Layout {
   int tp = 1, pp = 1, replicas = 1, shards = 1, zero_level = 1;
@@ -35,10 +35,10 @@ PipelineRankSummary first_rank(const RunConfig& config) { return summary_of(Blue
 
 // Parameters, gradients, masters and two moments: 2 + 2 + 4 + 4 + 4 bytes, or 4 + 4 + 8 without a second copy.
 TEST(Textbook, SixteenBytesPerParameter) {
-  EXPECT_NEAR(static_cast<double>(first_rank(textbook_config("10b")).model_state_bytes()) / GB, 160, 0.001);
+  EXPECT_NEAR(static_cast<double>(first_rank(textbook_config("10b")).model_state_bytes()) / gigabyte, 160, 0.001);
   RunConfig in_float32 = textbook_config("7b");
   in_float32.training.dtype = in_float32.training.grad_dtype = "float32";
-  EXPECT_NEAR(static_cast<double>(first_rank(in_float32).model_state_bytes()) / GB, 112, 0.001);
+  EXPECT_NEAR(static_cast<double>(first_rank(in_float32).model_state_bytes()) / gigabyte, 112, 0.001);
 }
 
 // Rajbhandari et al. 2020 (arXiv:1910.02054), table 1, with the digits that are printed there: rounded in the first model's column, cut off in the others'.
@@ -58,7 +58,7 @@ TEST(Textbook, TableOneOfTheZeroPaper) {
       const char* const model = column < 3 ? "7.5b" : column < 6 ? "128b" : "1t";
       const Layout layout = {.shards = row.degree, .zero_level = 1 + column % 3};
       const double printed = row.printed[static_cast<std::size_t>(column)], unit = unit_of_last_digit(printed);
-      const double states = static_cast<double>(first_rank(textbook_config(model, layout)).model_state_bytes()) / GB;
+      const double states = static_cast<double>(first_rank(textbook_config(model, layout)).model_state_bytes()) / gigabyte;
       const double cut_off = std::floor(states / unit * (1 + 1e-9)) * unit, rounded = std::round(states / unit) * unit;
       EXPECT_NEAR(column < 3 ? rounded : cut_off, printed, unit / 100)
           << model << " over " << row.degree << " at level " << layout.zero_level << ": " << states;
@@ -70,17 +70,17 @@ TEST(Textbook, GptThreeOnOneThousandGpus) {
   double parameters = 0, gradients = 0, optimizer = 0;
   const StepSummary summary = summary_of(Blueprint(textbook_config("gpt3-175b", {.tp = 8, .pp = 16, .replicas = 8})));
   for (const PipelineRankSummary& rank : summary.ranks) {
-    parameters += static_cast<double>(rank.category_bytes.at(MemoryCategory::parameters)) / GB / 16;
-    gradients += static_cast<double>(rank.category_bytes.at(MemoryCategory::gradients)) / GB / 16;
-    optimizer += static_cast<double>(rank.category_bytes.at(MemoryCategory::master_weights) + rank.category_bytes.at(MemoryCategory::moments)) / GB / 16;
+    parameters += static_cast<double>(rank.category_bytes.at(MemoryCategory::parameters)) / gigabyte / 16;
+    gradients += static_cast<double>(rank.category_bytes.at(MemoryCategory::gradients)) / gigabyte / 16;
+    optimizer += static_cast<double>(rank.category_bytes.at(MemoryCategory::master_weights) + rank.category_bytes.at(MemoryCategory::moments)) / gigabyte / 16;
     EXPECT_EQ(rank.category_bytes.at(MemoryCategory::gathered_parameters), 0);
   }
   EXPECT_NEAR(parameters, 2.7, 0.05);
   EXPECT_NEAR(gradients, 2.7, 0.05);
-  EXPECT_NEAR(12 * static_cast<double>(summary.num_parameters) / 128 / GB, 16.4, 0.05);
+  EXPECT_NEAR(12 * static_cast<double>(summary.num_parameters) / 128 / gigabyte, 16.4, 0.05);
   EXPECT_NEAR(optimizer, 16.45, 0.005);  // the tied weight lies on two stages; positions, norms and some biases on every tensor-parallel rank
-  EXPECT_NEAR(12 * static_cast<double>(summary.ranks[7].num_parameters) / GB, 16.31, 0.005);
-  EXPECT_NEAR(static_cast<double>(summary.num_parameters) * 2 / GB, 350, 1);  // in half precision; 700 are those of float32
+  EXPECT_NEAR(12 * static_cast<double>(summary.ranks[7].num_parameters) / gigabyte, 16.31, 0.005);
+  EXPECT_NEAR(static_cast<double>(summary.num_parameters) * 2 / gigabyte, 350, 1);  // in half precision; 700 are those of float32
 }
 
 std::int64_t calls(const PipelineRankSummary& rank, CommKind kind) {
@@ -127,7 +127,7 @@ struct FigureOne {
   const char* name;
   std::int64_t L, D, heads;
   int pp, num_virtual, micro_batch_size, num_microbatches;
-  double states, activations, activations_with_both;  // GiB
+  double states, activations, activations_with_both;  // gibibyte
 };
 constexpr FigureOne figure_one[] = {
     {"22B", 48, 6144, 64, 1, 1, 4, 1, 45.5625, 59.25, 9.5625},
@@ -156,7 +156,7 @@ TEST(Textbook, StatesOfKorthikantiFigureOne) {
     RunConfig config = config_of(model, false), smaller = config;
     smaller.model.num_hidden_layers -= model.pp * model.num_virtual;
     const double chunks = static_cast<double>(model.L) / static_cast<double>(model.pp * model.num_virtual);  // blocks on a stage
-    const double of_blocks = static_cast<double>(first_rank(config).model_state_bytes() - first_rank(smaller).model_state_bytes()) * chunks / GiB;
+    const double of_blocks = static_cast<double>(first_rank(config).model_state_bytes() - first_rank(smaller).model_state_bytes()) * chunks / gibibyte;
     // Biases and norms are left out of the paper's 12 D^2 / t: 6 D on every rank and 7 D / t.
     EXPECT_NEAR(of_blocks, model.states * (1 + 55 / (12 * static_cast<double>(model.D))), 1e-6 * model.states) << model.name;
   }
@@ -169,7 +169,7 @@ TEST(Textbook, ActivationsOfKorthikantiFigureOne) {
   for (const FigureOne& model : figure_one)
     for (const bool sequence_parallel : {false, true}) {
       const double h = static_cast<double>(model.D), a = static_cast<double>(model.heads), p = model.pp, v = model.num_virtual;
-      const double in_flight = static_cast<double>(model.L) * (v > 1 ? 1 + (p - 1) / (p * v) : 1), unit = s * model.micro_batch_size * h * in_flight / GiB;
+      const double in_flight = static_cast<double>(model.L) * (v > 1 ? 1 + (p - 1) / (p * v) : 1), unit = s * model.micro_batch_size * h * in_flight / gibibyte;
       const double published = sequence_parallel ? model.activations_with_both : model.activations;
       const double theirs = sequence_parallel ? 34 / t : 10 + 24 / t + 5 * a * s / (h * t);
       EXPECT_NEAR(unit * theirs, published, 1e-6) << model.name;
@@ -177,11 +177,11 @@ TEST(Textbook, ActivationsOfKorthikantiFigureOne) {
       const double formed_again = (4 + 2) / cut + 8 / t + (sequence_parallel ? 0 : 5 * a * s / (h * t));
       const double ours = published - unit * formed_again + unit * (4 * a / (h * t) + 16 / h / cut);
       const PipelineRankSummary rank = first_rank(config_of(model, sequence_parallel));
-      const double kept = static_cast<double>(rank.category_bytes.at(MemoryCategory::activations)) / GiB;
+      const double kept = static_cast<double>(rank.category_bytes.at(MemoryCategory::activations)) / gibibyte;
       // A stage's first input is counted as a boundary, but behind the embedding; and the head keeps its input and statistics. Of the p v + p - 1 chunks that
       // interleaved 1F1B holds, 2 p are of the first stage.
       const double more = model.pp == 1 ? 2 * h + 8 : v > 1 ? -(p * v + p - 1 - 2 * p) * 2 * h : 0;
-      EXPECT_NEAR(kept, ours + more * s * model.micro_batch_size / cut / GiB, 1e-9) << model.name << (sequence_parallel ? " with both" : "");
+      EXPECT_NEAR(kept, ours + more * s * model.micro_batch_size / cut / gibibyte, 1e-9) << model.name << (sequence_parallel ? " with both" : "");
     }
 }
 

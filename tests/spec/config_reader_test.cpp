@@ -176,16 +176,16 @@ TEST(ConfigReader, HelpListsEveryKey) {
   EXPECT_THAT(help, StartsWith("[model]\n"));
 }
 
-struct Fault {
+struct ConfigFault {
   const char* toml;
   std::vector<std::string> arguments;
   const char* sentence;
 };
 
-class BadConfigs : public testing::TestWithParam<Fault> {};
+class BadConfigs : public testing::TestWithParam<ConfigFault> {};
 
 TEST_P(BadConfigs, AreRefusedInOneSentence) {
-  const Fault& fault = GetParam();
+  const ConfigFault& fault = GetParam();
   EXPECT_THAT([&] { (void)read(fault.toml, fault.arguments); }, ThrowsMessage<Error>(HasSubstr(fault.sentence)));
   try {
     (void)read(fault.toml, fault.arguments);
@@ -194,7 +194,7 @@ TEST_P(BadConfigs, AreRefusedInOneSentence) {
   }
 }
 
-const Fault faults[] = {
+const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'\n[training]\nstpes = 5", {}, "toml:4: there is no key training.stpes; nearest: training.steps"},
     {"[model]\npreset = 'llama-1m'\n[trainning]\nsteps = 5", {}, "toml:3: there is no section [trainning]; nearest: [training]"},
     {"[model]\npreset = 'llama-1m'\n[trainning]", {}, "there is no section [trainning]; nearest: [training]"},

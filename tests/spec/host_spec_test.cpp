@@ -25,7 +25,7 @@ std::string write(const std::string& text) {
   return path;
 }
 
-HostSpec example() {
+HostSpec example_host() {
   HostSpec machine;
   machine.processor = "some processor";
   machine.num_cores = 2;
@@ -40,17 +40,17 @@ HostSpec example() {
   return machine;
 }
 
-TEST(HostSpec, IsReadAsItWasWritten) { EXPECT_EQ(read_host(write(to_toml(example()))), example()); }
+TEST(HostSpec, IsReadAsItWasWritten) { EXPECT_EQ(read_host(write(to_toml(example_host()))), example_host()); }
 
 TEST(HostSpec, IsAMachine) {
-  const MachineSpec machine = read_machine(write(to_toml(example())));
-  EXPECT_EQ(machine.host, example());
+  const MachineSpec machine = read_machine(write(to_toml(example_host())));
+  EXPECT_EQ(machine.host, example_host());
   EXPECT_EQ(machine.num_devices(), std::nullopt);
   EXPECT_EQ(machine.nodes.front().device.formats.at("float32").peak_flops, 1e11);
 }
 
 TEST(HostSpec, MistakesAreNamed) {
-  std::string text = to_toml(example());
+  std::string text = to_toml(example_host());
   const auto with = [&](const std::string& from, const std::string& to) { return write(std::string(text).replace(text.find(from), from.size(), to)); };
   EXPECT_THAT([&] { (void)read_host(with("read_bandwidth", "reed_bandwidth")); },
               ThrowsMessage<Error>(HasSubstr("there is no key device.reed_bandwidth; nearest: device.read_bandwidth")));

@@ -12,10 +12,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // cluster 1, dp_replicate 2, pp 2, dp_shard 3, cp 1, tp 4: 48 ranks
-MeshShape example() { return MeshShape({1, 2, 2, 3, 1, 4}); }
+MeshShape example_mesh() { return MeshShape({1, 2, 2, 3, 1, 4}); }
 
 TEST(MeshShape, TensorParallelIsInnermostAndClusterOutermost) {
-  const MeshShape mesh = example();
+  const MeshShape mesh = example_mesh();
   EXPECT_EQ(mesh.num_ranks(), 48);
   EXPECT_EQ(mesh.coordinates_of(1), (Coordinates{0, 0, 0, 0, 0, 1}));
   EXPECT_EQ(mesh.coordinates_of(4), (Coordinates{0, 0, 0, 1, 0, 0}));
@@ -25,7 +25,7 @@ TEST(MeshShape, TensorParallelIsInnermostAndClusterOutermost) {
 }
 
 TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
-  const MeshShape mesh = example();
+  const MeshShape mesh = example_mesh();
   const AxisSet sets[] = {{}, {Axis::tp}, {Axis::pp}, data_axes, {Axis::pp, Axis::tp}, world_axes};
   for (const AxisSet axes : sets) {
     for (int rank = 0; rank < mesh.num_ranks(); ++rank) {

@@ -13,7 +13,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-RunConfig example() {
+RunConfig example_run() {
   RunConfig config;
   config.model = preset("llama-1m");  // 4 layers, 4 heads, 512 positions
   config.training.global_batch_size = 24;
@@ -25,7 +25,7 @@ RunConfig example() {
 }
 
 TEST(RunConfig, DerivedValues) {
-  const RunConfig config = example();
+  const RunConfig config = example_run();
   EXPECT_NO_THROW(validate(config));
   EXPECT_EQ(config.mesh_shape(), MeshShape({1, 1, 2, 6, 1, 4}));
   EXPECT_EQ(config.data_parallel_degree(), 6);
@@ -33,28 +33,28 @@ TEST(RunConfig, DerivedValues) {
 }
 
 TEST(RunConfig, SequenceParallelWithOneRankIsHarmless) {
-  RunConfig config = example();
+  RunConfig config = example_run();
   config.parallelism.tensor_parallel_degree = 1;
   config.parallelism.sequence_parallel = true;
   EXPECT_NO_THROW(validate(config));
 }
 
-struct Fault {
+struct Contradiction {
   const char* sentence;
   void (*make)(RunConfig&);
 };
 
-class Contradictions : public testing::TestWithParam<Fault> {};
+class Contradictions : public testing::TestWithParam<Contradiction> {};
 
 TEST_P(Contradictions, AreRefusedWithKeyValueAndNearest) {
-  RunConfig config = example();
+  RunConfig config = example_run();
   GetParam().make(config);
   EXPECT_THAT([&] { validate(config); }, ThrowsMessage<Error>(HasSubstr(GetParam().sentence)));
 }
 
 constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-const Fault batch_faults[] = {
+const Contradiction batch_faults[] = {
     {"training.steps = 0 is below 1; nearest: 1", [](RunConfig& c) { c.training.steps = 0; }},
     {"training.seq_len = 513 is more than model.max_position_embeddings = 512; nearest: 512", [](RunConfig& c) { c.training.seq_len = 513; }},
     {"training.global_batch_size = 25 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; nearest: 24",
@@ -107,7 +107,7 @@ const Fault batch_faults[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults));
 
-const Fault layout_faults[] = {
+const Contradiction layout_faults[] = {
     {"parallelism.tensor_parallel_degree = 8 is more than model.num_attention_heads = 4; nearest: 4",
      [](RunConfig& c) { c.parallelism.tensor_parallel_degree = 8; }},
     {"parallelism.pipeline_parallel_degree = 7 makes 7 stages of virtual_stages = 1, more than model.num_hidden_layers = 4 with embedding and head; nearest: 6",
