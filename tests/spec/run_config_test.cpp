@@ -130,7 +130,11 @@ const Contradiction layout_faults[] = {
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
     {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
     {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
-    {"comm.backend = 'nccl' is not there yet", [](RunConfig& c) { c.comm.backend = "nccl"; }},
+    {"comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto",
+     [](RunConfig& c) {
+       c.comm.backend = "nccl";
+       c.training.device = "cpu";
+     }},
     {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
     {"above", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
     {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 254",
