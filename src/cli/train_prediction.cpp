@@ -1,8 +1,10 @@
 #include "cli/train_prediction.h"
 
+#include "backend/backend.h"
 #include "base/median.h"
 #include "engine/measure_machine.h"
 #include "predict/host_step.h"
+#include "predict/simulate.h"
 #include "spec/host_spec.h"
 
 #include <fmt/format.h>
@@ -55,6 +57,12 @@ void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, 
   }
 }
 
+void predict_gpus(TrainPrediction& prediction, const Blueprint& blueprint) {
+  const std::string& machine = blueprint.config().metrics.machine;
+  prediction.source = machine.empty() ? "not predicted: metrics.machine names no machine, such as h100" : machine;
+  if (!machine.empty()) prediction.predicted_step_seconds = simulate(blueprint, read_machine(machine)).step_seconds;
+}
+
 }  // namespace
 
 TrainPrediction predict_training(const RunConfig& config) {
@@ -62,6 +70,10 @@ TrainPrediction predict_training(const RunConfig& config) {
   TrainPrediction prediction;
   prediction.predicted_memory_bytes = blueprint.rank(0).arena_bytes();
   const RankPlacement placement = placement_of(config);
+  if (open_backend(config.training.device)->kind() == DeviceKind::cuda) {
+    predict_gpus(prediction, blueprint);
+    return prediction;
+  }
   std::optional<HostSpec> host;
   if (!config.metrics.machine.empty()) host = read_host(config.metrics.machine);
   prediction.source = config.metrics.machine;

@@ -105,7 +105,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
   require_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   const auto initial = initial_weights(config);
-  const RatesOfHost rates(config.metrics, placement);
+  const RatesOfHost rates(config.metrics, placement, backend->kind());
   const DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
   std::optional<DatasetBatches> validation;
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));

@@ -221,6 +221,9 @@ class Ops {
 
   /// What was enqueued is visible to a communication that is started next, and to the host.
   virtual void publish() = 0;
+
+  /// Blocks the host until what was enqueued has run: for whoever times operations. Backends that run them in the call have nothing to do.
+  virtual void finish() {}
 };
 
 }  // namespace echelon

@@ -22,6 +22,11 @@ cudaStream_t CudaOps::stream() {
 
 void CudaOps::publish() { pending_->flush(); }
 
+void CudaOps::finish() {
+  pending_->flush();
+  device_.compute().synchronize();
+}
+
 std::int64_t CudaOps::num_fused() const { return pending_->num_fused(); }
 
 void CudaOps::matmul(const MatmulArgs& args) {

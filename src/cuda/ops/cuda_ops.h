@@ -65,6 +65,7 @@ class CudaOps final : public Ops {
   void download(void* host, Tensor x) override;
   /// Everything is on the compute stream then, which is what communication waits for.
   void publish() override;
+  void finish() override;
 
   /// Biases and gradients of biases that products did on their way.
   [[nodiscard]] std::int64_t num_fused() const;

@@ -7,6 +7,7 @@ namespace echelon {
 void TimedOps::perform(const Operation& operation) {
   TimedOperation timed{.kind = kind_of(operation), .start = now_seconds()};
   run(inner_, operation);
+  inner_.finish();
   timed.end = now_seconds();
   timed.dtype = operands_of(operation).dtype;
   timed.cost = cost(operation);

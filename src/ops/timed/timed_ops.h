@@ -1,4 +1,4 @@
-// A backend around another one that says when each operation ran and what it cost. For inner backends that compute at once, in the call.
+// A backend around another one that says when each operation ran and what it cost. It waits for each, so on a device the next one starts only then.
 #pragma once
 
 #include "ops/operation.h"
@@ -25,6 +25,7 @@ class TimedOps final : public UniformOps {
   void perform(const Operation& operation) override;
   [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
   void publish() override { inner_.publish(); }
+  void finish() override { inner_.finish(); }
 
  private:
   Ops& inner_;
