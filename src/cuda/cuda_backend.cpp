@@ -30,7 +30,8 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
-    return num_sharing_ > 1 ? fmt::format("{}, shared by {} ranks", gpu, num_sharing_) : gpu;
+    const std::string ours = num_sharing_ > 1 ? fmt::format("{}, shared by {} ranks", gpu, num_sharing_) : gpu;
+    return fmt::format("{}, {}", ours, ops_.attention_kernels());
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "cuda/ops/cuda_ops.h"
 
+#include "cuda/ops/cudnn_attention.h"
 #include "cuda/ops/pending_product.h"
 #include "ops/check.h"
 
@@ -11,7 +12,8 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
       products_(std::make_unique<Products>(
           device, workspace_,
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact, .is_timed = !options.deterministic})),
-      pending_(std::make_unique<PendingProduct>(*products_)) {}
+      pending_(std::make_unique<PendingProduct>(*products_)),
+      cudnn_(find_cudnn_attention(workspace_, options.deterministic, no_cudnn_)) {}
 
 CudaOps::~CudaOps() = default;
 

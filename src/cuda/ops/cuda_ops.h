@@ -11,9 +11,11 @@
 #include "ops/ops.h"
 
 #include <memory>
+#include <string>
 
 namespace echelon::cuda {
 
+class CudnnAttention;
 class Products;
 class PendingProduct;
 
@@ -69,6 +71,8 @@ class CudaOps final : public Ops {
 
   /// Biases and gradients of biases that products did on their way.
   [[nodiscard]] std::int64_t num_fused() const;
+  /// Which kernels form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels".
+  [[nodiscard]] std::string attention_kernels() const;
 
  private:
   /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back until now (pending_product.h).
@@ -83,6 +87,8 @@ class CudaOps final : public Ops {
   HostStaging staging_;
   std::unique_ptr<Products> products_;
   std::unique_ptr<PendingProduct> pending_;
+  std::string no_cudnn_;  // why, where cudnn_ is null
+  std::unique_ptr<CudnnAttention> cudnn_;
 };
 
 }  // namespace echelon::cuda

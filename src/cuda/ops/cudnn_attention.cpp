@@ -1,0 +1,214 @@
+// Attention as graphs of cuDNN's, by way of its header-only frontend. cuDNN itself is loaded when a rank starts, and not linked: without it everything runs on
+// our own kernels.
+#include "cuda/ops/cudnn_attention.h"
+
+#include "base/error.h"
+#include "cuda/ops/attention_sizes.h"
+
+#include <cudnn_frontend.h>
+#include <dlfcn.h>
+
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+// The frontend finds cuDNN's functions here.
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}
+
+namespace echelon::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+
+/// The operands' names in a graph.
+enum Operand : std::int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv };
+
+/// What a plan is made for. num_sequences: of one launch.
+struct PlanKey {
+  bool is_backward;
+  std::int64_t num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;  // kv_row: numbers from one key of a head to its next
+  double scale;
+  auto operator<=>(const PlanKey&) const = default;
+};
+
+using TensorAttributes = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+class Plan {
+ public:
+  Plan(cudnnHandle_t handle, const PlanKey& key, bool deterministic) : key_(key) {
+    graph_.set_io_data_type(fe::DataType_t::BFLOAT16).set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
+    key.is_backward ? describe_backward(deterministic) : describe_forward();
+    is_good_ = graph_.build(handle, {fe::HeurMode_t::A}).is_good();
+  }
+  /// Runs on this device, with so much workspace.
+  [[nodiscard]] bool fits(std::int64_t workspace_bytes) const { return is_good_ && graph_.get_workspace_size() <= workspace_bytes; }
+  [[nodiscard]] bool run(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& operands, void* workspace) {
+    return graph_.execute(handle, operands, workspace).is_good();
+  }
+
+ private:
+  using Dims = std::vector<std::int64_t>;
+  [[nodiscard]] Dims query_dims() const { return {key_.num_sequences, key_.H, key_.Tq, key_.C}; }
+  [[nodiscard]] Dims query_strides() const { return {key_.Tq * key_.H * key_.C, key_.C, key_.H * key_.C, 1}; }
+  [[nodiscard]] Dims key_dims() const { return {key_.num_sequences, key_.num_kv_heads, key_.Tk, key_.C}; }
+  [[nodiscard]] Dims key_strides() const { return {key_.Tk * key_.kv_row, key_.C, key_.kv_row, 1}; }
+  [[nodiscard]] Dims row_dims() const { return {key_.num_sequences, key_.H, key_.Tq, 1}; }
+  [[nodiscard]] Dims row_strides() const { return {key_.H * key_.Tq, key_.Tq, 1, 1}; }
+
+  TensorAttributes input(Operand operand, const Dims& dims, const Dims& strides, fe::DataType_t type = fe::DataType_t::BFLOAT16) {
+    return graph_.tensor(fe::graph::Tensor_attributes().set_uid(operand).set_dim(dims).set_stride(strides).set_data_type(type));
+  }
+  static void output(const TensorAttributes& tensor, Operand operand, const Dims& dims, const Dims& strides, fe::DataType_t type = fe::DataType_t::BFLOAT16) {
+    tensor->set_output(true).set_uid(operand).set_dim(dims).set_stride(strides).set_data_type(type);
+  }
+  /// Query i sees the keys up to i + (Tk - Tq).
+  template <class Options>
+  [[nodiscard]] Options options(const char* name) const {
+    Options options;
+    options.set_name(name)
+        .set_attn_scale(static_cast<float>(key_.scale))
+        .set_diagonal_alignment(key_.Tq == key_.Tk ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+        .set_diagonal_band_right_bound(0);
+    return options;
+  }
+
+  void describe_forward() {
+    const TensorAttributes of_q = input(q, query_dims(), query_strides()), of_k = input(k, key_dims(), key_strides()),
+                           of_v = input(v, key_dims(), key_strides());
+    const auto [of_out, of_lse] = graph_.sdpa(of_q, of_k, of_v, options<fe::graph::SDPA_attributes>("attention").set_generate_stats(true));
+    output(of_out, out, query_dims(), query_strides());
+    output(of_lse, lse, row_dims(), row_strides(), fe::DataType_t::FLOAT);
+  }
+  void describe_backward(bool deterministic) {
+    const TensorAttributes of_q = input(q, query_dims(), query_strides()), of_k = input(k, key_dims(), key_strides()),
+                           of_v = input(v, key_dims(), key_strides()), of_out = input(out, query_dims(), query_strides()),
+                           of_dout = input(dout, query_dims(), query_strides()), of_lse = input(lse, row_dims(), row_strides(), fe::DataType_t::FLOAT);
+    const auto [of_dq, of_dk, of_dv] =
+        graph_.sdpa_backward(of_q, of_k, of_v, of_out, of_dout, of_lse,
+                             options<fe::graph::SDPA_backward_attributes>("attention_backward").set_deterministic_algorithm(deterministic));
+    output(of_dq, dq, query_dims(), query_strides());
+    output(of_dk, dk, key_dims(), key_strides());
+    output(of_dv, dv, key_dims(), key_strides());
+  }
+
+  PlanKey key_;
+  fe::graph::Graph graph_;
+  bool is_good_ = false;
+};
+
+class LoadedCudnn final : public CudnnAttention {
+ public:
+  LoadedCudnn(cudnnHandle_t handle, const Workspace& workspace, bool deterministic) : handle_(handle), workspace_(workspace), deterministic_(deterministic) {}
+  ~LoadedCudnn() override {
+    plans_.clear();
+    fe::detail::destroy_handle(handle_);
+  }
+  LoadedCudnn(const LoadedCudnn&) = delete;
+  LoadedCudnn& operator=(const LoadedCudnn&) = delete;
+
+  [[nodiscard]] bool attention(const AttentionArgs& args, cudaStream_t stream) override {
+    const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq || !reads_whole_groups(sizes)) return false;
+    return run(key_of(sizes, args.scale, false), {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes, stream);
+  }
+  [[nodiscard]] bool attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
+    const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || !reads_whole_groups(sizes)) return false;
+    if (sizes.H / sizes.group != sizes.K) return false;  // dk and dv of heads that nobody reads are zeros
+    return run(key_of(sizes, args.scale, true),
+               {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}, {dout, args.dout}, {dq, args.dq}, {dk, args.dk}, {dv, args.dv}}, sizes,
+               stream);
+  }
+  [[nodiscard]] std::string name() const override {
+    const std::size_t version = fe::detail::get_backend_version();  // 91300: 9.13.0
+    return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  }
+
+ private:
+  struct NamedTensor {
+    Operand name;
+    Tensor tensor;
+  };
+
+  /// cuDNN divides the heads evenly among kv heads, from the first on.
+  [[nodiscard]] static bool reads_whole_groups(const AttentionSizes& sizes) { return sizes.first_head % sizes.group == 0 && sizes.H % sizes.group == 0; }
+  [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, double scale, bool is_backward) {
+    return {is_backward, sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group, sizes.K * sizes.C, sizes.C, scale};
+  }
+
+  [[nodiscard]] bool run(PlanKey key, const std::vector<NamedTensor>& operands, const AttentionSizes& sizes, cudaStream_t stream) {
+    const PlanKey all = key;
+    Plan* const plan = plan_for(key);
+    if (plan == nullptr || fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS) return false;
+    for (std::int64_t b = 0; b < sizes.B; b += key.num_sequences) {
+      std::unordered_map<std::int64_t, void*> addresses;
+      for (const auto& [name, tensor] : operands) {
+        const bool has_kv_heads = name == k || name == v || name == dk || name == dv;
+        const std::int64_t first = has_kv_heads ? sizes.first_head / sizes.group * sizes.C : 0;
+        addresses[name] = tensor.data + (tensor.num_elements() / sizes.B * b + first) * size_of(tensor.dtype);
+      }
+      if (plan->run(handle_, addresses, workspace_.as<std::byte>(Workspace::num_bytes))) continue;
+      if (b > 0) throw Failure("cuDNN formed the attention of some sequences and not of others");
+      chosen_[all] = 0;
+      return false;
+    }
+    return true;
+  }
+
+  /// For as many sequences at once as the workspace allows, which becomes key.num_sequences; null if cuDNN refuses.
+  [[nodiscard]] Plan* plan_for(PlanKey& key) {
+    const PlanKey all = key;
+    if (const auto known = chosen_.find(all); known != chosen_.end()) {
+      key.num_sequences = known->second;
+      return key.num_sequences == 0 ? nullptr : plans_.at(key).get();
+    }
+    for (; key.num_sequences > 0; --key.num_sequences) {
+      if (all.num_sequences % key.num_sequences != 0) continue;
+      auto plan = make_plan(key);
+      if (!plan) continue;
+      chosen_[all] = key.num_sequences;
+      return (plans_[key] = std::move(plan)).get();
+    }
+    chosen_[all] = 0;
+    return nullptr;
+  }
+
+  std::unique_ptr<Plan> make_plan(const PlanKey& key) {
+    try {
+      auto plan = std::make_unique<Plan>(handle_, key, deterministic_);
+      return plan->fits(Workspace::num_bytes) ? std::move(plan) : nullptr;
+    } catch (const std::exception&) {  // the frontend throws where a function of the library is missing
+      return nullptr;
+    }
+  }
+
+  cudnnHandle_t handle_;
+  const Workspace& workspace_;
+  bool deterministic_;
+  std::map<PlanKey, std::unique_ptr<Plan>> plans_;
+  std::map<PlanKey, std::int64_t> chosen_;  // sequences at once; 0: refused
+};
+
+}  // namespace
+
+std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& workspace, bool deterministic, std::string& reason) {
+  // Ranks are threads and may come at once; the library stays loaded.
+  static void* const library = fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    reason = "libcudnn.so.9 is not found";
+    return nullptr;
+  }
+  try {
+    cudnnHandle_t handle = nullptr;
+    const cudnnStatus_t status = fe::detail::create_handle(&handle);
+    if (status == CUDNN_STATUS_SUCCESS) return std::make_unique<LoadedCudnn>(handle, workspace, deterministic);
+    reason = fmt::format("cuDNN does not start ({})", fe::detail::get_error_string(status));
+  } catch (const std::exception& exception) {
+    reason = fmt::format("cuDNN does not start ({})", exception.what());
+  }
+  return nullptr;
+}
+
+}  // namespace echelon::cuda

@@ -1,0 +1,11 @@
+// Stands in for cudnn_attention.cpp where cuDNN's headers were not found.
+#include "cuda/ops/cudnn_attention.h"
+
+namespace echelon::cuda {
+
+std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& /*workspace*/, bool /*deterministic*/, std::string& reason) {
+  reason = "built without cuDNN";
+  return nullptr;
+}
+
+}  // namespace echelon::cuda
