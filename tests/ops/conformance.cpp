@@ -128,6 +128,20 @@ TEST_P(OpsConformance, EmbeddingAndPositions) {
     }
 }
 
+// More than a backend may sort at a time, one of them in a quarter of all places.
+TEST_P(OpsConformance, GradientOfManyTokens) {
+  if (dtype != DType::float32) GTEST_SKIP() << "the order of tokens does not depend on their numbers' format";
+  std::vector<std::int32_t> ids(8500);
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 4 == 1 ? 77 : i * i % 1009);
+  const std::int64_t N = static_cast<std::int64_t>(ids.size());
+  const Tensors tensors = {Numbers::tokens(ids), random({N, 3}, 1), random({1000, 3}, 2)};
+  const auto embedding_backward = [](Ops& ops, Tensors& t) { ops.embedding_backward({.tokens = t[0], .dy = t[1], .dw = t[2], .first_row = 5}); };
+  ReferenceOps reference;
+  Tensors expected = tensors;
+  embedding_backward(reference, expected);
+  EXPECT_TRUE(run(tensors, embedding_backward)[2] == expected[2]);  // every bit
+}
+
 TEST_P(OpsConformance, Norms) {
   for (const std::int64_t rows : {0, 1, 5, 300})
     for (const std::int64_t columns : {1, 3, 16, 33, 100, 768}) {
@@ -176,6 +190,31 @@ TEST_P(OpsConformance, Norms) {
                 [](Ops& ops, Tensors& t) { ops.rms_norm_backward_weight({.dy = t[0], .x = t[1], .rstd = t[2], .dw = t[3]}); });
       }
     }
+}
+
+// Rows that many threads share, that are too wide for what these can keep, and that do not start at multiples of 16 bytes.
+TEST_P(OpsConformance, NormsOfWideRows) {
+  for (const std::int64_t columns : {2050, 2051, 5120, 16384}) {
+    const std::int64_t rows = columns == 5120 ? 21 : 2;
+    const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
+    const Numbers x = random({rows, columns}, 1, 2.0), w = random({columns}, 2), dy = random({rows, columns}, 3), past = random({rows, columns}, 4);
+    Tensors forward = {x, past, w, w, x, statistics({rows}), statistics({rows})};
+    const auto layer_norm = [](Ops& ops, Tensors& t) {
+      ops.layer_norm({.x = t[0], .w = t[2], .b = t[3], .y = t[4], .mean = t[5], .rstd = t[6], .residual = t[1]});
+    };
+    compare("layer_norm" + sizes, forward, layer_norm);
+    compare("rms_norm" + sizes, {x, w, x, statistics({rows})}, [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[1], .y = t[2], .rstd = t[3]}); });
+    ReferenceOps reference;
+    layer_norm(reference, forward);
+    const Numbers sum = forward[0], mean = forward[5], rstd = forward[6], dw = Numbers::random(sums, {columns}, 5);
+    compare("layer_norm_backward" + sizes, {dy, sum, w, mean, rstd, past, dw, dw}, [](Ops& ops, Tensors& t) {
+      ops.layer_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5], .dw = t[6], .db = t[7], .dresidual = t[5]});
+    });
+    compare("rms_norm_backward" + sizes, {dy, sum, w, rstd, x, dw},
+            [](Ops& ops, Tensors& t) { ops.rms_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5]}); });
+    compare("rms_norm_backward_input" + sizes, {dy, sum, w, rstd, x},
+            [](Ops& ops, Tensors& t) { ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]}); });
+  }
 }
 
 TEST_P(OpsConformance, Rope) {

@@ -120,6 +120,10 @@ __device__ __forceinline__ PackedWords<T, count> load_words(const T* address) {
   return words;
 }
 template <class T, int count>
+__device__ __forceinline__ void store_words(T* address, const PackedWords<T, count>& words) {
+  detail::store_words<static_cast<int>(sizeof words)>(address, &words.word);
+}
+template <class T, int count>
 __device__ __forceinline__ Pack<T, count> unpack(const PackedWords<T, count>& words) {
   Pack<T, count> pack;
   memcpy(static_cast<void*>(pack.at), &words.word, sizeof words);

@@ -10,6 +10,7 @@
 #include "cuda/emulated/execution.h"
 #include "cuda/emulated/runtime.h"
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -108,6 +109,7 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   return emulated::exchange(mask, value, [&](int lane) { return lane / width * width + source % width; });
 }
 inline unsigned __ballot_sync(unsigned mask, bool predicate) { return emulated::ballot(mask, predicate); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __any_sync(unsigned mask, bool predicate) { return emulated::ballot(mask, predicate) != 0 ? 1 : 0; }
 
 // One kernel runs at a time, and one thread of it.
