@@ -25,6 +25,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
   [[nodiscard]] std::int64_t memory_bytes() const override { return 0; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
+    require(options.transport != "nccl", "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");
     return std::make_unique<CpuDevice>(host, options.num_threads, remark_);
   }
 

@@ -4,8 +4,10 @@
 #include "comm/comm.h"
 #include "spec/mesh_shape.h"
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 namespace echelon {
 
@@ -25,6 +27,10 @@ class Mesh {
   /// This rank's communicator of the group. Made on first use; every rank of a group must use it. Throws Error if this rank is in no such group.
   [[nodiscard]] virtual Comm& comm(const Group& group) = 0;
 
+  /// Connects the ranks of these groups, where a transport connects and had better not do so on first use: there, ranks would wait for each other in whatever
+  /// order their first operations have. All ranks call it with the same list; groups that a rank is not in are left out.
+  virtual void connect(const std::vector<Group>& /*groups*/) {}
+
   /// Advances what is under way on any communicator of this rank, without blocking.
   virtual void poll() = 0;
 
@@ -38,6 +44,9 @@ class Mesh {
   /// This rank of the same mesh for tensors of a device, which `carrier` moves and which may then be in no tensor of this mesh; both meshes fail together.
   /// This one and the carrier must outlive it. Null where ranks share no memory.
   [[nodiscard]] virtual std::unique_ptr<Mesh> carried_by(Carrier& /*carrier*/) { return nullptr; }
+
+  /// Calls what waits for other ranks by means that this mesh does not know: meanwhile others have this rank's turn on the cores.
+  virtual void step_aside(const std::function<void()>& wait) { wait(); }
 
   /// Ranks that take turns on the cores of one process are bound, each turn to a core of its own. Called by every rank; without turns nothing happens.
   virtual void bind_turns() {}

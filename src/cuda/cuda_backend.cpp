@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cuda/comm/exchange.h"
+#include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/placement.h"
 #include "cuda/comm/shared_carrier.h"
 #include "cuda/ops/cuda_ops.h"
@@ -20,8 +21,8 @@ class CudaRankDevice final : public RankDevice {
         num_sharing_(placement.num_sharing),
         ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32}),
         carrier_(device_) {
-    if (placement.has_each_its_own && host.shape().num_ranks() > 1) throw Failure("ranks on several GPUs are not there yet");
-    mesh_ = host.carried_by(carrier_);
+    if (!placement.has_each_its_own || host.shape().num_ranks() == 1) mesh_ = host.carried_by(carrier_);
+    if (!mesh_ && placement.has_each_its_own) mesh_ = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
     require(mesh_ != nullptr, "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU for each", num_sharing_,
             device_.index());
   }
@@ -30,8 +31,9 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
-    const std::string ours = num_sharing_ > 1 ? fmt::format("{}, shared by {} ranks", gpu, num_sharing_) : gpu;
-    return fmt::format("{}, {}", ours, ops_.attention_kernels());
+    const bool is_shared = num_sharing_ > 1, is_alone = mesh_->shape().num_ranks() == 1;
+    const std::string ranks = is_shared ? fmt::format(", shared by {} ranks", num_sharing_) : is_alone ? "" : ", " + nccl_version();
+    return fmt::format("{}{}, {}", gpu, ranks, ops_.attention_kernels());
   }
 
  private:

@@ -2,15 +2,28 @@
 
 #include "engine/machine_memory.h"
 #include "report/system_memory.h"
+#include "spec/groups.h"
 
 namespace echelon {
+namespace {
+
+// Those of a step's actions and of its layers.
+std::vector<Group> groups_of(const RunConfig& config) {
+  std::vector<Group> groups = {world_group, data_group, shard_group, replicate_group, tp_group, pipeline_group};
+  if (config.model.tie_word_embeddings) groups.push_back(tied_group);
+  return groups;
+}
+
+}  // namespace
 
 std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads) {
-  return backend.open(host, {.num_threads = num_threads,
-                             .deterministic = config.training.deterministic,
-                             .allows_tf32 = config.training.float32_matmul_precision == "high",
-                             .transport = config.comm.backend,
-                             .timeout_seconds = config.comm.timeout_seconds});
+  std::unique_ptr<RankDevice> device = backend.open(host, {.num_threads = num_threads,
+                                                           .deterministic = config.training.deterministic,
+                                                           .allows_tf32 = config.training.float32_matmul_precision == "high",
+                                                           .transport = config.comm.backend,
+                                                           .timeout_seconds = config.comm.timeout_seconds});
+  device->mesh().connect(groups_of(config));
+  return device;
 }
 
 void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend) {

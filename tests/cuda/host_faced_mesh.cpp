@@ -54,8 +54,8 @@ class HostFacedOperation final : public Pending::Operation {
     if (num_bytes > 0) check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), kind, mesh_.device_.compute().get()), "a copy of a test");
   }
   void bring_back() {
+    mesh_.device_.finish();
     for (const Copy& each : copies_) copy(each.host.data, each.device.data, each.host.num_bytes(), cudaMemcpyDeviceToHost);
-    mesh_.device_.compute().synchronize();
   }
 
   HostFacedMesh& mesh_;

@@ -88,9 +88,6 @@ std::unique_ptr<Shipment> make_device_shipment(int num_parties) { return std::ma
 
 Carrier::MakeShipment SharedCarrier::shipments() const { return make_device_shipment; }
 
-void SharedCarrier::copy(const Tensor& out, const Tensor& in) {
-  check(cudaMemcpyAsync(out.data, in.data, static_cast<std::size_t>(in.num_bytes()), cudaMemcpyDeviceToDevice, device_.compute().get()),
-        "a copy on the device");
-}
+void SharedCarrier::copy(const Tensor& out, const Tensor& in) { device_.copy(out.data, in.data, in.num_bytes()); }
 
 }  // namespace echelon::cuda

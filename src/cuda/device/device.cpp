@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <exception>
+
 namespace echelon::cuda {
 
 std::byte* DeviceMemory::allocate(std::int64_t num_bytes) {
@@ -20,7 +22,19 @@ std::byte* DeviceMemory::allocate(std::int64_t num_bytes) {
   return static_cast<std::byte*>(address);
 }
 
-void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) { cudaFree(address); }
+void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) {
+  if (watch_ != nullptr && std::uncaught_exceptions() > 0) watch_->give_up();
+  cudaFree(address);
+}
+
+void Device::copy(void* out, const void* in, std::int64_t num_bytes) {
+  check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice, compute_.get()), "a copy on the device");
+}
+
+void Device::finish() {
+  if (memory_.watch_ == nullptr) return compute_.synchronize();
+  while (!compute_.is_idle()) memory_.watch_->look();
+}
 
 Device::Selected::Selected(int index) { check(cudaSetDevice(index), "the choice of a GPU"); }
 

@@ -8,10 +8,25 @@
 
 namespace echelon::cuda {
 
+/// What looks after other ranks while the host waits for the device, whose work may wait for them.
+class DeviceWatch {
+ public:
+  virtual ~DeviceWatch() = default;
+  /// Called again and again. Throws if what the device waits for will not come.
+  virtual void look() = 0;
+  /// The device is to wait for nobody any more: this rank unwinds.
+  virtual void give_up() noexcept = 0;
+};
+
 class DeviceMemory final : public MemorySpace {
  public:
   [[nodiscard]] std::byte* allocate(std::int64_t num_bytes) override;
+  /// Waits until the device is done with it.
   void release(std::byte* address, std::int64_t num_bytes) override;
+
+ private:
+  friend class Device;
+  DeviceWatch* watch_ = nullptr;
 };
 
 /// 0 where there is no driver or no GPU.
@@ -37,6 +52,13 @@ class Device {
   [[nodiscard]] Stream& compute() { return compute_; }
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
+
+  /// Enqueues out = in, both on the device, on the compute stream.
+  void copy(void* out, const void* in, std::int64_t num_bytes);
+  /// Blocks the host until the compute stream has done all that it was given. Throws Failure if any of it failed, or what the watch throws.
+  void finish();
+  /// Looks whenever the host waits from now on; null: nobody does.
+  void watch(DeviceWatch* watch) { memory_.watch_ = watch; }
 
  private:
   struct Selected {

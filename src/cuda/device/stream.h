@@ -46,6 +46,12 @@ class Stream {
   void record(const Event& event) { check(cudaEventRecord(event.get(), stream_), "a mark on a stream"); }
   /// What is enqueued from now on runs after the event's last record.
   void wait(const Event& event) { check(cudaStreamWaitEvent(stream_, event.get(), 0), "a wait for a mark"); }
+  /// Whether all that was enqueued has run; never blocks. Throws Failure if any of it failed.
+  [[nodiscard]] bool is_idle() const {
+    const cudaError_t error = cudaStreamQuery(stream_);
+    if (error != cudaErrorNotReady) check(error, "work on the device");
+    return error == cudaSuccess;
+  }
   /// Blocks the host until all that was enqueued has run. Throws Failure if any of it failed.
   void synchronize() { check(cudaStreamSynchronize(stream_), "work on the device"); }
   /// What is enqueued is written down for a graph, and nothing may be waited for.

@@ -25,6 +25,7 @@ struct Task {
   Event* record = nullptr;
   Event* awaited = nullptr;
   long number = 0;  // of the record
+  std::function<bool()> is_due = {};
 };
 
 struct Graph {
@@ -47,6 +48,7 @@ struct Machine {
   std::set<Stream*> streams;
   std::map<std::byte*, std::size_t> device_memory, pinned_memory;
   std::map<const void*, std::size_t> shared_bytes;
+  std::map<const void*, std::size_t> asked_bytes;  // of device memory
   int num_devices = 1;
   int capability = 90;
   cudaError_t start_error = cudaSuccess;
@@ -74,6 +76,7 @@ cudaError_t result(cudaError_t error) {
 bool can_run(const Stream& stream) {
   if (stream.tasks.empty()) return false;
   const Task& task = stream.tasks.front();
+  if (task.is_due && !task.is_due()) return false;
   return task.awaited == nullptr || task.awaited->num_done >= task.number;
 }
 
@@ -167,6 +170,14 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   return result(cudaSuccess);
 }
 
+cudaError_t enqueue_when(cudaStream_t stream, std::function<bool()> is_due, std::function<void()> work) {
+  const Lock lock(machine().mutex);
+  push(*stream, {.work = std::move(work), .is_due = std::move(is_due)});
+  return result(cudaSuccess);
+}
+
+std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(machine().mutex); }
+
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed) {
   const auto threads = static_cast<std::size_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
   const bool is_legal = threads >= 1 && threads <= 1024 && config.gridDim.x >= 1 && config.gridDim.y >= 1 && config.gridDim.z >= 1 &&
@@ -180,6 +191,12 @@ std::size_t& allowed_shared_bytes(const void* kernel) {
   return machine().shared_bytes[kernel];
 }
 
+std::int64_t num_allocated_bytes() {
+  const Lock lock(machine().mutex);
+  std::int64_t sum = 0;
+  for (const auto& [address, num_bytes] : machine().asked_bytes) sum += static_cast<std::int64_t>(num_bytes);
+  return sum;
+}
 void set_num_devices(int count) { machine().num_devices = count; }
 void set_start_error(cudaError_t error) { machine().start_error = error; }
 void set_capability(int capability) { machine().capability = capability; }
@@ -276,8 +293,17 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMalloc(void** address, std::size_t num_bytes) { return allocate(machine().device_memory, address, num_bytes); }
-cudaError_t cudaFree(void* address) { return release(machine().device_memory, address); }
+cudaError_t cudaMalloc(void** address, std::size_t num_bytes) {
+  const Lock lock(machine().mutex);
+  const cudaError_t error = allocate(machine().device_memory, address, num_bytes);
+  if (error == cudaSuccess) machine().asked_bytes[*address] = num_bytes;
+  return error;
+}
+cudaError_t cudaFree(void* address) {
+  const Lock lock(machine().mutex);
+  machine().asked_bytes.erase(address);
+  return release(machine().device_memory, address);
+}
 cudaError_t cudaMallocHost(void** address, std::size_t num_bytes) { return allocate(machine().pinned_memory, address, num_bytes); }
 cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned /*flags*/) { return cudaMallocHost(address, num_bytes); }
 cudaError_t cudaFreeHost(void* address) { return release(machine().pinned_memory, address); }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <mutex>
 #include <utility>
 
 enum cudaError_t {
@@ -117,6 +118,10 @@ namespace emulated {
 
 /// Enqueues work on a stream, or notes it down while the stream is captured.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+/// The same for work that may begin when is_due() says so, which is asked when the stream has come to it. Not captured.
+cudaError_t enqueue_when(cudaStream_t stream, std::function<bool()> is_due, std::function<void()> work);
+/// Nothing runs on any stream while it is held.
+[[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed_shared_bytes);
 /// What cudaFuncSetAttribute allowed the kernel.
@@ -124,6 +129,8 @@ std::size_t& allowed_shared_bytes(const void* kernel);
 
 /// How many devices there are from now on. Streams belong to the device that was set when they were made.
 void set_num_devices(int count);
+/// Bytes of device memory that are allocated, as they were asked for.
+std::int64_t num_allocated_bytes();
 /// What CUDA says from now on when it is asked how many devices there are, and what they can do (90).
 void set_start_error(cudaError_t error);
 void set_capability(int capability);

@@ -1,0 +1,143 @@
+#include "cuda/comm/nccl_comm.h"
+
+#include "comm/arguments.h"
+
+#include <exception>
+
+namespace echelon::cuda {
+namespace {
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return ncclFloat32;
+    case DType::float64: return ncclFloat64;
+    case DType::bfloat16: return ncclBfloat16;
+    case DType::float16: return ncclFloat16;
+    case DType::int32: return ncclInt32;
+  }
+  return ncclFloat32;
+}
+
+ncclRedOp_t operation_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return ncclSum;
+    case ReduceOp::max: return ncclMax;
+  }
+  return ncclSum;
+}
+
+std::size_t count_of(const Tensor& x) { return static_cast<std::size_t>(x.num_elements()); }
+
+}  // namespace
+
+class NcclOperation final : public Pending::Operation {
+ public:
+  NcclOperation(NcclMesh& mesh, NcclMesh::Flight& flight) : mesh_(mesh), flight_(flight) {}
+  ~NcclOperation() override {
+    if (flight_.is_waited_for) return;
+    mesh_.give_up();
+    if (std::uncaught_exceptions() == 0) mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), mesh_.describe(flight_)));
+  }
+  NcclOperation(const NcclOperation&) = delete;
+  NcclOperation& operator=(const NcclOperation&) = delete;
+
+  void wait() override {
+    mesh_.poll();
+    take_results();
+  }
+  bool poll() override {
+    mesh_.poll();
+    if (!flight_.done.is_reached()) return false;
+    take_results();
+    return true;
+  }
+
+ private:
+  void take_results() {
+    mesh_.device_.compute().wait(flight_.done);
+    flight_.is_waited_for = true;
+  }
+
+  NcclMesh& mesh_;
+  NcclMesh::Flight& flight_;
+};
+
+template <class F>
+Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue) {
+  if (signature.num_elements == 0) return {};
+  mesh_.poll();
+  mesh_.device_.compute().record(mesh_.ready_);
+  link.stream().wait(mesh_.ready_);
+  NcclMesh::Flight& flight = mesh_.take_off(group_, signature);
+  auto operation = std::make_unique<NcclOperation>(mesh_, flight);
+  ncclResult_t result = ncclSuccess;
+  mesh_.host_.step_aside([&] { result = enqueue(link.get(), link.stream().get()); });  // the first one connects, for which it waits for the others
+  if (result != ncclSuccess) throw Failure(fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), ncclGetErrorString(result)));
+  link.stream().record(flight.done);
+  const bool is_transfer = signature.kind == CommKind::send || signature.kind == CommKind::receive;
+  sent_ += sent_bytes({.kind = signature.kind,
+                       .rank = rank_,
+                       .group_size = size_,
+                       .num_elements = signature.num_elements,
+                       .dtype = signature.dtype,
+                       .root = is_transfer ? 0 : signature.root});
+  return Pending(std::move(operation));
+}
+
+Pending NcclComm::all_reduce(Tensor x, ReduceOp op) {
+  return start(
+      mesh_.link(group_), {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
+      [&](ncclComm_t comm, cudaStream_t stream) { return ncclAllReduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream); });
+}
+
+Pending NcclComm::all_gather(Tensor full, Tensor shard) {
+  check_all_gather(*this, full, shard);
+  return start(mesh_.link(group_), {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
+               [&](ncclComm_t comm, cudaStream_t stream) { return ncclAllGather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream); });
+}
+
+Pending NcclComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
+  check_reduce_scatter(*this, shard, full);
+  return start(mesh_.link(group_), {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclReduceScatter(full.data, shard.data, count_of(shard), type_of(full.dtype), operation_of(op), comm, stream);
+               });
+}
+
+Pending NcclComm::broadcast(Tensor x, int root) {
+  check_root(*this, root);
+  return start(mesh_.link(group_), {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root},
+               [&](ncclComm_t comm, cudaStream_t stream) { return ncclBroadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream); });
+}
+
+Pending NcclComm::all_to_all(Tensor received, Tensor sent) {
+  check_all_to_all(*this, received, sent);
+  const std::int64_t part_bytes = sent.num_bytes() / size_;
+  return start(mesh_.link(group_), {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 ncclResult_t result = ncclGroupStart();
+                 for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
+                   result = ncclSend(sent.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8, peer, comm, stream);
+                   if (result == ncclSuccess)
+                     result = ncclRecv(received.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8, peer, comm, stream);
+                 }
+                 const ncclResult_t end = ncclGroupEnd();
+                 return result == ncclSuccess ? end : result;
+               });
+}
+
+Pending NcclComm::send(Tensor x, int peer) {
+  check_peer(*this, peer);
+  return start(mesh_.transfer_link(group_, rank_, peer), {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
+               [&](ncclComm_t comm, cudaStream_t stream) { return ncclSend(x.data, count_of(x), type_of(x.dtype), 1, comm, stream); });
+}
+
+Pending NcclComm::receive(Tensor x, int peer) {
+  check_peer(*this, peer);
+  return start(mesh_.transfer_link(group_, peer, rank_), {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
+               [&](ncclComm_t comm, cudaStream_t stream) { return ncclRecv(x.data, count_of(x), type_of(x.dtype), 0, comm, stream); });
+}
+
+Pending NcclComm::barrier() { return mesh_.host_.comm(group_).barrier(); }
+
+}  // namespace echelon::cuda

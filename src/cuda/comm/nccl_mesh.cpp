@@ -1,0 +1,179 @@
+#include "cuda/comm/nccl_mesh.h"
+
+#include "comm/solo/solo_comm.h"
+#include "cuda/comm/nccl_comm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace echelon::cuda {
+namespace {
+
+using Words = std::array<std::int32_t, NCCL_UNIQUE_ID_BYTES / sizeof(std::int32_t)>;
+
+Tensor tensor_of(Words& words) { return {words.data(), DType::int32, {static_cast<std::int64_t>(words.size())}}; }
+
+Words draw_id() {
+  ncclUniqueId id = {};
+  check(ncclGetUniqueId(&id), "an id for ranks to connect");
+  Words words;
+  std::memcpy(words.data(), &id, sizeof id);
+  return words;
+}
+
+std::unique_ptr<NcclLink> connected(const Words& words, int rank, int size) {
+  ncclUniqueId id = {};
+  std::memcpy(&id, words.data(), sizeof id);
+  return std::make_unique<NcclLink>(id, rank, size);
+}
+
+}  // namespace
+
+NcclMesh::NcclMesh(Mesh& host, Device& device, double timeout_seconds)
+    : Mesh(host.shape(), host.rank()), host_(host), device_(device), timeout_seconds_(timeout_seconds) {
+  device_.watch(this);
+}
+
+NcclMesh::~NcclMesh() {
+  device_.watch(nullptr);
+  if (std::uncaught_exceptions() > 0) give_up();
+  try {
+    const auto is_under_way = [](const std::unique_ptr<Flight>& flight) { return !flight->done.is_reached(); };
+    while (std::uncaught_exceptions() == 0 && std::any_of(flights_.begin(), flights_.end(), is_under_way)) poll();
+  } catch (const std::exception&) {  // which has ended what was under way
+  }
+}
+
+NcclMesh::Members NcclMesh::members_of(const Group& group) const {
+  Members members = {.ranks = shape().ranks_of(group, rank())};
+  members.place = static_cast<int>(std::find(members.ranks.begin(), members.ranks.end(), rank()) - members.ranks.begin());
+  return members;
+}
+
+Comm& NcclMesh::comm(const Group& group) {
+  auto& comm = comms_[group];
+  if (comm) return *comm;
+  const Members members = members_of(group);
+  require(!members.ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
+  std::int64_t& sent = sent_[group];
+  if (members.ranks.size() > 1)
+    comm = std::make_unique<NcclComm>(*this, group, sent, members.place, static_cast<int>(members.ranks.size()));
+  else
+    comm = std::make_unique<SoloComm>([this](const Tensor& out, const Tensor& in) { device_.copy(out.data, in.data, in.num_bytes()); });
+  return *comm;
+}
+
+// All ranks take the groups in the same order: nobody waits for somebody who waits for him.
+void NcclMesh::connect(const std::vector<Group>& groups) {
+  for (const Group& group : groups) {
+    if (members_of(group).ranks.size() < 2) continue;
+    (void)link(group);
+    if (group == Group{AxisSet{Axis::pp}}) connect_neighbours(group);
+  }
+}
+
+// Likewise, in the order of the ring.
+void NcclMesh::connect_neighbours(const Group& group) {
+  const Members members = members_of(group);
+  const int n = static_cast<int>(members.ranks.size());
+  for (int first = 0; first < n && n > 1; ++first) {
+    const int second = (first + 1) % n;
+    if (first != members.place && second != members.place) continue;
+    (void)transfer_link(group, first, second);
+    (void)transfer_link(group, second, first);
+  }
+}
+
+NcclLink& NcclMesh::link(const Group& group) {
+  const Members members = members_of(group);
+  auto& link = links_[members.ranks];
+  if (link) return *link;
+  Words id = members.place == 0 ? draw_id() : Words();
+  host_.comm(group).broadcast(tensor_of(id), 0).wait();
+  host_.step_aside([&] { link = connected(id, members.place, static_cast<int>(members.ranks.size())); });
+  return *link;
+}
+
+NcclLink& NcclMesh::transfer_link(const Group& group, int source, int destination) {
+  const Members members = members_of(group);
+  auto& link = transfer_links_[{members.ranks[static_cast<std::size_t>(source)], members.ranks[static_cast<std::size_t>(destination)]}];
+  if (link) return *link;
+  const bool is_source = members.place == source;
+  Words id = is_source ? draw_id() : Words();
+  Comm& host = host_.comm(group);
+  (is_source ? host.send(tensor_of(id), destination) : host.receive(tensor_of(id), source)).wait();
+  host_.step_aside([&] { link = connected(id, is_source ? 0 : 1, 2); });
+  return *link;
+}
+
+NcclMesh::Flight& NcclMesh::take_off(const Group& group, const Signature& signature) {
+  if (landed_.empty()) landed_.push_back(std::make_unique<Flight>());
+  flights_.push_back(std::move(landed_.back()));
+  landed_.pop_back();
+  Flight& flight = *flights_.back();
+  flight.signature = signature;
+  flight.group = group;
+  flight.is_waited_for = false;
+  return flight;
+}
+
+void NcclMesh::land_those_done() {
+  const auto is_over = [](const std::unique_ptr<Flight>& flight) { return flight->is_waited_for && flight->done.is_reached(); };
+  for (auto& flight : flights_)
+    if (is_over(flight)) landed_.push_back(std::move(flight));
+  std::erase(flights_, nullptr);
+}
+
+void NcclMesh::poll() {
+  try {
+    host_.poll();
+    require_all_well();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+// Looking costs some microseconds, so it is done now and then.
+void NcclMesh::require_all_well() {
+  const Clock::time_point now = Clock::now();
+  if (now - last_look_ < std::chrono::milliseconds(1)) return;
+  last_look_ = now;
+  for (const auto& [ranks, link] : links_)
+    if (const ncclResult_t error = link->look(); error != ncclSuccess) fail(fmt::format("NCCL among {}: {}", listed(ranks), ncclGetErrorString(error)));
+  for (const auto& [ranks, link] : transfer_links_)
+    if (const ncclResult_t error = link->look(); error != ncclSuccess)
+      fail(fmt::format("NCCL from rank {} to rank {}: {}", ranks.first, ranks.second, ncclGetErrorString(error)));
+  land_those_done();
+  const auto under_way = std::find_if(flights_.begin(), flights_.end(), [](const auto& flight) { return !flight->done.is_reached(); });
+  const Flight* const oldest = under_way == flights_.end() ? nullptr : under_way->get();
+  if (oldest != oldest_) {
+    oldest_ = oldest;
+    oldest_since_ = now;
+  }
+  if (oldest != nullptr && std::chrono::duration<double>(now - oldest_since_).count() > timeout_seconds_)
+    fail(fmt::format("not done after {} s (comm.timeout_seconds)", timeout_seconds_));
+}
+
+std::string NcclMesh::describe(const Flight& flight) const {
+  return fmt::format("{} in group {} ({})", to_string(flight.signature), name_of(flight.group), listed(members_of(flight.group).ranks));
+}
+
+void NcclMesh::fail(const std::string& sentence) {
+  throw Failure(oldest_ != nullptr ? fmt::format("{}; rank {} waits for {}", sentence, rank(), describe(*oldest_)) : sentence);
+}
+
+void NcclMesh::abort(const std::string& reason) {
+  give_up();
+  host_.abort(reason);
+}
+
+void NcclMesh::give_up() noexcept {
+  for (const auto& [ranks, link] : links_)
+    if (link) link->abort();
+  for (const auto& [ranks, link] : transfer_links_)
+    if (link) link->abort();
+}
+
+}  // namespace echelon::cuda

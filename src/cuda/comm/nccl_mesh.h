@@ -1,0 +1,85 @@
+// Ranks with a GPU each: their collectives and transfers are NCCL's, on streams of their own beside the compute stream. An operation waits for what the compute
+// stream was given before it was started; what is enqueued there after it was waited for waits for it. The host waits for nothing but NCCL's connecting.
+//
+// What differs from other transports: NCCL adds in an order of its own (rings and trees), and rounds sums of narrow formats after each addition; on the same
+// machines and number of ranks two runs give the same bits. The maximum of a NaN and a number is not determined. Bytes sent are the closed forms of
+// comm/traffic.h, which is what direct algorithms would send.
+//
+// Failures: while the host waits for the device, or polls, it looks whether NCCL or another rank has failed, or whether an operation is not done after
+// comm.timeout_seconds. Then NCCL's kernels are ended, so that the device is free for unwinding. A rank that waits inside NCCL for another one to connect is
+// freed when that one fails, but not by a timeout.
+#pragma once
+
+#include "comm/mesh.h"
+#include "comm/signature.h"
+#include "cuda/comm/nccl_link.h"
+#include "cuda/device/device.h"
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace echelon::cuda {
+
+class NcclMesh final : public Mesh, public DeviceWatch {
+ public:
+  /// The ranks connect by way of `host`. Both must outlive it.
+  NcclMesh(Mesh& host, Device& device, double timeout_seconds);
+  ~NcclMesh() override;
+
+  [[nodiscard]] Comm& comm(const Group& group) override;
+  void connect(const std::vector<Group>& groups) override;
+  /// For transfers around a group's ring; connect() does so for pipelines. Other pairs connect on their first transfer, for which both then wait.
+  void connect_neighbours(const Group& group);
+  void poll() override;
+  [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
+  void abort(const std::string& reason) override;
+
+  void look() override { poll(); }
+  void give_up() noexcept override;
+
+ private:
+  friend class NcclComm;
+  friend class NcclOperation;
+
+  /// An operation that the device has not done, or that was not waited for.
+  struct Flight {
+    Event done;
+    Signature signature;
+    Group group;
+    bool is_waited_for = false;
+  };
+  /// Members of a group, and how they are connected.
+  struct Members {
+    std::vector<int> ranks;
+    int place = 0;
+  };
+
+  [[nodiscard]] Members members_of(const Group& group) const;
+  /// Of the same ranks, whatever the group is called.
+  [[nodiscard]] NcclLink& link(const Group& group);
+  /// From one rank of a group to another one, which is this rank or its peer.
+  [[nodiscard]] NcclLink& transfer_link(const Group& group, int source, int destination);
+  [[nodiscard]] Flight& take_off(const Group& group, const Signature& signature);
+  void land_those_done();
+  void require_all_well();
+  [[nodiscard]] std::string describe(const Flight& flight) const;
+  [[noreturn]] void fail(const std::string& sentence);
+
+  using Clock = std::chrono::steady_clock;
+  Mesh& host_;
+  Device& device_;
+  const double timeout_seconds_;
+  Event ready_;  // of the compute stream, when an operation starts
+  std::map<std::vector<int>, std::unique_ptr<NcclLink>> links_;
+  std::map<std::pair<int, int>, std::unique_ptr<NcclLink>> transfer_links_;  // by source and destination in the mesh
+  std::map<Group, std::unique_ptr<Comm>> comms_;
+  std::map<Group, std::int64_t> sent_;
+  std::deque<std::unique_ptr<Flight>> flights_;  // oldest first
+  std::vector<std::unique_ptr<Flight>> landed_;  // to be used again
+  const Flight* oldest_ = nullptr;               // since when
+  Clock::time_point oldest_since_, last_look_;
+};
+
+}  // namespace echelon::cuda

@@ -1,0 +1,279 @@
+#include "nccl.h"
+
+#include "comm/sum.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+namespace {
+
+using echelon::DType;
+
+struct Collective {
+  enum class Kind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast };
+  struct Description {
+    Kind kind = Kind::all_reduce;
+    std::size_t count = 0;  // of the input of all_gather, of the output of reduce_scatter
+    ncclDataType_t type = ncclFloat32;
+    ncclRedOp_t op = ncclSum;
+    int root = 0;
+    bool operator==(const Description&) const = default;
+  };
+  Description description;
+  std::vector<const std::byte*> in;
+  std::vector<std::byte*> out;
+  std::size_t num_at_head = 0;
+  bool is_done = false;
+};
+
+/// One message. A side is at the head when its stream has come to it.
+struct Transfer {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t sent_bytes = 0, received_bytes = 0;
+  bool is_source_at_head = false, is_target_at_head = false, is_done = false;
+};
+
+struct World {
+  int size = 0;
+  int num_joined = 0;
+  std::deque<Collective> collectives;
+  std::map<std::pair<int, int>, std::deque<Transfer>> transfers;  // by source and destination
+};
+
+/// This rank's side of a message.
+struct Side {
+  Transfer* transfer = nullptr;
+  bool is_source = false;
+};
+
+struct Batch {
+  cudaStream_t stream = nullptr;
+  std::vector<Side> sides;
+};
+
+struct Meeting {
+  std::mutex mutex;
+  std::condition_variable came;
+  std::map<std::int64_t, std::shared_ptr<World>> worlds;
+  std::int64_t num_ids = 0;
+};
+Meeting& meeting() {
+  static Meeting the_meeting;
+  return the_meeting;
+}
+std::atomic<ncclResult_t> wanted_error = ncclSuccess;
+
+DType dtype_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclFloat32: return DType::float32;
+    case ncclFloat64: return DType::float64;
+    case ncclBfloat16: return DType::bfloat16;
+    case ncclFloat16: return DType::float16;
+    case ncclInt32: return DType::int32;
+    case ncclInt8:
+    case ncclUint8: break;
+  }
+  throw std::runtime_error("no sums of bytes");
+}
+std::size_t size_of(ncclDataType_t type) { return type == ncclInt8 || type == ncclUint8 ? 1 : static_cast<std::size_t>(echelon::size_of(dtype_of(type))); }
+
+void perform(Collective& x) {
+  const Collective::Description& what = x.description;
+  const std::size_t n = x.in.size();
+  const auto num_bytes = static_cast<std::int64_t>(what.count * size_of(what.type));
+  const auto summation = [&] {
+    return echelon::Summation{.dtype = dtype_of(what.type), .op = what.op == ncclMax ? echelon::ReduceOp::max : echelon::ReduceOp::sum};
+  };
+  switch (what.kind) {
+    case Collective::Kind::all_reduce: return echelon::reduce_in_rank_order(summation(), x.in, x.out, {0, 0, num_bytes});
+    case Collective::Kind::reduce_scatter:
+      for (std::size_t i = 0; i < n; ++i)
+        echelon::reduce_in_rank_order(summation(), x.in, {&x.out[i], 1}, {static_cast<std::int64_t>(i) * num_bytes, 0, num_bytes});
+      return;
+    case Collective::Kind::all_gather:
+      for (std::size_t i = 0; i < n; ++i)
+        for (std::byte* const out : x.out) std::memmove(out + static_cast<std::int64_t>(i) * num_bytes, x.in[i], static_cast<std::size_t>(num_bytes));
+      return;
+    case Collective::Kind::broadcast:
+      for (std::byte* const out : x.out) std::memmove(out, x.in[static_cast<std::size_t>(what.root)], static_cast<std::size_t>(num_bytes));
+      return;
+  }
+}
+
+thread_local int group_depth = 0;
+thread_local std::vector<std::pair<ncclComm_t, Batch>> grouped;
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<World> world;
+  int rank = 0;
+  std::size_t num_collectives = 0;
+  std::map<std::pair<int, int>, std::size_t> num_transfers;
+  std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
+
+  ncclResult_t start(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
+    const auto lock = emulated::lock();
+    const auto own = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(world->size);
+    if (num_collectives == world->collectives.size()) {
+      world->collectives.emplace_back();
+      world->collectives.back().description = description;
+      world->collectives.back().in.resize(n);
+      world->collectives.back().out.resize(n);
+    }
+    Collective& x = world->collectives[num_collectives++];
+    if (x.description != description) return ncclInvalidArgument;  // where the chip would hang
+    x.in[own] = static_cast<const std::byte*>(in);
+    x.out[own] = static_cast<std::byte*>(out);
+    const auto has_come = std::make_shared<bool>(false);
+    const auto is_due = [&x, n, has_come, aborted = is_aborted, keep = world] {
+      if (!std::exchange(*has_come, true)) ++x.num_at_head;
+      return x.num_at_head == n || *aborted;
+    };
+    const auto work = [&x, n, aborted = is_aborted, keep = world] {
+      if (*aborted && x.num_at_head < n) return;
+      if (!std::exchange(x.is_done, true)) perform(x);
+    };
+    return emulated::enqueue_when(stream, is_due, work) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  }
+
+  ncclResult_t start(Batch batch) {
+    const auto is_due = [sides = batch.sides, aborted = is_aborted, keep = world] {
+      bool are_all = true;
+      for (const Side& side : sides) (side.is_source ? side.transfer->is_source_at_head : side.transfer->is_target_at_head) = true;
+      for (const Side& side : sides) are_all = are_all && side.transfer->is_source_at_head && side.transfer->is_target_at_head;
+      return are_all || *aborted;
+    };
+    const auto work = [sides = batch.sides, aborted = is_aborted, keep = world] {
+      for (const Side& side : sides) {
+        Transfer& x = *side.transfer;
+        if (x.is_done || !x.is_source_at_head || !x.is_target_at_head || *aborted) continue;
+        if (x.sent_bytes != x.received_bytes) throw std::runtime_error("a message of another size than its receiver expects");
+        std::memmove(x.out, x.in, x.sent_bytes);
+        x.is_done = true;
+      }
+    };
+    return emulated::enqueue_when(batch.stream, is_due, work) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+  }
+
+  ncclResult_t add(int source, int destination, const void* in, void* out, std::size_t num_bytes, cudaStream_t stream) {
+    const auto lock = emulated::lock();
+    const bool is_source = in != nullptr || out == nullptr;
+    auto& messages = world->transfers[{source, destination}];
+    // A rank that sends to itself is on both sides.
+    std::size_t& number = num_transfers[{source, is_source ? destination : -1 - destination}];
+    if (number == messages.size()) messages.emplace_back();
+    Transfer& x = messages[number++];
+    if (is_source) {
+      x.in = static_cast<const std::byte*>(in);
+      x.sent_bytes = num_bytes;
+    } else {
+      x.out = static_cast<std::byte*>(out);
+      x.received_bytes = num_bytes;
+    }
+    if (group_depth == 0) return start(Batch{stream, {{&x, is_source}}});
+    for (auto& [comm, batch] : grouped)
+      if (comm == this && batch.stream == stream) {
+        batch.sides.push_back({&x, is_source});
+        return ncclSuccess;
+      }
+    grouped.push_back({this, Batch{stream, {{&x, is_source}}}});
+    return ncclSuccess;
+  }
+};
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess: return "no error";
+    case ncclUnhandledCudaError: return "unhandled cuda error";
+    case ncclSystemError: return "unhandled system error";
+    case ncclInternalError: return "internal error";
+    case ncclInvalidArgument: return "invalid argument";
+    case ncclInvalidUsage: return "invalid usage";
+    case ncclRemoteError: return "remote process exited or there was a network error";
+    case ncclInProgress: return "NCCL operation in progress";
+  }
+  return "?";
+}
+ncclResult_t ncclGetVersion(int* version) {
+  *version = 22809;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const std::lock_guard lock(meeting().mutex);
+  *id = {};
+  const std::int64_t number = ++meeting().num_ids;
+  std::memcpy(id->internal, &number, sizeof number);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank) {
+  std::int64_t number = 0;
+  std::memcpy(&number, id.internal, sizeof number);
+  std::unique_lock lock(meeting().mutex);
+  auto& world = meeting().worlds[number];
+  if (!world) world = std::make_shared<World>();
+  const std::shared_ptr<World> joined = world;
+  joined->size = num_ranks;
+  ++joined->num_joined;
+  meeting().came.notify_all();
+  if (!meeting().came.wait_for(lock, std::chrono::seconds(60), [&] { return joined->num_joined == num_ranks; })) return ncclSystemError;
+  *comm = new ncclComm{.world = joined, .rank = rank, .num_transfers = {}};
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  *comm->is_aborted = true;
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/, ncclResult_t* error) {
+  *error = wanted_error;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return comm->start({.kind = Collective::Kind::all_reduce, .count = count, .type = type, .op = op}, in, out, stream);
+}
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+  return comm->start({.kind = Collective::Kind::all_gather, .count = count, .type = type}, in, out, stream);
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return comm->start({.kind = Collective::Kind::reduce_scatter, .count = count, .type = type, .op = op}, in, out, stream);
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+  return comm->start({.kind = Collective::Kind::broadcast, .count = count, .type = type, .root = root}, in, out, stream);
+}
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return comm->add(comm->rank, peer, in, nullptr, count * size_of(type), stream);
+}
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return comm->add(peer, comm->rank, nullptr, out, count * size_of(type), stream);
+}
+ncclResult_t ncclGroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (--group_depth > 0) return ncclSuccess;
+  const auto lock = emulated::lock();
+  for (auto& [comm, batch] : std::exchange(grouped, {}))
+    if (const ncclResult_t result = comm->start(std::move(batch)); result != ncclSuccess) return result;
+  return ncclSuccess;
+}
+
+namespace emulated {
+
+void set_nccl_error(ncclResult_t error) { wanted_error = error; }
+
+}  // namespace emulated
