@@ -12,7 +12,7 @@ struct ProgramRuns {
 };
 
 /// Memory used per planned buffer and per category == the plan; products counted at the BLAS call and bytes counted in the transport == the trace.
-/// The rank computes with ops/cpu and nothing between.
+/// Products are counted where the rank computes with ops/cpu and nothing between.
 void expect_locks_hold(const RankView& rank, ProgramRuns runs);
 
 }  // namespace echelon::testing

@@ -55,7 +55,12 @@ std::unique_ptr<Trajectory> run_training(const RunConfig& config, const RunOptio
   const FormulaBatches batches(config, options.targets);
   auto trajectory = std::make_unique<Trajectory>();
   TrajectoryWatcher watcher(config, options, *trajectory);
-  run_layout({.blueprint = blueprint, .batches = batches, .num_steps = config.training.steps, .run_ranks = options.run_ranks, .interpose = options.interpose},
+  run_layout({.blueprint = blueprint,
+              .batches = batches,
+              .num_steps = config.training.steps,
+              .run_ranks = options.run_ranks,
+              .interpose = options.interpose,
+              .backend = options.backend},
              watcher);
   return trajectory;
 }

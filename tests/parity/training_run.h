@@ -59,6 +59,7 @@ struct RunOptions {
   RankRunner run_ranks = {};
   std::optional<Schedule> schedule = {};  // in place of the config's
   Targets targets = Targets::unequal;
+  Backend* backend = nullptr;  // null: processors
 };
 
 /// With ranks as processes, each process gets what its rank knows: its slices, and on rank 0 the losses.

@@ -1,0 +1,89 @@
+// Layouts on ranks with GPUs, from the config to the updated weights, against one rank on a processor, in float64: losses, gradient norms, first gradients and
+// weights, and the locks on memory and traffic. On the emulated device, which is slow: a few layouts, of every kind.
+#include "cuda/cuda_backend.h"
+#include "cuda/device/workspace.h"
+#include "cuda/emulated/runtime.h"
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <gtest/gtest.h>
+
+namespace echelon::testing {
+namespace {
+
+RunConfig small_config(const Layout& layout) {
+  RunConfig config = config_of(layout);
+  config.training.steps = 2;
+  config.lr_scheduler.warmup_steps = 1;
+  config.training.seq_len = 8;
+  config.training.micro_batch_size = 1;
+  config.training.global_batch_size = layout.microbatches * layout.replicate * layout.shard;
+  return config;
+}
+
+class OnGpus : public ::testing::TestWithParam<Layout> {
+ protected:
+  ~OnGpus() override { emulated::set_num_devices(1); }
+
+  static void expect_equals_one_processor(const Layout& layout) {
+    const RunConfig config = small_config(layout);
+    std::string reason;
+    const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
+    ASSERT_NE(backend, nullptr) << reason;
+    const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
+    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
+    expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
+  }
+};
+
+class SharedByAllRanks : public OnGpus {};
+TEST_P(SharedByAllRanks, EqualOneProcessor) { expect_equals_one_processor(GetParam()); }
+
+class OneForEachRank : public OnGpus {};
+TEST_P(OneForEachRank, EqualOneProcessor) {
+  emulated::set_num_devices(config_of(GetParam()).mesh_shape().num_ranks());
+  expect_equals_one_processor(GetParam());
+}
+
+using enum PipelineSchedule;
+const Layout everything = {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true, .zero = 2, .layers = 2};
+
+const Layout shared[] = {{.layers = 1},
+                         {.replicate = 2, .family = Family::gpt2, .layers = 1},
+                         {.shard = 2, .layers = 1},
+                         {.shard = 2, .zero = 2, .layers = 1},
+                         {.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 2},
+                         {.replicate = 2, .shard = 2, .zero = 3, .reshard = ReshardAfterForward::step, .layers = 1},
+                         {.tp = 2, .family = Family::gpt2, .layers = 1},
+                         {.tp = 4, .sequence_parallel = true, .layers = 1},
+                         {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
+                         {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
+                         {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
+                         everything};
+const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2}, {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4}, everything};
+
+std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
+INSTANTIATE_TEST_SUITE_P(Gpus, SharedByAllRanks, ::testing::ValuesIn(shared), test_name);
+INSTANTIATE_TEST_SUITE_P(Gpus, OneForEachRank, ::testing::ValuesIn(own), test_name);
+
+// What the driver is asked for is the plan's bytes, and the operations' workspace beside them.
+TEST(GpuMemory, IsThePlansAndTheWorkspace) {
+  const RunConfig config = small_config({.shard = 2, .layers = 1});
+  std::string reason;
+  const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
+  const Blueprint blueprint(config);
+  std::int64_t expected = 0;
+  for (int rank = 0; rank < 2; ++rank) expected += blueprint.rank(rank).arena_bytes() + cuda::Workspace::num_bytes;
+  std::int64_t most = 0;
+  const auto measured = [&](const RankView& rank) {
+    rank.mesh.comm({world_axes}).barrier().wait();
+    if (rank.mesh.rank() == 0) most = emulated::num_allocated_bytes();
+    rank.mesh.comm({world_axes}).barrier().wait();
+  };
+  (void)run_training(config, {.at_end = measured, .backend = backend.get()});
+  EXPECT_EQ(most, expected);
+}
+
+}  // namespace
+}  // namespace echelon::testing
