@@ -13,7 +13,6 @@ void OpsConformance::compare(const std::string& what, const Tensors& tensors, co
   Tensors expected = tensors;
   operation(reference, expected);
   const Tensors actual = backend_->run(what, tensors, operation);
-  if (actual.empty()) GTEST_SKIP() << what << ": the backend has no such operation yet";
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     // A float64 sum of float32 numbers is as good as they are.
     const double tolerance = std::max(tolerance_of(tensors[i].tensor().dtype), tolerance_of(sums));
@@ -311,7 +310,6 @@ TEST_P(OpsConformance, NaNReachesTheQueriesThatSeeIt) {
   v.set(90 * 16 + 3, std::numeric_limits<double>::quiet_NaN());
   const Tensors after =
       run({random(sizes, 1), k, v, out, lse}, [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
-  if (after.empty()) GTEST_SKIP() << "the backend has no attention yet";
   out = after[3];
   lse = after[4];
   for (std::int64_t i = 0; i < 100; ++i) {
