@@ -38,7 +38,8 @@ class CudaUnderTest final : public OpsUnderTest {
 OpsVariant variant(DType dtype) {
   return {.dtype = dtype, .make = [] { return std::make_unique<CudaUnderTest>(); }};
 }
-INSTANTIATE_TEST_SUITE_P(Cuda, OpsConformance, testing::Values(variant(DType::float32), variant(DType::float64), variant(DType::bfloat16)), name_of_variant);
+INSTANTIATE_TEST_SUITE_P(Cuda, OpsConformance,
+                         testing::Values(variant(DType::float32), variant(DType::float64), variant(DType::bfloat16), variant(DType::float16)), name_of_variant);
 
 }  // namespace
 }  // namespace echelon

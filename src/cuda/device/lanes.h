@@ -4,6 +4,7 @@
 #include "tensor/dtype.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <type_traits>
@@ -22,6 +23,10 @@ template <>
 struct OnDevice<bfloat16> {
   using type = __nv_bfloat16;
 };
+template <>
+struct OnDevice<float16> {
+  using type = __half;
+};
 template <class T>
 using on_device = typename OnDevice<T>::type;
 
@@ -32,12 +37,15 @@ using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }
 __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
 
 /// x rounded to nearest even.
 template <class To, class From>
 __device__ __forceinline__ To narrow(From x) {
   if constexpr (std::is_same_v<To, __nv_bfloat16>)
     return __float2bfloat16_rn(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, __half>)
+    return __float2half_rn(static_cast<float>(x));
   else
     return static_cast<To>(x);
 }

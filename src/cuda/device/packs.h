@@ -150,13 +150,18 @@ __device__ __forceinline__ Pack<Wide<T>, count> widen(const Pack<T, count>& x) {
   for (int i = 0; i < count; ++i) wide.at[i] = widen(x.at[i]);
   return wide;
 }
+namespace detail {
+__device__ __forceinline__ __nv_bfloat162 pair_of(float x, float y, __nv_bfloat16) { return __floats2bfloat162_rn(x, y); }
+__device__ __forceinline__ __half2 pair_of(float x, float y, __half) { return __floats2half2_rn(x, y); }
+}  // namespace detail
+
 template <class To, class From, int count>
 __device__ __forceinline__ Pack<To, count> narrow(const Pack<From, count>& x) {
   Pack<To, count> result;
-  if constexpr (std::is_same_v<To, __nv_bfloat16> && count % 2 == 0) {
+  if constexpr (sizeof(To) == 2 && count % 2 == 0) {
 #pragma unroll
     for (int i = 0; i < count; i += 2) {  // two of them are one instruction
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(static_cast<float>(x.at[i]), static_cast<float>(x.at[i + 1]));
+      const auto pair = detail::pair_of(static_cast<float>(x.at[i]), static_cast<float>(x.at[i + 1]), To());
       result.at[i] = pair.x;
       result.at[i + 1] = pair.y;
     }

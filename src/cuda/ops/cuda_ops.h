@@ -1,8 +1,8 @@
 // The backend for NVIDIA GPUs: cuBLASLt for products, flash-style kernels for attention, fused kernels for the rest. Operations are enqueued on the rank's
 // compute stream and run in that order; upload() returns when the host's memory may be used again, download() when the numbers are there.
 //
-// Formats: float32, float64 and bfloat16; arithmetic is in the accumulate_dtype, products of bfloat16 in tensor cores that add in float32. In deterministic
-// mode two runs give the same bits: no sum is left to the order of atomics.
+// Formats: float32, float64, bfloat16 and float16; arithmetic is in the accumulate_dtype, products of the formats of 16 bits in tensor cores that add in
+// float32. In deterministic mode two runs give the same bits: no sum is left to the order of atomics.
 #pragma once
 
 #include "cuda/device/device.h"

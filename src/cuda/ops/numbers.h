@@ -21,7 +21,7 @@ void visit_numbers(DType dtype, F&& f) {
     case DType::float32: return f(float{});
     case DType::float64: return f(double{});
     case DType::bfloat16: return f(bfloat16{});
-    case DType::float16:
+    case DType::float16: return f(float16{});
     case DType::int32: break;
   }
   no_kernel_for(dtype);

@@ -1,5 +1,6 @@
 #include "cublasLt.h"
 #include "cuda_bf16.h"
+#include "cuda_fp16.h"
 
 #include <algorithm>
 #include <array>
@@ -55,6 +56,7 @@ double read(const void* numbers, cudaDataType_t type, std::int64_t i) {
     case CUDA_R_32F: return static_cast<const float*>(numbers)[i];
     case CUDA_R_64F: return static_cast<const double*>(numbers)[i];
     case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(numbers)[i]);
+    case CUDA_R_16F: return __half2float(static_cast<const __half*>(numbers)[i]);
     default: throw std::runtime_error("a product of a type that is not emulated");
   }
 }
@@ -63,6 +65,7 @@ void write(void* numbers, cudaDataType_t type, std::int64_t i, double value) {
     case CUDA_R_32F: static_cast<float*>(numbers)[i] = static_cast<float>(value); return;
     case CUDA_R_64F: static_cast<double*>(numbers)[i] = value; return;
     case CUDA_R_16BF: static_cast<__nv_bfloat16*>(numbers)[i] = __nv_bfloat16(static_cast<float>(value)); return;
+    case CUDA_R_16F: static_cast<__half*>(numbers)[i] = __half(static_cast<float>(value)); return;
     default: throw std::runtime_error("a product of a type that is not emulated");
   }
 }

@@ -11,9 +11,13 @@ struct __half {
     std::memcpy(&bits, &rounded, sizeof bits);
   }
 };
+struct alignas(4) __half2 {
+  __half x, y;
+};
 inline float __half2float(__half x) {
   _Float16 value;
   std::memcpy(&value, &x.bits, sizeof value);
   return static_cast<float>(value);
 }
 inline __half __float2half_rn(float x) { return __half(x); }
+inline __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
