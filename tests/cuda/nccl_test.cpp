@@ -119,14 +119,5 @@ TEST(Nccl, AnErrorOfTheNetworkEndsAllRanks) {
   EXPECT_THAT(outcome, AllOf(HasSubstr("NCCL among ranks 0, 1, 2: remote process exited or there was a network error")));
 }
 
-TEST(Nccl, WhatIsDroppedWithoutAWaitIsNamed) {
-  const std::string outcome = outcome_of(3, [](Mesh& mesh, Comm& comm) {
-    Buffer x(DType::float32, 10);
-    Pending reduced = comm.all_reduce(x.tensor(), ReduceOp::sum);
-    if (mesh.rank() != 1) reduced.wait();
-  });
-  EXPECT_THAT(outcome, HasSubstr("rank 1 dropped, without waiting for it, its all_reduce(sum) of 10 float32"));
-}
-
 }  // namespace
 }  // namespace echelon
