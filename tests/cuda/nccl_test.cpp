@@ -108,16 +108,5 @@ TEST(Nccl, ALongWaitNamesTheOperation) {
                                                   HasSubstr("all_reduce(sum) of 10 float32 in group dp_replicate (ranks 0, 1, 2, 3)")));
 }
 
-TEST(Nccl, AnErrorOfTheNetworkEndsAllRanks) {
-  const std::string outcome = outcome_of(3, [](Mesh& mesh, Comm& comm) {
-    all_reduce(comm, 10);
-    comm.barrier().wait();
-    if (mesh.rank() == 1) emulated::set_nccl_error(ncclRemoteError);
-    for (;;) all_reduce(comm, 10);
-  });
-  emulated::set_nccl_error(ncclSuccess);
-  EXPECT_THAT(outcome, AllOf(HasSubstr("NCCL among ranks 0, 1, 2: remote process exited or there was a network error")));
-}
-
 }  // namespace
 }  // namespace echelon
