@@ -47,7 +47,7 @@ class Turns {
     std::iota(order.begin(), order.end(), std::size_t{0});
     while (num_done_ < threads_.size()) {
       const std::size_t first = draw(order.size());
-      bool moved = false;
+      bool moved = run_ahead(draw(warps_.size()));
       for (std::size_t i = 0; i < order.size(); ++i) {
         const std::size_t next = (first + i) % order.size();
         if (states_[next] != State::ready) continue;
@@ -92,6 +92,20 @@ class Turns {
   }
 
  private:
+  /// Lets one warp run as far as it can get without the others: who relies on their pace finds out.
+  bool run_ahead(std::size_t warp) {
+    const std::size_t end = std::min(threads_.size(), (warp + 1) * 32);
+    bool has_moved = false;
+    for (bool moves = true; moves; has_moved |= moves) {
+      moves = false;
+      for (std::size_t i = warp * 32; i < end; ++i) {
+        if (states_[i] != State::ready) continue;
+        resume(i);
+        moves = true;
+      }
+    }
+    return has_moved;
+  }
   void resume(std::size_t index) {
     current_ = index;
     if (!fibers_[index] && !has_begun(index)) fibers_[index] = start(index);
