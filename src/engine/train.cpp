@@ -133,7 +133,8 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
     else
       run.model().initialize(config.training.seed, ops);
     Trainer trainer(
-        config, {blueprint, run, mesh, ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
+        config,
+        {blueprint, run, mesh, host, ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
         options);
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;

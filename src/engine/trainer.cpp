@@ -68,7 +68,7 @@ void Trainer::write_trace() {
   write_text(folder / (name + "_trace.json"), to_chrome_json(parts_.recorder->steps(), program));
   write_text(folder / (name + "_operations.json"), to_json(table));
   const StepTrace& last = parts_.recorder->steps().back();
-  const TraceReport report = {folder, table, last.step, gather_timeline(parts_.mesh, parts_.blueprint, last, parts_.host->num_hosts <= 1)};
+  const TraceReport report = {folder, table, last.step, gather_timeline(parts_.host_mesh, parts_.blueprint, last, parts_.host->num_hosts <= 1)};
   parts_.recorder->clear();
   if (parts_.mesh.rank() == 0 && options_.events.on_trace) options_.events.on_trace(report);
 }

@@ -17,6 +17,7 @@ struct TrainerParts {
   const Blueprint& blueprint;
   RankRun& run;
   Mesh& mesh;
+  Mesh& host_mesh;  // of the same ranks, for what lies in the host's memory
   Ops& ops;
   const DatasetBatches& training;
   const DatasetBatches* validation = nullptr;
