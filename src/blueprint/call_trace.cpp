@@ -44,8 +44,8 @@ class Tracer {
       memory.push_back({.param = {nullptr, options.dtype, options.shards_parameters() ? owned : whole},
                         .grad = {nullptr, options.grad_dtype, options.shards_gradients() ? owned : whole},
                         .master = {nullptr, wide, owned},
-                        .m = {nullptr, wide, owned},
-                        .v = {nullptr, wide, owned}});
+                        .m = {nullptr, options.moments_dtype, owned},
+                        .v = {nullptr, options.moments_dtype, owned}});
     }
     return memory;
   }

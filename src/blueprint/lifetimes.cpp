@@ -26,8 +26,7 @@ void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, Buff
     add(BufferRole::param, MemoryCategory::parameters, options.shards_parameters() ? owned : whole, param_size);
     add(BufferRole::grad, MemoryCategory::gradients, options.shards_gradients() ? owned : whole, grad_size);
     if (options.has_master()) add(BufferRole::master, MemoryCategory::master_weights, owned, wide_size);
-    add(BufferRole::m, MemoryCategory::moments, owned, wide_size);
-    add(BufferRole::v, MemoryCategory::moments, owned, wide_size);
+    for (const BufferRole moment : {BufferRole::m, BufferRole::v}) add(moment, MemoryCategory::moments, owned, size_of(options.moments_dtype));
   }
 }
 

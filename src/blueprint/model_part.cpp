@@ -62,6 +62,8 @@ ShardOptions shard_options(const RunConfig& config, int rank) {
   options.dtype = layers.dtype;
   options.grad_dtype = layers.grad_dtype;
   options.reduce_dtype = config.training.reduce_dtype.empty() ? layers.grad_dtype : parse_dtype(config.training.reduce_dtype);
+  const std::string& moments = config.optimizer.moments_dtype;
+  options.moments_dtype = moments.empty() ? accumulate_dtype(options.dtype) : parse_dtype(moments);
   return options;
 }
 

@@ -49,7 +49,8 @@ StepInput training_input(const RunConfig& config, const BatchSource& batches, st
                     .beta2 = optimizer.beta2,
                     .eps = optimizer.eps,
                     .weight_decay = optimizer.weight_decay,
-                    .step = step - scaler.num_skipped()},
+                    .step = step - scaler.num_skipped(),
+                    .seed = config.training.seed},
           .max_norm = config.training.max_norm,
           .loss_scale = scaler.scale()};
 }

@@ -21,8 +21,8 @@ std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, BufferKey place, 
     buckets.push_back({.param = take(BufferRole::param, options.dtype, options.shards_parameters() ? owned : bucket.num_elements),
                        .grad = take(BufferRole::grad, options.grad_dtype, options.shards_gradients() ? owned : bucket.num_elements),
                        .master = options.has_master() ? take(BufferRole::master, wide, owned) : Tensor(),
-                       .m = take(BufferRole::m, wide, owned),
-                       .v = take(BufferRole::v, wide, owned)});
+                       .m = take(BufferRole::m, options.moments_dtype, owned),
+                       .v = take(BufferRole::v, options.moments_dtype, owned)});
   }
   return buckets;
 }

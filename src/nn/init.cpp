@@ -1,22 +1,15 @@
 #include "nn/init.h"
 
 #include "base/error.h"
-#include "nn/philox.h"
+#include "base/philox.h"
+#include "nn/param_slice.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <string_view>
 
 namespace echelon {
 namespace {
-
-// FNV-1a, 64 bits: the same on every machine, unlike std::hash.
-std::uint64_t stable_hash(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
-}
 
 constexpr std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
 constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
@@ -24,7 +17,7 @@ constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint3
 // The standard normal numbers of one tensor. Each Philox block gives two of them (Box and Muller 1958).
 class Normals {
  public:
-  Normals(std::string_view name, std::int64_t seed) : stream_(stable_hash(name)), seed_(static_cast<std::uint64_t>(seed)) {}
+  Normals(std::uint64_t stream, std::int64_t seed) : stream_(stream), seed_(static_cast<std::uint64_t>(seed)) {}
 
   [[nodiscard]] double at(std::int64_t index) {
     const auto pair = static_cast<std::uint64_t>(index) / 2;
@@ -51,28 +44,10 @@ class Normals {
   std::array<double, 2> values_{};
 };
 
-// The local tensor as [outer, count, inner] around the dim that is cut, and where its rows lie in the whole one.
-struct LocalView {
-  std::int64_t outer = 1, first = 0, count = 1, global_count = 1, inner = 1;
-};
-
-LocalView view_of(const Param& param) {
-  const int dim = std::max(param.split_dim, 0);
-  LocalView view;
-  for (int d = 0; d < param.global_sizes.num_dims(); ++d) {
-    if (d < dim) view.outer *= param.global_sizes[d];
-    if (d > dim) view.inner *= param.global_sizes[d];
-  }
-  view.global_count = param.global_sizes[dim];
-  view.first = param.split_dim < 0 ? 0 : param.split_first;
-  view.count = param.split_dim < 0 ? view.global_count : param.split_count;
-  return view;
-}
-
 template <class T>
 void fill(const Param& param, std::int64_t seed, T* out) {
-  const LocalView view = view_of(param);
-  Normals normals(param.name, seed);
+  const ParamSlice view = slice_of(param);
+  Normals normals(stream_of(param), seed);
   for (std::int64_t o = 0; o < view.outer; ++o) {
     for (std::int64_t j = view.first; j < view.first + view.count; ++j) {
       const bool is_padding = j >= view.global_count;

@@ -361,8 +361,11 @@ void check(const AdamWArgs& args) {
   must.count("master", args.master, args.param.num_elements());
   must.dtype("master", args.master, accumulate_dtype(args.param.dtype));
   must.count("grad", args.grad, args.param.num_elements());
-  must.like("m", args.m, args.master);
-  must.like("v", args.v, args.master);
+  must.count("m", args.m, args.master.num_elements());
+  const bool may_be_coarse = args.master.dtype == DType::float32 && args.m.dtype == DType::bfloat16;
+  must.that(args.m.dtype == args.master.dtype || may_be_coarse, "m", args.m, "have the master's dtype, or bfloat16 beside float32");
+  must.like("v", args.v, args.m);
+  must.that(args.noise.row >= 1, "m", args.m, "lie in rows of at least one element");
   must.that(args.step >= 1, "param", args.param, "be updated at a step from 1 on");
 }
 

@@ -158,14 +158,24 @@ struct CrossEntropyBackwardArgs {
   double scale = 1.0;
 };
 
+/// The random bits with which numbers are rounded to bfloat16: a function of `key` and of an element's index in the whole parameter, so that no layout changes
+/// them. Element i of the tensors is element offset + l / row * stride + l % row of the parameter, l = first + i: a slice lies in it row by row.
+struct RoundingNoise {
+  std::uint64_t stream = 0;  // of the parameter
+  std::uint64_t key = 0;     // of the seed and the step
+  std::int64_t first = 0, row = 1, stride = 1, offset = 0;
+};
+
 /// One AdamW step (Loshchilov and Hutter 2019) with PyTorch's order of operations, all tensors flat and equally long:
 ///   g = grad_scale grad;  p -= lr weight_decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
 ///   p -= lr / (1 - beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
-/// p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as `master`.
+/// p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as `master`. m and v have the master's dtype, or beside a float32
+/// one bfloat16: then they are rounded up or down at random, by `noise`, so that on average they keep what is less than a unit in their last place.
 struct AdamWArgs {
   Tensor param, master, grad, m, v;
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, grad_scale = 1;
   std::int64_t step = 1;  // from 1
+  RoundingNoise noise = {};
 };
 
 class Ops {

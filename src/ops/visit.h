@@ -36,6 +36,15 @@ void visit_pair(DType activations, DType gradients, F&& f) {
   });
 }
 
+/// f(M{}) with the type of AdamW's moments beside master weights of type A: A, or bfloat16 beside float.
+template <class A, class F>
+void visit_moment(DType moment, F&& f) {
+  if constexpr (std::is_same_v<A, float>) {
+    if (moment == DType::bfloat16) return f(bfloat16{});
+  }
+  f(A{});
+}
+
 /// f(T{}, U{}) with the types of two numbers whose sums have one type: alike, or float32 and one of 16 bits.
 template <class F>
 void visit_addends(DType a, DType b, F&& f) {

@@ -1,5 +1,6 @@
 #include "optim/sharded_unit.h"
 
+#include "nn/param_slice.h"
 #include "spec/groups.h"
 
 #include <algorithm>
@@ -12,6 +13,18 @@ Tensor part_of(Tensor bucket, Range range) { return bucket.rows(range.first, ran
 
 /// The parameter's own sizes at its place in a bucket.
 Tensor view_of(Tensor bucket, const Segment& segment) { return part_of(bucket, {segment.offset, segment.count}).reshaped(segment.param->local_sizes()); }
+
+/// Of the elements [first, ...) of the rank's slice of a parameter, in one step. Initial weights come from the same generator, with the seed alone as their
+/// key.
+RoundingNoise rounding_noise(const Param& param, std::int64_t first, const AdamWOptions& adamw) {
+  const ParamSlice slice = slice_of(param);
+  return {.stream = stream_of(param),
+          .key = static_cast<std::uint64_t>(adamw.seed) + (static_cast<std::uint64_t>(adamw.step) << 32),
+          .first = first,
+          .row = slice.count * slice.inner,
+          .stride = slice.global_count * slice.inner,
+          .offset = slice.first * slice.inner};
+}
 
 }  // namespace
 
@@ -168,7 +181,8 @@ void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw) {
                  .eps = adamw.eps,
                  .weight_decay = segment.param->decays ? adamw.weight_decay : 0.0,
                  .grad_scale = adamw.grad_scale,
-                 .step = adamw.step});
+                 .step = adamw.step,
+                 .noise = rounding_noise(*segment.param, part.first - segment.offset, adamw)});
     }
   }
 }

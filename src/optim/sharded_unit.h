@@ -28,6 +28,7 @@ struct ShardOptions {
   DType dtype = DType::float32;
   DType grad_dtype = DType::float32;
   DType reduce_dtype = DType::float32;  // in which gradients travel over the data axes
+  DType moments_dtype = DType::float32;
 
   /// The optimizer's own copy exists only if parameters are too coarse for it.
   [[nodiscard]] bool has_master() const { return dtype != accumulate_dtype(dtype); }
@@ -47,6 +48,7 @@ struct AdamWOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
   double grad_scale = 1;  // clipping times the correction from expected to counted tokens
   std::int64_t step = 1;  // from 1
+  std::int64_t seed = 1;  // of the random bits that round coarse moments
 };
 
 class ShardedUnit {

@@ -120,6 +120,7 @@ const ConfigKey keys[] = {
     {"optimizer.beta2", at<optimizer, &O::beta2>, "decay of the second moment", unit},
     {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", not_negative},
     {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", not_negative},
+    {"optimizer.moments_dtype", at<optimizer, &O::moments_dtype>, "AdamW's moments: float32 | bfloat16: rounded stochastically; empty: float64 for float64, else float32"},
 
     {"lr_scheduler.warmup_steps", at<lr_scheduler, &L::warmup_steps>, "steps of linear warm-up", count_or_none},
     {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},

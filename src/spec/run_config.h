@@ -87,6 +87,7 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+  std::string moments_dtype;  // empty: float64 for float64, else float32; bfloat16: rounded at random
   bool operator==(const OptimizerConfig&) const = default;
 };
 

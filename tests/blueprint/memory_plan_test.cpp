@@ -155,17 +155,23 @@ std::vector<std::int64_t> unit_elements(const Blueprint& blueprint) {
 struct StateBytes {
   const char *dtype, *grad_dtype;
   std::int64_t parameter, gradient, state;
+  const char* moments_dtype = "";
 };
 
 TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
-  for (const StateBytes& each :
-       {StateBytes{"float32", "float32", 4, 4, 8}, {"bfloat16", "float32", 2, 4, 12}, {"bfloat16", "bfloat16", 2, 2, 12}, {"float64", "float64", 8, 8, 16}})
+  for (const StateBytes& each : {StateBytes{"float32", "float32", 4, 4, 8},
+                                 {"bfloat16", "float32", 2, 4, 12},
+                                 {"bfloat16", "bfloat16", 2, 2, 12},
+                                 {"float64", "float64", 8, 8, 16},
+                                 {"bfloat16", "float32", 2, 4, 8, "bfloat16"},
+                                 {"float32", "float32", 4, 4, 4, "bfloat16"}})
     for (const int degree : {1, 2, 3, 5, 8})
       for (const int level : {1, 2, 3})
         for (const int replicas : {1, 2}) {
           RunConfig config = testing::small_config();
           config.training.dtype = each.dtype;
           config.training.grad_dtype = each.grad_dtype;
+          config.optimizer.moments_dtype = each.moments_dtype;
           config.parallelism.data_parallel_shard_degree = degree;
           config.parallelism.data_parallel_replicate_degree = replicas;
           config.parallelism.zero_level = level;

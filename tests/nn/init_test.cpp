@@ -1,8 +1,8 @@
 // Initial values: the generator's published answers, independence of the layout, and the distribution.
 #include "nn/init.h"
 
+#include "base/philox.h"
 #include "nn/models.h"
-#include "nn/philox.h"
 #include "nn/sharding.h"
 
 #include <gtest/gtest.h>

@@ -19,11 +19,13 @@ namespace {
 struct Case {
   int replicate, shard, level, microbatches;
   DType dtype = DType::float64, grad_dtype = DType::float64, reduce_dtype = DType::float64;
+  bool has_coarse_moments = false;
+  [[nodiscard]] DType moments_dtype() const { return has_coarse_moments ? DType::bfloat16 : accumulate_dtype(dtype); }
 };
 
 std::string name_of(const Case& c) {
-  return fmt::format("replicate{}_shard{}_level{}_m{}_{}_{}_{}", c.replicate, c.shard, c.level, c.microbatches, echelon::name_of(c.dtype),
-                     echelon::name_of(c.grad_dtype), echelon::name_of(c.reduce_dtype));
+  return fmt::format("replicate{}_shard{}_level{}_m{}_{}_{}_{}{}", c.replicate, c.shard, c.level, c.microbatches, echelon::name_of(c.dtype),
+                     echelon::name_of(c.grad_dtype), echelon::name_of(c.reduce_dtype), c.has_coarse_moments ? "_coarse_moments" : "");
 }
 void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
 
@@ -55,8 +57,8 @@ class Rank {
       memory.push_back({.param = take(c.dtype, unit_.options().shards_parameters() ? owned : whole),
                         .grad = take(c.grad_dtype, unit_.options().shards_gradients() ? owned : whole),
                         .master = unit_.options().has_master() ? take(wide, owned) : Tensor(),
-                        .m = take(wide, owned),
-                        .v = take(wide, owned)});
+                        .m = take(c.moments_dtype(), owned),
+                        .v = take(c.moments_dtype(), owned)});
     }
     unit_.bind(memory);
     for (std::size_t b = 0; b < memory.size(); ++b)
@@ -80,9 +82,9 @@ class Rank {
       wait(unit_.reduce_parts(ops_, mesh_, unit_.options().converts_gradients() ? part_buffers(case_.reduce_dtype) : std::vector<Tensor>()));
   }
 
-  /// Every parameter after an update, as the model sees it.
+  /// Every parameter after two updates, of which the second reads what the first left of the moments, as the model sees it.
   std::vector<double> updated() {
-    unit_.update(ops_, {.lr = 0.1, .grad_scale = 0.5});
+    for (std::int64_t step = 1; step <= 2; ++step) unit_.update(ops_, {.lr = 0.1, .grad_scale = 0.5, .step = step});
     if (unit_.options().shards_parameters()) unit_.bind_parameters(whole_buffers(case_.dtype));
     if (case_.shard > 1) wait(unit_.gather_parameters(ops_, mesh_));
     std::vector<double> values;
@@ -129,7 +131,8 @@ class Rank {
             .is_first_copy = mesh_.coordinate(Axis::dp_replicate) == 0,
             .dtype = case_.dtype,
             .grad_dtype = case_.grad_dtype,
-            .reduce_dtype = case_.reduce_dtype};
+            .reduce_dtype = case_.reduce_dtype,
+            .moments_dtype = case_.moments_dtype()};
   }
   void form_gradients(int microbatch) {
     for (std::size_t p = 0; p < params_.size(); ++p) {
@@ -222,10 +225,43 @@ std::vector<Case> cases() {
         all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32});
         all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::bfloat16, DType::float32});
         all.push_back({replicate, shard, level, microbatches, DType::float32, DType::float32, DType::bfloat16});
+        all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32, true});
       }
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Grid, Levels, testing::ValuesIn(cases()), [](const auto& c) { return name_of(c.param); });
+
+// Tensor parallelism: the moments of columns 3 to 5 of a parameter are rounded as they are where it is whole.
+TEST(CoarseMoments, OfASliceAreThoseOfTheWhole) {
+  constexpr std::int64_t R = 5, C = 7, first = 3, count = 4;  // the last column is padding
+  const auto moments = [&](bool is_cut) {
+    const auto ops = make_cpu_ops({});
+    std::vector<Param> params(1);
+    params[0].name = "p";
+    params[0].global_sizes = {R, C - 1};
+    if (is_cut) {
+      params[0].split_dim = 1;
+      params[0].split_first = first;
+      params[0].split_count = count;
+    }
+    ShardedUnit unit({params.data()}, {.moments_dtype = DType::bfloat16});
+    const std::int64_t size = unit.buckets()[0].num_elements, columns = is_cut ? count : C - 1;
+    const Numbers param(DType::float32, {size}), m(DType::bfloat16, {size}), v(DType::bfloat16, {size});
+    Numbers grad(DType::float32, {size});
+    unit.bind({{.param = param, .grad = grad, .master = {}, .m = m, .v = v}});
+    for (std::int64_t i = 0; i < R * columns; ++i) {
+      const std::int64_t column = i % columns + (is_cut ? first : 0);
+      grad.set(i, column < C - 1 ? 0.01 * static_cast<double>(1 + i / columns * C + column) : 0.0);
+    }
+    for (std::int64_t step = 1; step <= 3; ++step) unit.update(*ops, {.lr = 0.1, .step = step});
+    std::vector<double> rows;
+    for (std::int64_t r = 0; r < R; ++r)
+      for (std::int64_t c = first; c < C - 1; ++c)
+        for (const Numbers* x : {&m, &v}) rows.push_back(x->get(r * columns + c - (is_cut ? first : 0)));
+    return rows;
+  };
+  EXPECT_EQ(moments(true), moments(false));
+}
 
 }  // namespace
 }  // namespace echelon

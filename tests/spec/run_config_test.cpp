@@ -101,6 +101,12 @@ const Contradiction batch_faults[] = {
     {"optimizer.lr = nan is not a finite number, such as 0.0003", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},
     {"optimizer.beta2 = 1 is not below 1", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
     {"optimizer.name = 'adam' is none of adamw; nearest: adamw", [](RunConfig& c) { c.optimizer.name = "adam"; }},
+    {"optimizer.moments_dtype = 'bf16' is none of float32, bfloat16; nearest: bfloat16", [](RunConfig& c) { c.optimizer.moments_dtype = "bf16"; }},
+    {"optimizer.moments_dtype = 'bfloat16' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'",
+     [](RunConfig& c) {
+       c.training.dtype = "float64";
+       c.optimizer.moments_dtype = "bfloat16";
+     }},
     {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100", [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
     {"lr_scheduler.min_lr_factor = 1.5 is above 1; nearest: 1", [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
     {"output.dir = '' is empty", [](RunConfig& c) { c.output.dir = ""; }},

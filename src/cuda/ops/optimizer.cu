@@ -6,6 +6,7 @@
 #include "cuda/ops/numbers.h"
 
 #include "ops/check.h"
+#include "ops/rounding_noise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -63,22 +64,51 @@ struct AdamWConstants {
   A decay, step_size, sqrt_bias2, eps, beta2, one_minus_beta1, one_minus_beta2, grad_scale;
 };
 
-template <class P, class G>
+template <class P, class G, class M>
 struct AdamWTensors {
   P* param;  // null where it is the master
   Wide<P>* master;
   const G* grad;
-  Wide<P>*m, *v;
+  M *m, *v;
 };
 
-template <class P, class G>
-__global__ void __launch_bounds__(block_threads) adamw_kernel(AdamWTensors<P, G> of, AdamWConstants<Wide<P>> with, std::int64_t count) {
+/// The random words of elements i, i + 1, ... of the tensors: one block of the generator where these are four that make one.
+template <int count>
+__device__ __forceinline__ void draw(std::uint32_t (&words)[count], const RoundingNoise& noise, std::int64_t i) {
+  const std::int64_t rows = noise.row == noise.stride ? 0 : noise.row | noise.stride;
+  if (count == 4 && ((noise.first | noise.offset | rows) & 3) == 0) {
+    const std::array<std::uint32_t, 4> block = noise_block(noise, global_index(noise, i) / 4);
+#pragma unroll
+    for (int k = 0; k < count; ++k) words[k] = block[static_cast<std::size_t>(k)];
+  } else {
+    for (int k = 0; k < count; ++k) words[k] = noise_word(noise, i + k);
+  }
+}
+
+/// Stores moments in the format of the sums, or rounds them at random; `shift`: where in a word their bits are.
+template <class M, class A, int count>
+__device__ __forceinline__ void store_moments(M* address, const Pack<A, count>& x, const std::uint32_t (&words)[count], int shift, std::int64_t present) {
+  if constexpr (std::is_same_v<M, A>) {
+    store_pack(address, x, present);
+  } else {
+    Pack<M, count> rounded;
+#pragma unroll
+    for (int k = 0; k < count; ++k) rounded.at[k] = __ushort_as_bfloat16(stochastic_bfloat16(x.at[k], words[k] >> shift));
+    store_pack(address, rounded, present);
+  }
+}
+
+template <class P, class G, class M>
+__global__ void __launch_bounds__(block_threads) adamw_kernel(AdamWTensors<P, G, M> of, AdamWConstants<Wide<P>> with, RoundingNoise noise, std::int64_t count) {
   using A = Wide<P>;
   constexpr int width = pack_size<A>;
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width, present = count - first;
   if (present <= 0) return;
   const Pack<G, width> grad = load_pack<width>(of.grad + first, present);
-  Pack<A, width> p = load_pack<width>(of.master + first, present), m = load_pack<width>(of.m + first, present), v = load_pack<width>(of.v + first, present);
+  Pack<A, width> p = load_pack<width>(of.master + first, present), m = widen(load_pack<width>(of.m + first, present)),
+                 v = widen(load_pack<width>(of.v + first, present));
+  std::uint32_t words[width] = {};
+  if constexpr (!std::is_same_v<M, A>) draw(words, noise, first);
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     const A g = with.grad_scale * static_cast<A>(widen(grad.at[i]));
@@ -87,8 +117,8 @@ __global__ void __launch_bounds__(block_threads) adamw_kernel(AdamWTensors<P, G>
     v.at[i] = with.beta2 * v.at[i] + with.one_minus_beta2 * g * g;
     p.at[i] -= with.step_size * m.at[i] / (sqrt(v.at[i]) / with.sqrt_bias2 + with.eps);
   }
-  store_pack(of.m + first, m, present);
-  store_pack(of.v + first, v, present);
+  store_moments(of.m + first, m, words, 0, present);
+  store_moments(of.v + first, v, words, 16, present);
   store_pack(of.master + first, p, present);
   if (of.param != nullptr) store_pack(of.param + first, narrow<P>(p), present);
 }
@@ -114,14 +144,19 @@ void CudaOps::sum_of_squares(Tensor x, Tensor sum) {
 void CudaOps::adamw(const AdamWArgs& args) {
   check(args);
   const std::int64_t count = args.master.num_elements();
-  visit_numbers(args.param.dtype, [&]<class P>(P) {
-    visit_numbers(args.grad.dtype, [&]<class G>(G) {
-      using A = Wide<on_device<P>>;
-      const AdamWTensors<on_device<P>, on_device<G>> of = {args.param.data == args.master.data ? nullptr : numbers<P>(args.param), numbers<A>(args.master),
-                                                           numbers<G>(args.grad), numbers<A>(args.m), numbers<A>(args.v)};
+  visit_numbers_and_gradient(args.param.dtype, args.grad.dtype, [&]<class P, class G>(P, G) {
+    using A = Wide<on_device<P>>;
+    const auto start = [&]<class M>(M) {
+      const AdamWTensors<on_device<P>, on_device<G>, on_device<M>> of = {args.param.data == args.master.data ? nullptr : numbers<P>(args.param),
+                                                                         numbers<A>(args.master), numbers<G>(args.grad), numbers<M>(args.m),
+                                                                         numbers<M>(args.v)};
       launch({.num_blocks = blocks_for(count, block_threads * pack_size<A>), .num_threads = block_threads, .stream = stream()},
-             adamw_kernel<on_device<P>, on_device<G>>, of, AdamWConstants<A>(args), count);
-    });
+             adamw_kernel<on_device<P>, on_device<G>, on_device<M>>, of, AdamWConstants<A>(args), args.noise, count);
+    };
+    if constexpr (std::is_same_v<A, float>) {
+      if (args.m.dtype == DType::bfloat16) return start(bfloat16{});
+    }
+    start(A{});
   });
 }
 

@@ -19,5 +19,10 @@ inline float __bfloat162float(__nv_bfloat16 x) {
   half.bits = x.bits;
   return static_cast<float>(half);
 }
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
+  __nv_bfloat16 half;
+  half.bits = bits;
+  return half;
+}
 inline __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16(x); }
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__nv_bfloat16(x), __nv_bfloat16(y)}; }
