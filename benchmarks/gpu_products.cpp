@@ -42,6 +42,7 @@ class Matrix {
   Matrix(RankDevice& device, DType dtype, Sizes sizes, unsigned seed) : memory_(device.memory()) {
     const std::int64_t num_bytes = sizes.num_elements() * size_of(dtype);
     tensor_ = Tensor(memory_.allocate(num_bytes), dtype, sizes);
+    if (dtype == DType::int32) return;  // scratch
     const Numbers some = Numbers::random(dtype, {std::min<std::int64_t>(sizes.num_elements(), 1 << 20)}, seed);
     for (std::int64_t first = 0; first < sizes.num_elements(); first += some.count())
       device.ops().upload(tensor_.flat().rows(first, std::min(some.count(), sizes.num_elements() - first)), some.tensor().data);
@@ -74,6 +75,7 @@ double seconds_of(Ops& ops, const MatmulArgs& product) {
 struct Format {
   std::string name;
   DType dtype = DType::bfloat16;
+  bool is_float8 = false;
 };
 
 class Bench {
@@ -84,14 +86,20 @@ class Bench {
     const DType sums = accumulate_dtype(format.dtype);
     const Matrix x(device_, format.dtype, {tokens, linear.in}, 1), w(device_, format.dtype, {linear.out, linear.in}, 2);
     const Matrix y(device_, format.dtype, {tokens, linear.out}, 3), dw(device_, sums, {linear.out, linear.in}, 4);
-    print(linear.name + " F", {.a = x, .b = w, .c = y, .transpose_b = true}, format);
-    print(linear.name + " D", {.a = y, .b = w, .c = x}, format);
-    print(linear.name + " W", {.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, format);
+    const Matrix scratch(device_, DType::int32, {float8_scratch_size(tokens * std::max(linear.in, linear.out), std::max(tokens, linear.out) * linear.in)}, 0);
+    print(linear.name + " F", {.a = x, .b = w, .c = y, .transpose_b = true}, format, scratch);
+    print(linear.name + " D", {.a = y, .b = w, .c = x}, format, scratch);
+    print(linear.name + " W", {.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, format, scratch);
   }
 
  private:
-  void print(const std::string& name, const MatmulArgs& args, const Format& format) {
+  void print(const std::string& name, MatmulArgs args, const Format& format, Tensor scratch) {
     const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
+    if (format.is_float8) {
+      args.a_format = name.back() == 'F' ? OperandFormat::float8_e4m3 : OperandFormat::float8_e5m2;
+      args.b_format = OperandFormat::float8_e4m3;
+      args.scratch = scratch.flat().rows(0, float8_scratch_size(args.a.num_elements(), args.b.num_elements()));
+    }
     const double seconds = seconds_of(device_.ops(), args), flops = 2.0 * static_cast<double>(M * N * K) / seconds;
     const auto known = peaks_.formats.find(format.name);
     const std::string share = known == peaks_.formats.end() ? "" : fmt::format("{:5.1f} %", 100 * flops / known->second.peak_flops);
@@ -112,7 +120,8 @@ void run(const std::string& machine_name, const std::string& preset_name, std::i
     Bench bench(*device, machine.nodes.front().device);
     for (const Linear& linear : linears_of(model)) {
       const bool is_head = linear.out == model.vocab_size;
-      for (const Format& format : {Format{"bfloat16"}, Format{"float32", DType::float32}}) bench.print(linear, is_head ? 512 : tokens, format);
+      for (const Format& format : {Format{"bfloat16"}, Format{"float8", DType::bfloat16, true}})
+        if (!is_head || !format.is_float8) bench.print(linear, is_head ? 512 : tokens, format);
     }
   });
 }

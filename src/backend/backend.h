@@ -19,6 +19,7 @@ struct RankOptions {
   int num_threads = 1;             // of the host, inside one operation
   bool deterministic = true;       // two runs give the same bits, where that costs time
   bool allows_tf32 = false;        // products of float32 may round their operands to TensorFloat-32, where the device is faster at that
+  bool needs_float8 = false;       // products in float8 will be asked for
   std::string transport = "auto";  // comm.backend, as far as it speaks of devices: "nccl", or "auto" for the fastest that works
   double timeout_seconds = 300;    // of one wait
 };

@@ -13,6 +13,7 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
   options.model = config.model;
   options.dtype = parse_dtype(config.training.dtype);
   options.grad_dtype = config.training.grad_dtype.empty() ? accumulate_dtype(options.dtype) : parse_dtype(config.training.grad_dtype);
+  options.is_float8 = config.training.linear_dtype == "float8";
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;
   options.num_sequences = config.training.micro_batch_size;

@@ -19,7 +19,7 @@ class CudaRankDevice final : public RankDevice {
   CudaRankDevice(Mesh& host, const RankOptions& options, const Placement& placement)
       : device_(placement.index),
         num_sharing_(placement.num_sharing),
-        ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32}),
+        ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32, .needs_float8 = options.needs_float8}),
         carrier_(device_) {
     if (!placement.has_each_its_own || host.shape().num_ranks() == 1) mesh_ = host.carried_by(carrier_);
     if (!mesh_ && placement.has_each_its_own) mesh_ = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);

@@ -1,5 +1,6 @@
 #include "engine/run_device.h"
 
+#include "base/error.h"
 #include "engine/machine_memory.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
@@ -17,9 +18,13 @@ std::vector<Group> groups_of(const RunConfig& config) {
 }  // namespace
 
 std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads) {
+  const TrainingConfig& t = config.training;
+  require(t.linear_dtype.empty() || t.dtype != "float64" || backend.kind() == DeviceKind::cpu,
+          "training.linear_dtype = '{}' beside training.dtype = 'float64' is for processors alone; nearest: 'float32'", t.linear_dtype);
   std::unique_ptr<RankDevice> device = backend.open(host, {.num_threads = num_threads,
                                                            .deterministic = config.training.deterministic,
                                                            .allows_tf32 = config.training.float32_matmul_precision == "high",
+                                                           .needs_float8 = !config.training.linear_dtype.empty(),
                                                            .transport = config.comm.backend,
                                                            .timeout_seconds = config.comm.timeout_seconds});
   device->mesh().connect(groups_of(config));

@@ -14,7 +14,7 @@ Linear query_projection(const LayerOptions& options, const std::string& name, co
   const ModelSpec& model = options.model;
   const std::int64_t C = model.head_dim;
   const Slice rows = {split.first_head * C, split.num_heads * C};
-  Linear linear(row_slice_of_matrix(options, name + ".weight", {model.num_attention_heads * C, model.hidden_size}, rows));
+  Linear linear(options, row_slice_of_matrix(options, name + ".weight", {model.num_attention_heads * C, model.hidden_size}, rows));
   if (model.qkv_bias) linear.set_bias(slice_of_bias(name + ".bias", model.num_attention_heads * C, rows));
   return linear;
 }
@@ -29,7 +29,7 @@ Linear kv_projection(const LayerOptions& options, const std::string& name, const
     param.is_first_copy = split.kv_replica == 0;
     return param;
   };
-  Linear linear(shared(row_slice_of_matrix(options, name + ".weight", {model.num_key_value_heads * C, model.hidden_size}, rows)));
+  Linear linear(options, shared(row_slice_of_matrix(options, name + ".weight", {model.num_key_value_heads * C, model.hidden_size}, rows)));
   if (model.qkv_bias) linear.set_bias(shared(slice_of_bias(name + ".bias", model.num_key_value_heads * C, rows)));
   return linear;
 }
@@ -127,7 +127,7 @@ void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& st
 }
 
 void Attention::backward_weight(Context& context, Stash& stash) {
-  output_.backward_weight(context.ops, stash.kept(this, kept_dy), stash.kept(this, kept_out));
+  output_.backward_weight(context, stash.kept(this, kept_dy), stash.kept(this, kept_out));
   if (norms_)
     for (Norm& norm : *norms_) norm.backward_weight(context, stash);
   const Projections gradients = {stash.kept(this, kept_dq), stash.kept(this, kept_dk), stash.kept(this, kept_dv)};
@@ -140,7 +140,7 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
   {
     const Stack::Scope inner(context.workspace);
     const Tensor dy_full = leave_backward(context, options_, dy);
-    output_.backward_weight(context.ops, dy_full, stash.kept(this, kept_out));
+    output_.backward_weight(context, dy_full, stash.kept(this, kept_out));
     const Projections behind_norms = take_across_norms(context.workspace, gradients);
     attention_gradients(context, dy_full, behind_norms, stash);
     if (norms_)
@@ -156,7 +156,7 @@ void Attention::attention_gradients(Context& context, Tensor dy_full, const Proj
   const Tensor dout = context.workspace.take(options_.dtype, gradients[0].sizes);
   const Tensor lse = stash.kept(this, kept_lse);
   const Tensor delta = context.workspace.take(lse.dtype, lse.sizes);
-  output_.backward_input(context.ops, dy_full, dout);
+  output_.backward_input(context, dy_full, dout);
   const Tensor dq = gradients[0].reshaped(q_sizes), dk = gradients[1].reshaped(kv_sizes), dv = gradients[2].reshaped(kv_sizes);
   context.ops.attention_backward({.q = stash.kept(this, kept_q).reshaped(q_sizes),
                                   .k = stash.kept(this, kept_k).reshaped(kv_sizes),

@@ -9,7 +9,7 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   const std::int64_t num_sequences = cache.k.size(0), num_new = x.size(0) / num_sequences, num_positions = first_position + num_new;
   const Projections qkv = take_projections(context.workspace, x.size(0));
   const Projections products = take_across_norms(context.workspace, qkv);
-  projections_.products(context.ops, x, products);
+  projections_.products(context, x, products);
   if (norms_)
     for (std::size_t i = 0; i < 2; ++i) (*norms_)[i].apply(context, per_head(products[i]), per_head(qkv[i]));
   const Tensor q = qkv[0].reshaped({num_sequences, num_new, split_.num_heads, C});

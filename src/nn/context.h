@@ -14,6 +14,7 @@ struct LayerOptions {
   ModelSpec model;
   DType dtype = DType::float32;       // parameters and activations
   DType grad_dtype = DType::float32;  // gradients of parameters
+  bool is_float8 = false;             // products of linear layers: ops/float8.h
   std::int64_t num_sequences = 1;     // B: sequences of a microbatch
   std::int64_t seq_len = 1;           // T
   int tp = 1;

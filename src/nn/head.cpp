@@ -117,7 +117,7 @@ void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
     const Tensor dlogits = logit_gradient(context, chunk, exponentials(context, chunk, normed_full), chunk.of(lse));
-    add_product(context.ops, *weight_, dlogits, chunk.of(normed_full));
+    context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
   }
   norm_.backward_weight(context, stash);
 }
@@ -133,7 +133,7 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
     const Tensor lse = context.workspace.take(logits_dtype(), {chunk.count});
     add_loss(context, chunk, exps, lse);
     const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
-    add_product(context.ops, *weight_, dlogits, chunk.of(normed_full));
+    context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
     context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
   }
   enter_backward(context, options_, dnormed, partial);

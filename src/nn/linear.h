@@ -1,10 +1,12 @@
 // The product of one rank with a weight, and its gradients. No communication.
 //
 //     y = x w^T + b        dx = dy w        dw += dy^T x,  db += sum of dy over tokens        w [out, in]
+//
+// In float8 (training.linear_dtype) x and w are rounded to e4m3 and dy to e5m2, whose numbers reach further; y, dx and dw are not.
 #pragma once
 
+#include "nn/context.h"
 #include "nn/param.h"
-#include "ops/ops.h"
 
 #include <optional>
 #include <vector>
@@ -13,7 +15,7 @@ namespace echelon {
 
 class Linear {
  public:
-  explicit Linear(Param weight) : weight_(std::move(weight)) { weight_.is_formed_by_product = true; }
+  Linear(const LayerOptions& options, Param weight) : weight_(std::move(weight)), is_float8_(options.is_float8) { weight_.is_formed_by_product = true; }
 
   void set_bias(Param bias) { bias_ = std::move(bias); }
 
@@ -22,20 +24,23 @@ class Linear {
   enum class Write : std::uint8_t { overwrite, accumulate };
 
   /// y [N, out] = x [N, in] w^T, without the bias.
-  void product(Ops& ops, Tensor x, Tensor y) const;
+  void product(Context& context, Tensor x, Tensor y) const;
   /// y += b, if there is one.
   void add_bias(Ops& ops, Tensor y) const;
   /// dx [N, in] = dy [N, out] w, or += .
-  void backward_input(Ops& ops, Tensor dy, Tensor dx, Write write = Write::overwrite) const;
-  void weight_backward(Ops& ops, Tensor dy, Tensor x);
+  void backward_input(Context& context, Tensor dy, Tensor dx, Write write = Write::overwrite) const;
+  void weight_backward(Context& context, Tensor dy, Tensor x);
   void bias_backward(Ops& ops, Tensor dy);
 
  private:
+  void multiply(Context& context, MatmulArgs args, OperandFormat float8_of_a) const;
+
   Param weight_;
   std::optional<Param> bias_;
+  bool is_float8_;
 };
 
 /// The gradient of a weight that is_formed_by_product += dy^T x, or = if it is the step's first.
-void add_product(Ops& ops, Param& weight, Tensor dy, Tensor x);
+[[nodiscard]] MatmulArgs weight_gradient(Param& weight, Tensor dy, Tensor x);
 
 }  // namespace echelon

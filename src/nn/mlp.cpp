@@ -11,7 +11,7 @@ int num_inner(const LayerOptions& options) { return options.model.mlp == MlpKind
 
 Linear inner_product(const LayerOptions& options, const std::string& name, Slice features) {
   const ModelSpec& model = options.model;
-  Linear linear(row_slice_of_matrix(options, name + ".weight", {model.intermediate_size, model.hidden_size}, features));
+  Linear linear(options, row_slice_of_matrix(options, name + ".weight", {model.intermediate_size, model.hidden_size}, features));
   if (model.output_bias && model.mlp != MlpKind::gelu) linear.set_bias(slice_of_bias(name + ".bias", model.intermediate_size, features));
   return linear;
 }
@@ -73,7 +73,7 @@ void Mlp::apply(Context& context, Tensor x, Tensor y) const {
   Inner inner;
   for (int i = 0; i < num_inner(options_); ++i) inner.push_back(context.workspace.take(options_.dtype, sizes));
   const Tensor activated = context.workspace.take(options_.dtype, sizes);
-  inner_.products(context.ops, x, inner);
+  inner_.products(context, x, inner);
   activate(context.ops, inner, activated);
   down_.forward(context, activated, y);
 }
@@ -83,14 +83,14 @@ void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) c
   const Tensor dy_full = stash.keep_gradient(this, kept_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
   const Tensor activated = stash.keep_gradient(this, kept_activated, options_.dtype, inner[0].sizes), dactivated = activated;
   gather_tokens_into(context, options_, dy_full, dy);
-  down_.backward_input(context.ops, dy_full, dactivated);
+  down_.backward_input(context, dy_full, dactivated);
   activation_gradients(context.ops, inner, dactivated, {});
   inner_.backward_input(context, inner, dx);
 }
 
 void Mlp::backward_weight(Context& context, Stash& stash) {
   const Inner gradients = kept_inner(stash);
-  down_.backward_weight(context.ops, stash.kept(this, kept_dy), stash.kept(this, kept_activated));
+  down_.backward_weight(context, stash.kept(this, kept_dy), stash.kept(this, kept_activated));
   if (gelu_bias_) context.ops.bias_backward(gradients[0], gelu_bias_->grad);
   inner_.backward_weight(context, gradients, stash.kept(this, kept_x));
 }
@@ -101,9 +101,9 @@ void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
     const Stack::Scope scope(context.workspace);
     const Tensor dy_full = leave_backward(context, options_, dy);
     const Tensor dactivated = context.workspace.take(options_.dtype, inner[0].sizes), activated = dactivated;
-    down_.backward_input(context.ops, dy_full, dactivated);
+    down_.backward_input(context, dy_full, dactivated);
     activation_gradients(context.ops, inner, dactivated, gelu_bias_ ? gelu_bias_->grad : Tensor());
-    down_.backward_weight(context.ops, dy_full, activated);
+    down_.backward_weight(context, dy_full, activated);
   }
   inner_.backward_weight(context, inner, stash.kept(this, kept_x));
   inner_.backward_input(context, inner, dx);

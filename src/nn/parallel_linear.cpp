@@ -15,19 +15,19 @@ std::vector<Param*> ColumnParallel::params() {
 
 void ColumnParallel::forward(Context& context, Tensor x, std::span<const Tensor> ys) const {
   const Stack::Scope scope(context.workspace);
-  products(context.ops, enter(context, options_, x), ys);
+  products(context, enter(context, options_, x), ys);
 }
 
 Tensor ColumnParallel::forward_again(Context& context, Tensor x, std::span<const Tensor> ys) const {
   const Tensor x_full = enter(context, options_, x);
-  products(context.ops, x_full, ys);
+  products(context, x_full, ys);
   return x_full;
 }
 
-void ColumnParallel::products(Ops& ops, Tensor x, std::span<const Tensor> ys) const {
+void ColumnParallel::products(Context& context, Tensor x, std::span<const Tensor> ys) const {
   for (std::size_t i = 0; i < linears_.size(); ++i) {
-    linears_[i].product(ops, x, ys[i]);
-    linears_[i].add_bias(ops, ys[i]);
+    linears_[i].product(context, x, ys[i]);
+    linears_[i].add_bias(context.ops, ys[i]);
   }
 }
 
@@ -35,7 +35,7 @@ void ColumnParallel::backward_input(Context& context, std::span<const Tensor> dy
   const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, options_, dx);
   for (std::size_t i = 0; i < linears_.size(); ++i)
-    linears_[i].backward_input(context.ops, dys[i], partial, i == 0 ? Linear::Write::overwrite : Linear::Write::accumulate);
+    linears_[i].backward_input(context, dys[i], partial, i == 0 ? Linear::Write::overwrite : Linear::Write::accumulate);
   enter_backward(context, options_, dx, partial);
 }
 
@@ -43,7 +43,7 @@ void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> d
   const Stack::Scope scope(context.workspace);
   const Tensor x_full = x.size(0) == options_.num_tokens() ? x : enter(context, options_, x);
   for (std::size_t i = 0; i < linears_.size(); ++i) {
-    linears_[i].weight_backward(context.ops, dys[i], x_full);
+    linears_[i].weight_backward(context, dys[i], x_full);
     linears_[i].bias_backward(context.ops, dys[i]);
   }
 }
@@ -51,21 +51,21 @@ void ColumnParallel::backward_weight(Context& context, std::span<const Tensor> d
 void RowParallel::forward(Context& context, Tensor x, Tensor y) const {
   const Stack::Scope scope(context.workspace);
   const Tensor partial = partial_of(context, options_, y);
-  linear_.product(context.ops, x, partial);
+  linear_.product(context, x, partial);
   leave(context, options_, y, partial);
   linear_.add_bias(context.ops, y);
 }
 
-void RowParallel::backward_weight(Ops& ops, Tensor dy_full, Tensor x) {
-  linear_.weight_backward(ops, dy_full, x);
-  linear_.bias_backward(ops, local_tokens(options_, dy_full));
+void RowParallel::backward_weight(Context& context, Tensor dy_full, Tensor x) {
+  linear_.weight_backward(context, dy_full, x);
+  linear_.bias_backward(context.ops, local_tokens(options_, dy_full));
 }
 
 RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs, Slice columns) {
   const ModelSpec& model = options.model;
   Param weight = column_slice_of_matrix(options, name + ".weight", {model.hidden_size, num_inputs}, columns);
   weight.init_std = model.initializer_range / std::sqrt(2.0 * static_cast<double>(model.num_hidden_layers));
-  Linear linear(std::move(weight));
+  Linear linear(options, std::move(weight));
   if (model.output_bias) linear.set_bias(replicated(options, name + ".bias", {model.hidden_size}));
   return {options, std::move(linear)};
 }

@@ -29,7 +29,7 @@ class ColumnParallel {
   /// Under sequence parallelism x is gathered again, unless it is what forward_again gave: kept whole it would cost tp times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
   /// The products alone, of tokens that all ranks hold.
-  void products(Ops& ops, Tensor x, std::span<const Tensor> ys) const;
+  void products(Context& context, Tensor x, std::span<const Tensor> ys) const;
 
  private:
   LayerOptions options_;
@@ -45,8 +45,8 @@ class RowParallel {
   /// y [num_local_tokens, out] of x [num_tokens, inputs of this rank].
   void forward(Context& context, Tensor x, Tensor y) const;
   /// In both, dy is that of all tokens: leave_backward(dy).
-  void backward_input(Ops& ops, Tensor dy_full, Tensor dx) const { linear_.backward_input(ops, dy_full, dx); }
-  void backward_weight(Ops& ops, Tensor dy_full, Tensor x);
+  void backward_input(Context& context, Tensor dy_full, Tensor dx) const { linear_.backward_input(context, dy_full, dx); }
+  void backward_weight(Context& context, Tensor dy_full, Tensor x);
 
  private:
   LayerOptions options_;

@@ -101,6 +101,17 @@ void check_targets(const Checker& must, const Tensor& targets, std::int64_t rows
   must.dtype("targets", targets, DType::int32);
 }
 
+void check_float8(const Checker& must, const MatmulArgs& args, std::int64_t n, std::int64_t k) {
+  const bool both = args.is_float8() && args.b_format != OperandFormat::own,
+             both_e5m2 = args.a_format == OperandFormat::float8_e5m2 && args.a_format == args.b_format;
+  must.that(both && !both_e5m2, "b", args.b, "be rounded to float8 if and only if a is, not both to e5m2");
+  constexpr std::int64_t unit = 16;  // what tensor cores take at a time
+  must.that(n % unit == 0 && k % unit == 0, "b", args.b, "have sizes that are multiples of 16");
+  must.that(!args.transpose_a || args.a.size(1) % unit == 0, "a", args.a, "have sizes that are multiples of 16");
+  must.dtype("scratch", args.scratch, DType::int32);
+  must.count("scratch", args.scratch, float8_scratch_size(args.a.num_elements(), args.b.num_elements()));
+}
+
 }  // namespace
 
 void check(const MatmulArgs& args) {
@@ -114,6 +125,7 @@ void check(const MatmulArgs& args) {
   const auto m = args.a.size(args.transpose_a ? 1 : 0), k = args.a.size(args.transpose_a ? 0 : 1), n = args.b.size(args.transpose_b ? 0 : 1);
   if (args.b.size(args.transpose_b ? 1 : 0) != k) must.that(false, "b", args.b, fmt::format("share the inner size {} with a {}", k, to_string(args.a.sizes)));
   if (args.c.sizes != Sizes{m, n}) must.that(false, "c", args.c, fmt::format("be [{}, {}]", m, n));
+  if (args.is_float8() || args.b_format != OperandFormat::own) check_float8(must, args, n, k);
 }
 
 void check_add_bias(Tensor y, Tensor bias) {

@@ -34,7 +34,9 @@ std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) 
 OpCost cost(const MatmulArgs& args) {
   const std::int64_t m = args.c.size(0), n = args.c.size(1), k = args.a.size(args.transpose_a ? 0 : 1);
   const std::int64_t c_bytes = args.c.num_bytes() * (args.accumulates ? 2 : 1);
-  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = bytes_of(args.a, args.b) + c_bytes};
+  // Float8: an operand is read for its largest number and once more to be rounded, and then written and read in 8 bits.
+  const std::int64_t rounding_bytes = args.is_float8() ? bytes_of(args.a, args.b) + 2 * (args.a.num_elements() + args.b.num_elements()) : 0;
+  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = bytes_of(args.a, args.b) + rounding_bytes + c_bytes};
 }
 
 OpCost cost_add_bias(Tensor y, Tensor bias) { return by_rows(y, 1, 2 * bytes_of(y) + bytes_of(bias)); }

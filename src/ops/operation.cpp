@@ -48,8 +48,8 @@ std::vector<Tensor> existing(std::vector<Tensor> tensors) {
 
 // {dtype of the activations, what is read, what is overwritten}
 Operands operands(const MatmulArgs& args) {
-  if (args.accumulates) return {args.a.dtype, {args.a, args.b, args.c}, {}};
-  return {args.a.dtype, {args.a, args.b}, {args.c}};
+  if (args.accumulates) return {args.a.dtype, {args.a, args.b, args.c}, existing({args.scratch})};
+  return {args.a.dtype, {args.a, args.b}, existing({args.c, args.scratch})};
 }
 Operands operands(const AddBiasArgs& args) { return {args.y.dtype, {args.y, args.bias}, {}}; }
 Operands operands(const BiasBackwardArgs& args) { return {args.dy.dtype, {args.dy, args.dbias}, {}}; }

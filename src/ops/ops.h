@@ -16,13 +16,26 @@
 
 namespace echelon {
 
-/// c[M, N] = op(a)[M, K] op(b)[K, N], or += if `accumulates`. a and b share a dtype; c has it too or its accumulate_dtype.
+/// What the numbers of a product's operand are rounded to before they are multiplied: nothing, or 8 bits with a scale per tensor (ops/float8.h).
+enum class OperandFormat : std::uint8_t { own, float8_e4m3, float8_e5m2 };
+
+/// c[M, N] = op(a)[M, K] op(b)[K, N], or += if `accumulates`. a and b share a dtype; c has it too or its accumulate_dtype. In float8 both operands are rounded,
+/// not both to e5m2; N, K and the M of a transposed a are multiples of 16, and the backend may put what it makes of the operands into `scratch`, int32
+/// [float8_scratch_size].
 struct MatmulArgs {
   Tensor a, b, c;
   bool transpose_a = false;  // a is [K, M]
   bool transpose_b = false;  // b is [N, K]
   bool accumulates = false;
+  OperandFormat a_format = OperandFormat::own, b_format = OperandFormat::own;
+  Tensor scratch = {};
+
+  [[nodiscard]] bool is_float8() const { return a_format != OperandFormat::own; }
 };
+/// A byte for each number of the operands, in lines of 256, and a line besides.
+[[nodiscard]] constexpr std::int64_t float8_scratch_size(std::int64_t a_elements, std::int64_t b_elements) {
+  return ((a_elements + 255) / 256 + (b_elements + 255) / 256 + 1) * (256 / size_of(DType::int32));
+}
 
 /// y[N, D] = w[token - first_row], zero where the row is not of this shard. Tokens int32 [N].
 struct EmbeddingArgs {

@@ -23,9 +23,17 @@ double attention_rate(const OpRecord& operation, const DeviceSpec& device, const
   return rate * queries / (queries + attention_block) * head / (head + half_head);
 }
 
+const FormatRates& float8_rates(const DeviceSpec& device) {
+  const auto found = device.formats.find("float8");
+  require(found != device.formats.end(), "training.linear_dtype = 'float8': the device{} has no rates of it; nearest: an empty linear_dtype",
+          device.name.empty() ? "" : fmt::format(" '{}'", device.name));
+  return found->second;
+}
+
 double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
   switch (operation.kind) {
-    case OpKind::matmul: return matmul_rate(device, rates_of(device, operation.dtype), operation.m, operation.n, operation.k);
+    case OpKind::matmul:
+      return matmul_rate(device, operation.is_float8 ? float8_rates(device) : rates_of(device, operation.dtype), operation.m, operation.n, operation.k);
     case OpKind::attention:
     case OpKind::attention_backward: return attention_rate(operation, device, rates_of(device, operation.dtype));
     default: return device.vector_flops;

@@ -67,6 +67,27 @@ void check_dtypes(const TrainingConfig& t) {
   check_gradient("training.reduce_dtype", t.reduce_dtype, !is_double);
 }
 
+void check_float8(const RunConfig& config) {
+  const TrainingConfig& t = config.training;
+  if (t.linear_dtype.empty()) return;
+  check_choice({"training.linear_dtype", t.linear_dtype, {"float8"}, {}});
+  const ParallelConfig& p = config.parallelism;
+  const ModelSpec& m = config.model;
+  constexpr std::int64_t unit = 16;  // of tensor cores in 8 bits
+  const auto require_units = [&](std::string_view key, std::int64_t value, std::int64_t of) {
+    require(value % of == 0, "training.linear_dtype = 'float8' multiplies blocks of {} numbers, and {} = {} is no multiple of {}; nearest: {}", unit, key,
+            value, of, (value + of - 1) / of * of);
+  };
+  require_units("model.hidden_size", m.hidden_size, unit);
+  require_units("model.head_dim", m.head_dim, unit);
+  require_units("model.intermediate_size", m.intermediate_size, unit * p.tensor_parallel_degree);
+  require_units("training.seq_len", t.seq_len, unit / std::gcd(unit, t.micro_batch_size));
+  require(p.tensor_parallel_degree <= m.num_key_value_heads,
+          "training.linear_dtype = 'float8' rounds gradients, and beside parallelism.tensor_parallel_degree = {} above model.num_key_value_heads = {} those of "
+          "keys and values are sums over ranks; nearest tensor_parallel_degree: {}",
+          p.tensor_parallel_degree, m.num_key_value_heads, m.num_key_value_heads);
+}
+
 void check_recompute(const RunConfig& config) {
   const TrainingConfig& t = config.training;
   const bool is_block = t.recompute_method == RecomputeMethod::block;
@@ -224,6 +245,7 @@ void validate(const RunConfig& config) {
   check_ranks(config);
   check_parallelism(config);
   check_batch(config);
+  check_float8(config);
   check_pipeline(config);
   check_recompute(config);
   check_optimizer(config);

@@ -37,6 +37,9 @@ void infer(Inference& call, const MatmulArgs& args) {
   const Operand a = call.read("a", args.a), b = call.read("b", args.b);
   const Factor left = {a, args.transpose_a ? 0 : 1, args.transpose_a ? 1 : 0}, right = {b, args.transpose_b ? 1 : 0, args.transpose_b ? 0 : 1};
   LayoutType c;
+  if (args.is_float8())  // rounded addends are not the addends of what is rounded
+    for (const TypeAxis axis : call.axes())
+      for (const Operand& operand : {a, b}) call.require_complete(operand, axis);
   for (const TypeAxis axis : call.axes()) c[axis] = product(call, axis, left, right, args.c);
   args.accumulates ? call.add_to("c", args.c, c) : call.write(args.c, c);
 }

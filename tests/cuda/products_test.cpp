@@ -147,6 +147,39 @@ TEST_F(CudaProducts, TensorFloat32OnRequestAlone) {
   EXPECT_EQ(compute_of(DType::float64), CUBLAS_COMPUTE_64F);
 }
 
+// dy is rounded, and its column sums are not those of a bias's gradient; a bias of float32 would be read as bfloat16.
+TEST_F(CudaProducts, OfFloat8FuseABiasOfBfloat16Alone) {
+  for (const DType dtype : {DType::bfloat16, DType::float32}) {
+    Numbers x = Numbers::random(dtype, {16, 32}, 1), w = Numbers::random(dtype, {48, 32}, 2), b = Numbers::random(dtype, {48}, 3), y(dtype, {16, 48});
+    const Numbers scratch(DType::int32, {float8_scratch_size(16 * 32, 48 * 32)});
+    MatmulArgs args = {.a = x, .b = w, .c = y, .transpose_b = true, .a_format = OperandFormat::float8_e4m3, .b_format = OperandFormat::float8_e4m3};
+    args.scratch = scratch;
+    ReferenceOps reference;
+    reference.matmul(args);
+    reference.add_bias(y, b);
+
+    const std::int64_t before = ops_->num_fused();
+    args.a = moved(x);
+    args.b = moved(w);
+    args.c = moved(y);
+    args.scratch = moved(scratch);
+    const Tensor bias = moved(b);
+    ops_->matmul(args);
+    ops_->add_bias(args.c, bias);
+    EXPECT_EQ(ops_->num_fused() - before, dtype == DType::bfloat16 ? 1 : 0);
+    expect_near(read(args.c), y, tolerance_of(dtype), "y");
+  }
+}
+
+TEST_F(CudaProducts, FloatEightNeedsAGpuThatHasIt) {
+  emulated::set_capability(80);
+  cuda::Device old(0);
+  EXPECT_THROW(cuda::CudaOps(old, {.needs_float8 = true}), Error);
+  EXPECT_NO_THROW(cuda::CudaOps(old, {}));
+  emulated::set_capability(90);
+  EXPECT_NO_THROW(open({.needs_float8 = true}));
+}
+
 TEST_F(CudaProducts, OutsideDeterministicModeTheFastestOfSeveralIsTaken) {
   emulated::products().slow_algorithms = 1;  // the one that is named first
   LinearNumbers n(DType::float32, DType::float32);

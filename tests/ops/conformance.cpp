@@ -8,12 +8,12 @@
 
 namespace echelon {
 
-void OpsConformance::compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation) const {
+void OpsConformance::compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation, std::size_t num_scratch) const {
   ReferenceOps reference;
   Tensors expected = tensors;
   operation(reference, expected);
   const Tensors actual = backend_->run(what, tensors, operation);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
+  for (std::size_t i = 0; i < tensors.size() - num_scratch; ++i) {
     // A float64 sum of float32 numbers is as good as they are.
     const double tolerance = std::max(tolerance_of(tensors[i].tensor().dtype), tolerance_of(sums));
     expect_near(actual[i], expected[i], GetParam().slack * tolerance,
@@ -48,6 +48,33 @@ TEST_P(OpsConformance, Matmul) {
         const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1), random(tb ? Sizes{n, k} : Sizes{k, n}, 2), Numbers::random(c_dtype, {m, n}, 3)};
         compare(fmt::format("matmul {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors,
                 [&](Ops& ops, Tensors& t) { ops.matmul({.a = t[0], .b = t[1], .c = t[2], .transpose_a = ta, .transpose_b = tb, .accumulates = accumulates}); });
+      }
+}
+
+TEST_P(OpsConformance, MatmulInFloat8) {
+  if (dtype == DType::float64) GTEST_SKIP() << "of processors alone (float8_test.cpp)";
+  struct Case {
+    std::int64_t m, n, k;
+  };
+  for (const auto& [m, n, k] : {Case{16, 16, 16}, {5, 32, 48}, {80, 16, 144}, {0, 16, 16}, {16, 16, 0}})
+    for (const DType c_dtype : gradient_dtypes())
+      for (int bits = 0; bits < 8; ++bits) {
+        const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
+        if (ta && m % 16 != 0) continue;
+        MatmulArgs args = {.transpose_a = ta, .transpose_b = tb, .accumulates = accumulates};
+        args.a_format = ta ? OperandFormat::float8_e5m2 : OperandFormat::float8_e4m3;
+        args.b_format = OperandFormat::float8_e4m3;
+        const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1, 1e-4), random(tb ? Sizes{n, k} : Sizes{k, n}, 2, 30),
+                                 Numbers::random(c_dtype, {m, n}, 3, 1e-2), Numbers(DType::int32, {float8_scratch_size(m * k, n * k)})};
+        const auto multiply = [&](Ops& ops, Tensors& t) {
+          MatmulArgs of = args;
+          of.a = t[0];
+          of.b = t[1];
+          of.c = t[2];
+          of.scratch = t[3];
+          ops.matmul(of);
+        };
+        compare(fmt::format("matmul in float8 {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors, multiply, 1);
       }
 }
 

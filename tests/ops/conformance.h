@@ -44,8 +44,9 @@ class OpsConformance : public testing::TestWithParam<OpsVariant> {
 
   [[nodiscard]] Numbers random(Sizes sizes, unsigned seed, double spread = 1.0) const { return Numbers::random(dtype, sizes, seed, spread); }
   [[nodiscard]] Numbers statistics(Sizes sizes) const { return {sums, sizes}; }
-  /// Runs `operation` on copies of `tensors` with the reference and with the backend, and compares every tensor afterwards.
-  void compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation) const;
+  /// Runs `operation` on copies of `tensors` with the reference and with the backend, and compares every tensor afterwards, but for
+  /// the last ones if they are scratch.
+  void compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation, std::size_t num_scratch = 0) const;
   [[nodiscard]] Tensors run(const Tensors& tensors, const OperationOnTensors& operation) const { return backend_->run("", tensors, operation); }
 
   /// Formats that numbers are converted from and to.

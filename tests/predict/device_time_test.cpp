@@ -155,5 +155,17 @@ TEST(RatesOf, AFormatThatIsMissingAreThoseOfFloat32) {
   EXPECT_THROW((void)rates_of(device, DType::bfloat16), Error);
 }
 
+TEST(DeviceTime, ProductsInFloat8HaveItsRate) {
+  DeviceSpec device;
+  device.memory_bandwidth = 1e12;
+  device.formats["bfloat16"].peak_flops = 1e12;
+  OpRecord product = {.kind = OpKind::matmul, .dtype = DType::bfloat16, .m = 100, .n = 100, .k = 100, .flops = 2'000'000};
+  EXPECT_DOUBLE_EQ(operation_seconds(product, device), 2e-6);
+  product.is_float8 = true;
+  EXPECT_THROW((void)operation_seconds(product, device), Error);
+  device.formats["float8"].peak_flops = 2e12;
+  EXPECT_DOUBLE_EQ(operation_seconds(product, device), 1e-6);
+}
+
 }  // namespace
 }  // namespace echelon

@@ -77,6 +77,24 @@ const Contradiction batch_faults[] = {
        c.training.dtype = "float16";
        c.grad_scaler.backoff_factor = 1;
      }},
+    {"training.linear_dtype = 'float9' is none of float8; nearest: float8", [](RunConfig& c) { c.training.linear_dtype = "float9"; }},
+    {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; nearest: 16",
+     [](RunConfig& c) {
+       c.training.linear_dtype = "float8";
+       c.model.intermediate_size = 128;
+       c.training.seq_len = 8;
+       c.training.micro_batch_size = 1;
+     }},
+    {"those of keys and values are sums over ranks; nearest tensor_parallel_degree: 1",
+     [](RunConfig& c) {
+       c.training.linear_dtype = "float8";
+       c.model.num_key_value_heads = 1;
+       c.model.hidden_size = 128;
+       c.model.intermediate_size = 128;
+       c.model.head_dim = 32;
+       c.training.seq_len = 16;
+       c.parallelism.tensor_parallel_degree = 2;
+     }},
     {"training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; nearest: 'bfloat16'",
      [](RunConfig& c) { c.training.reduce_dtype = "bfloat"; }},
     {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'",

@@ -22,12 +22,13 @@ class PendingProduct;
 struct OpsOptions {
   bool deterministic = true;  // otherwise the fastest algorithm of a product is found by timing a few
   bool allows_tf32 = false;   // products of float32 may round their operands to TensorFloat-32
+  bool needs_float8 = false;  // products in float8 will be asked for
 };
 
 /// One per rank, used by the rank's own thread.
 class CudaOps final : public Ops {
  public:
-  /// `device` must outlive it. Throws Failure if cuBLASLt does not start.
+  /// `device` must outlive it. Throws Failure if cuBLASLt does not start, and Error if the device lacks what is needed.
   CudaOps(Device& device, const OpsOptions& options);
   ~CudaOps() override;
 

@@ -22,10 +22,16 @@ void PendingProduct::flush() {
   products_.enqueue(*std::exchange(held_, std::nullopt));
 }
 
-bool PendingProduct::add_bias(Tensor y, Tensor bias) { return held_ && is_same(held_->c, y) && bias.dtype == y.dtype && fuse(Epilogue::bias, bias); }
+bool PendingProduct::add_bias(Tensor y, Tensor bias) {
+  // Behind products of float8 into float32 the library's biases are bfloat16.
+  const bool is_possible = held_ && is_same(held_->c, y) && bias.dtype == y.dtype && !(held_->is_float8() && y.dtype == DType::float32);
+  return is_possible && fuse(Epilogue::bias, bias);
+}
 
 bool PendingProduct::column_sums(Tensor dy, Tensor sums) {
-  return held_ && held_->transpose_a && is_same(held_->a, dy) && sums.dtype == held_->c.dtype && fuse(Epilogue::bias_gradient, sums);
+  // A product of float8 has no dy but one that is rounded.
+  const bool is_possible = held_ && held_->transpose_a && is_same(held_->a, dy) && sums.dtype == held_->c.dtype && !held_->is_float8();
+  return is_possible && fuse(Epilogue::bias_gradient, sums);
 }
 
 bool PendingProduct::fuse(Epilogue epilogue, Tensor vector) {

@@ -21,6 +21,15 @@ cudaDataType_t type_of(DType dtype) {
   throw Failure(fmt::format("no product of {}", name_of(dtype)));
 }
 
+cudaDataType_t type_of(OperandFormat format, DType own) {
+  switch (format) {
+    case OperandFormat::own: return type_of(own);
+    case OperandFormat::float8_e4m3: return CUDA_R_8F_E4M3;
+    case OperandFormat::float8_e5m2: return CUDA_R_8F_E5M2;
+  }
+  return type_of(own);
+}
+
 cublasComputeType_t compute_type(DType operands, Float32Products float32_products) {
   if (operands == DType::float64) return CUBLAS_COMPUTE_64F;
   return operands == DType::float32 && float32_products == Float32Products::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -52,10 +61,13 @@ ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
           .K = args.a.size(args.transpose_a ? 0 : 1),
           .operands = args.a.dtype,
           .result = args.c.dtype,
-          .transpose_a = args.transpose_a,
-          .transpose_b = args.transpose_b,
+          .a_format = args.a_format,
+          .b_format = args.b_format,
+          .transpose_a = args.transpose_a && !args.is_float8(),
+          .transpose_b = args.transpose_b || args.is_float8(),
           .epilogue = epilogue,
-          .alignments = {alignment_of(args.a.data), alignment_of(args.b.data), alignment_of(args.c.data), alignment_of(vector.data)}};
+          .alignments = {args.is_float8() ? most_alignment : alignment_of(args.a.data), args.is_float8() ? most_alignment : alignment_of(args.b.data),
+                         alignment_of(args.c.data), alignment_of(vector.data)}};
 }
 
 ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products) : key_(key) {
@@ -66,15 +78,14 @@ ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key.epilogue));
-  const auto layout = [](Layout& out, DType dtype, std::int64_t rows, std::int64_t columns) {  // of our matrix
+  const auto layout = [](Layout& out, cudaDataType_t type, std::int64_t rows, std::int64_t columns) {  // of our matrix
     cublasLtMatrixLayout_t made = nullptr;
-    check(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns),
-          "a matrix of a product");
+    check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns), "a matrix of a product");
     out.reset(made);
   };
-  layout(a_, key.operands, key.transpose_b ? key.N : key.K, key.transpose_b ? key.K : key.N);
-  layout(b_, key.operands, key.transpose_a ? key.K : key.M, key.transpose_a ? key.M : key.K);
-  layout(c_, key.result, key.M, key.N);
+  layout(a_, type_of(key.b_format, key.operands), key.transpose_b ? key.N : key.K, key.transpose_b ? key.K : key.N);
+  layout(b_, type_of(key.a_format, key.operands), key.transpose_a ? key.K : key.M, key.transpose_a ? key.M : key.K);
+  layout(c_, type_of(key.result), key.M, key.N);
 }
 
 template <class Value>
@@ -82,7 +93,14 @@ void ProductPlan::set(cublasLtMatmulDescAttributes_t attribute, const Value& val
   check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value), "an attribute of a product");
 }
 
-std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handle, int most) const {
+void ProductPlan::set_addresses(const Where& where) const {
+  if (key_.epilogue != Epilogue::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(where.vector));
+  if (key_.a_format == OperandFormat::own) return;
+  set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(where.back_b));
+  set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(where.back_a));
+}
+
+std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handle, const Where& where, int most) const {
   cublasLtMatmulPreference_t made = nullptr;
   check(cublasLtMatmulPreferenceCreate(&made), "a product's preference");
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(made);
@@ -97,8 +115,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(0));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(2));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(2));
-  // The library reads off the vector's address how it is aligned; it does not follow it.
-  if (key_.epilogue != Epilogue::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<void*>(key_.alignments[3]));
+  set_addresses(where);  // of which the library reads off how well they are aligned
 
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int num_found = 0;
@@ -118,7 +135,7 @@ void ProductPlan::enqueue(cublasLtHandle_t handle, const Where& where, const Wor
   const bool is_double = key_.operands == DType::float64;
   const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
   const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
-  if (key_.epilogue != Epilogue::none) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(where.vector));
+  set_addresses(where);
   check(cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.c, c_.get(), where.c, c_.get(), &algorithm_,
                        workspace.as<std::byte>(workspace_bytes), static_cast<std::size_t>(workspace_bytes), stream),
         "a product");

@@ -30,10 +30,11 @@ enum class Epilogue : std::uint8_t {
 /// How products of float32 are formed: as such, or of numbers that are rounded to TensorFloat-32's 10 bits, in tensor cores.
 enum class Float32Products : std::uint8_t { exact, tf32 };
 
-/// Products of one key have one plan.
+/// Products of one key have one plan. Operands of float8 have been made [M, K] and [N, K], as tensor cores take them.
 struct ProductKey {
   std::int64_t M = 0, N = 0, K = 0;
   DType operands = DType::float32, result = DType::float32;
+  OperandFormat a_format = OperandFormat::own, b_format = OperandFormat::own;
   bool transpose_a = false, transpose_b = false;
   Epilogue epilogue = Epilogue::none;
   std::array<std::int64_t, 4> alignments = {};  // in bytes, at most 16: of a, b, c and the epilogue's vector
@@ -47,18 +48,20 @@ class ProductPlan {
  public:
   ProductPlan(const ProductKey& key, Float32Products float32_products);
 
-  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a product. All of them form sums in the compute
-  /// type, and in an order that does not depend on time.
-  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, int most) const;
-  void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
-
   struct Where {
     const std::byte* a = nullptr;
     const std::byte* b = nullptr;
     std::byte* c = nullptr;
     std::byte* vector = nullptr;  // of the epilogue
     bool accumulates = false;
+    const float *back_a = nullptr, *back_b = nullptr;  // of float8: on the device, what the operands are multiplied by
   };
+
+  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a product. All of them form sums in the compute
+  /// type, and in an order that does not depend on time.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const Where& where, int most) const;
+  void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
+
   void enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const;
 
   static constexpr std::int64_t workspace_bytes = Workspace::num_bytes - (std::int64_t{1} << 20);  // of the workspace; the rest is for what epilogues write
@@ -77,6 +80,7 @@ class ProductPlan {
 
   template <class Value>
   void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const;
+  void set_addresses(const Where& where) const;
 
   ProductKey key_;
   Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy> operation_;

@@ -1,6 +1,7 @@
 #include "cuda/ops/products.h"
 
 #include "base/error.h"
+#include "cuda/ops/float8.h"
 #include "cuda/ops/stopwatch.h"
 
 #include <limits>
@@ -27,16 +28,24 @@ void Products::enqueue(const MatmulArgs& args) {
   if (is_one(args)) {
     if (!enqueue(args, Epilogue::none, {}))
       throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0), args.c.size(1),
-                                args.a.size(args.transpose_a ? 0 : 1), name_of(args.a.dtype)));
+                                args.a.size(args.transpose_a ? 0 : 1), args.is_float8() ? "float8" : name_of(args.a.dtype)));
   } else if (args.c.num_elements() > 0 && !args.accumulates) {  // an empty sum
     check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute().get()), "zeros");
   }
 }
 
 bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
-  const ProductPlan::Where where = {.a = args.a.data, .b = args.b.data, .c = args.c.data, .vector = vector.data, .accumulates = args.accumulates};
+  ProductPlan::Where where = {.a = args.a.data, .b = args.b.data, .c = args.c.data, .vector = vector.data, .accumulates = args.accumulates};
+  if (args.is_float8()) {
+    const Float8Operands rounded = float8_operands(args);
+    where.a = rounded.a;
+    where.b = rounded.b;
+    where.back_a = rounded.back_a;
+    where.back_b = rounded.back_b;
+  }
   const ProductPlan* const plan = plan_of(key_of(args, epilogue, vector), where);
   if (plan == nullptr) return false;
+  if (args.is_float8()) round_operands(args, device_.num_multiprocessors(), device_.compute().get());
   plan->enqueue(handle_, where, workspace_, device_.compute().get());
   return true;
 }
@@ -47,7 +56,7 @@ const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::W
   if (is_new) {
     plan.emplace(key, options_.float32_products);
     constexpr int most_timed = 8;
-    const std::vector<cublasLtMatmulAlgo_t> candidates = plan->candidates(handle_, options_.is_timed ? most_timed : 1);
+    const std::vector<cublasLtMatmulAlgo_t> candidates = plan->candidates(handle_, where, options_.is_timed ? most_timed : 1);
     if (candidates.empty())
       plan.reset();
     else

@@ -65,6 +65,8 @@ class CpuOps : public Ops {
   void publish() override {}
 
  private:
+  void matmul_float8(const MatmulArgs& args);
+
   int num_threads_;
   std::map<std::array<std::int64_t, 3>, std::int64_t> matmul_counts_;
 };

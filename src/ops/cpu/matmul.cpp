@@ -5,6 +5,8 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/gemm_choice.h"
+#include "ops/cpu/scratch.h"
+#include "ops/float8.h"
 
 #include <algorithm>
 #include <cstring>
@@ -103,8 +105,24 @@ void multiply_packed(const GemmKernels& kernels, const MatmulArgs& args, const P
 
 }  // namespace
 
+// Numbers of float8 are numbers of every other format too, so that rounded operands are multiplied as any are.
+void CpuOps::matmul_float8(const MatmulArgs& args) {
+  struct OfA;
+  struct OfB;
+  MatmulArgs rounded = args;
+  rounded.a_format = rounded.b_format = OperandFormat::own;
+  Scratch<std::byte, OfA> room_for_a(args.a.num_bytes());
+  Scratch<std::byte, OfB> room_for_b(args.b.num_bytes());
+  rounded.a.data = room_for_a.take(args.a.num_bytes());
+  rounded.b.data = room_for_b.take(args.b.num_bytes());
+  round_to_float8(rounded.a, args.a, args.a_format);
+  round_to_float8(rounded.b, args.b, args.b_format);
+  matmul(rounded);
+}
+
 void CpuOps::matmul(const MatmulArgs& args) {
   check(args);
+  if (args.is_float8()) return matmul_float8(args);
   const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
   ++matmul_counts_[{M, N, K}];
   if (M == 0 || N == 0) return;

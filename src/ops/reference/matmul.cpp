@@ -1,7 +1,10 @@
 // c[i, j] = sum_p op(a)[i, p] op(b)[p, j]
 #include "ops/check.h"
+#include "ops/float8.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
+
+#include <vector>
 
 namespace echelon {
 namespace {
@@ -30,6 +33,16 @@ void multiply(const MatmulArgs& args) {
 
 void ReferenceOps::matmul(const MatmulArgs& args) {
   check(args);
+  if (args.is_float8()) {
+    std::vector<std::byte> a(static_cast<std::size_t>(args.a.num_bytes())), b(static_cast<std::size_t>(args.b.num_bytes()));
+    MatmulArgs rounded = args;
+    rounded.a.data = a.data();
+    rounded.b.data = b.data();
+    rounded.a_format = rounded.b_format = OperandFormat::own;
+    round_to_float8(rounded.a, args.a, args.a_format);
+    round_to_float8(rounded.b, args.b, args.b_format);
+    return matmul(rounded);
+  }
   visit_pair(args.a.dtype, args.c.dtype, [&](auto t, auto c) { multiply<decltype(t), decltype(c)>(args); });
 }
 

@@ -7,7 +7,15 @@ namespace echelon {
 void TraceOps::perform(const Operation& operation) {
   check(operation);
   const OpCost c = cost(operation);
-  records_.push_back({.kind = kind_of(operation), .dtype = operands_of(operation).dtype, .m = c.m, .n = c.n, .k = c.k, .flops = c.flops, .bytes = c.bytes});
+  const auto* const product = std::get_if<MatmulArgs>(&operation);
+  records_.push_back({.kind = kind_of(operation),
+                      .dtype = operands_of(operation).dtype,
+                      .m = c.m,
+                      .n = c.n,
+                      .k = c.k,
+                      .flops = c.flops,
+                      .bytes = c.bytes,
+                      .is_float8 = product != nullptr && product->is_float8()});
 }
 
 std::int64_t TraceOps::total_flops() const {

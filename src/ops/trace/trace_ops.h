@@ -13,6 +13,7 @@ struct OpRecord {
   std::int64_t m = 0, n = 0, k = 0;  // as in OpCost
   std::int64_t flops = 0;            // as in ops/cost.h
   std::int64_t bytes = 0;            // read and written, once each
+  bool is_float8 = false;            // a product of operands that are rounded to 8 bits
   bool operator==(const OpRecord&) const = default;
 };
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -18,6 +20,7 @@ struct MatmulOperation {
   cublasOperation_t transpose_a = CUBLAS_OP_N, transpose_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   void* vector = nullptr;
+  const float *a_scale = nullptr, *b_scale = nullptr;
 };
 struct MatrixLayout {
   cudaDataType_t type;
@@ -51,12 +54,26 @@ std::uint64_t alignment_of(const void* address) {
   return bits & (~bits + 1);
 }
 
+bool is_float8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+double decoded(unsigned bits, int mantissa_bits, int bias) {
+  const unsigned mantissa = bits & ((1U << mantissa_bits) - 1), exponent = (bits & 0x7fU) >> mantissa_bits;
+  const bool is_e4m3 = mantissa_bits == 3;
+  double value = std::ldexp(mantissa, 1 - bias - mantissa_bits);
+  if (exponent > 0) value = std::ldexp(1 + std::ldexp(mantissa, -mantissa_bits), static_cast<int>(exponent) - bias);
+  if (is_e4m3 ? (bits & 0x7fU) == 0x7fU : exponent == 31 && mantissa != 0) value = std::numeric_limits<double>::quiet_NaN();
+  if (!is_e4m3 && exponent == 31 && mantissa == 0) value = std::numeric_limits<double>::infinity();
+  return (bits & 0x80U) != 0 ? -value : value;
+}
+
 double read(const void* numbers, cudaDataType_t type, std::int64_t i) {
   switch (type) {
     case CUDA_R_32F: return static_cast<const float*>(numbers)[i];
     case CUDA_R_64F: return static_cast<const double*>(numbers)[i];
     case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(numbers)[i]);
     case CUDA_R_16F: return __half2float(static_cast<const __half*>(numbers)[i]);
+    case CUDA_R_8F_E4M3: return decoded(static_cast<const unsigned char*>(numbers)[i], 3, 7);
+    case CUDA_R_8F_E5M2: return decoded(static_cast<const unsigned char*>(numbers)[i], 2, 15);
     default: throw std::runtime_error("a product of a type that is not emulated");
   }
 }
@@ -134,6 +151,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
     case CUBLASLT_MATMUL_DESC_TRANSA: operation->transpose_a = *static_cast<const cublasOperation_t*>(value); return CUBLAS_STATUS_SUCCESS;
     case CUBLASLT_MATMUL_DESC_TRANSB: operation->transpose_b = *static_cast<const cublasOperation_t*>(value); return CUBLAS_STATUS_SUCCESS;
     case CUBLASLT_MATMUL_DESC_EPILOGUE: operation->epilogue = *static_cast<const cublasLtEpilogue_t*>(value); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: operation->a_scale = *static_cast<const float* const*>(value); return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: operation->b_scale = *static_cast<const float* const*>(value); return CUBLAS_STATUS_SUCCESS;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: operation->vector = *static_cast<void* const*>(value); return CUBLAS_STATUS_SUCCESS;
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -173,13 +192,22 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   }
   return CUBLAS_STATUS_NOT_SUPPORTED;
 }
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int wanted,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t* results, int* num_found) {
   ++emulated::products().num_heuristics;
   *num_found = 0;
   const bool has_epilogue = operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   if (has_epilogue && (operation->compute == CUBLAS_COMPUTE_64F || operation->vector == nullptr)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (emulated::is_float8(a->type) || emulated::is_float8(b->type)) {
+    const bool is_tn = operation->transpose_a == CUBLAS_OP_T && operation->transpose_b == CUBLAS_OP_N;
+    const bool are_float8 = emulated::is_float8(a->type) && emulated::is_float8(b->type) && !(a->type == CUDA_R_8F_E5M2 && a->type == b->type);
+    const bool are_whole = a->rows % 16 == 0 && a->columns % 16 == 0 && a->stride % 16 == 0 && b->stride % 16 == 0 && c->stride % 8 == 0;
+    const bool is_aligned = preference->alignments[0] % 16 == 0 && preference->alignments[1] % 16 == 0;
+    const bool has_scales = operation->a_scale != nullptr && operation->b_scale != nullptr;
+    if (!is_tn || !are_float8 || !are_whole || !is_aligned || !has_scales || operation->epilogue == CUBLASLT_EPILOGUE_BGRADB)
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
   constexpr std::uint32_t in_the_format_of_the_result = 1 | 4;
   if ((preference->reduction_schemes & in_the_format_of_the_result) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;  // Echelon's sums are never formed so
   constexpr int num_known = 3;
@@ -222,10 +250,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   const double beta_value = is_double ? *static_cast<const double*>(beta) : *static_cast<const float*>(beta);
   const cudaError_t error = emulated::enqueue(stream, [=, op = *operation, al = *a_layout, bl = *b_layout, dl = *d_layout] {
     if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    const double scale = emulated::is_float8(al.type) ? static_cast<double>(*op.a_scale) * static_cast<double>(*op.b_scale) : 1;
     if (op.compute == CUBLAS_COMPUTE_64F)
       emulated::multiply<double>(op, alpha_value, a, al, b, bl, beta_value, c, d, dl);
     else
-      emulated::multiply<float>(op, alpha_value, a, al, b, bl, beta_value, c, d, dl);
+      emulated::multiply<float>(op, alpha_value * scale, a, al, b, bl, beta_value, c, d, dl);
   });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }

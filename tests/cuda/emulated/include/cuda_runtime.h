@@ -119,6 +119,12 @@ T atomicAdd(T* address, T value) {
   *address = before + value;
   return before;
 }
+template <class T>
+T atomicMax(T* address, T value) {
+  const T before = *address;
+  if (value > before) *address = value;
+  return before;
+}
 inline unsigned atomicInc(unsigned* address, unsigned limit) {
   const unsigned before = *address;
   *address = before >= limit ? 0 : before + 1;

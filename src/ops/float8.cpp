@@ -1,0 +1,54 @@
+#include "ops/float8.h"
+
+#include "ops/visit.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace echelon {
+namespace {
+
+template <class T>
+void round_all(T* out, const T* x, std::int64_t count, Float8 format) {
+  double amax = 0;
+  bool is_finite = true;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double magnitude = std::abs(to<double>(x[i]));
+    is_finite = is_finite && std::isfinite(magnitude);
+    amax = std::max(amax, magnitude);
+  }
+  if (!is_finite) return std::fill(out, out + count, to<T>(std::numeric_limits<double>::quiet_NaN()));
+  const int exponent = float8_exponent(amax, format);
+  const double scale = std::ldexp(1.0, exponent), back = std::ldexp(1.0, -exponent);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = to<T>(rounded_to_float8(to<double>(x[i]) * scale, format) * back);
+}
+
+}  // namespace
+
+int float8_exponent(double amax, Float8 format) {
+  if (amax == 0) return 0;
+  constexpr int most = 63;
+  int exponent = 0;
+  (void)std::frexp(format.largest / amax, &exponent);  // 2^(exponent - 1) <= largest / amax < 2^exponent
+  return std::min(exponent - 1, most);
+}
+
+double rounded_to_float8(double x, Float8 format) {
+  constexpr int bias = 1023, mantissa_bits = 52;
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> mantissa_bits & 0x7ffU) - bias;
+  const int unit = std::max(exponent, format.least_exponent) - format.mantissa_bits;
+  // Beside so large a number a double has no bits left below the unit, and the addition rounds to nearest even.
+  const double large = std::bit_cast<double>(static_cast<std::uint64_t>(unit + mantissa_bits + bias) << mantissa_bits) * 1.5;
+  return std::copysign((x + large) - large, x);
+}
+
+void round_to_float8(Tensor out, Tensor x, OperandFormat format) {
+  visit_float(x.dtype, [&](auto t) {
+    using T = decltype(t);
+    round_all(out.as<T>(), x.as<T>(), x.num_elements(), float8_of(format));
+  });
+}
+
+}  // namespace echelon
