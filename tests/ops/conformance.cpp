@@ -61,18 +61,18 @@ TEST_P(OpsConformance, MatmulInFloat8) {
       for (int bits = 0; bits < 8; ++bits) {
         const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
         if (ta && m % 16 != 0) continue;
-        MatmulArgs args = {.transpose_a = ta, .transpose_b = tb, .accumulates = accumulates};
-        args.a_format = ta ? OperandFormat::float8_e5m2 : OperandFormat::float8_e4m3;
-        args.b_format = OperandFormat::float8_e4m3;
         const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1, 1e-4), random(tb ? Sizes{n, k} : Sizes{k, n}, 2, 30),
                                  Numbers::random(c_dtype, {m, n}, 3, 1e-2), Numbers(DType::int32, {float8_scratch_size(m * k, n * k)})};
         const auto multiply = [&](Ops& ops, Tensors& t) {
-          MatmulArgs of = args;
-          of.a = t[0];
-          of.b = t[1];
-          of.c = t[2];
-          of.scratch = t[3];
-          ops.matmul(of);
+          ops.matmul({.a = t[0],
+                      .b = t[1],
+                      .c = t[2],
+                      .transpose_a = ta,
+                      .transpose_b = tb,
+                      .accumulates = accumulates,
+                      .a_format = ta ? OperandFormat::float8_e5m2 : OperandFormat::float8_e4m3,
+                      .b_format = OperandFormat::float8_e4m3,
+                      .scratch = t[3]});
         };
         compare(fmt::format("matmul in float8 {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors, multiply, 1);
       }

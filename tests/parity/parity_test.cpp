@@ -178,10 +178,12 @@ TEST(CoarseMoments, EveryLayoutFollowsOneRankAndRepeatsItsBits) {
     const auto again = run_training(config), alone = run_training(one_rank(config));
     EXPECT_EQ(actual->losses, again->losses);
     EXPECT_EQ(worst_difference(actual->values, again->values, 1).error, 0);
-    EXPECT_LT(root_mean_square_difference(actual->values, alone->values), 1e-6);
-    RunConfig other = one_rank(config);
-    other.optimizer.moments_dtype = "float32";
-    EXPECT_GT(root_mean_square_difference(run_training(other)->values, alone->values), 1e-5);
+    // What rounding does to the weights; other bits for each layout would differ by as much. The last bit of a gradient turns few of them.
+    RunConfig exact = one_rank(config);
+    exact.optimizer.moments_dtype = "float32";
+    const double of_rounding = root_mean_square_difference(run_training(exact)->values, alone->values);
+    EXPECT_GT(of_rounding, 1e-5);
+    EXPECT_LT(root_mean_square_difference(actual->values, alone->values), of_rounding / 5);
   }
 }
 
