@@ -38,9 +38,16 @@ std::vector<OperationSize> operations_of(const Blueprint& blueprint) {
   return sizes;
 }
 
-void set_step(TrainPrediction& prediction, HostStep step) {
-  prediction.predicted_step_seconds = step.seconds;
-  prediction.predicted_timeline = std::move(step.timeline);
+/// `predict` gives the step or says why not.
+template <class F>
+void set_step(TrainPrediction& prediction, F&& predict) {
+  try {
+    HostStep step = predict();
+    prediction.predicted_step_seconds = step.seconds;
+    prediction.predicted_timeline = std::move(step.timeline);
+  } catch (const Error& error) {
+    prediction.source = fmt::format("not predicted: {}", error.what());
+  }
 }
 
 void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, const RankPlacement& placement, const std::optional<HostSpec>& host) {
@@ -49,11 +56,7 @@ void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, 
   } else if (placement.num_ranks > placement.num_ranks_on_host) {
     prediction.source = "not predicted: the processes are on several hosts, and a machine file is of one";
   } else {
-    try {
-      set_step(prediction, host_step_of_processes(blueprint, *host));
-    } catch (const Error& error) {
-      prediction.source = fmt::format("not predicted: {}", error.what());
-    }
+    set_step(prediction, [&] { return host_step_of_processes(blueprint, *host); });
   }
 }
 
@@ -85,7 +88,7 @@ TrainPrediction predict_training(const RunConfig& config) {
     host = measure_for(operations_of(blueprint));
     prediction.source = "its operations, measured once before the run";
   }
-  set_step(prediction, host_step(blueprint, *host));
+  set_step(prediction, [&] { return host_step(blueprint, *host); });
   return prediction;
 }
 

@@ -309,6 +309,8 @@ class HostEngine {
 };
 
 HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
+  const std::string& linear_dtype = blueprint.config().training.linear_dtype;
+  require(linear_dtype.empty(), "training.linear_dtype = '{}' is measured on no processor; nearest: an empty linear_dtype", linear_dtype);
   const RankPieces pieces = pieces_of(blueprint, time, slow_ranks);
   const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(), num_cores = time.host().num_cores;
   const std::int64_t share = std::max<std::int64_t>(1, num_cores / num_ranks);

@@ -20,7 +20,8 @@ struct HostStep {
   Timeline timeline = {};             // of the rank of every pipeline rank whose other coordinates are 0
 };
 
-/// `slow_ranks`: factors of the time of what they compute. Throws Failure if the programs deadlock.
+/// `slow_ranks`: factors of the time of what they compute. Throws Error for products in float8, which processors do for comparison alone, and Failure if the
+/// programs deadlock.
 [[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks = {});
 
 /// Ranks that are processes of this host, each with cores of its own: none helps another, and an operation takes what it was measured to take once all have

@@ -57,6 +57,12 @@ TEST(HostStep, OneRankComputesOnBothCores) {
   EXPECT_NEAR(step.parts[0].total_seconds() / step.seconds, 1, 1e-9);
 }
 
+TEST(HostStep, ProductsInFloat8AreNotTimed) {
+  RunConfig float8 = config(1, 1);
+  float8.training.linear_dtype = "float8";
+  EXPECT_THROW((void)host_step(Blueprint(float8), products_alone()), Error);
+}
+
 TEST(HostStep, AsManyRanksAsCoresComputeAtTheSameTime) {
   const Blueprint blueprint(config(2, 1));
   EXPECT_NEAR(host_step(blueprint, products_alone()).seconds / product_seconds(blueprint), 1, 1e-9);
