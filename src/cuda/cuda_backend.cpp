@@ -89,6 +89,9 @@ std::string explain(cudaError_t error) {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(std::string& reason) {
+  // Every communicator has a stream, and streams that share one of the driver's 8 queues may wait for each other, which ranks that start operations in
+  // different orders must not. The driver reads this at its start.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
     reason = explain(error);

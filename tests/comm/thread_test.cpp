@@ -12,22 +12,9 @@ namespace {
 
 void run(const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_thread_ranks(shape, {.timeout_seconds = 60}, body); }
 
-TEST(ThreadComm, AllReduceAddsInRankOrder) { conformance::all_reduce_adds_in_rank_order(run); }
-TEST(ThreadComm, AllReduceTakesTheMaximum) { conformance::all_reduce_takes_the_maximum(run); }
-TEST(ThreadComm, AllGatherConcatenates) { conformance::all_gather_concatenates(run); }
-TEST(ThreadComm, ReduceScatterLeavesEachRankItsPart) { conformance::reduce_scatter_leaves_each_rank_its_part(run); }
-TEST(ThreadComm, BroadcastCopiesTheRoot) { conformance::broadcast_copies_the_root(run); }
-TEST(ThreadComm, AllToAllTransposes) { conformance::all_to_all_transposes(run); }
-TEST(ThreadComm, TransfersArriveInOrder) { conformance::transfers_arrive_in_order(run); }
-TEST(ThreadComm, BarrierWaitsForAll) { conformance::barrier_waits_for_all(run); }
-TEST(ThreadComm, ManyOperationsMayBeInFlight) { conformance::many_operations_may_be_in_flight(run); }
-TEST(ThreadComm, RanksMayWaitInDifferentOrders) { conformance::ranks_may_wait_in_different_orders(run); }
-TEST(ThreadComm, PollingAloneFinishes) { conformance::polling_alone_finishes(run); }
-TEST(ThreadComm, GroupsAreThoseOfTheMesh) { conformance::groups_are_those_of_the_mesh(run); }
-TEST(ThreadComm, LargeBuffers) { conformance::large_buffers(run); }
-TEST(ThreadComm, TwoRunsGiveTheSameBits) { conformance::two_runs_give_the_same_bits(run); }
-TEST(ThreadComm, BytesSentAreTheClosedForms) { conformance::bytes_sent_are_the_closed_forms(run); }
-TEST(ThreadComm, WrongArgumentsAreRefused) { conformance::wrong_arguments_are_refused(run); }
+class ThreadTransport : public testing::TestWithParam<conformance::Requirement> {};
+TEST_P(ThreadTransport, Conforms) { GetParam().test(run); }
+INSTANTIATE_TEST_SUITE_P(Comm, ThreadTransport, testing::ValuesIn(conformance::requirements), conformance::name_of_requirement);
 
 // As on a machine with as many cores as ranks (which then spin before they sleep), and on one with a single core.
 TEST(ThreadComm, AnyNumberOfPermitsWillDo) {

@@ -70,9 +70,10 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
   link.stream().wait(mesh_.ready_);
   NcclMesh::Flight& flight = mesh_.take_off(group_, signature);
   auto operation = std::make_unique<NcclOperation>(mesh_, flight);
-  ncclResult_t result = ncclSuccess;
-  mesh_.host_.step_aside([&] { result = enqueue(link.get(), link.stream().get()); });  // the first one connects, for which it waits for the others
-  if (result != ncclSuccess) throw Failure(fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), ncclGetErrorString(result)));
+  const ncclResult_t result = enqueue(link.get(), link.stream().get());
+  if (result != ncclSuccess && result != ncclInProgress)
+    throw Failure(fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), ncclGetErrorString(result)));
+  mesh_.settle(link, [&] { return mesh_.describe(flight); });
   link.stream().record(flight.done);
   const bool is_transfer = signature.kind == CommKind::send || signature.kind == CommKind::receive;
   sent_ += sent_bytes({.kind = signature.kind,

@@ -17,19 +17,24 @@ std::string nccl_version() {
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-NcclLink::NcclLink(const ncclUniqueId& id, int rank, int size) { check(ncclCommInitRank(&comm_, size, id, rank), "connecting ranks"); }
+NcclLink::NcclLink(const ncclUniqueId& id, Place place) : place_(std::move(place)) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const ncclResult_t result = ncclCommInitRankConfig(&comm_, place_.size, id, place_.rank, &config);
+  if (result != ncclInProgress) check(result, "connecting ranks");
+}
 
 NcclLink::~NcclLink() {
-  if (std::uncaught_exceptions() > 0) abort();
+  if (std::uncaught_exceptions() > 0 || state() != ncclSuccess) abort();
   if (comm_ == nullptr) return;
   cudaStreamSynchronize(stream_.get());
   ncclCommDestroy(comm_);
 }
 
-ncclResult_t NcclLink::look() const {
-  ncclResult_t error = ncclSuccess;
-  if (comm_ != nullptr && ncclCommGetAsyncError(comm_, &error) != ncclSuccess) error = ncclSystemError;
-  return error == ncclInProgress ? ncclSuccess : error;
+ncclResult_t NcclLink::state() const {
+  ncclResult_t state = ncclSuccess;
+  if (comm_ == nullptr) return ncclSuccess;
+  return ncclCommGetAsyncError(comm_, &state) == ncclSuccess ? state : ncclSystemError;
 }
 
 void NcclLink::abort() noexcept {

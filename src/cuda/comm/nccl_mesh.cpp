@@ -2,6 +2,7 @@
 
 #include "comm/solo/solo_comm.h"
 #include "cuda/comm/nccl_comm.h"
+#include "tensor/arena.h"
 
 #include <algorithm>
 #include <array>
@@ -22,11 +23,13 @@ Words draw_id() {
   return words;
 }
 
-std::unique_ptr<NcclLink> connected(const Words& words, int rank, int size) {
+ncclUniqueId id_of(const Words& words) {
   ncclUniqueId id = {};
   std::memcpy(&id, words.data(), sizeof id);
-  return std::make_unique<NcclLink>(id, rank, size);
+  return id;
 }
+
+double seconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -41,7 +44,8 @@ NcclMesh::~NcclMesh() {
   try {
     const auto is_under_way = [](const std::unique_ptr<Flight>& flight) { return !flight->done.is_reached(); };
     while (std::uncaught_exceptions() == 0 && std::any_of(flights_.begin(), flights_.end(), is_under_way)) poll();
-  } catch (const std::exception&) {  // which has ended what was under way
+  } catch (const std::exception&) {
+    give_up();
   }
 }
 
@@ -73,38 +77,70 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
   }
 }
 
-// Likewise, in the order of the ring.
+// Likewise: first the pairs of the ring that begin at an even place, all at a time, then those that begin at an odd one.
 void NcclMesh::connect_neighbours(const Group& group) {
   const Members members = members_of(group);
   const int n = static_cast<int>(members.ranks.size());
-  for (int first = 0; first < n && n > 1; ++first) {
-    const int second = (first + 1) % n;
-    if (first != members.place && second != members.place) continue;
-    (void)transfer_link(group, first, second);
-    (void)transfer_link(group, second, first);
-  }
+  if (n < 2) return;
+  const Arena memory(alignment_bytes, device_.memory());
+  std::byte* const byte = memory.tensor(0, DType::int32, {1}).data;
+  for (const int parity : {0, 1})
+    for (int first = parity; first < n; first += 2) {
+      const int second = (first + 1) % n;
+      if (first != members.place && second != members.place) continue;
+      try_transfer(transfer_link(group, first, second), first == members.place, byte);
+      try_transfer(transfer_link(group, second, first), second == members.place, byte);
+    }
+}
+
+// A first transfer connects the two once more, for which both hosts wait: ranks that all began by receiving would wait in a circle.
+void NcclMesh::try_transfer(NcclLink& link, bool is_source, std::byte* byte) {
+  const ncclResult_t result =
+      is_source ? ncclSend(byte, 1, ncclUint8, 1, link.get(), link.stream().get()) : ncclRecv(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
+  if (result != ncclInProgress) check(result, "a first transfer");
+  settle(link, [] { return "a first transfer"; });
+  const Clock::time_point begin = Clock::now();
+  for (; !link.stream().is_idle(); poll())
+    if (seconds_since(begin) > timeout_seconds_)
+      fail(fmt::format("a first transfer {} is not done after {} s (comm.timeout_seconds)", link.ranks(), timeout_seconds_));
 }
 
 NcclLink& NcclMesh::link(const Group& group) {
   const Members members = members_of(group);
-  auto& link = links_[members.ranks];
-  if (link) return *link;
+  if (const auto known = links_.find(members.ranks); known != links_.end()) return *known->second;
   Words id = members.place == 0 ? draw_id() : Words();
   host_.comm(group).broadcast(tensor_of(id), 0).wait();
-  host_.step_aside([&] { link = connected(id, members.place, static_cast<int>(members.ranks.size())); });
-  return *link;
+  auto link = connected(id_of(id), {.rank = members.place, .size = static_cast<int>(members.ranks.size()), .ranks = "among " + listed(members.ranks)});
+  return *(links_[members.ranks] = std::move(link));
 }
 
 NcclLink& NcclMesh::transfer_link(const Group& group, int source, int destination) {
   const Members members = members_of(group);
-  auto& link = transfer_links_[{members.ranks[static_cast<std::size_t>(source)], members.ranks[static_cast<std::size_t>(destination)]}];
-  if (link) return *link;
+  const std::pair ends = {members.ranks[static_cast<std::size_t>(source)], members.ranks[static_cast<std::size_t>(destination)]};
+  if (const auto known = transfer_links_.find(ends); known != transfer_links_.end()) return *known->second;
   const bool is_source = members.place == source;
   Words id = is_source ? draw_id() : Words();
   Comm& host = host_.comm(group);
   (is_source ? host.send(tensor_of(id), destination) : host.receive(tensor_of(id), source)).wait();
-  host_.step_aside([&] { link = connected(id, is_source ? 0 : 1, 2); });
-  return *link;
+  auto link = connected(id_of(id), {.rank = is_source ? 0 : 1, .size = 2, .ranks = fmt::format("from rank {} to rank {}", ends.first, ends.second)});
+  return *(transfer_links_[ends] = std::move(link));
+}
+
+std::unique_ptr<NcclLink> NcclMesh::connected(const ncclUniqueId& id, NcclLink::Place place) {
+  auto link = std::make_unique<NcclLink>(id, std::move(place));
+  settle(*link, [] { return "connecting ranks"; });
+  return link;
+}
+
+void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& what) {
+  if (link.state() != ncclInProgress) return require_well(link);
+  const Clock::time_point begin = Clock::now();
+  while (link.state() == ncclInProgress) {
+    poll();
+    if (seconds_since(begin) > timeout_seconds_)
+      fail(fmt::format("ranks do not connect after {} s (comm.timeout_seconds); rank {} waits {} with {}", timeout_seconds_, rank(), link.ranks(), what()));
+  }
+  require_well(link);
 }
 
 NcclMesh::Flight& NcclMesh::take_off(const Group& group, const Signature& signature) {
@@ -140,11 +176,8 @@ void NcclMesh::require_all_well() {
   const Clock::time_point now = Clock::now();
   if (now - last_look_ < std::chrono::milliseconds(1)) return;
   last_look_ = now;
-  for (const auto& [ranks, link] : links_)
-    if (const ncclResult_t error = link->look(); error != ncclSuccess) fail(fmt::format("NCCL among {}: {}", listed(ranks), ncclGetErrorString(error)));
-  for (const auto& [ranks, link] : transfer_links_)
-    if (const ncclResult_t error = link->look(); error != ncclSuccess)
-      fail(fmt::format("NCCL from rank {} to rank {}: {}", ranks.first, ranks.second, ncclGetErrorString(error)));
+  for (const auto& [ranks, link] : links_) require_well(*link);
+  for (const auto& [ranks, link] : transfer_links_) require_well(*link);
   land_those_done();
   const auto under_way = std::find_if(flights_.begin(), flights_.end(), [](const auto& flight) { return !flight->done.is_reached(); });
   const Flight* const oldest = under_way == flights_.end() ? nullptr : under_way->get();
@@ -154,6 +187,11 @@ void NcclMesh::require_all_well() {
   }
   if (oldest != nullptr && std::chrono::duration<double>(now - oldest_since_).count() > timeout_seconds_)
     fail(fmt::format("not done after {} s (comm.timeout_seconds)", timeout_seconds_));
+}
+
+void NcclMesh::require_well(const NcclLink& link) {
+  const ncclResult_t state = link.state();
+  if (state != ncclSuccess && state != ncclInProgress) fail(fmt::format("NCCL {}: {} (NCCL_DEBUG=INFO tells more)", link.ranks(), ncclGetErrorString(state)));
 }
 
 std::string NcclMesh::describe(const Flight& flight) const {
@@ -170,10 +208,8 @@ void NcclMesh::abort(const std::string& reason) {
 }
 
 void NcclMesh::give_up() noexcept {
-  for (const auto& [ranks, link] : links_)
-    if (link) link->abort();
-  for (const auto& [ranks, link] : transfer_links_)
-    if (link) link->abort();
+  for (const auto& [ranks, link] : links_) link->abort();
+  for (const auto& [ranks, link] : transfer_links_) link->abort();
 }
 
 }  // namespace echelon::cuda

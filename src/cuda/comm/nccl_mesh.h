@@ -3,11 +3,11 @@
 //
 // What differs from other transports: NCCL adds in an order of its own (rings and trees), and rounds sums of narrow formats after each addition; on the same
 // machines and number of ranks two runs give the same bits. The maximum of a NaN and a number is not determined. Bytes sent are the closed forms of
-// comm/traffic.h, which is what direct algorithms would send.
+// comm/traffic.h, which is what direct algorithms would send. The first collective of a kind in a group connects its ranks, for which their hosts wait: ranks
+// that are in two groups together start the first ones of these in the same order.
 //
-// Failures: while the host waits for the device, or polls, it looks whether NCCL or another rank has failed, or whether an operation is not done after
-// comm.timeout_seconds. Then NCCL's kernels are ended, so that the device is free for unwinding. A rank that waits inside NCCL for another one to connect is
-// freed when that one fails, but not by a timeout.
+// Failures: while the host waits for the device or for ranks to connect, or polls, it looks whether NCCL or another rank has failed, or whether an operation is
+// not done after comm.timeout_seconds. Then NCCL's kernels are ended, so that the device is free for unwinding.
 #pragma once
 
 #include "comm/mesh.h"
@@ -17,6 +17,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,7 +31,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
 
   [[nodiscard]] Comm& comm(const Group& group) override;
   void connect(const std::vector<Group>& groups) override;
-  /// For transfers around a group's ring; connect() does so for pipelines. Other pairs connect on their first transfer, for which both then wait.
+  /// For transfers around a group's ring, in which ranks may then send and receive in any order; connect() does so for pipelines. Other pairs connect on their
+  /// first transfer, for which both then wait.
   void connect_neighbours(const Group& group);
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
@@ -61,9 +63,15 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   [[nodiscard]] NcclLink& link(const Group& group);
   /// From one rank of a group to another one, which is this rank or its peer.
   [[nodiscard]] NcclLink& transfer_link(const Group& group, int source, int destination);
+  void try_transfer(NcclLink& link, bool is_source, std::byte* byte);
+  /// Connects to the others that come here with the same id.
+  [[nodiscard]] std::unique_ptr<NcclLink> connected(const ncclUniqueId& id, NcclLink::Place place);
+  /// Waits until the link's ranks are connected, and what was started last is on its stream. `what` that is.
+  void settle(const NcclLink& link, const std::function<std::string()>& what);
   [[nodiscard]] Flight& take_off(const Group& group, const Signature& signature);
   void land_those_done();
   void require_all_well();
+  void require_well(const NcclLink& link);
   [[nodiscard]] std::string describe(const Flight& flight) const;
   [[noreturn]] void fail(const std::string& sentence);
 
@@ -78,7 +86,7 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   std::map<Group, std::int64_t> sent_;
   std::deque<std::unique_ptr<Flight>> flights_;  // oldest first
   std::vector<std::unique_ptr<Flight>> landed_;  // to be used again
-  const Flight* oldest_ = nullptr;               // since when
+  const Flight* oldest_ = nullptr;               // at the last look
   Clock::time_point oldest_since_, last_look_;
 };
 

@@ -22,22 +22,9 @@ void conform(const std::function<void(const conformance::RunRanks&)>& test) {
   if (num_runs == 0) GTEST_SKIP() << "needs more than " << num_processes() << " processes";
 }
 
-TEST(MpiComm, AllReduceAddsInRankOrder) { conform(conformance::all_reduce_adds_in_rank_order); }
-TEST(MpiComm, AllReduceTakesTheMaximum) { conform(conformance::all_reduce_takes_the_maximum); }
-TEST(MpiComm, AllGatherConcatenates) { conform(conformance::all_gather_concatenates); }
-TEST(MpiComm, ReduceScatterLeavesEachRankItsPart) { conform(conformance::reduce_scatter_leaves_each_rank_its_part); }
-TEST(MpiComm, BroadcastCopiesTheRoot) { conform(conformance::broadcast_copies_the_root); }
-TEST(MpiComm, AllToAllTransposes) { conform(conformance::all_to_all_transposes); }
-TEST(MpiComm, TransfersArriveInOrder) { conform(conformance::transfers_arrive_in_order); }
-TEST(MpiComm, BarrierWaitsForAll) { conform(conformance::barrier_waits_for_all); }
-TEST(MpiComm, ManyOperationsMayBeInFlight) { conform(conformance::many_operations_may_be_in_flight); }
-TEST(MpiComm, RanksMayWaitInDifferentOrders) { conform(conformance::ranks_may_wait_in_different_orders); }
-TEST(MpiComm, PollingAloneFinishes) { conform(conformance::polling_alone_finishes); }
-TEST(MpiComm, GroupsAreThoseOfTheMesh) { conform(conformance::groups_are_those_of_the_mesh); }
-TEST(MpiComm, LargeBuffers) { conform(conformance::large_buffers); }
-TEST(MpiComm, TwoRunsGiveTheSameBits) { conform(conformance::two_runs_give_the_same_bits); }
-TEST(MpiComm, BytesSentAreTheClosedForms) { conform(conformance::bytes_sent_are_the_closed_forms); }
-TEST(MpiComm, WrongArgumentsAreRefused) { conform(conformance::wrong_arguments_are_refused); }
+class MpiTransport : public testing::TestWithParam<conformance::Requirement> {};
+TEST_P(MpiTransport, Conforms) { conform(GetParam().test); }
+INSTANTIATE_TEST_SUITE_P(Comm, MpiTransport, testing::ValuesIn(conformance::requirements), conformance::name_of_requirement);
 
 }  // namespace
 }  // namespace echelon

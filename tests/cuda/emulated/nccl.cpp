@@ -2,13 +2,11 @@
 
 #include "comm/sum.h"
 
-#include <chrono>
-#include <condition_variable>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <vector>
 
@@ -38,12 +36,16 @@ struct Transfer {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::size_t sent_bytes = 0, received_bytes = 0;
+  bool has_source = false, has_target = false;
   bool is_source_at_head = false, is_target_at_head = false, is_done = false;
 };
 
+/// The ranks of a communicator. All of it is looked at under emulated::lock().
 struct World {
   int size = 0;
   int num_joined = 0;
+  int num_connected = 0;   // by a first collective, for which the hosts wait for each other
+  bool is_broken = false;  // A rank has gone, and its memory may have: what is not done by now never is, and touches nothing.
   std::deque<Collective> collectives;
   std::map<std::pair<int, int>, std::deque<Transfer>> transfers;  // by source and destination
 };
@@ -52,6 +54,7 @@ struct World {
 struct Side {
   Transfer* transfer = nullptr;
   bool is_source = false;
+  bool is_first = false;  // between the two: they connect
 };
 
 struct Batch {
@@ -60,9 +63,7 @@ struct Batch {
 };
 
 struct Meeting {
-  std::mutex mutex;
-  std::condition_variable came;
-  std::map<std::int64_t, std::shared_ptr<World>> worlds;
+  std::map<std::int64_t, std::shared_ptr<World>> worlds;  // that not all ranks have joined
   std::int64_t num_ids = 0;
 };
 Meeting& meeting() {
@@ -118,11 +119,42 @@ struct ncclComm {
   int rank = 0;
   std::size_t num_collectives = 0;
   std::map<std::pair<int, int>, std::size_t> num_transfers;
-  std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<bool> is_aborted = std::make_shared<bool>(false);
+
+  /// What was started last, until a thread of NCCL's would have brought it to its stream.
+  struct Launch {
+    std::function<bool()> are_connected;
+    std::function<cudaError_t()> enqueue;
+  };
+  std::vector<Launch> launches;
+  ncclResult_t failure = ncclSuccess;
+
+  ncclResult_t state() {
+    if (wanted_error != ncclSuccess) return wanted_error;
+    if (failure != ncclSuccess) return failure;
+    if (world->num_joined < world->size) return ncclInProgress;
+    while (!launches.empty()) {
+      if (emulated::draw(2) == 0 || !launches.back().are_connected()) return ncclInProgress;
+      if (launches.back().enqueue() != cudaSuccess) failure = ncclUnhandledCudaError;
+      launches.pop_back();
+    }
+    return failure;
+  }
+  ncclResult_t launch(Launch launch) {
+    launches.push_back(std::move(launch));
+    return ncclInProgress;
+  }
+  /// Nothing of this rank is touched any more. Its peers' operations wait for what does not come.
+  void leave() {
+    *is_aborted = true;
+    world->is_broken = true;
+  }
 
   ncclResult_t start(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
     const auto lock = emulated::lock();
+    if (!launches.empty()) return ncclInvalidArgument;  // the one before is in progress
     const auto own = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(world->size);
+    if (num_collectives == 0) ++world->num_connected;
     if (num_collectives == world->collectives.size()) {
       world->collectives.emplace_back();
       world->collectives.back().description = description;
@@ -133,59 +165,71 @@ struct ncclComm {
     if (x.description != description) return ncclInvalidArgument;  // where the chip would hang
     x.in[own] = static_cast<const std::byte*>(in);
     x.out[own] = static_cast<std::byte*>(out);
-    const auto has_come = std::make_shared<bool>(false);
-    const auto is_due = [&x, n, has_come, aborted = is_aborted, keep = world] {
+    const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world] {
+      if (x.is_done || *aborted) return true;
+      if (keep->is_broken) return false;
       if (!std::exchange(*has_come, true)) ++x.num_at_head;
-      return x.num_at_head == n || *aborted;
+      return x.num_at_head == n;
     };
-    const auto work = [&x, n, aborted = is_aborted, keep = world] {
-      if (*aborted && x.num_at_head < n) return;
-      if (!std::exchange(x.is_done, true)) perform(x);
+    const auto work = [&x, aborted = is_aborted, keep = world] {
+      if (!*aborted && !std::exchange(x.is_done, true)) perform(x);
     };
-    return emulated::enqueue_when(stream, is_due, work) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    return launch({.are_connected = [keep = world] { return keep->num_connected == keep->size; },
+                   .enqueue = [=] { return emulated::enqueue_when(stream, is_due, work); }});
   }
 
-  ncclResult_t start(Batch batch) {
+  ncclResult_t start(const Batch& batch) {
     const auto is_due = [sides = batch.sides, aborted = is_aborted, keep = world] {
+      if (*aborted) return true;
       bool are_all = true;
-      for (const Side& side : sides) (side.is_source ? side.transfer->is_source_at_head : side.transfer->is_target_at_head) = true;
-      for (const Side& side : sides) are_all = are_all && side.transfer->is_source_at_head && side.transfer->is_target_at_head;
-      return are_all || *aborted;
+      for (const auto& [x, is_source, is_first] : sides) {
+        (is_source ? x->is_source_at_head : x->is_target_at_head) = true;
+        are_all = are_all && (x->is_done || (x->is_source_at_head && x->is_target_at_head && !keep->is_broken));
+      }
+      return are_all;
     };
     const auto work = [sides = batch.sides, aborted = is_aborted, keep = world] {
-      for (const Side& side : sides) {
-        Transfer& x = *side.transfer;
-        if (x.is_done || !x.is_source_at_head || !x.is_target_at_head || *aborted) continue;
-        if (x.sent_bytes != x.received_bytes) throw std::runtime_error("a message of another size than its receiver expects");
-        std::memmove(x.out, x.in, x.sent_bytes);
-        x.is_done = true;
+      for (const auto& [x, is_source, is_first] : sides) {
+        if (x->is_done || *aborted) continue;
+        if (x->sent_bytes != x->received_bytes) throw std::runtime_error("a message of another size than its receiver expects");
+        std::memmove(x->out, x->in, x->sent_bytes);
+        x->is_done = true;
       }
     };
-    return emulated::enqueue_when(batch.stream, is_due, work) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+    const auto are_connected = [sides = batch.sides, keep = world] {
+      return std::all_of(sides.begin(), sides.end(),
+                         [](const Side& side) { return !side.is_first || (side.transfer->has_source && side.transfer->has_target); });
+    };
+    return launch({.are_connected = are_connected, .enqueue = [=, stream = batch.stream] { return emulated::enqueue_when(stream, is_due, work); }});
   }
 
   ncclResult_t add(int source, int destination, const void* in, void* out, std::size_t num_bytes, cudaStream_t stream) {
     const auto lock = emulated::lock();
+    if (!launches.empty()) return ncclInvalidArgument;
     const bool is_source = in != nullptr || out == nullptr;
     auto& messages = world->transfers[{source, destination}];
     // A rank that sends to itself is on both sides.
     std::size_t& number = num_transfers[{source, is_source ? destination : -1 - destination}];
+    const bool is_first = number == 0;
     if (number == messages.size()) messages.emplace_back();
     Transfer& x = messages[number++];
     if (is_source) {
       x.in = static_cast<const std::byte*>(in);
       x.sent_bytes = num_bytes;
+      x.has_source = true;
     } else {
       x.out = static_cast<std::byte*>(out);
       x.received_bytes = num_bytes;
+      x.has_target = true;
     }
-    if (group_depth == 0) return start(Batch{stream, {{&x, is_source}}});
+    const Side side = {&x, is_source, is_first};
+    if (group_depth == 0) return start(Batch{stream, {side}});
     for (auto& [comm, batch] : grouped)
       if (comm == this && batch.stream == stream) {
-        batch.sides.push_back({&x, is_source});
+        batch.sides.push_back(side);
         return ncclSuccess;
       }
-    grouped.push_back({this, Batch{stream, {{&x, is_source}}}});
+    grouped.push_back({this, Batch{stream, {side}}});
     return ncclSuccess;
   }
 };
@@ -208,56 +252,60 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  const std::lock_guard lock(meeting().mutex);
+  const auto lock = emulated::lock();
   *id = {};
   const std::int64_t number = ++meeting().num_ids;
   std::memcpy(id->internal, &number, sizeof number);
   return ncclSuccess;
 }
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  const auto lock = emulated::lock();
+  if (config->blocking != 0) return ncclInvalidArgument;  // whose waits nothing ends
   std::int64_t number = 0;
   std::memcpy(&number, id.internal, sizeof number);
-  std::unique_lock lock(meeting().mutex);
   auto& world = meeting().worlds[number];
   if (!world) world = std::make_shared<World>();
-  const std::shared_ptr<World> joined = world;
-  joined->size = num_ranks;
-  ++joined->num_joined;
-  meeting().came.notify_all();
-  if (!meeting().came.wait_for(lock, std::chrono::seconds(60), [&] { return joined->num_joined == num_ranks; })) return ncclSystemError;
-  *comm = new ncclComm{.world = joined, .rank = rank, .num_transfers = {}};
-  return ncclSuccess;
+  world->size = num_ranks;
+  *comm = new ncclComm{.world = world, .rank = rank, .num_transfers = {}, .launches = {}};
+  if (++(*comm)->world->num_joined == num_ranks) meeting().worlds.erase(number);
+  return ncclInProgress;
 }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  delete comm;
-  return ncclSuccess;
-}
+// On the chip it waits until the operations are done. Here they are, or will never be.
+ncclResult_t ncclCommDestroy(ncclComm_t comm) { return ncclCommAbort(comm); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  *comm->is_aborted = true;
+  const auto lock = emulated::lock();
+  comm->leave();
   delete comm;
   return ncclSuccess;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t /*comm*/, ncclResult_t* error) {
-  *error = wanted_error;
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  const auto lock = emulated::lock();
+  *error = comm->state();
   return ncclSuccess;
 }
 
 ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
   return comm->start({.kind = Collective::Kind::all_reduce, .count = count, .type = type, .op = op}, in, out, stream);
 }
 ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
   return comm->start({.kind = Collective::Kind::all_gather, .count = count, .type = type}, in, out, stream);
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
   return comm->start({.kind = Collective::Kind::reduce_scatter, .count = count, .type = type, .op = op}, in, out, stream);
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
   return comm->start({.kind = Collective::Kind::broadcast, .count = count, .type = type, .root = root}, in, out, stream);
 }
 ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
   return comm->add(comm->rank, peer, in, nullptr, count * size_of(type), stream);
 }
 ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
   return comm->add(peer, comm->rank, nullptr, out, count * size_of(type), stream);
 }
 ncclResult_t ncclGroupStart() {
@@ -267,9 +315,8 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
   const auto lock = emulated::lock();
-  for (auto& [comm, batch] : std::exchange(grouped, {}))
-    if (const ncclResult_t result = comm->start(std::move(batch)); result != ncclSuccess) return result;
-  return ncclSuccess;
+  for (const auto& [comm, batch] : std::exchange(grouped, {})) (void)comm->start(batch);
+  return ncclInProgress;
 }
 
 namespace emulated {

@@ -14,16 +14,19 @@
 
 namespace emulated {
 
-struct Event {
+struct Mark {
   long num_records = 0, num_done = 0;  // records enqueued, and reached by their streams
   std::chrono::steady_clock::time_point when;
+};
+/// May be destroyed before its streams have come to it.
+struct Event {
+  std::shared_ptr<Mark> mark = std::make_shared<Mark>();
 };
 
 /// Work of a stream, or a record of an event, or a wait for one's record.
 struct Task {
   std::function<void()> work;
-  Event* record = nullptr;
-  Event* awaited = nullptr;
+  std::shared_ptr<Mark> record = {}, awaited = {};
   long number = 0;  // of the record
   std::function<bool()> is_due = {};
 };
@@ -37,6 +40,7 @@ struct Stream {
   std::deque<Task> tasks;
   Graph* capture = nullptr;
   bool is_capture_origin = false;
+  bool is_destroyed = false;  // by its owner: it goes when its work is done
 };
 
 namespace {
@@ -95,6 +99,12 @@ void perform(const Task& task) {
   }
 }
 
+void remove_if_over(Stream& stream) {
+  if (!stream.is_destroyed || !stream.tasks.empty()) return;
+  machine().streams.erase(&stream);
+  delete &stream;
+}
+
 /// One piece of work of a random stream that can go on; false if none can.
 bool advance() {
   std::vector<Stream*> candidates;
@@ -106,6 +116,7 @@ bool advance() {
   stream.tasks.pop_front();
   --machine().num_waiting;
   perform(task);
+  remove_if_over(stream);
   return true;
 }
 
@@ -147,7 +158,10 @@ cudaError_t allocate(std::map<std::byte*, std::size_t>& memory, void** address, 
 cudaError_t release(std::map<std::byte*, std::size_t>& memory, void* address) {
   const Lock lock(machine().mutex);
   if (address == nullptr) return result(cudaSuccess);
-  cudaDeviceSynchronize();
+  if (cudaDeviceSynchronize() == cudaErrorUnknown) {  // here the chip would wait for ever
+    std::fprintf(stderr, "emulated device: memory is freed while work waits for what does not come\n");
+    return result(cudaErrorUnknown);
+  }
   if (memory.erase(static_cast<std::byte*>(address)) == 0) return result(cudaErrorInvalidValue);
   std::free(address);
   return result(cudaSuccess);
@@ -174,6 +188,11 @@ cudaError_t enqueue_when(cudaStream_t stream, std::function<bool()> is_due, std:
   const Lock lock(machine().mutex);
   push(*stream, {.work = std::move(work), .is_due = std::move(is_due)});
   return result(cudaSuccess);
+}
+
+std::size_t num_waiting() {
+  const Lock lock(machine().mutex);
+  return machine().num_waiting;
 }
 
 std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(machine().mutex); }
@@ -280,7 +299,7 @@ cudaError_t cudaDeviceSynchronize() {
   const Lock lock(machine().mutex);
   return run_until([] {
     for (const Stream* stream : machine().streams)
-      if (!stream->tasks.empty()) return false;
+      if (stream->device == current_device && !stream->tasks.empty()) return false;
     return true;
   });
 }
@@ -317,10 +336,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  const cudaError_t error = cudaStreamSynchronize(stream);
-  machine().streams.erase(stream);
-  delete stream;
-  return error;
+  stream->is_destroyed = true;
+  remove_if_over(*stream);
+  return result(cudaSuccess);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(machine().mutex);
@@ -334,7 +352,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const Lock lock(machine().mutex);
-  if (event->num_records > 0) push(*stream, {.work = {}, .awaited = event, .number = event->num_records});
+  if (event->mark->num_records > 0) push(*stream, {.work = {}, .awaited = event->mark, .number = event->mark->num_records});
   return result(cudaSuccess);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
@@ -344,27 +362,26 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Lock lock(machine().mutex);
-  const cudaError_t error = cudaDeviceSynchronize();  // tasks point to it
   delete event;
-  return error;
+  return result(cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  push(*stream, {.work = {}, .record = event, .number = ++event->num_records});
+  push(*stream, {.work = {}, .record = event->mark, .number = ++event->mark->num_records});
   return result(cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(machine().mutex);
-  return run_until([&] { return event->num_done >= event->num_records; });
+  return run_until([&] { return event->mark->num_done >= event->mark->num_records; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(machine().mutex);
   advance();
-  return event->num_done >= event->num_records ? result(cudaSuccess) : cudaErrorNotReady;
+  return event->mark->num_done >= event->mark->num_records ? result(cudaSuccess) : cudaErrorNotReady;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   const Lock lock(machine().mutex);
-  *milliseconds = std::chrono::duration<float, std::milli>(end->when - begin->when).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(end->mark->when - begin->mark->when).count();
   return result(cudaSuccess);
 }
 

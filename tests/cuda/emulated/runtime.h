@@ -120,6 +120,8 @@ namespace emulated {
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 /// The same for work that may begin when is_due() says so, which is asked when the stream has come to it. Not captured.
 cudaError_t enqueue_when(cudaStream_t stream, std::function<bool()> is_due, std::function<void()> work);
+/// Pieces of work that no stream has come to.
+[[nodiscard]] std::size_t num_waiting();
 /// Nothing runs on any stream while it is held.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.

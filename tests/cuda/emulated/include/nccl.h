@@ -1,5 +1,6 @@
 // NCCL as far as Echelon calls it, between threads of one process on emulated devices. An operation begins when all its ranks' streams have come to it, as the
-// kernels of NCCL do: ranks that wait for each other in a circle wait for ever.
+// kernels of NCCL do: ranks that wait for each other in a circle wait for ever. Communicators are nonblocking: what was started is on its stream when
+// ncclCommGetAsyncError has said ncclSuccess, which for the first operation among ranks it does when all of them have started it.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -10,6 +11,11 @@ struct ncclUniqueId {
 };
 struct ncclComm;
 using ncclComm_t = ncclComm*;
+struct ncclConfig_t {
+  int blocking;
+};
+#define NCCL_CONFIG_INITIALIZER \
+  { 1 }
 
 enum ncclResult_t {
   ncclSuccess = 0,
@@ -27,7 +33,7 @@ enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3 };
 const char* ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclGetVersion(int* version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueId id, int rank, ncclConfig_t* config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error);
