@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <pthread.h>
 #include <sched.h>
 #include <atomic>
 
@@ -44,6 +45,25 @@ TEST(ThreadComm, NoMoreRanksComputeThanThereArePermits) {
   });
   EXPECT_GE(most_computing, 1);
   EXPECT_LE(most_computing, permits);
+}
+
+std::size_t stack_bytes(const pthread_attr_t& attributes) {
+  std::size_t num_bytes = 0;
+  pthread_attr_getstacksize(&attributes, &num_bytes);
+  return num_bytes;
+}
+
+TEST(ThreadComm, FewRanksHaveTheSystemsStacks) {
+  pthread_attr_t system;
+  pthread_attr_init(&system);
+  run_thread_ranks(MeshShape({1, 8, 1, 1, 1, 1}), {}, [&](Mesh& /*mesh*/) {
+    constexpr std::size_t most_guard_bytes = 64 << 10;
+    pthread_attr_t own;
+    pthread_getattr_np(pthread_self(), &own);
+    EXPECT_GE(stack_bytes(own) + most_guard_bytes, stack_bytes(system));
+    pthread_attr_destroy(&own);
+  });
+  pthread_attr_destroy(&system);
 }
 
 TEST(ThreadComm, AThousandRanksOnAnyMachine) {

@@ -74,11 +74,14 @@ void* thread_main(void* argument) {
   return nullptr;
 }
 
+// Libraries for GPUs compile kernels on the thread that calls them, and so want the stack that the system gives by default; thousands of ranks do without.
+constexpr std::size_t most_large_stacks = 128, small_stack_bytes = 1U << 20U;
+
 // How many threads could be started.
-std::size_t start(std::vector<RankThread>& threads, std::size_t stack_bytes) {
+std::size_t start(std::vector<RankThread>& threads) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, stack_bytes);
+  if (threads.size() > most_large_stacks) pthread_attr_setstacksize(&attributes, small_stack_bytes);
   std::size_t num_started = 0;
   while (num_started < threads.size() && pthread_create(&threads[num_started].thread, &attributes, thread_main, &threads[num_started]) == 0) ++num_started;
   pthread_attr_destroy(&attributes);
@@ -101,7 +104,7 @@ void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, cons
   std::vector<RankThread> threads(static_cast<std::size_t>(shape.num_ranks()));
   for (std::size_t rank = 0; rank < threads.size(); ++rank) threads[rank] = {.launch = &launch, .rank = static_cast<int>(rank)};
 
-  const std::size_t num_started = start(threads, options.stack_bytes);
+  const std::size_t num_started = start(threads);
   if (num_started < threads.size()) {
     const std::string reason =
         fmt::format("the system started only {} threads of {}; run fewer ranks or raise the limit (ulimit -u)", num_started, threads.size());

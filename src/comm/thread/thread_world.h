@@ -9,9 +9,8 @@
 namespace echelon {
 
 struct ThreadOptions {
-  int compute_permits = 0;              // ranks that may compute at a time; 0: as many as there are cores
-  double timeout_seconds = 300;         // of one wait
-  std::size_t stack_bytes = 1U << 20U;  // of each rank's thread
+  int compute_permits = 0;       // ranks that may compute at a time; 0: as many as there are cores
+  double timeout_seconds = 300;  // of one wait
 };
 
 inline constexpr int max_thread_ranks = 4096;
