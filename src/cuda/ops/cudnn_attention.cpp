@@ -40,10 +40,10 @@ class Plan {
   Plan(cudnnHandle_t handle, const PlanKey& key, bool deterministic) : key_(key) {
     graph_.set_io_data_type(fe::DataType_t::BFLOAT16).set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
     key.is_backward ? describe_backward(deterministic) : describe_forward();
-    is_good_ = graph_.build(handle, {fe::HeurMode_t::A}).is_good();
+    is_good_ = build(handle);
   }
-  /// Runs on this device, with so much workspace.
-  [[nodiscard]] bool fits(std::int64_t workspace_bytes) const { return is_good_ && graph_.get_workspace_size() <= workspace_bytes; }
+  /// Runs on this device, in the workspace.
+  [[nodiscard]] bool is_good() const { return is_good_; }
   [[nodiscard]] bool run(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& operands, void* workspace) {
     return graph_.execute(handle, operands, workspace).is_good();
   }
@@ -72,6 +72,14 @@ class Plan {
         .set_diagonal_alignment(key_.Tq == key_.Tk ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
         .set_diagonal_band_right_bound(0);
     return options;
+  }
+
+  /// The first plan of the heuristics that gets by with the workspace.
+  [[nodiscard]] bool build(cudnnHandle_t handle) {
+    if (graph_.validate().is_bad() || graph_.build_operation_graph(handle).is_bad() || graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad())
+      return false;
+    graph_.deselect_workspace_greater_than(Workspace::num_bytes);
+    return graph_.check_support().is_good() && graph_.build_plans().is_good() && graph_.get_workspace_size() <= Workspace::num_bytes;
   }
 
   void describe_forward() {
@@ -178,7 +186,7 @@ class LoadedCudnn final : public CudnnAttention {
   std::unique_ptr<Plan> make_plan(const PlanKey& key) {
     try {
       auto plan = std::make_unique<Plan>(handle_, key, deterministic_);
-      return plan->fits(Workspace::num_bytes) ? std::move(plan) : nullptr;
+      return plan->is_good() ? std::move(plan) : nullptr;
     } catch (const std::exception&) {  // the frontend throws where a function of the library is missing
       return nullptr;
     }
