@@ -138,10 +138,19 @@ class Turns {
   /// A block's stacks are the next block's.
   struct Stacks {
     using traits_type = context::stack_traits;
-    static constexpr std::size_t num_bytes = 64 * 1024;
+    static constexpr std::size_t num_bytes = std::size_t{64} << 10;
+    struct Unused {
+      std::vector<context::stack_context> stacks;
+      Unused() = default;
+      ~Unused() {
+        for (const context::stack_context& stack : stacks) std::free(static_cast<char*>(stack.sp) - num_bytes);
+      }
+      Unused(const Unused&) = delete;
+      Unused& operator=(const Unused&) = delete;
+    };
     static std::vector<context::stack_context>& unused() {
-      static thread_local std::vector<context::stack_context> list;
-      return list;
+      static thread_local Unused list;
+      return list.stacks;
     }
     static context::stack_context allocate() {
       if (!unused().empty()) {
