@@ -97,8 +97,8 @@ class Tracer {
       case ActionKind::sum_tied: return wait(unit(action).sum_tied(ops_, mesh_));
       case ActionKind::clip:
         for (const ShardedUnit* each : part_.units()) each->add_squares(ops_, traced_scalars(1));
-        return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));
-      case ActionKind::update: return unit(action).update(ops_, {});
+        return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));  // what becomes of one number is no work
+      case ActionKind::update: return unit(action).update(ops_, {}, traced_scalars(num_adamw_scalars));
       case ActionKind::gather_parameters: return wait(unit(action).gather_parameters(ops_, mesh_));
       case ActionKind::release_parameters: return;
       case ActionKind::report: return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_report_scalars), ReduceOp::sum));

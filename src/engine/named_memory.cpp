@@ -28,19 +28,26 @@ LayoutType border_type(const RunConfig& config) {
 
 void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   const std::int64_t num_tokens = config.num_microbatches() * config.training.micro_batch_size * config.training.seq_len;
-  LayoutType batch, count, loss;
+  LayoutType batch, count;
   set(batch, batch_axes, sharded_rows);
   set(count, batch_axes, partial_layout);
-  set(loss, batch_axes, partial_layout);
-  loss[TypeAxis::pp] = own_layout;
   const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) { return run.memory().tensor(ProgramKind::training, {role}, dtype, {size}); };
   memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens), {.name = "the tokens", .type = batch, .is_of_host = true});
   memory.name(buffer(BufferRole::targets, DType::int32, num_tokens), {.name = "the targets", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
-  memory.name(scalars.rows(loss_scalar, 1), {.name = "the loss", .type = loss, .is_addend = true, .is_of_host = true});
-  memory.name(scalars.rows(count_scalar, num_count_scalars), {.name = "the number of targets", .type = count, .is_of_host = true});
-  memory.name(scalars.rows(clip_scalar, num_clip_scalars), {.name = "the squares of all gradients", .type = {}, .is_of_host = true});
-  memory.name(scalars.rows(report_scalar, num_report_scalars), {.name = "the loss of all ranks", .type = everywhere(Held::partial), .is_of_host = true});
+  const LayoutType zero = everywhere(Held::zero), given = {};
+  const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type, bool is_addend = false) {
+    memory.name(scalars.rows(first, size), {.name = std::move(words), .type = type, .is_addend = is_addend, .is_of_host = true});
+  };
+  name(count_scalar, num_count_scalars, "the number of targets", count);
+  name(report_scalar, 1, "the loss", zero, true);
+  name(report_scalar + 1, 1, "the number of ranks that stop", everywhere(Held::partial));
+  name(norm_scalar, 1, "the norm of gradients", given);
+  name(clip_scalar, num_clip_scalars, "the squares of all gradients", zero);
+  name(uncounted_loss_scalar, 1, "the loss that another rank counts", zero);
+  name(loss_scale_scalar, 1, "the loss scale", given);
+  name(adamw_scalar, num_adamw_scalars - 1, "what the optimizer is given", given);
+  name(grad_scale_scalar, 1, "the factor of gradients", given);
 }
 
 NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory) : run_(run), axes_(axes), memory_(memory) {

@@ -69,6 +69,8 @@ class SampleMaker {
         return CrossEntropyBackwardArgs{
             .exps = a({s_.m, s_.n}), .max = a({s_.m}), .lse = a({s_.m}), .targets = tokens(s_.n), .dlogits = rows(), .valid_columns = s_.n};
       case OpKind::sum_of_squares: return SumOfSquaresArgs{x({s_.m}), sum()};
+      case OpKind::gradient_factor:
+        return GradientFactorArgs{.sum_of_squares = sum(), .num_targets = sum(), .norm = sum(), .factor = sum(), .expected_targets = 1, .max_norm = 1};
       case OpKind::adamw: return adamw();
       case OpKind::upload: {
         const Tensor host = x({s_.m});
@@ -150,7 +152,15 @@ class SampleMaker {
   }
   [[nodiscard]] Operation adamw() {
     const Tensor master = a({s_.m}), param = accumulate_dtype(s_.dtype) == s_.dtype ? master : x({s_.m});
-    return AdamWArgs{.param = param, .master = master, .grad = a({s_.m}), .m = a({s_.m}), .v = a({s_.m}), .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+    return AdamWArgs{.param = param,
+                     .master = master,
+                     .grad = a({s_.m}),
+                     .m = a({s_.m}),
+                     .v = a({s_.m}),
+                     .scalars = filled(DType::float64, {num_adamw_scalars}),
+                     .beta1 = 0.9,
+                     .beta2 = 0.95,
+                     .eps = 1e-8};
   }
 
   const OperationSize s_;

@@ -70,7 +70,7 @@ void Step::perform(const Action& action) {
     case ActionKind::clear_gradients:
       for (ShardedUnit* each : model_.part().units()) each->clear_gradients(ops_);
       return;
-    case ActionKind::count_tokens: pending = start_count(); return;
+    case ActionKind::count_tokens: pending = one(all_reduce(data_group, scalars(count_scalar, num_count_scalars))); return;
     case ActionKind::receive_forward: pending = one(receive(action, stage_input(action.stage, action.microbatch))); return;
     case ActionKind::forward: return forward(action);
     case ActionKind::send_forward: pending = one(send(action, stage_output(model_.part(), action.stage, action.microbatch))); return;
@@ -86,16 +86,15 @@ void Step::perform(const Action& action) {
     case ActionKind::sum_replicas: pending = unit(action).sum_replicas(ops_, mesh_); return;
     case ActionKind::sum_tied: pending = unit(action).sum_tied(ops_, mesh_); return;
     case ActionKind::clip: return clip();
-    case ActionKind::update:
-      if (!result_.is_skipped) unit(action).update(ops_, input_.adamw);
-      return;
+    case ActionKind::update: return unit(action).update(ops_, input_.adamw, scalars(adamw_scalar, num_adamw_scalars));
     case ActionKind::gather_parameters: pending = gather_parameters(action); return;
     case ActionKind::release_parameters: return unit(action).release_parameters();
     case ActionKind::report: return report();
   }
 }
 
-// Sequence i of the global batch goes to microbatch i / (DP B), data rank (i / B) mod DP: any layout sees the same global batch.
+// Sequence i of the global batch goes to microbatch i / (DP B), data rank (i / B) mod DP: any layout sees the same global batch. With the tokens goes whatever
+// else is another number in every step.
 void Step::load_batch() {
   const ModelPart& part = model_.part();
   const std::int64_t B = part.options.num_sequences, T = part.options.seq_len, DP = config_.data_parallel_degree(), M = config_.num_microbatches();
@@ -110,14 +109,12 @@ void Step::load_batch() {
     }
   ops_.upload(memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * B * T}), host_tokens_.data());
   ops_.upload(memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * B * T}), host_targets_.data());
-  ops_.fill(scalars(0, num_scalars), 0.0);
-}
-
-std::vector<Pending> Step::start_count() {
   const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
-  const auto num_targets = static_cast<double>(static_cast<std::int64_t>(host_targets_.size()) - ignored);
-  ops_.upload(scalars(count_scalar, num_count_scalars), &num_targets);
-  return one(all_reduce(data_group, scalars(count_scalar, num_count_scalars)));
+  const StepScalars given = {.num_targets = static_cast<double>(static_cast<std::int64_t>(host_targets_.size()) - ignored),
+                             .num_stopping = input_.wants_stop ? 1.0 : 0.0,
+                             .loss_scale = input_.loss_scale.value_or(1),
+                             .adamw = scalars_of(input_.adamw)};
+  ops_.upload(scalars(0, num_scalars), &given);
 }
 
 void Step::forward(const Action& action) {
@@ -187,33 +184,32 @@ std::vector<Tensor> Step::converted(const Action& action) {
 // Gradients carry the loss scale / (expected targets of the global batch); the scale is taken away and the count that was summed over all ranks corrects them
 // once, together with clipping.
 void Step::clip() {
-  const Tensor squares = scalars(clip_scalar, num_clip_scalars);
+  const Tensor squares = scalars(clip_scalar, num_clip_scalars), num_targets = scalars(count_scalar, num_count_scalars);
   for (const ShardedUnit* each : model_.part().units()) each->add_squares(ops_, squares);
   all_reduce(world_group, squares).wait();
-  double sum_of_squares = 0;
-  ops_.download(&sum_of_squares, squares);
-  ops_.download(&result_.num_targets, scalars(count_scalar, num_count_scalars));
-  const auto expected = static_cast<double>(config_.training.global_batch_size * config_.training.seq_len);
-  const double correction = result_.num_targets > 0 ? expected / result_.num_targets / input_.loss_scale.value_or(1) : 0.0;
-  result_.is_skipped = input_.loss_scale && !std::isfinite(sum_of_squares);
-  result_.grad_norm = std::sqrt(sum_of_squares) * correction;
-  const bool clips = input_.max_norm > 0;
-  input_.adamw.grad_scale = correction * (clips ? std::min(1.0, input_.max_norm / (result_.grad_norm + 1e-6)) : 1.0);
-  if (result_.is_skipped) result_.grad_norm = std::numeric_limits<double>::infinity();  // whatever overflow made of it
-  if (observer_) observer_(model_, correction);
+  ops_.gradient_factor({.sum_of_squares = squares,
+                        .num_targets = num_targets,
+                        .norm = scalars(norm_scalar, 1),
+                        .factor = scalars(grad_scale_scalar, 1),
+                        .loss_scale = loss_scale(),
+                        .expected_targets = expected_targets(),
+                        .max_norm = input_.max_norm});
+  if (!observer_) return;
+  double count = 0;
+  ops_.download(&count, num_targets);
+  observer_(model_, count > 0 ? expected_targets() / count / input_.loss_scale.value_or(1) : 0.0);
 }
 
 void Step::report() {
-  const Tensor sums = scalars(report_scalar, num_report_scalars);
-  double values[num_report_scalars] = {0.0, input_.wants_stop ? 1.0 : 0.0};
-  const bool has_loss = model_.part().has_head() && model_.part().options.tp_rank == 0;
-  if (has_loss) ops_.download(&values[0], scalars(loss_scalar, 1));
-  ops_.upload(sums, values);
-  all_reduce(world_group, sums).wait();
-  ops_.download(values, sums);
-  ops_.download(&result_.num_targets, scalars(count_scalar, num_count_scalars));
-  result_.loss = result_.num_targets > 0 ? values[0] / result_.num_targets : 0.0;
-  result_.stops = values[1] > 0;
+  all_reduce(world_group, scalars(report_scalar, num_report_scalars)).wait();
+  StepScalars read;
+  ops_.download(&read, scalars(0, num_read_scalars));
+  result_ = {.loss = read.num_targets > 0 ? read.loss / read.num_targets : 0.0,
+             .grad_norm = read.grad_norm,
+             .num_targets = read.num_targets,
+             .is_skipped = input_.loss_scale && !std::isfinite(read.grad_norm),
+             .stops = read.num_stopping > 0};
+  if (result_.is_skipped) result_.grad_norm = std::numeric_limits<double>::infinity();  // whatever overflow made of it
 }
 
 Pending Step::all_reduce(const Group& group, Tensor x) {
@@ -240,12 +236,17 @@ Tensor Step::scalars(std::int64_t first, std::int64_t count) {
   return memory_.tensor(kind_, {BufferRole::scalars}, DType::float64, {num_scalars}).rows(first, count);
 }
 
+Tensor Step::loss_scale() { return input_.loss_scale ? scalars(loss_scale_scalar, 1) : Tensor(); }
+
+double Step::expected_targets() const { return static_cast<double>(config_.training.global_batch_size * config_.training.seq_len); }
+
 Microbatch Step::microbatch(int index) {
   const std::int64_t N = model_.part().options.num_tokens(), M = config_.num_microbatches();
   return {.tokens = memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * N}).rows(index * N, N),
           .targets = memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * N}).rows(index * N, N),
-          .loss_sum = scalars(loss_scalar, 1),
-          .gradient_scale = input_.loss_scale.value_or(1) / static_cast<double>(config_.training.global_batch_size * config_.training.seq_len),
+          .loss_sum = scalars(model_.part().options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
+          .gradient_scale = 1 / expected_targets(),
+          .loss_scale = loss_scale(),
           .wants_gradient = kind_ == ProgramKind::training};
 }
 

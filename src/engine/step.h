@@ -16,7 +16,7 @@ namespace echelon {
 struct StepInput {
   const BatchSource* batches = nullptr;
   std::int64_t batch = 0;                 // which global batch of the source: sequences batch * global_batch_size and so on
-  AdamWOptions adamw;                     // of a training step; grad_scale is set by clipping
+  AdamWOptions adamw;                     // of a training step
   double max_norm = 0;                    // 0: no clipping
   std::optional<double> loss_scale = {};  // what gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped
   bool wants_stop = false;                // this rank was asked to end the run
@@ -71,7 +71,6 @@ class Step {
   void observed(const Action& action, ActionPart part, F&& f);
 
   void load_batch();
-  [[nodiscard]] std::vector<Pending> start_count();
   void forward(const Action& action);
   void backward(const Action& action);
   void open_gradients(const Action& action);
@@ -83,6 +82,8 @@ class Step {
   [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
   [[nodiscard]] Tensor boundary(BufferKey key);
   [[nodiscard]] Tensor scalars(std::int64_t first, std::int64_t count);
+  [[nodiscard]] Tensor loss_scale();
+  [[nodiscard]] double expected_targets() const;  // of the global batch, if none is ignored
   [[nodiscard]] Microbatch microbatch(int index);
   [[nodiscard]] Pending send(const Action& action, BufferKey from);
   [[nodiscard]] Pending receive(const Action& action, BufferKey into);

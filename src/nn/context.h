@@ -32,6 +32,7 @@ struct Microbatch {
   Tensor targets;               // int32 [B T]; ignored_target where nothing is predicted
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
+  Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the step at hand
   bool wants_gradient = false;  // a backward pass follows, and forms the loss; without one, forward does
 };
 

@@ -202,6 +202,7 @@ Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, co
                                       .lse = lse,
                                       .targets = chunk.of(context.microbatch.targets),
                                       .dlogits = dlogits,
+                                      .loss_scale = context.microbatch.loss_scale,
                                       .first_column = first_column(),
                                       .valid_columns = valid_columns(),
                                       .scale = context.microbatch.gradient_scale});

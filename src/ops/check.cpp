@@ -42,6 +42,10 @@ class Checker {
     count(name, t, matrix.size(-1));
     dtype(name, t, matrix.dtype);
   }
+  void scalars(std::string_view name, const Tensor& t, std::int64_t num_elements) const {
+    count(name, t, num_elements);
+    dtype(name, t, DType::float64);
+  }
   void statistics(std::string_view name, const Tensor& t, std::int64_t rows, DType activations) const {
     count(name, t, rows);
     dtype(name, t, accumulate_dtype(activations));
@@ -338,8 +342,7 @@ void check(const CrossEntropyArgs& args) {
   must.like("target_logit", args.target_logit, args.max);
   must.like("lse", args.lse, args.max);
   check_targets(must, args.targets, args.max.num_elements());
-  must.count("loss_sum", args.loss_sum, 1);
-  must.dtype("loss_sum", args.loss_sum, DType::float64);
+  must.scalars("loss_sum", args.loss_sum, 1);
 }
 
 void check(const CrossEntropyBackwardArgs& args) {
@@ -350,6 +353,7 @@ void check(const CrossEntropyBackwardArgs& args) {
   check_targets(must, args.targets, args.exps.size(0));
   must.count("dlogits", args.dlogits, args.exps.num_elements());
   must.that(accumulate_dtype(args.dlogits.dtype) == args.exps.dtype, "dlogits", args.dlogits, "have a dtype whose sums have the dtype of exps");
+  if (args.loss_scale.exists()) must.scalars("loss_scale", args.loss_scale, 1);
 }
 
 void check(const RescaleSumsArgs& args) {
@@ -362,8 +366,16 @@ void check(const RescaleSumsArgs& args) {
 void check_sum_of_squares(Tensor x, Tensor sum) {
   const Checker must("sum_of_squares");
   must.computes("x", x);
-  must.count("sum", sum, 1);
-  must.dtype("sum", sum, DType::float64);
+  must.scalars("sum", sum, 1);
+}
+
+void check(const GradientFactorArgs& args) {
+  const Checker must("gradient_factor");
+  must.scalars("sum_of_squares", args.sum_of_squares, 1);
+  must.scalars("num_targets", args.num_targets, 1);
+  if (args.loss_scale.exists()) must.scalars("loss_scale", args.loss_scale, 1);
+  must.scalars("norm", args.norm, 1);
+  must.scalars("factor", args.factor, 1);
 }
 
 void check(const AdamWArgs& args) {
@@ -378,7 +390,7 @@ void check(const AdamWArgs& args) {
   must.that(args.m.dtype == args.master.dtype || may_be_coarse, "m", args.m, "have the master's dtype, or bfloat16 beside float32");
   must.like("v", args.v, args.m);
   must.that(args.noise.row >= 1, "m", args.m, "lie in rows of at least one element");
-  must.that(args.step >= 1, "param", args.param, "be updated at a step from 1 on");
+  must.scalars("scalars", args.scalars, num_adamw_scalars);
 }
 
 }  // namespace echelon

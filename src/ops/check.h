@@ -30,6 +30,7 @@ void check(const RowExpArgs& args);
 void check(const RescaleSumsArgs& args);
 void check(const CrossEntropyArgs& args);
 void check(const CrossEntropyBackwardArgs& args);
+void check(const GradientFactorArgs& args);
 void check(const AdamWArgs& args);
 
 void check_add_bias(Tensor y_ND, Tensor bias_D);

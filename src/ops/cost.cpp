@@ -137,7 +137,12 @@ OpCost cost(const CrossEntropyBackwardArgs& args) { return by_rows(args.exps, 1,
 
 OpCost cost_sum_of_squares(Tensor x, Tensor sum) { return by_elements(x, 2, bytes_of(x) + 2 * bytes_of(sum)); }
 
-// g 1, decay 2, m 3, v 4, update 5. `param` is written beside the master unless it is the master.
+// Two divisions, a root, the norm, its comparison 3, the factor.
+OpCost cost(const GradientFactorArgs& args) {
+  return by_elements(args.factor, 8, bytes_of(args.sum_of_squares, args.num_targets, args.norm, args.factor) + bytes_if(args.loss_scale));
+}
+
+// g 1, decay 2, m 3, v 4, update 5. `param` is written beside the master unless it is the master. The scalars are of no weight.
 OpCost cost(const AdamWArgs& args) {
   const std::int64_t param = args.param.dtype == args.master.dtype ? 0 : bytes_of(args.param);
   return by_elements(args.master, 15, bytes_of(args.grad) + 2 * bytes_of(args.master, args.m, args.v) + param);

@@ -43,6 +43,7 @@ struct OpCost {
 [[nodiscard]] OpCost cost(const RescaleSumsArgs& args);
 [[nodiscard]] OpCost cost(const CrossEntropyArgs& args);
 [[nodiscard]] OpCost cost(const CrossEntropyBackwardArgs& args);
+[[nodiscard]] OpCost cost(const GradientFactorArgs& args);
 [[nodiscard]] OpCost cost(const AdamWArgs& args);
 
 [[nodiscard]] OpCost cost_add_bias(Tensor y_ND, Tensor bias_D);

@@ -35,6 +35,7 @@ std::string_view name_of(OpKind kind) {
     case OpKind::cross_entropy: return "cross_entropy";
     case OpKind::cross_entropy_backward: return "cross_entropy_backward";
     case OpKind::sum_of_squares: return "sum_of_squares";
+    case OpKind::gradient_factor: return "gradient_factor";
     case OpKind::adamw: return "adamw";
     case OpKind::upload: return "upload";
     case OpKind::download: return "download";

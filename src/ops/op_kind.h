@@ -38,6 +38,7 @@ enum class OpKind : std::uint8_t {
   cross_entropy,
   cross_entropy_backward,
   sum_of_squares,
+  gradient_factor,
   adamw,
   upload,
   download,

@@ -36,6 +36,7 @@ void call(Ops& ops, const RescaleSumsArgs& args) { ops.rescale_sums(args); }
 void call(Ops& ops, const CrossEntropyArgs& args) { ops.cross_entropy(args); }
 void call(Ops& ops, const CrossEntropyBackwardArgs& args) { ops.cross_entropy_backward(args); }
 void call(Ops& ops, const SumOfSquaresArgs& args) { ops.sum_of_squares(args.x, args.sum); }
+void call(Ops& ops, const GradientFactorArgs& args) { ops.gradient_factor(args); }
 void call(Ops& ops, const AdamWArgs& args) { ops.adamw(args); }
 void call(Ops& ops, const UploadArgs& args) { ops.upload(args.out, args.host); }
 void call(Ops& ops, const DownloadArgs& args) { ops.download(args.host, args.x); }
@@ -87,9 +88,14 @@ Operands operands(const SwigluBackwardArgs& args) { return {args.dgate.dtype, {a
 Operands operands(const RowExpArgs& args) { return {args.logits.dtype, {args.logits, args.targets}, {args.max, args.sum, args.target_logit}}; }
 Operands operands(const RescaleSumsArgs& args) { return {args.sum.dtype, {args.sum, args.max, args.row_max}, {}}; }
 Operands operands(const CrossEntropyArgs& args) { return {args.max.dtype, {args.max, args.sum, args.target_logit, args.targets, args.loss_sum}, {args.lse}}; }
-Operands operands(const CrossEntropyBackwardArgs& args) { return {args.dlogits.dtype, {args.exps, args.max, args.lse, args.targets}, {args.dlogits}}; }
+Operands operands(const CrossEntropyBackwardArgs& args) {
+  return {args.dlogits.dtype, existing({args.exps, args.max, args.lse, args.targets, args.loss_scale}), {args.dlogits}};
+}
 Operands operands(const SumOfSquaresArgs& args) { return {args.x.dtype, {args.x, args.sum}, {}}; }
-Operands operands(const AdamWArgs& args) { return {args.param.dtype, {args.master, args.grad, args.m, args.v}, {args.param}}; }
+Operands operands(const GradientFactorArgs& args) {
+  return {args.factor.dtype, existing({args.sum_of_squares, args.num_targets, args.loss_scale}), {args.norm, args.factor}};
+}
+Operands operands(const AdamWArgs& args) { return {args.param.dtype, {args.master, args.grad, args.m, args.v, args.scalars}, {args.param}}; }
 Operands operands(const UploadArgs& args) { return {args.out.dtype, {}, {args.out}}; }
 Operands operands(const DownloadArgs& args) { return {args.x.dtype, {args.x}, {}}; }
 

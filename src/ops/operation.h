@@ -49,7 +49,7 @@ using Operation = std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArg
                                PositionsArgs, PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs,
                                LayerNormBackwardArgs, RmsNormArgs, RmsNormBackwardInputArgs, RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs,
                                AttentionArgs, AttentionBackwardArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs, RescaleSumsArgs,
-                               CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, AdamWArgs, UploadArgs, DownloadArgs>;
+                               CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, GradientFactorArgs, AdamWArgs, UploadArgs, DownloadArgs>;
 static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
 
 [[nodiscard]] inline OpKind kind_of(const Operation& operation) { return static_cast<OpKind>(operation.index()); }
@@ -104,6 +104,7 @@ class UniformOps : public Ops {
   void cross_entropy(const CrossEntropyArgs& args) final { perform(args); }
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) final { perform(args); }
   void sum_of_squares(Tensor x, Tensor sum) final { perform(SumOfSquaresArgs{x, sum}); }
+  void gradient_factor(const GradientFactorArgs& args) final { perform(args); }
   void adamw(const AdamWArgs& args) final { perform(args); }
   void upload(Tensor out, const void* host) final { perform(UploadArgs{out, host}); }
   void download(void* host, Tensor x) final { perform(DownloadArgs{host, x}); }

@@ -163,9 +163,11 @@ struct CrossEntropyArgs {
   Tensor max, sum, target_logit, targets, lse, loss_sum;
 };
 /// dlogits = scale (softmax - onehot(target)) with softmax = exps exp(max - lse), where exps and max are row_exp's; zero in rows without a target and in
-/// padding columns. dlogits has the activations' dtype; where that is the dtype of exps it may be the same tensor.
+/// padding columns. dlogits has the activations' dtype; where that is the dtype of exps it may be the same tensor. With loss_scale (float64 [1]), which may be
+/// another number in every step, scale is multiplied by it.
 struct CrossEntropyBackwardArgs {
   Tensor exps, max, lse, targets, dlogits;
+  Tensor loss_scale = {};
   std::int64_t first_column = 0;
   std::int64_t valid_columns = 0;
   double scale = 1.0;
@@ -175,20 +177,40 @@ struct CrossEntropyBackwardArgs {
 /// them. Element i of the tensors is element offset + l / row * stride + l % row of the parameter, l = first + i: a slice lies in it row by row.
 struct RoundingNoise {
   std::uint64_t stream = 0;  // of the parameter
-  std::uint64_t key = 0;     // of the seed and the step
+  std::uint64_t key = 0;     // of the seed, and then of the step too (at_step)
   std::int64_t first = 0, row = 1, stride = 1, offset = 0;
 };
 
-/// One AdamW step (Loshchilov and Hutter 2019) with PyTorch's order of operations, all tensors flat and equally long:
+/// Gradients of the loss sum / expected_targets loss_scale (1 if left out), of which sum_of_squares is over all ranks, become those of the mean over
+/// num_targets, clipped to max_norm (Pascanu et al. 2013), when they are multiplied by `factor`. All tensors are float64 [1]; norm and factor are written:
+///   correction = expected_targets / num_targets / loss_scale, or 0 without any target;  norm = correction sqrt(sum_of_squares)
+///   factor = correction min(1, max_norm / (norm + 1e-6)), without the minimum if max_norm is 0; NaN, with which adamw changes nothing, if norm is not finite
+struct GradientFactorArgs {
+  Tensor sum_of_squares, num_targets, norm, factor;
+  Tensor loss_scale = {};
+  double expected_targets = 0, max_norm = 0;
+};
+
+/// What of an AdamW step is another number in every step: it lies in the backend's memory, so that nothing of the step needs to be enqueued anew for it.
+struct AdamWScalars {
+  double lr = 0;
+  double step_size = 0;   // lr / (1 - beta1^step)
+  double sqrt_bias2 = 1;  // sqrt(1 - beta2^step)
+  double step = 1;        // from 1
+  double grad_scale = 1;  // GradientFactorArgs::factor
+};
+inline constexpr std::int64_t num_adamw_scalars = sizeof(AdamWScalars) / sizeof(double);
+
+/// One AdamW step (Loshchilov and Hutter 2019) with PyTorch's order of operations, all tensors but `scalars` flat and equally long:
 ///   g = grad_scale grad;  p -= lr weight_decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
-///   p -= lr / (1 - beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+///   p -= step_size m / (sqrt(v) / sqrt_bias2 + eps)
+/// with what AdamWScalars names, read from `scalars` (float64 [num_adamw_scalars]) when it runs. If grad_scale is NaN everything stays as it was.
 /// p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as `master`. m and v have the master's dtype, or beside a float32
 /// one bfloat16: then they are rounded up or down at random, by `noise`, so that on average they keep what is less than a unit in their last place.
 struct AdamWArgs {
-  Tensor param, master, grad, m, v;
-  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0, grad_scale = 1;
-  std::int64_t step = 1;  // from 1
-  RoundingNoise noise = {};
+  Tensor param, master, grad, m, v, scalars;
+  double beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  RoundingNoise noise = {};  // its key of the seed alone
 };
 
 class Ops {
@@ -231,6 +253,7 @@ class Ops {
   virtual void cross_entropy_backward(const CrossEntropyBackwardArgs& args) = 0;
 
   virtual void sum_of_squares(Tensor x, Tensor sum) = 0;  // sum (float64 [1]) += sum x^2, formed in float64
+  virtual void gradient_factor(const GradientFactorArgs& args) = 0;
   virtual void adamw(const AdamWArgs& args) = 0;
 
   virtual void upload(Tensor out, const void* host) = 0;  // host memory of the same dtype and size; done when it returns

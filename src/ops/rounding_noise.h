@@ -9,6 +9,12 @@
 
 namespace echelon {
 
+/// With a key of the seed and of AdamWScalars::step.
+[[nodiscard]] constexpr RoundingNoise at_step(RoundingNoise noise, double step) {
+  noise.key += static_cast<std::uint64_t>(step) << 32;
+  return noise;
+}
+
 /// The index in the whole parameter of the tensors' element i.
 [[nodiscard]] constexpr std::int64_t global_index(const RoundingNoise& noise, std::int64_t i) {
   const std::int64_t local = noise.first + i;

@@ -4,6 +4,7 @@
 #include "spec/groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace echelon {
@@ -14,12 +15,12 @@ Tensor part_of(Tensor bucket, Range range) { return bucket.rows(range.first, ran
 /// The parameter's own sizes at its place in a bucket.
 Tensor view_of(Tensor bucket, const Segment& segment) { return part_of(bucket, {segment.offset, segment.count}).reshaped(segment.param->local_sizes()); }
 
-/// Of the elements [first, ...) of the rank's slice of a parameter, in one step. Initial weights come from the same generator, with the seed alone as their
-/// key.
+/// Of the elements [first, ...) of the rank's slice of a parameter. Initial weights come from the same generator; no step is 0, so they
+/// have other bits.
 RoundingNoise rounding_noise(const Param& param, std::int64_t first, const AdamWOptions& adamw) {
   const ParamSlice slice = slice_of(param);
   return {.stream = stream_of(param),
-          .key = static_cast<std::uint64_t>(adamw.seed) + (static_cast<std::uint64_t>(adamw.step) << 32),
+          .key = static_cast<std::uint64_t>(adamw.seed),
           .first = first,
           .row = slice.count * slice.inner,
           .stride = slice.global_count * slice.inner,
@@ -27,6 +28,11 @@ RoundingNoise rounding_noise(const Param& param, std::int64_t first, const AdamW
 }
 
 }  // namespace
+
+AdamWScalars scalars_of(const AdamWOptions& adamw) {
+  const auto step = static_cast<double>(adamw.step);
+  return {.lr = adamw.lr, .step_size = adamw.lr / (1 - std::pow(adamw.beta1, step)), .sqrt_bias2 = std::sqrt(1 - std::pow(adamw.beta2, step)), .step = step};
+}
 
 ShardedUnit::ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options)
     : options_(options), buckets_(make_buckets(params, options.shard_degree)), memory_(buckets_.size()) {}
@@ -163,7 +169,7 @@ void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
   }
 }
 
-void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw) {
+void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw, Tensor scalars) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const Range mine = owned(buckets_[b]);
     for (const Segment& segment : buckets_[b].segments) {
@@ -175,13 +181,11 @@ void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw) {
                  .grad = part_of(grad_part(b), in_shard),
                  .m = part_of(memory_[b].m, in_shard),
                  .v = part_of(memory_[b].v, in_shard),
-                 .lr = adamw.lr,
+                 .scalars = scalars,
                  .beta1 = adamw.beta1,
                  .beta2 = adamw.beta2,
                  .eps = adamw.eps,
                  .weight_decay = segment.param->decays ? adamw.weight_decay : 0.0,
-                 .grad_scale = adamw.grad_scale,
-                 .step = adamw.step,
                  .noise = rounding_noise(*segment.param, part.first - segment.offset, adamw)});
     }
   }

@@ -46,10 +46,12 @@ struct BucketMemory {
 
 struct AdamWOptions {
   double lr = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0;
-  double grad_scale = 1;  // clipping times the correction from expected to counted tokens
   std::int64_t step = 1;  // from 1
   std::int64_t seed = 1;  // of the random bits that round coarse moments
+  bool operator==(const AdamWOptions&) const = default;
 };
+/// What of them the update reads from the backend's memory; its grad_scale is 1.
+[[nodiscard]] AdamWScalars scalars_of(const AdamWOptions& adamw);
 
 class ShardedUnit {
  public:
@@ -96,7 +98,8 @@ class ShardedUnit {
   [[nodiscard]] std::vector<Pending> sum_tied(Ops& ops, Mesh& mesh);
   /// sum (float64 [1]) += squares of the gradients that count here: over all ranks, each parameter once.
   void add_squares(Ops& ops, Tensor sum) const;
-  void update(Ops& ops, const AdamWOptions& adamw);
+  /// `scalars` (float64 [num_adamw_scalars]) has lr, step and the gradients' factor when it runs; those of `adamw` are not looked at.
+  void update(Ops& ops, const AdamWOptions& adamw, Tensor scalars);
 
  private:
   [[nodiscard]] Tensor owned_part(Tensor memory, std::size_t bucket) const;

@@ -74,6 +74,13 @@ void Inference::require_whole(const Operand& x, TypeAxis axis) const {
     fail(fmt::format("{}, but is read as if it were whole: nothing has gathered it over {}", words(x, axis), axes_.name(axis)));
 }
 
+void Inference::require_the_same(const Operand& x) const {
+  for (const TypeAxis axis : axes()) {
+    require_whole(x, axis);
+    if (x[axis] == own_layout) fail(fmt::format("{}, but decides what all ranks do", words(x, axis)));
+  }
+}
+
 AxisLayout Inference::shared(const Operand& a, const Operand& b, TypeAxis axis) const {
   if (a[axis] == b[axis]) return a[axis];
   if (a[axis] == own_layout && b[axis] == replicated_layout) return own_layout;

@@ -48,6 +48,8 @@ class Inference {
   /// Fails unless every number of x is final: neither an addend nor a maximum of a part.
   void require_complete(const Operand& x, TypeAxis axis) const;
   void require_whole(const Operand& x, TypeAxis axis) const;  // complete, and not a part
+  /// Fails unless all ranks have the same, since it decides what they do.
+  void require_the_same(const Operand& x) const;
   /// The layout that two operands share which are combined number by number. What is replicated goes with what is each rank's own.
   [[nodiscard]] AxisLayout shared(const Operand& a, const Operand& b, TypeAxis axis) const;
   /// Where this rank's part of x begins, if ranks hold parts along `dim`: `first` must be that.

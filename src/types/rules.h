@@ -44,6 +44,7 @@ void infer(Inference& call, const CrossEntropyArgs& args);
 void infer(Inference& call, const CrossEntropyBackwardArgs& args);
 // of a step
 void infer(Inference& call, const SumOfSquaresArgs& args);
+void infer(Inference& call, const GradientFactorArgs& args);
 void infer(Inference& call, const AdamWArgs& args);
 void infer(Inference& call, const UploadArgs& args);
 void infer(Inference& call, const DownloadArgs& args);

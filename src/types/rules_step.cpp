@@ -36,7 +36,15 @@ void infer(Inference& call, const SumOfSquaresArgs& args) {
   });
 }
 
+void infer(Inference& call, const GradientFactorArgs& args) {
+  call.require_the_same(call.read("sum_of_squares", args.sum_of_squares));
+  call.require_the_same(call.read("num_targets", args.num_targets));
+  if (args.loss_scale.exists()) call.require_the_same(call.read("loss_scale", args.loss_scale));
+  for (const Tensor& out : {args.norm, args.factor}) call.write(out, LayoutType());
+}
+
 void infer(Inference& call, const AdamWArgs& args) {
+  call.require_the_same(call.read("scalars", args.scalars));
   call.for_uniform_ranges({args.param, args.master, args.grad, args.m, args.v}, [&](std::int64_t first, std::int64_t count) {
     const Operand master = call.read("master", range_of(args.master, first, count)), grad = call.read("grad", range_of(args.grad, first, count)),
                   m = call.read("m", range_of(args.m, first, count)), v = call.read("v", range_of(args.v, first, count));
@@ -51,28 +59,16 @@ void infer(Inference& call, const AdamWArgs& args) {
   });
 }
 
-// What the host writes is of the type that its place was given a name with; else a constant.
+// What the host writes is of the type that its places were given names with; else a constant.
 void infer(Inference& call, const UploadArgs& args) {
+  const auto named_parts = call.memory().named_in(args.out.flat());
+  for (const auto& [part, named] : named_parts) call.write(part, named->type);
+  if (!named_parts.empty()) return;
   const NamedMemory* named = call.memory().named_at(args.out);
   call.write(args.out, named != nullptr ? named->type : LayoutType());
 }
 
-// What the host reads decides what it does next, so all ranks must read the same; but for an addend, which the first of those that have it takes along.
-void infer(Inference& call, const DownloadArgs& args) {
-  const Operand x = call.read("x", args.x);
-  const bool is_same = std::all_of(call.axes().begin(), call.axes().end(), [&](TypeAxis axis) { return x[axis] == replicated_layout; });
-  if (is_same) return;
-  const NamedMemory* named = call.memory().named_at(args.x);
-  const bool is_addend = named != nullptr && named->is_addend;
-  for (const TypeAxis axis : call.axes()) {
-    if (!is_addend) {
-      call.require_whole(x, axis);
-      if (x[axis] == own_layout) call.fail(fmt::format("{}, but decides what all ranks do", call.words(x, axis)));
-    }
-    if (x[axis] == replicated_layout && call.ranks().index(axis) > 0)
-      call.fail(
-          fmt::format("{}, so it counts where {} = 0 alone, but rank {} takes it too", call.words(x, axis), call.ranks().name(axis), call.ranks().rank()));
-  }
-}
+// What the host reads decides what it does next.
+void infer(Inference& call, const DownloadArgs& args) { call.require_the_same(call.read("x", args.x)); }
 
 }  // namespace echelon

@@ -24,6 +24,19 @@ void require_first_token(const Inference& call, const Operand& x, std::int64_t f
   if (first_token != first) call.fail(fmt::format("{} begins at token {}, but position {} is given", x.role, first, first_token));
 }
 
+/// What becomes of a type when it is added to a sum over all ranks: of what several ranks have alike, the first of them adds it.
+LayoutType as_addend(const Inference& call, const Operand& x, const Tensor& sum, LayoutType type) {
+  const NamedMemory* named = call.memory().named_at(sum);
+  if (named == nullptr || !named->is_addend) return type;
+  for (const TypeAxis axis : call.axes()) {
+    if (type[axis] != replicated_layout) continue;
+    if (call.ranks().index(axis) > 0)
+      call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} adds it too", call.words(x, axis), call.ranks().name(axis), call.ranks().rank()));
+    type[axis] = partial_layout;
+  }
+  return type;
+}
+
 }  // namespace
 
 void infer(Inference& call, const EmbeddingArgs& args) {
@@ -115,7 +128,7 @@ void infer(Inference& call, const CrossEntropyArgs& args) {
     loss_sum[axis] = sum[axis].held == Held::sharded ? partial_layout : sum[axis];
   }
   call.write(args.lse, lse);
-  call.add_to("loss_sum", args.loss_sum, loss_sum);
+  call.add_to("loss_sum", args.loss_sum, as_addend(call, sum, args.loss_sum, loss_sum));
 }
 
 void infer(Inference& call, const CrossEntropyBackwardArgs& args) {
@@ -128,6 +141,7 @@ void infer(Inference& call, const CrossEntropyBackwardArgs& args) {
     const bool is_local = exps.is_cut_along(axis, columns);
     if (is_local != (max[axis].held == Held::local_max)) call.fail_together(exps, max, axis);
   }
+  if (args.loss_scale.exists()) call.require_the_same(call.read("loss_scale", args.loss_scale));
   call.require_position(exps, columns, args.first_column);
   call.write(args.dlogits, exps.piece.type);
 }

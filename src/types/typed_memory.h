@@ -40,9 +40,9 @@ struct TypedPiece {
 /// Memory that has a name: a parameter's value or gradient, or what the host writes and reads.
 struct NamedMemory {
   std::string name;
-  LayoutType type;           // of the parameter's value, and of what the host writes here
+  LayoutType type;           // of the parameter's value, and of what the host writes here, which may be zero
   bool is_gradient = false;  // of that parameter
-  bool is_addend = false;    // the host may read it before it was summed, in order to sum it
+  bool is_addend = false;    // of a sum over all ranks: of what several of them have alike, the first adds it here
   bool is_of_host = false;   // no parameter's
 };
 

@@ -415,26 +415,72 @@ TEST_P(OpsConformance, CrossEntropy) {
 // Rows that no block of threads holds at once, whose largest logit comes late and in small steps, after many that are minus infinity.
 TEST_P(OpsConformance, CrossEntropyOfWideRows) {
   const std::int64_t N = 2, V = 18'003;
+  Numbers loss_scale(DType::float64, {1});
+  loss_scale.set(0, 3);
   Numbers logits = Numbers::random(sums, {N, V}, 1, 3.0);
   for (std::int64_t j = 0; j < V; ++j) {
     logits.set(j, j < 9'000 ? -std::numeric_limits<double>::infinity() : logits.get(j));
     logits.set(V + j, logits.get(V + j) + 0.01 * static_cast<double>(j));
   }
   const Tensors tensors = {logits,          statistics({N}), Numbers::tokens({9'007, 17'999}), statistics({N}),
-                           statistics({N}), statistics({N}), Numbers(DType::float64, {1}),     Numbers(dtype, {N, V})};
+                           statistics({N}), statistics({N}), Numbers(DType::float64, {1}),     Numbers(dtype, {N, V}),
+                           loss_scale};
   compare("cross entropy of wide rows", tensors, [&](Ops& ops, Tensors& t) {
     ops.row_exp({.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .valid_columns = V - 2});
     ops.cross_entropy({.max = t[1], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
-    ops.cross_entropy_backward({.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = t[7], .valid_columns = V - 2, .scale = 0.25});
+    ops.cross_entropy_backward(
+        {.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = t[7], .loss_scale = t[8], .valid_columns = V - 2, .scale = 0.25});
     ops.fill(t[0], 0.0);
   });
+}
+
+TEST_P(OpsConformance, GradientFactor) {
+  for (const double squares : {0.0, 1e-6, 7.25, 1e12, std::numeric_limits<double>::infinity(), std::nan("")})
+    for (const double num_targets : {0.0, 3.0, 1000.0})
+      for (const double max_norm : {0.0, 1.0})
+        for (const bool is_scaled : {false, true}) {
+          const auto number = [](double x) {
+            Numbers one(DType::float64, {1});
+            one.set(0, x);
+            return one;
+          };
+          const auto form = [&](Ops& ops, Tensors& t) {
+            ops.gradient_factor({.sum_of_squares = t[0],
+                                 .num_targets = t[1],
+                                 .norm = t[2],
+                                 .factor = t[3],
+                                 .loss_scale = is_scaled ? t[4].tensor() : Tensor(),
+                                 .expected_targets = 640,
+                                 .max_norm = max_norm});
+          };
+          Tensors expected = {number(squares), number(num_targets), number(-1), number(-1), number(1024)};
+          const Tensors actual = run(expected, form);
+          ReferenceOps reference;
+          form(reference, expected);
+          for (const std::size_t i : {2UL, 3UL}) {
+            const double a = actual[i].get(0), b = expected[i].get(0);
+            EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << a << " " << b << ": " << squares << " " << num_targets << " " << max_norm;
+          }
+        }
+}
+
+/// AdamWScalars of an update.
+Numbers adamw_scalars(const AdamWScalars& now) {
+  Numbers numbers(DType::float64, {num_adamw_scalars});
+  std::int64_t i = 0;
+  for (const double number : {now.lr, now.step_size, now.sqrt_bias2, now.step, now.grad_scale}) numbers.set(i++, number);
+  return numbers;
 }
 
 TEST_P(OpsConformance, AdamW) {
   for (const std::int64_t count : {0, 1, 17, 40'001})
     for (const DType g : gradient_dtypes()) {
-      Tensors tensors = {random({count}, 1), Numbers::random(sums, {count}, 2), Numbers::random(g, {count}, 3), Numbers::random(sums, {count}, 4, 0.1),
-                         statistics({count})};
+      Tensors tensors = {random({count}, 1),
+                         Numbers::random(sums, {count}, 2),
+                         Numbers::random(g, {count}, 3),
+                         Numbers::random(sums, {count}, 4, 0.1),
+                         statistics({count}),
+                         adamw_scalars({.lr = 0.01, .step_size = 0.037, .sqrt_bias2 = 0.377, .step = 3, .grad_scale = 0.5})};
       for (std::int64_t i = 0; i < count; ++i) tensors[4].set(i, 0.01 + std::abs(tensors[3].get(i)));  // v is positive
       compare("adamw", tensors, [](Ops& ops, Tensors& t) {
         ops.adamw({.param = t[0],
@@ -442,33 +488,51 @@ TEST_P(OpsConformance, AdamW) {
                    .grad = t[2],
                    .m = t[3],
                    .v = t[4],
-                   .lr = 0.01,
+                   .scalars = t[5],
                    .beta1 = 0.9,
                    .beta2 = 0.95,
                    .eps = 1e-8,
-                   .weight_decay = 0.1,
-                   .grad_scale = 0.5,
-                   .step = 3});
+                   .weight_decay = 0.1});
       });
     }
+}
+
+TEST_P(OpsConformance, AdamWLeavesEverythingWhereGradientsAreNotFinite) {
+  for (const DType moment : {sums, sums == DType::float32 ? DType::bfloat16 : sums}) {
+    const Tensors before = {random({19}, 1),
+                            Numbers::random(sums, {19}, 2),
+                            Numbers::random(sums, {19}, 3),
+                            Numbers::random(moment, {19}, 4),
+                            Numbers::random(moment, {19}, 5),
+                            adamw_scalars({.lr = 0.01, .step_size = 0.01, .grad_scale = std::nan("")})};
+    const Tensors after = run(before, [](Ops& ops, Tensors& t) {
+      ops.adamw({.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .scalars = t[5], .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8});
+    });
+    for (std::size_t i = 0; i < 5 && !after.empty(); ++i) EXPECT_TRUE(after[i] == before[i]) << i;
+  }
 }
 
 // Numbers whose moments every backend forms exactly, so that the bits after their rounding are those of the reference: in flat tensors and in rows of a slice.
 TEST_P(OpsConformance, AdamWRoundsMomentsAlike) {
   if (sums != DType::float32) return;
   for (const std::int64_t count : {0, 1, 18, 4'100})
-    for (const RoundingNoise& noise : {RoundingNoise{.stream = 7, .key = 3},
+    for (const RoundingNoise& noise : {RoundingNoise{.stream = 7, .key = 3},  // which the step joins
                                        {.stream = 7, .key = 3, .first = 5, .row = 9, .stride = 20, .offset = 2},
                                        {.stream = 7, .key = 3, .first = 4, .row = 8, .stride = 20, .offset = 12}}) {
-      Tensors tensors = {random({count}, 1), Numbers::random(sums, {count}, 2), Numbers(DType::float32, {count}), Numbers(DType::bfloat16, {count}),
-                         Numbers(DType::bfloat16, {count})};
+      Tensors tensors = {random({count}, 1),
+                         Numbers::random(sums, {count}, 2),
+                         Numbers(DType::float32, {count}),
+                         Numbers(DType::bfloat16, {count}),
+                         Numbers(DType::bfloat16, {count}),
+                         adamw_scalars({.lr = 0.01, .step_size = 0.02, .sqrt_bias2 = 0.5, .step = 41})};
       for (std::int64_t i = 0; i < count; ++i) {
         tensors[2].set(i, static_cast<double>(i * 37 % 255 - 127) / 64);
         tensors[3].set(i, static_cast<double>(i * 53 % 511 - 255) / 256);
         tensors[4].set(i, static_cast<double>(i * 29 % 255 + 1) / 256);
       }
       const auto adamw = [&](Ops& ops, Tensors& t) {
-        ops.adamw({.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .lr = 0.01, .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-3, .noise = noise});
+        ops.adamw(
+            {.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .scalars = t[5], .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-3, .noise = noise});
       };
       compare("adamw with moments in bfloat16", tensors, adamw);
       Tensors expected = tensors;

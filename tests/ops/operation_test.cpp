@@ -55,6 +55,7 @@ std::vector<std::pair<std::string, std::function<void(Ops&)>>> every_method() {
       {"cross_entropy", [](Ops& ops) { ops.cross_entropy({}); }},
       {"cross_entropy_backward", [](Ops& ops) { ops.cross_entropy_backward({}); }},
       {"sum_of_squares", [=](Ops& ops) { ops.sum_of_squares(x, y); }},
+      {"gradient_factor", [](Ops& ops) { ops.gradient_factor({}); }},
       {"adamw", [](Ops& ops) { ops.adamw({}); }},
       {"upload", [=](Ops& ops) { ops.upload(x, nullptr); }},
       {"download", [=](Ops& ops) { ops.download(nullptr, x); }},

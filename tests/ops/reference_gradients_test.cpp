@@ -259,27 +259,61 @@ TEST(ReferenceAdamW, FollowsPyTorchsOrderOfOperations) {
   const double lr = 0.01, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1, grad_scale = 0.25;
   for (std::int64_t step = 1; step <= 3; ++step) {
     const Numbers grad = random({n}, 10 + static_cast<unsigned>(step));
+    const double bias1 = 1 - std::pow(beta1, step), bias2 = 1 - std::pow(beta2, step);
+    AdamWScalars now = {.lr = lr, .step_size = lr / bias1, .sqrt_bias2 = std::sqrt(bias2), .grad_scale = grad_scale};
     ops.adamw({.param = p,
                .master = p,
                .grad = grad,
                .m = m,
                .v = v,
-               .lr = lr,
+               .scalars = {&now, DType::float64, {num_adamw_scalars}},
                .beta1 = beta1,
                .beta2 = beta2,
                .eps = eps,
-               .weight_decay = weight_decay,
-               .grad_scale = grad_scale,
-               .step = step});
+               .weight_decay = weight_decay});
     for (std::size_t i = 0; i < expected_p.size(); ++i) {
       const double g = grad.get(static_cast<std::int64_t>(i)) * grad_scale;
       expected_p[i] *= 1 - lr * weight_decay;
       expected_m[i] = expected_m[i] + (1 - beta1) * (g - expected_m[i]);
       expected_v[i] = beta2 * expected_v[i] + (1 - beta2) * g * g;
-      const double step_size = lr / (1 - std::pow(beta1, step)), denominator = std::sqrt(expected_v[i]) / std::sqrt(1 - std::pow(beta2, step)) + eps;
+      const double step_size = lr / bias1, denominator = std::sqrt(expected_v[i]) / std::sqrt(bias2) + eps;
       expected_p[i] += -step_size * (expected_m[i] / denominator);
       EXPECT_NEAR(p.get(static_cast<std::int64_t>(i)), expected_p[i], 1e-14);
     }
+  }
+}
+
+// torch.nn.utils.clip_grad_norm_ on the gradient of a mean of 3 targets, where 8 were expected and the loss was scaled by 4.
+TEST(ReferenceGradientFactor, ClipsTheGradientOfTheMean) {
+  ReferenceOps ops;
+  double squares = 36, num_targets = 3, loss_scale = 4, norm = 0, factor = 0;
+  const auto number = [](double& x) { return Tensor(&x, DType::float64, {1}); };
+  const auto form = [&](double max_norm) {
+    ops.gradient_factor({.sum_of_squares = number(squares),
+                         .num_targets = number(num_targets),
+                         .norm = number(norm),
+                         .factor = number(factor),
+                         .loss_scale = number(loss_scale),
+                         .expected_targets = 8,
+                         .max_norm = max_norm});
+  };
+  form(1);
+  EXPECT_DOUBLE_EQ(norm, 4);  // 6 * 8 / 3 / 4
+  EXPECT_DOUBLE_EQ(factor, 2.0 / 3 / (4 + 1e-6));
+  for (const double max_norm : {0.0, 5.0}) {
+    form(max_norm);
+    EXPECT_DOUBLE_EQ(factor, 2.0 / 3);
+  }
+  num_targets = 0;
+  form(1);
+  EXPECT_EQ(norm, 0);
+  EXPECT_EQ(factor, 0);
+  num_targets = 3;
+  for (const double not_finite : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    squares = not_finite;
+    form(1);
+    EXPECT_FALSE(std::isfinite(norm));
+    EXPECT_TRUE(std::isnan(factor));
   }
 }
 

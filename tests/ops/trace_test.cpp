@@ -43,9 +43,9 @@ TEST(TraceOps, CountsTheVisiblePartOfAttention) {
 // Reads g, p, m, v and writes p, m, v: 28 bytes per parameter in float32, and 2 more for a bfloat16 copy of p.
 TEST(TraceOps, AnAdamWStepTouchesEveryNumberOnce) {
   TraceOps ops;
-  const auto x = traced({1000}), copy = traced({1000}, DType::bfloat16);
-  ops.adamw({.param = x, .master = x, .grad = x, .m = x, .v = x});
-  ops.adamw({.param = copy, .master = x, .grad = x, .m = x, .v = x});
+  const auto x = traced({1000}), copy = traced({1000}, DType::bfloat16), scalars = traced({num_adamw_scalars}, DType::float64);
+  ops.adamw({.param = x, .master = x, .grad = x, .m = x, .v = x, .scalars = scalars});
+  ops.adamw({.param = copy, .master = x, .grad = x, .m = x, .v = x, .scalars = scalars});
   EXPECT_EQ(ops.records()[0].bytes, 28 * 1000);
   EXPECT_EQ(ops.records()[1].bytes, 30 * 1000);
 }

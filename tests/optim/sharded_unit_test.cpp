@@ -84,7 +84,14 @@ class Rank {
 
   /// Every parameter after two updates, of which the second reads what the first left of the moments, as the model sees it.
   std::vector<double> updated() {
-    for (std::int64_t step = 1; step <= 2; ++step) unit_.update(ops_, {.lr = 0.1, .grad_scale = 0.5, .step = step});
+    const Tensor scalars = take(DType::float64, num_adamw_scalars);
+    for (std::int64_t step = 1; step <= 2; ++step) {
+      const AdamWOptions adamw = {.lr = 0.1, .step = step};
+      AdamWScalars now = scalars_of(adamw);
+      now.grad_scale = 0.5;
+      ops_.upload(scalars, &now);
+      unit_.update(ops_, adamw, scalars);
+    }
     if (unit_.options().shards_parameters()) unit_.bind_parameters(whole_buffers(case_.dtype));
     if (case_.shard > 1) wait(unit_.gather_parameters(ops_, mesh_));
     std::vector<double> values;
@@ -253,7 +260,11 @@ TEST(CoarseMoments, OfASliceAreThoseOfTheWhole) {
       const std::int64_t column = i % columns + (is_cut ? first : 0);
       grad.set(i, column < C - 1 ? 0.01 * static_cast<double>(1 + i / columns * C + column) : 0.0);
     }
-    for (std::int64_t step = 1; step <= 3; ++step) unit.update(*ops, {.lr = 0.1, .step = step});
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      const AdamWOptions adamw = {.lr = 0.1, .step = step};
+      AdamWScalars now = scalars_of(adamw);
+      unit.update(*ops, adamw, {&now, DType::float64, {num_adamw_scalars}});
+    }
     std::vector<double> rows;
     for (std::int64_t r = 0; r < R; ++r)
       for (std::int64_t c = first; c < C - 1; ++c)

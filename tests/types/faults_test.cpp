@@ -101,8 +101,9 @@ TEST(LayoutTypeFaults, AParameterThatIsNotInTheNorm) {
 
 TEST(LayoutTypeFaults, ANormThatIsNotSummedOverAllRanks) {
   const auto sums_squares = [](const Collective& c) { return c.group == world_group && c.x.num_elements() == 1; };
-  EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {})}), AllOf(HasSubstr("clip: download"), HasSubstr("partial over")));
-  EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {data_group})}), AllOf(HasSubstr("clip: download"), HasSubstr("partial over tp")));
+  EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {})}), AllOf(HasSubstr("clip: gradient_factor"), HasSubstr("partial over")));
+  EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {data_group})}),
+              AllOf(HasSubstr("clip: gradient_factor"), HasSubstr("partial over tp")));
 }
 
 TEST(LayoutTypeFaults, AMissingReductionOfGradients) {
@@ -118,7 +119,7 @@ TEST(LayoutTypeFaults, AMissingReductionOfGradients) {
 TEST(LayoutTypeFaults, ACountOfTargetsThatEachRankKeepsForItself) {
   const auto counts = [](const Collective& c) { return c.group == data_group; };
   EXPECT_THAT(fault_of(config_of({.replicate = 2}), {.mesh = every(counts, {})}),
-              AllOf(HasSubstr("download of the number of targets"), HasSubstr("partial over dp_replicate")));
+              AllOf(HasSubstr("clip: gradient_factor"), HasSubstr("num_targets"), HasSubstr("is partial over dp_replicate")));
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(counts, {world_group})}),
               AllOf(HasSubstr("count_tokens: all_reduce of the number of targets"), HasSubstr("over tp")));
 }

@@ -321,9 +321,14 @@ class WrongUpdate final : public Plant {
   bool replaces(Place& place, const Operation& operation) override {
     const auto* args = std::get_if<AdamWArgs>(&operation);
     if (args == nullptr || place.param_of(args->param)->name.find(part_) == std::string::npos) return false;
-    AdamWArgs later = *args;
-    ++later.step;
-    place.ops.adamw(later);
+    AdamWScalars now;
+    place.ops.download(&now, args->scalars);
+    const auto step = static_cast<std::int64_t>(now.step);
+    AdamWScalars later = scalars_of(AdamWOptions{.lr = now.lr, .beta1 = args->beta1, .beta2 = args->beta2, .step = step + 1});
+    later.grad_scale = now.grad_scale;
+    place.ops.upload(args->scalars, &later);
+    place.ops.adamw(*args);
+    place.ops.upload(args->scalars, &now);
     return true;
   }
 

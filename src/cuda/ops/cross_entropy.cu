@@ -130,11 +130,12 @@ struct LogitGradients {
   const Wide<T>*logits, *lse;
   const std::int32_t* targets;
   T* dlogits;
+  const double* loss_scale;  // may be null
 };
 
 /// A block has a part of a row: what `packs_in_flight` packs of each of its threads hold. dlogits may be the logits.
 template <class T>
-__global__ void __launch_bounds__(256) cross_entropy_backward_kernel(LogitGradients<T> of, int V, std::int64_t first_column, int valid_columns, Wide<T> scale) {
+__global__ void __launch_bounds__(256) cross_entropy_backward_kernel(LogitGradients<T> of, int V, std::int64_t first_column, int valid_columns, double factor) {
   using A = Wide<T>;
   constexpr int width = pack_size<A>;
   const std::int64_t n = blockIdx.x, row_start = n * V;
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(256) cross_entropy_backward_kernel(LogitGradie
   T* dlogits = of.dlogits + row_start;
   const std::int64_t target = of.targets[n], target_column = target - first_column;
   const int valid = target == ignored_target ? 0 : valid_columns;
-  const A lse = of.lse[n];
+  const A lse = of.lse[n], scale = static_cast<A>(of.loss_scale != nullptr ? factor * *of.loss_scale : factor);
   const auto gradient = [&](A logit, int column) {
     return column < valid ? scale * (exponential(logit - lse) - (column == target_column ? A(1) : A(0))) : A(0);
   };
@@ -219,13 +220,13 @@ void CudaOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
     using A = Wide<on_device<T>>;
     const std::int64_t packs = blocks_for(V, pack_size<A>);
     const int num_threads = threads_for(packs, 256);
-    const LogitGradients<on_device<T>> of = {numbers<A>(args.exps), numbers<A>(args.lse), args.targets.as<std::int32_t>(), numbers<T>(args.dlogits)};
+    const LogitGradients<on_device<T>> of = {numbers<A>(args.exps), numbers<A>(args.lse), args.targets.as<std::int32_t>(), numbers<T>(args.dlogits),
+                                             args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr};
     launch({.num_blocks = V > 0 ? N : 0,
             .num_threads = num_threads,
             .num_blocks_y = blocks_for(packs, std::int64_t{num_threads} * packs_in_flight),
             .stream = stream()},
-           cross_entropy_backward_kernel<on_device<T>>, of, static_cast<int>(V), args.first_column, static_cast<int>(args.valid_columns),
-           static_cast<A>(args.scale));
+           cross_entropy_backward_kernel<on_device<T>>, of, static_cast<int>(V), args.first_column, static_cast<int>(args.valid_columns), args.scale);
   });
 }
 

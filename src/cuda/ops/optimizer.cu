@@ -1,4 +1,4 @@
-// The norm of gradients and the update, each in one pass over memory.
+// The norm of gradients, what they are multiplied by, and the update; norm and update in one pass over memory each.
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
@@ -49,19 +49,31 @@ __global__ void __launch_bounds__(block_threads) add_squares_kernel(const double
   if (threadIdx.x == 0) *total += sum;
 }
 
-/// AdamWArgs as the numbers that an element needs.
+struct GradientFactor {
+  const double *sum_of_squares, *num_targets, *loss_scale;  // the last may be null
+  double *norm, *factor;
+};
+
+// As written, without fused multiply-adds, so that a processor forms the same numbers.
+__global__ void gradient_factor_kernel(GradientFactor of, double expected_targets, double max_norm) {
+  const double correction = *of.num_targets > 0 ? expected_targets / *of.num_targets / (of.loss_scale != nullptr ? *of.loss_scale : 1.0) : 0.0;
+  const double norm = __dmul_rn(sqrt(*of.sum_of_squares), correction), clipping = max_norm > 0 ? max_norm / __dadd_rn(norm, 1e-6) : 1.0;
+  const bool is_finite = norm - norm == 0;
+  *of.norm = norm;
+  *of.factor = is_finite ? __dmul_rn(correction, clipping < 1 ? clipping : 1.0) : norm - norm;
+}
+
+/// AdamWArgs as the numbers that an element needs, the same in all steps.
 template <class A>
 struct AdamWConstants {
   explicit AdamWConstants(const AdamWArgs& args)
-      : decay(static_cast<A>(1 - args.lr * args.weight_decay)),
-        step_size(static_cast<A>(args.lr / (1 - std::pow(args.beta1, static_cast<double>(args.step))))),
-        sqrt_bias2(static_cast<A>(std::sqrt(1 - std::pow(args.beta2, static_cast<double>(args.step))))),
+      : weight_decay(args.weight_decay),
         eps(static_cast<A>(args.eps)),
         beta2(static_cast<A>(args.beta2)),
         one_minus_beta1(static_cast<A>(1 - args.beta1)),
-        one_minus_beta2(static_cast<A>(1 - args.beta2)),
-        grad_scale(static_cast<A>(args.grad_scale)) {}
-  A decay, step_size, sqrt_bias2, eps, beta2, one_minus_beta1, one_minus_beta2, grad_scale;
+        one_minus_beta2(static_cast<A>(1 - args.beta2)) {}
+  double weight_decay;
+  A eps, beta2, one_minus_beta1, one_minus_beta2;
 };
 
 template <class P, class G, class M>
@@ -99,23 +111,28 @@ __device__ __forceinline__ void store_moments(M* address, const Pack<A, count>& 
 }
 
 template <class P, class G, class M>
-__global__ void __launch_bounds__(block_threads) adamw_kernel(AdamWTensors<P, G, M> of, AdamWConstants<Wide<P>> with, RoundingNoise noise, std::int64_t count) {
+__global__ void __launch_bounds__(block_threads)
+    adamw_kernel(AdamWTensors<P, G, M> of, AdamWConstants<Wide<P>> with, const AdamWScalars* scalars, RoundingNoise noise, std::int64_t count) {
   using A = Wide<P>;
   constexpr int width = pack_size<A>;
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width, present = count - first;
   if (present <= 0) return;
+  const AdamWScalars now = *scalars;
+  if (now.grad_scale != now.grad_scale) return;
+  const A decay = static_cast<A>(__dadd_rn(1.0, -__dmul_rn(now.lr, with.weight_decay))), step_size = static_cast<A>(now.step_size),
+          sqrt_bias2 = static_cast<A>(now.sqrt_bias2), grad_scale = static_cast<A>(now.grad_scale);
   const Pack<G, width> grad = load_pack<width>(of.grad + first, present);
   Pack<A, width> p = load_pack<width>(of.master + first, present), m = widen(load_pack<width>(of.m + first, present)),
                  v = widen(load_pack<width>(of.v + first, present));
   std::uint32_t words[width] = {};
-  if constexpr (!std::is_same_v<M, A>) draw(words, noise, first);
+  if constexpr (!std::is_same_v<M, A>) draw(words, at_step(noise, now.step), first);
 #pragma unroll
   for (int i = 0; i < width; ++i) {
-    const A g = with.grad_scale * static_cast<A>(widen(grad.at[i]));
-    p.at[i] *= with.decay;
+    const A g = grad_scale * static_cast<A>(widen(grad.at[i]));
+    p.at[i] *= decay;
     m.at[i] += with.one_minus_beta1 * (g - m.at[i]);
     v.at[i] = with.beta2 * v.at[i] + with.one_minus_beta2 * g * g;
-    p.at[i] -= with.step_size * m.at[i] / (sqrt(v.at[i]) / with.sqrt_bias2 + with.eps);
+    p.at[i] -= step_size * m.at[i] / (sqrt(v.at[i]) / sqrt_bias2 + with.eps);
   }
   store_moments(of.m + first, m, words, 0, present);
   store_moments(of.v + first, v, words, 16, present);
@@ -141,6 +158,13 @@ void CudaOps::sum_of_squares(Tensor x, Tensor sum) {
   });
 }
 
+void CudaOps::gradient_factor(const GradientFactorArgs& args) {
+  check(args);
+  const GradientFactor of = {numbers<double>(args.sum_of_squares), numbers<double>(args.num_targets),
+                             args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr, numbers<double>(args.norm), numbers<double>(args.factor)};
+  launch({.num_threads = 1, .stream = stream()}, gradient_factor_kernel, of, args.expected_targets, args.max_norm);
+}
+
 void CudaOps::adamw(const AdamWArgs& args) {
   check(args);
   const std::int64_t count = args.master.num_elements();
@@ -151,7 +175,8 @@ void CudaOps::adamw(const AdamWArgs& args) {
                                                                          numbers<A>(args.master), numbers<G>(args.grad), numbers<M>(args.m),
                                                                          numbers<M>(args.v)};
       launch({.num_blocks = blocks_for(count, block_threads * pack_size<A>), .num_threads = block_threads, .stream = stream()},
-             adamw_kernel<on_device<P>, on_device<G>, on_device<M>>, of, AdamWConstants<A>(args), args.noise, count);
+             adamw_kernel<on_device<P>, on_device<G>, on_device<M>>, of, AdamWConstants<A>(args), reinterpret_cast<const AdamWScalars*>(args.scalars.data),
+             args.noise, count);
     };
     if constexpr (std::is_same_v<A, float>) {
       if (args.m.dtype == DType::bfloat16) return start(bfloat16{});

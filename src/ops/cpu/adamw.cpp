@@ -1,4 +1,4 @@
-// One AdamW step (Loshchilov and Hutter 2019) in one pass over memory; the formula stands in ops/ops.h.
+// The factor of gradients, and one AdamW step (Loshchilov and Hutter 2019) in one pass over memory; the formulas stand in ops/ops.h.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -9,10 +9,12 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
+#include "ops/host_scalars.h"
 #include "ops/rounding_noise.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace echelon {
@@ -26,13 +28,13 @@ struct MomentBuffers {
 };
 
 /// The elements [first, last) of the moments, at most a buffer's; the random words of four elements are made together.
-void round_moments(const AdamWArgs& args, const MomentBuffers<float>& from, std::int64_t first, std::int64_t last) {
+void round_moments(const AdamWArgs& args, const RoundingNoise& noise, const MomentBuffers<float>& from, std::int64_t first, std::int64_t last) {
   bfloat16 *m = args.m.as<bfloat16>(), *v = args.v.as<bfloat16>();
   std::array<std::uint32_t, 4> words = {};
   std::int64_t block = -1;
   for (std::int64_t i = first; i < last; ++i) {
-    const std::int64_t index = global_index(args.noise, i);
-    if (index / 4 != block) words = noise_block(args.noise, block = index / 4);
+    const std::int64_t index = global_index(noise, i);
+    if (index / 4 != block) words = noise_block(noise, block = index / 4);
     const std::uint32_t random = words[static_cast<std::size_t>(index % 4)];
     m[i].bits = stochastic_bfloat16(from.m[i - first], random);
     v[i].bits = stochastic_bfloat16(from.v[i - first], random >> 16);
@@ -44,9 +46,11 @@ void update(const AdamWArgs& args, int num_threads) {
   using A = Accumulate<P>;
   const Tag<A> d;
   const auto number = [d](double x) HWY_ATTR { return hn::Set(d, static_cast<A>(x)); };
-  const double step = static_cast<double>(args.step), bias1 = 1 - std::pow(args.beta1, step), bias2 = 1 - std::pow(args.beta2, step);
-  const auto decay = number(1 - args.lr * args.weight_decay), step_size = number(args.lr / bias1), inverse_sqrt_bias2 = number(1 / std::sqrt(bias2));
-  const auto eps = number(args.eps), grad_scale = number(args.grad_scale), beta2 = number(args.beta2);
+  const AdamWScalars now = scalars_of(args);
+  if (std::isnan(now.grad_scale)) return;
+  [[maybe_unused]] const RoundingNoise noise = at_step(args.noise, now.step);
+  const auto decay = number(1 - now.lr * args.weight_decay), step_size = number(now.step_size), inverse_sqrt_bias2 = number(1 / now.sqrt_bias2);
+  const auto eps = number(args.eps), grad_scale = number(now.grad_scale), beta2 = number(args.beta2);
   const auto one_minus_beta1 = number(1 - args.beta1), one_minus_beta2 = number(1 - args.beta2);
   constexpr bool rounds = !std::is_same_v<M, A>;
   A* master = args.master.as<A>();
@@ -71,7 +75,7 @@ void update(const AdamWArgs& args, int num_threads) {
         lanes.store(p, master + i);
         if (writes_param) lanes.store(p, param + i);
       });
-      if constexpr (rounds) round_moments(args, buffers, first, last);
+      if constexpr (rounds) round_moments(args, noise, buffers, first, last);
     }
   });
 }
@@ -90,6 +94,16 @@ HWY_AFTER_NAMESPACE();
 namespace echelon {
 
 HWY_EXPORT(AdamW);
+
+void CpuOps::gradient_factor(const GradientFactorArgs& args) {
+  check(args);
+  const double num_targets = *args.num_targets.as<double>(), loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
+  const double correction = num_targets > 0 ? args.expected_targets / num_targets / loss_scale : 0.0;
+  double &norm = *args.norm.as<double>(), &factor = *args.factor.as<double>();
+  norm = std::sqrt(*args.sum_of_squares.as<double>()) * correction;
+  factor = correction * (args.max_norm > 0 ? std::min(1.0, args.max_norm / (norm + 1e-6)) : 1.0);
+  if (!std::isfinite(norm)) factor = std::numeric_limits<double>::quiet_NaN();
+}
 
 void CpuOps::adamw(const AdamWArgs& args) {
   check(args);

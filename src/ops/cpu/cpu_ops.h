@@ -58,6 +58,7 @@ class CpuOps : public Ops {
   void cross_entropy(const CrossEntropyArgs& args) override;
   void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override;
   void sum_of_squares(Tensor x, Tensor sum) override;
+  void gradient_factor(const GradientFactorArgs& args) override;
   void adamw(const AdamWArgs& args) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;

@@ -9,6 +9,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
+#include "ops/host_scalars.h"
 
 #include <cmath>
 #include <limits>
@@ -77,7 +78,7 @@ void logit_gradients(const CrossEntropyBackwardArgs& args, int num_threads) {
       const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
       const std::int64_t valid = target == ignored_target ? 0 : args.valid_columns;
       const bool is_here = column >= 0 && column < valid;
-      const A from_shard = std::exp(args.max.as<A>()[n] - args.lse.as<A>()[n]), scale = static_cast<A>(args.scale);
+      const A from_shard = std::exp(args.max.as<A>()[n] - args.lse.as<A>()[n]), scale = static_cast<A>(scale_of(args));
       const A target_gradient = is_here ? scale * (exps[column] * from_shard - 1) : A{0};
       const auto factor = hn::Set(Tag<A>(), scale * from_shard);
       for_lanes<A>(0, valid, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(factor, lanes.load(exps + i)), dlogits + i); });

@@ -2,6 +2,7 @@
 // each rank sums exp(logit - max) with its own row maximum, the ranks agree on the largest, rescale their sums to it, and add up.
 // d loss / d logit_j = softmax_j - (j == target).
 #include "ops/check.h"
+#include "ops/host_scalars.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -65,7 +66,7 @@ void ReferenceOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) 
       for (std::int64_t j = 0; j < V; ++j) {
         const bool counts = target != ignored_target && j < args.valid_columns;
         const T onehot = args.first_column + j == target ? T{1} : T{0};
-        const T dlogit = counts ? static_cast<T>(args.scale) * (args.exps.as<T>()[n * V + j] * from_shard - onehot) : T{0};
+        const T dlogit = counts ? static_cast<T>(scale_of(args)) * (args.exps.as<T>()[n * V + j] * from_shard - onehot) : T{0};
         args.dlogits.as<G>()[n * V + j] = to<G>(dlogit);
       }
     }
