@@ -217,7 +217,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     const emulated::Algorithm algorithm = {.rank = static_cast<std::uint64_t>(*num_found),
                                            .alignments = preference->alignments,
                                            .workspace_bytes = preference->workspace_bytes,
-                                           .vector_alignment = has_epilogue ? emulated::alignment_of(operation->vector) : 1};
+                                           .vector_alignment = has_epilogue ? std::min<std::uint64_t>(emulated::alignment_of(operation->vector), 16) : 1};
     std::memcpy(&result.algo, &algorithm, sizeof algorithm);
   }
   return CUBLAS_STATUS_SUCCESS;

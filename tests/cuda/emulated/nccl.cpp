@@ -57,9 +57,18 @@ struct Side {
   bool is_first = false;  // between the two: they connect
 };
 
+/// A call of ncclSend or ncclRecv.
+struct Message {
+  int source = 0, destination = 0;
+  const std::byte* in = nullptr;  // of the source's side
+  std::byte* out = nullptr;       // of the destination's
+  std::size_t num_bytes = 0;
+  bool is_source = false;
+};
+
 struct Batch {
   cudaStream_t stream = nullptr;
-  std::vector<Side> sides;
+  std::vector<Message> messages;
 };
 
 struct Meeting {
@@ -150,11 +159,26 @@ struct ncclComm {
     world->is_broken = true;
   }
 
+  // What is captured begins anew at each launch of its graph; the ranks are connected by then.
   ncclResult_t start(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
     const auto lock = emulated::lock();
     if (!launches.empty()) return ncclInvalidArgument;  // the one before is in progress
-    const auto own = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(world->size);
+    if (emulated::is_captured(stream))
+      return num_collectives == 0
+                 ? ncclInvalidUsage
+                 : launch({.are_connected = [] { return true; },
+                           .enqueue = [=, this] { return emulated::enqueue_when(stream, [=, this] { return begin(description, in, out); }); }});
     if (num_collectives == 0) ++world->num_connected;
+    try {
+      return launch({.are_connected = [keep = world] { return keep->num_connected == keep->size; },
+                     .enqueue = [stream, due = begin(description, in, out)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
+    } catch (const std::invalid_argument&) {
+      return ncclInvalidArgument;
+    }
+  }
+
+  emulated::DueWork begin(const Collective::Description& description, const void* in, void* out) {
+    const auto own = static_cast<std::size_t>(rank), n = static_cast<std::size_t>(world->size);
     if (num_collectives == world->collectives.size()) {
       world->collectives.emplace_back();
       world->collectives.back().description = description;
@@ -162,7 +186,7 @@ struct ncclComm {
       world->collectives.back().out.resize(n);
     }
     Collective& x = world->collectives[num_collectives++];
-    if (x.description != description) return ncclInvalidArgument;  // where the chip would hang
+    if (x.description != description) throw std::invalid_argument("ranks start different collectives");  // where the chip would hang
     x.in[own] = static_cast<const std::byte*>(in);
     x.out[own] = static_cast<std::byte*>(out);
     const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world] {
@@ -174,12 +198,24 @@ struct ncclComm {
     const auto work = [&x, aborted = is_aborted, keep = world] {
       if (!*aborted && !std::exchange(x.is_done, true)) perform(x);
     };
-    return launch({.are_connected = [keep = world] { return keep->num_connected == keep->size; },
-                   .enqueue = [=] { return emulated::enqueue_when(stream, is_due, work); }});
+    return {is_due, work};
   }
 
   ncclResult_t start(const Batch& batch) {
-    const auto is_due = [sides = batch.sides, aborted = is_aborted, keep = world] {
+    if (emulated::is_captured(batch.stream))
+      return launch({.are_connected = [] { return true; },
+                     .enqueue = [=, this] { return emulated::enqueue_when(batch.stream, [=, this] { return begin(sides_of(batch.messages)); }); }});
+    const std::vector<Side> sides = sides_of(batch.messages);
+    const auto are_connected = [sides, keep = world] {
+      return std::all_of(sides.begin(), sides.end(),
+                         [](const Side& side) { return !side.is_first || (side.transfer->has_source && side.transfer->has_target); });
+    };
+    return launch({.are_connected = are_connected,
+                   .enqueue = [stream = batch.stream, due = begin(sides)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
+  }
+
+  emulated::DueWork begin(const std::vector<Side>& all) const {
+    const auto is_due = [sides = all, aborted = is_aborted, keep = world] {
       if (*aborted) return true;
       bool are_all = true;
       for (const auto& [x, is_source, is_first] : sides) {
@@ -188,7 +224,7 @@ struct ncclComm {
       }
       return are_all;
     };
-    const auto work = [sides = batch.sides, aborted = is_aborted, keep = world] {
+    const auto work = [sides = all, aborted = is_aborted, keep = world] {
       for (const auto& [x, is_source, is_first] : sides) {
         if (x->is_done || *aborted) continue;
         if (x->sent_bytes != x->received_bytes) throw std::runtime_error("a message of another size than its receiver expects");
@@ -196,40 +232,44 @@ struct ncclComm {
         x->is_done = true;
       }
     };
-    const auto are_connected = [sides = batch.sides, keep = world] {
-      return std::all_of(sides.begin(), sides.end(),
-                         [](const Side& side) { return !side.is_first || (side.transfer->has_source && side.transfer->has_target); });
-    };
-    return launch({.are_connected = are_connected, .enqueue = [=, stream = batch.stream] { return emulated::enqueue_when(stream, is_due, work); }});
+    return {is_due, work};
   }
 
-  ncclResult_t add(int source, int destination, const void* in, void* out, std::size_t num_bytes, cudaStream_t stream) {
-    const auto lock = emulated::lock();
-    if (!launches.empty()) return ncclInvalidArgument;
-    const bool is_source = in != nullptr || out == nullptr;
-    auto& messages = world->transfers[{source, destination}];
+  std::vector<Side> sides_of(const std::vector<Message>& messages) {
+    std::vector<Side> sides;
+    for (const Message& message : messages) sides.push_back(side_of(message));
+    return sides;
+  }
+
+  Side side_of(const Message& message) {
+    auto& transfers = world->transfers[{message.source, message.destination}];
     // A rank that sends to itself is on both sides.
-    std::size_t& number = num_transfers[{source, is_source ? destination : -1 - destination}];
+    std::size_t& number = num_transfers[{message.source, message.is_source ? message.destination : -1 - message.destination}];
     const bool is_first = number == 0;
-    if (number == messages.size()) messages.emplace_back();
-    Transfer& x = messages[number++];
-    if (is_source) {
-      x.in = static_cast<const std::byte*>(in);
-      x.sent_bytes = num_bytes;
+    if (number == transfers.size()) transfers.emplace_back();
+    Transfer& x = transfers[number++];
+    if (message.is_source) {
+      x.in = message.in;
+      x.sent_bytes = message.num_bytes;
       x.has_source = true;
     } else {
-      x.out = static_cast<std::byte*>(out);
-      x.received_bytes = num_bytes;
+      x.out = message.out;
+      x.received_bytes = message.num_bytes;
       x.has_target = true;
     }
-    const Side side = {&x, is_source, is_first};
-    if (group_depth == 0) return start(Batch{stream, {side}});
+    return {&x, message.is_source, is_first};
+  }
+
+  ncclResult_t add(const Message& message, cudaStream_t stream) {
+    const auto lock = emulated::lock();
+    if (!launches.empty()) return ncclInvalidArgument;
+    if (group_depth == 0) return start(Batch{stream, {message}});
     for (auto& [comm, batch] : grouped)
       if (comm == this && batch.stream == stream) {
-        batch.sides.push_back(side);
+        batch.messages.push_back(message);
         return ncclSuccess;
       }
-    grouped.push_back({this, Batch{stream, {side}}});
+    grouped.push_back({this, Batch{stream, {message}}});
     return ncclSuccess;
   }
 };
@@ -302,11 +342,12 @@ ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDat
 }
 ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return comm->add(comm->rank, peer, in, nullptr, count * size_of(type), stream);
+  return comm->add({.source = comm->rank, .destination = peer, .in = static_cast<const std::byte*>(in), .num_bytes = count * size_of(type), .is_source = true},
+                   stream);
 }
 ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return comm->add(peer, comm->rank, nullptr, out, count * size_of(type), stream);
+  return comm->add({.source = peer, .destination = comm->rank, .out = static_cast<std::byte*>(out), .num_bytes = count * size_of(type)}, stream);
 }
 ncclResult_t ncclGroupStart() {
   ++group_depth;

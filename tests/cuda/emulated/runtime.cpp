@@ -1,87 +1,38 @@
-#include "cuda/emulated/runtime.h"
+#include "cuda/emulated/machine.h"
 
 #include <array>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <string>
-#include <vector>
 
 namespace emulated {
 
-struct Mark {
-  long num_records = 0, num_done = 0;  // records enqueued, and reached by their streams
-  std::chrono::steady_clock::time_point when;
-};
-/// May be destroyed before its streams have come to it.
-struct Event {
-  std::shared_ptr<Mark> mark = std::make_shared<Mark>();
-};
-
-/// Work of a stream, or a record of an event, or a wait for one's record.
-struct Task {
-  std::function<void()> work;
-  std::shared_ptr<Mark> record = {}, awaited = {};
-  long number = 0;  // of the record
-  std::function<bool()> is_due = {};
-};
-
-struct Graph {
-  std::vector<Task> tasks;  // in an order that keeps all edges: that in which they were enqueued
-};
-
-struct Stream {
-  int device = 0;
-  std::deque<Task> tasks;
-  Graph* capture = nullptr;
-  bool is_capture_origin = false;
-  bool is_destroyed = false;  // by its owner: it goes when its work is done
-};
+Machine& machine() {
+  static Machine the_machine;
+  return the_machine;
+}
 
 namespace {
 
 constexpr std::size_t most_waiting = 512;  // beyond it some work is done, so that memory stays bounded
 
-struct Machine {
-  std::recursive_mutex mutex;
-  std::set<Stream*> streams;
-  std::map<std::byte*, std::size_t> device_memory, pinned_memory;
-  std::map<const void*, std::size_t> shared_bytes;
-  std::map<const void*, std::size_t> asked_bytes;  // of device memory
-  int num_devices = 1;
-  int capability = 90;
-  cudaError_t start_error = cudaSuccess;
-  std::size_t num_waiting = 0;
-  long num_enqueued = 0;
-  int fail_at = 0;
-  cudaError_t sticky = cudaSuccess;  // an error of the device, which stays
-  std::string sticky_text;
-};
-Machine& machine() {
-  static Machine the_machine;
-  return the_machine;
-}
-using Lock = std::lock_guard<std::recursive_mutex>;
-
 thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
-
-cudaError_t result(cudaError_t error) {
-  if (error == cudaSuccess) error = machine().sticky;
-  if (error != cudaSuccess) last_error = error;
-  return error;
-}
 
 bool can_run(const Stream& stream) {
   if (stream.tasks.empty()) return false;
   const Task& task = stream.tasks.front();
-  if (task.is_due && !task.is_due()) return false;
+  if (task.graph != nullptr) return task.graph->can_go_on();
+  if (task.work.is_due && !task.work.is_due()) return false;
   return task.awaited == nullptr || task.awaited->num_done >= task.number;
+}
+
+void perform(const DueWork& piece) {
+  if (!piece.work || machine().sticky != cudaSuccess) return;
+  try {
+    piece.work();
+  } catch (const std::exception& error) {
+    break_down(error.what());
+  }
 }
 
 void perform(const Task& task) {
@@ -89,14 +40,7 @@ void perform(const Task& task) {
     task.record->num_done = std::max(task.record->num_done, task.number);
     task.record->when = std::chrono::steady_clock::now();
   }
-  if (!task.work || machine().sticky != cudaSuccess) return;
-  try {
-    task.work();
-  } catch (const std::exception& error) {
-    machine().sticky = cudaErrorIllegalAddress;
-    machine().sticky_text = error.what();
-    std::fprintf(stderr, "emulated device: %s\n", error.what());
-  }
+  perform(task.work);
 }
 
 void remove_if_over(Stream& stream) {
@@ -112,6 +56,10 @@ bool advance() {
     if (can_run(*stream)) candidates.push_back(stream);
   if (candidates.empty()) return false;
   Stream& stream = *candidates[draw(candidates.size())];
+  if (const std::shared_ptr<GraphRun> graph = stream.tasks.front().graph; graph != nullptr && !graph->is_over()) {
+    perform(graph->take());
+    return true;
+  }
   const Task task = std::move(stream.tasks.front());
   stream.tasks.pop_front();
   --machine().num_waiting;
@@ -127,17 +75,6 @@ cudaError_t run_until(F&& is_reached) {
   return result(cudaSuccess);
 }
 
-void push(Stream& stream, Task task) {
-  if (stream.capture != nullptr) {
-    stream.capture->tasks.push_back(std::move(task));
-    return;
-  }
-  stream.tasks.push_back(std::move(task));
-  ++machine().num_waiting;
-  while (machine().num_waiting > most_waiting && advance()) {
-  }
-}
-
 bool is_within(const std::map<std::byte*, std::size_t>& memory, const void* address) {
   auto* const byte = const_cast<std::byte*>(static_cast<const std::byte*>(address));
   auto after = memory.upper_bound(byte);
@@ -146,6 +83,7 @@ bool is_within(const std::map<std::byte*, std::size_t>& memory, const void* addr
 
 cudaError_t allocate(std::map<std::byte*, std::size_t>& memory, void** address, std::size_t num_bytes) {
   const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
   const std::size_t size = (std::max<std::size_t>(num_bytes, 1) + 255) / 256 * 256;
   auto* const bytes = static_cast<std::byte*>(std::aligned_alloc(256, size));
   if (bytes == nullptr) return result(cudaErrorMemoryAllocation);
@@ -157,6 +95,7 @@ cudaError_t allocate(std::map<std::byte*, std::size_t>& memory, void** address, 
 
 cudaError_t release(std::map<std::byte*, std::size_t>& memory, void* address) {
   const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
   if (address == nullptr) return result(cudaSuccess);
   if (cudaDeviceSynchronize() == cudaErrorUnknown) {  // here the chip would wait for ever
     std::fprintf(stderr, "emulated device: memory is freed while work waits for what does not come\n");
@@ -169,25 +108,55 @@ cudaError_t release(std::map<std::byte*, std::size_t>& memory, void* address) {
 
 cudaError_t create(Stream** stream) {
   const Lock lock(machine().mutex);
-  *stream = new Stream{.device = current_device, .tasks = {}};
+  *stream = new Stream;
+  (*stream)->device = current_device;
   machine().streams.insert(*stream);
   return result(cudaSuccess);
 }
 
 }  // namespace
 
-cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
-  const Lock lock(machine().mutex);
-  if (stream == nullptr) return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
-  if (++machine().num_enqueued == machine().fail_at) work = [] { throw std::runtime_error("a failure that a test asked for"); };
-  push(*stream, {.work = std::move(work)});
+cudaError_t result(cudaError_t error) {
+  if (error == cudaSuccess) error = machine().sticky;
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+void break_down(const char* reason) {
+  machine().sticky = cudaErrorIllegalAddress;
+  machine().sticky_text = reason;
+  std::fprintf(stderr, "emulated device: %s\n", reason);
+}
+
+void push(Stream& stream, Task task) {
+  stream.tasks.push_back(std::move(task));
+  ++machine().num_waiting;
+  while (machine().num_waiting > most_waiting && advance()) {
+  }
+}
+
+cudaError_t push(Stream& stream, std::function<DueWork()> begin) {
+  if (stream.capture != nullptr) return capture_work(stream, std::move(begin));
+  push(stream, Task{.work = begin()});
   return result(cudaSuccess);
 }
 
-cudaError_t enqueue_when(cudaStream_t stream, std::function<bool()> is_due, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   const Lock lock(machine().mutex);
-  push(*stream, {.work = std::move(work), .is_due = std::move(is_due)});
-  return result(cudaSuccess);
+  if (stream == nullptr) return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
+  ++machine().activity.num_enqueued;
+  if (machine().num_until_failure > 0 && --machine().num_until_failure == 0) work = [] { throw std::runtime_error("a failure that a test asked for"); };
+  return push(*stream, [work = std::move(work)] { return DueWork{.work = work}; });
+}
+
+cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin) {
+  const Lock lock(machine().mutex);
+  return push(*stream, std::move(begin));
+}
+
+bool is_captured(cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  return stream->capture != nullptr;
 }
 
 std::size_t num_waiting() {
@@ -218,11 +187,14 @@ std::int64_t num_allocated_bytes() {
 }
 void set_num_devices(int count) { machine().num_devices = count; }
 void set_start_error(cudaError_t error) { machine().start_error = error; }
+Activity activity() {
+  const Lock lock(machine().mutex);
+  return machine().activity;
+}
 void set_capability(int capability) { machine().capability = capability; }
 void fail_at(int number) {
   const Lock lock(machine().mutex);
-  machine().num_enqueued = 0;
-  machine().fail_at = number;
+  machine().num_until_failure = number;
   if (number == 0) machine().sticky = cudaSuccess;
 }
 
@@ -240,7 +212,15 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorIllegalState: return "cudaErrorIllegalState";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
+    case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
+    case cudaErrorStreamCaptureWrongThread: return "cudaErrorStreamCaptureWrongThread";
     case cudaErrorUnknown: return "cudaErrorUnknown";
   }
   return "?";
@@ -297,6 +277,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
 }
 cudaError_t cudaDeviceSynchronize() {
   const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
   return run_until([] {
     for (const Stream* stream : machine().streams)
       if (stream->device == current_device && !stream->tasks.empty()) return false;
@@ -342,17 +323,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (stream->capture != nullptr) return result(cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
   return run_until([&] { return stream->tasks.empty(); });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
   advance();
   return stream->tasks.empty() ? result(cudaSuccess) : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
   const Lock lock(machine().mutex);
-  if (event->mark->num_records > 0) push(*stream, {.work = {}, .awaited = event->mark, .number = event->mark->num_records});
+  if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(*stream, *event);
+  if (event->mark->num_records > 0) push(*stream, Task{.work = {}, .awaited = event->mark, .number = event->mark->num_records});
   return result(cudaSuccess);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
@@ -367,15 +350,19 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  push(*stream, {.work = {}, .record = event->mark, .number = ++event->mark->num_records});
+  if (stream->capture != nullptr) return capture_record(*stream, *event);
+  event->capture.reset();
+  push(*stream, Task{.work = {}, .record = event->mark, .number = ++event->mark->num_records});
   return result(cudaSuccess);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_if_captured(event->capture, cudaErrorCapturedEvent); refused != cudaSuccess) return refused;
   return run_until([&] { return event->mark->num_done >= event->mark->num_records; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_if_captured(event->capture, cudaErrorCapturedEvent); refused != cudaSuccess) return refused;
   advance();
   return event->mark->num_done >= event->mark->num_records ? result(cudaSuccess) : cudaErrorNotReady;
 }
@@ -393,9 +380,10 @@ cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cu
   if (kind == cudaMemcpyDeviceToHost && (!reads_device || writes_device)) return result(cudaErrorInvalidValue);
   if (kind == cudaMemcpyDeviceToDevice && (!reads_device || !writes_device)) return result(cudaErrorInvalidValue);
   const bool is_staged = !reads_device && !is_within(machine().pinned_memory, in);  // memory that may change once the call has returned
+  const bool is_pageable = !writes_device && !is_within(machine().pinned_memory, out);
+  if (stream->capture != nullptr && (is_staged || is_pageable)) return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
   if (!is_staged) {
     const cudaError_t error = enqueue(stream, [=] { std::memmove(out, in, num_bytes); });
-    const bool is_pageable = !writes_device && !is_within(machine().pinned_memory, out);
     return error == cudaSuccess && is_pageable ? cudaStreamSynchronize(stream) : error;
   }
   const auto* const bytes = static_cast<const std::byte*>(in);
@@ -418,44 +406,4 @@ cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, 
 cudaError_t cudaMemsetAsync(void* out, int value, std::size_t num_bytes, cudaStream_t stream) {
   if (num_bytes == 0) return cudaSuccess;
   return enqueue(stream, [=] { std::memset(out, value, num_bytes); });
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
-  const Lock lock(machine().mutex);
-  if (stream->capture != nullptr) return result(cudaErrorStreamCaptureUnsupported);
-  stream->capture = new Graph;
-  stream->is_capture_origin = true;
-  return result(cudaSuccess);
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const Lock lock(machine().mutex);
-  *graph = stream->capture;
-  stream->capture = nullptr;
-  stream->is_capture_origin = false;
-  return result(*graph == nullptr ? cudaErrorInvalidValue : cudaSuccess);
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const Lock lock(machine().mutex);
-  *status = stream->capture != nullptr ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return result(cudaSuccess);
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
-  *instance = new Graph(*graph);
-  return result(cudaSuccess);
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
-  const Lock lock(machine().mutex);
-  for (const Task& task : instance->tasks)
-    if (task.work) push(*stream, {.work = task.work});
-  return result(cudaSuccess);
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
-  const Lock lock(machine().mutex);
-  const cudaError_t error = cudaDeviceSynchronize();
-  delete instance;
-  return error;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
 }

@@ -15,9 +15,17 @@ enum cudaError_t {
   cudaErrorInsufficientDriver = 35,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
-  cudaErrorIllegalAddress = 700,
+  cudaErrorIllegalState = 401,
   cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907,
+  cudaErrorStreamCaptureWrongThread = 908,
   cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
@@ -118,8 +126,14 @@ namespace emulated {
 
 /// Enqueues work on a stream, or notes it down while the stream is captured.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
-/// The same for work that may begin when is_due() says so, which is asked when the stream has come to it. Not captured.
-cudaError_t enqueue_when(cudaStream_t stream, std::function<bool()> is_due, std::function<void()> work);
+/// Work that may begin when is_due() says so, which is asked when the stream has come to it; whenever, if it is empty.
+struct DueWork {
+  std::function<bool()> is_due = {};
+  std::function<void()> work = {};
+};
+/// The same for what `begin` returns, which is called when it is enqueued, or whenever the graph that it was captured in is launched.
+cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin);
+[[nodiscard]] bool is_captured(cudaStream_t stream);
 /// Pieces of work that no stream has come to.
 [[nodiscard]] std::size_t num_waiting();
 /// Nothing runs on any stream while it is held.
@@ -136,6 +150,12 @@ std::int64_t num_allocated_bytes();
 /// What CUDA says from now on when it is asked how many devices there are, and what they can do (90).
 void set_start_error(cudaError_t error);
 void set_capability(int capability);
+/// What was done so far.
+struct Activity {
+  long num_enqueued = 0;  // kernels, copies and the like, one by one, captured or not
+  long num_captures = 0, num_graph_launches = 0;
+};
+Activity activity();
 /// From now on the n-th enqueued piece of work fails, as an error of the device would; 0: none.
 void fail_at(int number);
 
