@@ -1,6 +1,7 @@
 // What a run computes on: processors, or NVIDIA GPUs. The engine asks here for a rank's operations, mesh and memory, and knows of no other difference.
 #pragma once
 
+#include "backend/work_recorder.h"
 #include "comm/mesh.h"
 #include "ops/ops.h"
 #include "tensor/memory_space.h"
@@ -31,6 +32,8 @@ class RankDevice {
   [[nodiscard]] virtual Ops& ops() = 0;
   [[nodiscard]] virtual Mesh& mesh() = 0;
   [[nodiscard]] virtual MemorySpace& memory() = 0;
+  /// Of what ops() and mesh() enqueue; null where that cannot be recorded.
+  [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
   /// "NVIDIA H100 80GB HBM3 (GPU 0), NCCL 2.28.9, ..." for messages at start.
   [[nodiscard]] virtual std::string description() const = 0;
 };

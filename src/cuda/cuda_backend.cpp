@@ -5,9 +5,12 @@
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/placement.h"
 #include "cuda/comm/shared_carrier.h"
+#include "cuda/graph_recorder.h"
 #include "cuda/ops/cuda_ops.h"
 
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 namespace echelon::cuda {
 namespace {
@@ -21,14 +24,22 @@ class CudaRankDevice final : public RankDevice {
         num_sharing_(placement.num_sharing),
         ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32, .needs_float8 = options.needs_float8}),
         carrier_(device_) {
-    if (!placement.has_each_its_own || host.shape().num_ranks() == 1) mesh_ = host.carried_by(carrier_);
-    if (!mesh_ && placement.has_each_its_own) mesh_ = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
+    const bool is_alone = host.shape().num_ranks() == 1;
+    if (!placement.has_each_its_own || is_alone) mesh_ = host.carried_by(carrier_);
+    if (!mesh_ && placement.has_each_its_own) {
+      auto nccl = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
+      recorder_.emplace(device_, ops_, nccl.get());
+      mesh_ = std::move(nccl);
+    } else if (is_alone) {
+      recorder_.emplace(device_, ops_, nullptr);
+    }
     require(mesh_ != nullptr, "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU for each", num_sharing_,
             device_.index());
   }
   [[nodiscard]] Ops& ops() override { return ops_; }
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
+  [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
     const bool is_shared = num_sharing_ > 1, is_alone = mesh_->shape().num_ranks() == 1;
@@ -42,6 +53,7 @@ class CudaRankDevice final : public RankDevice {
   CudaOps ops_;
   SharedCarrier carrier_;
   std::unique_ptr<Mesh> mesh_;
+  std::optional<GraphRecorder> recorder_;  // not of ranks that share a GPU, whose exchanges the host arranges each time
 };
 
 // The same verdict on all ranks.

@@ -7,11 +7,11 @@ namespace echelon {
 
 class RankRun {
  public:
-  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, MemorySpace& space = host_memory())
+  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, MemorySpace& space = host_memory(), WorkRecorder* recorder = nullptr)
       : blueprint_(blueprint.rank(mesh.rank())),
         memory_(blueprint_, space),
         model_(blueprint, mesh.rank(), memory_, ops),
-        step_(blueprint, blueprint_, {memory_, model_, ops, mesh}) {}
+        step_(blueprint, blueprint_, {memory_, model_, ops, mesh, recorder}) {}
 
   [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }
   [[nodiscard]] RankMemory& memory() { return memory_; }

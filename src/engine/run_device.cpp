@@ -31,6 +31,13 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& confi
   return device;
 }
 
+WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
+  if (!config.training.cuda_graphs) return nullptr;
+  require(device.recorder() != nullptr, "training.cuda_graphs = true needs a GPU of its own for each rank, and rank {} computes on {}; nearest: false",
+          device.mesh().rank(), device.description());
+  return device.recorder();
+}
+
 void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend) {
   const bool is_host = backend.kind() == DeviceKind::cpu;
   require_memory(blueprint, placement.num_ranks_on_host, is_host ? system_memory_bytes() : backend.memory_bytes());

@@ -11,6 +11,9 @@ namespace echelon {
 /// Called by every rank on its own thread; `host` must outlive the device. `num_threads`: of the host, that this rank has.
 [[nodiscard]] std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads);
 
+/// What records the steps of a run that wants it (training.cuda_graphs), else null. Throws Error where the device has none.
+[[nodiscard]] WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config);
+
 /// Throws Error if the arenas of the ranks on this machine together are larger than what the backend's memory holds.
 void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend);
 

@@ -21,7 +21,7 @@ std::vector<Pending> one(Pending pending) {
 }  // namespace
 
 Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts)
-    : config_(blueprint.config()), rank_(rank), memory_(parts.memory), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh) {}
+    : config_(blueprint.config()), rank_(rank), memory_(parts.memory), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh), recorder_(parts.recorder) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
   kind_ = kind;
@@ -30,7 +30,14 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   const Program& program = rank_.program(kind);
   pending_.clear();
   pending_.resize(program.size());
-  for (const Action& action : program) {
+  const bool is_observed = observer_ || action_observer_ != nullptr;
+  kind == ProgramKind::training&& recorder_ != nullptr && !is_observed ? replay(program) : perform_all(program);
+  return result_;
+}
+
+void Step::perform_all(std::span<const Action> actions) {
+  const Program& program = rank_.program(kind_);
+  for (const Action& action : actions) {
     try {
       for (const int id : action.after) finish(program[static_cast<std::size_t>(id)]);
       observed(action, ActionPart::perform, [&] { perform(action); });
@@ -43,7 +50,45 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
       throw Failure(fmt::format("{}: {}", to_string(action), error.what()));
     }
   }
-  return result_;
+}
+
+// load_batch, the first action, and report, the last, speak with the host. What is between them is the same work in every step. The first time it is enqueued
+// as it comes, since whatever is made or timed when it is first needed cannot be recorded.
+void Step::replay(std::span<const Action> program) {
+  const std::span<const Action> between = program.subspan(1, program.size() - 2);
+  const Constants now = constants();
+  perform_all(program.first(1));
+  if (performed_ != now) {
+    perform_all(between);
+  } else {
+    if (recorded_ != now) {
+      recorded_.reset();
+      record(between, program.back());
+      recorded_ = now;
+    }
+    recorder_->replay();
+  }
+  performed_ = now;
+  perform_all(program.last(1));
+}
+
+void Step::record(std::span<const Action> actions, const Action& next) {
+  try {
+    recorder_->begin();
+    perform_all(actions);
+    for (const int id : next.after) finish(rank_.program(kind_)[static_cast<std::size_t>(id)]);
+    recorder_->end();
+  } catch (...) {
+    recorder_->abandon();
+    throw;
+  }
+}
+
+Step::Constants Step::constants() const {
+  AdamWOptions adamw = input_.adamw;
+  adamw.lr = 0;
+  adamw.step = 0;
+  return {.adamw = adamw, .max_norm = input_.max_norm, .has_loss_scale = input_.loss_scale.has_value()};
 }
 
 void Step::finish(const Action& action) {

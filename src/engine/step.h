@@ -1,12 +1,14 @@
 // One step of a rank: a loop over its program. Whoever has read step.cpp has seen a training step.
 #pragma once
 
+#include "backend/work_recorder.h"
 #include "data/batch_source.h"
 #include "engine/rank_model.h"
 
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -51,13 +53,15 @@ struct RankParts {
   RankModel& model;
   Ops& ops;
   Mesh& mesh;
+  WorkRecorder* recorder = nullptr;  // of ops and mesh; null: every step is enqueued action by action
 };
 
 class Step {
  public:
   Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts);
 
-  /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is.
+  /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is. With a recorder, a training step's work
+  /// is recorded when it comes for the second time and replayed from then on, unless somebody observes the step.
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
@@ -65,6 +69,18 @@ class Step {
   void observe_actions(StepObserver& observer) { action_observer_ = &observer; }
 
  private:
+  /// What of a training step's input becomes part of the work that is enqueued; the rest is uploaded.
+  struct Constants {
+    AdamWOptions adamw;
+    double max_norm = 0;
+    bool has_loss_scale = false;
+    bool operator==(const Constants&) const = default;
+  };
+  [[nodiscard]] Constants constants() const;
+
+  void perform_all(std::span<const Action> actions);
+  void replay(std::span<const Action> program);
+  void record(std::span<const Action> actions, const Action& next);
   void perform(const Action& action);
   void finish(const Action& action);
   template <class F>
@@ -96,6 +112,8 @@ class Step {
   RankModel& model_;
   Ops& ops_;
   Mesh& mesh_;
+  WorkRecorder* recorder_;
+  std::optional<Constants> performed_, recorded_;  // of the last training steps that were enqueued action by action, and recorded
   GradientObserver observer_;
   StepObserver* action_observer_ = nullptr;
 

@@ -15,6 +15,7 @@ namespace echelon {
 
 std::vector<double> time_steps(const RunConfig& config, std::int64_t num_steps) {
   using Clock = std::chrono::steady_clock;
+  const std::int64_t num_before = config.training.cuda_graphs ? 2 : 1;  // the second one is recorded
   const RankPlacement placement = placement_of(config);
   const Blueprint blueprint(config);
   const std::unique_ptr<Backend> backend = open_backend(config.training.device);
@@ -23,13 +24,13 @@ std::vector<double> time_steps(const RunConfig& config, std::int64_t num_steps) 
   std::vector<double> seconds;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, claim_cores(config, host).num_threads);
-    RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
+    RankRun run(blueprint, device->mesh(), device->ops(), device->memory(), recorder_of(*device, config));
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);
-    for (std::int64_t step = 1; step <= num_steps + 1; ++step) {
+    for (std::int64_t step = 1; step <= num_steps + num_before; ++step) {
       const auto begin = Clock::now();
       scaler.ended_step(run.step().run(ProgramKind::training, training_input(config, batches, step, scaler)));
-      if (host.rank() == placement.first_rank_here && step > 1) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      if (host.rank() == placement.first_rank_here && step > num_before) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
   });
   return seconds;

@@ -126,7 +126,7 @@ TrainResult train(const RunConfig& config, const TrainOptions& options) {
     if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores) + "; " + device->description());
     std::optional<StepRecorder> recorder;
     if (!config.metrics.trace.empty()) recorder.emplace(ops, mesh);
-    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory());
+    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(), recorder_of(*device, config));
     if (recorder) run.step().observe_actions(*recorder);
     if (initial)
       run.model().load(*initial, ops);

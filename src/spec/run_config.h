@@ -55,6 +55,7 @@ struct TrainingConfig {
   std::int64_t recompute_num_layers = 1;  // uniform: per group; block: per stage
   std::int64_t num_threads = 0;           // per rank; 0: its share of the cores
   std::string device = "auto";            // auto | cpu | cuda
+  bool cuda_graphs = false;               // a step is recorded once and replayed
   bool operator==(const TrainingConfig&) const = default;
 };
 

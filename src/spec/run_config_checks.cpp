@@ -171,6 +171,8 @@ void check_ranks(const RunConfig& config) {
   check_choice({"comm.backend", config.comm.backend, {"auto", "thread", "mpi", "nccl"}, {}});
   check_choice({"training.device", config.training.device, {"auto", "cpu", "cuda"}, {}});
   require(config.comm.backend != "nccl" || config.training.device != "cpu", "comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto");
+  require(!config.training.cuda_graphs || config.training.device != "cpu",
+          "training.cuda_graphs = true is for GPUs, but training.device = cpu; nearest: false");
   check_choice({"comm.bind", config.comm.bind, {"auto", "none"}, {}});
   const MeshShape mesh = config.mesh_shape();  // its degrees, and that their product is a number of ranks
   const AxisOrder all;
@@ -209,6 +211,9 @@ void check_output(const RunConfig& config) {
   const StepRange traced = parse_traced_steps(config.metrics.trace);
   require(traced.last <= config.training.steps, "metrics.trace = '{}' goes beyond training.steps = {}; nearest: 'step {}'", config.metrics.trace,
           config.training.steps, config.training.steps);
+  require(config.metrics.trace.empty() || !config.training.cuda_graphs,
+          "metrics.trace = '{}' times each operation of a step, which training.cuda_graphs = true replays as one piece; nearest cuda_graphs: false",
+          config.metrics.trace);
   require(!config.output.dir.empty(), "output.dir = '' is empty; nearest: out");
   require(!config.checkpoint.enable || !config.checkpoint.folder.empty(), "checkpoint.folder = '' is empty; nearest: checkpoint");
 }

@@ -77,6 +77,16 @@ const Contradiction batch_faults[] = {
        c.training.dtype = "float16";
        c.grad_scaler.backoff_factor = 1;
      }},
+    {"training.cuda_graphs = true is for GPUs, but training.device = cpu; nearest: false",
+     [](RunConfig& c) {
+       c.training.cuda_graphs = true;
+       c.training.device = "cpu";
+     }},
+    {"metrics.trace = 'step 2' times each operation of a step, which training.cuda_graphs = true replays as one piece; nearest cuda_graphs: false",
+     [](RunConfig& c) {
+       c.training.cuda_graphs = true;
+       c.metrics.trace = "step 2";
+     }},
     {"training.linear_dtype = 'float9' is none of float8; nearest: float8", [](RunConfig& c) { c.training.linear_dtype = "float9"; }},
     {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; nearest: 16",
      [](RunConfig& c) {

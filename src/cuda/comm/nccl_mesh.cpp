@@ -145,13 +145,42 @@ void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& 
 
 NcclMesh::Flight& NcclMesh::take_off(const Group& group, const Signature& signature) {
   if (landed_.empty()) landed_.push_back(std::make_unique<Flight>());
-  flights_.push_back(std::move(landed_.back()));
+  std::deque<std::unique_ptr<Flight>>& flights = is_recording_ ? recorded_ : flights_;
+  flights.push_back(std::move(landed_.back()));
   landed_.pop_back();
-  Flight& flight = *flights_.back();
+  Flight& flight = *flights.back();
   flight.signature = signature;
   flight.group = group;
   flight.is_waited_for = false;
+  flight.is_replay = false;
   return flight;
+}
+
+void NcclMesh::begin_recording() {
+  is_recording_ = true;
+  sent_before_ = sent_;
+}
+
+void NcclMesh::end_recording() {
+  abandon_recording();
+  recorded_.clear();  // of events that were captured nothing can be asked until they are recorded again
+}
+
+// What was recorded has not been sent.
+void NcclMesh::abandon_recording() noexcept {
+  is_recording_ = false;
+  for (auto& [group, bytes] : sent_) {
+    sent_by_replay_[group] = bytes - sent_before_[group];
+    bytes = sent_before_[group];
+  }
+}
+
+void NcclMesh::replayed() {
+  for (const auto& [group, bytes] : sent_by_replay_) sent_[group] += bytes;
+  Flight& flight = take_off({}, {});
+  flight.is_replay = true;
+  flight.is_waited_for = true;
+  device_.compute().record(flight.done);
 }
 
 void NcclMesh::land_those_done() {
@@ -178,6 +207,7 @@ void NcclMesh::require_all_well() {
   last_look_ = now;
   for (const auto& [ranks, link] : links_) require_well(*link);
   for (const auto& [ranks, link] : transfer_links_) require_well(*link);
+  if (is_recording_) return;  // no event may be asked
   land_those_done();
   const auto under_way = std::find_if(flights_.begin(), flights_.end(), [](const auto& flight) { return !flight->done.is_reached(); });
   const Flight* const oldest = under_way == flights_.end() ? nullptr : under_way->get();
@@ -195,6 +225,7 @@ void NcclMesh::require_well(const NcclLink& link) {
 }
 
 std::string NcclMesh::describe(const Flight& flight) const {
+  if (flight.is_replay) return "a step that was recorded";
   return fmt::format("{} in group {} ({})", to_string(flight.signature), name_of(flight.group), listed(members_of(flight.group).ranks));
 }
 

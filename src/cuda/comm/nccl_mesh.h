@@ -8,6 +8,9 @@
 //
 // Failures: while the host waits for the device or for ranks to connect, or polls, it looks whether NCCL or another rank has failed, or whether an operation is
 // not done after comm.timeout_seconds. Then NCCL's kernels are ended, so that the device is free for unwinding.
+//
+// Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which waits for them in the capture. Of what is
+// captured the host can ask nothing; a replay is one operation to whoever looks for failures.
 #pragma once
 
 #include "comm/mesh.h"
@@ -38,6 +41,12 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
   void abort(const std::string& reason) override;
 
+  void begin_recording();
+  void end_recording();
+  void abandon_recording() noexcept;
+  /// All that was recorded has been enqueued on the compute stream.
+  void replayed();
+
   void look() override { poll(); }
   void give_up() noexcept override;
 
@@ -51,6 +60,7 @@ class NcclMesh final : public Mesh, public DeviceWatch {
     Signature signature;
     Group group;
     bool is_waited_for = false;
+    bool is_replay = false;  // of all that was recorded
   };
   /// Members of a group, and how they are connected.
   struct Members {
@@ -85,8 +95,11 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<Group, std::int64_t> sent_;
   std::deque<std::unique_ptr<Flight>> flights_;  // oldest first
-  std::vector<std::unique_ptr<Flight>> landed_;  // to be used again
-  const Flight* oldest_ = nullptr;               // at the last look
+  bool is_recording_ = false;
+  std::deque<std::unique_ptr<Flight>> recorded_;
+  std::map<Group, std::int64_t> sent_before_, sent_by_replay_;  // before the recording began, and by what it holds
+  std::vector<std::unique_ptr<Flight>> landed_;                 // to be used again
+  const Flight* oldest_ = nullptr;                              // at the last look
   Clock::time_point oldest_since_, last_look_;
 };
 

@@ -1,0 +1,43 @@
+#include "cuda/graph_recorder.h"
+
+#include <utility>
+
+namespace echelon::cuda {
+
+GraphRecorder::~GraphRecorder() { forget(); }
+
+void GraphRecorder::forget() {
+  if (instance_ != nullptr) cudaGraphExecDestroy(std::exchange(instance_, nullptr));
+}
+
+// Other threads, which other ranks and libraries may have, are free to call what would have to wait.
+void GraphRecorder::begin() {
+  forget();
+  ops_.publish();
+  if (mesh_ != nullptr) mesh_->begin_recording();
+  check(cudaStreamBeginCapture(device_.compute().get(), cudaStreamCaptureModeThreadLocal), "the begin of a capture");
+}
+
+void GraphRecorder::end() {
+  ops_.publish();
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(device_.compute().get(), &graph), "the capture of a step");
+  const cudaError_t error = cudaGraphInstantiate(&instance_, graph, 0);
+  cudaGraphDestroy(graph);
+  check(error, "the graph of a step");
+  if (mesh_ != nullptr) mesh_->end_recording();
+}
+
+void GraphRecorder::abandon() noexcept {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(device_.compute().get(), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  (void)cudaGetLastError();
+  if (mesh_ != nullptr) mesh_->abandon_recording();
+}
+
+void GraphRecorder::replay() {
+  check(cudaGraphLaunch(instance_, device_.compute().get()), "the launch of a step's graph");
+  if (mesh_ != nullptr) mesh_->replayed();
+}
+
+}  // namespace echelon::cuda
