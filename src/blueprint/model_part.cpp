@@ -3,16 +3,29 @@
 #include "base/error.h"
 #include "nn/head_split.h"
 
+#include <limits>
 #include <utility>
 
 namespace echelon {
 namespace {
+
+// An H100 multiplies some 700e12 numbers a second and moves 3.35e12 bytes, so reading and writing a float32 gradient of the weights hides behind a product of
+// some 800 tokens and more. 2^28 logits are 5,300 tokens of GPT-2's vocabulary and 2,100 of Llama 3's: 512 MiB of 16 bits (docs/gpu.md).
+constexpr std::int64_t max_logits_on_gpu = std::int64_t{1} << 28;
+
+HeadChunk head_chunk(const TrainingConfig& training) {
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  if (training.head_chunk_tokens > 0) return {.max_tokens = training.head_chunk_tokens, .max_elements = any};
+  return training.device == "cuda" ? HeadChunk{.max_tokens = any, .max_elements = max_logits_on_gpu} : HeadChunk{};
+}
 
 LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int rank) {
   LayerOptions options;
   options.model = config.model;
   options.dtype = parse_dtype(config.training.dtype);
   options.grad_dtype = config.training.grad_dtype.empty() ? accumulate_dtype(options.dtype) : parse_dtype(config.training.grad_dtype);
+  options.rounds_logits = !config.training.logits_dtype.empty() && parse_dtype(config.training.logits_dtype) != accumulate_dtype(options.dtype);
+  options.head_chunk = head_chunk(config.training);
   options.is_float8 = config.training.linear_dtype == "float8";
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;

@@ -123,8 +123,10 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   if (!arguments.html.empty()) html.emplace(arguments.html);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
-  const Blueprint blueprint(read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec}));
-  const MachineSpec machine = calibrated(profile, machine_for(arguments, blueprint.config()));
+  RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
+  if (profile.is_echelon && !machine.host && config.training.device == "auto") config.training.device = "cuda";  // as train has it there
+  const Blueprint blueprint(config);
   Simulation result = simulate(blueprint, machine, options);
   if (!profile.is_echelon) result.memory = software_memory(profile, blueprint, result.memory);
   const SimulatedRun run{.blueprint = blueprint,

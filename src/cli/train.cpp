@@ -7,6 +7,7 @@
 #include "cli/train_html.h"
 #include "cli/train_prediction.h"
 #include "cli/verb.h"
+#include "engine/run_device.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
 #include "report/system_memory.h"
@@ -139,11 +140,12 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
 }
 
 ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
   if (arguments.show_config) {
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;
   }
+  config = with_device(config, open_backend(config.training.device)->kind());
   require(!config.data.path.empty(), "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();
   const TrainResult result = tells ? train_and_tell(config, arguments) : train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});

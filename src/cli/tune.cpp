@@ -1,6 +1,7 @@
 // echelon tune: runs the planner's best few here, learns from the seconds that they take, and ranks again.
 #include "predict/tune.h"
 
+#include "backend/backend.h"
 #include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "cli/arguments.h"
@@ -57,6 +58,7 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
     arguments->question.this_machine = this_machine;
+    if (open_backend("auto")->kind() == DeviceKind::cpu) arguments->question.device = "auto";  // the layouts are run here, whatever the machine is
     return run_tuning(*arguments);
   };
 }

@@ -182,9 +182,9 @@ std::vector<OperationSize> usual_operation_sizes() {
            {OpKind::add, OpKind::copy, OpKind::fill, OpKind::scale, OpKind::swiglu, OpKind::swiglu_backward, OpKind::rescale_sums, OpKind::cross_entropy,
             OpKind::sum_of_squares, OpKind::adamw, OpKind::upload, OpKind::download},
            {{{1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 21}, {1}, {1}}});
-  // Logits have the format in which sums are formed.
+  // Statistics have the format in which sums are formed.
   std::erase_if(sizes, [](const OperationSize& size) {
-    return size.dtype == DType::bfloat16 && (size.kind == OpKind::row_exp || size.kind == OpKind::rescale_sums || size.kind == OpKind::cross_entropy);
+    return size.dtype == DType::bfloat16 && (size.kind == OpKind::rescale_sums || size.kind == OpKind::cross_entropy);
   });
   return sizes;
 }

@@ -38,6 +38,11 @@ WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
   return device.recorder();
 }
 
+RunConfig with_device(RunConfig config, DeviceKind found) {
+  if (found != DeviceKind::cpu) config.training.device = name_of(found);
+  return config;
+}
+
 void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend) {
   const bool is_host = backend.kind() == DeviceKind::cpu;
   require_memory(blueprint, placement.num_ranks_on_host, is_host ? system_memory_bytes() : backend.memory_bytes());

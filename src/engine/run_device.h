@@ -14,6 +14,9 @@ namespace echelon {
 /// What records the steps of a run that wants it (training.cuda_graphs), else null. Throws Error where the device has none.
 [[nodiscard]] WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config);
 
+/// With training.device = cuda where that is what `auto` found: the sizes that a config leaves open depend on it.
+[[nodiscard]] RunConfig with_device(RunConfig config, DeviceKind found);
+
 /// Throws Error if the arenas of the ranks on this machine together are larger than what the backend's memory holds.
 void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend);
 

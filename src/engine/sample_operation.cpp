@@ -60,8 +60,7 @@ class SampleMaker {
         return SwigluBackwardArgs{.dy = dy, .gate = gate, .up = up, .dgate = gate, .dup = up, .y = dy};
       }
       case OpKind::row_exp:
-        return RowExpArgs{
-            .logits = a({s_.m, s_.n}), .targets = tokens(s_.n), .max = a({s_.m}), .sum = a({s_.m}), .target_logit = a({s_.m}), .valid_columns = s_.n};
+        return RowExpArgs{.logits = rows(), .targets = tokens(s_.n), .max = a({s_.m}), .sum = a({s_.m}), .target_logit = a({s_.m}), .valid_columns = s_.n};
       case OpKind::rescale_sums: return RescaleSumsArgs{.sum = a({s_.m}), .max = a({s_.m}), .row_max = a({s_.m})};
       case OpKind::cross_entropy:
         return CrossEntropyArgs{.max = a({s_.m}), .sum = a({s_.m}), .target_logit = a({s_.m}), .targets = tokens(1), .lse = a({s_.m}), .loss_sum = sum()};

@@ -13,12 +13,13 @@
 
 namespace echelon {
 
-std::vector<double> time_steps(const RunConfig& config, std::int64_t num_steps) {
+std::vector<double> time_steps(const RunConfig& wanted, std::int64_t num_steps) {
   using Clock = std::chrono::steady_clock;
+  const RankPlacement placement = placement_of(wanted);
+  const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
+  const RunConfig config = with_device(wanted, backend->kind());
   const std::int64_t num_before = config.training.cuda_graphs ? 2 : 1;  // the second one is recorded
-  const RankPlacement placement = placement_of(config);
   const Blueprint blueprint(config);
-  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
   require_memory(blueprint, placement, *backend);
   const FormulaTokens batches(config.data.seed, config.model.vocab_size);
   std::vector<double> seconds;

@@ -97,11 +97,12 @@ std::string describe_memory(const RankBlueprint& rank) {
 
 RankPlacement placement_of(const RunConfig& config) { return place_ranks(config.comm.backend, config.mesh_shape().num_ranks()); }
 
-TrainResult train(const RunConfig& config, const TrainOptions& options) {
-  const RankPlacement placement = placement_of(config);
-  if (config.checkpoint.enable) require_writable(config.model, config.checkpoint.tokenizer);
+TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
+  const RankPlacement placement = placement_of(wanted);
+  if (wanted.checkpoint.enable) require_writable(wanted.model, wanted.checkpoint.tokenizer);
+  const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
+  const RunConfig config = with_device(wanted, backend->kind());
   const Blueprint blueprint(config);
-  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
   require_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   const auto initial = initial_weights(config);
@@ -151,9 +152,9 @@ EvaluationResult evaluate(const RunConfig& wanted) {
   const RankPlacement placement = placement_of(wanted);
   const auto initial = initial_weights(wanted);
   const DatasetBatches validation = open_validation(wanted);
-  const RunConfig config = with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len));
+  const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
+  const RunConfig config = with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
   const Blueprint blueprint(config);
-  const std::unique_ptr<Backend> backend = open_backend(config.training.device);
   require_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   EvaluationResult result;

@@ -9,14 +9,23 @@
 
 namespace echelon {
 
+/// How many of the head's logits exist at a time. A chunk reads all of the head's weights twice and adds to all their gradients: below some hundred tokens
+/// that, not arithmetic, is what its products wait for (docs/performance.md). The second bound is for vocabularies whose chunks would be large beside the
+/// activations of a layer. These values are those of processors, whose caches hold a chunk's rows.
+struct HeadChunk {
+  std::int64_t max_tokens = 512, max_elements = std::int64_t{1} << 24;
+};
+
 /// What the layers of one rank have in common, known when they are made.
 struct LayerOptions {
   ModelSpec model;
   DType dtype = DType::float32;       // parameters and activations
   DType grad_dtype = DType::float32;  // gradients of parameters
   bool is_float8 = false;             // products of linear layers: ops/float8.h
-  std::int64_t num_sequences = 1;     // B: sequences of a microbatch
-  std::int64_t seq_len = 1;           // T
+  bool rounds_logits = false;         // the head's have `dtype`, not its accumulate_dtype
+  HeadChunk head_chunk = {};
+  std::int64_t num_sequences = 1;  // B: sequences of a microbatch
+  std::int64_t seq_len = 1;        // T
   int tp = 1;
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens

@@ -2,7 +2,7 @@
 //
 //     max = max_j z_j      sum = sum_j exp(z_j - max)      lse = max + log(sum)      loss = lse - z_target      dz = scale (exp(z - lse) - onehot(target))
 //
-// exp(z_j - max) is formed once per logit, with the max of this rank's columns; what the other ranks add is a factor per row.
+// sum is formed with the max of this rank's columns; what the other ranks add is a factor per row. Gradients take the place of logits that have their format.
 #include "nn/head.h"
 
 #include "nn/linear.h"
@@ -15,10 +15,6 @@
 
 namespace echelon {
 namespace {
-
-// Of the logits that exist at a time. A chunk reads all weights twice and adds to all their gradients: below some hundred tokens that, not arithmetic, is what
-// its products wait for (docs/performance.md). The second bound is for vocabularies whose chunks would be large beside the activations of a layer.
-constexpr std::int64_t max_chunk_tokens = 512, max_chunk_elements = std::int64_t{1} << 24;
 
 enum Kept : int { kept_lse };
 
@@ -46,12 +42,13 @@ class CrossEntropyHead : public Head {
   };
   [[nodiscard]] std::vector<Chunk> chunks() const;
   [[nodiscard]] std::int64_t valid_columns() const { return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns()); }
-  [[nodiscard]] DType logits_dtype() const { return accumulate_dtype(options_.dtype); }
+  [[nodiscard]] DType logits_dtype() const { return options_.rounds_logits ? options_.dtype : statistics_dtype(); }
+  [[nodiscard]] DType statistics_dtype() const { return accumulate_dtype(options_.dtype); }
 
   [[nodiscard]] Tensor take_normed(Context& context) const {
     return context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
   }
-  /// The exponentials of a chunk's logits, in place of them, and what each row needs besides.
+  /// A chunk's logits as row_exp leaves them, and what each row needs besides.
   struct Exponentials {
     Tensor exps, max, sums, sum, target_logit;  // sums = (sum, target_logit): one all-reduce
   };
@@ -87,13 +84,13 @@ void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& 
   const Tensor normed_full = enter(context, options_, normed);
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    add_loss(context, chunk, exponentials(context, chunk, normed_full), context.workspace.take(logits_dtype(), {chunk.count}));
+    add_loss(context, chunk, exponentials(context, chunk, normed_full), context.workspace.take(statistics_dtype(), {chunk.count}));
   }
 }
 
 void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx, Stash& stash) const {
   const Stack::Scope scope(context.workspace);
-  const Tensor lse = stash.keep_gradient(this, kept_lse, logits_dtype(), {options_.num_tokens()});
+  const Tensor lse = stash.keep_gradient(this, kept_lse, statistics_dtype(), {options_.num_tokens()});
   const Tensor normed = take_normed(context);
   norm_.normalise(context, normed, stash);
   const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
@@ -130,7 +127,7 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
     const Exponentials exps = exponentials(context, chunk, normed_full);
-    const Tensor lse = context.workspace.take(logits_dtype(), {chunk.count});
+    const Tensor lse = context.workspace.take(statistics_dtype(), {chunk.count});
     add_loss(context, chunk, exps, lse);
     const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
     context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
@@ -149,7 +146,7 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
 
 std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   const std::int64_t num_tokens = options_.num_tokens();
-  const std::int64_t most = std::clamp<std::int64_t>(max_chunk_elements / num_columns(), 1, std::min(num_tokens, max_chunk_tokens));
+  const std::int64_t most = std::clamp<std::int64_t>(options_.head_chunk.max_elements / num_columns(), 1, std::min(num_tokens, options_.head_chunk.max_tokens));
   const std::int64_t num_chunks = (num_tokens + most - 1) / most;
   std::vector<Chunk> chunks;
   for (std::int64_t i = 0; i < num_chunks; ++i) {
@@ -162,8 +159,8 @@ std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
 CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, const Chunk& chunk, Tensor normed) const {
   Exponentials of;
   of.exps = context.workspace.take(logits_dtype(), {chunk.count, num_columns()});
-  of.max = context.workspace.take(logits_dtype(), {chunk.count});
-  of.sums = context.workspace.take(logits_dtype(), {2, chunk.count});
+  of.max = context.workspace.take(statistics_dtype(), {chunk.count});
+  of.sums = context.workspace.take(statistics_dtype(), {2, chunk.count});
   of.sum = of.sums.rows(0, 1).flat();
   of.target_logit = of.sums.rows(1, 1).flat();
   context.ops.matmul({.a = chunk.of(normed), .b = weight_->value, .c = of.exps, .transpose_b = true});

@@ -91,14 +91,11 @@ void check_attention(const Checker& must, const AttentionArgs& args) {
 
 void check_logits(const Checker& must, const Tensor& logits, std::int64_t valid_columns) {
   must.dims("logits", logits, 2);
-  must.that(logits.dtype == DType::float32 || logits.dtype == DType::float64, "logits", logits, "be float32 or float64");
+  must.computes("logits", logits);
   must.that(valid_columns >= 0 && valid_columns <= logits.size(1), "logits", logits, "have at least valid_columns columns");
 }
 
-void check_rows(const Checker& must, const Tensor& logits, std::string_view name, const Tensor& t) {
-  must.count(name, t, logits.size(0));
-  must.dtype(name, t, logits.dtype);
-}
+void check_rows(const Checker& must, const Tensor& logits, std::string_view name, const Tensor& t) { must.statistics(name, t, logits.size(0), logits.dtype); }
 
 void check_targets(const Checker& must, const Tensor& targets, std::int64_t rows) {
   must.count("targets", targets, rows);
@@ -352,7 +349,8 @@ void check(const CrossEntropyBackwardArgs& args) {
   check_rows(must, args.exps, "lse", args.lse);
   check_targets(must, args.targets, args.exps.size(0));
   must.count("dlogits", args.dlogits, args.exps.num_elements());
-  must.that(accumulate_dtype(args.dlogits.dtype) == args.exps.dtype, "dlogits", args.dlogits, "have a dtype whose sums have the dtype of exps");
+  const bool goes = args.exps.dtype == args.dlogits.dtype || args.exps.dtype == accumulate_dtype(args.dlogits.dtype);
+  must.that(goes, "dlogits", args.dlogits, "have the dtype of exps, or one whose sums have it");
   if (args.loss_scale.exists()) must.scalars("loss_scale", args.loss_scale, 1);
 }
 

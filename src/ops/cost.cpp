@@ -124,16 +124,19 @@ OpCost cost(const SwigluBackwardArgs& args) {
   return by_elements(args.dy, args.y.exists() ? 11 : 10, bytes_of(args.dgate, args.dup, args.dy, args.gate, args.up) + bytes_if(args.y));
 }
 
-// Maximum 1, exp(x - max) 2, sum 1.
+// Maximum 1, exp(x - max) 2, sum 1. Logits of 16 bits are not written.
 OpCost cost(const RowExpArgs& args) {
-  return by_rows(args.logits, 4, 2 * bytes_of(args.logits) + bytes_of(args.targets, args.max, args.sum, args.target_logit));
+  const std::int64_t times = is_half_dtype(args.logits.dtype) ? 1 : 2;
+  return by_rows(args.logits, 4, times * bytes_of(args.logits) + bytes_of(args.targets, args.max, args.sum, args.target_logit));
 }
 OpCost cost(const RescaleSumsArgs& args) { return by_elements(args.sum, 3, 2 * bytes_of(args.sum) + bytes_of(args.max, args.row_max)); }
 OpCost cost(const CrossEntropyArgs& args) {
   return by_elements(args.max, 4, bytes_of(args.max, args.sum, args.target_logit, args.targets, args.lse) + 2 * bytes_of(args.loss_sum));
 }
-// One product each; the exponential and the target are one per row.
-OpCost cost(const CrossEntropyBackwardArgs& args) { return by_rows(args.exps, 1, bytes_of(args.exps, args.dlogits, args.max, args.lse, args.targets)); }
+// One product each, and of logits exp(x - lse) 2; the exponential of lse and the target are one per row.
+OpCost cost(const CrossEntropyBackwardArgs& args) {
+  return by_rows(args.exps, is_half_dtype(args.exps.dtype) ? 3 : 1, bytes_of(args.exps, args.dlogits, args.max, args.lse, args.targets));
+}
 
 OpCost cost_sum_of_squares(Tensor x, Tensor sum) { return by_elements(x, 2, bytes_of(x) + 2 * bytes_of(sum)); }
 

@@ -146,9 +146,10 @@ struct SwigluBackwardArgs {
   Tensor y = {};
 };
 
-/// One chunk of the vocabulary-parallel softmax. logits [n, V] in accumulate_dtype; column j is token first_column + j; columns from valid_columns on are
-/// padding and ignored. In place: logits -> exp(logits - max) with max[n] the largest of these columns (-inf if none is valid); sum[n] = sum_j of that;
-/// target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (ignored ones too). Logits may be left: only the gradient reads them.
+/// One chunk of the vocabulary-parallel softmax. logits [n, V] in the activations' dtype or its accumulate_dtype; column j is token first_column + j; columns
+/// from valid_columns on are padding and ignored. max[n] = the largest of these columns (-inf if none is valid); sum[n] = sum_j exp(logit_j - max);
+/// target_logit[n] = the logit of the row's target if it lies in this shard, else 0 (ignored ones too): in accumulate_dtype.
+/// Logits of 16 bits stay as they are. Others belong to the backend afterwards, which may leave exp(logit - max) in their place for cross_entropy_backward.
 struct RowExpArgs {
   Tensor logits, targets, max, sum, target_logit;
   std::int64_t first_column = 0;
@@ -162,9 +163,9 @@ struct RescaleSumsArgs {
 struct CrossEntropyArgs {
   Tensor max, sum, target_logit, targets, lse, loss_sum;
 };
-/// dlogits = scale (softmax - onehot(target)) with softmax = exps exp(max - lse), where exps and max are row_exp's; zero in rows without a target and in
-/// padding columns. dlogits has the activations' dtype; where that is the dtype of exps it may be the same tensor. With loss_scale (float64 [1]), which may be
-/// another number in every step, scale is multiplied by it.
+/// dlogits = scale (softmax - onehot(target)) with softmax = exp(logit - lse); zero in rows without a target and in padding columns. exps are the logits as
+/// row_exp of the same backend left them, and max is row_exp's. dlogits has the activations' dtype; where exps have it too, it may be the same tensor. With
+/// loss_scale (float64 [1]), which may be another number in every step, scale is multiplied by it.
 struct CrossEntropyBackwardArgs {
   Tensor exps, max, lse, targets, dlogits;
   Tensor loss_scale = {};

@@ -177,6 +177,7 @@ PlanRequest read_plan_request(const PlanQuestion& question) {
   request.machine = named_machine(question, request.base.metrics.machine);
   set_prices(question, request);
   request.num_devices = num_devices_of(question, request.machine);
+  if (!request.machine.host && request.base.training.device == "auto") request.base.training.device = question.device;
   if (!says(question, settings, "training.dtype")) request.base.training.dtype = natural_dtype(request.machine);
   return request;
 }

@@ -47,6 +47,7 @@ struct PlanQuestion {
   std::vector<std::string> settings = {};                               // --section.key=value: what the planner would choose is fixed by them
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
   std::function<MachineSpec()> this_machine = {};                       // empty: a machine must be named
+  std::string device = "cuda";                                          // what training.device = auto stands for on a machine of devices
 };
 
 /// Throws Error naming the flag, its value and the nearest that goes.

@@ -63,6 +63,7 @@ void check_dtypes(const TrainingConfig& t) {
     require(is_valid, "{} = '{}' does not go with training.dtype = '{}', but {} does; nearest: '{}'", key, value, t.dtype, fmt::join(valid, " or "),
             nearest(value, valid));
   };
+  check_gradient("training.logits_dtype", t.logits_dtype, is_half);
   check_gradient("training.grad_dtype", t.grad_dtype, is_half);
   check_gradient("training.reduce_dtype", t.reduce_dtype, !is_double);
 }

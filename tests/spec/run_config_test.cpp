@@ -87,6 +87,13 @@ const Contradiction batch_faults[] = {
        c.training.cuda_graphs = true;
        c.metrics.trace = "step 2";
      }},
+    {"training.logits_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: 'float32'",
+     [](RunConfig& c) { c.training.logits_dtype = "bfloat16"; }},
+    {"training.logits_dtype = 'float16' does not go with training.dtype = 'bfloat16', but float32 or bfloat16 does; nearest: 'bfloat16'",
+     [](RunConfig& c) {
+       c.training.dtype = "bfloat16";
+       c.training.logits_dtype = "float16";
+     }},
     {"training.linear_dtype = 'float9' is none of float8; nearest: float8", [](RunConfig& c) { c.training.linear_dtype = "float9"; }},
     {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; nearest: 16",
      [](RunConfig& c) {

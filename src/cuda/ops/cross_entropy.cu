@@ -1,8 +1,8 @@
 // The softmax and the loss of a part of the vocabulary (formulas: ops/reference/cross_entropy.cpp).
 //
 // Memory bounds all of it, and an exponential is cheap: row_exp reads the logits once and writes none, keeping a running maximum and the sum of exponentials
-// below it (Milakov and Gimelshein 2018, arXiv:1805.02867); the gradient forms them again from lse. That is 4 + 6 bytes for a float32 logit whose gradient is a
-// bfloat16, where exponentials written in between would make it 12 + 6, or 8 + 6 if all rows at work fit in the second cache.
+// below it (Milakov and Gimelshein 2018, arXiv:1805.02867); the gradient forms them again from lse. That is 2 + 4 bytes for a bfloat16 logit and 4 + 6 for a
+// float32 one whose gradient is a bfloat16; exponentials written in between would make the latter 12 + 6, or 8 + 6 if all rows at work fit in the second cache.
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
@@ -53,19 +53,20 @@ struct Exponentials {
   }
 };
 
-template <class A>
+template <class L>
 struct RowExpTensors {
-  const A* logits;
+  const L* logits;
   const std::int32_t* targets;
-  A *max, *sum, *target_logit;
+  Wide<L>*max, *sum, *target_logit;
 };
 
 /// A block has a row.
-template <class A>
-__global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensors<A> of, std::int64_t V, std::int64_t first_column, int valid_columns) {
-  constexpr int width = pack_size<A>, group = packs_in_flight * width;
+template <class L>
+__global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensors<L> of, std::int64_t V, std::int64_t first_column, int valid_columns) {
+  using A = Wide<L>;
+  constexpr int width = pack_size<L>, group = packs_in_flight * width;
   const std::int64_t n = blockIdx.x;
-  const A* logits = of.logits + n * V;
+  const L* logits = of.logits + n * V;
   const int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
   const PackedColumns packed(n * V, valid_columns, width);
   Exponentials<A> mine = {-infinity<A>, 0};
@@ -77,14 +78,14 @@ __global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensor
       Pack<A, width> pack;
 #pragma unroll
       for (int i = 0; i < width; ++i) pack.at[i] = -infinity<A>;
-      if (column < packed.last) pack = load_pack<width>(logits + column);
+      if (column < packed.last) pack = widen(load_pack<width>(logits + column));
 #pragma unroll
       for (int i = 0; i < width; ++i) x[k * width + i] = pack.at[i];
     }
     mine.add(x);
   }
   const int beside = thread < packed.first ? thread : packed.last + thread - packed.first;  // of the columns outside of packs, this thread's
-  if (beside < valid_columns) mine.add({logits[beside]});
+  if (beside < valid_columns) mine.add({widen(logits[beside])});
 
   __shared__ A scratch[2 * max_block_threads / warp_size];
   const A max = block_max(mine.max, scratch);
@@ -92,7 +93,7 @@ __global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensor
   if (thread != 0) return;
   const std::int64_t target = of.targets[n], column = target - first_column;
   const bool is_here = target != ignored_target && column >= 0 && column < valid_columns;
-  of.target_logit[n] = is_here ? logits[column] : A(0);
+  of.target_logit[n] = is_here ? widen(logits[column]) : A(0);
   of.max[n] = max;
   of.sum[n] = valid_columns == 0 ? A(0) : sum;
 }
@@ -125,23 +126,25 @@ __global__ void __launch_bounds__(max_block_threads) cross_entropy_kernel(LossTe
   if (threadIdx.x == 0) *of.loss_sum += loss;
 }
 
-template <class T>
+template <class T, class L>
 struct LogitGradients {
-  const Wide<T>*logits, *lse;
+  const L* logits;
+  const Wide<T>* lse;
   const std::int32_t* targets;
   T* dlogits;
   const double* loss_scale;  // may be null
 };
 
 /// A block has a part of a row: what `packs_in_flight` packs of each of its threads hold. dlogits may be the logits.
-template <class T>
-__global__ void __launch_bounds__(256) cross_entropy_backward_kernel(LogitGradients<T> of, int V, std::int64_t first_column, int valid_columns, double factor) {
+template <class T, class L>
+__global__ void __launch_bounds__(256)
+    cross_entropy_backward_kernel(LogitGradients<T, L> of, int V, std::int64_t first_column, int valid_columns, double factor) {
   using A = Wide<T>;
-  constexpr int width = pack_size<A>;
+  constexpr int width = pack_size<L>;
   const std::int64_t n = blockIdx.x, row_start = n * V;
   const int thread = static_cast<int>(threadIdx.x), num_threads = static_cast<int>(blockDim.x);
   const PackedColumns packed(row_start, V, width);
-  const A* logits = of.logits + row_start;
+  const L* logits = of.logits + row_start;
   T* dlogits = of.dlogits + row_start;
   const std::int64_t target = of.targets[n], target_column = target - first_column;
   const int valid = target == ignored_target ? 0 : valid_columns;
@@ -150,24 +153,25 @@ __global__ void __launch_bounds__(256) cross_entropy_backward_kernel(LogitGradie
     return column < valid ? scale * (exponential(logit - lse) - (column == target_column ? A(1) : A(0))) : A(0);
   };
 
-  Pack<A, width> x[packs_in_flight] = {};
+  PackedWords<L, width> x[packs_in_flight] = {};
   const int begin = packed.first + (static_cast<int>(blockIdx.y) * packs_in_flight * num_threads + thread) * width;
 #pragma unroll
   for (int k = 0; k < packs_in_flight; ++k) {
     const int column = begin + k * num_threads * width;
-    if (column < min(packed.last, valid)) x[k] = load_pack<width>(logits + column);
+    if (column < min(packed.last, valid)) x[k] = load_words<width>(logits + column);
   }
 #pragma unroll
   for (int k = 0; k < packs_in_flight; ++k) {
     const int column = begin + k * num_threads * width;
     if (column >= packed.last) break;
+    Pack<A, width> dx = widen(unpack(x[k]));
 #pragma unroll
-    for (int i = 0; i < width; ++i) x[k].at[i] = gradient(x[k].at[i], column + i);
-    store_pack(dlogits + column, narrow<T>(x[k]));
+    for (int i = 0; i < width; ++i) dx.at[i] = gradient(dx.at[i], column + i);
+    store_pack(dlogits + column, narrow<T>(dx));
   }
   if (blockIdx.y > 0) return;
   const int beside = thread < packed.first ? thread : packed.last + thread - packed.first;
-  if (beside < V) dlogits[beside] = narrow<T>(gradient(logits[beside], beside));
+  if (beside < V) dlogits[beside] = narrow<T>(gradient(widen(logits[beside]), beside));
 }
 
 template <class F>
@@ -186,10 +190,12 @@ int threads_for(std::int64_t packs, int most) {
 void CudaOps::row_exp(const RowExpArgs& args) {
   check(args);
   const std::int64_t N = args.logits.size(0), V = args.logits.size(1);
-  visit_sums(args.logits.dtype, [&]<class A>(A) {
-    const RowExpTensors<A> of = {numbers<A>(args.logits), args.targets.as<std::int32_t>(), numbers<A>(args.max), numbers<A>(args.sum),
+  visit_numbers(args.logits.dtype, [&]<class T>(T) {
+    using L = on_device<T>;
+    using A = Wide<L>;
+    const RowExpTensors<L> of = {numbers<T>(args.logits), args.targets.as<std::int32_t>(), numbers<A>(args.max), numbers<A>(args.sum),
                                  numbers<A>(args.target_logit)};
-    launch({.num_blocks = N, .num_threads = threads_for(blocks_for(V, pack_size<A>), max_block_threads), .stream = stream()}, row_exp_kernel<A>, of, V,
+    launch({.num_blocks = N, .num_threads = threads_for(blocks_for(V, pack_size<L>), max_block_threads), .stream = stream()}, row_exp_kernel<L>, of, V,
            args.first_column, static_cast<int>(args.valid_columns));
   });
 }
@@ -216,17 +222,18 @@ void CudaOps::cross_entropy(const CrossEntropyArgs& args) {
 void CudaOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
   check(args);
   const std::int64_t N = args.exps.size(0), V = args.exps.size(1);
-  visit_numbers(args.dlogits.dtype, [&]<class T>(T) {
-    using A = Wide<on_device<T>>;
-    const std::int64_t packs = blocks_for(V, pack_size<A>);
+  visit_numbers_and_gradient(args.dlogits.dtype, args.exps.dtype, [&]<class T, class Logit>(T, Logit) {
+    using L = on_device<Logit>;
+    using A = Wide<L>;
+    const std::int64_t packs = blocks_for(V, pack_size<L>);
     const int num_threads = threads_for(packs, 256);
-    const LogitGradients<on_device<T>> of = {numbers<A>(args.exps), numbers<A>(args.lse), args.targets.as<std::int32_t>(), numbers<T>(args.dlogits),
-                                             args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr};
+    const LogitGradients<on_device<T>, L> of = {numbers<Logit>(args.exps), numbers<A>(args.lse), args.targets.as<std::int32_t>(), numbers<T>(args.dlogits),
+                                                args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr};
     launch({.num_blocks = V > 0 ? N : 0,
             .num_threads = num_threads,
             .num_blocks_y = blocks_for(packs, std::int64_t{num_threads} * packs_in_flight),
             .stream = stream()},
-           cross_entropy_backward_kernel<on_device<T>>, of, static_cast<int>(V), args.first_column, static_cast<int>(args.valid_columns), args.scale);
+           cross_entropy_backward_kernel<on_device<T>, L>, of, static_cast<int>(V), args.first_column, static_cast<int>(args.valid_columns), args.scale);
   });
 }
 

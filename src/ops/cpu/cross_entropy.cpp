@@ -18,8 +18,9 @@ HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-template <class A>
-HWY_INLINE A row_maximum(const A* logits, std::int64_t count) {
+template <class L>
+HWY_INLINE Accumulate<L> row_maximum(const L* logits, std::int64_t count) {
+  using A = Accumulate<L>;
   const Tag<A> d;
   const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
   auto max = lowest, nan = hn::Zero(d);  // of a comparison with NaN nothing remains, so it is kept apart
@@ -32,9 +33,9 @@ HWY_INLINE A row_maximum(const A* logits, std::int64_t count) {
   return std::isnan(nan_or_zero) ? nan_or_zero : hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
-/// logits -> exp(logits - max); the sum of that, in blocks, so that no partial sum has many thousand terms.
-template <class A>
-HWY_INLINE A exponentials(A* logits, std::int64_t count, A max) {
+/// The sum of exp(logits - max), in blocks, so that no partial sum has many thousand terms. It takes the place of logits that are not of 16 bits.
+template <class L, class A>
+HWY_INLINE A exponentials(L* logits, std::int64_t count, A max) {
   constexpr std::int64_t block = 1024;
   const auto zero = hn::Zero(Tag<A>()), maxima = hn::Set(Tag<A>(), max);
   A total = 0;
@@ -42,7 +43,7 @@ HWY_INLINE A exponentials(A* logits, std::int64_t count, A max) {
     auto sum = zero;
     for_lanes<A>(first, std::min(count, first + block), [&](auto lanes, std::int64_t i) HWY_ATTR {
       const auto e = exp_below_one<A>(hn::Sub(lanes.load(logits + i), maxima));
-      lanes.store(e, logits + i);
+      if constexpr (!is_half<L>) lanes.store(e, logits + i);
       sum = hn::Add(sum, lanes.valid_or(e, zero));
     });
     total += sum_of_lanes<A>(sum);
@@ -51,37 +52,44 @@ HWY_INLINE A exponentials(A* logits, std::int64_t count, A max) {
 }
 
 // A row stays in the second cache from its maximum to its exponentials.
-template <class A>
+template <class L>
 void row_exponentials(const RowExpArgs& args, int num_threads) {
+  using A = Accumulate<L>;
   const std::int64_t V = args.logits.size(1);
   divide({args.logits.size(0), 4 * V, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     for (std::int64_t n = first; n < last; ++n) {
-      A* logits = args.logits.as<A>() + n * V;
+      L* logits = args.logits.as<L>() + n * V;
       const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
       const bool is_here = target != ignored_target && column >= 0 && column < args.valid_columns;
       const A max = row_maximum(logits, args.valid_columns);
-      args.target_logit.as<A>()[n] = is_here ? logits[column] : A{0};
+      args.target_logit.as<A>()[n] = is_here ? to<A>(logits[column]) : A{0};
       args.max.as<A>()[n] = max;
       args.sum.as<A>()[n] = exponentials(logits, args.valid_columns, max);
     }
   });
 }
 
-template <class T>
+/// L: of what row_exp left, logits if they are of 16 bits, else exponentials.
+template <class T, class L>
 void logit_gradients(const CrossEntropyBackwardArgs& args, int num_threads) {
   using A = Accumulate<T>;
   const std::int64_t V = args.exps.size(1);
   divide({args.exps.size(0), V, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     for (std::int64_t n = first; n < last; ++n) {
-      const A* exps = args.exps.as<A>() + n * V;
+      const L* exps = args.exps.as<L>() + n * V;
       T* dlogits = args.dlogits.as<T>() + n * V;
       const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
       const std::int64_t valid = target == ignored_target ? 0 : args.valid_columns;
       const bool is_here = column >= 0 && column < valid;
-      const A from_shard = std::exp(args.max.as<A>()[n] - args.lse.as<A>()[n]), scale = static_cast<A>(scale_of(args));
-      const A target_gradient = is_here ? scale * (exps[column] * from_shard - 1) : A{0};
-      const auto factor = hn::Set(Tag<A>(), scale * from_shard);
-      for_lanes<A>(0, valid, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(factor, lanes.load(exps + i)), dlogits + i); });
+      const A max = args.max.as<A>()[n], from_shard = std::exp(max - args.lse.as<A>()[n]), scale = static_cast<A>(scale_of(args));
+      const A of_target = !is_here ? A{0} : is_half<L> ? std::exp(to<A>(exps[column]) - max) : to<A>(exps[column]);
+      const A target_gradient = scale * (of_target * from_shard - 1);
+      const auto factor = hn::Set(Tag<A>(), scale * from_shard), maxima = hn::Set(Tag<A>(), max);
+      for_lanes<A>(0, valid, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        auto e = lanes.load(exps + i);
+        if constexpr (is_half<L>) e = exp_below_one<A>(hn::Sub(e, maxima));
+        lanes.store(hn::Mul(factor, e), dlogits + i);
+      });
       if (is_here) dlogits[column] = to<T>(target_gradient);
       std::fill(dlogits + valid, dlogits + V, to<T>(A{0}));
     }
@@ -89,10 +97,10 @@ void logit_gradients(const CrossEntropyBackwardArgs& args, int num_threads) {
 }
 
 void RowExp(const RowExpArgs& args, int num_threads) {
-  args.logits.dtype == DType::float64 ? row_exponentials<double>(args, num_threads) : row_exponentials<float>(args, num_threads);
+  visit_float(args.logits.dtype, [&](auto l) { row_exponentials<decltype(l)>(args, num_threads); });
 }
 void CrossEntropyBackward(const CrossEntropyBackwardArgs& args, int num_threads) {
-  visit_float(args.dlogits.dtype, [&](auto t) { logit_gradients<decltype(t)>(args, num_threads); });
+  visit_pair(args.dlogits.dtype, args.exps.dtype, [&](auto t, auto l) { logit_gradients<decltype(t), decltype(l)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

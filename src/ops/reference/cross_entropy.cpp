@@ -15,19 +15,25 @@ namespace echelon {
 void ReferenceOps::row_exp(const RowExpArgs& args) {
   check(args);
   visit_float(args.logits.dtype, [&](auto t) {
-    using T = Accumulate<decltype(t)>;
+    using L = decltype(t);
+    using A = Accumulate<L>;
     const std::int64_t V = args.logits.size(1);
     for (std::int64_t n = 0; n < args.logits.size(0); ++n) {
-      T* logits = args.logits.as<T>() + n * V;
-      T max = -std::numeric_limits<T>::infinity(), sum = 0;
+      L* logits = args.logits.as<L>() + n * V;
+      const auto logit = [&](std::int64_t j) { return to<A>(logits[j]); };
+      A max = -std::numeric_limits<A>::infinity(), sum = 0;
       for (std::int64_t j = 0; j < args.valid_columns && !std::isnan(max); ++j)
-        if (std::isnan(logits[j]) || logits[j] > max) max = logits[j];
+        if (std::isnan(logit(j)) || logit(j) > max) max = logit(j);
       const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
       const bool is_here = target != ignored_target && column >= 0 && column < args.valid_columns;
-      args.target_logit.as<T>()[n] = is_here ? logits[column] : T{0};
-      for (std::int64_t j = 0; j < args.valid_columns; ++j) sum += logits[j] = std::exp(logits[j] - max);
-      args.max.as<T>()[n] = max;
-      args.sum.as<T>()[n] = sum;
+      args.target_logit.as<A>()[n] = is_here ? logit(column) : A{0};
+      for (std::int64_t j = 0; j < args.valid_columns; ++j) {
+        const A e = std::exp(logit(j) - max);
+        if constexpr (!is_half<L>) logits[j] = e;
+        sum += e;
+      }
+      args.max.as<A>()[n] = max;
+      args.sum.as<A>()[n] = sum;
     }
   });
 }
@@ -56,17 +62,22 @@ void ReferenceOps::cross_entropy(const CrossEntropyArgs& args) {
 
 void ReferenceOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
   check(args);
-  visit_float(args.dlogits.dtype, [&](auto g) {
+  visit_pair(args.dlogits.dtype, args.exps.dtype, [&](auto g, auto l) {
     using G = decltype(g);
+    using L = decltype(l);
     using T = Accumulate<G>;
     const std::int64_t V = args.exps.size(1);
     for (std::int64_t n = 0; n < args.exps.size(0); ++n) {
       const std::int64_t target = args.targets.as<std::int32_t>()[n];
-      const T from_shard = std::exp(args.max.as<T>()[n] - args.lse.as<T>()[n]);
+      const T max = args.max.as<T>()[n], from_shard = std::exp(max - args.lse.as<T>()[n]);
+      const auto exponential = [&](std::int64_t j) {
+        const T left = to<T>(args.exps.as<L>()[n * V + j]);
+        return is_half<L> ? std::exp(left - max) : left;
+      };
       for (std::int64_t j = 0; j < V; ++j) {
         const bool counts = target != ignored_target && j < args.valid_columns;
         const T onehot = args.first_column + j == target ? T{1} : T{0};
-        const T dlogit = counts ? static_cast<T>(scale_of(args)) * (args.exps.as<T>()[n * V + j] * from_shard - onehot) : T{0};
+        const T dlogit = counts ? static_cast<T>(scale_of(args)) * (exponential(j) * from_shard - onehot) : T{0};
         args.dlogits.as<G>()[n * V + j] = to<G>(dlogit);
       }
     }

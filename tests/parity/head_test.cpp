@@ -1,0 +1,83 @@
+// The head in chunks of any size, and with logits of 16 bits: layouts equal one rank, and the locks hold.
+#include "parity/layout.h"
+#include "parity/locks.h"
+#include "parity/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace echelon::testing {
+namespace {
+
+const Layout head_layouts[] = {{.shard = 2, .tp = 2, .sequence_parallel = true, .zero = 3},
+                               {.tp = 4, .family = Family::gpt2, .tied = true},
+                               {.pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 3, .tied = true}};
+
+std::unique_ptr<Trajectory> run_with_locks(const RunConfig& config) {
+  const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
+  return run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }});
+}
+
+TEST(HeadChunks, OfAnySizeEqualOneRank) {
+  for (const Layout& layout : head_layouts) {
+    SCOPED_TRACE(name_of(layout));
+    RunConfig config = config_of(layout);
+    config.training.steps = 3;
+    const auto expected = run_training(one_rank(config));
+    for (const std::int64_t tokens : {1, 5}) {
+      config.training.head_chunk_tokens = tokens;
+      expect_equal(*run_with_locks(config), *expected, 1e-11, 1e-9, config.optimizer.lr);
+    }
+  }
+}
+
+// Of 16 bits are the logits alone: the losses are those of float32 logits as far as their rounding lets them, and layouts round alike.
+TEST(HalfLogits, LossesAreThoseOfOneRank) {
+  for (const char* dtype : {"bfloat16", "float16"})
+    for (const Layout& layout : head_layouts) {
+      SCOPED_TRACE(std::string(dtype) + " " + name_of(layout));
+      RunConfig config = config_of(layout);
+      config.training.steps = 3;
+      config.training.dtype = config.training.logits_dtype = dtype;
+      const auto actual = run_with_locks(config), expected = run_training(one_rank(config));
+      config.training.logits_dtype.clear();
+      const auto plain = run_training(config);
+      const double last_bit = config.training.dtype == "bfloat16" ? 0x1p-8 : 0x1p-11;
+      for (std::size_t step = 0; step < 3; ++step) {
+        EXPECT_NEAR(actual->losses[step], expected->losses[step], last_bit * expected->losses[step]);
+        EXPECT_NEAR(actual->losses[step], plain->losses[step], last_bit * plain->losses[step]);
+        EXPECT_NE(actual->losses[step], plain->losses[step]);
+      }
+    }
+}
+
+/// How many chunks rank 0 takes its tokens in.
+std::int64_t num_chunks(const RunConfig& config) {
+  const Blueprint blueprint(config);
+  const RankBlueprint rank = blueprint.rank(0);
+  std::int64_t count = 0;
+  for (const Action& action : rank.program(ProgramKind::training))
+    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops) count += op.kind == OpKind::row_exp ? 1 : 0;
+  return count;
+}
+
+// Processors take 512 tokens and 2^24 logits at a time, GPUs 2^28 logits.
+TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
+  RunConfig config = config_of({.microbatches = 1});
+  config.model.max_position_embeddings = config.training.seq_len = 4096;
+  config.training.micro_batch_size = config.training.global_batch_size = 1;
+  config.model.vocab_size = 1000;
+  EXPECT_EQ(num_chunks(config), 8);
+  config.training.device = "cuda";
+  EXPECT_EQ(num_chunks(config), 1);
+  config.model.vocab_size = 128'256;  // 2,093 tokens of it are 2^28 logits
+  EXPECT_EQ(num_chunks(config), 2);
+  config.training.device = "cpu";
+  EXPECT_EQ(num_chunks(config), 32);  // 130 tokens are 2^24
+  config.training.head_chunk_tokens = 300;
+  EXPECT_EQ(num_chunks(config), 14);
+}
+
+}  // namespace
+}  // namespace echelon::testing
