@@ -4,6 +4,9 @@
 #include "backend/plugin.h"
 #include "base/error.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace echelon {
 
 std::string_view name_of(DeviceKind kind) {
@@ -14,12 +17,15 @@ std::string_view name_of(DeviceKind kind) {
   return "?";
 }
 
-std::unique_ptr<Backend> open_backend(std::string_view device) {
+std::unique_ptr<Backend> open_backend(std::string_view device, std::string_view key) {
+  constexpr std::string_view all[] = {"auto", "cpu", "cuda"};
+  const bool is_known = std::find(std::begin(all), std::end(all), device) != std::end(all);
+  require(is_known, "{} = '{}' is none of {}; nearest: {}", key, device, fmt::join(all, ", "), nearest(device, all));
   const bool is_automatic = device == "auto";
   if (device == name_of(DeviceKind::cuda) || (is_automatic && has_nvidia_driver())) {
     LoadedPlugin cuda = load_cuda_plugin();
     if (cuda.backend) return std::move(cuda.backend);
-    require(is_automatic, "training.device = cuda, but {}; nearest: cpu", cuda.reason);
+    require(is_automatic, "{} = cuda, but {}; nearest: cpu", key, cuda.reason);
     return make_cpu_backend(fmt::format("; no GPU is used, because {}", cuda.reason));
   }
   return make_cpu_backend();

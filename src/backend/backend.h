@@ -25,6 +25,14 @@ struct RankOptions {
   double timeout_seconds = 300;    // of one wait
 };
 
+/// What a device says of itself.
+struct DeviceFacts {
+  std::string name;                      // "NVIDIA H100 80GB HBM3"
+  std::int64_t memory_bytes = 0;         // 0: not known
+  std::int64_t num_multiprocessors = 0;  // 0: it has none
+  bool multiplies_float8 = false;
+};
+
 /// What one rank computes with. Tensors lie in memory(), and communication in mesh() moves them there.
 class RankDevice {
  public:
@@ -36,6 +44,7 @@ class RankDevice {
   [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
   /// "NVIDIA H100 80GB HBM3 (GPU 0), NCCL 2.28.9, ..." for messages at start.
   [[nodiscard]] virtual std::string description() const = 0;
+  [[nodiscard]] virtual DeviceFacts facts() const = 0;
 };
 
 class Backend {
@@ -44,12 +53,14 @@ class Backend {
   [[nodiscard]] virtual DeviceKind kind() const = 0;
   /// Of all ranks on this host together; 0: unknown, anything goes.
   [[nodiscard]] virtual std::int64_t memory_bytes() const = 0;
+  /// On this host, each for a rank of its own.
+  [[nodiscard]] virtual int num_devices() const = 0;
   /// Called by every rank on its own thread, a collective over the host's mesh, which must outlive what it returns.
   [[nodiscard]] virtual std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) = 0;
 };
 
-/// device = auto | cpu | cuda (training.device); auto is cuda where a GPU and our library for it are found. Throws Error if what was asked for by name is not
-/// there, and says why.
-[[nodiscard]] std::unique_ptr<Backend> open_backend(std::string_view device);
+/// device = auto | cpu | cuda; auto is cuda where a GPU and our library for it are found. Throws Error, which names `key`, if `device` is none of these or what
+/// was asked for by name is not there, and says why.
+[[nodiscard]] std::unique_ptr<Backend> open_backend(std::string_view device, std::string_view key = "training.device");
 
 }  // namespace echelon

@@ -12,6 +12,7 @@ class CpuDevice final : public RankDevice {
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return host_memory(); }
   [[nodiscard]] std::string description() const override { return blas_description() + remark_; }
+  [[nodiscard]] DeviceFacts facts() const override { return {.name = "processor", .multiplies_float8 = true}; }
 
  private:
   std::unique_ptr<Ops> ops_;
@@ -24,6 +25,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(std::string remark) : remark_(std::move(remark)) {}
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
   [[nodiscard]] std::int64_t memory_bytes() const override { return 0; }
+  [[nodiscard]] int num_devices() const override { return 1; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
     require(options.transport != "nccl", "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");
     return std::make_unique<CpuDevice>(host, options.num_threads, remark_);

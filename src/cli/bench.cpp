@@ -1,6 +1,7 @@
-// echelon bench: measures this machine; as processes of an MPI job, what their collectives take.
+// echelon bench: measures this machine, or its GPUs; as processes of an MPI job, what their collectives take.
 #include "base/units.h"
 #include "cli/arguments.h"
+#include "cli/bench_gpus.h"
 #include "cli/verb.h"
 #include "engine/measure_collectives.h"
 #include "engine/measure_machine.h"
@@ -20,7 +21,8 @@ namespace echelon {
 namespace {
 
 struct BenchArguments {
-  std::string output;
+  std::string output, device = "cpu";
+  std::int64_t largest_size = 16384;
   double seconds = 0.3;
   int rounds = 5;
   bool json = false;
@@ -72,10 +74,10 @@ void print_json(const HostSpec& machine) {
 }
 
 /// On a terminal, one line on stderr that is written over.
-std::function<void(std::string_view, double)> progress() {
+std::function<void(std::string_view, double)> progress(std::string_view last) {
   if (isatty(fileno(stderr)) == 0) return {};
-  return [](std::string_view what, double fraction) {
-    const bool is_over = what == "collectives" && fraction > 0.999;
+  return [last](std::string_view what, double fraction) {
+    const bool is_over = what == last && fraction > 0.999;
     fmt::print(stderr, "\r{:<60}\r", is_over ? "" : fmt::format("measuring {}: {:.0f} %", what, 100 * fraction));
   };
 }
@@ -115,7 +117,16 @@ ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& p
 ExitStatus run_bench(const BenchArguments& arguments) {
   if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi) return add_processes(arguments, placement);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "machine.toml");
-  const HostSpec machine = measure_machine({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress()});
+  if (const auto backend = open_backend(arguments.device, "--device"); backend->kind() != DeviceKind::cpu) {
+    const MachineSpec machine = measure_gpus(*backend, {.largest_size = arguments.largest_size / 16 * 16,
+                                                        .sample_seconds = arguments.seconds / 10,
+                                                        .num_rounds = std::max(1, arguments.rounds),
+                                                        .progress = progress("links")});
+    fmt::print("{}", arguments.json ? gpus_to_json(machine) : gpus_to_text(machine));
+    if (output) output->write(to_toml(machine));
+    return ExitStatus::success;
+  }
+  const HostSpec machine = measure_machine({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
   arguments.json ? print_json(machine) : print(machine);
   if (output) output->write(to_toml(machine));
   return ExitStatus::success;
@@ -126,6 +137,10 @@ ExitStatus run_bench(const BenchArguments& arguments) {
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<BenchArguments>();  // CLI11's options write to what the action reads
   app.add_option("--output", arguments->output, "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
+  app.add_option("--device", arguments->device, "cpu | cuda: this machine's NVIDIA GPUs | auto: cuda where there is one")->capture_default_str();
+  app.add_option("--largest-size", arguments->largest_size, "with GPUs: of the sides of products; less is quicker, and says less")
+      ->check(in_range(16, 65536))
+      ->capture_default_str();
   app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")->check(in_range(0.01, 60.0))->capture_default_str();
   app.add_option("--rounds", arguments->rounds, "over all sizes of operations and collectives; 0: none of these")
       ->check(in_range(0, 100))

@@ -36,12 +36,15 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
   const Generation generation = generate(options);
   if (!arguments.json) {
     print_text("\n");
+    // Which GPU it was, or why none where a driver is; elsewhere nobody would wonder.
+    if (generation.device.find("GPU") != std::string::npos) fmt::print(stderr, "computed by {}\n", generation.device);
     return ExitStatus::success;
   }
   const nlohmann::ordered_json json = {{"prompt", options.prompt},
                                        {"text", generation.text},
                                        {"num_prompt_tokens", generation.num_prompt_tokens},
-                                       {"num_new_tokens", generation.num_new_tokens}};
+                                       {"num_new_tokens", generation.num_new_tokens},
+                                       {"device", generation.device}};
   fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return ExitStatus::success;
 }
@@ -57,6 +60,7 @@ VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& /*con
   app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")->capture_default_str();
   app.add_option("--top-p", options.sampling.top_p, "only the fewest tokens whose probabilities sum up to p")->capture_default_str();
+  app.add_option("--device", options.device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")->capture_default_str();
   app.add_option("--seed", options.sampling.seed, "the same seed gives the same text")->capture_default_str();
   app.add_flag("--json", arguments->json, "prompt, text and counts as JSON");
   return [arguments] { return run_generation(*arguments); };

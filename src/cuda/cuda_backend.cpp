@@ -47,6 +47,13 @@ class CudaRankDevice final : public RankDevice {
     return fmt::format("{}{}, {}", gpu, ranks, ops_.attention_kernels());
   }
 
+  [[nodiscard]] DeviceFacts facts() const override {
+    return {.name = device_.name(),
+            .memory_bytes = memory_bytes_of_gpu(device_.index()),
+            .num_multiprocessors = device_.num_multiprocessors(),
+            .multiplies_float8 = device_.capability() >= least_float8_capability};
+  }
+
  private:
   Device device_;
   int num_sharing_;
@@ -70,6 +77,7 @@ class CudaBackend final : public Backend {
  public:
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cuda; }
   [[nodiscard]] std::int64_t memory_bytes() const override;
+  [[nodiscard]] int num_devices() const override { return cuda::num_devices(); }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
     const Placement placement = place_on_gpu(host);
     require_possible(options, placement, host.shape().num_ranks());

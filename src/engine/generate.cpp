@@ -1,5 +1,6 @@
 #include "engine/generate.h"
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "blueprint/generation_plan.h"
 #include "checkpoint/model_reader.h"
@@ -8,7 +9,6 @@
 #include "engine/rank_cores.h"
 #include "nn/decode.h"
 #include "nn/head.h"
-#include "ops/cpu/cpu_ops.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
@@ -19,15 +19,19 @@ namespace {
 /// A model in memory that continues one sequence.
 class Decoder {
  public:
-  Decoder(GenerationModel model, std::int64_t num_prompt_tokens, Ops& ops, Mesh& mesh)
-      : model_(std::move(model)), plan_(generation_memory(model_, num_prompt_tokens)), arena_(plan_.num_bytes()), ops_(ops), mesh_(mesh) {
+  Decoder(GenerationModel model, std::int64_t num_prompt_tokens, RankDevice& device)
+      : model_(std::move(model)),
+        plan_(generation_memory(model_, num_prompt_tokens)),
+        arena_(plan_.num_bytes(), device.memory()),
+        ops_(device.ops()),
+        mesh_(device.mesh()) {
     const LayerOptions& options = model_.options;
     for (int block = 0; block < static_cast<int>(options.model.num_hidden_layers); ++block)
       caches_.push_back({tensor({BufferRole::key_cache, block}, options.dtype, kv_cache_sizes(options)),
                          tensor({BufferRole::value_cache, block}, options.dtype, kv_cache_sizes(options))});
     const Sizes table = model_.stage->rope_table_sizes();
     const DType wide = accumulate_dtype(options.dtype);
-    if (table.num_dims() > 0) model_.stage->bind_rope_tables(ops, tensor({BufferRole::rope_cos}, wide, table), tensor({BufferRole::rope_sin}, wide, table));
+    if (table.num_dims() > 0) model_.stage->bind_rope_tables(ops_, tensor({BufferRole::rope_cos}, wide, table), tensor({BufferRole::rope_sin}, wide, table));
   }
 
   void load(const ModelReader& reader) {
@@ -91,11 +95,13 @@ Generation generate(const GenerateOptions& options) {
   require(num_prompt_tokens < most, "the prompt has {} tokens, which leaves no room in the model's {} positions", num_prompt_tokens, most);
   const std::int64_t num_positions = num_prompt_tokens + std::min(most - num_prompt_tokens, options.max_new_tokens);
   Sampler sampler(options.sampling);
+  const std::unique_ptr<Backend> backend = open_backend(options.device, "--device");
 
-  Generation generation = {.text = {}, .num_prompt_tokens = num_prompt_tokens};
-  run_thread_ranks(MeshShape(), {}, [&](Mesh& mesh) {
-    const auto ops = make_cpu_ops({.num_threads = claim_cores(RunConfig(), mesh).num_threads});
-    Decoder decoder(make_generation_model(reader.spec(), DType::float32, num_positions), num_prompt_tokens, *ops, mesh);
+  Generation generation = {.text = {}, .num_prompt_tokens = num_prompt_tokens, .device = {}};
+  run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
+    const std::unique_ptr<RankDevice> device = backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads});
+    generation.device = device->description();
+    Decoder decoder(make_generation_model(reader.spec(), DType::float32, num_positions), num_prompt_tokens, *device);
     decoder.load(reader);
     while (num_prompt_tokens + generation.num_new_tokens < num_positions) {
       std::vector<double> logits = decoder.decode(tokens);

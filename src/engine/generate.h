@@ -14,6 +14,7 @@ struct GenerateOptions {
   std::string prompt;           // empty: the model begins with the token between documents
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
+  std::string device = "auto";                         // as training.device
   std::function<void(std::string_view text)> on_text;  // each token's bytes as they come; may be empty
 };
 
@@ -21,10 +22,11 @@ struct Generation {
   std::string text;  // without the prompt
   std::int64_t num_prompt_tokens = 0;
   std::int64_t num_new_tokens = 0;
+  std::string device;  // what computed it
 };
 
 /// Ends early at the token between documents, and where the model has no more positions. Throws Error if the model or its tokenizer cannot be read, or the
-/// prompt leaves no room in the model's positions.
+/// prompt leaves no room in the model's positions, or there is no such device.
 [[nodiscard]] Generation generate(const GenerateOptions& options);
 
 }  // namespace echelon

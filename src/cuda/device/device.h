@@ -35,6 +35,7 @@ class DeviceMemory final : public MemorySpace {
 /// Of the GPU with this index, without starting anything there.
 [[nodiscard]] std::string name_of_gpu(int index);
 [[nodiscard]] int capability_of_gpu(int index);
+inline constexpr int least_float8_capability = 89;
 [[nodiscard]] std::int64_t memory_bytes_of_gpu(int index);
 
 /// Several ranks may have the same GPU. Used by the rank's own thread, of which it becomes the current device.

@@ -15,8 +15,7 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
           ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact, .is_timed = !options.deterministic})),
       pending_(std::make_unique<PendingProduct>(*products_)),
       cudnn_(find_cudnn_attention(workspace_, options.deterministic, no_cudnn_)) {
-  constexpr int least_capability = 89;
-  require(!options.needs_float8 || device.capability() >= least_capability,
+  require(!options.needs_float8 || device.capability() >= least_float8_capability,
           "training.linear_dtype = 'float8' needs a GPU of compute capability 8.9 or above, and {} has {}.{}; nearest: an empty linear_dtype", device.name(),
           device.capability() / 10, device.capability() % 10);
 }
