@@ -67,3 +67,13 @@ function(echelon_plugin name)
                         CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
   target_link_libraries(echelon_${name} PRIVATE CUDA::cudart_static CUDA::cublasLt ${NCCL_LIBRARY} fmt::fmt ${CMAKE_DL_LIBS})
 endfunction()
+
+# plugin_host(PROGRAM): a program that plug-ins can be loaded into. They use what is in it, also of folders that it does not use itself.
+function(plugin_host program)
+  set_target_properties(${program} PROPERTIES ENABLE_EXPORTS ON)
+  set(archives)
+  foreach(folder ops comm spec tensor base)
+    list(APPEND archives $<TARGET_FILE:echelon_${folder}>)
+  endforeach()
+  target_link_libraries(${program} PRIVATE -Wl,--whole-archive ${archives} -Wl,--no-whole-archive)
+endfunction()
