@@ -68,6 +68,7 @@ class Tracer {
     const Sizes tokens = {part_.options.num_tokens()};
     return {.tokens = {nullptr, DType::int32, tokens},
             .targets = {nullptr, DType::int32, tokens},
+            .document_starts = part_.options.masks_documents ? Tensor(nullptr, DType::int32, tokens) : Tensor(),
             .loss_sum = {nullptr, DType::float64, {1}},
             .wants_gradient = trains_};
   }

@@ -109,8 +109,9 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   buffers.push_back(persistent({BufferRole::scalars}, MemoryCategory::constants, scalar_bytes, scalar_bytes));
 
   const std::int64_t batch_bytes = num_microbatches * part.options.num_tokens() * size_of(DType::int32);
-  for (const BufferRole role : {BufferRole::tokens, BufferRole::targets})
-    buffers.push_back(persistent({role}, MemoryCategory::batch, batch_bytes, batch_bytes));
+  for (const BufferRole role : {BufferRole::tokens, BufferRole::targets, BufferRole::document_starts})
+    if (role != BufferRole::document_starts || part.options.masks_documents)
+      buffers.push_back(persistent({role}, MemoryCategory::batch, batch_bytes, batch_bytes));
   return buffers;
 }
 

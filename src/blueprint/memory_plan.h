@@ -20,7 +20,7 @@ enum class MemoryCategory : std::uint8_t {
   moments,
   padding,              // of the flat buffers, to shards of equal size
   constants,            // RoPE tables, scalars
-  batch,                // tokens and targets of a step
+  batch,                // tokens and targets of a step, and where documents begin
   activations,          // what forward keeps for backward
   boundaries,           // inputs, outputs and their gradients between stages and units
   workspace,            // scratch of one action
@@ -43,6 +43,7 @@ enum class BufferRole : std::uint8_t {
   scalars,
   tokens,
   targets,
+  document_starts,
   // of (microbatch, stage)
   stash,        // what forward keeps until the weights' gradients are formed,
   input_stash,  // and what it keeps until its input's gradient is

@@ -29,6 +29,7 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
   options.is_float8 = config.training.linear_dtype == "float8";
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;
+  options.masks_documents = config.data.reset_attention_mask;
   options.num_sequences = config.training.micro_batch_size;
   options.seq_len = config.training.seq_len;
   options.tp = mesh.degree(Axis::tp);

@@ -27,10 +27,16 @@ class DatasetBatches final : public BatchSource {
   /// Throws Error on a token that is not below vocab_size.
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
 
+  /// Documents are those of PREFIX.idx.
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
+
   [[nodiscard]] std::int64_t windows_per_epoch(std::int64_t seq_len) const;
   [[nodiscard]] const IndexedDataset& dataset() const { return dataset_; }
 
  private:
+  /// The stream's first token of a sequence.
+  [[nodiscard]] std::int64_t first_token_of(std::int64_t sequence, std::int64_t seq_len) const;
+
   IndexedDataset dataset_;
   BatchOrder order_;
 };

@@ -143,6 +143,12 @@ std::int64_t IndexedDataset::document_start(std::int64_t document) const {
   return starts_[static_cast<std::size_t>(document_bounds_[static_cast<std::size_t>(document)])];
 }
 
+std::int64_t IndexedDataset::document_of(std::int64_t token) const {
+  assert(token >= 0 && token < num_tokens());
+  const auto begins_behind = [&](std::int64_t at, std::int64_t bound) { return at < starts_[static_cast<std::size_t>(bound)]; };
+  return std::upper_bound(document_bounds_.begin(), document_bounds_.end(), token, begins_behind) - document_bounds_.begin() - 1;
+}
+
 void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const {
   assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens());
   if (out.empty()) return;

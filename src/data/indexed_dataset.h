@@ -37,6 +37,8 @@ class IndexedDataset {
   [[nodiscard]] std::int64_t num_documents() const { return static_cast<std::int64_t>(document_bounds_.size()) - 1; }
   /// The stream's first token of document d, 0 <= d <= num_documents(); the last one is num_tokens().
   [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
+  /// The document of a token of the stream.
+  [[nodiscard]] std::int64_t document_of(std::int64_t token) const;
 
   /// Copies stream tokens [first, first + out.size()), which must be in range. Throws Error on a token that is negative or beyond int32.
   void read(std::int64_t first, std::span<std::int32_t> out) const;

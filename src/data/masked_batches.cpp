@@ -28,6 +28,14 @@ void FormulaTokens::read(std::int64_t sequence, std::int64_t seq_len, std::int32
   }
 }
 
+void FormulaTokens::read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const {
+  std::int64_t start = 0;
+  for (std::int64_t i = 0; i < seq_len; ++i) {
+    if (mixed(~seed_, sequence, i) % static_cast<std::uint64_t>(seq_len) < 3) start = i;
+    starts[i] = static_cast<std::int32_t>(start);
+  }
+}
+
 std::int32_t FormulaTokens::token(std::int64_t sequence, std::int64_t position) const {
   return static_cast<std::int32_t>(mixed(seed_, sequence, position) % static_cast<std::uint64_t>(vocab_size_));
 }

@@ -11,6 +11,8 @@ class FormulaTokens final : public BatchSource {
  public:
   FormulaTokens(std::int64_t seed, std::int64_t vocab_size) : seed_(seed), vocab_size_(vocab_size) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+  /// A few documents in each sequence, by a formula too.
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 
  private:
   [[nodiscard]] std::int32_t token(std::int64_t sequence, std::int64_t position) const;
@@ -24,6 +26,9 @@ class UnevenTargets final : public BatchSource {
   /// `inner` must outlive it.
   UnevenTargets(const BatchSource& inner, std::int64_t seed) : inner_(inner), seed_(seed) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
+    inner_.read_document_starts(sequence, seq_len, starts);
+  }
 
  private:
   const BatchSource& inner_;

@@ -13,6 +13,7 @@ namespace {
 class NoBatches final : public BatchSource {
  public:
   void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
+  void read_document_starts(std::int64_t, std::int64_t, std::int32_t*) const override {}
 };
 
 int kv_replicas_of(const Blueprint& blueprint) { return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp)); }

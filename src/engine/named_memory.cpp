@@ -34,6 +34,8 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) { return run.memory().tensor(ProgramKind::training, {role}, dtype, {size}); };
   memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens), {.name = "the tokens", .type = batch, .is_of_host = true});
   memory.name(buffer(BufferRole::targets, DType::int32, num_tokens), {.name = "the targets", .type = batch, .is_of_host = true});
+  if (config.data.reset_attention_mask)
+    memory.name(buffer(BufferRole::document_starts, DType::int32, num_tokens), {.name = "the starts of documents", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
   const LayoutType zero = everywhere(Held::zero), given = {};
   const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type, bool is_addend = false) {

@@ -49,6 +49,7 @@ class SampleMaker {
       case OpKind::rope: return rope();
       case OpKind::attention: return attention();
       case OpKind::attention_backward: return attention_backward();
+      case OpKind::merge_attention: return MergeAttentionArgs{.out = rows_of_heads(), .lse = statistics(), .part = rows_of_heads(), .part_lse = statistics()};
       case OpKind::gelu: return GeluArgs{.x = rows(), .y = rows(), .bias = x({s_.n})};
       case OpKind::gelu_backward: {
         const Tensor dy = rows(), h = rows();
@@ -103,6 +104,7 @@ class SampleMaker {
   [[nodiscard]] Tensor a(Sizes sizes) { return filled(accumulate_dtype(s_.dtype), sizes); }
   [[nodiscard]] Tensor sums(Sizes sizes) { return a(sizes); }  // of gradients of weights
   [[nodiscard]] Tensor rows() { return x({s_.m, s_.n}); }
+  [[nodiscard]] Tensor rows_of_heads() { return x({1, s_.m, 1, s_.n}); }
   [[nodiscard]] Tensor statistics() { return a({s_.m}); }
   [[nodiscard]] Tensor sum() { return filled(DType::float64, {1}); }
   [[nodiscard]] std::int64_t seq_len() const { return std::min<std::int64_t>(s_.m, 256); }

@@ -146,14 +146,17 @@ void Step::load_batch() {
   const std::int64_t data_rank = mesh_.coordinate(Axis::dp_replicate) * mesh_.shape().degree(Axis::dp_shard) + mesh_.coordinate(Axis::dp_shard);
   host_tokens_.resize(static_cast<std::size_t>(M * B * T));
   host_targets_.resize(host_tokens_.size());
+  if (part.options.masks_documents) host_starts_.resize(host_tokens_.size());
   for (std::int64_t m = 0; m < M; ++m)
     for (std::int64_t b = 0; b < B; ++b) {
       const std::int64_t sequence = input_.batch * config_.training.global_batch_size + (m * DP + data_rank) * B + b;
       const auto offset = static_cast<std::size_t>((m * B + b) * T);
       input_.batches->read(sequence, T, host_tokens_.data() + offset, host_targets_.data() + offset);
+      if (part.options.masks_documents) input_.batches->read_document_starts(sequence, T, host_starts_.data() + offset);
     }
-  ops_.upload(memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * B * T}), host_tokens_.data());
-  ops_.upload(memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * B * T}), host_targets_.data());
+  ops_.upload(of_batch(BufferRole::tokens), host_tokens_.data());
+  ops_.upload(of_batch(BufferRole::targets), host_targets_.data());
+  if (part.options.masks_documents) ops_.upload(of_batch(BufferRole::document_starts), host_starts_.data());
   const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
   const StepScalars given = {.num_targets = static_cast<double>(static_cast<std::int64_t>(host_targets_.size()) - ignored),
                              .num_stopping = input_.wants_stop ? 1.0 : 0.0,
@@ -285,10 +288,15 @@ Tensor Step::loss_scale() { return input_.loss_scale ? scalars(loss_scale_scalar
 
 double Step::expected_targets() const { return static_cast<double>(config_.training.global_batch_size * config_.training.seq_len); }
 
+Tensor Step::of_batch(BufferRole role) {
+  return memory_.tensor(kind_, {role}, DType::int32, {config_.num_microbatches() * model_.part().options.num_tokens()});
+}
+
 Microbatch Step::microbatch(int index) {
-  const std::int64_t N = model_.part().options.num_tokens(), M = config_.num_microbatches();
-  return {.tokens = memory_.tensor(kind_, {BufferRole::tokens}, DType::int32, {M * N}).rows(index * N, N),
-          .targets = memory_.tensor(kind_, {BufferRole::targets}, DType::int32, {M * N}).rows(index * N, N),
+  const std::int64_t N = model_.part().options.num_tokens();
+  return {.tokens = of_batch(BufferRole::tokens).rows(index * N, N),
+          .targets = of_batch(BufferRole::targets).rows(index * N, N),
+          .document_starts = model_.part().options.masks_documents ? of_batch(BufferRole::document_starts).rows(index * N, N) : Tensor(),
           .loss_sum = scalars(model_.part().options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),

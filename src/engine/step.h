@@ -98,6 +98,7 @@ class Step {
   [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
   [[nodiscard]] Tensor boundary(BufferKey key);
   [[nodiscard]] Tensor scalars(std::int64_t first, std::int64_t count);
+  [[nodiscard]] Tensor of_batch(BufferRole role);
   [[nodiscard]] Tensor loss_scale();
   [[nodiscard]] double expected_targets() const;  // of the global batch, if none is ignored
   [[nodiscard]] Microbatch microbatch(int index);
@@ -122,7 +123,7 @@ class Step {
   StepResult result_;
   std::vector<std::vector<Pending>> pending_;     // by action
   std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
-  std::vector<std::int32_t> host_tokens_, host_targets_;
+  std::vector<std::int32_t> host_tokens_, host_targets_, host_starts_;
 };
 
 }  // namespace echelon

@@ -22,7 +22,10 @@ DatasetBatches open_batches(const RunConfig& config, std::string_view key, const
   const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
   require(is_there || !is_file_name, "{} = '{}' is no prefix of a .bin and an .idx; nearest: '{}'", key, prefix, prefix.substr(0, prefix.rfind('.')));
   require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", key, prefix, prefix);
-  return {IndexedDataset(prefix), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
+  IndexedDataset dataset(prefix);
+  require(!config.data.reset_attention_mask || dataset.num_documents() > 1,
+          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document; nearest: false", prefix, dataset.num_tokens());
+  return {std::move(dataset), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
 }
 
 /// All of it is read once, so that a token outside of the vocabulary is found now and not at the first evaluation.

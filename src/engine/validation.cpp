@@ -18,6 +18,11 @@ class OneEpoch final : public BatchSource {
     std::fill_n(targets, seq_len, ignored_target);
   }
 
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
+    if (sequence < data_.windows_per_epoch(seq_len)) return data_.read_document_starts(sequence, seq_len, starts);
+    std::fill_n(starts, seq_len, 0);
+  }
+
  private:
   const DatasetBatches& data_;
 };

@@ -72,7 +72,7 @@ void Attention::form(const Forming& forming, Tensor x) const {
   const Tensor out = forming.place({this, kept_out, is_dropped, LastReader::backward_weight}, options_.dtype, projection_sizes(options_.num_tokens())[0]);
   const Tensor lse =
       forming.place({this, kept_lse, is_dropped}, accumulate_dtype(options_.dtype), {options_.num_sequences, split_.num_heads, options_.seq_len});
-  if (forming.runs(is_dropped)) attend(forming.context.ops, qkv, out.reshaped(qkv[0].sizes), lse);
+  if (forming.runs(is_dropped)) attend(forming.context.ops, qkv, out.reshaped(qkv[0].sizes), lse, mask(forming.context.microbatch));
 }
 
 Attention::Projections Attention::form_projections(const Forming& forming, Tensor x) const {
@@ -170,7 +170,8 @@ void Attention::attention_gradients(Context& context, Tensor dy_full, const Proj
                                   .delta = delta,
                                   .scale = scale(),
                                   .group = group(),
-                                  .first_head = split_.head_in_group});
+                                  .first_head = split_.head_in_group,
+                                  .mask = mask(context.microbatch)});
   rotate(context.ops, dq, true, 0);
   rotate(context.ops, dk, true, 0);
 }
@@ -201,9 +202,21 @@ void Attention::rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first
   ops.rope({.x = x_BTHC, .y = x_BTHC, .cos = rope_.cos, .sin = rope_.sin, .inverse = inverse, .first_position = first_position});
 }
 
-void Attention::attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const {
-  ops.attention(
-      {.q = qkv_BTHC[0], .k = qkv_BTHC[1], .v = qkv_BTHC[2], .out = out, .lse = lse, .scale = scale(), .group = group(), .first_head = split_.head_in_group});
+void Attention::attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse, const AttentionMask& mask) const {
+  ops.attention({.q = qkv_BTHC[0],
+                 .k = qkv_BTHC[1],
+                 .v = qkv_BTHC[2],
+                 .out = out,
+                 .lse = lse,
+                 .scale = scale(),
+                 .group = group(),
+                 .first_head = split_.head_in_group,
+                 .mask = mask});
+}
+
+AttentionMask Attention::mask(const Microbatch& microbatch) const {
+  const Tensor& starts = microbatch.document_starts;
+  return {.starts = starts.exists() ? starts.reshaped({options_.num_sequences, options_.seq_len}) : Tensor()};
 }
 
 }  // namespace echelon

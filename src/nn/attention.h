@@ -3,6 +3,8 @@
 //     q, k, v = x wq^T, x wk^T, x wv^T (+ biases)      q, k = norm(q), norm(k) per head, if the model has qk_norm
 //     q, k = rope(q), rope(k)                          y = softmax(q k^T / sqrt(C), causal) v  wo^T (+ bias)
 //
+// A token sees those of its own document, where the microbatch says where documents begin.
+//
 // Heads are cut over the tensor-parallel ranks (nn/head_split.h).
 #pragma once
 
@@ -51,7 +53,8 @@ class Attention : public Layer {
   [[nodiscard]] Projections form_projections(const Forming& forming, Tensor x) const;
   [[nodiscard]] std::array<Sizes, 3> projection_sizes(std::int64_t num_tokens) const;
   void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
-  void attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse) const;
+  void attend(Ops& ops, const Projections& qkv_BTHC, Tensor out, Tensor lse, const AttentionMask& mask) const;
+  [[nodiscard]] AttentionMask mask(const Microbatch& microbatch) const;
   [[nodiscard]] Projections take_projections(Stack& workspace, std::int64_t num_tokens) const;
   /// Tensors like `tensors` for the other side of the norms of q and k: in the workspace; the same where there is no norm.
   [[nodiscard]] Projections take_across_norms(Stack& workspace, const Projections& tensors) const;

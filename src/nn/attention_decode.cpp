@@ -26,7 +26,7 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
     const Tensor k_past = past(cache.k), v_past = past(cache.v);
     context.ops.copy(k_past.rows(first_position, num_new).flat(), k.rows(b, 1).flat());
     context.ops.copy(v_past.rows(first_position, num_new).flat(), v.rows(b, 1).flat());
-    attend(context.ops, {q.rows(b, 1), one_sequence(k_past), one_sequence(v_past)}, out.rows(b, 1), lse);
+    attend(context.ops, {q.rows(b, 1), one_sequence(k_past), one_sequence(v_past)}, out.rows(b, 1), lse, {});
   }
   output_.forward(context, out.reshaped(qkv[0].sizes), y);
 }

@@ -30,6 +30,7 @@ struct LayerOptions {
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
   Recompute recompute = {};        // of a stage; of a block its operations
+  bool masks_documents = false;    // a token attends to its own document alone
 
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }                                     // N, inside tensor-parallel regions
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }  // of x and y between layers
@@ -39,6 +40,7 @@ struct LayerOptions {
 struct Microbatch {
   Tensor tokens;                // int32 [B T], whole on every rank
   Tensor targets;               // int32 [B T]; ignored_target where nothing is predicted
+  Tensor document_starts = {};  // int32 [B T]: for every token the position in its sequence at which its document begins; nothing if all are of one document
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the step at hand

@@ -22,6 +22,7 @@ void check(const RmsNormBackwardArgs& args);
 void check(const RopeArgs& args);
 void check(const AttentionArgs& args);
 void check(const AttentionBackwardArgs& args);
+void check(const MergeAttentionArgs& args);
 void check(const GeluArgs& args);
 void check(const GeluBackwardArgs& args);
 void check(const SwigluArgs& args);

@@ -22,13 +22,20 @@ OpCost by_elements(const Tensor& x, std::int64_t flops_per_element, std::int64_t
   return {.m = x.num_elements(), .n = 1, .k = 1, .flops = flops_per_element * x.num_elements(), .bytes = bytes};
 }
 
+/// Of attention or its gradients.
+template <class Args>
+std::int64_t visible_pairs(const Args& args) {
+  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
+  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+}
+
 }  // namespace
 
-std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) {
-  // Queries i >= num_queries - num_keys see something: they see 1, 2, ... keys if there are fewer keys than queries, else num_keys - num_queries + 1, ...
-  const std::int64_t seeing = std::min(num_queries, num_keys);
-  const std::int64_t last = num_keys, first = num_keys - seeing + 1;
-  return seeing * (first + last) / 2;
+std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys, std::int64_t diagonal) {
+  // Queries below `first` see nothing, those from `all` on every key, and those in between one key more each.
+  const std::int64_t first = std::clamp<std::int64_t>(-diagonal, 0, num_queries), all = std::clamp<std::int64_t>(num_keys - diagonal - 1, first, num_queries);
+  const std::int64_t fewest = first + diagonal + 1, growing = all - first;
+  return growing * (2 * fewest + growing - 1) / 2 + (num_queries - all) * num_keys;
 }
 
 OpCost cost(const MatmulArgs& args) {
@@ -100,15 +107,19 @@ OpCost cost(const RopeArgs& args) {
 
 // Two products per visible pair: q k^T and p v.
 OpCost cost(const AttentionArgs& args) {
-  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = num_visible_pairs(args.q.size(1), args.k.size(1)), width = args.q.size(3);
-  return {.m = heads, .n = pairs, .k = width, .flops = 4 * heads * pairs * width, .bytes = bytes_of(args.q, args.k, args.v, args.out, args.lse)};
+  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = visible_pairs(args), width = args.q.size(3);
+  const std::int64_t bytes = bytes_of(args.q, args.k, args.v, args.out, args.lse) + bytes_if(args.mask.starts);
+  return {.m = heads, .n = pairs, .k = width, .flops = 4 * heads * pairs * width, .bytes = bytes};
 }
 // Five products per visible pair: q k^T again, dout v^T, p^T dout, ds k, ds^T q.
 OpCost cost(const AttentionBackwardArgs& args) {
-  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = num_visible_pairs(args.q.size(1), args.k.size(1)), width = args.q.size(3);
-  const std::int64_t read = bytes_of(args.q, args.k, args.v, args.out, args.lse, args.dout), written = bytes_of(args.dq, args.dk, args.dv);
+  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = visible_pairs(args), width = args.q.size(3);
+  const std::int64_t read = bytes_of(args.q, args.k, args.v, args.out, args.lse, args.dout) + bytes_if(args.mask.starts),
+                     written = bytes_of(args.dq, args.dk, args.dv);
   return {.m = heads, .n = pairs, .k = width, .flops = 10 * heads * pairs * width, .bytes = read + written + 2 * bytes_of(args.delta)};
 }
+// Two products and a sum per number; the factors are of rows.
+OpCost cost(const MergeAttentionArgs& args) { return by_rows(args.part, 3, 2 * bytes_of(args.out, args.lse) + bytes_of(args.part, args.part_lse)); }
 
 // y = x/2 (1 + tanh(c (x + a x^3))): 4 for the argument, then 1 + 3; the bias 1.
 OpCost cost(const GeluArgs& args) { return by_rows(args.x, args.bias.exists() ? 9 : 8, bytes_of(args.x, args.y) + bytes_if(args.bias)); }

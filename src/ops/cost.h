@@ -16,8 +16,13 @@ struct OpCost {
   bool operator==(const OpCost&) const = default;
 };
 
-/// Pairs (query, key) of one head that the causal mask leaves: query i sees keys 0 .. i + (num_keys - num_queries).
-[[nodiscard]] std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys);
+/// Pairs (query, key) of one head that the causal mask leaves: query i sees keys 0 .. i + diagonal. Where documents begin and end stands in the data, which a
+/// trace has not: pairs of two documents count here though nobody forms them.
+[[nodiscard]] std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys, std::int64_t diagonal);
+/// The last query sees the last key.
+[[nodiscard]] inline std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) {
+  return num_visible_pairs(num_queries, num_keys, num_keys - num_queries);
+}
 
 [[nodiscard]] OpCost cost(const MatmulArgs& args);
 [[nodiscard]] OpCost cost(const EmbeddingArgs& args);
@@ -35,6 +40,7 @@ struct OpCost {
 [[nodiscard]] OpCost cost(const RopeArgs& args);
 [[nodiscard]] OpCost cost(const AttentionArgs& args);
 [[nodiscard]] OpCost cost(const AttentionBackwardArgs& args);
+[[nodiscard]] OpCost cost(const MergeAttentionArgs& args);
 [[nodiscard]] OpCost cost(const GeluArgs& args);
 [[nodiscard]] OpCost cost(const GeluBackwardArgs& args);
 [[nodiscard]] OpCost cost(const SwigluArgs& args);

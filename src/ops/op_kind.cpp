@@ -26,6 +26,7 @@ std::string_view name_of(OpKind kind) {
     case OpKind::rope: return "rope";
     case OpKind::attention: return "attention";
     case OpKind::attention_backward: return "attention_backward";
+    case OpKind::merge_attention: return "merge_attention";
     case OpKind::gelu: return "gelu";
     case OpKind::gelu_backward: return "gelu_backward";
     case OpKind::swiglu: return "swiglu";

@@ -29,6 +29,7 @@ enum class OpKind : std::uint8_t {
   rope,
   attention,
   attention_backward,
+  merge_attention,
   gelu,
   gelu_backward,
   swiglu,

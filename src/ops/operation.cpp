@@ -27,6 +27,7 @@ void call(Ops& ops, const RmsNormBackwardArgs& args) { ops.rms_norm_backward(arg
 void call(Ops& ops, const RopeArgs& args) { ops.rope(args); }
 void call(Ops& ops, const AttentionArgs& args) { ops.attention(args); }
 void call(Ops& ops, const AttentionBackwardArgs& args) { ops.attention_backward(args); }
+void call(Ops& ops, const MergeAttentionArgs& args) { ops.merge_attention(args); }
 void call(Ops& ops, const GeluArgs& args) { ops.gelu(args); }
 void call(Ops& ops, const GeluBackwardArgs& args) { ops.gelu_backward(args); }
 void call(Ops& ops, const SwigluArgs& args) { ops.swiglu(args); }
@@ -77,10 +78,11 @@ Operands operands(const RmsNormBackwardArgs& args) {
   return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dw, args.dresidual}), {args.dx}};
 }
 Operands operands(const RopeArgs& args) { return {args.x.dtype, {args.x, args.cos, args.sin}, {args.y}}; }
-Operands operands(const AttentionArgs& args) { return {args.q.dtype, {args.q, args.k, args.v}, {args.out, args.lse}}; }
+Operands operands(const AttentionArgs& args) { return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.starts}), {args.out, args.lse}}; }
 Operands operands(const AttentionBackwardArgs& args) {
-  return {args.q.dtype, {args.q, args.k, args.v, args.out, args.lse, args.dout}, {args.dq, args.dk, args.dv, args.delta}};
+  return {args.q.dtype, existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.starts}), {args.dq, args.dk, args.dv, args.delta}};
 }
+Operands operands(const MergeAttentionArgs& args) { return {args.part.dtype, {args.out, args.lse, args.part, args.part_lse}, {}}; }
 Operands operands(const GeluArgs& args) { return {args.y.dtype, existing({args.x, args.bias}), {args.y}}; }
 Operands operands(const GeluBackwardArgs& args) { return {args.dx.dtype, existing({args.dy, args.x, args.bias, args.dbias}), existing({args.dx, args.y})}; }
 Operands operands(const SwigluArgs& args) { return {args.y.dtype, {args.gate, args.up}, {args.y}}; }

@@ -45,11 +45,12 @@ struct DownloadArgs {
 };
 
 /// In the order of OpKind.
-using Operation = std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs, EmbeddingBackwardArgs,
-                               PositionsArgs, PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs,
-                               LayerNormBackwardArgs, RmsNormArgs, RmsNormBackwardInputArgs, RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs,
-                               AttentionArgs, AttentionBackwardArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs, RescaleSumsArgs,
-                               CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, GradientFactorArgs, AdamWArgs, UploadArgs, DownloadArgs>;
+using Operation =
+    std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs, EmbeddingBackwardArgs, PositionsArgs,
+                 PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs, LayerNormBackwardArgs, RmsNormArgs,
+                 RmsNormBackwardInputArgs, RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs, MergeAttentionArgs,
+                 GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs, RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs,
+                 SumOfSquaresArgs, GradientFactorArgs, AdamWArgs, UploadArgs, DownloadArgs>;
 static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
 
 [[nodiscard]] inline OpKind kind_of(const Operation& operation) { return static_cast<OpKind>(operation.index()); }
@@ -95,6 +96,7 @@ class UniformOps : public Ops {
   void rope(const RopeArgs& args) final { perform(args); }
   void attention(const AttentionArgs& args) final { perform(args); }
   void attention_backward(const AttentionBackwardArgs& args) final { perform(args); }
+  void merge_attention(const MergeAttentionArgs& args) final { perform(args); }
   void gelu(const GeluArgs& args) final { perform(args); }
   void gelu_backward(const GeluBackwardArgs& args) final { perform(args); }
   void swiglu(const SwigluArgs& args) final { perform(args); }

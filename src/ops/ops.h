@@ -13,6 +13,7 @@
 #include "tensor/tokens.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace echelon {
 
@@ -107,15 +108,29 @@ struct RopeArgs {
   std::int64_t first_position = 0;  // of row 0 of x, in the tables
 };
 
+/// Which keys a query sees. Queries and keys are parts of a sequence: query i is at position first_query + i, key j at first_key + j, and a query sees the keys
+/// up to its own position; with `starts` (int32 [B, Tq], positions that do not decrease along Tq) those from starts[b, i] on, the begin of its document. Keys
+/// may lie anywhere in the sequence, also such that some queries see none: their out is 0, and their lse -inf.
+struct AttentionMask {
+  std::optional<std::int64_t> first_query = {};  // if none is said: such that the last query is at the last key
+  std::int64_t first_key = 0;
+  Tensor starts = {};
+
+  /// Query i sees no key beyond i + this.
+  [[nodiscard]] std::int64_t diagonal(std::int64_t Tq, std::int64_t Tk) const { return first_query ? *first_query - first_key : Tk - Tq; }
+};
+
 /// Causal attention that never stores T x T (Dao et al. 2022). q, out [B, Tq, H, C]; k, v [B, Tk, K, C]; lse [B, H, Tq] is written: log sum exp of the scaled
-/// scores. Query i sees keys 0 .. i + (Tk - Tq). Head h reads kv head (h + first_head) / group, where group = query heads per kv head.
+/// scores. Head h reads kv head (h + first_head) / group, where group = query heads per kv head.
 struct AttentionArgs {
   Tensor q, k, v, out, lse;
   double scale = 1.0;
   std::int64_t group = 1;
   std::int64_t first_head = 0;
+  AttentionMask mask = {};
 };
-/// Tq = Tk. delta [B, H, T] (accumulate_dtype) is scratch: row sums of dout * out.
+/// delta [B, H, Tq] (accumulate_dtype) is scratch: row sums of dout * out. Where keys and values are a part of those that the queries attend to, out and lse
+/// are those of the whole rows; dk and dv are of this part then, and dq what comes from it: the sum over all parts is dq of the whole.
 struct AttentionBackwardArgs {
   Tensor q, k, v, out, lse, dout;
   Tensor dq, dk, dv;
@@ -123,6 +138,13 @@ struct AttentionBackwardArgs {
   double scale = 1.0;
   std::int64_t group = 1;
   std::int64_t first_head = 0;
+  AttentionMask mask = {};
+};
+/// Joins attention to two parts of the keys (Dao 2023, section 2.3; Liu et al. 2023, Ring Attention), where lse' = log(exp(lse) + exp(part_lse)):
+///   out = exp(lse - lse') out + exp(part_lse - lse') part      lse = lse'
+/// part [B, T, H, C], part_lse [B, H, T]; out in part's dtype or its accumulate_dtype. A row that sees nothing of either part stays as it is.
+struct MergeAttentionArgs {
+  Tensor out, lse, part, part_lse;
 };
 
 /// y = gelu(x + bias), the tanh approximation (Hendrycks and Gimpel 2016). x, y [N, D]; bias [D] may be left out. y may be x.
@@ -243,6 +265,7 @@ class Ops {
   virtual void rope(const RopeArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void attention_backward(const AttentionBackwardArgs& args) = 0;
+  virtual void merge_attention(const MergeAttentionArgs& args) = 0;
   virtual void gelu(const GeluArgs& args) = 0;
   virtual void gelu_backward(const GeluBackwardArgs& args) = 0;
   virtual void swiglu(const SwigluArgs& args) = 0;

@@ -72,6 +72,8 @@ const ConfigKey keys[] = {
     {"data.path", at<data, &DataConfig::path>, "prefix of the training tokens' .bin and .idx"},
     {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
     {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
+    {"data.reset_attention_mask", at<data, &DataConfig::reset_attention_mask>, "a token attends to the tokens of its own document alone, which the .idx file says"},
+    {"data.reset_position_ids", NotYet{}, "positions that begin anew at every document"},
     {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 
     {"training.steps", at<training, &T::steps>, "optimizer steps", size},

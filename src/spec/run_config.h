@@ -32,6 +32,7 @@ struct DataConfig {
   std::string path;             // prefix of .bin/.idx
   std::string validation_path;  // likewise; empty: no evaluation
   std::int64_t seed = 0;
+  bool reset_attention_mask = false;  // a token attends to its own document alone
   bool operator==(const DataConfig&) const = default;
 };
 

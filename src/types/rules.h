@@ -33,6 +33,7 @@ void infer(Inference& call, const RmsNormBackwardArgs& args);
 void infer(Inference& call, const RopeArgs& args);
 void infer(Inference& call, const AttentionArgs& args);
 void infer(Inference& call, const AttentionBackwardArgs& args);
+void infer(Inference& call, const MergeAttentionArgs& args);
 // of the vocabulary
 void infer(Inference& call, const EmbeddingArgs& args);
 void infer(Inference& call, const EmbeddingBackwardArgs& args);

@@ -35,6 +35,17 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   return types;
 }
 
+/// Where documents begin is known of the sequences that a rank has, and of all their positions.
+void require_starts_of(const Inference& call, const Operand& q, const AttentionMask& mask) {
+  if (!mask.starts.exists()) return;
+  const Operand starts = call.read("starts", mask.starts);
+  for (const TypeAxis axis : call.axes()) {
+    const bool both_are_cut = q.is_cut_along(axis, sequences) && starts.is_cut_along(axis, sequences);
+    if (!both_are_cut) call.require_whole(starts, axis);
+    if (!both_are_cut && q.is_cut_along(axis, sequences)) call.fail_together(starts, q, axis);
+  }
+}
+
 void require_type(const Inference& call, const Operand& x, const LayoutType& type) {
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(x, axis);
@@ -54,13 +65,17 @@ void infer(Inference& call, const RopeArgs& args) {
 }
 
 void infer(Inference& call, const AttentionArgs& args) {
-  const AttentionTypes types = attention_types(call, call.read("q", args.q), call.read("k", args.k), call.read("v", args.v), args.lse);
+  const Operand q = call.read("q", args.q);
+  const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
+  require_starts_of(call, q, args.mask);
   call.write(args.out, types.out);
   call.write(args.lse, types.lse);
 }
 
 void infer(Inference& call, const AttentionBackwardArgs& args) {
-  const AttentionTypes types = attention_types(call, call.read("q", args.q), call.read("k", args.k), call.read("v", args.v), args.lse);
+  const Operand q = call.read("q", args.q);
+  const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
+  require_starts_of(call, q, args.mask);
   require_type(call, call.read("out", args.out), types.out);
   require_type(call, call.read("dout", args.dout), types.out);
   require_type(call, call.read("lse", args.lse), types.lse);
@@ -68,6 +83,18 @@ void infer(Inference& call, const AttentionBackwardArgs& args) {
   call.write(args.dq, types.out);
   call.write(args.dk, types.dkv);
   call.write(args.dv, types.dkv);
+}
+
+// Row by row, where a row of lse lies as its row of out does.
+void infer(Inference& call, const MergeAttentionArgs& args) {
+  const Operand out = call.read("out", args.out), lse = call.read("lse", args.lse), part = call.read("part", args.part);
+  for (const TypeAxis axis : call.axes()) {
+    require_whole_rows_of_heads(call, out, axis);
+    if (part[axis] != out[axis]) call.fail_together(part, out, axis);
+  }
+  require_type(call, call.read("part_lse", args.part_lse), lse.piece.type);
+  call.write(args.out, out.piece.type);
+  call.write(args.lse, lse.piece.type);
 }
 
 }  // namespace echelon

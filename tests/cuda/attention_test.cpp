@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <vector>
 
 namespace echelon::cuda {
@@ -15,9 +17,12 @@ namespace {
 
 struct AttentionCase {
   std::int64_t B, Tq, Tk, H, K, C, group, first_head;
+  std::optional<std::int64_t> first_query = {};
+  std::int64_t first_key = 0;
+  bool has_documents = false;
 };
 
-/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16, at addresses that the emulated device has.
+/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16 and starts of documents, at addresses that the emulated device has.
 struct AttentionTensors {
   std::vector<Numbers> of;
   AttentionCase a;
@@ -27,10 +32,22 @@ struct AttentionTensors {
     const auto random = [](const Sizes& s, unsigned seed) { return Numbers::random(DType::bfloat16, s, seed); };
     of = {random(queries, 1), random(keys, 2),    random(keys, 3), random(queries, 4), Numbers(DType::float32, rows),
           random(queries, 5), random(queries, 6), random(keys, 7), random(keys, 8),    Numbers(DType::float32, rows)};
+    // Documents of 1, 2, 3, ... tokens, the n-th from n (n - 1) / 2 on.
+    std::vector<std::int32_t> starts;
+    for (std::int64_t b = 0; b < a.B; ++b)
+      for (std::int64_t position = a.first_query.value_or(0) + b; std::ssize(starts) < (b + 1) * a.Tq; ++position) {
+        std::int32_t n = 1;
+        while (n * (n + 1) / 2 <= position) ++n;
+        starts.push_back(n * (n - 1) / 2);
+      }
+    of.push_back(Numbers::tokens(starts));
+  }
+  [[nodiscard]] AttentionMask mask() const {
+    return {.first_query = a.first_query, .first_key = a.first_key, .starts = a.has_documents ? of[10].tensor() : Tensor()};
   }
   [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(a.C)); }
   [[nodiscard]] AttentionArgs forward() const {
-    return {.q = of[0], .k = of[1], .v = of[2], .out = of[3], .lse = of[4], .scale = scale(), .group = a.group, .first_head = a.first_head};
+    return {.q = of[0], .k = of[1], .v = of[2], .out = of[3], .lse = of[4], .scale = scale(), .group = a.group, .first_head = a.first_head, .mask = mask()};
   }
   [[nodiscard]] AttentionBackwardArgs backward() const {
     return {.q = of[0],
@@ -45,7 +62,8 @@ struct AttentionTensors {
             .delta = of[9],
             .scale = scale(),
             .group = a.group,
-            .first_head = a.first_head};
+            .first_head = a.first_head,
+            .mask = mask()};
   }
 };
 
@@ -63,14 +81,24 @@ TEST(AttentionInTensorCores, EqualsTheReference) {
                                  {2, 40, 40, 2, 1, 40, 2, 0},
                                  {1, 30, 135, 1, 1, 104, 1, 0},
                                  {1, 90, 20, 1, 1, 72, 1, 0},
-                                 {1, 20, 75, 1, 1, 256, 1, 0}}) {
+                                 {1, 20, 75, 1, 1, 256, 1, 0},
+                                 // documents; keys before and across the queries
+                                 {2, 150, 150, 2, 1, 64, 2, 0, 0, 0, true},
+                                 {1, 150, 150, 1, 1, 128, 1, 0, 0, 0, true},
+                                 {1, 20, 75, 1, 1, 256, 1, 0, 60, 0, true},
+                                 {1, 70, 130, 1, 1, 64, 1, 0, 150, 37, true},
+                                 {1, 150, 70, 1, 1, 128, 1, 0, 20, 47, false},
+                                 {1, 10, 40, 1, 1, 64, 1, 0, 5, 30, false}}) {
     SCOPED_TRACE(a.C);
     AttentionTensors expected(a), actual(a);
     reference.attention(expected.forward());
     ASSERT_TRUE(mma_attention(actual.forward(), device.compute().get()));
     device.compute().synchronize();
     expect_same(actual, expected, {3, 4});
-    if (a.Tq != a.Tk) continue;
+    if (a.C > 128) continue;
+    for (AttentionTensors* t : {&expected, &actual})
+      for (std::int64_t i = 0; i < t->of[4].count(); ++i)
+        if (std::isinf(t->of[4].get(i))) t->of[4].set(i, 0.5);  // rows that see other keys alone
     reference.attention_backward(expected.backward());
     ASSERT_TRUE(mma_attention_backward(actual.backward(), device.compute().get()));
     device.compute().synchronize();

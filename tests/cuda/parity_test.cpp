@@ -60,6 +60,7 @@ const Layout shared[] = {{.layers = 1},
                          {.pp = 2, .microbatches = 3, .tied = true, .layers = 2},
                          {.pp = 2, .schedule = interleaved_one_f_one_b, .virtual_stages = 2, .layers = 4},
                          {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
+                         {.tp = 2, .layers = 1, .documents = true},
                          everything};
 const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2}, {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4}, everything};
 

@@ -60,6 +60,36 @@ TEST(Permutation, SpreadsEveryIndexEvenlyOverKeys) {
   }
 }
 
+// Documents of 1-7, 8-14, ... (token t is at t - 1 of the stream).
+TEST(DatasetBatches, KnowWhereDocumentsBegin) {
+  const Scratch scratch;
+  const DatasetBatches batches(counting(scratch, 52), {.order = WindowOrder::in_order});
+  for (const std::int64_t seq_len : {1, 5, 7, 10, 64})
+    for (std::int64_t sequence = 0; sequence < 2 * batches.windows_per_epoch(seq_len); ++sequence) {
+      const std::vector<std::int32_t> tokens = read(batches, sequence, seq_len).first;
+      std::vector<std::int32_t> starts(tokens.size(), -1);
+      batches.read_document_starts(sequence, seq_len, starts.data());
+      for (std::size_t i = 0; i < tokens.size() && tokens[i] != 0; ++i) {
+        const std::int32_t first_of_document = (tokens[i] - 1) / 7 * 7 + 1, first_of_window = tokens[0];
+        EXPECT_EQ(starts[i], std::max(0, first_of_document - first_of_window)) << "token " << tokens[i] << " of a window of " << seq_len;
+      }
+      EXPECT_TRUE(std::is_sorted(starts.begin(), starts.end()));
+      EXPECT_TRUE(starts.front() == 0 && starts.back() < seq_len);
+    }
+}
+
+// A document without tokens begins where the next one does.
+TEST(DatasetBatches, PassOverEmptyDocuments) {
+  const Scratch scratch;
+  IndexedDatasetWriter writer(scratch.path("a"), TokenType::i32);
+  const std::vector<std::int32_t> two = {1, 2}, none;
+  for (const auto& document : {none, two, none, none, two, none}) writer.add_document(document);
+  writer.publish();
+  std::vector<std::int32_t> starts(4);
+  DatasetBatches(IndexedDataset(scratch.path("a")), {.order = WindowOrder::in_order}).read_document_starts(0, 4, starts.data());
+  EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 2}));
+}
+
 TEST(DatasetBatches, PredictsEveryTokenOncePerEpoch) {
   const Scratch scratch;
   for (const std::int32_t num_tokens : {2, 3, 9, 50, 51, 52}) {

@@ -24,6 +24,7 @@
 namespace echelon {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -343,6 +344,10 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   RunConfig without_tokenizer = layout();
   without_tokenizer.checkpoint.tokenizer = (scratch_ / "tokenizer.json").string();
   EXPECT_THAT(refusal(without_tokenizer), HasSubstr(without_tokenizer.checkpoint.tokenizer));
+
+  RunConfig of_one_document = layout();
+  of_one_document.data.reset_attention_mask = true;
+  EXPECT_THAT(refusal(of_one_document), AllOf(HasSubstr("data.reset_attention_mask = true, but"), HasSubstr("1000 tokens are one document; nearest: false")));
 
   std::filesystem::create_directories(scratch_ / "out");
   put(checkpoints(), "a file where the folder should be");

@@ -58,6 +58,14 @@ void FixtureText::read(std::int64_t sequence, std::int64_t length, std::int32_t*
   }
 }
 
+void FixtureText::read_document_starts(std::int64_t sequence, std::int64_t length, std::int32_t* starts) const {
+  std::int32_t start = 0;
+  for (std::int64_t i = 0; i < length; ++i) {
+    if ((i + 3 * sequence) % 7 == 5) start = static_cast<std::int32_t>(i);
+    starts[i] = start;
+  }
+}
+
 std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors) {
   std::map<std::string, std::vector<double>> tensors;
   std::ifstream file(safetensors, std::ios::binary);

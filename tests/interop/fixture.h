@@ -12,10 +12,12 @@
 
 namespace echelon::testing {
 
-/// The text of the fixtures: token i of sequence n is (7 i^2 + 3 n i + 11 n + 5) mod 41, its target token i + 1 or, where (n + i) mod 5 = 0, none.
+/// The text of the fixtures: token i of sequence n is (7 i^2 + 3 n i + 11 n + 5) mod 41, its target token i + 1 or, where (n + i) mod 5 = 0, none; a document
+/// begins where (i + 3 n) mod 7 = 5.
 class FixtureText : public BatchSource {
  public:
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 };
 
 struct Fixture {

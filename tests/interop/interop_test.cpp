@@ -97,6 +97,23 @@ TEST_P(Interop, TwentyStepsOfAdamW) {
   EXPECT_LE(error(outcome.grad_norms, fixture_.expected.at("train.grad_norm"), 0), 10 * precision_.losses);
 }
 
+// Attention within documents, which PyTorch's oracle masks block by block: one rank, and a layout.
+TEST_P(Interop, TwentyStepsOfDocuments) {
+  RunConfig config = fixture_.config(precision_.dtype);
+  config.training.global_batch_size = 4;
+  config.training.max_norm = 1.0;
+  config.data.reset_attention_mask = true;
+  for (const std::int64_t degree : {1, 2}) {
+    config.training.micro_batch_size = 2 / degree;
+    config.parallelism.tensor_parallel_degree = degree;
+    config.parallelism.pipeline_parallel_degree = degree;
+    Outcome outcome;
+    run(fixture_, config, fixture_.expected.at("train.lr"), outcome);
+    EXPECT_LE(error(outcome.losses, fixture_.expected.at("documents.loss"), 0), precision_.losses) << degree;
+    EXPECT_LE(error(outcome.grad_norms, fixture_.expected.at("documents.grad_norm"), 0), 10 * precision_.losses) << degree;
+  }
+}
+
 constexpr const char* names[] = {"gpt2", "llama", "llama_tied", "qwen2", "qwen3"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,

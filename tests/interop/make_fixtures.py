@@ -81,6 +81,8 @@ def make(name, seed, folder):
     expected = {"tokens": tokens, "targets": targets, "logits": all_logits, "loss": value.reshape(1)}
     expected |= {"grad." + key: gradient for key, gradient in gradients.items()}
     expected |= {"train.lr": rates, "train.loss": losses, "train.grad_norm": norms}
+    _, losses_of_documents, norms_of_documents = train(config, in_float64, with_documents=True)
+    expected |= {"documents.loss": losses_of_documents, "documents.grad_norm": norms_of_documents}
     save_file({key: tensor.contiguous() for key, tensor in expected.items()}, folder / "expected.safetensors")
     # Training must learn, and clipping must be at work in some steps.
     require(losses[-1] < losses[0] and norms.max() > TRAINING["max_norm"], f"{name}: losses {losses.tolist()}, gradient norms {norms.tolist()}")
@@ -117,6 +119,12 @@ def batch(first_sequence, num_sequences, vocab_size):
     return text[:, :-1].int(), targets.int()
 
 
+def documents_of(first_sequence, num_sequences):
+    """The number of each token's document: token i of sequence n begins one where (i + 3 n) mod 7 = 5."""
+    n = torch.arange(first_sequence, first_sequence + num_sequences)[:, None]
+    return ((torch.arange(T) + 3 * n) % 7 == 5).cumsum(1)
+
+
 def run(config, weights, tokens, targets):
     """Loss, logits and the gradient of every weight."""
     leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
@@ -135,7 +143,7 @@ def learning_rate(step):
     return TRAINING["lr"] * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * progress)))
 
 
-def train(config, weights):
+def train(config, weights, with_documents=False):
     """Learning rates, losses before the update and gradient norms before clipping of AdamW steps; matrices decay, norms and biases do not."""
     leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
     groups = [
@@ -145,11 +153,13 @@ def train(config, weights):
     optimizer = torch.optim.AdamW(groups, betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["eps"])
     rates, losses, norms = [], [], []
     for step in range(1, TRAINING["steps"] + 1):
-        tokens, targets = batch((step - 1) * TRAINING["batch"], TRAINING["batch"], config["vocab_size"])
+        sequences = (step - 1) * TRAINING["batch"], TRAINING["batch"]
+        tokens, targets = batch(*sequences, config["vocab_size"])
+        documents = documents_of(*sequences) if with_documents else None
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         optimizer.zero_grad()
-        value = oracle.loss(oracle.logits(config, leaves, tokens), targets)
+        value = oracle.loss(oracle.logits(config, leaves, tokens, documents), targets)
         value.backward()
         norms.append(torch.nn.utils.clip_grad_norm_(list(leaves.values()), TRAINING["max_norm"]).item())
         optimizer.step()

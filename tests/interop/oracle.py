@@ -15,9 +15,10 @@ import torch.nn.functional as F
 IGNORED = -100
 
 
-def logits(config, weights, tokens):
-    """[B, T, V] for tokens [B, T]."""
-    return gpt2(config, weights, tokens) if config["model_type"] == "gpt2" else llama(config, weights, tokens)
+def logits(config, weights, tokens, documents=None):
+    """[B, T, V] for tokens [B, T]. With documents [B, T], the number of each token's document, a token attends to its own one alone."""
+    model = gpt2 if config["model_type"] == "gpt2" else llama
+    return model(config, weights, tokens, hidden_keys(tokens, documents))
 
 
 def loss(logits, targets):
@@ -25,7 +26,7 @@ def loss(logits, targets):
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long(), ignore_index=IGNORED, reduction="sum") / (targets != IGNORED).sum()
 
 
-def gpt2(config, weights, tokens):
+def gpt2(config, weights, tokens, hidden):
     w, H, eps = weights, config["n_head"], config["layer_norm_epsilon"]
 
     def norm(x, name):
@@ -38,13 +39,13 @@ def gpt2(config, weights, tokens):
     for i in range(config["n_layer"]):
         layer = f"transformer.h.{i}."
         q, k, v = (heads(y, H) for y in conv1d(norm(x, layer + "ln_1"), layer + "attn.c_attn").chunk(3, dim=-1))
-        x = x + conv1d(attention(q, k, v), layer + "attn.c_proj")
+        x = x + conv1d(attention(q, k, v, hidden), layer + "attn.c_proj")
         h = F.gelu(conv1d(norm(x, layer + "ln_2"), layer + "mlp.c_fc"), approximate="tanh")
         x = x + conv1d(h, layer + "mlp.c_proj")
     return norm(x, "transformer.ln_f") @ w["transformer.wte.weight"].T
 
 
-def llama(config, weights, tokens):
+def llama(config, weights, tokens, hidden):
     w, H, K, eps = weights, config["num_attention_heads"], config["num_key_value_heads"], config["rms_norm_eps"]
 
     def norm(x, name):
@@ -64,7 +65,7 @@ def llama(config, weights, tokens):
             q, k = norm(q, layer + "self_attn.q_norm"), norm(k, layer + "self_attn.k_norm")
         angles = rope_angles(config, q)
         k, v = (y.repeat_interleave(H // K, dim=1) for y in (rotate(k, angles), v))
-        x = x + linear(attention(rotate(q, angles), k, v), layer + "self_attn.o_proj")
+        x = x + linear(attention(rotate(q, angles), k, v, hidden), layer + "self_attn.o_proj")
         h = norm(x, layer + "post_attention_layernorm")
         x = x + linear(F.silu(linear(h, layer + "mlp.gate_proj")) * linear(h, layer + "mlp.up_proj"), layer + "mlp.down_proj")
     head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
@@ -76,11 +77,16 @@ def heads(x, num_heads):
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-def attention(q, k, v):
-    """Causal softmax(q k^T / sqrt(C)) v, with the heads side by side again: [B, T, H C]."""
-    T, C = q.shape[-2:]
-    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
-    scores = (q @ k.mT / math.sqrt(C)).masked_fill(hidden, -math.inf)
+def hidden_keys(tokens, documents):
+    """Which keys a query does not see, [B, 1, T, T]: those behind it, and those of other documents."""
+    B, T = tokens.shape
+    behind = torch.ones(T, T, dtype=torch.bool).triu(1).expand(B, 1, T, T)
+    return behind if documents is None else behind | (documents[:, None, :, None] != documents[:, None, None, :])
+
+
+def attention(q, k, v, hidden):
+    """Softmax(q k^T / sqrt(C)) v over the keys that are not hidden, with the heads side by side again: [B, T, H C]."""
+    scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(hidden, -math.inf)
     return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 

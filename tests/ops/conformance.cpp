@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/reference/reference_ops.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -303,6 +304,176 @@ TEST_P(OpsConformance, Attention) {
                               .first_head = a.first_head});
     };
     compare(what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), q, k, v, statistics(rows)}, attention_backward, 1);
+  }
+}
+
+/// Of B sequences, for `count` positions from `first` on, where their documents begin: some have one token, some are longer than tiles.
+std::vector<std::int32_t> document_starts(std::int64_t B, std::int64_t first, std::int64_t count) {
+  std::vector<std::int32_t> starts;
+  for (std::int64_t b = 0; b < B; ++b) {
+    std::int64_t begin = 0, end = 0;
+    for (std::int64_t position = 0, document = b; position < first + count; ++position) {
+      if (position == end) {
+        begin = end;
+        end += std::array{30, 1, 2, 85, 7, 66}[static_cast<std::size_t>(document++ % 6)];
+      }
+      if (position >= first) starts.push_back(static_cast<std::int32_t>(begin));
+    }
+  }
+  return starts;
+}
+
+// Sequences of documents, and keys that lie before the queries, behind them and across.
+TEST_P(OpsConformance, AttentionUnderMasks) {
+  struct Case {
+    AttentionCase sizes;
+    std::int64_t first_query, first_key;
+  };
+  for (const auto& [a, first_query, first_key] : {Case{{2, 70, 70, 3, 2, 16, 2, 1}, 0, 0},
+                                                  {{1, 200, 200, 1, 1, 9, 2, 0}, 0, 0},
+                                                  {{1, 64, 64, 1, 1, 72, 1, 0}, 0, 0},
+                                                  {{2, 70, 65, 1, 1, 8, 2, 0}, 100, 40},
+                                                  {{1, 3, 130, 1, 1, 16, 1, 0}, 220, 3},
+                                                  {{1, 90, 33, 1, 1, 8, 1, 0}, 10, 40},
+                                                  {{1, 5, 7, 1, 1, 3, 1, 0}, 0, 50}})
+    for (const bool has_documents : {true, false}) {
+      if (!has_documents && a.Tq == a.Tk) continue;
+      const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}", first_query, a.Tq, first_key, a.Tk, has_documents);
+      const Numbers starts = Numbers::tokens(document_starts(a.B, first_query, a.Tq));
+      const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
+      const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
+      const auto mask = [&](const Numbers& of) {
+        return AttentionMask{.first_query = first_query, .first_key = first_key, .starts = has_documents ? of.tensor() : Tensor()};
+      };
+      const auto attention = [&](Ops& ops, Tensors& t) {
+        ops.attention(
+            {.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4], .scale = 0.3, .group = a.group, .first_head = a.first_head, .mask = mask(t[5])});
+      };
+      Tensors forward = {q, k, v, random(queries, 4), statistics(rows), starts};
+      compare(what, forward, attention);
+      ReferenceOps reference;
+      attention(reference, forward);
+      // Rows that see nothing of these keys may see others.
+      for (std::int64_t i = 0; i < forward[4].count(); ++i) forward[4].set(i, std::max(forward[4].get(i), 0.0) + 0.5);
+      compare(
+          what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), starts, q, k, v, statistics(rows)},
+          [&](Ops& ops, Tensors& t) {
+            ops.attention_backward({.q = t[0],
+                                    .k = t[1],
+                                    .v = t[2],
+                                    .out = t[3],
+                                    .lse = t[4],
+                                    .dout = t[5],
+                                    .dq = t[7],
+                                    .dk = t[8],
+                                    .dv = t[9],
+                                    .delta = t[10],
+                                    .scale = 0.3,
+                                    .group = a.group,
+                                    .first_head = a.first_head,
+                                    .mask = mask(t[6])});
+          },
+          1);
+    }
+}
+
+TEST_P(OpsConformance, MergedAttention) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  for (const DType out_dtype : gradient_dtypes())
+    for (const Sizes& sizes : {Sizes{2, 3, 2, 5}, {1, 7, 3, 64}, {1, 2, 1, 100}, {0, 2, 1, 4}}) {
+      const Sizes rows = {sizes[0], sizes[2], sizes[1]};
+      Numbers lse = Numbers::random(sums, rows, 1, 3.0), part_lse = Numbers::random(sums, rows, 2, 3.0);
+      if (sizes[1] == 7) {
+        for (const std::int64_t nothing : {0, 3}) lse.set(nothing, -infinity);
+        for (const std::int64_t nothing : {0, 5}) part_lse.set(nothing, -infinity);
+        lse.set(8, 1000);
+      }
+      compare("merge_attention", {Numbers::random(out_dtype, sizes, 3), lse, random(sizes, 4), part_lse},
+              [](Ops& ops, Tensors& t) { ops.merge_attention({.out = t[0], .lse = t[1], .part = t[2], .part_lse = t[3]}); });
+    }
+}
+
+// Ring attention on one rank: blocks of the keys come by in any order, and their parts add up to attention to the whole sequence, forward and backward.
+TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
+  constexpr std::int64_t T = 90, H = 2, K = 1, C = 8;
+  struct Block {
+    std::int64_t first, count;
+  };
+  const Block blocks[] = {{20, 1}, {0, 20}, {87, 3}, {21, 66}};
+  const auto of_block = [](const Tensor& x, const Block& block) {
+    return x.reshaped({T, K, C}).rows(block.first, block.count).reshaped({1, block.count, K, C});
+  };
+  for (const bool has_documents : {false, true}) {
+    const Sizes queries = {1, T, H, C}, keys = {1, T, K, C}, rows = {1, H, T};
+    const Numbers starts = Numbers::tokens(document_starts(1, 0, T));
+    const auto mask = [&](const Tensors& t, const Block& block) {
+      return AttentionMask{.first_query = 0, .first_key = block.first, .starts = has_documents ? t[6].tensor() : Tensor()};
+    };
+    // q, k, v, dout, out, lse, starts, dq, dk, dv, and scratch: part or dq of a block, its lse, delta
+    const Tensors tensors = {random(queries, 1, 2.0),
+                             random(keys, 2, 2.0),
+                             random(keys, 3),
+                             random(queries, 4),
+                             Numbers::random(sums, queries, 5),
+                             statistics(rows),
+                             starts,
+                             Numbers::random(sums, queries, 6),
+                             random(keys, 7),
+                             random(keys, 8),
+                             random(queries, 9),
+                             statistics(rows),
+                             statistics(rows)};
+    const auto in_blocks = [&](Ops& ops, Tensors& t) {
+      ops.fill(t[4], 0);
+      ops.fill(t[5], -std::numeric_limits<double>::infinity());
+      for (const Block& block : blocks) {
+        const Tensor k = of_block(t[1], block), v = of_block(t[2], block);
+        ops.attention({.q = t[0], .k = k, .v = v, .out = t[10], .lse = t[11], .scale = 0.25, .group = H / K, .mask = mask(t, block)});
+        ops.merge_attention({.out = t[4], .lse = t[5], .part = t[10], .part_lse = t[11]});
+      }
+      ops.fill(t[7], 0);
+      ops.copy(t[13], t[4]);  // gradients read out in the format of q
+      for (const Block& block : blocks) {
+        ops.attention_backward({.q = t[0],
+                                .k = of_block(t[1], block),
+                                .v = of_block(t[2], block),
+                                .out = t[13],
+                                .lse = t[5],
+                                .dout = t[3],
+                                .dq = t[10],
+                                .dk = of_block(t[8], block),
+                                .dv = of_block(t[9], block),
+                                .delta = t[12],
+                                .scale = 0.25,
+                                .group = H / K,
+                                .mask = mask(t, block)});
+        ops.add(t[7], t[7], t[10]);
+      }
+    };
+    Tensors whole = tensors, with_copy = tensors;
+    with_copy.push_back(random(queries, 10));
+    const Tensors actual = run(with_copy, in_blocks);
+    ReferenceOps reference;
+    Numbers out = random(queries, 10), dq = random(queries, 11);
+    const AttentionMask all = {.starts = has_documents ? starts.tensor() : Tensor()};
+    reference.attention({.q = whole[0], .k = whole[1], .v = whole[2], .out = out, .lse = whole[5], .scale = 0.25, .group = H / K, .mask = all});
+    reference.attention_backward({.q = whole[0],
+                                  .k = whole[1],
+                                  .v = whole[2],
+                                  .out = out,
+                                  .lse = whole[5],
+                                  .dout = whole[3],
+                                  .dq = dq,
+                                  .dk = whole[8],
+                                  .dv = whole[9],
+                                  .delta = whole[12],
+                                  .scale = 0.25,
+                                  .group = H / K,
+                                  .mask = all});
+    reference.copy(whole[4], out);
+    reference.copy(whole[7], dq);
+    const double tolerance = 2 * GetParam().slack * tolerance_of(dtype);  // of as many roundings as there are blocks
+    for (const std::size_t i : {4UL, 5UL, 7UL, 8UL, 9UL}) expect_near(actual[i], whole[i], tolerance, fmt::format("documents {}, tensor {}", has_documents, i));
   }
 }
 

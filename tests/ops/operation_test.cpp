@@ -46,6 +46,7 @@ std::vector<std::pair<std::string, std::function<void(Ops&)>>> every_method() {
       {"rope", [](Ops& ops) { ops.rope({}); }},
       {"attention", [](Ops& ops) { ops.attention({}); }},
       {"attention_backward", [](Ops& ops) { ops.attention_backward({}); }},
+      {"merge_attention", [](Ops& ops) { ops.merge_attention({}); }},
       {"gelu", [](Ops& ops) { ops.gelu({}); }},
       {"gelu_backward", [](Ops& ops) { ops.gelu_backward({}); }},
       {"swiglu", [](Ops& ops) { ops.swiglu({}); }},

@@ -142,6 +142,45 @@ TEST(ReferenceAttention, OfTheLastQueriesIsTheEndOfTheWhole) {
   for (std::int64_t i = 0; i < last.count(); ++i) EXPECT_EQ(last.get(i), out.get((T - Tq) * H * C + i));
 }
 
+// A document in a sequence of several is what it is alone.
+TEST(ReferenceAttention, OfADocumentIsThatOfItAlone) {
+  ReferenceOps ops;
+  const std::int64_t T = 9, H = 1, C = 3;
+  const Numbers q = random({1, T, H, C}, 1), k = random({1, T, H, C}, 2), v = random({1, T, H, C}, 3), dout = random({1, T, H, C}, 4);
+  const Numbers starts = Numbers::tokens({0, 0, 0, 3, 4, 4, 4, 4, 4});
+  Numbers out = empty({1, T, H, C}), lse = empty({1, H, T}), delta = empty({1, H, T});
+  Numbers dq = empty({1, T, H, C}), dk = empty({1, T, H, C}), dv = empty({1, T, H, C});
+  ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .mask = {.starts = starts}});
+  ops.attention_backward(
+      {.q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .delta = delta, .mask = {.starts = starts}});
+  for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}, {4, 5}}) {
+    const auto part = [&, first = first, count = count](const Numbers& x) {
+      return x.tensor().reshaped({T, H, C}).rows(first, count).reshaped({1, count, H, C});
+    };
+    const Sizes sizes = {1, count, H, C};
+    Numbers own_out = empty(sizes), own_lse = empty({1, H, count}), own_delta = empty({1, H, count}), own_dq = empty(sizes), own_dk = empty(sizes),
+            own_dv = empty(sizes);
+    ops.attention({.q = part(q), .k = part(k), .v = part(v), .out = own_out, .lse = own_lse});
+    ops.attention_backward({.q = part(q),
+                            .k = part(k),
+                            .v = part(v),
+                            .out = own_out,
+                            .lse = own_lse,
+                            .dout = part(dout),
+                            .dq = own_dq,
+                            .dk = own_dk,
+                            .dv = own_dv,
+                            .delta = own_delta});
+    for (std::int64_t i = 0; i < own_out.count(); ++i) {
+      const std::int64_t at = first * H * C + i;
+      EXPECT_EQ(own_out.get(i), out.get(at));
+      EXPECT_EQ(own_dq.get(i), dq.get(at));
+      EXPECT_EQ(own_dk.get(i), dk.get(at));
+      EXPECT_EQ(own_dv.get(i), dv.get(at));
+    }
+  }
+}
+
 TEST(ReferenceGradients, GeluAndSwiglu) {
   ReferenceOps ops;
   const Sizes sizes = {3, 5};

@@ -30,6 +30,12 @@ TEST(TraceOps, CountsTheVisiblePartOfAttention) {
       for (std::int64_t i = 0; i < num_queries; ++i)
         for (std::int64_t j = 0; j < num_keys; ++j) pairs += j <= i + num_keys - num_queries;
       EXPECT_EQ(num_visible_pairs(num_queries, num_keys), pairs) << num_queries << " queries, " << num_keys << " keys";
+      for (std::int64_t diagonal = -12; diagonal <= 12; ++diagonal) {
+        std::int64_t of_part = 0;
+        for (std::int64_t i = 0; i < num_queries; ++i)
+          for (std::int64_t j = 0; j < num_keys; ++j) of_part += j <= i + diagonal;
+        EXPECT_EQ(num_visible_pairs(num_queries, num_keys, diagonal), of_part) << num_queries << " queries, " << num_keys << " keys, " << diagonal;
+      }
     }
   TraceOps ops;
   const std::int64_t B = 2, T = 16, H = 4, K = 2, C = 8;

@@ -43,6 +43,7 @@ std::string name_of(const Layout& layout) {
   name << "_m" << layout.microbatches;
   if (layout.zero != 1) name << "_zero" << layout.zero;
   if (layout.reshard != ReshardAfterForward::microbatch) name << "_" << echelon::name_of(layout.reshard);
+  if (layout.documents) name << "_documents";
   if (!layout.order.empty()) name << "_order_";
   for (const char letter : layout.order) name << (letter == '-' ? '_' : letter);
   return name.str();
@@ -53,6 +54,7 @@ void PrintTo(const Layout& layout, std::ostream* out) { *out << name_of(layout);
 RunConfig config_of(const Layout& layout) {
   RunConfig config;
   config.model = tiny_model(layout);
+  config.data.reset_attention_mask = layout.documents;
   config.training.steps = 10;
   config.training.seq_len = layout.sequence_parallel ? 4 * layout.tp : 12;
   config.training.micro_batch_size = 2;
@@ -215,6 +217,11 @@ std::vector<Layout> rows() {
       {.tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true},
       {.tp = 5, .microbatches = 2},
       {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
+      // documents: known on every stage, of every microbatch; with backward in halves, and with parts of a sequence between blocks
+      {.replicate = 2, .microbatches = 3, .documents = true},
+      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = 3, .documents = true},
+      {.tp = 4, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .documents = true},
+      {.pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .layers = 5, .documents = true},
   };
   for (const std::vector<Layout>& more : {sharded_rows(), order_rows()}) layouts.insert(layouts.end(), more.begin(), more.end());
   return layouts;

@@ -22,6 +22,7 @@ struct Layout {
   int layers = 0;                                   // 0: one more than stages, hence uneven
   std::vector<std::int64_t> layers_per_stage = {};  // empty: spread evenly
   std::string order = {};                           // of the axes over the ranks; empty: the default
+  bool documents = false;                           // attention within documents, of which a sequence has a few
 };
 
 [[nodiscard]] std::string name_of(const Layout& layout);

@@ -17,8 +17,8 @@ const Trajectory& baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
   const std::string key =
-      fmt::format("{} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads, model.num_hidden_layers, model.tie_word_embeddings,
-                  config.training.seq_len, config.training.global_batch_size, config.training.dtype, config.training.steps);
+      fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads, model.num_hidden_layers, model.tie_word_embeddings,
+                  config.training.seq_len, config.training.global_batch_size, config.training.dtype, config.training.steps, config.data.reset_attention_mask);
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;

@@ -31,6 +31,7 @@ const std::vector<Layout> layouts = {
     {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_one_f_one_b, .microbatches = 4, .layers = 6},
     {.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .zero = 3},
     {.replicate = 2, .shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .family = Family::gpt2, .tied = true, .zero = 3},
+    {.tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 2, .documents = true},
 };
 
 class Recomputed : public ::testing::TestWithParam<std::tuple<Layout, std::string>> {};

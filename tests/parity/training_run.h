@@ -19,7 +19,7 @@ enum class Targets : std::uint8_t {
   of_one_sequence,  // of each global batch: most ranks have none
 };
 
-/// Tokens and targets by a formula.
+/// Tokens, targets and documents by a formula.
 class FormulaBatches : public BatchSource {
  public:
   FormulaBatches(const RunConfig& config, Targets targets)
@@ -29,6 +29,14 @@ class FormulaBatches : public BatchSource {
     for (std::int64_t i = 0; i < seq_len; ++i) {
       tokens[i] = token(i);
       targets[i] = counts(sequence, i, seq_len) ? token(i + 1) : ignored_target;
+    }
+  }
+
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
+    std::int32_t start = 0;
+    for (std::int64_t i = 0; i < seq_len; ++i) {
+      if ((sequence * 2 + i) % 5 == 4) start = static_cast<std::int32_t>(i);
+      starts[i] = start;
     }
   }
 

@@ -123,6 +123,33 @@ TEST_F(LayoutTypeRules, ANormNeedsWholeRowsOfCompleteNumbers) {
   EXPECT_THAT(fault([&] { ops_.rms_norm({.x = columns({6, 8}), .w = tensor({8}, rows), .y = tensor({6, 8}), .rstd = rstd}); }), HasSubstr("w is sharded(0)"));
 }
 
+// Documents are known of the sequences that a rank has, whole, whichever heads it has.
+TEST_F(LayoutTypeRules, DocumentsBelongToTheirSequences) {
+  const auto attention = [&](AxisLayout of_heads, AxisLayout of_starts) {
+    const Tensor q = tensor({2, 3, 4, 8}, of_heads), lse = tensor({2, 4, 3});
+    const Tensor starts = typed(tensor({2, 3}, DType::int32), of_starts);
+    return fault([&] { ops_.attention({.q = q, .k = q, .v = q, .out = tensor({2, 3, 4, 8}), .lse = lse, .mask = {.starts = starts}}); });
+  };
+  const AxisLayout heads = sharded_along(tensor({2, 3, 4, 8}), 2), positions = sharded_along(tensor({2, 3}), 1);
+  EXPECT_EQ(attention(heads, whole), "none");
+  EXPECT_EQ(attention(rows, rows), "none");
+  EXPECT_THAT(attention(rows, whole), HasSubstr("do not belong together"));
+  EXPECT_THAT(attention(heads, rows), HasSubstr("read as if it were whole"));
+  EXPECT_THAT(attention(heads, positions), HasSubstr("read as if it were whole"));
+}
+
+TEST_F(LayoutTypeRules, MergedAttentionIsCutAsItsPartsAre) {
+  const AxisLayout heads = sharded_along(tensor({2, 3, 4, 8}), 2), of_lse = sharded_along(tensor({2, 4, 3}), 1);
+  const Tensor out = tensor({2, 3, 4, 8}, heads), lse = tensor({2, 4, 3}, of_lse);
+  const auto merge = [&](AxisLayout part, AxisLayout part_lse) {
+    return fault([&] { ops_.merge_attention({.out = out, .lse = lse, .part = tensor({2, 3, 4, 8}, part), .part_lse = tensor({2, 4, 3}, part_lse)}); });
+  };
+  EXPECT_EQ(merge(heads, of_lse), "none");
+  EXPECT_EQ(type_of(out), "sharded(2)");
+  EXPECT_THAT(merge(whole, whole), HasSubstr("do not belong together"));
+  EXPECT_THAT(merge(heads, whole), HasSubstr("ought to be"));
+}
+
 TEST_F(LayoutTypeRules, HeadsOfAColumnCutProductAreRows) {
   const Tensor q = columns({6, 8}), normed = tensor({6, 8}), rstd = tensor({12});
   const Tensor heads = q.reshaped({12, 4});

@@ -156,6 +156,30 @@ __device__ __forceinline__ void add_weighted(Sums<M, C>& sums, const Weights<M, 
     }
 }
 
+/// What is left of the keys' documents for a warp whose queries begin at first_query: its first query sees keys from `first` on, its last one from `last` on.
+struct WarpDocuments {
+  int first, last;
+};
+template <int M>
+[[nodiscard]] __device__ __forceinline__ WarpDocuments documents_of_warp(const AttentionSizes& sizes, int b, int first_query) {
+  return {static_cast<int>(sizes.first_visible(b, first_query)), static_cast<int>(sizes.first_visible(b, first_query + 16 * M - 1))};
+}
+/// Numbers of a warp's queries and N keys from first_key on become `hidden` where the key is of an earlier document.
+template <int M, int N>
+__device__ __forceinline__ void mask_documents(Sums<M, N>& s, const AttentionSizes& sizes, int b, int first_query, int first_key, float hidden) {
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int begin = static_cast<int>(sizes.first_visible(b, first_query + 16 * m + row_in_fragment(r))) - first_key - column_in_fragment();
+#pragma unroll
+      for (int n = 0; n < N / 8; ++n)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (8 * n + i < begin) s[m][n][2 * r + i] = hidden;
+    }
+}
+
 /// Writes a warp's sums, times factor[m][r], as its first rows of `out`, in accesses of 16 bytes by way of `shared`, which has 16 M rows that no other warp
 /// uses.
 template <int M, int C>

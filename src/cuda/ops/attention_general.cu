@@ -48,7 +48,7 @@ struct RunningSoftmax {
 
 // blockIdx: x the queries' tile, the last first since it sees most keys; y the head; z the batch and the part of the head's width.
 template <class T, int columns>
-__global__ void __launch_bounds__(tiles::num_threads) attention_kernel(Forward<T> a) {
+__global__ void __launch_bounds__(tiles::num_threads, 1) attention_kernel(Forward<T> a) {
   using W = Wide<T>;
   const AttentionSizes& sizes = a.sizes;
   tiles::Memory<W>& memory = *dynamic_shared<tiles::Memory<W>>();
@@ -59,14 +59,17 @@ __global__ void __launch_bounds__(tiles::num_threads) attention_kernel(Forward<T
   tiles::Sums<W, columns> out = {};
   RunningSoftmax<W> softmax;
   const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = min(sizes.num_visible(last_query), sizes.Tk);
-  for (std::int64_t first_key = 0; first_key < end; first_key += tiles::side) {
+  for (std::int64_t first_key = sizes.first_visible(b, first_query); first_key < end; first_key += tiles::side) {
     tiles::Scores<W> s;
     tiles::products(s, memory, q, k.from(first_key), sizes.C);
-    for (int r = 0; r < tiles::per_thread; ++r)
+    for (int r = 0; r < tiles::per_thread; ++r) {
+      const std::int64_t i = first_query + tiles::row_of_thread(r), first_visible = sizes.first_visible(b, i),
+                         end_visible = min(sizes.num_visible(i), sizes.Tk);
       for (int n = 0; n < tiles::per_thread; ++n) {
-        const std::int64_t i = first_query + tiles::row_of_thread(r), j = first_key + tiles::column_of_thread(n);
-        s[r][n] = j < sizes.num_visible(i) && j < sizes.Tk ? s[r][n] * a.scale : W(-INFINITY);
+        const std::int64_t j = first_key + tiles::column_of_thread(n);
+        s[r][n] = first_visible <= j && j < end_visible ? s[r][n] * a.scale : W(-INFINITY);
       }
+    }
     W correction[tiles::per_thread];
     softmax.add(s, correction);
     for (int r = 0; r < tiles::per_thread; ++r)
@@ -88,7 +91,7 @@ __global__ void __launch_bounds__(tiles::num_threads) attention_kernel(Forward<T
 }  // namespace
 
 void general_attention(const AttentionArgs& args, cudaStream_t stream) {
-  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  const AttentionSizes sizes = sizes_of(args);
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
     using W = Wide<D>;

@@ -61,10 +61,11 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
   const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
   const Rows<const T> k = sizes.keys(a.k, b, kv_head).from(first_key), v = sizes.keys(a.v, b, kv_head).from(first_key);
 
+  const std::int64_t end = sizes.end_seeing(b, first_key + tiles::side - 1);
   tiles::Sums<W, columns> dk = {}, dv = {};
   for (std::int64_t h = sizes.first_of(kv_head); h < sizes.first_of(kv_head + 1); ++h) {
     const W *const lse = sizes.statistics(a.lse, b, h), *const delta = sizes.statistics(a.delta, b, h);
-    for (std::int64_t first_query = first_key; first_query < sizes.Tq; first_query += tiles::side) {
+    for (std::int64_t first_query = sizes.first_seeing(first_key); first_query < end; first_query += tiles::side) {
       const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), dout = sizes.queries(a.dout, b, h).from(first_query);
       tiles::Scores<W> s, dp;
       tiles::products(s, memory, k, q, sizes.C);
@@ -73,8 +74,11 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
         const std::int64_t i = first_query + tiles::column_of_thread(n);
         const bool exists = i < sizes.Tq;
         const W lse_i = exists ? lse[i] : W(0), delta_i = exists ? delta[i] : W(0);
-        for (int r = 0; r < tiles::per_thread; ++r)
-          differentiate(s[r][n], dp[r][n], exists && first_key + tiles::row_of_thread(r) <= i, lse_i, delta_i, a.scale);
+        const std::int64_t first_visible = sizes.first_visible(b, i);
+        for (int r = 0; r < tiles::per_thread; ++r) {
+          const std::int64_t j = first_key + tiles::row_of_thread(r);
+          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < sizes.num_visible(i), lse_i, delta_i, a.scale);
+        }
       }
       tiles::add_weighted<columns>(dv, memory, s, dout, first_column, sizes.C);
       tiles::add_weighted<columns>(dk, memory, dp, q, first_column, sizes.C);
@@ -104,15 +108,19 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
   }
 
   tiles::Sums<W, columns> dq = {};
-  for (std::int64_t first_key = 0; first_key < min(first_query + tiles::side, sizes.Tk); first_key += tiles::side) {
+  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = min(sizes.num_visible(last_query), sizes.Tk);
+  for (std::int64_t first_key = sizes.first_visible(b, first_query); first_key < end; first_key += tiles::side) {
     tiles::Scores<W> s, dp;
     tiles::products(s, memory, q, keys.from(first_key), sizes.C);
     tiles::products(dp, memory, dout, values.from(first_key), sizes.C);
-    for (int r = 0; r < tiles::per_thread; ++r)
+    for (int r = 0; r < tiles::per_thread; ++r) {
+      const std::int64_t i = first_query + tiles::row_of_thread(r), first_visible = sizes.first_visible(b, i),
+                         end_visible = min(sizes.num_visible(i), sizes.Tk);
       for (int n = 0; n < tiles::per_thread; ++n) {
-        const std::int64_t i = first_query + tiles::row_of_thread(r), j = first_key + tiles::column_of_thread(n);
-        differentiate(s[r][n], dp[r][n], j <= i && i < sizes.Tq, lse[r], delta[r], a.scale);
+        const std::int64_t j = first_key + tiles::column_of_thread(n);
+        differentiate(s[r][n], dp[r][n], i < sizes.Tq && first_visible <= j && j < end_visible, lse[r], delta[r], a.scale);
       }
+    }
     tiles::add_weighted<columns>(dq, memory, dp, keys.from(first_key), first_column, sizes.C);
   }
   W ones[tiles::per_thread];
@@ -123,7 +131,7 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
 }  // namespace
 
 void attention_delta(const AttentionBackwardArgs& args, cudaStream_t stream) {
-  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  const AttentionSizes sizes = sizes_of(args);
   const Launch how = {.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size), .num_threads = delta_threads, .stream = stream};
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
@@ -134,7 +142,7 @@ void attention_delta(const AttentionBackwardArgs& args, cudaStream_t stream) {
 }
 
 void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
-  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  const AttentionSizes sizes = sizes_of(args);
   attention_delta(args, stream);
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
@@ -158,6 +166,7 @@ void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t 
                     .shared_bytes = sizeof(tiles::Memory<W>),
                     .stream = stream};
       launch(how, dk_dv_kernel<D, columns>, backward);
+      how.num_blocks = blocks_for(sizes.Tq, tiles::side);
       how.num_blocks_y = sizes.H;
       launch(how, dq_kernel<D, columns>, backward);
     });

@@ -134,24 +134,27 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * block_queries, first_row = 16 * M * warp();
   const int num_keys = static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1), sizes.Tk));  // seen by any query
+  const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / tile_keys * tile_keys;  // and not those before
   const SharedRows<C> q = {0}, my_q = q.from(first_row);
 
   TileLoads<block_queries, num_threads, C>(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
-  KeysAndValues<C> keys_and_values({sizes.keys(a.k, b, sizes.kv_head(h)), width}, {sizes.keys(a.v, b, sizes.kv_head(h)), width},
-                                   max(num_keys + tile_keys - 1, 0) / tile_keys, q.from(block_queries));
+  KeysAndValues<C> keys_and_values({sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width}, {sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width},
+                                   begin < num_keys, q.from(block_queries));
   Sums<M, C> out;
   clear<M, C>(out);
   RunningSoftmax<M> softmax(a.base_scale);
   const int num_visible = static_cast<int>(sizes.num_visible(first_query + first_row));  // to the warp's first query
-  for (int first_key = 0; first_key < num_keys; first_key += tile_keys) {
+  const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
+  for (int first_key = begin; first_key < num_keys; first_key += tile_keys) {
     const bool has_more = first_key + tile_keys < num_keys;
-    const bool is_seen = first_key < num_visible + 16 * M - 1;  // by any query of this warp
+    const bool is_seen = first_key < num_visible + 16 * M - 1 && documents.first < first_key + tile_keys;  // by any query of this warp
     const SharedRows<C> k = keys_and_values.take_keys(has_more);
     Weights<M, tile_keys> weights;
     if (is_seen) {
       Sums<M, tile_keys> s;
       multiply_transposed<M, tile_keys>(s, my_q, k);
       if (min(num_visible, num_keys) < first_key + tile_keys) mask<M>(s, num_visible - first_key, num_keys - first_key);
+      if (documents.last > first_key) mask_documents<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);
       softmax.template add<C>(s, out);
       narrow<M, tile_keys>(weights, s);
     }
@@ -193,7 +196,7 @@ void start(const AttentionArgs& args, const AttentionSizes& sizes, cudaStream_t 
 }  // namespace
 
 bool mma_attention(const AttentionArgs& args, cudaStream_t stream) {
-  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  const AttentionSizes sizes = sizes_of(args);
   if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.C > 256 || args.scale <= 0) return false;
   if (sizes.C <= 64)
     start<64, 2>(args, sizes, stream);

@@ -32,13 +32,13 @@ __device__ __forceinline__ void set_all(float (&factor)[M][2], float value) {
 template <int C_, int M_, int num_warps_, int queries_>
 struct KeyBlocks {
   static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, keys = 16 * M_ * num_warps_, queries = queries_;
-  static_assert(keys % queries == 0 && 2 * queries <= num_threads);
+  static_assert(3 * queries <= num_threads);
 
-  // Shared memory: k, v and twice q, dout, lse, delta.
+  // Shared memory: k, v and twice q, dout, lse, delta, starts.
   static constexpr SharedPlace key_bytes = keys * SharedRows<C>::row_bytes, query_bytes = queries * SharedRows<C>::row_bytes;
   static constexpr SharedPlace first_stage = 2 * key_bytes, statistics_bytes = queries * 4;
-  static constexpr SharedPlace stage_bytes = 2 * query_bytes + 2 * statistics_bytes;
-  static constexpr SharedPlace shared_bytes = first_stage + 2 * stage_bytes;
+  static constexpr SharedPlace stage_bytes = 2 * query_bytes + 3 * statistics_bytes;
+  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes, shared_bytes = end_place + 16;  // an int: registers are few
   static_assert(stage_bytes % 128 == 0);
   struct Stage {
     SharedPlace place;
@@ -46,6 +46,7 @@ struct KeyBlocks {
     [[nodiscard]] __device__ __forceinline__ SharedRows<C> dout() const { return {place + query_bytes}; }
     [[nodiscard]] __device__ __forceinline__ SharedPlace lse() const { return place + 2 * query_bytes; }
     [[nodiscard]] __device__ __forceinline__ SharedPlace delta() const { return lse() + statistics_bytes; }
+    [[nodiscard]] __device__ __forceinline__ SharedPlace starts() const { return delta() + statistics_bytes; }
   };
 };
 
@@ -60,12 +61,16 @@ __device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const 
     const int i = thread % Blocks::queries;
     const float* const from = sizes.statistics(thread < Blocks::queries ? a.lse : a.delta, b, h) + first_query + i;
     begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), from, first_query + i < sizes.Tq);
+  } else if (thread < 3 * Blocks::queries && sizes.starts != nullptr) {
+    const std::int64_t i = min(std::int64_t{first_query} + thread % Blocks::queries, sizes.Tq - 1);
+    begin_copy<4>(stage.lse() + static_cast<SharedPlace>(4 * thread), sizes.starts + b * sizes.Tq + i, true);
   }
 }
 
 /// Two columns' numbers.
-__device__ __forceinline__ float2 of_columns(SharedPlace numbers, int n) {
-  return *pointer_to<float2>(numbers + static_cast<SharedPlace>(8 * n + column_in_fragment()) * 4);
+template <class Pair = float2>
+__device__ __forceinline__ Pair of_columns(SharedPlace numbers, int n) {
+  return *pointer_to<Pair>(numbers + static_cast<SharedPlace>(8 * n + column_in_fragment()) * 4);
 }
 
 /// Products k . q become p = e^(scale k . q - lse).
@@ -94,6 +99,19 @@ __device__ __forceinline__ void mask(Sums<M, N>& p, int first_seen, int num_quer
         if (8 * n < begin || 8 * n >= end) p[m][n][i] = 0;
     }
 }
+/// Zero where the key is of a document before the query's: the warp's first key is at `position`.
+template <int M, int N>
+__device__ __forceinline__ void mask_documents(Sums<M, N>& p, SharedPlace starts, int position) {
+#pragma unroll
+  for (int n = 0; n < N / 8; ++n) {
+    const int2 of_query = of_columns<int2>(starts, n);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (position + 16 * m + row_in_fragment(i / 2) < (i % 2 == 0 ? of_query.x : of_query.y)) p[m][n][i] = 0;
+  }
+}
 /// Products v . dout become ds / scale = p (v . dout - delta).
 template <int M, int N>
 __device__ __forceinline__ void differentiate(Sums<M, N>& dp, const Sums<M, N>& p, SharedPlace delta) {
@@ -121,32 +139,36 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
   Loads(sizes.keys(a.k, b, kv_head).from(first_key), width).begin_next(k);
   Loads(sizes.keys(a.v, b, kv_head).from(first_key), width).begin_next(v);
   typename Blocks::Stage stage = {Blocks::first_stage};
-  if (first_head < end_head) begin_stage<Blocks>(stage, a, b, first_head, first_key);
+  const int begin = static_cast<int>(sizes.first_seeing(first_key)), end = static_cast<int>(sizes.end_seeing(b, first_key + Blocks::keys - 1));
+  if (threadIdx.x == 0) *pointer_to<int>(Blocks::end_place) = end;
+  if (first_head < end_head && begin < end) begin_stage<Blocks>(stage, a, b, first_head, begin);
   close_group_of_copies();
 
   Sums<M, C> dk, dv;
   clear<M, C>(dk);
   clear<M, C>(dv);
-  int h = first_head, first_query = first_key;
+  int h = begin < end ? first_head : end_head, first_query = begin;
   while (h < end_head) {
-    int next_head = h, next_query = first_query + N;
-    if (next_query >= num_queries) {
-      ++next_head;
-      next_query = first_key;
-    }
     wait_for_copies_but_last<0>();
     __syncthreads();  // the stage is there, and nobody uses the other one any more
+    int next_head = h, next_query = first_query + N;
+    if (next_query >= *pointer_to<int>(Blocks::end_place)) {
+      ++next_head;
+      next_query = static_cast<int>(sizes.first_seeing(first_key));
+    }
     const typename Blocks::Stage other = {2 * Blocks::first_stage + Blocks::stage_bytes - stage.place};
     if (next_head < end_head) begin_stage<Blocks>(other, a, b, next_head, next_query);
     close_group_of_copies();
 
-    const int first_seen = first_key + first_row - first_query;  // the column from which the warp's first key is seen
-    if (first_seen < N) {
+    const int first_seen = first_key + first_row - static_cast<int>(sizes.diagonal) - first_query;  // the column from which the warp's first key is seen
+    const int position = first_key + first_row + static_cast<int>(sizes.first_key);
+    if (first_seen < N && (sizes.starts == nullptr || *pointer_to<int>(stage.starts()) < position + 16 * M)) {
       Sums<M, N> p, ds;
       Weights<M, N> weights;
       multiply_transposed<M, N>(p, my_k, stage.q());
       exponentiate<M, N>(p, stage.lse(), a.base_scale);
       if (first_seen + 16 * M > 1 || first_query + N > num_queries) mask<M, N>(p, first_seen, num_queries - first_query);
+      if (sizes.starts != nullptr && *pointer_to<int>(stage.starts() + 4 * (N - 1)) > position) mask_documents<M, N>(p, stage.starts(), position);
       narrow<M, N>(weights, p);
       add_weighted<M, N>(dv, weights, stage.dout());
       multiply_transposed<M, N>(ds, my_v, stage.dout());
@@ -189,14 +211,14 @@ __device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& d
 #pragma unroll
       for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[m][i / 2])) * (dp[m][n][i] - delta[m][i / 2]);
 }
-/// Zero where a query does not see the key: row r of the warp sees num_visible + r of them.
+/// Zero where a query does not see the key: row r of the warp sees num_visible + r of them, up to num_keys.
 template <int M, int N>
-__device__ __forceinline__ void mask(Sums<M, N>& ds, int num_visible) {
+__device__ __forceinline__ void mask_keys(Sums<M, N>& ds, int num_visible, int num_keys) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int end = num_visible + 16 * m + row_in_fragment(i / 2) - column_in_fragment() - i % 2;
+      const int end = min(num_visible + 16 * m + row_in_fragment(i / 2), num_keys) - column_in_fragment() - i % 2;
 #pragma unroll
       for (int n = 0; n < N / 8; ++n)
         if (8 * n >= end) ds[m][n][i] = 0;
@@ -210,14 +232,15 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Blocks::queries, first_row = 16 * M * warp();
-  const int num_keys = static_cast<int>(min(first_query + std::int64_t{Blocks::queries}, sizes.Tk));  // seen by any query
+  const int num_keys = static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1), sizes.Tk));  // seen by any query
+  const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / N * N;  // and not those before
   const SharedRows<C> q = {0}, dout = {Blocks::query_bytes}, my_q = q.from(first_row), my_dout = dout.from(first_row);
 
   using QueryLoads = TileLoads<Blocks::queries, Blocks::num_threads, C>;
   using KeyLoads = TileLoads<N, Blocks::num_threads, C>;
   QueryLoads(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
   QueryLoads(sizes.queries(a.dout, b, h).from(first_query), width).begin_next(dout);
-  KeyLoads keys(sizes.keys(a.k, b, sizes.kv_head(h)), width), values(sizes.keys(a.v, b, sizes.kv_head(h)), width);
+  KeyLoads keys(sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width), values(sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width);
   SharedPlace stage = Blocks::first_stage;
   keys.begin_next({stage});
   values.begin_next({stage + Blocks::key_bytes});
@@ -235,8 +258,9 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
 
   Sums<M, C> dq;
   clear<M, C>(dq);
-  const int num_visible = first_query + first_row + 1;  // to the warp's first query
-  for (int first_key = 0; first_key < num_keys; first_key += N) {
+  const int num_visible = static_cast<int>(sizes.num_visible(first_query + first_row));  // to the warp's first query
+  const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
+  for (int first_key = begin; first_key < num_keys; first_key += N) {
     wait_for_copies_but_last<0>();
     __syncthreads();  // the stage is there, and nobody uses the other one any more
     const SharedPlace other = 2 * Blocks::first_stage + Blocks::stage_bytes - stage;
@@ -245,19 +269,22 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
       values.begin_next({other + Blocks::key_bytes});
     }
     close_group_of_copies();
-    if (first_key < num_visible + 16 * M - 1) {
+    if (first_key < num_visible + 16 * M - 1 && documents.first < first_key + N) {
       const SharedRows<C> k = {stage}, v = {stage + Blocks::key_bytes};
       Sums<M, N> s, dp;
       Weights<M, N> weights;
       multiply_transposed<M, N>(s, my_q, k);
       multiply_transposed<M, N>(dp, my_dout, v);
       differentiate<M, N>(s, dp, base, delta, a.base_scale);
-      if (num_visible < first_key + N) mask<M, N>(s, num_visible - first_key);
+      if (min(num_visible, num_keys) < first_key + N) mask_keys<M, N>(s, num_visible - first_key, num_keys - first_key);
+      if (documents.last > first_key) fragments::mask_documents<M, N>(s, sizes, b, first_query + first_row, first_key, 0);
       narrow<M, N>(weights, s);
       add_weighted<M, N>(dq, weights, k);
     }
     stage = other;
   }
+  wait_for_copies_but_last<0>();  // of q, if there were no keys
+  __syncthreads();
   float factor[M][2];
   set_all(factor, a.scale);
   store<M, C>(sizes.queries(a.dq, b, h).from(first_query + first_row), width, dq, factor, my_q);
@@ -285,7 +312,7 @@ void start(const Backward& backward, cudaStream_t stream) {
 }  // namespace
 
 bool mma_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
-  const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
+  const AttentionSizes sizes = sizes_of(args);
   if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.C > 128) return false;
   attention_delta(args, stream);
   const auto scale = static_cast<float>(args.scale);

@@ -1,6 +1,7 @@
 // Where the vectors of a head lie, and which keys a query sees. For .cu files alone.
 #pragma once
 
+#include "cuda/device/lanes.h"
 #include "ops/ops.h"
 
 #include <cuda_runtime.h>
@@ -20,6 +21,8 @@ struct Rows {
 struct AttentionSizes {
   std::int64_t B, Tq, Tk, H, K, C;
   std::int64_t group, first_head;
+  std::int64_t diagonal, first_key;  // of the mask
+  const std::int32_t* starts;        // null: no documents
 
   /// The k, v, dk or dv [B, Tk, K, C] of one kv head.
   template <class T>
@@ -42,12 +45,47 @@ struct AttentionSizes {
     const std::int64_t h = kv_head * group - first_head;
     return h < 0 ? 0 : h > H ? H : h;
   }
-  /// Query i sees the keys below this.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t num_visible(std::int64_t i) const { return i + Tk - Tq + 1; }
+  /// Query i sees the keys below this, if there are so many.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t num_visible(std::int64_t i) const { return i + diagonal + 1; }
+  /// And those from this on. Queries past the end see what the last one sees.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_visible(std::int64_t b, std::int64_t i) const {
+    if (starts == nullptr) return 0;
+    const std::int64_t first = starts[b * Tq + (i < Tq ? i : Tq - 1)] - first_key;
+    return first > 0 ? first : 0;
+  }
+  /// The first query that sees this key or, if there is none that does, one after it.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_seeing(std::int64_t key) const { return key > diagonal ? key - diagonal : 0; }
+  /// Queries from here on belong to documents that begin behind this key. All lanes of a warp call it, which look at 32 queries at a time.
+  [[nodiscard]] __device__ __forceinline__ std::int64_t end_seeing(std::int64_t b, std::int64_t key) const {
+    if (starts == nullptr) return Tq;
+    std::int64_t first = 0, last = Tq;  // the answer is not below `first`, and not above `last`
+    while (first < last) {
+      const std::int64_t step = (last - first + warp_size - 1) / warp_size, query = first + static_cast<std::int64_t>(threadIdx.x % warp_size) * step;
+      const bool is_before = query < last && first_visible(b, query) <= key;
+      const int num_before = __popc(__ballot_sync(whole_warp, is_before));
+      if (num_before == 0) return first;
+      last = min(last, first + num_before * step);
+      first += (num_before - 1) * step + 1;
+    }
+    return first;
+  }
 };
 
-[[nodiscard]] inline AttentionSizes sizes_of(const Tensor& q, const Tensor& k, std::int64_t group, std::int64_t first_head) {
-  return {q.size(0), q.size(1), k.size(1), q.size(2), k.size(2), q.size(3), group, first_head};
+/// Of AttentionArgs or AttentionBackwardArgs.
+template <class Args>
+[[nodiscard]] AttentionSizes sizes_of(const Args& args) {
+  const Tensor &q = args.q, &k = args.k;
+  return {.B = q.size(0),
+          .Tq = q.size(1),
+          .Tk = k.size(1),
+          .H = q.size(2),
+          .K = k.size(2),
+          .C = q.size(3),
+          .group = args.group,
+          .first_head = args.first_head,
+          .diagonal = args.mask.diagonal(q.size(1), k.size(1)),
+          .first_key = args.mask.first_key,
+          .starts = reinterpret_cast<const std::int32_t*>(args.mask.starts.data)};
 }
 
 }  // namespace echelon::cuda

@@ -54,6 +54,7 @@ class CudaOps final : public Ops {
   void rope(const RopeArgs& args) override;
   void attention(const AttentionArgs& args) override;
   void attention_backward(const AttentionBackwardArgs& args) override;
+  void merge_attention(const MergeAttentionArgs& args) override;
   void gelu(const GeluArgs& args) override;
   void gelu_backward(const GeluBackwardArgs& args) override;
   void swiglu(const SwigluArgs& args) override;

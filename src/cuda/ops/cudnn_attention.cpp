@@ -117,13 +117,15 @@ class LoadedCudnn final : public CudnnAttention {
   LoadedCudnn& operator=(const LoadedCudnn&) = delete;
 
   [[nodiscard]] bool attention(const AttentionArgs& args, cudaStream_t stream) override {
-    const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq || !reads_whole_groups(sizes)) return false;
+    const AttentionSizes sizes = sizes_of(args);
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq || !is_of_whole_rows(sizes)) return false;
+    if (!reads_whole_groups(sizes)) return false;
     return run(key_of(sizes, args.scale, false), {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes, stream);
   }
   [[nodiscard]] bool attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
-    const AttentionSizes sizes = sizes_of(args.q, args.k, args.group, args.first_head);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || !reads_whole_groups(sizes)) return false;
+    const AttentionSizes sizes = sizes_of(args);
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tq != sizes.Tk || !is_of_whole_rows(sizes)) return false;
+    if (!reads_whole_groups(sizes)) return false;
     if (sizes.H / sizes.group != sizes.K) return false;  // dk and dv of heads that nobody reads are zeros
     return run(key_of(sizes, args.scale, true),
                {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}, {dout, args.dout}, {dq, args.dq}, {dk, args.dk}, {dv, args.dv}}, sizes,
@@ -140,6 +142,8 @@ class LoadedCudnn final : public CudnnAttention {
     Tensor tensor;
   };
 
+  /// Of one document each, up to the last key: other masks are our kernels'.
+  [[nodiscard]] static bool is_of_whole_rows(const AttentionSizes& sizes) { return sizes.starts == nullptr && sizes.diagonal == sizes.Tk - sizes.Tq; }
   /// cuDNN divides the heads evenly among kv heads, from the first on.
   [[nodiscard]] static bool reads_whole_groups(const AttentionSizes& sizes) { return sizes.first_head % sizes.group == 0 && sizes.H % sizes.group == 0; }
   [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, double scale, bool is_backward) {

@@ -22,6 +22,10 @@ class PartOfBatch final : public BatchSource {
     if (!is_in) std::fill(targets, targets + seq_len, ignored_target);
   }
 
+  void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override {
+    at_.batches.read_document_starts(sequence, seq_len, starts);
+  }
+
  private:
   const Case& at_;
   std::int64_t step_;

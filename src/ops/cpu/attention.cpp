@@ -1,5 +1,5 @@
-// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov and Gimelshein 2018). Tiles that the mask
-// hides are never formed, and of those that it cuts only the blocks below it.
+// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov and Gimelshein 2018). Tiles that lie
+// behind the queries or in documents before theirs are never formed, and of those that the diagonal cuts only the blocks below it.
 //
 // Scores are in units of log 2, so that p = 2^(score - maximum). The maximum need not be the largest score, it only has to be close: it is replaced, and what
 // was summed rescaled, when a score exceeds it by more than 8, which p in float32 can take.
@@ -42,13 +42,14 @@ class Forward {
     scores_ = scratch.take(tile_keys * tile_queries);
     p_ = Format::is_paired ? take(tile_keys / Format::per_number * tile_queries) : reinterpret_cast<Number*>(scores_);
     out_ = scratch.take(tile_queries * columns);
-    max_ = scratch.take(3 * tile_queries);
+    max_ = scratch.take(4 * tile_queries);
     sum_ = max_ + tile_queries;
     rescale_ = sum_ + tile_queries;
+    first_keys_ = rescale_ + tile_queries;
   }
   static std::int64_t capacity(const AttentionArgs& args) {
     const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
-    return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries + 3 * tile_queries;
+    return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries + 4 * tile_queries;
   }
 
   /// `next` will follow.
@@ -58,48 +59,48 @@ class Forward {
     transpose<Format>(rows_of_tile<Format>(queries_of<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()), q_transposed_);
     std::fill(max_, max_ + tile_queries, -std::numeric_limits<Sum>::infinity());
     std::fill(sum_, sum_ + tile_queries, Sum{0});
-    const std::int64_t num_seen = std::clamp<std::int64_t>(first_query + count + Tk_ - Tq_, 0, Tk_);
-    if (num_seen == 0) std::fill(out_, out_ + tile_queries * padded<Format>(C_), Sum{0});
-    pack_keys(at, num_seen);
-    look_ahead(at, next, num_seen);
-    for (std::int64_t j = 0; j < num_seen; j += tile_keys) {
-      const CausalTile tile{.diagonal = first_query + Tk_ - Tq_ - j,
-                            .true_queries = count,
-                            .num_queries = rounded_up(count, num_lanes<Sum>()),
-                            .num_keys = rounded_up(std::min(tile_keys, num_seen - j), block_rows)};
+    const KeyRange seen = visible_.of(at.b, first_query, count);
+    if (seen.is_empty())
+      std::fill(out_, out_ + tile_queries * padded<Format>(C_), Sum{0});
+    else
+      pack_keys(at, seen);
+    look_ahead(at, next, seen);
+    for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
+      CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
+      tile.num_queries = rounded_up(count, num_lanes<Sum>());
       products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, scores_);
       const bool grew = soften(tile);
-      if (grew && j > 0) rescale_out();
-      products_.multiply_over_keys(tile, p_, v_ + j / Format::per_number * padded<Format>(C_), out_, j > 0);
+      if (grew && j > seen.first) rescale_out();
+      products_.multiply_over_keys(tile, p_, v_ + j / Format::per_number * padded<Format>(C_), out_, j > seen.first);
     }
     finish(out, args_.lse.as<Sum>() + (at.b * H_ + at.h) * Tq_ + first_query);
   }
 
  private:
-  /// Those of the first num_seen keys and values of a tile's head that are not packed yet.
-  void pack_keys(const QueryTile& at, std::int64_t num_seen) {
-    if (!at.has_keys_of(head_)) num_packed_ = 0;
-    head_ = at;
+  /// Those of the keys and values seen that are not packed yet.
+  void pack_keys(const QueryTile& at, const KeyRange& seen) {
+    packed_.begin(at, seen);
+    std::int64_t& num_packed = packed_.keys.last;
     const HeadRows<const T> k = keys_of(args_.k, at), v = keys_of(args_.v, at);
-    for (; num_packed_ < num_seen; num_packed_ += tile_keys) {
-      pack<Format>(k.part(num_packed_, tile_keys), tile_keys, k_ + num_packed_ * packed_width<Format>(C_));
-      Number* values = v_ + num_packed_ / Format::per_number * padded<Format>(C_);
-      pack<Format>(v.part(num_packed_, tile_keys), tile_keys, Format::is_paired ? v_rows_ : values);
+    for (; num_packed < seen.last; num_packed += tile_keys) {
+      pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * packed_width<Format>(C_));
+      Number* values = v_ + num_packed / Format::per_number * padded<Format>(C_);
+      pack<Format>(v.part(num_packed, tile_keys), tile_keys, Format::is_paired ? v_rows_ : values);
       if constexpr (Format::is_paired) pair_rows<Format>(v_rows_, tile_keys, C_, 1, values);
     }
   }
 
   /// Where this tile's out will go, and what the next one reads.
-  void look_ahead(const QueryTile& at, const QueryTile& next, std::int64_t num_seen) {
+  void look_ahead(const QueryTile& at, const QueryTile& next, const KeyRange& seen) {
     const auto add = [this](const auto& rows) { products_.ahead.add(rows.first, rows.count, rows.stride, C_); };
     products_.ahead.clear();
     const bool has_keys = next.has_keys_of(at);
-    const std::int64_t first = has_keys ? num_packed_ : 0, most = tile_keys;
+    const std::int64_t first = has_keys ? packed_.keys.last : 0, most = tile_keys;
     add(queries_of<const T>(args_.q, next, most));
     add(keys_of(args_.k, next).part(first, most));
     add(keys_of(args_.v, next).part(first, most));
     add(queries_of<const T>(args_.out, at));
-    products_.ahead.divide(2 * (num_seen + tile_keys - 1) / tile_keys * (tile_keys / block_rows) * 3);
+    products_.ahead.divide(2 * (seen.last - seen.first + tile_keys - 1) / tile_keys * (tile_keys / block_rows) * 3);
   }
 
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
@@ -145,7 +146,7 @@ class Forward {
       for (int n = 0; n < block_rows; ++n) max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);  // in this order, a NaN is passed over
     for (; r < seen; r += block_rows)
       for (int n = 0; n < block_rows; ++n) {
-        const auto score = hn::IfThenElse(seeing<Sum>(tile, r + n, i), hn::Load(d, scores + (r + n) * tile_queries), lowest);
+        const auto score = hn::IfThenElse(seeing(tile, first_keys_, r + n, i), hn::Load(d, scores + (r + n) * tile_queries), lowest);
         max[n] = hn::Max(score, max[n]);
       }
     const auto top = hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]));
@@ -174,7 +175,7 @@ class Forward {
     for (; r < seen; r += block_rows) {
       Vec<Sum> p[block_rows];
       for (int n = 0; n < block_rows; ++n) {
-        p[n] = hn::IfThenElseZero(seeing<Sum>(tile, r + n, i), exponential(r + n));
+        p[n] = hn::IfThenElseZero(seeing(tile, first_keys_, r + n, i), exponential(r + n));
         sums[n] = hn::Add(sums[n], p[n]);
       }
       store_p(p, r, i);
@@ -218,8 +219,8 @@ class Forward {
 
   const AttentionArgs& args_;
   std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
-  QueryTile head_{.b = -1};      // whose keys are packed
-  std::int64_t num_packed_ = 0;  // of them
+  VisibleKeys visible_{args_.mask, args_.q, args_.k};
+  PackedKeys packed_;
   TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_;  // all keys of one head
   Number* v_rows_;  // one tile of values on the way to pairs
@@ -227,7 +228,7 @@ class Forward {
   Sum* scores_;  // [keys, queries]
   Number* p_;    // the same
   Sum* out_;     // [queries, padded C]
-  Sum *max_, *sum_, *rescale_;
+  Sum *max_, *sum_, *rescale_, *first_keys_;
 };
 
 template <class Format, class T>
@@ -235,7 +236,8 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   const TileOrder order(args.q, args.group, args.first_head);
   if (order.num_pairs() == 0) return;
-  const std::int64_t work = num_visible_pairs(args.q.size(1), args.k.size(1)) * args.q.size(3) / 16 / order.pairs_per_head();
+  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1), num_pairs = num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+  const std::int64_t work = num_pairs * args.q.size(3) / 16 / order.pairs_per_head();
   divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
     Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
     Forward<Format, T> forward(args, scratch);

@@ -51,7 +51,7 @@ class Backward {
 
  public:
   Backward(const AttentionBackwardArgs& args, Scratch<Sum>& scratch) : args_(args) {
-    const std::int64_t keys = rounded_up(T_, tile_keys), columns = padded<Format>(C_), width = packed_width<Format>(C_);
+    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_), width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
     v_ = take(keys * width);
@@ -70,54 +70,61 @@ class Backward {
     ds_over_keys_ = pairs_or(ds_);
     lse_ = scratch.take(tile_queries);
     delta_ = scratch.take(tile_queries);
+    first_keys_ = scratch.take(tile_queries);
   }
   static std::int64_t capacity(const AttentionBackwardArgs& args) {
-    const std::int64_t keys = rounded_up(args.q.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
-    return 3 * keys * columns + 7 * tile_queries * columns + 4 * tile_keys * tile_queries + 2 * tile_queries;
+    const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
+    return 3 * keys * columns + 7 * tile_queries * columns + 4 * tile_keys * tile_queries + 3 * tile_queries;
   }
 
-  static std::int64_t sums_capacity(const AttentionBackwardArgs& args) { return 2 * rounded_up(args.q.size(1), tile_keys) * padded<Format>(args.q.size(3)); }
+  static std::int64_t sums_capacity(const AttentionBackwardArgs& args) { return 2 * rounded_up(args.k.size(1), tile_keys) * padded<Format>(args.q.size(3)); }
 
   /// The sums [2, keys, padded C] of dk and dv that follow are those of other tiles.
   void begin_sums() { num_begun_ = 0; }
 
   /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
   void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
-    Sum *dk = sums, *dv = sums + rounded_up(T_, tile_keys) * padded<Format>(C_);
-    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, T_ - first_query), columns = padded<Format>(C_),
+    Sum *dk = sums, *dv = sums + rounded_up(Tk_, tile_keys) * padded<Format>(C_);
+    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, Tq_ - first_query), columns = padded<Format>(C_),
                        width = packed_width<Format>(C_);
     load_queries(at);
-    pack_keys(at, first_query + count);
-    look_ahead(at, next);
-    for (std::int64_t j = 0; j < first_query + count; j += tile_keys) {
-      const CausalTile tile{.diagonal = first_query - j,
-                            .true_queries = count,
-                            .num_queries = rounded_up(count, queries_at_once()),
-                            .num_keys = rounded_up(std::min(tile_keys, T_ - j), block_rows),
-                            .queries_at_once = Format::is_paired ? queries_at_once() : 1};
+    const KeyRange seen = visible_.of(at.b, first_query, count);
+    if (seen.is_empty())
+      std::fill(dq_, dq_ + tile_queries * columns, Sum{0});
+    else
+      pack_keys(at, seen);
+    look_ahead(at, next, seen);
+    if (seen.first > num_begun_) {
+      zero_sums(sums, {num_begun_, seen.first});
+      num_begun_ = seen.first;
+    }
+    for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
+      CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
+      tile.num_queries = rounded_up(count, queries_at_once());
+      tile.num_keys = rounded_up(std::min(tile_keys, Tk_ - j), block_rows);  // zeros of keys that nobody sees begin a sum too
+      tile.queries_at_once = Format::is_paired ? queries_at_once() : 1;
       products_.multiply_over_C(tile, k_ + j * width, q_.over_C, p_);
       products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, ds_);
       differentiate_softmax(tile);
       const bool is_begun = j < num_begun_;
       multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns, is_begun);
       multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns, is_begun);
-      products_.multiply_over_keys(tile, ds_over_keys_, k_over_keys_ + j / Format::per_number * columns, dq_, j > 0);
+      products_.multiply_over_keys(tile, ds_over_keys_, k_over_keys_ + j / Format::per_number * columns, dq_, j > seen.first);
     }
-    num_begun_ = std::max(num_begun_, rounded_up(first_query + count, tile_keys));
+    num_begun_ = std::max(num_begun_, rounded_up(seen.last, tile_keys));
     const HeadRows<T> dq = queries_of<T>(args_.dq, at);
     for (std::int64_t i = 0; i < count; ++i) write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
   }
 
   /// Keys that no tile saw have sums of zero.
   void end_sums(Sum* sums) const {
-    const std::int64_t keys = rounded_up(T_, tile_keys), columns = padded<Format>(C_);
-    for (Sum* dx : {sums, sums + keys * columns}) std::fill(dx + num_begun_ * columns, dx + keys * columns, Sum{0});
+    if (const std::int64_t keys = rounded_up(Tk_, tile_keys); num_begun_ < keys) zero_sums(sums, {num_begun_, keys});
   }
 
   /// Some rows of dk and dv of a kv head.
   void write_keys(const KvHead& head, const Range& rows, const Shares<Sum>& sums) const {
     const HeadRows<T> dk = keys_of<T>(args_.dk, head), dv = keys_of<T>(args_.dv, head);
-    const std::int64_t columns = padded<Format>(C_), keys = rounded_up(T_, tile_keys);
+    const std::int64_t columns = padded<Format>(C_), keys = rounded_up(Tk_, tile_keys);
     for (std::int64_t j = rows.first; j < rows.last; ++j) {
       write_row({sums.first + j * columns, sums.stride, sums.count}, static_cast<Sum>(args_.scale), dk.first + j * dk.stride);
       write_row({sums.first + (keys + j) * columns, sums.stride, sums.count}, Sum{1}, dv.first + j * dv.stride);
@@ -132,38 +139,44 @@ class Backward {
   [[nodiscard]] static KvHead kv_head_of(const QueryTile& at) { return {at.b, at.kv_head}; }
   template <class Element>
   [[nodiscard]] HeadRows<Element> keys_of(const Tensor& x, const KvHead& head) const {
-    return {x.as<T>() + (head.b * T_ * K_ + head.index) * C_, T_, K_ * C_, C_};
+    return {x.as<T>() + (head.b * Tk_ * K_ + head.index) * C_, Tk_, K_ * C_, C_};
   }
   template <class Element>
   [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at, std::int64_t most = tile_queries) const {
-    return {x.as<T>() + ((at.b * T_ + at.first_query) * H_ + at.h) * C_, std::min(most, T_ - at.first_query), H_ * C_, C_};
+    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_, C_};
   }
 
-  /// Those of the first num_seen keys and values of a tile's head that are not packed yet.
-  void pack_keys(const QueryTile& at, std::int64_t num_seen) {
-    if (!at.has_keys_of(head_)) num_packed_ = 0;
-    head_ = at;
+  void zero_sums(Sum* sums, const KeyRange& keys) const {
+    const std::int64_t columns = padded<Format>(C_);
+    for (Sum* dx : {sums, sums + rounded_up(Tk_, tile_keys) * columns}) std::fill(dx + keys.first * columns, dx + keys.last * columns, Sum{0});
+  }
+
+  /// Those of the keys and values seen that are not packed yet.
+  void pack_keys(const QueryTile& at, const KeyRange& seen) {
+    packed_.begin(at, seen);
+    std::int64_t& num_packed = packed_.keys.last;
     const std::int64_t width = packed_width<Format>(C_);
     const HeadRows<const T> k = keys_of<const T>(args_.k, kv_head_of(at)), v = keys_of<const T>(args_.v, kv_head_of(at));
-    for (; num_packed_ < num_seen; num_packed_ += tile_keys) {
-      pack<Format>(k.part(num_packed_, tile_keys), tile_keys, k_ + num_packed_ * width);
-      pack<Format>(v.part(num_packed_, tile_keys), tile_keys, v_ + num_packed_ * width);
-      if constexpr (Format::is_paired) pair_rows<Format>(k_ + num_packed_ * width, tile_keys, C_, 1, k_over_keys_ + num_packed_ / 2 * padded<Format>(C_));
+    for (; num_packed < seen.last; num_packed += tile_keys) {
+      pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * width);
+      pack<Format>(v.part(num_packed, tile_keys), tile_keys, v_ + num_packed * width);
+      if constexpr (Format::is_paired) pair_rows<Format>(k_ + num_packed * width, tile_keys, C_, 1, k_over_keys_ + num_packed / 2 * padded<Format>(C_));
     }
   }
 
   /// Where this tile's dq will go, and what the next one reads.
-  void look_ahead(const QueryTile& at, const QueryTile& next) {
+  void look_ahead(const QueryTile& at, const QueryTile& next, const KeyRange& seen) {
     const auto add = [this](const auto& rows) { products_.ahead.add(rows.first, rows.count, rows.stride, C_); };
     products_.ahead.clear();
     const bool has_keys = next.has_keys_of(at);
-    const std::int64_t first = has_keys ? num_packed_ : 0, most = has_keys ? tile_keys : rows_of_next_head;
+    const std::int64_t first = has_keys ? packed_.keys.last : 0, most = has_keys ? tile_keys : rows_of_next_head;
     for (const Tensor* x : {&args_.q, &args_.dout, &args_.out}) add(queries_of<const T>(*x, next, most));
     for (const Tensor* x : {&args_.k, &args_.v}) add(keys_of<const T>(*x, kv_head_of(next)).part(first, most));
     if (!has_keys || (next.h == at.h && next.first_query == at.first_query))
       for (const Tensor* x : {&args_.dk, &args_.dv}) add(keys_of<const T>(*x, kv_head_of(at)).part(0, rows_of_next_head));
     add(queries_of<const T>(args_.dq, at));
-    products_.ahead.divide(5 * (at.first_query / tile_keys + 1) * (tile_keys / block_rows) * 3);
+    const std::int64_t num_tiles = (seen.last - seen.first + tile_keys - 1) / tile_keys;
+    products_.ahead.divide(5 * num_tiles * (tile_keys / block_rows) * 3);
   }
 
   HWY_INLINE void load_queries(const QueryTile& at) {
@@ -172,7 +185,7 @@ class Backward {
     load_operand(dout, Sum{1}, dout_);
     std::fill(lse_, lse_ + tile_queries, std::numeric_limits<Sum>::infinity());  // queries beyond the end: p = 0
     std::fill(delta_, delta_ + tile_queries, Sum{0});
-    const std::int64_t row = (at.b * H_ + at.h) * T_ + at.first_query;
+    const std::int64_t row = (at.b * H_ + at.h) * Tq_ + at.first_query;
     for (std::int64_t i = 0; i < dout.count; ++i) {
       const T *x = dout.first + i * dout.stride, *y = out.first + i * out.stride;
       auto sum = hn::Zero(Tag<Sum>());
@@ -238,7 +251,7 @@ class Backward {
         p[n][half] = exp2<Sum>(Format::is_paired ? hn::MulSub(score, scale, lse) : hn::Sub(score, lse));
         ds[n][half] = hn::Mul(p[n][half], hn::Sub(hn::Load(d, ds_ + at), hn::Load(d, delta_ + query)));
         if constexpr (is_masked) {
-          const auto sees = seeing<Sum>(tile, r + n, query);
+          const auto sees = seeing(tile, first_keys_, r + n, query);
           p[n][half] = hn::IfThenElseZero(sees, p[n][half]);
           ds[n][half] = hn::IfThenElseZero(sees, ds[n][half]);
         }
@@ -260,24 +273,30 @@ class Backward {
   }
 
   const AttentionBackwardArgs& args_;
-  std::int64_t T_ = args_.q.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
-  QueryTile head_{.b = -1};                      // whose keys are packed
-  std::int64_t num_packed_ = 0, num_begun_ = 0;  // of its keys: those packed, and those whose sums of dk and dv hold something
+  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  VisibleKeys visible_{args_.mask, args_.q, args_.k};
+  PackedKeys packed_;
+  std::int64_t num_begun_ = 0;  // of the head's keys: those whose sums of dk and dv hold something
   TileProducts<Format> products_{.C = C_, .ahead = {}};
   Number *k_, *v_, *k_over_keys_;  // all keys of one kv head; for sums over C, and over keys
   QueryOperand q_, dout_;
   Sum* dq_;       // [tile_queries, padded C]
   Sum *p_, *ds_;  // [keys, queries]
   Number *p_over_queries_, *ds_over_queries_, *ds_over_keys_;
-  Sum *lse_, *delta_;
+  Sum *lse_, *delta_, *first_keys_;
 };
+
+HWY_INLINE std::int64_t num_pairs(const AttentionBackwardArgs& args) {
+  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
+  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+}
 
 template <class Format, class T>
 void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   using Pass = Backward<Format, T>;
   const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1), sums_size = Pass::sums_capacity(args);
-  const std::int64_t work = num_visible_pairs(T_keys, T_keys) * args.q.size(3) / 8;
+  const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
   const TileOrder order(args.q, args.group, args.first_head);
   divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     Scratch<Sum> scratch(Pass::capacity(args) + sums_size);
@@ -303,7 +322,7 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
   using Pass = Backward<Format, T>;
   struct OfAllShares {};
   const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1), sums_size = Pass::sums_capacity(args);
-  const std::int64_t work = num_visible_pairs(T_keys, T_keys) * args.q.size(3) / 8 / num_shares;
+  const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
   const TileOrder order(args.q, args.group, args.first_head);
   Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
   Sum* sums = memory.take(num_shares * sums_size);

@@ -1,4 +1,5 @@
-// Rotary positions and causal attention. With s_ij = scale q_i . k_j over the visible keys j and p_ij = exp(s_ij - lse_i):
+// Rotary positions, causal attention, and how attention to two parts of the keys is joined. With s_ij = scale q_i . k_j over the visible keys j and p_ij =
+// exp(s_ij - lse_i):
 //   lse_i = log sum_j exp s_ij          out_i = sum_j p_ij v_j
 //   delta_i = dout_i . out_i            ds_ij = p_ij (dout_i . v_j - delta_i)
 //   dq_i = scale sum_j ds_ij k_j        dk_j = scale sum_i ds_ij q_i        dv_j = sum_i p_ij dout_i
@@ -32,7 +33,7 @@ void rotate(const RopeArgs& args) {
   }
 }
 
-/// Where the vectors of one head of one sequence lie, and how many keys a query sees.
+/// Where the vectors of one head of one sequence lie, and which keys a query sees.
 template <class T, class A = Accumulate<T>>
 struct HeadView {
   const AttentionArgs& args;
@@ -42,7 +43,11 @@ struct HeadView {
 
   [[nodiscard]] std::int64_t query_offset(std::int64_t i) const { return ((b * Tq + i) * H + h) * C; }
   [[nodiscard]] std::int64_t key_offset(std::int64_t j) const { return ((b * Tk + j) * K + kv_head) * C; }
-  [[nodiscard]] std::int64_t num_visible(std::int64_t i) const { return std::max<std::int64_t>(0, i + Tk - Tq + 1); }
+  /// Query i sees the keys from first_visible(i) up to, but not including, end_visible(i); none if that is not above.
+  [[nodiscard]] std::int64_t first_visible(std::int64_t i) const {
+    return args.mask.starts.exists() ? std::max<std::int64_t>(0, args.mask.starts.template as<std::int32_t>()[b * Tq + i] - args.mask.first_key) : 0;
+  }
+  [[nodiscard]] std::int64_t end_visible(std::int64_t i) const { return std::min(Tk, i + args.mask.diagonal(Tq, Tk) + 1); }
   [[nodiscard]] std::int64_t row(std::int64_t i) const { return (b * H + h) * Tq + i; }  // of lse and delta
   [[nodiscard]] A dot(const T* x, const T* y) const {
     A sum = 0;
@@ -57,15 +62,15 @@ struct HeadView {
 template <class T, class A = Accumulate<T>>
 void attend(const HeadView<T>& head) {
   for (std::int64_t i = 0; i < head.Tq; ++i) {
-    const std::int64_t visible = head.num_visible(i);
+    const std::int64_t first = head.first_visible(i), end = head.end_visible(i);
     A max = -std::numeric_limits<A>::infinity(), sum = 0;
-    for (std::int64_t j = 0; j < visible; ++j) max = std::max(max, head.score(i, j));
-    for (std::int64_t j = 0; j < visible; ++j) sum += std::exp(head.score(i, j) - max);
-    const A lse = visible == 0 ? max : max + std::log(sum);
+    for (std::int64_t j = first; j < end; ++j) max = std::max(max, head.score(i, j));
+    for (std::int64_t j = first; j < end; ++j) sum += std::exp(head.score(i, j) - max);
+    const A lse = first >= end ? max : max + std::log(sum);
     head.args.lse.template as<A>()[head.row(i)] = lse;
     for (std::int64_t c = 0; c < head.C; ++c) {
       A out = 0;
-      for (std::int64_t j = 0; j < visible; ++j) out += std::exp(head.score(i, j) - lse) * to<A>(head.args.v.template as<T>()[head.key_offset(j) + c]);
+      for (std::int64_t j = first; j < end; ++j) out += std::exp(head.score(i, j) - lse) * to<A>(head.args.v.template as<T>()[head.key_offset(j) + c]);
       head.args.out.template as<T>()[head.query_offset(i) + c] = to<T>(out);
     }
   }
@@ -80,7 +85,7 @@ void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args,
     const A delta = head.dot(dout, args.out.as<T>() + head.query_offset(i));
     args.delta.as<A>()[head.row(i)] = delta;
     std::vector<A> dq(static_cast<std::size_t>(head.C));
-    for (std::int64_t j = 0; j < head.num_visible(i); ++j) {
+    for (std::int64_t j = head.first_visible(i); j < head.end_visible(i); ++j) {
       const T* k = args.k.as<T>() + head.key_offset(j);
       const A p = std::exp(head.score(i, j) - args.lse.as<A>()[head.row(i)]);
       const A ds = p * (head.dot(dout, args.v.as<T>() + head.key_offset(j)) - delta);
@@ -96,14 +101,39 @@ void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args,
 
 template <class T, class A = Accumulate<T>>
 void attention_gradients(const AttentionBackwardArgs& args) {
-  const AttentionArgs forward{
-      .q = args.q, .k = args.k, .v = args.v, .out = args.out, .lse = args.lse, .scale = args.scale, .group = args.group, .first_head = args.first_head};
+  const AttentionArgs forward{.q = args.q,
+                              .k = args.k,
+                              .v = args.v,
+                              .out = args.out,
+                              .lse = args.lse,
+                              .scale = args.scale,
+                              .group = args.group,
+                              .first_head = args.first_head,
+                              .mask = args.mask};
   std::vector<A> dk(static_cast<std::size_t>(args.k.num_elements())), dv(dk.size());
   for (std::int64_t b = 0; b < args.q.size(0); ++b)
     for (std::int64_t h = 0; h < args.q.size(2); ++h) attend_backward<T>({forward, b, h}, args, dk, dv);
   for (std::size_t i = 0; i < dk.size(); ++i) {
     args.dk.as<T>()[i] = to<T>(dk[i]);
     args.dv.as<T>()[i] = to<T>(dv[i]);
+  }
+}
+
+template <class T, class O, class A = Accumulate<T>>
+void merge(const MergeAttentionArgs& args) {
+  const std::int64_t B = args.part.size(0), seq_len = args.part.size(1), H = args.part.size(2), C = args.part.size(3);
+  for (std::int64_t row = 0; row < B * seq_len * H; ++row) {
+    const std::int64_t h = row % H, i = row / H % seq_len, b = row / H / seq_len;
+    A& lse = args.lse.as<A>()[(b * H + h) * seq_len + i];
+    const A part_lse = args.part_lse.as<A>()[(b * H + h) * seq_len + i], max = std::max(lse, part_lse);
+    constexpr A lowest = -std::numeric_limits<A>::infinity();
+    if (lse == lowest && part_lse == lowest) continue;
+    const A merged = max + std::log(std::exp(lse - max) + std::exp(part_lse - max)), factor = std::exp(lse - merged), of_part = std::exp(part_lse - merged);
+    for (std::int64_t c = 0; c < C; ++c) {
+      O& out = args.out.as<O>()[row * C + c];
+      out = to<O>(factor * to<A>(out) + of_part * to<A>(args.part.as<T>()[row * C + c]));
+    }
+    lse = merged;
   }
 }
 
@@ -125,6 +155,11 @@ void ReferenceOps::attention(const AttentionArgs& args) {
 void ReferenceOps::attention_backward(const AttentionBackwardArgs& args) {
   check(args);
   visit_float(args.q.dtype, [&](auto t) { attention_gradients<decltype(t)>(args); });
+}
+
+void ReferenceOps::merge_attention(const MergeAttentionArgs& args) {
+  check(args);
+  visit_pair(args.part.dtype, args.out.dtype, [&](auto t, auto o) { merge<decltype(t), decltype(o)>(args); });
 }
 
 }  // namespace echelon
