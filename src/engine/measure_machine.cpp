@@ -147,7 +147,7 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
   std::vector<OperationSize> sizes = {{OpKind::copy, DType::float32, 1 << 16, 1, 1}};
   std::int64_t pool_bytes = 0;
   for (OperationSize size : wanted) {
-    if (size.kind == OpKind::matmul)
+    if (size.kind == OpKind::matmul || size.kind == OpKind::grouped_matmul || size.kind == OpKind::grouped_matmul_backward_weight)
       size = {size.kind, size.dtype, std::min(size.m, largest_side), std::min(size.n, largest_side), std::min(size.k, largest_side)};
     else if (size.kind == OpKind::attention || size.kind == OpKind::attention_backward)
       size.m = std::min<std::int64_t>(size.m, 4);

@@ -86,12 +86,11 @@ class Session {
     const OperationSize& size = sizes_[index];
     Stack measure;
     const OpCost c = cost(sample_operation(size, measure));
-    const bool is_product = size.kind == OpKind::matmul || size.kind == OpKind::attention || size.kind == OpKind::attention_backward;
     const auto of = [&](Cores cores) { return median(seconds_[static_cast<std::size_t>(num_cores_ > 1 ? cores : Cores::one)][index]); };
     return {.m = c.m,
             .n = c.n,
             .k = c.k,
-            .amount = static_cast<double>(is_product ? c.flops : c.bytes),
+            .amount = static_cast<double>(multiplies_matrices(size.kind) ? c.flops : c.bytes),
             .core_seconds = of(Cores::one),
             .busy_seconds = of(Cores::each),
             .shared_seconds = of(Cores::all)};

@@ -72,6 +72,23 @@ class SampleMaker {
       case OpKind::gradient_factor:
         return GradientFactorArgs{.sum_of_squares = sum(), .num_targets = sum(), .norm = sum(), .factor = sum(), .expected_targets = 1, .max_norm = 1};
       case OpKind::adamw: return adamw();
+      case OpKind::expert_slots: return ExpertSlotsArgs{.experts = tokens(num_experts).reshaped({s_.m, 1}), .slots = slots(s_.m, 1), .offsets = offsets()};
+      case OpKind::permute_to_experts: return PermuteToExpertsArgs{.x = rows_of_tokens(), .slots = slots(num_tokens(), k()), .y = rows()};
+      case OpKind::combine_experts:
+        return CombineExpertsArgs{.y = rows(), .slots = slots(num_tokens(), k()), .out = rows_of_tokens(), .weights = a({num_tokens(), k()})};
+      case OpKind::combine_experts_backward: {
+        const Tensor y = rows();
+        return CombineExpertsBackwardArgs{.dout = rows_of_tokens(),
+                                          .y = y,
+                                          .slots = slots(num_tokens(), k()),
+                                          .weights = a({num_tokens(), k()}),
+                                          .dy = y,
+                                          .dweights = a({num_tokens(), k()})};
+      }
+      case OpKind::grouped_matmul:
+        return GroupedMatmulArgs{.a = x({s_.m, s_.k}), .w = x({num_experts, s_.n, s_.k}), .offsets = offsets(s_.m), .c = x({s_.m, s_.n}), .transpose_w = true};
+      case OpKind::grouped_matmul_backward_weight:
+        return GroupedMatmulBackwardWeightArgs{.dy = x({s_.k, s_.m}), .x = x({s_.k, s_.n}), .offsets = offsets(s_.k), .dw = sums({num_experts, s_.m, s_.n})};
       case OpKind::upload: {
         const Tensor host = x({s_.m});
         return UploadArgs{x({s_.m}), host.data};
@@ -85,7 +102,7 @@ class SampleMaker {
   }
 
  private:
-  static constexpr std::int64_t table_rows = 512;
+  static constexpr std::int64_t table_rows = 512, num_experts = 8;
 
   [[nodiscard]] Tensor filled(DType dtype, Sizes sizes) {
     const Tensor t = memory_.take(dtype, sizes);
@@ -113,6 +130,22 @@ class SampleMaker {
   [[nodiscard]] Tensor tokens(std::int64_t bound) {
     const Tensor t = filled(DType::int32, {s_.m});
     for (std::int64_t i = 0; t.data != nullptr && i < s_.m; ++i) t.as<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7919 % bound);
+    return t;
+  }
+
+  /// Tokens of two experts each, if the rows are even in number.
+  [[nodiscard]] std::int64_t k() const { return s_.m % 2 == 0 ? 2 : 1; }
+  [[nodiscard]] std::int64_t num_tokens() const { return s_.m / k(); }
+  [[nodiscard]] Tensor rows_of_tokens() { return x({num_tokens(), s_.n}); }
+  [[nodiscard]] Tensor slots(std::int64_t num_tokens, std::int64_t k) {
+    const Tensor t = filled(DType::int32, {num_tokens, k});
+    for (std::int64_t i = 0; t.data != nullptr && i < t.num_elements(); ++i) t.as<std::int32_t>()[i] = static_cast<std::int32_t>(i);
+    return t;
+  }
+  /// All experts with as many rows.
+  [[nodiscard]] Tensor offsets(std::int64_t num_rows = 0) {
+    const Tensor t = filled(DType::int32, {num_experts + 1});
+    for (std::int64_t e = 0; t.data != nullptr && e <= num_experts; ++e) t.as<std::int32_t>()[e] = static_cast<std::int32_t>(num_rows * e / num_experts);
     return t;
   }
 

@@ -33,6 +33,12 @@ void check(const CrossEntropyArgs& args);
 void check(const CrossEntropyBackwardArgs& args);
 void check(const GradientFactorArgs& args);
 void check(const AdamWArgs& args);
+void check(const ExpertSlotsArgs& args);
+void check(const PermuteToExpertsArgs& args);
+void check(const CombineExpertsArgs& args);
+void check(const CombineExpertsBackwardArgs& args);
+void check(const GroupedMatmulArgs& args);
+void check(const GroupedMatmulBackwardWeightArgs& args);
 
 void check_add_bias(Tensor y_ND, Tensor bias_D);
 void check_bias_backward(Tensor dy_ND, Tensor dbias_D);

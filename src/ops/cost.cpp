@@ -162,6 +162,24 @@ OpCost cost(const AdamWArgs& args) {
   return by_elements(args.master, 15, bytes_of(args.grad) + 2 * bytes_of(args.master, args.m, args.v) + param);
 }
 
+// Experts are looked at twice: to be counted, and to be placed. Of rows all count, wherever they go.
+OpCost cost(const ExpertSlotsArgs& args) { return by_elements(args.experts, 2, 2 * bytes_of(args.experts) + bytes_of(args.slots, args.offsets)); }
+OpCost cost(const PermuteToExpertsArgs& args) { return by_rows(args.y, 0, bytes_of(args.x, args.slots, args.y)); }
+OpCost cost(const CombineExpertsArgs& args) {
+  return by_rows(args.y, args.weights.exists() ? 2 : 1, bytes_of(args.y, args.slots, args.out) + bytes_if(args.weights));
+}
+OpCost cost(const CombineExpertsBackwardArgs& args) {
+  return by_rows(args.y, 3, bytes_of(args.dout, args.y, args.slots, args.weights, args.dy, args.dweights));
+}
+OpCost cost(const GroupedMatmulArgs& args) {
+  const std::int64_t m = args.c.size(0), n = args.c.size(1), k = args.a.size(1);
+  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = bytes_of(args.a, args.w, args.offsets) + (args.accumulates ? 2 : 1) * bytes_of(args.c)};
+}
+OpCost cost(const GroupedMatmulBackwardWeightArgs& args) {
+  const std::int64_t m = args.dy.size(1), n = args.x.size(1), k = args.x.size(0);
+  return {.m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = bytes_of(args.dy, args.x, args.offsets) + 2 * bytes_of(args.dw)};
+}
+
 OpCost cost_transfer(Tensor x) { return by_elements(x, 0, 2 * bytes_of(x)); }
 
 }  // namespace echelon

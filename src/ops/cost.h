@@ -51,6 +51,12 @@ struct OpCost {
 [[nodiscard]] OpCost cost(const CrossEntropyBackwardArgs& args);
 [[nodiscard]] OpCost cost(const GradientFactorArgs& args);
 [[nodiscard]] OpCost cost(const AdamWArgs& args);
+[[nodiscard]] OpCost cost(const ExpertSlotsArgs& args);
+[[nodiscard]] OpCost cost(const PermuteToExpertsArgs& args);
+[[nodiscard]] OpCost cost(const CombineExpertsArgs& args);
+[[nodiscard]] OpCost cost(const CombineExpertsBackwardArgs& args);
+[[nodiscard]] OpCost cost(const GroupedMatmulArgs& args);
+[[nodiscard]] OpCost cost(const GroupedMatmulBackwardWeightArgs& args);
 
 [[nodiscard]] OpCost cost_add_bias(Tensor y_ND, Tensor bias_D);
 [[nodiscard]] OpCost cost_bias_backward(Tensor dy_ND, Tensor dbias_D);

@@ -38,10 +38,21 @@ std::string_view name_of(OpKind kind) {
     case OpKind::sum_of_squares: return "sum_of_squares";
     case OpKind::gradient_factor: return "gradient_factor";
     case OpKind::adamw: return "adamw";
+    case OpKind::expert_slots: return "expert_slots";
+    case OpKind::permute_to_experts: return "permute_to_experts";
+    case OpKind::combine_experts: return "combine_experts";
+    case OpKind::combine_experts_backward: return "combine_experts_backward";
+    case OpKind::grouped_matmul: return "grouped_matmul";
+    case OpKind::grouped_matmul_backward_weight: return "grouped_matmul_backward_weight";
     case OpKind::upload: return "upload";
     case OpKind::download: return "download";
   }
   return "?";
+}
+
+bool multiplies_matrices(OpKind kind) {
+  return kind == OpKind::matmul || kind == OpKind::attention || kind == OpKind::attention_backward || kind == OpKind::grouped_matmul ||
+         kind == OpKind::grouped_matmul_backward_weight;
 }
 
 }  // namespace echelon

@@ -41,11 +41,20 @@ enum class OpKind : std::uint8_t {
   sum_of_squares,
   gradient_factor,
   adamw,
+  expert_slots,
+  permute_to_experts,
+  combine_experts,
+  combine_experts_backward,
+  grouped_matmul,
+  grouped_matmul_backward_weight,
   upload,
   download,
 };
 
 /// "matmul", "layer_norm_backward_input", ...
 [[nodiscard]] std::string_view name_of(OpKind kind);
+
+/// What an operation's time goes with: its flops if it multiplies matrices, else its bytes.
+[[nodiscard]] bool multiplies_matrices(OpKind kind);
 
 }  // namespace echelon

@@ -39,6 +39,12 @@ void call(Ops& ops, const CrossEntropyBackwardArgs& args) { ops.cross_entropy_ba
 void call(Ops& ops, const SumOfSquaresArgs& args) { ops.sum_of_squares(args.x, args.sum); }
 void call(Ops& ops, const GradientFactorArgs& args) { ops.gradient_factor(args); }
 void call(Ops& ops, const AdamWArgs& args) { ops.adamw(args); }
+void call(Ops& ops, const ExpertSlotsArgs& args) { ops.expert_slots(args); }
+void call(Ops& ops, const PermuteToExpertsArgs& args) { ops.permute_to_experts(args); }
+void call(Ops& ops, const CombineExpertsArgs& args) { ops.combine_experts(args); }
+void call(Ops& ops, const CombineExpertsBackwardArgs& args) { ops.combine_experts_backward(args); }
+void call(Ops& ops, const GroupedMatmulArgs& args) { ops.grouped_matmul(args); }
+void call(Ops& ops, const GroupedMatmulBackwardWeightArgs& args) { ops.grouped_matmul_backward_weight(args); }
 void call(Ops& ops, const UploadArgs& args) { ops.upload(args.out, args.host); }
 void call(Ops& ops, const DownloadArgs& args) { ops.download(args.host, args.x); }
 
@@ -98,6 +104,15 @@ Operands operands(const GradientFactorArgs& args) {
   return {args.factor.dtype, existing({args.sum_of_squares, args.num_targets, args.loss_scale}), {args.norm, args.factor}};
 }
 Operands operands(const AdamWArgs& args) { return {args.param.dtype, {args.master, args.grad, args.m, args.v, args.scalars}, {args.param}}; }
+Operands operands(const ExpertSlotsArgs& args) { return {DType::int32, {args.experts}, {args.slots, args.offsets}}; }
+Operands operands(const PermuteToExpertsArgs& args) { return {args.x.dtype, {args.x, args.slots}, {args.y}}; }
+Operands operands(const CombineExpertsArgs& args) { return {args.y.dtype, existing({args.y, args.slots, args.weights}), {args.out}}; }
+Operands operands(const CombineExpertsBackwardArgs& args) { return {args.y.dtype, {args.dout, args.y, args.slots, args.weights}, {args.dy, args.dweights}}; }
+Operands operands(const GroupedMatmulArgs& args) {
+  if (args.accumulates) return {args.a.dtype, {args.a, args.w, args.offsets, args.c}, {}};
+  return {args.a.dtype, {args.a, args.w, args.offsets}, {args.c}};
+}
+Operands operands(const GroupedMatmulBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.offsets, args.dw}, {}}; }
 Operands operands(const UploadArgs& args) { return {args.out.dtype, {}, {args.out}}; }
 Operands operands(const DownloadArgs& args) { return {args.x.dtype, {args.x}, {}}; }
 

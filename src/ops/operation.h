@@ -50,7 +50,8 @@ using Operation =
                  PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs, LayerNormBackwardArgs, RmsNormArgs,
                  RmsNormBackwardInputArgs, RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs, MergeAttentionArgs,
                  GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs, RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs,
-                 SumOfSquaresArgs, GradientFactorArgs, AdamWArgs, UploadArgs, DownloadArgs>;
+                 SumOfSquaresArgs, GradientFactorArgs, AdamWArgs, ExpertSlotsArgs, PermuteToExpertsArgs, CombineExpertsArgs, CombineExpertsBackwardArgs,
+                 GroupedMatmulArgs, GroupedMatmulBackwardWeightArgs, UploadArgs, DownloadArgs>;
 static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
 
 [[nodiscard]] inline OpKind kind_of(const Operation& operation) { return static_cast<OpKind>(operation.index()); }
@@ -108,6 +109,12 @@ class UniformOps : public Ops {
   void sum_of_squares(Tensor x, Tensor sum) final { perform(SumOfSquaresArgs{x, sum}); }
   void gradient_factor(const GradientFactorArgs& args) final { perform(args); }
   void adamw(const AdamWArgs& args) final { perform(args); }
+  void expert_slots(const ExpertSlotsArgs& args) final { perform(args); }
+  void permute_to_experts(const PermuteToExpertsArgs& args) final { perform(args); }
+  void combine_experts(const CombineExpertsArgs& args) final { perform(args); }
+  void combine_experts_backward(const CombineExpertsBackwardArgs& args) final { perform(args); }
+  void grouped_matmul(const GroupedMatmulArgs& args) final { perform(args); }
+  void grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) final { perform(args); }
   void upload(Tensor out, const void* host) final { perform(UploadArgs{out, host}); }
   void download(void* host, Tensor x) final { perform(DownloadArgs{host, x}); }
 };

@@ -1,4 +1,4 @@
-// The arithmetic that layers are made of: about thirty operations on tensors, the same for every backend.
+// The arithmetic that layers are made of: some forty operations on tensors, the same for every backend.
 //
 // Asynchronous in form: an operation is enqueued on the backend's compute lane and runs after those enqueued before it. Whoever hands a tensor
 // to a Comm or reads it on the host calls publish() first. Backends: ops/reference (the oracle), ops/cpu, ops/trace, ops/delayed.
@@ -236,6 +236,43 @@ struct AdamWArgs {
   RoundingNoise noise = {};  // its key of the seed alone
 };
 
+// Mixtures of experts (Shazeer et al. 2017), without padding (Gale et al. 2022). Each of N tokens goes to k of E experts, which makes R = N k rows: those of
+// one expert lie together, expert after expert, and those of expert e are offsets[e] up to offsets[e + 1]. The host never learns how many they are. Rows from
+// offsets[E] on are nobody's: they are left alone, and what they hold means nothing.
+
+/// slots[n, j] = the row of token n at its j-th expert, int32 [N, k]; an expert's rows are in the order of tokens, then of j. experts int32 [N, k]; those of
+/// this shard are first_expert up to first_expert + E, a token has no row at others: slot -1. offsets int32 [E + 1], E from 1 to most_experts.
+struct ExpertSlotsArgs {
+  Tensor experts, slots, offsets;
+  std::int64_t first_expert = 0;
+};
+constexpr std::int64_t most_experts = 8192;
+
+/// y[slots[n, j]] = x[n]. x [N, D], y [R, D]. Its gradient is combine_experts without weights.
+struct PermuteToExpertsArgs {
+  Tensor x, slots, y;
+};
+/// out[n] = sum_j weights[n, j] y[slots[n, j]] in the order of j, without those that have no slot. weights [N, k] in accumulate_dtype; left out: ones.
+struct CombineExpertsArgs {
+  Tensor y, slots, out;
+  Tensor weights = {};
+};
+/// dy[slots[n, j]] = weights[n, j] dout[n], dweights[n, j] = <dout[n], y[slots[n, j]]>, zero without a slot. dy may be y.
+struct CombineExpertsBackwardArgs {
+  Tensor dout, y, slots, weights, dy, dweights;
+};
+
+/// c[r] = a[r] w[e] for the rows r of expert e, or += if `accumulates`. a [R, K], c [R, N], w [E, K, N], all of one dtype.
+struct GroupedMatmulArgs {
+  Tensor a, w, offsets, c;
+  bool transpose_w = false;  // w is [E, N, K]
+  bool accumulates = false;
+};
+/// dw[e] += sum over the rows r of expert e of dy[r]^T x[r]. dy [R, F], x [R, D], dw [E, F, D].
+struct GroupedMatmulBackwardWeightArgs {
+  Tensor dy, x, offsets, dw;
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -279,6 +316,13 @@ class Ops {
   virtual void sum_of_squares(Tensor x, Tensor sum) = 0;  // sum (float64 [1]) += sum x^2, formed in float64
   virtual void gradient_factor(const GradientFactorArgs& args) = 0;
   virtual void adamw(const AdamWArgs& args) = 0;
+
+  virtual void expert_slots(const ExpertSlotsArgs& args) = 0;
+  virtual void permute_to_experts(const PermuteToExpertsArgs& args) = 0;
+  virtual void combine_experts(const CombineExpertsArgs& args) = 0;
+  virtual void combine_experts_backward(const CombineExpertsBackwardArgs& args) = 0;
+  virtual void grouped_matmul(const GroupedMatmulArgs& args) = 0;
+  virtual void grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) = 0;
 
   virtual void upload(Tensor out, const void* host) = 0;  // host memory of the same dtype and size; done when it returns
   virtual void download(void* host, Tensor x) = 0;        // likewise, after everything enqueued before

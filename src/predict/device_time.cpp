@@ -33,6 +33,8 @@ const FormatRates& float8_rates(const DeviceSpec& device) {
 double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
   switch (operation.kind) {
     case OpKind::matmul:
+    case OpKind::grouped_matmul:
+    case OpKind::grouped_matmul_backward_weight:
       return matmul_rate(device, operation.is_float8 ? float8_rates(device) : rates_of(device, operation.dtype), operation.m, operation.n, operation.k);
     case OpKind::attention:
     case OpKind::attention_backward: return attention_rate(operation, device, rates_of(device, operation.dtype));

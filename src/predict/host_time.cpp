@@ -5,8 +5,6 @@
 namespace echelon {
 namespace {
 
-bool counts_flops(OpKind kind) { return kind == OpKind::matmul || kind == OpKind::attention || kind == OpKind::attention_backward; }
-
 /// Bytes that a collective of n ranks reads and writes, of a full buffer of so many.
 double moved_bytes(CommKind kind, double n, double bytes) {
   switch (kind) {
@@ -124,9 +122,9 @@ CoreSeconds HostTime::measured(const OpRecord& operation) const {
   if (curves == host_->operations.end()) return {floor_seconds(operation, host_->core), floor_seconds(operation, host_->device)};
   auto curve = curves->second.find(std::string(name_of(operation.dtype)));
   // float16 is widened on its way to products; all else takes as long as with the other format of 16 bits, which comes first.
-  if (curve == curves->second.end() && operation.dtype == DType::float16 && counts_flops(operation.kind)) curve = curves->second.find("float32");
+  if (curve == curves->second.end() && operation.dtype == DType::float16 && multiplies_matrices(operation.kind)) curve = curves->second.find("float32");
   if (curve == curves->second.end()) curve = curves->second.begin();
-  const double amount = static_cast<double>(counts_flops(operation.kind) ? operation.flops : operation.bytes);
+  const double amount = static_cast<double>(multiplies_matrices(operation.kind) ? operation.flops : operation.bytes);
   const OperationPoint size = {.m = operation.m, .n = operation.n, .k = operation.k, .amount = amount};
   return {interpolated_seconds(curve->second, size, &OperationPoint::busy_seconds), interpolated_seconds(curve->second, size, &OperationPoint::shared_seconds)};
 }

@@ -20,6 +20,13 @@ void infer(Inference& call, const GeluArgs& args);
 void infer(Inference& call, const GeluBackwardArgs& args);
 void infer(Inference& call, const SwigluArgs& args);
 void infer(Inference& call, const SwigluBackwardArgs& args);
+// of experts
+void infer(Inference& call, const ExpertSlotsArgs& args);
+void infer(Inference& call, const PermuteToExpertsArgs& args);
+void infer(Inference& call, const CombineExpertsArgs& args);
+void infer(Inference& call, const CombineExpertsBackwardArgs& args);
+void infer(Inference& call, const GroupedMatmulArgs& args);
+void infer(Inference& call, const GroupedMatmulBackwardWeightArgs& args);
 // row by row
 void infer(Inference& call, const LayerNormArgs& args);
 void infer(Inference& call, const LayerNormBackwardInputArgs& args);
@@ -49,6 +56,16 @@ void infer(Inference& call, const GradientFactorArgs& args);
 void infer(Inference& call, const AdamWArgs& args);
 void infer(Inference& call, const UploadArgs& args);
 void infer(Inference& call, const DownloadArgs& args);
+
+/// One factor of a product, with the dims that it sums over (inner) and keeps (outer).
+struct Factor {
+  const Operand& x;
+  int inner = 0, outer = 1;
+
+  [[nodiscard]] bool is_cut(TypeAxis axis, int dim) const;
+};
+/// The layout of c = a b: c's last dim is b's outer one, the dim before it a's.
+[[nodiscard]] AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const Factor& b, const Tensor& c);
 
 /// The layout of a tensor with rows of `to` elements made row by row from one with rows of `from`.
 [[nodiscard]] AxisLayout with_rows_of(AxisLayout layout, std::int64_t from, std::int64_t to);

@@ -4,25 +4,21 @@
 #include "types/rules.h"
 
 namespace echelon {
-namespace {
-
-/// One factor, with the dims that the product sums over (inner) and keeps (outer).
-struct Factor {
-  const Operand& x;
-  int inner = 0, outer = 1;
-
-  [[nodiscard]] bool is_cut(TypeAxis axis, int dim) const {
-    if (x.is_cut_along(axis, dim)) return true;
-    return dim == 0 && is_cut_between_rows(x[axis], x.tensor) && !x.is_cut_along(axis, 1);
-  }
-};
+bool Factor::is_cut(TypeAxis axis, int dim) const {
+  if (x.is_cut_along(axis, dim)) return true;
+  return dim == 0 && is_cut_between_rows(x[axis], x.tensor) && !x.is_cut_along(axis, 1);
+}
 
 AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const Factor& b, const Tensor& c) {
   const AxisLayout of_a = a.x[axis], of_b = b.x[axis];
   const bool a_is_replicated = of_a == replicated_layout, b_is_replicated = of_b == replicated_layout;
+  const int num_dims = c.sizes.num_dims();
   if (a.is_cut(axis, a.inner) && b.is_cut(axis, b.inner)) return partial_layout;
-  if (a.is_cut(axis, a.outer) && b_is_replicated) return a.outer == 0 ? with_rows_of(of_a, a.x.tensor.size(-1), c.size(-1)) : sharded_rows;
-  if (b.is_cut(axis, b.outer) && a_is_replicated) return sharded_along(c, 1);
+  if (a.is_cut(axis, a.outer) && b_is_replicated) {
+    if (a.outer == 0) return with_rows_of(of_a, a.x.tensor.size(-1), c.size(-1));
+    return num_dims == 2 ? sharded_rows : sharded_along(c, num_dims - 2);
+  }
+  if (b.is_cut(axis, b.outer) && a_is_replicated) return sharded_along(c, num_dims - 1);
   const bool is_linear = (a_is_replicated && of_b == partial_layout) || (b_is_replicated && of_a == partial_layout);
   if (is_linear) return partial_layout;
   for (const Factor& factor : {a, b}) call.require_complete(factor.x, axis);
@@ -30,8 +26,6 @@ AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const 
   for (const Factor& factor : {a, b}) call.require_whole(factor.x, axis);
   return call.shared(a.x, b.x, axis);
 }
-
-}  // namespace
 
 void infer(Inference& call, const MatmulArgs& args) {
   const Operand a = call.read("a", args.a), b = call.read("b", args.b);

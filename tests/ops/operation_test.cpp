@@ -58,6 +58,12 @@ std::vector<std::pair<std::string, std::function<void(Ops&)>>> every_method() {
       {"sum_of_squares", [=](Ops& ops) { ops.sum_of_squares(x, y); }},
       {"gradient_factor", [](Ops& ops) { ops.gradient_factor({}); }},
       {"adamw", [](Ops& ops) { ops.adamw({}); }},
+      {"expert_slots", [](Ops& ops) { ops.expert_slots({}); }},
+      {"permute_to_experts", [](Ops& ops) { ops.permute_to_experts({}); }},
+      {"combine_experts", [](Ops& ops) { ops.combine_experts({}); }},
+      {"combine_experts_backward", [](Ops& ops) { ops.combine_experts_backward({}); }},
+      {"grouped_matmul", [](Ops& ops) { ops.grouped_matmul({}); }},
+      {"grouped_matmul_backward_weight", [](Ops& ops) { ops.grouped_matmul_backward_weight({}); }},
       {"upload", [=](Ops& ops) { ops.upload(x, nullptr); }},
       {"download", [=](Ops& ops) { ops.download(nullptr, x); }},
   };

@@ -114,6 +114,63 @@ TEST_F(LayoutTypeRules, SumsAddWhatIsHeldAlike) {
   EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }), HasSubstr("partial over tp"));  // it would be added once per rank
 }
 
+// Column- and row-parallel experts: their inner width is cut.
+TEST_F(LayoutTypeRules, ExpertsWhoseInnerWidthIsCut) {
+  const auto cut_along = [&](Sizes sizes, int dim) {
+    const Tensor x = tensor(sizes);
+    return typed(x, sharded_along(x, dim));
+  };
+  const Tensor experts = tensor({3, 2}, whole, DType::int32), slots = tensor({3, 2}, DType::int32), offsets = tensor({5}, DType::int32);
+  ops_.expert_slots({.experts = experts, .slots = slots, .offsets = offsets});
+  EXPECT_EQ(type_of(offsets), "replicated");
+  const Tensor x = tensor({3, 4}, whole), a = tensor({6, 4}), h = tensor({6, 8}), y = tensor({6, 4}), out = tensor({3, 4});
+  const Tensor w1 = cut_along({4, 8, 4}, 1), w2 = cut_along({4, 4, 8}, 2), weights = tensor({3, 2}, whole);
+  ops_.permute_to_experts({.x = x, .slots = slots, .y = a});
+  ops_.grouped_matmul({.a = a, .w = w1, .offsets = offsets, .c = h, .transpose_w = true});
+  EXPECT_EQ(type_of(h), "sharded(1)");
+  ops_.grouped_matmul({.a = h, .w = w2, .offsets = offsets, .c = y, .transpose_w = true});
+  EXPECT_EQ(type_of(y), "partial");
+  ops_.combine_experts({.y = y, .slots = slots, .out = out, .weights = weights});
+  EXPECT_EQ(type_of(out), "partial");
+  const Tensor dy = tensor({6, 4}), dweights = tensor({3, 2}), dw1 = tensor({4, 8, 4}), dw2 = tensor({4, 4, 8}), da = tensor({6, 4});
+  for (const Tensor& dw : {dw1, dw2}) ops_.fill(dw, 0.0);
+  ops_.combine_experts_backward({.dout = x, .y = y, .slots = slots, .weights = weights, .dy = dy, .dweights = dweights});
+  EXPECT_EQ(type_of(dy), "replicated");
+  EXPECT_EQ(type_of(dweights), "partial");  // of addends of y
+  ops_.grouped_matmul_backward_weight({.dy = dy, .x = h, .offsets = offsets, .dw = dw2});
+  EXPECT_EQ(type_of(dw2), "sharded(2)");
+  ops_.grouped_matmul_backward_weight({.dy = h, .x = a, .offsets = offsets, .dw = dw1});
+  EXPECT_EQ(type_of(dw1), "sharded(1)");
+  ops_.grouped_matmul({.a = h, .w = w1, .offsets = offsets, .c = da});
+  EXPECT_EQ(type_of(da), "partial");
+  EXPECT_THAT(fault([&] {
+                ops_.grouped_matmul({.a = a, .w = tensor({4, 8, 4}, rows), .offsets = offsets, .c = h, .transpose_w = true});
+              }),
+              HasSubstr("w is sharded(0) over tp, but is read as if it were whole"));
+}
+
+// Where tokens are cut, each rank orders its own.
+TEST_F(LayoutTypeRules, ExpertsOfTokensThatAreCut) {
+  const Tensor experts = tensor({3, 2}, rows, DType::int32), slots = tensor({3, 2}, DType::int32), offsets = tensor({5}, DType::int32);
+  ops_.expert_slots({.experts = experts, .slots = slots, .offsets = offsets});
+  EXPECT_EQ(type_of(slots), "sharded(0)");
+  EXPECT_EQ(type_of(offsets), "each rank's own");
+  const Tensor x = tensor({3, 4}, rows), a = tensor({6, 4}), h = tensor({6, 8}), w = tensor({4, 8, 4}, whole), dw = tensor({4, 8, 4});
+  ops_.fill(dw, 0.0);
+  ops_.permute_to_experts({.x = x, .slots = slots, .y = a});
+  EXPECT_EQ(type_of(a), "sharded(0)");
+  ops_.grouped_matmul({.a = a, .w = w, .offsets = offsets, .c = h, .transpose_w = true});
+  EXPECT_EQ(type_of(h), "sharded(0)");
+  ops_.grouped_matmul_backward_weight({.dy = h, .x = a, .offsets = offsets, .dw = dw});
+  EXPECT_EQ(type_of(dw), "partial");
+  const Tensor weights = tensor({3, 2}, rows), dy = tensor({6, 4}), dweights = tensor({3, 2});
+  ops_.combine_experts_backward({.dout = x, .y = a, .slots = slots, .weights = weights, .dy = dy, .dweights = dweights});
+  EXPECT_EQ(type_of(dweights), "sharded(0)");
+  EXPECT_THAT(fault([&] { ops_.permute_to_experts({.x = tensor({3, 4}, whole), .slots = slots, .y = a}); }), HasSubstr("do not belong together"));
+  const Tensor of_all = tensor({5}, whole, DType::int32);
+  EXPECT_THAT(fault([&] { ops_.grouped_matmul({.a = a, .w = w, .offsets = of_all, .c = h, .transpose_w = true}); }), HasSubstr("do not belong together"));
+}
+
 TEST_F(LayoutTypeRules, ANormNeedsWholeRowsOfCompleteNumbers) {
   const Tensor w = tensor({4}, whole), rstd = tensor({6}), y = tensor({6, 4});
   const auto norm = [&](const Tensor& x) { return fault([&] { ops_.rms_norm({.x = x, .w = w, .y = y, .rstd = rstd}); }); };

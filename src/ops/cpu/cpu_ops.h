@@ -61,6 +61,12 @@ class CpuOps : public Ops {
   void sum_of_squares(Tensor x, Tensor sum) override;
   void gradient_factor(const GradientFactorArgs& args) override;
   void adamw(const AdamWArgs& args) override;
+  void expert_slots(const ExpertSlotsArgs& args) override;
+  void permute_to_experts(const PermuteToExpertsArgs& args) override;
+  void combine_experts(const CombineExpertsArgs& args) override;
+  void combine_experts_backward(const CombineExpertsBackwardArgs& args) override;
+  void grouped_matmul(const GroupedMatmulArgs& args) override;
+  void grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
   [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return x.data; }
@@ -68,6 +74,8 @@ class CpuOps : public Ops {
 
  private:
   void matmul_float8(const MatmulArgs& args);
+  /// matmul without what belongs to the whole call: the checks and the count.
+  void multiply(const MatmulArgs& args);
 
   int num_threads_;
   std::map<std::array<std::int64_t, 3>, std::int64_t> matmul_counts_;

@@ -74,7 +74,7 @@ struct Product {
 };
 
 template <class T>
-void multiply(const MatmulArgs& args, const Product& p) {
+void multiply_in_blas(const MatmulArgs& args, const Product& p) {
   gemm(GemmArgs<T>{.a = args.a.as<T>(),
                    .b = args.b.as<T>(),
                    .c = args.c.as<T>(),
@@ -125,17 +125,22 @@ void CpuOps::matmul(const MatmulArgs& args) {
   if (args.is_float8()) return matmul_float8(args);
   const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
   ++matmul_counts_[{M, N, K}];
+  multiply(args);
+}
+
+void CpuOps::multiply(const MatmulArgs& args) {
+  const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
   if (M == 0 || N == 0) return;
   if (K == 0) {
     if (!args.accumulates) std::memset(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()));
     return;
   }
   const Product product{M, N, K, args.transpose_a ? M : K, args.transpose_b ? K : N, num_threads_};
-  if (args.a.dtype == DType::float64) return multiply<double>(args, product);
+  if (args.a.dtype == DType::float64) return multiply_in_blas<double>(args, product);
   if (args.a.dtype == DType::float16) return multiply_packed(widening_kernels(DType::float16), args, product);
   if (args.a.dtype == DType::bfloat16) return multiply_packed(chosen_bfloat16_kernels(), args, product);
   if (const GemmKernels* kernels = chosen_float32_kernels()) return multiply_packed(*kernels, args, product);
-  multiply<float>(args, product);
+  multiply_in_blas<float>(args, product);
 }
 
 }  // namespace echelon

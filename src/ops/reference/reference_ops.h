@@ -44,6 +44,12 @@ class ReferenceOps : public Ops {
   void sum_of_squares(Tensor x, Tensor sum) override;
   void gradient_factor(const GradientFactorArgs& args) override;
   void adamw(const AdamWArgs& args) override;
+  void expert_slots(const ExpertSlotsArgs& args) override;
+  void permute_to_experts(const PermuteToExpertsArgs& args) override;
+  void combine_experts(const CombineExpertsArgs& args) override;
+  void combine_experts_backward(const CombineExpertsBackwardArgs& args) override;
+  void grouped_matmul(const GroupedMatmulArgs& args) override;
+  void grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
   void publish() override {}

@@ -109,6 +109,17 @@ T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   return emulated::exchange(mask, value, [&](int lane) { return lane / width * width + source % width; });
 }
 inline unsigned __ballot_sync(unsigned mask, bool predicate) { return emulated::ballot(mask, predicate); }
+/// The lanes of `mask` that have the same value.
+template <class T>
+unsigned __match_any_sync(unsigned mask, T value) {
+  const std::byte* const places = emulated::deposit(mask, &value, sizeof value);
+  unsigned same = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    if ((mask >> lane & 1U) != 0 && emulated::value_of<T>(places, lane) == value) same |= 1U << lane;
+  return same;
+}
+/// From 1; 0 if no bit is set.
+inline int __ffs(int bits) { return std::countr_zero(static_cast<unsigned>(bits)) % 32 + (bits != 0 ? 1 : 0); }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 inline int __any_sync(unsigned mask, bool predicate) { return emulated::ballot(mask, predicate) != 0 ? 1 : 0; }
 

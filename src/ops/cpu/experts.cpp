@@ -1,0 +1,145 @@
+// Mixtures of experts: a counting sort, rows on their way there and back, and one product after another. Threads divide tokens, or what a product divides.
+#include "ops/check.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/parallel.h"
+#include "ops/visit.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t block = 256;  // columns whose sums stay in the first cache
+
+/// Sums of this many addends at a time, which a vector holds; the order is the same whatever the instruction set.
+constexpr std::size_t num_partial_sums = 16;
+
+template <class T, class A = Accumulate<T>>
+A dot(const T* x, const T* y, std::int64_t size) {
+  std::array<A, num_partial_sums> sums{};
+  const auto step = static_cast<std::int64_t>(num_partial_sums);
+  std::int64_t d = 0;
+  for (; d + step <= size; d += step)
+    for (std::size_t i = 0; i < num_partial_sums; ++i) sums[i] += to<A>(x[d + static_cast<std::int64_t>(i)]) * to<A>(y[d + static_cast<std::int64_t>(i)]);
+  A sum = 0;
+  for (const A part : sums) sum += part;
+  for (; d < size; ++d) sum += to<A>(x[d]) * to<A>(y[d]);
+  return sum;
+}
+
+template <class T>
+void combine(const CombineExpertsArgs& args, std::int64_t n) {
+  using A = Accumulate<T>;
+  const std::int64_t k = args.slots.size(1), D = args.out.size(1);
+  const auto* slots = args.slots.as<std::int32_t>() + n * k;
+  const A* weights = args.weights.exists() ? args.weights.as<A>() + n * k : nullptr;
+  for (std::int64_t first = 0; first < D; first += block) {
+    const std::int64_t columns = std::min(block, D - first);
+    std::array<A, static_cast<std::size_t>(block)> sums{};
+    for (std::int64_t j = 0; j < k; ++j) {
+      if (slots[j] < 0) continue;
+      const T* y = args.y.as<T>() + slots[j] * D + first;
+      const A weight = weights == nullptr ? A{1} : weights[j];
+      for (std::int64_t d = 0; d < columns; ++d) sums[static_cast<std::size_t>(d)] += weight * to<A>(y[d]);
+    }
+    T* out = args.out.as<T>() + n * D + first;
+    for (std::int64_t d = 0; d < columns; ++d) out[d] = to<T>(sums[static_cast<std::size_t>(d)]);
+  }
+}
+
+template <class T>
+void combine_backward(const CombineExpertsBackwardArgs& args, std::int64_t n) {
+  using A = Accumulate<T>;
+  const std::int64_t k = args.slots.size(1), D = args.dout.size(1);
+  const T* dout = args.dout.as<T>() + n * D;
+  for (std::int64_t i = n * k; i < (n + 1) * k; ++i) {
+    const std::int64_t slot = args.slots.as<std::int32_t>()[i];
+    args.dweights.as<A>()[i] = slot < 0 ? A{0} : dot(dout, args.y.as<T>() + slot * D, D);
+    if (slot < 0) continue;
+    const A weight = args.weights.as<A>()[i];
+    T* dy = args.dy.as<T>() + slot * D;
+    for (std::int64_t d = 0; d < D; ++d) dy[d] = to<T>(weight * to<A>(dout[d]));
+  }
+}
+
+/// f(e, first row, number of rows) for the experts that have some.
+template <class F>
+void for_experts(const Tensor& offsets, F&& f) {
+  for (std::int64_t e = 0; e + 1 < offsets.size(0); ++e) {
+    const std::int64_t first = offsets.as<std::int32_t>()[e], end = offsets.as<std::int32_t>()[e + 1];
+    if (end > first) f(e, first, end - first);
+  }
+}
+
+/// The matrix of expert e.
+Tensor matrix_of(const Tensor& w, std::int64_t e) { return w.rows(e, 1).reshaped({w.size(1), w.size(2)}); }
+
+}  // namespace
+
+void CpuOps::expert_slots(const ExpertSlotsArgs& args) {
+  check(args);
+  const std::int64_t R = args.experts.num_elements(), E = args.offsets.size(0) - 1;
+  const auto* experts = args.experts.as<std::int32_t>();
+  auto *slots = args.slots.as<std::int32_t>(), *offsets = args.offsets.as<std::int32_t>();
+  const auto is_here = [&](std::int64_t e) { return e >= 0 && e < E; };
+  std::fill_n(offsets, E + 1, 0);
+  for (std::int64_t i = 0; i < R; ++i)
+    if (const std::int64_t e = experts[i] - args.first_expert; is_here(e)) ++offsets[e + 1];
+  for (std::int64_t e = 0; e < E; ++e) offsets[e + 1] += offsets[e];
+  std::vector<std::int32_t> next(offsets, offsets + E);
+  for (std::int64_t i = 0; i < R; ++i) {
+    const std::int64_t e = experts[i] - args.first_expert;
+    slots[i] = is_here(e) ? next[static_cast<std::size_t>(e)]++ : -1;
+  }
+}
+
+void CpuOps::permute_to_experts(const PermuteToExpertsArgs& args) {
+  check(args);
+  const std::int64_t N = args.slots.size(0), k = args.slots.size(1), D = args.x.size(1), row_bytes = D * size_of(args.x.dtype);
+  divide({N, k * D, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first * k; i < last * k; ++i)
+      if (const std::int64_t slot = args.slots.as<std::int32_t>()[i]; slot >= 0 && row_bytes > 0)
+        std::memcpy(args.y.data + slot * row_bytes, args.x.data + i / k * row_bytes, static_cast<std::size_t>(row_bytes));
+  });
+}
+
+void CpuOps::combine_experts(const CombineExpertsArgs& args) {
+  check(args);
+  visit_float(args.y.dtype, [&](auto t) {
+    divide({args.slots.size(0), args.slots.size(1) * args.out.size(1), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t n = first; n < last; ++n) combine<decltype(t)>(args, n);
+    });
+  });
+}
+
+void CpuOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
+  check(args);
+  visit_float(args.y.dtype, [&](auto t) {
+    divide({args.slots.size(0), args.slots.size(1) * args.dout.size(1), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t n = first; n < last; ++n) combine_backward<decltype(t)>(args, n);
+    });
+  });
+}
+
+void CpuOps::grouped_matmul(const GroupedMatmulArgs& args) {
+  check(args);
+  for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    multiply({.a = args.a.rows(first, count),
+              .b = matrix_of(args.w, e),
+              .c = args.c.rows(first, count),
+              .transpose_b = args.transpose_w,
+              .accumulates = args.accumulates});
+  });
+}
+
+void CpuOps::grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) {
+  check(args);
+  for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
+    multiply({.a = args.dy.rows(first, count), .b = args.x.rows(first, count), .c = matrix_of(args.dw, e), .transpose_a = true, .accumulates = true});
+  });
+}
+
+}  // namespace echelon
