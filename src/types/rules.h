@@ -58,14 +58,14 @@ void infer(Inference& call, const UploadArgs& args);
 void infer(Inference& call, const DownloadArgs& args);
 
 /// One factor of a product, with the dims that it sums over (inner) and keeps (outer).
-struct Factor {
+struct MatrixFactor {
   const Operand& x;
   int inner = 0, outer = 1;
 
   [[nodiscard]] bool is_cut(TypeAxis axis, int dim) const;
 };
 /// The layout of c = a b: c's last dim is b's outer one, the dim before it a's.
-[[nodiscard]] AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const Factor& b, const Tensor& c);
+[[nodiscard]] AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, const MatrixFactor& b, const Tensor& c);
 
 /// The layout of a tensor with rows of `to` elements made row by row from one with rows of `from`.
 [[nodiscard]] AxisLayout with_rows_of(AxisLayout layout, std::int64_t from, std::int64_t to);

@@ -4,12 +4,13 @@
 #include "types/rules.h"
 
 namespace echelon {
-bool Factor::is_cut(TypeAxis axis, int dim) const {
+
+bool MatrixFactor::is_cut(TypeAxis axis, int dim) const {
   if (x.is_cut_along(axis, dim)) return true;
   return dim == 0 && is_cut_between_rows(x[axis], x.tensor) && !x.is_cut_along(axis, 1);
 }
 
-AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const Factor& b, const Tensor& c) {
+AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, const MatrixFactor& b, const Tensor& c) {
   const AxisLayout of_a = a.x[axis], of_b = b.x[axis];
   const bool a_is_replicated = of_a == replicated_layout, b_is_replicated = of_b == replicated_layout;
   const int num_dims = c.sizes.num_dims();
@@ -21,15 +22,15 @@ AxisLayout product(const Inference& call, TypeAxis axis, const Factor& a, const 
   if (b.is_cut(axis, b.outer) && a_is_replicated) return sharded_along(c, num_dims - 1);
   const bool is_linear = (a_is_replicated && of_b == partial_layout) || (b_is_replicated && of_a == partial_layout);
   if (is_linear) return partial_layout;
-  for (const Factor& factor : {a, b}) call.require_complete(factor.x, axis);
+  for (const MatrixFactor& factor : {a, b}) call.require_complete(factor.x, axis);
   if (of_a.held == Held::sharded && of_b.held == Held::sharded) call.fail_together(a.x, b.x, axis);
-  for (const Factor& factor : {a, b}) call.require_whole(factor.x, axis);
+  for (const MatrixFactor& factor : {a, b}) call.require_whole(factor.x, axis);
   return call.shared(a.x, b.x, axis);
 }
 
 void infer(Inference& call, const MatmulArgs& args) {
   const Operand a = call.read("a", args.a), b = call.read("b", args.b);
-  const Factor left = {a, args.transpose_a ? 0 : 1, args.transpose_a ? 1 : 0}, right = {b, args.transpose_b ? 1 : 0, args.transpose_b ? 0 : 1};
+  const MatrixFactor left = {a, args.transpose_a ? 0 : 1, args.transpose_a ? 1 : 0}, right = {b, args.transpose_b ? 1 : 0, args.transpose_b ? 0 : 1};
   LayoutType c;
   if (args.is_float8())  // rounded addends are not the addends of what is rounded
     for (const TypeAxis axis : call.axes())
