@@ -1,9 +1,9 @@
 """Echelon and PyTorch in turns on one GPU: each turn is one process that trains the same model with random tokens for some steps.
 
-A turn's step time is the median over its steps from the fourth on, a side's the median over all its turns' steps; the ratio is PyTorch's over Echelon's. The
-first loss of both must be that of a model that knows nothing, ln V, within 3 %. `echelon bench` measures the GPU before, and its machine file gives the matrix
-rate and the simulator's prediction. Cases that the plan says do not fit are left out, and said so. --dry-run does all of it with tiny models on the emulated
-device and PyTorch on a processor: times mean nothing then.
+A turn's step time is the median over its steps from the fourth on, a side's the median over all its turns' steps; the ratio is PyTorch's over the faster of
+Echelon's, with and without CUDA graphs. The first loss of all must be that of a model that knows nothing, ln V, within 3 %. `echelon bench` measures the GPU before,
+and its machine file gives the matrix rate and the simulator's prediction. Cases that the plan says do not fit are left out, and said so. --dry-run does all
+of it with tiny models on the emulated device and PyTorch on a processor: times mean nothing then.
 """
 
 import argparse
@@ -38,8 +38,9 @@ def main():
         (a.out / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1))
         print(table([results[-1]], header=len(results) == 1), flush=True)
     (a.out / "table.md").write_text(heading(a, machine) + "\n\n" + table(results) + "\n")
-    if not any("speed" in r["sides"].get("echelon", {}) for r in results):
-        raise SystemExit("no case was trained")
+    failed = [f"{r['case']} {side}" for r in results for side, s in r["sides"].items() if side.startswith("echelon") and "failure" in s]
+    if failed or not any(r["sides"] for r in results):
+        raise SystemExit(f"failed: {', '.join(failed)}" if failed else "no case fits")
 
 
 def parse():
@@ -94,7 +95,7 @@ def compare(a, name, machine):
         if not simulated["fits"]:
             say(f"  {name}: the plan's {simulated['predicted_memory_bytes'] / 2**30:.1f} GiB do not fit; left out")
             return result
-        sides = {"echelon": lambda: echelon_turn(a, config, folder)}
+        sides = {"echelon": lambda: echelon_turn(a, config, folder), "echelon graphs": lambda: echelon_turn(a, config, folder, "--training.cuda_graphs=true")}
         for weights in [] if a.no_pytorch else ["bfloat16", "autocast"]:
             sides[f"pytorch {weights}"] = lambda w=weights: pytorch_turn(a, name, w)
         turns = {side: [] for side in sides}
@@ -117,11 +118,11 @@ def attempt(label, turn):
     return done
 
 
-def echelon_turn(a, config, folder):
+def echelon_turn(a, config, folder, *settings):
     metrics = pathlib.Path(folder, "metrics.jsonl")
     metrics.unlink(missing_ok=True)
     with WatchedMemory() as memory:
-        said = run([a.echelon, "train", str(config), "--json"])
+        said = run([a.echelon, "train", str(config), "--json", *settings])
     steps = [json.loads(line) for line in metrics.read_text().splitlines()]
     last = json.loads(said.splitlines()[-1])
     return finish([s for s in steps if "step_seconds" in s]) | {"driver_peak_bytes": memory.peak_bytes, "predicted": last["predicted_step_seconds"]}
@@ -190,14 +191,14 @@ def table(results, header=True):
         if not r["sides"]:
             lines.append(f"| {r['case']} | | does not fit: {r['simulated']['predicted_memory_bytes'] / 2**30:.1f} GiB | | | | | {1e3 * r['simulated']['predicted_seconds']:.2f} | |")
             continue
-        ours = r["sides"]["echelon"]
+        ours = min((s["step_seconds"] for side, s in r["sides"].items() if side.startswith("echelon") and "step_seconds" in s), default=None)
         for side, s in r["sides"].items():
             if "failure" in s:
                 lines.append(f"| {r['case']} | {side} | failed | | | | | | |")
                 continue
             matrix = f"{s['of_matrix_rate']:.1%}" if "of_matrix_rate" in s else ""
             predicted = f"{1e3 * s['predicted']:.2f} ({s['prediction_error']:+.1%})" if "predicted" in s else ""
-            ratio = f"{s['step_seconds'] / ours['step_seconds']:.2f}x" if s is not ours and "step_seconds" in ours else ""
+            ratio = f"{s['step_seconds'] / ours:.2f}x" if side.startswith("pytorch") and ours else ""
             lines.append(f"| {r['case']} | {side} | {s['speed']:,.0f} | {1e3 * s['step_seconds']:.2f} | {s['mfu']:.1%} | {matrix} | "
                          f"{s['plan_bytes'] / 2**30:.2f} ({s['driver_peak_bytes'] / 2**30:.2f}) | {predicted} | {ratio} |")  # fmt: skip
     return "\n".join(lines)
