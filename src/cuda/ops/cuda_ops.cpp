@@ -31,7 +31,7 @@ void CudaOps::publish() { pending_->flush(); }
 
 void CudaOps::finish() {
   pending_->flush();
-  device_.compute().synchronize();
+  device_.finish();
 }
 
 std::int64_t CudaOps::num_fused() const { return pending_->num_fused(); }
