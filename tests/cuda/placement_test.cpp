@@ -2,12 +2,15 @@
 #include "cuda/comm/placement.h"
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
+#include "cuda/comm/nvlink.h"
 #include "cuda/cuda_backend.h"
 #include "cuda/emulated/runtime.h"
 
 #include <gmock/gmock.h>
 
-#include <atomic>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace echelon::cuda {
 namespace {
@@ -27,11 +30,25 @@ TEST(GpuPlacement, RanksOfAHostTakeItsGpusInTheirOrder) {
   EXPECT_EQ(choices({{7, 1, 2}, {7, 1, 2}, {7, 1, 2}}), (std::vector<int>{0, 0, 0}));                // too few
 }
 
+TEST(GpuPlacement, GpusThatNvlinkJoinsFollowEachOther) {
+  using Links = std::vector<std::pair<int, int>>;
+  const auto order = [](int num_gpus, const Links& links) {
+    return order_by_islands(num_gpus, [&](int a, int b) { return std::find(links.begin(), links.end(), std::pair(a, b)) != links.end(); });
+  };
+  EXPECT_EQ(order(4, {}), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(order(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(order(4, {{0, 2}, {1, 3}}), (std::vector<int>{0, 2, 1, 3}));
+  EXPECT_EQ(order(3, {{1, 2}}), (std::vector<int>{1, 2, 0}));                           // two ranks of three GPUs get those that are joined
+  EXPECT_EQ(order(6, {{0, 5}, {1, 2}, {2, 5}}), (std::vector<int>{0, 1, 2, 5, 3, 4}));  // by way of others
+  EXPECT_EQ(order(0, {}), std::vector<int>{});
+}
+
 /// GPUs of the emulation, one again afterwards.
 class GpuBackend : public ::testing::Test {
  protected:
   ~GpuBackend() override {
     emulated::set_num_devices(1);
+    emulated::set_num_islands(1);
     emulated::set_start_error(cudaSuccess);
     emulated::set_capability(90);
   }
@@ -61,6 +78,15 @@ TEST_F(GpuBackend, SaysWhyThereIsNone) {
   emulated::set_start_error(cudaSuccess);
   emulated::set_capability(75);
   EXPECT_THAT(reason(), HasSubstr("GPU 0 (Emulated H100) has compute capability 7.5, but 8.0 is needed"));
+}
+
+TEST_F(GpuBackend, NeighboursGetGpusThatNvlinkJoins) {
+  emulated::set_num_devices(4);
+  emulated::set_num_islands(2);
+  std::vector<int> gpus(4);
+  run_thread_ranks(MeshShape({1, 4, 1, 1, 1, 1}), {.timeout_seconds = 60},
+                   [&](Mesh& host) { gpus[static_cast<std::size_t>(host.rank())] = place_on_gpu(host).index; });
+  EXPECT_EQ(gpus, (std::vector<int>{0, 2, 1, 3}));
 }
 
 TEST_F(GpuBackend, RanksThatShareAGpuAreRefusedByName) {

@@ -1,5 +1,6 @@
 #include "cuda/comm/placement.h"
 
+#include "cuda/comm/nvlink.h"
 #include "cuda/device/device.h"
 #include "spec/mesh_shape.h"
 
@@ -75,7 +76,7 @@ Placement place_on_gpu(Mesh& host) {
   const RankSite site = {.host = host_identity(), .process = getpid(), .num_gpus = num_devices()};
   const std::vector<RankSite> sites = gathered(host, site);
   Placement placement;
-  placement.index = choose_gpu(sites, host.rank());
+  placement.index = order_by_islands(site.num_gpus, are_linked_by_nvlink)[static_cast<std::size_t>(choose_gpu(sites, host.rank()))];
   const std::vector<ChosenGpu> gpus = gathered(host, ChosenGpu{.host = site.host, .address = address_of_gpu(placement.index)});
   placement.num_sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpus[static_cast<std::size_t>(host.rank())]));
   placement.has_each_its_own = std::all_of(gpus.begin(), gpus.end(), [&](const ChosenGpu& gpu) { return std::count(gpus.begin(), gpus.end(), gpu) == 1; });

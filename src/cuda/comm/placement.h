@@ -1,4 +1,5 @@
-// Which GPU a rank gets, and whether it has it alone. Ranks of a host take its GPUs in their order; where there are fewer, they share one.
+// Which GPU a rank gets, and whether it has it alone. Ranks of a host take its GPUs in their order, those that NVLink joins one after the other (nvlink.h);
+// where there are fewer, they share one.
 #pragma once
 
 #include "comm/mesh.h"
@@ -15,7 +16,7 @@ struct RankSite {
   std::int32_t num_gpus = 0;  // that the process sees; launchers may show each process its own
 };
 
-/// The GPU of a rank, as its process counts them.
+/// The GPU of a rank: its place among those that its process sees, in the order of nvlink.h.
 [[nodiscard]] int choose_gpu(const std::vector<RankSite>& sites, int rank);
 
 struct Placement {

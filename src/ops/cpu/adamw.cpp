@@ -58,7 +58,7 @@ void update(const AdamWArgs& args, int num_threads) {
   const G* grad = args.grad.as<G>();
   P* param = args.param.as<P>();
   const bool writes_param = args.param.data != args.master.data;
-  divide({args.master.num_elements(), 4, 64, num_threads}, [=, &args](std::int64_t begin, std::int64_t end) HWY_ATTR {
+  divide({args.master.num_elements(), 4, 64, num_threads}, [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
     MomentBuffers<A> buffers;
     const std::int64_t block = rounds ? buffers.count : end - begin;
     for (std::int64_t first = begin; first < end; first += block) {

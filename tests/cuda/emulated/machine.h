@@ -85,6 +85,7 @@ struct Machine {
   std::map<const void*, std::size_t> shared_bytes;
   std::map<const void*, std::size_t> asked_bytes;  // of device memory
   int num_devices = 1;
+  int num_islands = 1;
   int capability = 90;
   cudaError_t start_error = cudaSuccess;
   std::size_t num_waiting = 0;

@@ -186,6 +186,7 @@ std::int64_t num_allocated_bytes() {
   return sum;
 }
 void set_num_devices(int count) { machine().num_devices = count; }
+void set_num_islands(int count) { machine().num_islands = count; }
 void set_start_error(cudaError_t error) { machine().start_error = error; }
 Activity activity() {
   const Lock lock(machine().mutex);
@@ -263,6 +264,17 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*d
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
     case cudaDevAttrComputeCapabilityMajor: *value = machine().capability / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = machine().capability % 10; break;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr attribute, int from, int to) {
+  const int num_devices = machine().num_devices;
+  if (from == to || std::min(from, to) < 0 || std::max(from, to) >= num_devices) return result(cudaErrorInvalidDevice);
+  const bool are_joined = from % machine().num_islands == to % machine().num_islands;
+  switch (attribute) {
+    case cudaDevP2PAttrPerformanceRank: *value = are_joined ? 0 : 1; break;
+    case cudaDevP2PAttrAccessSupported: *value = 1; break;  // by way of PCIe
+    case cudaDevP2PAttrNativeAtomicSupported: *value = are_joined ? 1 : 0; break;
   }
   return cudaSuccess;
 }

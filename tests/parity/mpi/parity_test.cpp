@@ -15,7 +15,7 @@ namespace {
 
 bool has_a_rank_per_process(const Layout& layout) { return layout.replicate * layout.shard * layout.tp * layout.pp == num_processes(); }
 
-/// The rows, of those of schedules every fifth, and all of the grid; of its many layouts with eight ranks every third.
+/// The rows, of those of schedules every fifth, and all of the grid; of its many layouts with eight ranks every sixth.
 std::vector<Layout> layouts() {
   std::vector<Layout> chosen;
   std::ranges::copy_if(rows(), std::back_inserter(chosen), has_a_rank_per_process);
@@ -24,7 +24,7 @@ std::vector<Layout> layouts() {
     if (has_a_rank_per_process(layout) && index++ % 5 == 0) chosen.push_back(layout);
   index = 0;
   for (const Layout& layout : grid())
-    if (has_a_rank_per_process(layout) && index++ % (num_processes() < 8 ? 1 : 3) == 0) chosen.push_back(layout);
+    if (has_a_rank_per_process(layout) && index++ % (num_processes() < 8 ? 1 : 6) == 0) chosen.push_back(layout);
   return chosen;
 }
 
