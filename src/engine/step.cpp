@@ -31,7 +31,10 @@ StepResult Step::run(ProgramKind kind, const StepInput& input) {
   pending_.clear();
   pending_.resize(program.size());
   const bool is_observed = observer_ || action_observer_ != nullptr;
-  kind == ProgramKind::training&& recorder_ != nullptr && !is_observed ? replay(program) : perform_all(program);
+  if (kind == ProgramKind::training && recorder_ != nullptr && !is_observed)
+    replay(program);
+  else
+    perform_all(program);
   return result_;
 }
 
