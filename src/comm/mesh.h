@@ -4,7 +4,6 @@
 #include "comm/comm.h"
 #include "spec/mesh_shape.h"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -44,9 +43,6 @@ class Mesh {
   /// This rank of the same mesh for tensors of a device, which `carrier` moves and which may then be in no tensor of this mesh; both meshes fail together.
   /// This one and the carrier must outlive it. Null where ranks share no memory.
   [[nodiscard]] virtual std::unique_ptr<Mesh> carried_by(Carrier& /*carrier*/) { return nullptr; }
-
-  /// Calls what waits for other ranks by means that this mesh does not know: meanwhile others have this rank's turn on the cores.
-  virtual void step_aside(const std::function<void()>& wait) { wait(); }
 
   /// Ranks that take turns on the cores of one process are bound, each turn to a core of its own. Called by every rank; without turns nothing happens.
   virtual void bind_turns() {}

@@ -37,18 +37,6 @@ void ThreadMesh::abort(const std::string& reason) {
   quiesce();
 }
 
-void ThreadMesh::step_aside(const std::function<void()>& wait) {
-  struct Turn {
-    ThreadMesh& mesh;
-    explicit Turn(ThreadMesh& its) : mesh(its) { mesh.world_.permits().release(mesh.rank()); }
-    ~Turn() { mesh.world_.permits().acquire(mesh.rank()); }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-  };
-  const Turn others(*this);
-  wait();
-}
-
 void ThreadMesh::check_aborted() {
   if (!world_.is_aborted()) return;
   quiesce();

@@ -23,7 +23,6 @@ class ThreadMesh final : public Mesh {
   /// Returns when nobody touches a buffer of this rank any more.
   void abort(const std::string& reason) override;
   [[nodiscard]] std::unique_ptr<Mesh> carried_by(Carrier& carrier) override { return std::make_unique<ThreadMesh>(world_, rank(), &carrier); }
-  void step_aside(const std::function<void()>& wait) override;
   void bind_turns() override { world_.permits().bind(rank()); }
 
   [[nodiscard]] ThreadWorld& world() { return world_; }
