@@ -19,13 +19,27 @@ HeadChunk head_chunk(const TrainingConfig& training) {
   return training.device == "cuda" ? HeadChunk{.max_tokens = any, .max_elements = max_logits_on_gpu} : HeadChunk{};
 }
 
+/// On processors sums of float32 stay in the caches and cost nothing.
+DType logits_dtype(const TrainingConfig& training, DType dtype) {
+  if (!training.logits_dtype.empty()) return parse_dtype(training.logits_dtype);
+  return training.device == "cuda" ? dtype : accumulate_dtype(dtype);
+}
+
+/// Rows of so many numbers of 16 bits lie as tensor cores read them: GPT-2's 50,257 are odd.
+std::int64_t vocabulary_multiple(const TrainingConfig& training) {
+  constexpr std::int64_t on_gpu = 128;  // Megatron-LM's --make-vocab-size-divisible-by
+  if (training.make_vocab_size_divisible_by > 0) return training.make_vocab_size_divisible_by;
+  return training.device == "cuda" ? on_gpu : 1;
+}
+
 LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int rank) {
   LayerOptions options;
   options.model = config.model;
   options.dtype = parse_dtype(config.training.dtype);
   options.grad_dtype = config.training.grad_dtype.empty() ? accumulate_dtype(options.dtype) : parse_dtype(config.training.grad_dtype);
-  options.rounds_logits = !config.training.logits_dtype.empty() && parse_dtype(config.training.logits_dtype) != accumulate_dtype(options.dtype);
+  options.rounds_logits = logits_dtype(config.training, options.dtype) != accumulate_dtype(options.dtype);
   options.head_chunk = head_chunk(config.training);
+  options.vocabulary_multiple = vocabulary_multiple(config.training);
   options.is_float8 = config.training.linear_dtype == "float8";
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;

@@ -24,6 +24,7 @@ struct LayerOptions {
   bool is_float8 = false;             // products of linear layers: ops/float8.h
   bool rounds_logits = false;         // the head's have `dtype`, not its accumulate_dtype
   HeadChunk head_chunk = {};
+  std::int64_t vocabulary_multiple = 1;  // what the rows of the vocabulary's matrices on a rank are padded to
   std::int64_t num_sequences = 1;  // B: sequences of a microbatch
   std::int64_t seq_len = 1;        // T
   int tp = 1;

@@ -16,7 +16,8 @@ Param sliced(const std::string& name, Sizes global_sizes, int dim, Slice slice) 
 }  // namespace
 
 Slice vocabulary_slice(const LayerOptions& options) {
-  const std::int64_t count = (options.model.vocab_size + options.tp - 1) / options.tp;
+  const std::int64_t multiple = options.vocabulary_multiple, of_all = multiple * options.tp;
+  const std::int64_t count = (options.model.vocab_size + of_all - 1) / of_all * multiple;
   return {options.tp_rank * count, count};
 }
 

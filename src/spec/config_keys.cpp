@@ -25,6 +25,7 @@ bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
 constexpr ValueRange size = {1, 2147483647};  // counts and lengths: products of two stay far inside int64
 constexpr ValueRange count_or_none = {0, 9007199254740992};
 constexpr ValueRange degree = {1, 1 << 20};
+constexpr ValueRange padding = {0, 1 << 16};
 constexpr ValueRange unit = {0, 1};
 constexpr ValueRange not_negative = {0};
 
@@ -82,8 +83,10 @@ const ConfigKey keys[] = {
     {"training.micro_batch_size", at<training, &T::micro_batch_size>, "sequences per microbatch of a rank", size},
     {"training.dtype", at<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float16 | float64"},
     {"training.linear_dtype", at<training, &T::linear_dtype>, "products of linear layers; empty: dtype; float8: operands rounded to 8 bits with a scale per tensor"},
-    {"training.logits_dtype", at<training, &T::logits_dtype>, "the head's logits; empty: float64 for float64, else float32; or dtype, in whose place gradients are formed"},
+    {"training.logits_dtype", at<training, &T::logits_dtype>, "the head's logits: float32, or dtype, in whose place gradients are formed; empty: on GPUs dtype, on processors float32"},
     {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: 512 on processors, on GPUs up to 2^28 logits", count_or_none},
+    {"training.make_vocab_size_divisible_by", at<training, &T::make_vocab_size_divisible_by>,
+     "rows of the embedding and the head on each rank, by padding; 0: 1 on processors, 128 on GPUs", padding},
     {"training.grad_dtype", at<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
     {"training.reduce_dtype", at<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
     {"training.float32_matmul_precision", at<training, &T::float32_matmul_precision>, "products of float32 on GPUs: highest: as such | high: of operands rounded to TensorFloat-32"},

@@ -43,8 +43,9 @@ struct TrainingConfig {
   std::int64_t micro_batch_size = 1;                 // sequences per rank and microbatch
   std::string dtype = "float32";                     // float32 | bfloat16 | float16 | float64: parameters and activations
   std::string linear_dtype;                          // empty: dtype; float8: what the linear layers' operands are rounded to
-  std::string logits_dtype;                          // empty: float64 for float64, else float32; or dtype: the head's logits
+  std::string logits_dtype;                          // of the head: float32 (float64 for float64) or dtype; empty: on GPUs dtype, else float32
   std::int64_t head_chunk_tokens = 0;                // whose logits exist at a time; 0: as the device likes
+  std::int64_t make_vocab_size_divisible_by = 0;     // rows of the vocabulary's matrices on a rank, with padding; 0: as the device likes
   std::string grad_dtype;                            // empty: float64 for float64, else float32
   std::string reduce_dtype;                          // empty: grad_dtype
   std::string float32_matmul_precision = "highest";  // highest | high: products of float32 on GPUs, as such or in TensorFloat-32

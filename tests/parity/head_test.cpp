@@ -52,15 +52,33 @@ TEST(HalfLogits, LossesAreThoseOfOneRank) {
     }
 }
 
-/// How many chunks rank 0 takes its tokens in.
-std::int64_t num_chunks(const RunConfig& config) {
+// Rows and columns beside the vocabulary change nothing, with and without tensor parallelism.
+TEST(PaddedVocabulary, EqualsOneRankWithoutPadding) {
+  std::vector<Layout> layouts(std::begin(head_layouts), std::end(head_layouts));
+  layouts.push_back({.tied = true});
+  for (const Layout& layout : layouts) {
+    SCOPED_TRACE(name_of(layout));
+    RunConfig config = config_of(layout);
+    config.training.steps = 3;
+    const auto expected = run_training(one_rank(config));
+    for (const std::int64_t multiple : {7, 64}) {
+      config.training.make_vocab_size_divisible_by = multiple;
+      expect_equal(*run_with_locks(config), *expected, 1e-11, 1e-9, config.optimizer.lr);
+    }
+  }
+}
+
+/// What rank 0 does with the rows of each chunk.
+std::vector<OpRecord> row_exps(const RunConfig& config) {
   const Blueprint blueprint(config);
   const RankBlueprint rank = blueprint.rank(0);
-  std::int64_t count = 0;
+  std::vector<OpRecord> found;
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops) count += op.kind == OpKind::row_exp ? 1 : 0;
-  return count;
+    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops)
+      if (op.kind == OpKind::row_exp) found.push_back(op);
+  return found;
 }
+std::int64_t num_chunks(const RunConfig& config) { return std::ssize(row_exps(config)); }
 
 // Processors take 512 tokens and 2^24 logits at a time, GPUs 2^28 logits.
 TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
@@ -77,6 +95,23 @@ TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
   EXPECT_EQ(num_chunks(config), 32);  // 130 tokens are 2^24
   config.training.head_chunk_tokens = 300;
   EXPECT_EQ(num_chunks(config), 14);
+}
+
+// On GPUs rows of a multiple of 128 logits, in the format of the activations.
+TEST(Logits, HaveTheFormThatTheDeviceLikes) {
+  RunConfig config = config_of({.microbatches = 1});
+  config.training.dtype = "bfloat16";
+  config.model.vocab_size = 1000;
+  const OpRecord on_processor = row_exps(config).front();
+  config.training.device = "cuda";
+  const OpRecord on_gpu = row_exps(config).front();
+  config.training.logits_dtype = "float32";
+  config.training.make_vocab_size_divisible_by = 1;
+  const OpRecord as_asked = row_exps(config).front();
+  EXPECT_EQ(on_processor.n, 1000);
+  EXPECT_EQ(on_gpu.n, 1024);
+  EXPECT_LT(on_gpu.bytes, on_processor.bytes * 6 / 10);
+  EXPECT_EQ(as_asked, on_processor);
 }
 
 }  // namespace
