@@ -126,7 +126,11 @@ def pytorch_turn(a, name, dtype, folder, variant):
 
 def peer_environment(threads, variant):
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "KMP_", "GOMP_", "MKL_", "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD"))}
-    return inherited | {"OMP_NUM_THREADS": str(threads)} | knobs.VARIANTS[variant].get("environment", {})
+    setting = knobs.VARIANTS[variant].get("environment", {})
+    # The loader goes on without a library that it does not find, and PyTorch would be slow.
+    if "LD_PRELOAD" in setting and not pathlib.Path(setting["LD_PRELOAD"]).exists():
+        raise SystemExit(f"PyTorch's setting '{variant}' needs {setting['LD_PRELOAD']}, which is not there: run scripts/install interop")
+    return inherited | {"OMP_NUM_THREADS": str(threads)} | setting
 
 
 def run(a, command, environment):
