@@ -25,8 +25,8 @@ LEAN = dict(recompute="full", moments_dtype="bfloat16")
 CASES = {
     "gpt2-124m-1024": dict(model="gpt2-124m", tokens=1024, batch=32),
     "gpt2-124m-4096": dict(model="gpt2-124m", tokens=4096, batch=8),
-    "gpt2-1.5b-1024": dict(model="gpt2-1.5b", tokens=1024, batch=8),
-    "gpt2-1.5b-4096": dict(model="gpt2-1.5b", tokens=4096, batch=2),
+    "gpt2-1.5b-1024": dict(model="gpt2-1.5b", tokens=1024, batch=16),
+    "gpt2-1.5b-4096": dict(model="gpt2-1.5b", tokens=4096, batch=4),
     "llama-1b-1024": dict(model="llama-1b", tokens=1024, batch=16),
     "llama-1b-4096": dict(model="llama-1b", tokens=4096, batch=4),
     "llama-8b-1024": dict(model="llama-8b", tokens=1024, batch=8) | LEAN,
