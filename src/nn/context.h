@@ -25,8 +25,8 @@ struct LayerOptions {
   bool rounds_logits = false;         // the head's have `dtype`, not its accumulate_dtype
   HeadChunk head_chunk = {};
   std::int64_t vocabulary_multiple = 1;  // what the rows of the vocabulary's matrices on a rank are padded to
-  std::int64_t num_sequences = 1;  // B: sequences of a microbatch
-  std::int64_t seq_len = 1;        // T
+  std::int64_t num_sequences = 1;        // B: sequences of a microbatch
+  std::int64_t seq_len = 1;              // T
   int tp = 1;
   int tp_rank = 0;
   bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens

@@ -18,7 +18,8 @@ struct Slice {
   return {first, size * (index + 1) / num_parts - first};
 }
 
-/// This rank's tokens of the vocabulary. All slices are equally long, and multiples of options.vocabulary_multiple: the last ones may reach past the vocabulary.
+/// This rank's tokens of the vocabulary. All slices are equally long, and multiples of options.vocabulary_multiple: the last ones may reach past the
+/// vocabulary.
 [[nodiscard]] Slice vocabulary_slice(const LayerOptions& options);
 
 /// A matrix [out, in] of which every rank has the rows or the columns of `slice`. Initialised normal(0, initializer_range), decays.
