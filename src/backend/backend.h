@@ -27,6 +27,7 @@ struct RankOptions {
 
 /// What a device says of itself.
 struct DeviceFacts {
+  std::int64_t identity = 0;             // the same for ranks that share a device, and no others
   std::string name;                      // "NVIDIA H100 80GB HBM3"
   std::int64_t memory_bytes = 0;         // 0: not known
   std::int64_t num_multiprocessors = 0;  // 0: it has none
@@ -51,8 +52,6 @@ class Backend {
  public:
   virtual ~Backend() = default;
   [[nodiscard]] virtual DeviceKind kind() const = 0;
-  /// Of all ranks on this host together; 0: unknown, anything goes.
-  [[nodiscard]] virtual std::int64_t memory_bytes() const = 0;
   /// On this host, each for a rank of its own.
   [[nodiscard]] virtual int num_devices() const = 0;
   /// Called by every rank on its own thread, a collective over the host's mesh, which must outlive what it returns.

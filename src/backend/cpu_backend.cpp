@@ -24,7 +24,6 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(std::string remark) : remark_(std::move(remark)) {}
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
-  [[nodiscard]] std::int64_t memory_bytes() const override { return 0; }
   [[nodiscard]] int num_devices() const override { return 1; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
     require(options.transport != "nccl", "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");

@@ -21,7 +21,7 @@ class CudaRankDevice final : public RankDevice {
  public:
   CudaRankDevice(Mesh& host, const RankOptions& options, const Placement& placement)
       : device_(placement.index),
-        num_sharing_(placement.num_sharing),
+        placement_(placement),
         ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32, .needs_float8 = options.needs_float8}),
         carrier_(device_) {
     const bool is_alone = host.shape().num_ranks() == 1;
@@ -33,8 +33,8 @@ class CudaRankDevice final : public RankDevice {
     } else if (is_alone) {
       recorder_.emplace(device_, ops_, nullptr);
     }
-    require(mesh_ != nullptr, "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU for each", num_sharing_,
-            device_.index());
+    require(mesh_ != nullptr, "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU for each",
+            placement.num_sharing, device_.index());
   }
   [[nodiscard]] Ops& ops() override { return ops_; }
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
@@ -42,13 +42,14 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
-    const bool is_shared = num_sharing_ > 1, is_alone = mesh_->shape().num_ranks() == 1;
-    const std::string ranks = is_shared ? fmt::format(", shared by {} ranks", num_sharing_) : is_alone ? "" : ", " + nccl_version();
+    const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;
+    const std::string ranks = is_shared ? fmt::format(", shared by {} ranks", placement_.num_sharing) : is_alone ? "" : ", " + nccl_version();
     return fmt::format("{}{}, {}", gpu, ranks, ops_.attention_kernels());
   }
 
   [[nodiscard]] DeviceFacts facts() const override {
-    return {.name = device_.name(),
+    return {.identity = placement_.gpu,
+            .name = device_.name(),
             .memory_bytes = memory_bytes_of_gpu(device_.index()),
             .num_multiprocessors = device_.num_multiprocessors(),
             .multiplies_float8 = device_.capability() >= least_float8_capability};
@@ -56,7 +57,7 @@ class CudaRankDevice final : public RankDevice {
 
  private:
   Device device_;
-  int num_sharing_;
+  Placement placement_;
   CudaOps ops_;
   SharedCarrier carrier_;
   std::unique_ptr<Mesh> mesh_;
@@ -76,7 +77,6 @@ void require_possible(const RankOptions& options, const Placement& placement, in
 class CudaBackend final : public Backend {
  public:
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cuda; }
-  [[nodiscard]] std::int64_t memory_bytes() const override;
   [[nodiscard]] int num_devices() const override { return cuda::num_devices(); }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
     const Placement placement = place_on_gpu(host);
@@ -84,12 +84,6 @@ class CudaBackend final : public Backend {
     return std::make_unique<CudaRankDevice>(host, options, placement);
   }
 };
-
-std::int64_t CudaBackend::memory_bytes() const {
-  std::int64_t sum = 0;
-  for (int i = 0; i < num_devices(); ++i) sum += memory_bytes_of_gpu(i);
-  return sum;
-}
 
 std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
 

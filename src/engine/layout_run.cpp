@@ -9,7 +9,7 @@ namespace {
 
 void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher& watcher) {
   const RunConfig& config = layout.blueprint.config();
-  const std::unique_ptr<RankDevice> device = open_device(backend, config, host, 1);
+  const std::unique_ptr<RankDevice> device = open_device(backend, layout.blueprint, host, 1);
   const std::unique_ptr<RankInterposer> interposer = layout.interpose ? layout.interpose(device->ops(), device->mesh()) : nullptr;
   Mesh& mesh = interposer ? interposer->mesh() : device->mesh();
   Ops& ops = interposer ? interposer->ops() : device->ops();

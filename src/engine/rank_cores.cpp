@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/team_cores.h"
+#include "comm/gathered.h"
 #include "machine/cores.h"
 #include "machine/host.h"
-#include "spec/groups.h"
 
 #include <algorithm>
 #include <charconv>
@@ -24,23 +24,20 @@ struct Place {
 
 Place place_of(const CpuSet& cpus) { return {host_id(), std::hash<std::string>()(to_string(cpus))}; }
 
-Tensor numbers(Place* places, std::int64_t count) { return {places, DType::int32, {count * static_cast<std::int64_t>(sizeof(Place) / sizeof(std::int32_t))}}; }
-
 struct Neighbours {
   int count = 0;
   int index = 0;
 };
 
 Neighbours find_neighbours(const Place& own, Mesh& mesh) {
-  const std::vector<int> ranks = mesh.shape().ranks_of(world_group, mesh.rank());
-  std::vector<Place> places(ranks.size());
-  Place sent = own;
-  mesh.comm(world_group).all_gather(numbers(places.data(), std::ssize(places)), numbers(&sent, 1)).wait();
   Neighbours neighbours;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    if (!(places[i] == own)) continue;
-    ++neighbours.count;
-    if (ranks[i] < mesh.rank()) ++neighbours.index;
+  int rank = 0;
+  for (const Place& place : gathered(mesh, own)) {
+    if (place == own) {
+      ++neighbours.count;
+      if (rank < mesh.rank()) ++neighbours.index;
+    }
+    ++rank;
   }
   return neighbours;
 }

@@ -1,6 +1,7 @@
 #include "engine/run_device.h"
 
 #include "base/error.h"
+#include "engine/device_memory.h"
 #include "engine/machine_memory.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
@@ -17,7 +18,8 @@ std::vector<Group> groups_of(const RunConfig& config) {
 
 }  // namespace
 
-std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& config, Mesh& host, int num_threads) {
+std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host, int num_threads) {
+  const RunConfig& config = blueprint.config();
   const TrainingConfig& t = config.training;
   require(t.linear_dtype.empty() || t.dtype != "float64" || backend.kind() == DeviceKind::cpu,
           "training.linear_dtype = '{}' beside training.dtype = 'float64' is for processors alone; nearest: 'float32'", t.linear_dtype);
@@ -27,6 +29,7 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const RunConfig& confi
                                                            .needs_float8 = !config.training.linear_dtype.empty(),
                                                            .transport = config.comm.backend,
                                                            .timeout_seconds = config.comm.timeout_seconds});
+  if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
   return device;
 }
@@ -43,9 +46,8 @@ RunConfig with_device(RunConfig config, DeviceKind found) {
   return config;
 }
 
-void require_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend) {
-  const bool is_host = backend.kind() == DeviceKind::cpu;
-  require_memory(blueprint, placement.num_ranks_on_host, is_host ? system_memory_bytes() : backend.memory_bytes());
+void require_host_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend) {
+  if (backend.kind() == DeviceKind::cpu) require_memory(blueprint, placement.num_ranks_on_host, system_memory_bytes());
 }
 
 }  // namespace echelon

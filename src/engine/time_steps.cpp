@@ -20,11 +20,11 @@ std::vector<double> time_steps(const RunConfig& wanted, std::int64_t num_steps) 
   const RunConfig config = with_device(wanted, backend->kind());
   const std::int64_t num_before = config.training.cuda_graphs ? 2 : 1;  // the second one is recorded
   const Blueprint blueprint(config);
-  require_memory(blueprint, placement, *backend);
+  require_host_memory(blueprint, placement, *backend);
   const FormulaTokens batches(config.data.seed, config.model.vocab_size);
   std::vector<double> seconds;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, claim_cores(config, host).num_threads);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory(), recorder_of(*device, config));
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);

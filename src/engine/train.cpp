@@ -106,7 +106,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
   const RunConfig config = with_device(wanted, backend->kind());
   const Blueprint blueprint(config);
-  require_memory(blueprint, placement, *backend);
+  require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   const auto initial = initial_weights(config);
   const RatesOfHost rates(config.metrics, placement, backend->kind());
@@ -124,7 +124,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   }
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     const RankCores cores = claim_cores(config, host);
-    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, cores.num_threads);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads);
     Ops& ops = device->ops();
     Mesh& mesh = device->mesh();
     if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores) + "; " + device->description());
@@ -158,11 +158,11 @@ EvaluationResult evaluate(const RunConfig& wanted) {
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
   const RunConfig config = with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
   const Blueprint blueprint(config);
-  require_memory(blueprint, placement, *backend);
+  require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   EvaluationResult result;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, claim_cores(config, host).num_threads);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
     run.model().load(*initial, device->ops());
     const MeanLoss mean = validation_loss(run.step(), validation, config, std::numeric_limits<std::int64_t>::max());

@@ -50,7 +50,7 @@ std::unique_ptr<Steps> steps_of(const RunConfig& config, int num_gpus, Targets t
   auto steps = std::make_unique<Steps>();
   const emulated::Activity before = emulated::activity();
   run_thread_ranks(blueprint.mesh(), {.timeout_seconds = 60}, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, 1);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, 1);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory(), recorder_of(*device, config));
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);
@@ -146,7 +146,7 @@ TEST(Graphs, NameTheActionThatCannotBeRecorded) {
   std::string outcome;
   try {
     run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& host) {
-      const std::unique_ptr<RankDevice> device = open_device(*backend, config, host, 1);
+      const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, 1);
       ImpatientOps ops(device->ops());
       RankRun run(blueprint, device->mesh(), ops, device->memory(), recorder_of(*device, config));
       run.model().initialize(1, ops);

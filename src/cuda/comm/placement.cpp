@@ -1,58 +1,40 @@
 #include "cuda/comm/placement.h"
 
+#include "comm/gathered.h"
 #include "cuda/comm/nvlink.h"
 #include "cuda/device/device.h"
-#include "spec/mesh_shape.h"
 
 #include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <fstream>
-#include <string_view>
+#include <string>
 
 namespace echelon::cuda {
 namespace {
 
 // FNV-1a.
-std::int64_t hash_of(std::string_view text) {
+std::int64_t hash_of(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return std::bit_cast<std::int64_t>(hash);
 }
 
 // The running kernel and the machine's name: containers of one machine that have names of their own have GPUs of their own.
-std::int64_t host_identity() {
+std::string host_identity() {
   std::string identity;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
   std::array<char, 256> name = {};
   if (gethostname(name.data(), name.size() - 1) == 0) identity += name.data();
-  return hash_of(identity);
+  return identity;
 }
 
-std::int64_t address_of_gpu(int index) {
+std::string address_of_gpu(int index) {
   std::array<char, 64> name = {};
   check(cudaDeviceGetPCIBusId(name.data(), static_cast<int>(name.size()), index), "the GPU's address");
-  return hash_of(name.data());
+  return name.data();
 }
-
-// What every rank says, by rank.
-template <class T>
-std::vector<T> gathered(Mesh& host, T own) {
-  static_assert(sizeof(T) % sizeof(std::int32_t) == 0 && std::is_trivially_copyable_v<T>);
-  constexpr auto words = static_cast<std::int64_t>(sizeof(T) / sizeof(std::int32_t));
-  std::vector<T> all(static_cast<std::size_t>(host.shape().num_ranks()));
-  const auto tensor = [](T* first, std::int64_t count) { return Tensor(reinterpret_cast<std::byte*>(first), DType::int32, {count * words}); };
-  host.comm(Group{world_axes}).all_gather(tensor(all.data(), static_cast<std::int64_t>(all.size())), tensor(&own, 1)).wait();
-  return all;
-}
-
-// The same numbers for the same GPU, whatever a process calls it.
-struct ChosenGpu {
-  std::int64_t host = 0;
-  std::int64_t address = 0;
-  bool operator==(const ChosenGpu&) const = default;
-};
 
 }  // namespace
 
@@ -73,13 +55,15 @@ int choose_gpu(const std::vector<RankSite>& sites, int rank) {
 }
 
 Placement place_on_gpu(Mesh& host) {
-  const RankSite site = {.host = host_identity(), .process = getpid(), .num_gpus = num_devices()};
+  const std::string identity = host_identity();
+  const RankSite site = {.host = hash_of(identity), .process = getpid(), .num_gpus = num_devices()};
   const std::vector<RankSite> sites = gathered(host, site);
   Placement placement;
   placement.index = order_by_islands(site.num_gpus, are_linked_by_nvlink)[static_cast<std::size_t>(choose_gpu(sites, host.rank()))];
-  const std::vector<ChosenGpu> gpus = gathered(host, ChosenGpu{.host = site.host, .address = address_of_gpu(placement.index)});
-  placement.num_sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), gpus[static_cast<std::size_t>(host.rank())]));
-  placement.has_each_its_own = std::all_of(gpus.begin(), gpus.end(), [&](const ChosenGpu& gpu) { return std::count(gpus.begin(), gpus.end(), gpu) == 1; });
+  placement.gpu = hash_of(identity + " " + address_of_gpu(placement.index));
+  const std::vector<std::int64_t> gpus = gathered(host, placement.gpu);
+  placement.num_sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), placement.gpu));
+  placement.has_each_its_own = std::all_of(gpus.begin(), gpus.end(), [&](std::int64_t gpu) { return std::count(gpus.begin(), gpus.end(), gpu) == 1; });
   return placement;
 }
 

@@ -21,6 +21,7 @@ struct RankSite {
 
 struct Placement {
   int index = 0;                 // of this rank's GPU
+  std::int64_t gpu = 0;          // the same number for the same GPU, whatever a process calls it
   int num_sharing = 1;           // ranks that have it
   bool has_each_its_own = true;  // no two ranks of the mesh have the same GPU
 };

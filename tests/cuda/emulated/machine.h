@@ -83,7 +83,12 @@ struct Machine {
   std::set<Stream*> streams;
   std::map<std::byte*, std::size_t> device_memory, pinned_memory;
   std::map<const void*, std::size_t> shared_bytes;
-  std::map<const void*, std::size_t> asked_bytes;  // of device memory
+  struct Asked {
+    std::size_t num_bytes = 0;
+    int device = 0;
+  };
+  std::map<const void*, Asked> asked;                // of device memory
+  std::size_t memory_bytes = std::size_t{80} << 30;  // of each device
   int num_devices = 1;
   int num_islands = 1;
   int capability = 90;

@@ -81,6 +81,14 @@ bool is_within(const std::map<std::byte*, std::size_t>& memory, const void* addr
   return after != memory.begin() && byte < std::prev(after)->first + std::prev(after)->second;
 }
 
+// Of a device's memory; the machine is locked.
+std::size_t taken_bytes(int device) {
+  std::size_t sum = 0;
+  for (const auto& [address, asked] : machine().asked)
+    if (asked.device == device) sum += asked.num_bytes;
+  return sum;
+}
+
 cudaError_t allocate(std::map<std::byte*, std::size_t>& memory, void** address, std::size_t num_bytes) {
   const Lock lock(machine().mutex);
   if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
@@ -182,7 +190,7 @@ std::size_t& allowed_shared_bytes(const void* kernel) {
 std::int64_t num_allocated_bytes() {
   const Lock lock(machine().mutex);
   std::int64_t sum = 0;
-  for (const auto& [address, num_bytes] : machine().asked_bytes) sum += static_cast<std::int64_t>(num_bytes);
+  for (const auto& [address, asked] : machine().asked) sum += static_cast<std::int64_t>(asked.num_bytes);
   return sum;
 }
 void set_num_devices(int count) { machine().num_devices = count; }
@@ -192,6 +200,7 @@ Activity activity() {
   const Lock lock(machine().mutex);
   return machine().activity;
 }
+void set_memory_bytes(std::int64_t num_bytes) { machine().memory_bytes = static_cast<std::size_t>(num_bytes); }
 void set_capability(int capability) { machine().capability = capability; }
 void fail_at(int number) {
   const Lock lock(machine().mutex);
@@ -251,7 +260,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= machine().num_devices) return result(cudaErrorInvalidDevice);
   *properties = {};
   std::strcpy(properties->name, "Emulated H100");
-  properties->totalGlobalMem = std::size_t{80} << 30;
+  properties->totalGlobalMem = machine().memory_bytes;
   properties->multiProcessorCount = 132;
   properties->major = 9;
   properties->sharedMemPerBlockOptin = 227 * 1024;
@@ -283,8 +292,9 @@ cudaError_t cudaDeviceGetPCIBusId(char* name, int length, int device) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
-  *total_bytes = std::size_t{80} << 30;
-  *free_bytes = *total_bytes - (std::size_t{1} << 29);
+  const Lock lock(machine().mutex);
+  *total_bytes = machine().memory_bytes;
+  *free_bytes = *total_bytes - taken_bytes(current_device);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
@@ -307,13 +317,14 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaMalloc(void** address, std::size_t num_bytes) {
   const Lock lock(machine().mutex);
+  if (taken_bytes(current_device) + num_bytes > machine().memory_bytes) return result(cudaErrorMemoryAllocation);
   const cudaError_t error = allocate(machine().device_memory, address, num_bytes);
-  if (error == cudaSuccess) machine().asked_bytes[*address] = num_bytes;
+  if (error == cudaSuccess) machine().asked[*address] = {num_bytes, current_device};
   return error;
 }
 cudaError_t cudaFree(void* address) {
   const Lock lock(machine().mutex);
-  machine().asked_bytes.erase(address);
+  machine().asked.erase(address);
   return release(machine().device_memory, address);
 }
 cudaError_t cudaMallocHost(void** address, std::size_t num_bytes) { return allocate(machine().pinned_memory, address, num_bytes); }

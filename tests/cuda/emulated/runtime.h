@@ -149,6 +149,8 @@ std::size_t& allowed_shared_bytes(const void* kernel);
 void set_num_devices(int count);
 /// GPUs a and b are joined by NVLink where a and b leave the same remainder divided by this (1).
 void set_num_islands(int count);
+/// The memory of each device from now on (80 GiB). More than is there nobody gets.
+void set_memory_bytes(std::int64_t num_bytes);
 /// Bytes of device memory that are allocated, as they were asked for.
 std::int64_t num_allocated_bytes();
 /// What CUDA says from now on when it is asked how many devices there are, and what they can do (90).

@@ -1,0 +1,79 @@
+// A run whose arenas are larger than the GPUs that hold them is refused by every rank before anything is allocated: GPU by GPU.
+#include "base/error.h"
+#include "comm/thread/thread_world.h"
+#include "cuda/cuda_backend.h"
+#include "cuda/emulated/runtime.h"
+#include "engine/run_device.h"
+#include "parity/layout.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+namespace echelon::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GpuMemory : public ::testing::Test {
+ protected:
+  GpuMemory() {
+    RunConfig config = config_of({.replicate = 3, .layers = 1});
+    config.training.seq_len = config.model.max_position_embeddings = 4096;
+    config.training.micro_batch_size = 8;
+    config.training.global_batch_size = 24;
+    blueprint_ = std::make_unique<Blueprint>(config);
+    arena_bytes_ = blueprint_->rank(0).arena_bytes();
+    config.training.micro_batch_size = 4;
+    const Blueprint smaller(config);
+    smaller_arena_bytes_ = smaller.rank(0).arena_bytes();
+  }
+  ~GpuMemory() override {
+    emulated::set_num_devices(1);
+    emulated::set_memory_bytes(std::int64_t{80} << 30);
+  }
+  /// Of three ranks: what the first of them throws, once for each that does.
+  [[nodiscard]] std::vector<std::string> outcomes(int num_gpus, std::int64_t memory_bytes) const {
+    emulated::set_num_devices(num_gpus);
+    emulated::set_memory_bytes(memory_bytes);
+    std::string reason;
+    const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
+    std::vector<std::string> words(3);
+    run_thread_ranks(blueprint_->mesh(), {.timeout_seconds = 60}, [&](Mesh& host) {
+      try {
+        (void)open_device(*backend, *blueprint_, host, 1);
+      } catch (const Error& error) {
+        words[static_cast<std::size_t>(host.rank())] = error.what();
+      }
+    });
+    std::erase(words, "");
+    return words;
+  }
+
+  static constexpr std::int64_t beside = std::int64_t{33} << 20;  // what a rank takes before its arena: the workspace
+  std::unique_ptr<Blueprint> blueprint_;
+  std::int64_t arena_bytes_ = 0, smaller_arena_bytes_ = 0;
+};
+
+TEST_F(GpuMemory, HoldsTheRankOfEachGpu) {
+  ASSERT_GT(arena_bytes_, beside);
+  EXPECT_TRUE(outcomes(3, arena_bytes_).empty());
+  const std::vector<std::string> refused = outcomes(3, arena_bytes_ - 1);
+  ASSERT_EQ(refused.size(), 3U);
+  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, which has"));
+  EXPECT_THAT(refused.front(), HasSubstr("training.micro_batch_size = 8"));
+  EXPECT_THAT(refused.front(), HasSubstr("nearest: training.micro_batch_size = 4"));
+  EXPECT_EQ(refused.front(), refused.back());
+  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ - 1).front(), HasSubstr("nearest: training.micro_batch_size = 2"));
+}
+
+// Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of theirs.
+TEST_F(GpuMemory, HoldsAllRanksThatShareAGpu) {
+  EXPECT_TRUE(outcomes(2, 3 * arena_bytes_).empty());
+  const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ - 1);
+  ASSERT_EQ(refused.size(), 3U);
+  EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0 for 3 ranks, which has"));
+}
+
+}  // namespace
+}  // namespace echelon::testing
