@@ -1,38 +1,4 @@
-# The backend for NVIDIA GPUs: a library of its own beside the program, built where CUDA's compiler is found and loaded when a run asks for it.
-# ECHELON_CUDA: AUTO (built if it can be) | ON (an error if it cannot) | OFF.
-set(ECHELON_CUDA AUTO CACHE STRING "build the backend for NVIDIA GPUs: AUTO, ON or OFF")
-# The chips that it is compiled for: A100, H100 and H200, B200, and through PTX what comes after them.
-set(ECHELON_CUDA_ARCHITECTURES "80-real;90a-real;100" CACHE STRING "as CMAKE_CUDA_ARCHITECTURES")
-
-if(ECHELON_CUDA)
-  find_program(ECHELON_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
-  if(ECHELON_NVCC)
-    set(CMAKE_CUDA_COMPILER ${ECHELON_NVCC})
-    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
-    set(CMAKE_CUDA_ARCHITECTURES ${ECHELON_CUDA_ARCHITECTURES})
-    enable_language(CUDA)
-    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20") # which CMake 3.25 does not know of nvcc
-    set(CMAKE_CUDA_STANDARD 20)
-    set(CMAKE_CUDA_EXTENSIONS OFF)
-    if(CCACHE)
-      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
-    endif()
-    find_package(CUDAToolkit REQUIRED)
-    find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-    find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/lib64)
-    # cuDNN's attention is built in where cuDNN's headers are found, and its frontend's, which scripts/cudnn_frontend fetches; a run loads cuDNN itself if it is there.
-    find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-    file(GLOB fetched_frontend ${CMAKE_SOURCE_DIR}/build/cudnn_frontend-*/include)
-    find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${fetched_frontend})
-  endif()
-  if(ECHELON_NVCC AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
-    set(ECHELON_HAS_CUDA ON)
-  elseif(ECHELON_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "ECHELON_CUDA = ON, but CUDA's compiler nvcc, or NCCL, is not found; nearest: CUDA_HOME=/path/to/cuda cmake ...")
-  else()
-    message(STATUS "CUDA's compiler nvcc, or NCCL, is not found: runs will be on processors")
-  endif()
-endif()
+# Backends are libraries of their own beside the program, built where what they need is found (cuda.cmake) and loaded when a run asks for one.
 
 # echelon_plugin(NAME USES folders...): libechelon_NAME.so out of every .cpp and .cu below src/NAME. What it uses of other folders is the program's own, in
 # which it is loaded.
