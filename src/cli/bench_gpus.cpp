@@ -48,6 +48,7 @@ void take_formats(const MeasuredDevice& measured, DeviceSpec& device) {
   for (const auto& [format, rates] : measured.device.formats) {
     FormatRates& own = device.formats[format];
     own.peak_flops = std::max(own.peak_flops, rates.peak_flops);
+    own.fastest_flops = rates.fastest_flops;
     own.points = rates.points;
   }
   for (const auto& [format, time] : measured.attention) {
@@ -106,6 +107,7 @@ std::string gpus_to_text(const MachineSpec& machine) {
     if (rates.points.empty()) continue;
     MatmulPoint largest;
     const double rate = rate_of_largest(rates, largest);
+    text += line_of(fmt::format("{} fastest y = x w^T, TFLOP/s", format), fmt::format("{:.1f}", rates.fastest_flops / 1e12));
     text += line_of(fmt::format("{} products, TFLOP/s", format), fmt::format("{:.1f}", rate / 1e12));
     text.insert(text.size() - 1, fmt::format("  of {} x {} x {}, {:.1f} % of the peak", largest.m, largest.n, largest.k, 100 * rate / rates.peak_flops));
     if (rates.attention_efficiency > 0) text += line_of("  attention, of the peak", fmt::format("{:.1f} %", 100 * rates.attention_efficiency));
@@ -126,7 +128,8 @@ std::string gpus_to_json(const MachineSpec& machine) {
                                  {"operation_seconds", device.operation_seconds},
                                  {"host_bandwidth", device.host_bandwidth}};
   for (const auto& [format, rates] : device.formats) {
-    nlohmann::ordered_json& of = json["formats"][format] = {{"peak_flops", rates.peak_flops}, {"attention_efficiency", rates.attention_efficiency}};
+    nlohmann::ordered_json& of = json["formats"][format] = {
+        {"peak_flops", rates.peak_flops}, {"fastest_flops", rates.fastest_flops}, {"attention_efficiency", rates.attention_efficiency}};
     for (const MatmulPoint& p : rates.points) of["products"].push_back({{"m", p.m}, {"n", p.n}, {"k", p.k}, {"flops", p.flops}});
   }
   for (const CollectiveCurve& curve : node.link.measured)

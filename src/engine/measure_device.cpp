@@ -114,8 +114,13 @@ class Meter {
   const DeviceMeasurement& options_;
 };
 
+struct ProductSeconds {
+  double forward = 0;  // y = x w^T
+  double mean = 0;     // of the three
+};
+
 /// The three products of a linear layer from k to n features on m tokens, each as many flops.
-double product_seconds(RankDevice& device, Meter& meter, const Arena& arena, const ProductSize& s, const ProductFormat& format) {
+ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& arena, const ProductSize& s, const ProductFormat& format) {
   Ops& ops = device.ops();
   Stack stack = arena.region(0, arena.num_bytes());
   const Tensor x = stack.take(format.dtype, {s.m, s.k}), w = stack.take(format.dtype, {s.n, s.k}), y = stack.take(format.dtype, {s.m, s.n});
@@ -132,11 +137,11 @@ double product_seconds(RankDevice& device, Meter& meter, const Arena& arena, con
     }
     return meter.seconds_of([&] { ops.matmul(args); });
   };
-  double sum = seconds({.a = x, .b = w, .c = y, .transpose_b = true}, OperandFormat::float8_e4m3);
+  const double forward = seconds({.a = x, .b = w, .c = y, .transpose_b = true}, OperandFormat::float8_e4m3);
   filler.fill(y);  // products of products would grow
-  sum += seconds({.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, OperandFormat::float8_e5m2);
+  double sum = forward + seconds({.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, OperandFormat::float8_e5m2);
   sum += seconds({.a = y, .b = w, .c = x}, OperandFormat::float8_e5m2);
-  return sum / 3;
+  return {.forward = forward, .mean = sum / 3};
 }
 
 AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std::int64_t largest_size) {
@@ -218,8 +223,10 @@ class DeviceSession {
       tell(format.name, static_cast<double>(i) / static_cast<double>(sizes.size()));
       const ProductSize& s = sizes[i];
       const double flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-      rates.points.push_back({s.m, s.n, s.k, flops / product_seconds(device, meter, arena, s, format)});
-      rates.peak_flops = std::max(rates.peak_flops, rates.points.back().flops);
+      const ProductSeconds seconds = product_seconds(device, meter, arena, s, format);
+      rates.points.push_back({s.m, s.n, s.k, flops / seconds.mean});
+      rates.fastest_flops = std::max(rates.fastest_flops, flops / seconds.forward);
+      rates.peak_flops = std::max({rates.peak_flops, rates.fastest_flops, rates.points.back().flops});
     }
     const bool has_attention = format.name == name_of(format.dtype) && format.dtype != DType::float64;
     if (has_attention) measured.attention[std::string(format.name)] = attention_time(device, meter, format.dtype, options_.largest_size);

@@ -27,7 +27,7 @@ struct AttentionTime {
 };
 
 struct MeasuredDevice {
-  DeviceSpec device;  // of each format the measured products; as its peak the fastest of them. memory_bandwidth is that of a copy
+  DeviceSpec device;  // of each format the measured products; as its peak the fastest of all. memory_bandwidth is that of a copy
   std::map<std::string, AttentionTime, std::less<>> attention;  // by format
 };
 

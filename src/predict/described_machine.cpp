@@ -30,9 +30,12 @@ constexpr Gpu gpus[] = {
     {"B300", "b200", 2250, 8, 268, 900},
     {"B200", "b200"},
     {"GH200", "h100", 989.4, 4, 95, 450},
+    {"H200 NVL", "h200", 835.5, 0, 0, 450},
     {"H200", "h200"},
     {"H800", "h100", 989.4, 0, 0, 200},
     {"H20", "h100", 148, 4, 95, 450},
+    {"H100 PCIE", "h100", 756, 2.04, 0, 64},
+    {"H100 NVL", "h100", 835.5, 3.9, 93, 300},
     {"H100", "h100"},
     {"A800", "a100-80", 312, 0, 0, 200},
     {"A100", "a100-80"},
@@ -57,7 +60,7 @@ const Gpu& gpu_called(const std::string& words) {
   const std::string name = upper(words);
   std::vector<std::string_view> known;
   for (const Gpu& gpu : gpus) {
-    if (has(name, gpu.word)) return gpu;
+    if (has(name, gpu.word) && !has(name, "RTX")) return gpu;  // a workstation's Blackwell is no B200, nor its A1000 an A100
     known.push_back(gpu.word);
   }
   throw Error(fmt::format("gpu = '{}' is no GPU whose rates are known; nearest: {}", words, nearest(name, known)));

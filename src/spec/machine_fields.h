@@ -48,6 +48,7 @@ void visit(Fields& fields, MatmulTile& tile) {
 template <class Fields>
 void visit(Fields& fields, FormatRates& rates) {
   fields.number("peak_tflops", rates.peak_flops, unit::tera, FieldRange::positive);
+  fields.number("fastest_tflops", rates.fastest_flops, unit::tera);
   fields.number("attention_efficiency", rates.attention_efficiency, unit::one, FieldRange::part);
   fields.inline_table("matmul", rates.matmul);
   fields.inline_list("points", rates.points);

@@ -33,6 +33,7 @@ struct MatmulPoint {
 struct FormatRates {
   double peak_flops = 0;                 // of the data sheet, or of multiply-adds in registers
   MatmulCurve matmul = {};               // where nothing was measured
+  double fastest_flops = 0;              // of the fastest plain product that was measured, y = x w^T; 0: not measured
   std::vector<MatmulPoint> points = {};  // measured products; between them rates are interpolated
   double attention_efficiency = 0;       // of a fused attention's products; 0: that of large products
   bool operator==(const FormatRates&) const = default;

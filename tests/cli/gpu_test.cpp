@@ -118,6 +118,9 @@ TEST_F(GpuProgram, MeasuresAMachineToPlanFor) {
     const FormatRates& rates = device.formats.find(format)->second;
     EXPECT_EQ(rates.points.size(), 2U) << format;  // 32 x 32 x 32 and a vocabulary of four times that
     for (const MatmulPoint& point : rates.points) EXPECT_GT(point.flops, 0);
+    EXPECT_GT(rates.fastest_flops, 0);
+    EXPECT_GE(rates.peak_flops, rates.fastest_flops);
+    EXPECT_DOUBLE_EQ(measured["formats"][format]["fastest_flops"].get<double>(), rates.fastest_flops);
   }
   const std::vector<std::string> model = {"--model.preset=llama-1m", "--training.seq_len=64", "--training.dtype=bfloat16"};
   std::vector<std::string> simulate = {"simulate", "--machine=" + file, "--json"};

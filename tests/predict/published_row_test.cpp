@@ -93,6 +93,15 @@ TEST(PublishedRows, WordsOfNetworksAndGpus) {
   EXPECT_EQ(node({"GB200", "192", "NVLink5 NVL72", "8x400Gb"}).num_devices, 72);
   EXPECT_EQ(node({"something with V100s", "", "NVLink2", ""}).link.bandwidth, 150e9);
   EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);
+
+  // What drivers call GPUs, with the dense bfloat16 of NVIDIA's data sheets.
+  const auto tflops = [&](const char* gpu) { return node({gpu, "", "", ""}).device.formats.at("bfloat16").peak_flops / 1e12; };
+  EXPECT_NEAR(tflops("NVIDIA H100 80GB HBM3"), 989.4, 1e-9);
+  EXPECT_NEAR(tflops("NVIDIA H200"), 989.4, 1e-9);
+  EXPECT_NEAR(tflops("NVIDIA H100 PCIe"), 756, 1e-9);
+  EXPECT_NEAR(tflops("NVIDIA H100 NVL"), 835.5, 1e-9);
+  EXPECT_NEAR(tflops("NVIDIA A100-SXM4-40GB"), 312, 1e-9);
+  EXPECT_THROW((void)node({"NVIDIA RTX PRO 6000 Blackwell Server Edition", "", "", ""}), Error);
 }
 
 TEST(PublishedRows, WordsOfSoftware) {

@@ -110,7 +110,7 @@ TEST(MachineSpec, ARoundTripKeepsEverything) {
   node.device.memory_bytes = 12345678901;
   node.device.operation_seconds = 1.0 / 3e6;
   FormatRates& rates = node.device.formats["bfloat16"];
-  rates = {.peak_flops = 1e12 / 7, .matmul = {0.5, 1, 2, 3}, .points = {{1, 2, 3, 1e9 / 7}, {4, 5, 6, 1e11 / 3}}};
+  rates = {.peak_flops = 1e12 / 7, .matmul = {0.5, 1, 2, 3}, .fastest_flops = 1e12 / 9, .points = {{1, 2, 3, 1e9 / 7}, {4, 5, 6, 1e11 / 3}}};
   node.link.kind = LinkKind::shared_memory;
   node.link.measured = {{Collective::all_gather, 2, {8, 65536}, {1.1e-6, 1.0 / 7e4}}, {Collective::transfer, 2, {8}, {1e-6}}};
   machine.network = {
