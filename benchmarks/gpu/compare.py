@@ -1,45 +1,48 @@
 """Echelon and PyTorch in turns on one GPU: each turn is one process that trains the same model with random tokens for some steps.
 
 A turn's step time is the median over its steps from the fourth on, a side's the median over all its turns' steps; the ratio is PyTorch's over the faster of
-Echelon's, with and without CUDA graphs. The first loss of all must be that of a model that knows nothing, ln V, within 3 %. `echelon bench` measures the GPU before,
-and its machine file gives the matrix rate and the simulator's prediction. Cases that the plan says do not fit are left out, and said so. --dry-run does all
-of it with tiny models on the emulated device and PyTorch on a processor: times mean nothing then.
+Echelon's, with and without CUDA graphs. Weights are drawn with a standard deviation of 0.02, so the first loss must be that of a model that knows nothing,
+ln V + 0.02^2 D / 2, within 2 % and what chance explains, and that of PyTorch be Echelon's within 1 %. `echelon bench` measures the GPU before, and its machine
+file gives the matrix rate, the data sheet's peak and the simulator's prediction. Cases that the plan says do not fit are left out, and said so. What fails is told in the table, and
+the rest goes on; table.md and results.json are written after every turn. --dry-run does all of it with tiny models on the emulated device and PyTorch on a
+processor: times mean nothing then.
 """
+
+import sys
+
+if sys.version_info < (3, 10):
+    raise SystemExit(f"{sys.argv[0]} needs Python 3.10 or newer, and this is {sys.version.split()[0]}")
 
 import argparse
 import json
 import math
 import os
 import pathlib
+import re
 import shlex
 import statistics
 import subprocess
-import sys
 import tempfile
-import threading
 import time
-import tomllib
 
 import cases
+import gpu
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 FIRST_TIMED_STEP = 4
-PEAK_BFLOAT16 = 989.4e12  # H100 and H200, NVIDIA's data sheet, dense
 
 
 def main():
     a = parse()
     a.out.mkdir(parents=True, exist_ok=True)
-    machine = measure_machine(a)
-    results = []
+    table = Table(a, measure_machine(a))
+    table.write()
     for name in a.case:
-        results.append(compare(a, name, machine))
-        (a.out / "results.json").write_text(json.dumps({"machine": machine, "results": results}, indent=1))
-        print(table([results[-1]], header=len(results) == 1), flush=True)
-    (a.out / "table.md").write_text(heading(a, machine) + "\n\n" + table(results) + "\n")
-    failed = [f"{r['case']} {side}" for r in results for side, s in r["sides"].items() if side.startswith("echelon") and "failure" in s]
-    if failed or not any(r["sides"] for r in results):
+        compare(a, name, table)
+        print(table.rows_of(table.results[-1]), flush=True)
+    failed = [f"{r['case']} {side}".strip() for r in table.results for side, s in summaries(r, table.machine).items() if "failure" in s and "pytorch" not in side]
+    if failed or not any(r["turns"] for r in table.results):
         raise SystemExit(f"failed: {', '.join(failed)}" if failed else "no case fits")
 
 
@@ -48,13 +51,16 @@ def parse():
     p.add_argument("--case", nargs="+", choices=cases.ALL_CASES, help="default: all of them, or the tiny ones of a dry run")
     p.add_argument("--turns", type=int, default=3, help="processes per side and case")
     p.add_argument("--steps", type=int, default=13, help="of a turn; those from the fourth on are timed")
+    p.add_argument("--turn-seconds", type=float, default=1800, help="a turn that takes longer is ended, and has failed")
     p.add_argument("--echelon", default=None, help="default: build/cuda/echelon, of a dry run build/release/echelon")
     p.add_argument("--python", default=sys.executable, help="an interpreter with PyTorch")
     p.add_argument("--no-pytorch", action="store_true")
-    p.add_argument("--machine", help="a machine file, instead of a new one by echelon bench")
+    p.add_argument("--machine", help="a machine file, or the name of a shipped one, instead of a new one by echelon bench")
     p.add_argument("--out", type=pathlib.Path, default=None, help="folder of the results; default: out/gpu")
     p.add_argument("--dry-run", action="store_true")
     a = p.parse_args()
+    if a.steps < FIRST_TIMED_STEP or a.turns < 1:
+        p.error(f"--steps = {a.steps} and --turns = {a.turns} time nothing; nearest: --steps={max(a.steps, FIRST_TIMED_STEP)} --turns={max(a.turns, 1)}")
     a.case = a.case or list(cases.DRY_CASES if a.dry_run else cases.CASES)
     a.out = (a.out or ROOT / "out" / ("gpu-dry-run" if a.dry_run else "gpu")).resolve()
     a.echelon = a.echelon or str(ROOT / ("build/release/echelon" if a.dry_run else "build/cuda/echelon"))
@@ -65,73 +71,107 @@ def parse():
 
 
 def measure_machine(a):
-    """The machine file, and the rate of its largest bfloat16 product."""
-    path = a.out / "machine.toml"
-    if a.machine:
-        return machine_of(a.machine)
-    sizes = ["--largest-size=32", "--seconds=0.01", "--rounds=1"] if a.dry_run else []
-    run([a.echelon, "bench", "--device=cuda", f"--output={path}", *sizes])
-    return machine_of(path)
+    """What is known of the GPU: `file`, `name`, `peak_flops` of its data sheet and `matrix_flops` of its fastest product, both in bfloat16; or why not."""
+    try:
+        if a.machine:
+            return machine_of(a.machine)
+        path = a.out / "machine.toml"
+        sizes = ["--largest-size=32", "--seconds=0.01", "--rounds=1"] if a.dry_run else []
+        run([a.echelon, "bench", "--device=cuda", f"--output={path}", *sizes], 3600)
+        return machine_of(path)
+    except Exception as error:
+        say(f"the GPU was not measured: {words_of(error)}")
+        return {"failure": words_of(error)}
 
 
-def machine_of(path):
-    device = tomllib.loads(pathlib.Path(path).read_text())["node"][0]["device"]
-    products = device["formats"]["bfloat16"].get("points", [])
-    fastest = {"matrix_flops": max(p["tflops"] for p in products) * 1e12} if products else {}
-    return {"file": str(path), "name": device["name"]} | fastest
+def machine_of(file):
+    path = pathlib.Path(file) if pathlib.Path(file).exists() else ROOT / "machines" / f"{file}.toml"
+    tables = tables_of(path.read_text())
+    bfloat16, source = tables.get("node.device.formats.bfloat16", {}), tables[""].get("source", "")
+    machine = {"file": str(path), "name": tables["node.device"]["name"].strip('"')}
+    if "fastest_tflops" in bfloat16:
+        machine["matrix_flops"] = float(bfloat16["fastest_tflops"]) * 1e12
+    if "peak_tflops" in bfloat16 and "no peaks are known" not in source:  # else it is the fastest product
+        machine["peak_flops"] = float(bfloat16["peak_tflops"]) * 1e12
+    return machine
 
 
-def compare(a, name, machine):
+def tables_of(text):
+    """A machine file's keys that stand in one line, with their values as text, by table; of several tables of a name the first. (tomllib wants Python 3.11.)"""
+    tables = {"": {}}
+    current = tables[""]
+    for line in text.splitlines():
+        if header := re.match(r"\[+([\w.]+)\]+", line):
+            current = {}
+            tables.setdefault(header[1], current)
+        elif key := re.match(r"""(\w+) *= *("[^"]*"|[^#]*)""", line):
+            current[key[1]] = key[2].strip()
+    return tables
+
+
+def compare(a, name, table):
     case = cases.ALL_CASES[name]
-    result = {"case": name, "sides": {}, "flops_per_step": cases.flops_per_step(case), "parameters": cases.num_parameters(case)}
-    with tempfile.TemporaryDirectory() as folder:
-        prefix = pathlib.Path(folder, "tokens")
-        cases.write_tokens(cases.sizes_of(case)["vocab"], cases.NUM_SEQUENCES_OF_DATA * case["tokens"] + 1, prefix)
-        config = pathlib.Path(folder, "config.toml")
-        config.write_text(cases.echelon_config(case, a.steps, prefix, folder, machine["file"]))
-        (a.out / f"{name}.toml").write_text(config.read_text())
-        simulated = json.loads(run([a.echelon, "simulate", str(config), f"--machine={machine['file']}", "--json"]))
+    result = {"case": name, "turns": {}, "flops_per_step": cases.flops_per_step(case), "parameters": cases.num_parameters(case)}
+    table.results.append(result)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            take_turns(a, case, result, pathlib.Path(folder), table)
+    except Exception as error:
+        say(f"  {name} failed: {words_of(error)}")
+        result["failure"] = words_of(error)
+    table.write()
+
+
+def take_turns(a, case, result, folder, table):
+    name, file = result["case"], table.machine.get("file", "")
+    cases.write_tokens(cases.sizes_of(case)["vocab"], cases.NUM_SEQUENCES_OF_DATA * case["tokens"] + 1, folder / "tokens")
+    config = folder / "config.toml"
+    config.write_text(cases.echelon_config(case, a.steps, folder / "tokens", folder, file))
+    (a.out / f"{name}.toml").write_text(config.read_text())
+    if file:
+        simulated = json.loads(run([a.echelon, "simulate", config, f"--machine={file}", "--json"], a.turn_seconds))
         result["simulated"] = {k: simulated[k] for k in ("predicted_seconds", "predicted_memory_bytes", "fits")}
         if not simulated["fits"]:
             say(f"  {name}: the plan's {simulated['predicted_memory_bytes'] / 2**30:.1f} GiB do not fit; left out")
-            return result
-        sides = {"echelon": lambda: echelon_turn(a, config, folder), "echelon graphs": lambda: echelon_turn(a, config, folder, "--training.cuda_graphs=true")}
-        for weights in [] if a.no_pytorch else ["bfloat16", "autocast"]:
-            sides[f"pytorch {weights}"] = lambda w=weights: pytorch_turn(a, name, w)
-        turns = {side: [] for side in sides}
-        for _ in range(a.turns):
-            for side, turn in sides.items():
-                turns[side].append(attempt(f"{name} {side}", turn))
-    for side, all_turns in turns.items():
-        result["sides"][side] = summary(case, all_turns, machine)
-    return result
+            return
+    sides = {"echelon": lambda: echelon_turn(a, config, folder), "echelon graphs": lambda: echelon_turn(a, config, folder, "--training.cuda_graphs=true")}
+    for weights in [] if a.no_pytorch else ["bfloat16", "autocast"]:
+        sides[f"pytorch {weights}"] = lambda w=weights: pytorch_turn(a, name, w)
+    for _ in range(a.turns):
+        for side, turn in sides.items():
+            done = result["turns"].setdefault(side, [])
+            if any("failure" in t for t in done):
+                continue  # what lacked memory once lacks it again
+            done.append(attempt(f"{name} {side}", turn))
+            table.write()
 
 
 def attempt(label, turn):
-    """A turn that fails, for want of memory say, is told and leaves its side out; the others go on."""
+    """A turn that fails, for want of memory say, is told and ends its side of the case; the others go on."""
     try:
         done = turn()
-    except subprocess.CalledProcessError as error:
-        say(f"  {label} failed: {(error.stderr or '')[-600:].strip()}")
-        return {"failure": (error.stderr or "")[-4000:]}
+    except Exception as error:
+        say(f"  {label} failed: {words_of(error)}")
+        return {"failure": words_of(error), "stderr": (getattr(error, "stderr", None) or "")[-4000:]}
     say(f"  {label}: {done['seconds']:.4f} s")
     return done
 
 
 def echelon_turn(a, config, folder, *settings):
-    metrics = pathlib.Path(folder, "metrics.jsonl")
+    metrics = folder / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
-    with WatchedMemory() as memory:
-        said = run([a.echelon, "train", str(config), "--json", *settings])
+    with gpu.WatchedMemory() as memory:
+        said = run([a.echelon, "train", config, "--json", *settings], a.turn_seconds)
     steps = [json.loads(line) for line in metrics.read_text().splitlines()]
     last = json.loads(said.splitlines()[-1])
-    return finish([s for s in steps if "step_seconds" in s]) | {"driver_peak_bytes": memory.peak_bytes, "predicted": last["predicted_step_seconds"]}
+    predicted = {"predicted": last["predicted_step_seconds"]} if last.get("predicted_step_seconds") else {}
+    return finish([s for s in steps if "step_seconds" in s]) | {"driver_peak_bytes": memory.peak_bytes} | predicted
 
 
 def pytorch_turn(a, name, weights):
     device = ["--device=cpu", "--no-compile"] if a.dry_run else []
-    with WatchedMemory() as memory:
-        said = run([a.python, str(HERE / "peer.py"), "--case", name, "--weights", weights, f"--steps={a.steps}", *device])
+    with gpu.WatchedMemory() as memory:
+        said = run([a.python, HERE / "peer.py", "--case", name, "--weights", weights, f"--steps={a.steps}", *device], a.turn_seconds)
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     return finish(lines[1:]) | {"start": lines[0], "driver_peak_bytes": memory.peak_bytes}
 
@@ -141,81 +181,110 @@ def finish(steps):
     return {"losses": [s["loss"] for s in steps], "timed": timed, "seconds": statistics.median(timed), "plan_bytes": steps[-1]["memory_peak_bytes"]}
 
 
-def summary(case, turns, machine):
-    done = [t for t in turns if "failure" not in t]
+def summaries(result, machine):
+    """By side what its turns say together, or the first failure among them; of a case that failed as a whole one side without a name."""
+    if "failure" in result:
+        return {side: summary(result, turns, machine) for side, turns in result["turns"].items()} | {"": {"failure": result["failure"]}}
+    sides = {side: summary(result, turns, machine) for side, turns in result["turns"].items()}
+    ours = next((s["first_loss"] for side, s in sides.items() if side.startswith("echelon") and "first_loss" in s), None)
+    _, chance = first_loss_of(cases.ALL_CASES[result["case"]])
+    for side, s in sides.items():
+        if ours and abs(s.get("first_loss", ours) - ours) > 0.01 * ours + chance:
+            sides[side] = {"failure": f"its first loss is {s['first_loss']:.4f}, but Echelon's is {ours:.4f}: that is another model"}
+    return sides
+
+
+def summary(result, turns, machine):
+    case, done = cases.ALL_CASES[result["case"]], [t for t in turns if "failure" not in t]
+    failure = next((t["failure"] for t in turns if "failure" in t), None)
     if not done:
-        return {"failure": turns[0]["failure"], "turns": turns}
-    ln_v = math.log(cases.sizes_of(case)["vocab"])
-    for t in done:
-        if abs(t["losses"][0] / ln_v - 1) > 0.03:
-            raise SystemExit(f"the first loss is {t['losses'][0]}, but ln V = {ln_v}: that is another model")
+        return {"failure": failure or "no turn ended"}
+    expected, chance = first_loss_of(case)
+    first_loss = done[0]["losses"][0]
+    if not abs(first_loss - expected) <= 0.02 * expected + chance:
+        return {"failure": f"its first loss is {first_loss:.4f}, but that of a model that knows nothing is {expected:.4f}: that is another model"}
     seconds = statistics.median([s for t in done for s in t["timed"]])
-    rate = cases.flops_per_step(case) / seconds
-    result = {"speed": case["batch"] * case["tokens"] / seconds, "step_seconds": seconds, "mfu": rate / PEAK_BFLOAT16, "turns": turns}
-    result |= {"plan_bytes": max(t["plan_bytes"] for t in done), "driver_peak_bytes": max(t["driver_peak_bytes"] for t in done)}
-    if "matrix_flops" in machine:
-        result["of_matrix_rate"] = rate / machine["matrix_flops"]
+    rate = result["flops_per_step"] / seconds
+    said = {"speed": case["batch"] * case["tokens"] / seconds, "step_seconds": seconds, "first_loss": first_loss}
+    said |= {"plan_bytes": max(t["plan_bytes"] for t in done), "driver_peak_bytes": max(t["driver_peak_bytes"] for t in done)}
+    said |= {name: rate / machine[of] for name, of in (("mfu", "peak_flops"), ("of_matrix_rate", "matrix_flops")) if of in machine}
     if "predicted" in done[0]:
-        result |= {"predicted": done[0]["predicted"], "prediction_error": done[0]["predicted"] / seconds - 1}
-    return result
+        said |= {"predicted": done[0]["predicted"], "prediction_error": done[0]["predicted"] / seconds - 1}
+    return said | ({"failed_later": failure} if failure else {})
 
 
-class WatchedMemory:
-    """The most bytes that the driver says are used on GPU 0, every tenth of a second; 0 where there is no nvidia-smi."""
-
-    def __enter__(self):
-        self.peak_bytes, self.ended = 0, threading.Event()
-        self.thread = threading.Thread(target=self.watch)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def watch(self):
-        command = ["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        while not self.ended.wait(0.1):
-            try:
-                self.peak_bytes = max(self.peak_bytes, int(subprocess.run(command, capture_output=True, text=True, check=True).stdout) << 20)
-            except (OSError, subprocess.CalledProcessError, ValueError):
-                return
+def first_loss_of(case):
+    """Its mean, since logits of normed activations and weights of standard deviation s have the variance s^2 D; and five standard deviations of it."""
+    sizes, variance = cases.sizes_of(case), 0.02**2 * cases.sizes_of(case)["width"]
+    return math.log(sizes["vocab"]) + variance / 2, 5 * math.sqrt(variance / (case["batch"] * case["tokens"]))
 
 
-def table(results, header=True):
-    lines = []
-    if header:
-        lines = ["| case | side | tokens/s | ms/step | MFU of 989 TFLOP/s | of the matrix rate | memory, GiB (driver) | predicted, ms | speed of Echelon |",
+class Table:
+    """What was found so far, in a.out: results.json with every turn, and table.md."""
+
+    def __init__(self, a, machine):
+        self.a, self.machine, self.results = a, machine, []
+
+    def write(self):
+        of_all = [r | {"sides": summaries(r, self.machine)} for r in self.results]
+        replace(self.a.out / "results.json", json.dumps({"machine": self.machine, "results": of_all}, indent=1))
+        peak = f"MFU of {self.machine['peak_flops'] / 1e12:.0f} TFLOP/s" if "peak_flops" in self.machine else "MFU (this GPU's peak is not known)"
+        lines = [self.heading(), "",
+                 f"| case | side | tokens/s | ms/step | {peak} | of the matrix rate | memory, GiB (driver) | predicted, ms | speed of Echelon |",
                  "|---|---|---:|---:|---:|---:|---:|---:|---:|"]  # fmt: skip
-    for r in results:
-        if not r["sides"]:
-            lines.append(f"| {r['case']} | | does not fit: {r['simulated']['predicted_memory_bytes'] / 2**30:.1f} GiB | | | | | {1e3 * r['simulated']['predicted_seconds']:.2f} | |")
-            continue
-        ours = min((s["step_seconds"] for side, s in r["sides"].items() if side.startswith("echelon") and "step_seconds" in s), default=None)
-        for side, s in r["sides"].items():
-            if "failure" in s:
-                lines.append(f"| {r['case']} | {side} | failed | | | | | | |")
-                continue
-            matrix = f"{s['of_matrix_rate']:.1%}" if "of_matrix_rate" in s else ""
-            predicted = f"{1e3 * s['predicted']:.2f} ({s['prediction_error']:+.1%})" if "predicted" in s else ""
-            ratio = f"{s['step_seconds'] / ours:.2f}x" if side.startswith("pytorch") and ours else ""
-            lines.append(f"| {r['case']} | {side} | {s['speed']:,.0f} | {1e3 * s['step_seconds']:.2f} | {s['mfu']:.1%} | {matrix} | "
-                         f"{s['plan_bytes'] / 2**30:.2f} ({s['driver_peak_bytes'] / 2**30:.2f}) | {predicted} | {ratio} |")  # fmt: skip
-    return "\n".join(lines)
+        replace(self.a.out / "table.md", "\n".join(lines + [self.rows_of(r) for r in self.results]) + "\n")
+
+    def rows_of(self, r):
+        if "simulated" in r and not r["simulated"]["fits"]:
+            needs = f"does not fit: {r['simulated']['predicted_memory_bytes'] / 2**30:.1f} GiB"
+            return f"| {r['case']} | | {needs} | | | | | {1e3 * r['simulated']['predicted_seconds']:.2f} | |"
+        sides = summaries(r, self.machine) or {"": {"failure": "no turn has ended yet"}}
+        ours = min((s["step_seconds"] for side, s in sides.items() if side.startswith("echelon") and "step_seconds" in s), default=None)
+        return "\n".join(self.row(r["case"], side, s, ours) for side, s in sides.items())
+
+    def row(self, case, side, s, ours):
+        if "failure" in s:
+            return f"| {case} | {side} | failed: {in_cell(s['failure'])} | | | | | | |"
+        share, matrix = (f"{s[key]:.1%}" if key in s else "" for key in ("mfu", "of_matrix_rate"))
+        predicted = f"{1e3 * s['predicted']:.2f} ({s['prediction_error']:+.1%})" if "predicted" in s else ""
+        ratio = f"{s['step_seconds'] / ours:.2f}x" if side.startswith("pytorch") and ours else ""
+        later = f"; a later turn failed: {in_cell(s['failed_later'])}" if "failed_later" in s else ""
+        return (f"| {case} | {side}{later} | {s['speed']:,.0f} | {1e3 * s['step_seconds']:.2f} | {share} | {matrix} | "
+                f"{s['plan_bytes'] / 2**30:.2f} ({s['driver_peak_bytes'] / 2**30:.2f}) | {predicted} | {ratio} |")  # fmt: skip
+
+    def heading(self):
+        commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+        dry = "A DRY RUN on the emulated device: no time in it means anything. " if self.a.dry_run else ""
+        m = self.machine
+        rate = f", {m['matrix_flops'] / 1e12:.1f} TFLOP/s in its fastest bfloat16 product y = x w^T" if "matrix_flops" in m else ""
+        name = m["name"] if "name" in m else f"a GPU that was not measured ({in_cell(m['failure'])})"
+        return f"{dry}{time.strftime('%Y-%m-%d')}, {name}{rate}; Echelon {commit}; {shlex.join(sys.argv)}"
 
 
-def heading(a, machine):
-    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
-    rate = f", {machine['matrix_flops'] / 1e12:.1f} TFLOP/s in its fastest bfloat16 product" if "matrix_flops" in machine else ""
-    dry = "A DRY RUN on the emulated device: no time in it means anything. " if a.dry_run else ""
-    return f"{dry}{time.strftime('%Y-%m-%d')}, {machine['name']}{rate}; Echelon {commit}; {shlex.join(sys.argv)}"
+def in_cell(words):
+    return " ".join(words.replace("|", "/").split())[:300]
 
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr + done.stdout[-2000:])
-    return done.stdout
+def replace(path, text):
+    """There is always a whole file, whenever this program is ended."""
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
+def run(command, seconds):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=seconds, check=True).stdout
+
+
+def words_of(error):
+    """The line that says what went wrong: of a process its last one that names an error, else its last one."""
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"not done after {error.timeout:.0f} s"
+    if not isinstance(error, subprocess.CalledProcessError):
+        return f"{type(error).__name__}: {error}"
+    lines = [line for line in ((error.stderr or "").strip() or (error.stdout or "").strip()).splitlines() if line.strip()] or [""]
+    line = next((line for line in reversed(lines) if re.search(r"Error|error:", line)), lines[-1])
+    end = f"exit status {error.returncode}" if error.returncode > 0 else f"ended by signal {-error.returncode}"
+    return f"{line.strip()} ({end})".strip()
 
 
 def say(line):
@@ -223,7 +292,4 @@ def say(line):
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except subprocess.CalledProcessError as failure:
-        raise SystemExit(f"{shlex.join(map(str, failure.cmd))} failed:\n{failure.stderr[-3000:]}") from None
+    main()

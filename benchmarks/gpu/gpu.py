@@ -1,0 +1,44 @@
+"""The GPU that the programs of this folder compute on: the first that CUDA_VISIBLE_DEVICES names, else the first of the machine; and the memory that it has in use."""
+
+import os
+import subprocess
+import threading
+
+# As nvidia-smi counts GPUs; left alone, CUDA begins with the fastest.
+os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+
+
+def ask(*fields):
+    """What nvidia-smi says of it, as text; None where there is no such GPU or no nvidia-smi."""
+    command = ["nvidia-smi", f"--query-gpu=index,uuid,{','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    for line in said.splitlines():
+        index, uuid, *values = (value.strip() for value in line.split(","))
+        if chosen == index or (chosen.startswith("GPU-") and uuid.startswith(chosen)):
+            return values
+    return None
+
+
+class WatchedMemory:
+    """The most bytes that the driver says are used there, every tenth of a second; 0 where that is not known."""
+
+    def __enter__(self):
+        self.peak_bytes, self.ended = 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def watch(self):
+        while not self.ended.wait(0.1):
+            used = ask("memory.used")
+            if used is None or not used[0].isdigit():
+                return
+            self.peak_bytes = max(self.peak_bytes, int(used[0]) << 20)
