@@ -15,9 +15,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class GpuMemory : public ::testing::Test {
+class GpuLoads : public ::testing::Test {
  protected:
-  GpuMemory() {
+  GpuLoads() {
     RunConfig config = config_of({.replicate = 3, .layers = 1});
     config.training.seq_len = config.model.max_position_embeddings = 4096;
     config.training.micro_batch_size = 8;
@@ -28,7 +28,7 @@ class GpuMemory : public ::testing::Test {
     const Blueprint smaller(config);
     smaller_arena_bytes_ = smaller.rank(0).arena_bytes();
   }
-  ~GpuMemory() override {
+  ~GpuLoads() override {
     emulated::set_num_devices(1);
     emulated::set_memory_bytes(std::int64_t{80} << 30);
   }
@@ -55,7 +55,7 @@ class GpuMemory : public ::testing::Test {
   std::int64_t arena_bytes_ = 0, smaller_arena_bytes_ = 0;
 };
 
-TEST_F(GpuMemory, HoldsTheRankOfEachGpu) {
+TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
   ASSERT_GT(arena_bytes_, beside);
   EXPECT_TRUE(outcomes(3, arena_bytes_).empty());
   const std::vector<std::string> refused = outcomes(3, arena_bytes_ - 1);
@@ -68,7 +68,7 @@ TEST_F(GpuMemory, HoldsTheRankOfEachGpu) {
 }
 
 // Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of theirs.
-TEST_F(GpuMemory, HoldsAllRanksThatShareAGpu) {
+TEST_F(GpuLoads, HoldsAllRanksThatShareAGpu) {
   EXPECT_TRUE(outcomes(2, 3 * arena_bytes_).empty());
   const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ - 1);
   ASSERT_EQ(refused.size(), 3U);
