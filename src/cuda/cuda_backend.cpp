@@ -5,6 +5,7 @@
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/placement.h"
 #include "cuda/comm/shared_carrier.h"
+#include "cuda/device/queues.h"
 #include "cuda/graph_recorder.h"
 #include "cuda/ops/cuda_ops.h"
 
@@ -103,9 +104,7 @@ std::string explain(cudaError_t error) {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(std::string& reason) {
-  // Every communicator has a stream, and streams that share one of the driver's 8 queues may wait for each other, which ranks that start operations in
-  // different orders must not. The driver reads this at its start.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  ask_for_queues();
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
     reason = explain(error);

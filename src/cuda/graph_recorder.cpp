@@ -4,10 +4,29 @@
 
 namespace echelon::cuda {
 
-GraphRecorder::~GraphRecorder() { forget(); }
+GraphRecorder::GraphRecorder(Device& device, Ops& ops, NcclMesh* mesh) : device_(device), ops_(ops), mesh_(mesh) {
+  if (mesh_ == nullptr) return;
+  mesh_->hold_graphs([this] {
+    end_capture();
+    forget();
+  });
+}
 
-void GraphRecorder::forget() {
+GraphRecorder::~GraphRecorder() {
+  if (mesh_ != nullptr) mesh_->hold_graphs({});
+  forget();
+}
+
+// A launch that is under way goes on to its end.
+void GraphRecorder::forget() noexcept {
   if (instance_ != nullptr) cudaGraphExecDestroy(std::exchange(instance_, nullptr));
+}
+
+void GraphRecorder::end_capture() noexcept {
+  if (!std::exchange(is_capturing_, false)) return;
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(device_.compute().get(), &graph) == cudaSuccess) cudaGraphDestroy(graph);
+  (void)cudaGetLastError();
 }
 
 // Other threads, which other ranks and libraries may have, are free to call what would have to wait.
@@ -16,11 +35,13 @@ void GraphRecorder::begin() {
   ops_.publish();
   if (mesh_ != nullptr) mesh_->begin_recording();
   check(cudaStreamBeginCapture(device_.compute().get(), cudaStreamCaptureModeThreadLocal), "the begin of a capture");
+  is_capturing_ = true;
 }
 
 void GraphRecorder::end() {
   ops_.publish();
   cudaGraph_t graph = nullptr;
+  is_capturing_ = false;
   check(cudaStreamEndCapture(device_.compute().get(), &graph), "the capture of a step");
   const cudaError_t error = cudaGraphInstantiate(&instance_, graph, 0);
   cudaGraphDestroy(graph);
@@ -29,9 +50,7 @@ void GraphRecorder::end() {
 }
 
 void GraphRecorder::abandon() noexcept {
-  cudaGraph_t graph = nullptr;
-  if (cudaStreamEndCapture(device_.compute().get(), &graph) == cudaSuccess) cudaGraphDestroy(graph);
-  (void)cudaGetLastError();
+  end_capture();
   if (mesh_ != nullptr) mesh_->abandon_recording();
 }
 

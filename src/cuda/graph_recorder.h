@@ -10,7 +10,7 @@ namespace echelon::cuda {
 class GraphRecorder final : public WorkRecorder {
  public:
   /// For a rank that has its GPU to itself; `mesh` is null if it is alone. All of them must outlive it.
-  GraphRecorder(Device& device, Ops& ops, NcclMesh* mesh) : device_(device), ops_(ops), mesh_(mesh) {}
+  GraphRecorder(Device& device, Ops& ops, NcclMesh* mesh);
   ~GraphRecorder() override;
   GraphRecorder(const GraphRecorder&) = delete;
   GraphRecorder& operator=(const GraphRecorder&) = delete;
@@ -21,11 +21,13 @@ class GraphRecorder final : public WorkRecorder {
   void replay() override;
 
  private:
-  void forget();
+  void end_capture() noexcept;
+  void forget() noexcept;
 
   Device& device_;
   Ops& ops_;
   NcclMesh* mesh_;
+  bool is_capturing_ = false;
   cudaGraphExec_t instance_ = nullptr;
 };
 

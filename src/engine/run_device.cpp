@@ -38,6 +38,10 @@ WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
   if (!config.training.cuda_graphs) return nullptr;
   require(device.recorder() != nullptr, "training.cuda_graphs = true needs a GPU of its own for each rank, and rank {} computes on {}; nearest: false",
           device.mesh().rank(), device.description());
+  require(config.parallelism.pipeline_parallel_degree == 1,
+          "training.cuda_graphs = true is not for pipelines, whose transfers might wait for each other in a circle within a graph, and "
+          "parallelism.pipeline_parallel_degree = {}; nearest cuda_graphs: false",
+          config.parallelism.pipeline_parallel_degree);
   return device.recorder();
 }
 

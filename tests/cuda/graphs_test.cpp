@@ -93,7 +93,11 @@ TEST(Graphs, ReplayTheStepsOfOneRank) { (void)expect_same_bits_when_replayed(gra
 
 TEST(Graphs, ReplayTheStepsOfRanksThatTalkByNccl) {
   (void)expect_same_bits_when_replayed(graphs_config({.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 1}));
-  (void)expect_same_bits_when_replayed(graphs_config({.pp = 2, .tied = true, .layers = 1}));
+}
+
+// Parts of a graph need not run beside each other, and what one communicator does in each layer is between the parts of what another one does beside them.
+TEST(Graphs, ReplayOperationsOfSeveralCommunicatorsInOneOrder) {
+  (void)expect_same_bits_when_replayed(graphs_config({.shard = 2, .tp = 2, .zero = 3, .layers = 2}));
 }
 
 // A step overflows that is enqueued action by action, and one that is replayed.
@@ -123,6 +127,12 @@ TEST(Graphs, AreRefusedWhereTheHostArrangesWhatRanksExchange) {
   EXPECT_THAT(outcome_of_steps(config, 1), HasSubstr("training.cuda_graphs = true needs a GPU of its own for each rank, and rank"));
 }
 
+TEST(Graphs, AreRefusedForPipelines) {
+  RunConfig config = graphs_config({.pp = 2, .layers = 1});
+  config.training.cuda_graphs = true;
+  EXPECT_THAT(outcome_of_steps(config, 2), HasSubstr("training.cuda_graphs = true is not for pipelines"));
+}
+
 /// Waits for the device where a step never does.
 class ImpatientOps final : public UniformOps {
  public:
@@ -137,28 +147,46 @@ class ImpatientOps final : public UniformOps {
   Ops& inner_;
 };
 
-TEST(Graphs, NameTheActionThatCannotBeRecorded) {
-  const std::unique_ptr<Backend> backend = gpus(1);
-  RunConfig config = graphs_config({.layers = 1});
+enum class Fault : std::uint8_t { in_recording, between_replays };
+
+/// Of ranks with a GPU each, the last of which fails.
+std::string outcome_of_fault(Fault fault, RunConfig config) {
+  const int num_ranks = config.mesh_shape().num_ranks();
+  const std::unique_ptr<Backend> backend = gpus(num_ranks);
   config.training.cuda_graphs = true;
   const Blueprint blueprint(config);
   const FormulaBatches batches(config, Targets::all);
   std::string outcome;
   try {
-    run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& host) {
+    run_thread_ranks(blueprint.mesh(), {.timeout_seconds = 60}, [&](Mesh& host) {
+      const bool fails = host.rank() == num_ranks - 1;
       const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, 1);
-      ImpatientOps ops(device->ops());
+      ImpatientOps impatient(device->ops());
+      Ops& ops = fails && fault == Fault::in_recording ? impatient : device->ops();
       RankRun run(blueprint, device->mesh(), ops, device->memory(), recorder_of(*device, config));
       run.model().initialize(1, ops);
       const LossScaler scaler(config);
-      (void)run.step().run(ProgramKind::training, training_input(config, batches, 1, scaler));
-      outcome = "performed; ";
-      (void)run.step().run(ProgramKind::training, training_input(config, batches, 2, scaler));
+      for (std::int64_t step = 1; step <= 4; ++step) {
+        if (fails && step == 4) throw Error("left between steps");
+        (void)run.step().run(ProgramKind::training, training_input(config, batches, step, scaler));
+      }
     });
   } catch (const Error& error) {
-    outcome += error.what();
+    outcome = error.what();
   }
-  EXPECT_EQ(outcome, "performed; rank 0: clip: work on the device: cudaErrorStreamCaptureUnsupported (cudaErrorStreamCaptureUnsupported)");
+  emulated::set_num_devices(1);
+  return outcome;
+}
+
+TEST(Graphs, NameTheActionThatCannotBeRecorded) {
+  EXPECT_EQ(outcome_of_fault(Fault::in_recording, graphs_config({.layers = 1})),
+            "rank 0: clip: work on the device: cudaErrorStreamCaptureUnsupported (cudaErrorStreamCaptureUnsupported)");
+}
+
+TEST(Graphs, AreGivenUpBeforeTheCommunicatorsWhoseWorkTheyHold) {
+  const RunConfig config = graphs_config({.shard = 2, .zero = 3, .layers = 1});
+  EXPECT_THAT(outcome_of_fault(Fault::in_recording, config), HasSubstr("rank 1: clip: work on the device: cudaErrorStreamCaptureUnsupported"));
+  EXPECT_EQ(outcome_of_fault(Fault::between_replays, config), "rank 1: left between steps");
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 // How ranks with an emulated device each, by an emulated NCCL, start, end and fail.
 #include "comm/numbers.h"
+#include "comm/thread/thread_world.h"
+#include "cuda/comm/nccl_mesh.h"
+#include "cuda/emulated/runtime.h"
 #include "cuda/gpu_ranks.h"
+#include "tensor/arena.h"
 
 #include <nccl.h>
 
@@ -12,6 +16,7 @@ namespace {
 using conformance::Buffer;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 // Each receives before it sends, whatever the others do first.
 TEST(Nccl, NeighboursOfAPipelineMayStartInAnyOrder) {
@@ -42,6 +47,27 @@ TEST(Nccl, ARankThatThrowsReleasesAllThatWait) {
               "rank " + std::to_string(round % 4) + ": left in the middle");
 }
 
+// On the others a kernel of one communicator stands behind one of another communicator, which waits for the rank that left.
+TEST(Nccl, CommunicatorsThatStandBehindEachOtherEndTogether) {
+  emulated::set_num_devices(4);
+  const auto run = [] {
+    run_thread_ranks(MeshShape({1, 2, 1, 1, 1, 2}), {.timeout_seconds = 60}, [](Mesh& host) {
+      cuda::Device device(host.rank());
+      cuda::NcclMesh mesh(host, device, 60);
+      const Arena memory(alignment_bytes, device.memory());
+      const Tensor x = memory.tensor(0, DType::float32, {10});
+      Comm &inner = mesh.comm({{Axis::tp}}), &outer = mesh.comm({{Axis::dp_replicate}});
+      for (int round = 0; round < 2; ++round) {
+        if (round == 1 && mesh.rank() == 2) throw Error("left in the middle");
+        for (Comm* comm : {&outer, &inner}) comm->all_reduce(x, ReduceOp::sum).wait();
+        device.finish();
+      }
+    });
+  };
+  EXPECT_THAT(run, ThrowsMessage<Error>("rank 2: left in the middle"));
+  emulated::set_num_devices(1);
+}
+
 TEST(Nccl, ALongWaitNamesTheOperation) {
   const auto miss_the_second = [](Mesh& mesh, Comm& comm) {
     all_reduce(comm, 20);
@@ -54,6 +80,13 @@ TEST(Nccl, ALongWaitNamesTheOperation) {
   };
   EXPECT_THAT(outcome_of(run_on_own_gpus, 4, miss_the_first, 0.2),
               AllOf(HasSubstr("ranks do not connect after 0.2 s (comm.timeout_seconds); rank "), HasSubstr("waits among ranks 0, 1, 2, 3 with "), second));
+}
+
+TEST(Nccl, FewerQueuesThanStreamsAreRefused) {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+  const std::string outcome = outcome_of(run_on_own_gpus, 2, [](Mesh&, Comm&) {});
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+  EXPECT_THAT(outcome, HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS = '2', but a rank of this run has 3 streams"));
 }
 
 TEST(Nccl, AnErrorOfTheNetworkEndsAllRanks) {

@@ -35,8 +35,10 @@ class NcclOperation final : public Pending::Operation {
   NcclOperation(NcclMesh& mesh, NcclMesh::Flight& flight) : mesh_(mesh), flight_(flight) {}
   ~NcclOperation() override {
     if (flight_.is_waited_for) return;
-    mesh_.give_up();
-    if (std::uncaught_exceptions() == 0) mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), mesh_.describe(flight_)));
+    if (std::uncaught_exceptions() > 0)
+      mesh_.give_up();
+    else
+      mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), mesh_.describe(flight_)));
   }
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
@@ -68,6 +70,7 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
   mesh_.poll();
   mesh_.device_.compute().record(mesh_.ready_);
   link.stream().wait(mesh_.ready_);
+  if (mesh_.is_recording_ && !mesh_.recorded_.empty()) link.stream().wait(mesh_.recorded_.back()->done);
   NcclMesh::Flight& flight = mesh_.take_off(group_, signature);
   auto operation = std::make_unique<NcclOperation>(mesh_, flight);
   const ncclResult_t result = enqueue(link.get(), link.stream().get());

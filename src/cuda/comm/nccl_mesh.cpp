@@ -2,11 +2,14 @@
 
 #include "comm/solo/solo_comm.h"
 #include "cuda/comm/nccl_comm.h"
+#include "cuda/device/queues.h"
 #include "tensor/arena.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 namespace echelon::cuda {
 namespace {
@@ -30,6 +33,12 @@ ncclUniqueId id_of(const Words& words) {
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+
+// The thread of NCCL's that is waited for may need this very core.
+void rest(int num_looks) {
+  constexpr int patience = 200;
+  if (num_looks > patience) std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
 
 }  // namespace
 
@@ -75,6 +84,8 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
     (void)link(group);
     if (group == Group{AxisSet{Axis::pp}}) connect_neighbours(group);
   }
+  constexpr int num_own_streams = 2;  // of the device
+  require_queues(num_own_streams + static_cast<int>(links_.size() + transfer_links_.size()));
 }
 
 // Likewise: first the pairs of the ring that begin at an even place, all at a time, then those that begin at an odd one.
@@ -135,7 +146,7 @@ std::unique_ptr<NcclLink> NcclMesh::connected(const ncclUniqueId& id, NcclLink::
 void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& what) {
   if (link.state() != ncclInProgress) return require_well(link);
   const Clock::time_point begin = Clock::now();
-  while (link.state() == ncclInProgress) {
+  for (int num_looks = 0; link.state() == ncclInProgress; rest(++num_looks)) {
     poll();
     if (seconds_since(begin) > timeout_seconds_)
       fail(fmt::format("ranks do not connect after {} s (comm.timeout_seconds); rank {} waits {} with {}", timeout_seconds_, rank(), link.ranks(), what()));
@@ -233,14 +244,28 @@ void NcclMesh::fail(const std::string& sentence) {
   throw Failure(oldest_ != nullptr ? fmt::format("{}; rank {} waits for {}", sentence, rank(), describe(*oldest_)) : sentence);
 }
 
+void NcclMesh::hold_graphs(std::function<void()> drop) { drop_graphs_ = std::move(drop); }
+
+// The peers first: what they have on their devices may wait for this rank.
 void NcclMesh::abort(const std::string& reason) {
-  give_up();
   host_.abort(reason);
+  give_up();
 }
 
+// A communicator's kernel may stand behind one of another communicator, so all are told to end before any is waited for: within a group ncclCommAbort tells
+// them at the call and NCCL waits at the group's end. At the call it waits for a thread of NCCL's that is still enqueuing, which may stand behind all the
+// others' kernels, so that one comes last. NCCL waits for graphs, too, until they are gone.
 void NcclMesh::give_up() noexcept {
-  for (const auto& [ranks, link] : links_) link->abort();
-  for (const auto& [ranks, link] : transfer_links_) link->abort();
+  ncclGroupStart();
+  for (const bool is_last_chance : {false, true}) {
+    const auto abort = [&](NcclLink& link) {
+      if (is_last_chance || link.state() != ncclInProgress) link.abort();
+    };
+    for (const auto& [ranks, link] : links_) abort(*link);
+    for (const auto& [ranks, link] : transfer_links_) abort(*link);
+  }
+  if (drop_graphs_) drop_graphs_();
+  ncclGroupEnd();
 }
 
 }  // namespace echelon::cuda

@@ -7,10 +7,11 @@
 // that are in two groups together start the first ones of these in the same order.
 //
 // Failures: while the host waits for the device or for ranks to connect, or polls, it looks whether NCCL or another rank has failed, or whether an operation is
-// not done after comm.timeout_seconds. Then NCCL's kernels are ended, so that the device is free for unwinding.
+// not done after comm.timeout_seconds. Then NCCL's kernels are ended, all at once, so that the device is free for unwinding.
 //
 // Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which waits for them in the capture. Of what is
-// captured the host can ask nothing; a replay is one operation to whoever looks for failures.
+// captured the host can ask nothing; a replay is one operation to whoever looks for failures. Nothing promises that parts of a graph run beside each other, so
+// each operation waits for the one that was started before it: ranks must start them all in one order, as those of a pipeline do not.
 #pragma once
 
 #include "comm/mesh.h"
@@ -46,6 +47,9 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   void abandon_recording() noexcept;
   /// All that was recorded has been enqueued on the compute stream.
   void replayed();
+  /// From now on this rank has graphs of what it recorded, without whose end NCCL's communicators do not end: `drop` destroys them, or ends a recording, when
+  /// the rank gives up. Empty: there are none any more.
+  void hold_graphs(std::function<void()> drop);
 
   void look() override { poll(); }
   void give_up() noexcept override;
@@ -95,6 +99,7 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<Group, std::int64_t> sent_;
   std::deque<std::unique_ptr<Flight>> flights_;  // oldest first
+  std::function<void()> drop_graphs_;
   bool is_recording_ = false;
   std::deque<std::unique_ptr<Flight>> recorded_;
   std::map<Group, std::int64_t> sent_before_, sent_by_replay_;  // before the recording began, and by what it holds

@@ -37,26 +37,27 @@ GraphRun::GraphRun(const Graph& graph) : is_taken_(graph.nodes.size(), false) {
   }
 }
 
-bool GraphRun::is_ready(std::size_t node) const {
+bool GraphRun::is_next(std::size_t node) const {
   const auto has_run = [&](std::size_t before) { return is_taken_[before]; };
-  return !is_taken_[node] && std::all_of(after_[node].begin(), after_[node].end(), has_run) && (!works_[node].is_due || works_[node].is_due());
+  return !is_taken_[node] && std::all_of(after_[node].begin(), after_[node].end(), has_run);
 }
 
-bool GraphRun::can_go_on() const {
-  bool can = is_over();
-  for (std::size_t node = 0; node < works_.size(); ++node) can = is_ready(node) || can;  // all of them are asked, since that is how they come to a meeting
-  return can;
+bool GraphRun::can_go_on() {
+  if (is_over()) return true;
+  if (!chosen_) {
+    std::vector<std::size_t> next;
+    for (std::size_t node = 0; node < works_.size(); ++node)
+      if (is_next(node)) next.push_back(node);
+    chosen_ = next[draw(next.size())];
+  }
+  return !works_[*chosen_].is_due || works_[*chosen_].is_due();
 }
 
 DueWork GraphRun::take() {
-  std::vector<std::size_t> ready;
-  for (std::size_t node = 0; node < works_.size(); ++node)
-    if (is_ready(node)) ready.push_back(node);
-  if (ready.empty()) return {};
-  const std::size_t node = ready[draw(ready.size())];
+  const std::size_t node = *std::exchange(chosen_, {});
   is_taken_[node] = true;
   ++num_taken_;
-  return std::move(works_[node]);
+  return std::exchange(works_[node], {});
 }
 
 cudaError_t spoil(Capture& capture, cudaError_t error) {
@@ -130,10 +131,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   }
   capture->has_ended = true;
   captured_here.reset();
+  Graph captured = std::exchange(capture->graph, {});  // events may refer to the capture for long
   if (!capture->is_valid) return result(cudaErrorStreamCaptureInvalidated);
   if (!all_are_joined) return result(cudaErrorStreamCaptureUnjoined);
   ++machine().activity.num_captures;
-  *graph = new Graph(std::move(capture->graph));
+  *graph = new Graph(std::move(captured));
   return result(cudaSuccess);
 }
 

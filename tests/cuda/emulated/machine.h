@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -34,20 +35,22 @@ struct Capture {
   bool has_ended = false;
 };
 
-/// One launch of a graph: its nodes run in any order that keeps their edges.
+/// One launch of a graph: its nodes run one by one, in any order that keeps their edges. CUDA does not promise that any of them run beside each other, so one
+/// that has been chosen is waited for, whatever else could run.
 class GraphRun {
  public:
   explicit GraphRun(const Graph& graph);
-  [[nodiscard]] bool can_go_on() const;
-  /// A random node that may run.
+  [[nodiscard]] bool can_go_on();
+  /// What runs next; only where it can go on and is not over.
   [[nodiscard]] DueWork take();
   [[nodiscard]] bool is_over() const { return num_taken_ == works_.size(); }
 
  private:
-  [[nodiscard]] bool is_ready(std::size_t node) const;
+  [[nodiscard]] bool is_next(std::size_t node) const;
   std::vector<DueWork> works_;
   std::vector<std::vector<std::size_t>> after_;
   std::vector<bool> is_taken_;
+  std::optional<std::size_t> chosen_;
   std::size_t num_taken_ = 0;
 };
 

@@ -3,6 +3,8 @@
 #include "comm/sum.h"
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -120,6 +122,12 @@ void perform(Collective& x) {
 
 thread_local int group_depth = 0;
 thread_local std::vector<std::pair<ncclComm_t, Batch>> grouped;
+thread_local std::vector<ncclComm_t> ending;  // for which the end of the group waits
+
+[[noreturn]] void hang(const char* reason) {
+  std::fprintf(stderr, "emulated NCCL: %s\n", reason);
+  std::abort();
+}
 
 }  // namespace
 
@@ -129,6 +137,8 @@ struct ncclComm {
   std::size_t num_collectives = 0;
   std::map<std::pair<int, int>, std::size_t> num_transfers;
   std::shared_ptr<bool> is_aborted = std::make_shared<bool>(false);
+  /// Held by this rank's operations on streams, and by those in captures and graphs.
+  std::shared_ptr<char> on_streams = std::make_shared<char>(), in_graphs = std::make_shared<char>();
 
   /// What was started last, until a thread of NCCL's would have brought it to its stream.
   struct Launch {
@@ -158,6 +168,12 @@ struct ncclComm {
     *is_aborted = true;
     world->is_broken = true;
   }
+  /// The communicator ends when this rank's streams have done what they have of it, and no graph has any.
+  void await_end() const {
+    if (in_graphs.use_count() > 1) hang("a communicator would never end, since a graph, or a capture, holds operations of it");
+    if (!emulated::wait_until([this] { return on_streams.use_count() == 1; }))
+      hang("a communicator would never end, since operations of it stand behind others that do not end");
+  }
 
   // What is captured begins anew at each launch of its graph; the ranks are connected by then.
   ncclResult_t start(const Collective::Description& description, const void* in, void* out, cudaStream_t stream) {
@@ -166,8 +182,9 @@ struct ncclComm {
     if (emulated::is_captured(stream))
       return num_collectives == 0
                  ? ncclInvalidUsage
-                 : launch({.are_connected = [] { return true; },
-                           .enqueue = [=, this] { return emulated::enqueue_when(stream, [=, this] { return begin(description, in, out); }); }});
+                 : launch(
+                       {.are_connected = [] { return true; },
+                        .enqueue = [=, this] { return emulated::enqueue_when(stream, [=, this, held = in_graphs] { return begin(description, in, out); }); }});
     if (num_collectives == 0) ++world->num_connected;
     try {
       return launch({.are_connected = [keep = world] { return keep->num_connected == keep->size; },
@@ -195,7 +212,7 @@ struct ncclComm {
       if (!std::exchange(*has_come, true)) ++x.num_at_head;
       return x.num_at_head == n;
     };
-    const auto work = [&x, aborted = is_aborted, keep = world] {
+    const auto work = [&x, aborted = is_aborted, keep = world, held = on_streams] {
       if (!*aborted && !std::exchange(x.is_done, true)) perform(x);
     };
     return {is_due, work};
@@ -203,8 +220,9 @@ struct ncclComm {
 
   ncclResult_t start(const Batch& batch) {
     if (emulated::is_captured(batch.stream))
-      return launch({.are_connected = [] { return true; },
-                     .enqueue = [=, this] { return emulated::enqueue_when(batch.stream, [=, this] { return begin(sides_of(batch.messages)); }); }});
+      return launch(
+          {.are_connected = [] { return true; },
+           .enqueue = [=, this] { return emulated::enqueue_when(batch.stream, [=, this, held = in_graphs] { return begin(sides_of(batch.messages)); }); }});
     const std::vector<Side> sides = sides_of(batch.messages);
     const auto are_connected = [sides, keep = world] {
       return std::all_of(sides.begin(), sides.end(),
@@ -224,7 +242,7 @@ struct ncclComm {
       }
       return are_all;
     };
-    const auto work = [sides = all, aborted = is_aborted, keep = world] {
+    const auto work = [sides = all, aborted = is_aborted, keep = world, held = on_streams] {
       for (const auto& [x, is_source, is_first] : sides) {
         if (x->is_done || *aborted) continue;
         if (x->sent_bytes != x->received_bytes) throw std::runtime_error("a message of another size than its receiver expects");
@@ -274,6 +292,18 @@ struct ncclComm {
   }
 };
 
+namespace {
+
+void end_those_told_to() {
+  for (ncclComm* const comm : std::exchange(ending, {})) {
+    comm->await_end();
+    const auto lock = emulated::lock();
+    delete comm;
+  }
+}
+
+}  // namespace
+
 const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
     case ncclSuccess: return "no error";
@@ -310,12 +340,19 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int num_ranks, ncclUniqueI
   if (++(*comm)->world->num_joined == num_ranks) meeting().worlds.erase(number);
   return ncclInProgress;
 }
-// On the chip it waits until the operations are done. Here they are, or will never be.
-ncclResult_t ncclCommDestroy(ncclComm_t comm) { return ncclCommAbort(comm); }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  comm->await_end();
+  return ncclCommAbort(comm);
+}
+// Its operations are told to end here, also within a group.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  const auto lock = emulated::lock();
-  comm->leave();
-  delete comm;
+  {
+    const auto lock = emulated::lock();
+    comm->leave();
+    comm->launches.clear();
+  }
+  ending.push_back(comm);
+  if (group_depth == 0) end_those_told_to();
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
@@ -355,6 +392,8 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
+  end_those_told_to();
+  if (grouped.empty()) return ncclSuccess;
   const auto lock = emulated::lock();
   for (const auto& [comm, batch] : std::exchange(grouped, {})) (void)comm->start(batch);
   return ncclInProgress;

@@ -174,6 +174,23 @@ std::size_t num_waiting() {
 
 std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(machine().mutex); }
 
+bool wait_until(const std::function<bool()>& is_reached) {
+  constexpr int patience = 5000;
+  for (int num_rests = 0; num_rests < patience;) {
+    {
+      const Lock lock(machine().mutex);
+      if (is_reached() || machine().sticky != cudaSuccess) return true;
+      if (advance()) {
+        num_rests = 0;
+        continue;
+      }
+    }
+    ++num_rests;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed) {
   const auto threads = static_cast<std::size_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
   const bool is_legal = threads >= 1 && threads <= 1024 && config.gridDim.x >= 1 && config.gridDim.y >= 1 && config.gridDim.z >= 1 &&

@@ -140,6 +140,8 @@ cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin);
 [[nodiscard]] std::size_t num_waiting();
 /// Nothing runs on any stream while it is held.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
+/// Lets the devices work, and other threads give them work, until is_reached() or something on a device has failed. False if nothing moves for a long time.
+[[nodiscard]] bool wait_until(const std::function<bool()>& is_reached);
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed_shared_bytes);
 /// What cudaFuncSetAttribute allowed the kernel.
