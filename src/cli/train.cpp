@@ -50,7 +50,8 @@ class RunLog {
             },
         .on_step =
             [this](StepReport report) {
-              report.memory_total_bytes = system_memory_bytes();
+              if (html_) html_->set_device_memory(report.memory_total_bytes);
+              if (report.memory_total_bytes == 0) report.memory_total_bytes = system_memory_bytes();
               report.predicted_step_seconds = prediction_.predicted_step_seconds;
               report.predicted_memory_bytes = prediction_.predicted_memory_bytes;
               metrics_->append(to_json(report));

@@ -19,14 +19,16 @@ void TrainHtml::compare(HtmlReport& page) const {
 
 void TrainHtml::write(const std::string& ending) const {
   const Blueprint blueprint(config_);
-  const auto machine_bytes = static_cast<double>(system_memory_bytes());
-  const int num_ranks_on_host = placement_of(config_).num_ranks_on_host;
+  const bool is_gpu = device_memory_bytes_ > 0;
+  const auto machine_bytes = static_cast<double>(is_gpu ? device_memory_bytes_ : system_memory_bytes());
+  const int num_sharing = is_gpu ? 1 : placement_of(config_).num_ranks_on_host;
   HtmlReport page;
   page.title = "Training " + page_title(config_);
   page.summary = ending;
-  const std::string limit_name =
-      num_ranks_on_host == 1 ? "this machine's memory" : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
-  page.bars.push_back(page_memory(stage_memory(blueprint, machine_bytes / num_ranks_on_host), limit_name));
+  const std::string limit_name = is_gpu             ? "the memory of the GPU"
+                                 : num_sharing == 1 ? "this machine's memory"
+                                                    : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
+  page.bars.push_back(page_memory(stage_memory(blueprint, machine_bytes / num_sharing), limit_name));
   history_.fill(page);
   compare(page);
   const std::vector<Program>& programs = blueprint.programs(ProgramKind::training);

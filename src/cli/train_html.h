@@ -19,6 +19,8 @@ class TrainHtml {
   void add(const EvaluationReport& report) { history_.add(report); }
   void add(const TraceReport& trace) { trace_ = trace; }
   void add(TrainPrediction prediction) { prediction_ = std::move(prediction); }
+  /// Of the GPU that rank 0 computes on; 0: it computes on processors.
+  void set_device_memory(std::int64_t num_bytes) { device_memory_bytes_ = num_bytes; }
   void note(const std::string& line) { notes_.push_back(line); }
 
   /// `ending`: a sentence. Throws Failure if the disk takes no more.
@@ -31,6 +33,7 @@ class TrainHtml {
   HtmlFile file_;
   RunConfig config_;
   TrainPage history_;
+  std::int64_t device_memory_bytes_ = 0;
   std::optional<TraceReport> trace_;
   std::optional<TrainPrediction> prediction_;
   std::vector<std::string> notes_;

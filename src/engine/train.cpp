@@ -136,10 +136,10 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
       run.model().load(*initial, ops);
     else
       run.model().initialize(config.training.seed, ops);
-    Trainer trainer(
-        config,
-        {blueprint, run, mesh, host, ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads)},
-        options);
+    Trainer trainer(config,
+                    {blueprint, run, mesh, host, ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr,
+                     rates.of_rank(cores.num_threads), device->facts().memory_bytes},
+                    options);
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;
     const auto entropy = result.validation_unigram_entropy;

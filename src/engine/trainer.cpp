@@ -92,6 +92,7 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   set_rates(report, model_flops_per_token(config_.model, config_.training.seq_len),
             parts_.host ? (parts_.host->all_cores * parts_.host->num_hosts).peak_flops(config_.training.dtype) : std::nullopt);
   report.memory_peak_bytes = parts_.run.blueprint().arena_bytes();
+  report.memory_total_bytes = parts_.device_memory_bytes;
   const ProcessMemory process = process_memory();
   report.process_peak_bytes = process.peak_bytes;
   report.page_faults = process.page_faults - faults_before_;

@@ -21,8 +21,9 @@ struct TrainerParts {
   Ops& ops;
   const DatasetBatches& training;
   const DatasetBatches* validation = nullptr;
-  StepRecorder* recorder = nullptr;    // of the steps that metrics.trace names
-  std::optional<HostRates> host = {};  // where known
+  StepRecorder* recorder = nullptr;      // of the steps that metrics.trace names
+  std::optional<HostRates> host = {};    // where known
+  std::int64_t device_memory_bytes = 0;  // of a GPU
 };
 
 class Trainer {

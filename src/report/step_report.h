@@ -23,7 +23,7 @@ struct StepReport {
   double tflops = 0;               // model flops per second over all ranks, in 10^12
   std::optional<double> mfu = {};  // percent of the machine's peak; none where the peak is unknown
   std::int64_t memory_peak_bytes = 0;
-  std::int64_t memory_total_bytes = 0;  // what the peak is a part of; 0: unknown
+  std::int64_t memory_total_bytes = 0;  // what the peak is a part of: a GPU's memory, or this machine's; 0: unknown
   std::int64_t process_peak_bytes = 0;  // resident, of this rank's process with all its ranks
   std::int64_t page_faults = 0;         // of that process during the step
   std::int64_t world_size = 1;

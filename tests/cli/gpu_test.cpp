@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace echelon {
 namespace {
@@ -92,6 +93,7 @@ TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
                                     "--data.path=" + corpus + "/train",
                                     "--output.dir=" + folder_ + "/out",
                                     "--json",
+                                    "--html=" + folder_ + "/report.html",
                                     "--training.device=cpu"};
   const auto loss_of = [&] {
     const Outcome outcome = run_echelon(train);
@@ -102,6 +104,9 @@ TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
   const double expected = loss_of();
   train.back() = "--training.device=cuda";
   EXPECT_NEAR(loss_of(), expected, 1e-2 * expected);
+  std::ostringstream page;
+  page << std::ifstream(folder_ + "/report.html").rdbuf();
+  EXPECT_THAT(page.str(), HasSubstr(" of 80.0 GiB<"));
 }
 
 // The times are the emulation's and mean nothing, but the file is one for simulate and plan.
