@@ -43,6 +43,8 @@ class RankDevice {
   [[nodiscard]] virtual MemorySpace& memory() = 0;
   /// Of what ops() and mesh() enqueue; null where that cannot be recorded.
   [[nodiscard]] virtual WorkRecorder* recorder() { return nullptr; }
+  /// Whether a first run of all that it will compute is to be made before ranks talk (engine/warm_up.h).
+  [[nodiscard]] virtual bool wants_warm_up() const { return false; }
   /// "NVIDIA H100 80GB HBM3 (GPU 0), NCCL 2.28.9, ..." for messages at start.
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual DeviceFacts facts() const = 0;

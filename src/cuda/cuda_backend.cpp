@@ -31,6 +31,7 @@ class CudaRankDevice final : public RankDevice {
       auto nccl = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
       recorder_.emplace(device_, ops_, nccl.get());
       mesh_ = std::move(nccl);
+      has_nccl_ = true;
     } else if (is_alone) {
       recorder_.emplace(device_, ops_, nullptr);
     }
@@ -41,6 +42,8 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
   [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
+  // Only ranks of a pipeline start transfers that wait for what they have not enqueued yet.
+  [[nodiscard]] bool wants_warm_up() const override { return has_nccl_ && mesh_->shape().degree(Axis::pp) > 1; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
     const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;
@@ -62,6 +65,7 @@ class CudaRankDevice final : public RankDevice {
   CudaOps ops_;
   SharedCarrier carrier_;
   std::unique_ptr<Mesh> mesh_;
+  bool has_nccl_ = false;
   std::optional<GraphRecorder> recorder_;  // not of ranks that share a GPU, whose exchanges the host arranges each time
 };
 

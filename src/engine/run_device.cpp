@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "engine/device_memory.h"
 #include "engine/machine_memory.h"
+#include "engine/warm_up.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
 
@@ -31,6 +32,7 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
                                                            .timeout_seconds = config.comm.timeout_seconds});
   if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
+  if (device->wants_warm_up()) warm_up(blueprint, *device);
   return device;
 }
 

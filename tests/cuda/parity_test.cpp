@@ -68,6 +68,16 @@ std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return n
 INSTANTIATE_TEST_SUITE_P(Gpus, SharedByAllRanks, ::testing::ValuesIn(shared), test_name);
 INSTANTIATE_TEST_SUITE_P(Gpus, OneForEachRank, ::testing::ValuesIn(own), test_name);
 
+// A pipeline's rank starts to receive the gradient before it computes what is sent for it, with kernels that are loaded then.
+TEST_F(OnGpus, LoadNothingWhileTransfersAreUnderWay) {
+  for (const PipelineSchedule schedule : {naive, one_f_one_b, zb_v}) {
+    emulated::set_num_devices(2);
+    emulated::set_waits_for_loads(true);
+    expect_equals_one_processor({.pp = 2, .schedule = schedule, .microbatches = 3, .layers = 4});
+    emulated::set_waits_for_loads(false);
+  }
+}
+
 // What the driver is asked for is the plan's bytes, and the operations' workspace beside them.
 TEST(GpuMemory, IsThePlansAndTheWorkspace) {
   const RunConfig config = small_config({.shard = 2, .layers = 1});

@@ -97,6 +97,8 @@ struct Machine {
   int capability = 90;
   cudaError_t start_error = cudaSuccess;
   std::size_t num_waiting = 0;
+  bool waits_for_loads = false;
+  std::set<std::pair<int, const void*>> loaded;  // by device
   Activity activity;
   long num_until_failure = 0;        // pieces of work; 0: none fails
   cudaError_t sticky = cudaSuccess;  // an error of the device, which stays

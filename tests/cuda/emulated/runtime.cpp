@@ -191,6 +191,26 @@ bool wait_until(const std::function<bool()>& is_reached) {
   return false;
 }
 
+void set_waits_for_loads(bool waits) {
+  const Lock lock(machine().mutex);
+  machine().waits_for_loads = waits;
+  machine().loaded.clear();
+}
+
+cudaError_t load(const void* kernel, cudaStream_t stream) {
+  const int device = current_device;
+  {
+    const Lock lock(machine().mutex);
+    if (!machine().waits_for_loads || stream->capture != nullptr || !machine().loaded.insert({device, kernel}).second) return result(cudaSuccess);
+  }
+  const auto is_idle = [device] {
+    return std::all_of(machine().streams.begin(), machine().streams.end(), [&](const Stream* each) { return each->device != device || each->tasks.empty(); });
+  };
+  if (wait_until(is_idle)) return result(cudaSuccess);
+  std::fprintf(stderr, "emulated device: a kernel is loaded while work waits for what does not come\n");
+  return result(cudaErrorUnknown);
+}
+
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed) {
   const auto threads = static_cast<std::size_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
   const bool is_legal = threads >= 1 && threads <= 1024 && config.gridDim.x >= 1 && config.gridDim.y >= 1 && config.gridDim.z >= 1 &&

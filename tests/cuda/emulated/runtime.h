@@ -142,6 +142,11 @@ cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin);
 [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
 /// Lets the devices work, and other threads give them work, until is_reached() or something on a device has failed. False if nothing moves for a long time.
 [[nodiscard]] bool wait_until(const std::function<bool()>& is_reached);
+/// Whether from now on a kernel that is launched on a device for the first time waits for all that the device has, as CUDA, which loads it then, may (it does
+/// not).
+void set_waits_for_loads(bool waits);
+/// Of a launch.
+cudaError_t load(const void* kernel, cudaStream_t stream);
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed_shared_bytes);
 /// What cudaFuncSetAttribute allowed the kernel.
@@ -173,6 +178,7 @@ template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
   const cudaError_t error = emulated::check_launch(*config, emulated::allowed_shared_bytes(reinterpret_cast<const void*>(kernel)));
   if (error != cudaSuccess) return error;
+  if (const cudaError_t loaded = emulated::load(reinterpret_cast<const void*>(kernel), config->stream); loaded != cudaSuccess) return loaded;
   const emulated::Grid grid = {config->gridDim, config->blockDim, config->dynamicSmemBytes};
   // Arguments are copied at the launch, as CUDA does.
   return emulated::enqueue(config->stream, [grid, kernel, copies = std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)] {
