@@ -171,6 +171,24 @@ TEST_F(CudaProducts, OfFloat8FuseABiasOfBfloat16Alone) {
   }
 }
 
+// Float8's kernels know no other compute type, whatever products of float32 are allowed.
+TEST_F(CudaProducts, OfFloat8AreFormedInFloat32) {
+  open({.allows_tf32 = true});
+  Numbers x = Numbers::random(DType::float32, {16, 32}, 1), w = Numbers::random(DType::float32, {48, 32}, 2), y(DType::float32, {16, 48});
+  const Numbers scratch(DType::int32, {float8_scratch_size(16 * 32, 48 * 32)});
+  MatmulArgs args = {.a = x, .b = w, .c = y, .transpose_b = true, .a_format = OperandFormat::float8_e4m3, .b_format = OperandFormat::float8_e4m3};
+  args.scratch = scratch;
+  ReferenceOps().matmul(args);
+
+  args.a = moved(x);
+  args.b = moved(w);
+  args.c = moved(y);
+  args.scratch = moved(scratch);
+  ops_->matmul(args);
+  expect_near(read(args.c), y, tolerance_of(DType::float32), "y");
+  EXPECT_EQ(emulated::products().last_compute, CUBLAS_COMPUTE_32F);
+}
+
 TEST_F(CudaProducts, FloatEightNeedsAGpuThatHasIt) {
   emulated::set_capability(80);
   cuda::Device old(0);
@@ -195,6 +213,50 @@ TEST_F(CudaProducts, OutsideDeterministicModeTheFastestOfSeveralIsTaken) {
     EXPECT_EQ(emulated::products().last_algorithm == 0, deterministic);
     expect_near(read(dw), expected, tolerance_of(DType::float32), "what is added to is added to once");
   }
+}
+
+TEST_F(CudaProducts, AnAlgorithmThatIsOfferedAndRefusedIsLeftOut) {
+  emulated::products().refused_algorithms = 1;
+  open({.deterministic = false});
+  const std::int64_t before = emulated::num_allocated_bytes();
+  LinearNumbers n(DType::float32, DType::float32);
+  const Tensor x = moved(n.x), w = moved(n.w), y = moved(n.dy);
+  const std::int64_t of_operands = emulated::num_allocated_bytes() - before;
+  ReferenceOps().matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
+  ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
+  expect_near(read(y), n.dy, tolerance_of(DType::float32), "y");
+  EXPECT_NE(emulated::products().last_algorithm, 0);
+
+  emulated::products().refused_algorithms = 3;
+  ops_->matmul({.a = y, .b = w, .c = x});
+  EXPECT_THROW(ops_->publish(), Failure) << "none of them runs";
+  ops_->finish();
+  EXPECT_EQ(emulated::num_allocated_bytes() - before, of_operands) << "what was taken for measuring is given back";
+}
+
+// A receive from a rank that has not sent yet; whoever waited for the whole device would wait for that rank.
+TEST_F(CudaProducts, MeasuringWaitsForNoOtherStream) {
+  open({.deterministic = false});
+  LinearNumbers n(DType::float32, DType::float32);
+  const Tensor x = moved(n.x), w = moved(n.w), y = moved(n.dy);
+  bool has_come = false;
+  ASSERT_EQ(emulated::enqueue_when(device_.communication().get(), [&] { return emulated::DueWork{.is_due = [&] { return has_come; }}; }), cudaSuccess);
+  ReferenceOps().matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
+  ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
+  ops_->finish();
+  EXPECT_FALSE(device_.communication().is_idle());
+  EXPECT_EQ(emulated::products().num_products, 3 * 4 + 1) << "each of three is run and then timed three times";
+  has_come = true;
+  device_.communication().synchronize();
+  expect_near(read(y), n.dy, tolerance_of(DType::float32), "y");
+}
+
+TEST_F(CudaProducts, NoBytesAreNoMemory) {
+  const std::int64_t before = emulated::num_allocated_bytes();
+  std::byte* const none = device_.memory().allocate(0);
+  EXPECT_EQ(none, nullptr);
+  device_.memory().release(none, 0);
+  EXPECT_EQ(emulated::num_allocated_bytes(), before);
 }
 
 }  // namespace

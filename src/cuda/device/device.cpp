@@ -7,6 +7,7 @@
 namespace echelon::cuda {
 
 std::byte* DeviceMemory::allocate(std::int64_t num_bytes) {
+  if (num_bytes == 0) return nullptr;
   void* address = nullptr;
   const cudaError_t error = cudaMalloc(&address, static_cast<std::size_t>(num_bytes));
   if (error == cudaErrorMemoryAllocation) {
@@ -55,7 +56,11 @@ cudaDeviceProp properties_of(int index) {
 }  // namespace
 
 Device::Device(int index)
-    : selected_(index), index_(index), num_multiprocessors_(attribute_of(index, cudaDevAttrMultiProcessorCount)), capability_(capability_of_gpu(index)) {}
+    : selected_(index),
+      index_(index),
+      num_multiprocessors_(attribute_of(index, cudaDevAttrMultiProcessorCount)),
+      most_shared_bytes_(attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+      capability_(capability_of_gpu(index)) {}
 
 std::string name_of_gpu(int index) {
   const cudaDeviceProp properties = properties_of(index);

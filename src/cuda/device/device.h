@@ -20,6 +20,7 @@ class DeviceWatch {
 
 class DeviceMemory final : public MemorySpace {
  public:
+  /// Null for no bytes.
   [[nodiscard]] std::byte* allocate(std::int64_t num_bytes) override;
   /// Waits until the device is done with it.
   void release(std::byte* address, std::int64_t num_bytes) override;
@@ -47,6 +48,8 @@ class Device {
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int num_multiprocessors() const { return num_multiprocessors_; }
+  /// That a block may have where a kernel asks for it: 227 KiB of an H100, 99 KiB of capabilities 8.6, 8.9 and 12.x.
+  [[nodiscard]] std::int64_t most_shared_bytes() const { return most_shared_bytes_; }
   /// 80, 90, 100: the major and minor version of what it can do.
   [[nodiscard]] int capability() const { return capability_; }
   [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
@@ -68,6 +71,7 @@ class Device {
   Selected selected_;
   int index_;
   int num_multiprocessors_ = 0;
+  std::int64_t most_shared_bytes_ = 0;
   int capability_ = 0;
   DeviceMemory memory_;
   Stream compute_;

@@ -30,9 +30,10 @@ cudaDataType_t type_of(OperandFormat format, DType own) {
   return type_of(own);
 }
 
-cublasComputeType_t compute_type(DType operands, Float32Products float32_products) {
-  if (operands == DType::float64) return CUBLAS_COMPUTE_64F;
-  return operands == DType::float32 && float32_products == Float32Products::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+cublasComputeType_t compute_type(const ProductKey& key, Float32Products float32_products) {
+  if (key.operands == DType::float64) return CUBLAS_COMPUTE_64F;
+  const bool multiplies_float32 = key.operands == DType::float32 && key.a_format == OperandFormat::own;
+  return multiplies_float32 && float32_products == Float32Products::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
@@ -72,8 +73,7 @@ ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
 
 ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products) : key_(key) {
   cublasLtMatmulDesc_t operation = nullptr;
-  check(cublasLtMatmulDescCreate(&operation, compute_type(key.operands, float32_products), key.operands == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
-        "a product");
+  check(cublasLtMatmulDescCreate(&operation, compute_type(key, float32_products), key.operands == DType::float64 ? CUDA_R_64F : CUDA_R_32F), "a product");
   operation_.reset(operation);
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -130,15 +130,18 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
 }
 
 void ProductPlan::enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const {
+  check(try_to_enqueue(handle, where, workspace, stream), "a product");
+}
+
+cublasStatus_t ProductPlan::try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const {
   const double alpha64 = 1, beta64 = where.accumulates ? 1 : 0;
   const float alpha32 = 1, beta32 = where.accumulates ? 1 : 0;
   const bool is_double = key_.operands == DType::float64;
   const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
   const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
   set_addresses(where);
-  check(cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.c, c_.get(), where.c, c_.get(), &algorithm_,
-                       workspace.as<std::byte>(workspace_bytes), static_cast<std::size_t>(workspace_bytes), stream),
-        "a product");
+  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.c, c_.get(), where.c, c_.get(), &algorithm_,
+                        workspace.as<std::byte>(workspace_bytes), static_cast<std::size_t>(workspace_bytes), stream);
 }
 
 }  // namespace echelon::cuda

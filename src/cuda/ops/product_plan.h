@@ -62,7 +62,10 @@ class ProductPlan {
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const Where& where, int most) const;
   void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
 
+  /// Throws Failure if the library refuses.
   void enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const;
+  /// Nothing is enqueued if it does not succeed: not every algorithm that the library offers runs.
+  [[nodiscard]] cublasStatus_t try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const;
 
   static constexpr std::int64_t workspace_bytes = Workspace::num_bytes - (std::int64_t{1} << 20);  // of the workspace; the rest is for what epilogues write
 

@@ -1,9 +1,11 @@
 #include "cuda/ops/products.h"
 
 #include "base/error.h"
+#include "cuda/device/stream_memory.h"
 #include "cuda/ops/float8.h"
 #include "cuda/ops/stopwatch.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace echelon::cuda {
@@ -68,17 +70,14 @@ const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::W
 // The result goes to memory that lives as long as the measurement: the product's own may be one that is added to.
 cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
                                        const std::vector<cublasLtMatmulAlgo_t>& candidates) {
-  constexpr int num_runs = 3;
   constexpr std::size_t room_for_vector = 16;
   Stream& stream = device_.compute();
-  void* scratch = nullptr;
+  if (stream.is_captured()) return candidates.front();
   const auto result_bytes = static_cast<std::size_t>(key.M * key.N * size_of(key.result));
   const auto vector_bytes = static_cast<std::size_t>(std::max(key.M, key.N) * size_of(key.result));
-  if (stream.is_captured() || cudaMalloc(&scratch, result_bytes + room_for_vector + vector_bytes) != cudaSuccess) {
-    (void)cudaGetLastError();
-    return candidates.front();
-  }
-  where.c = static_cast<std::byte*>(scratch);
+  const StreamMemory scratch(stream, result_bytes + room_for_vector + vector_bytes);
+  if (scratch.data() == nullptr) return candidates.front();
+  where.c = scratch.data();
   if (key.epilogue == Epilogue::bias_gradient) where.vector = where.c + (result_bytes + room_for_vector) / room_for_vector * room_for_vector;
   where.accumulates = false;
   Stopwatch stopwatch;
@@ -86,16 +85,22 @@ cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key,
   float best_milliseconds = std::numeric_limits<float>::infinity();
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     plan.choose(candidates[i]);
-    const auto run = [&] { plan.enqueue(handle_, where, workspace_, stream.get()); };
-    run();  // its code is loaded
-    for (int repeat = 0; repeat < num_runs; ++repeat)
-      if (const float milliseconds = stopwatch.milliseconds_of(stream, run); milliseconds < best_milliseconds) {
-        best = i;
-        best_milliseconds = milliseconds;
-      }
+    if (const float milliseconds = milliseconds_of(plan, where, stopwatch); milliseconds < best_milliseconds) {
+      best = i;
+      best_milliseconds = milliseconds;
+    }
   }
-  cudaFree(scratch);
   return candidates[best];
+}
+
+float Products::milliseconds_of(const ProductPlan& plan, const ProductPlan::Where& where, Stopwatch& stopwatch) const {
+  constexpr int num_runs = 3;
+  Stream& stream = device_.compute();
+  float best = std::numeric_limits<float>::infinity();
+  // The first run loads its code.
+  if (plan.try_to_enqueue(handle_, where, workspace_, stream.get()) != CUBLAS_STATUS_SUCCESS) return best;
+  for (int i = 0; i < num_runs; ++i) best = std::min(best, stopwatch.milliseconds_of(stream, [&] { plan.enqueue(handle_, where, workspace_, stream.get()); }));
+  return best;
 }
 
 }  // namespace echelon::cuda

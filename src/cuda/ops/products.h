@@ -16,6 +16,8 @@ struct ProductOptions {
   bool is_timed = false;  // the fastest of several algorithms on this device, instead of the one that the heuristics like best
 };
 
+class Stopwatch;
+
 class Products {
  public:
   /// All that is given must outlive it. Throws Failure if the library does not start.
@@ -40,6 +42,8 @@ class Products {
   [[nodiscard]] const ProductPlan* plan_of(const ProductKey& key, const ProductPlan::Where& where);
   [[nodiscard]] cublasLtMatmulAlgo_t fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
                                              const std::vector<cublasLtMatmulAlgo_t>& candidates);
+  /// Infinitely many if the library refuses the plan's algorithm.
+  [[nodiscard]] float milliseconds_of(const ProductPlan& plan, const ProductPlan::Where& where, Stopwatch& stopwatch) const;
 
   Device& device_;
   const Workspace& workspace_;

@@ -208,6 +208,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     if (!is_tn || !are_float8 || !are_whole || !is_aligned || !has_scales || operation->epilogue == CUBLASLT_EPILOGUE_BGRADB)
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  // Only products of float32 can be rounded to TensorFloat-32, and those of float8 are formed in float32.
+  const bool multiplies_float32 = a->type == CUDA_R_32F && b->type == CUDA_R_32F;
+  if (operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && !multiplies_float32) return CUBLAS_STATUS_NOT_SUPPORTED;
   constexpr std::uint32_t in_the_format_of_the_result = 1 | 4;
   if ((preference->reduction_schemes & in_the_format_of_the_result) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;  // Echelon's sums are never formed so
   constexpr int num_known = 3;
@@ -240,6 +243,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   const bool has_epilogue = operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
   if (has_epilogue && emulated::alignment_of(operation->vector) < algorithm.vector_alignment) return CUBLAS_STATUS_INVALID_VALUE;
   emulated::Products& record = emulated::products();
+  if (algorithm.rank < record.refused_algorithms) return CUBLAS_STATUS_NOT_SUPPORTED;
   ++record.num_products;
   if (has_epilogue) ++record.num_epilogues;
   record.last_algorithm = algorithm.rank;

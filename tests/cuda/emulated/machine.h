@@ -84,7 +84,7 @@ struct Stream {
 struct Machine {
   std::recursive_mutex mutex;
   std::set<Stream*> streams;
-  std::map<std::byte*, std::size_t> device_memory, pinned_memory;
+  std::map<std::byte*, std::size_t> device_memory, pinned_memory;  // with the bytes that were asked for
   std::map<const void*, std::size_t> shared_bytes;
   struct Asked {
     std::size_t num_bytes = 0;
@@ -95,6 +95,7 @@ struct Machine {
   int num_devices = 1;
   int num_islands = 1;
   int capability = 90;
+  int most_shared_bytes = 227 * 1024;
   cudaError_t start_error = cudaSuccess;
   std::size_t num_waiting = 0;
   bool waits_for_loads = false;

@@ -90,28 +90,40 @@ std::size_t taken_bytes(int device) {
 }
 
 cudaError_t allocate(std::map<std::byte*, std::size_t>& memory, void** address, std::size_t num_bytes) {
-  const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
+  *address = nullptr;
+  if (num_bytes == 0) return result(cudaSuccess);
   const std::size_t size = (std::max<std::size_t>(num_bytes, 1) + 255) / 256 * 256;
   auto* const bytes = static_cast<std::byte*>(std::aligned_alloc(256, size));
   if (bytes == nullptr) return result(cudaErrorMemoryAllocation);
   std::memset(bytes, 0xff, size);
-  memory[bytes] = size;
+  memory[bytes] = num_bytes;
   *address = bytes;
   return result(cudaSuccess);
 }
 
 cudaError_t release(std::map<std::byte*, std::size_t>& memory, void* address) {
-  const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
   if (address == nullptr) return result(cudaSuccess);
-  if (cudaDeviceSynchronize() == cudaErrorUnknown) {  // here the chip would wait for ever
-    std::fprintf(stderr, "emulated device: memory is freed while work waits for what does not come\n");
-    return result(cudaErrorUnknown);
-  }
   if (memory.erase(static_cast<std::byte*>(address)) == 0) return result(cudaErrorInvalidValue);
   std::free(address);
   return result(cudaSuccess);
+}
+
+cudaError_t allocate_on_device(void** address, std::size_t num_bytes) {
+  if (taken_bytes(current_device) + num_bytes > machine().memory_bytes) return result(cudaErrorMemoryAllocation);
+  const cudaError_t error = allocate(machine().device_memory, address, num_bytes);
+  if (error == cudaSuccess && num_bytes > 0) machine().asked[*address] = {num_bytes, current_device};
+  return error;
+}
+cudaError_t release_on_device(void* address) {
+  machine().asked.erase(address);
+  return release(machine().device_memory, address);
+}
+
+/// What calls do that may wait for the whole device; not cudaSuccess, if the chip would wait for ever.
+cudaError_t wait_for_all(const char* call) {
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error == cudaErrorUnknown) std::fprintf(stderr, "emulated device: %s while work waits for what does not come\n", call);
+  return error;
 }
 
 cudaError_t create(Stream** stream) {
@@ -219,9 +231,16 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed) 
   return result(is_legal ? cudaSuccess : cudaErrorInvalidValue);
 }
 
-std::size_t& allowed_shared_bytes(const void* kernel) {
+std::size_t allowed_shared_bytes(const void* kernel) {
   const Lock lock(machine().mutex);
   return machine().shared_bytes[kernel];
+}
+
+cudaError_t allow_shared_bytes(const void* kernel, int num_bytes) {
+  const Lock lock(machine().mutex);
+  if (num_bytes < 0 || num_bytes > machine().most_shared_bytes) return result(cudaErrorInvalidValue);
+  machine().shared_bytes[kernel] = static_cast<std::size_t>(num_bytes);
+  return result(cudaSuccess);
 }
 
 std::int64_t num_allocated_bytes() {
@@ -239,6 +258,7 @@ Activity activity() {
 }
 void set_memory_bytes(std::int64_t num_bytes) { machine().memory_bytes = static_cast<std::size_t>(num_bytes); }
 void set_capability(int capability) { machine().capability = capability; }
+void set_shared_bytes(int num_bytes) { machine().most_shared_bytes = num_bytes; }
 void fail_at(int number) {
   const Lock lock(machine().mutex);
   machine().num_until_failure = number;
@@ -300,14 +320,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->totalGlobalMem = machine().memory_bytes;
   properties->multiProcessorCount = 132;
   properties->major = 9;
-  properties->sharedMemPerBlockOptin = 227 * 1024;
+  properties->sharedMemPerBlockOptin = static_cast<std::size_t>(machine().most_shared_bytes);
   properties->l2CacheSize = 50 << 20;
   return result(cudaSuccess);
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int /*device*/) {
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount: *value = 4; break;  // few, so that persistent kernels loop
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = machine().most_shared_bytes; break;
     case cudaDevAttrComputeCapabilityMajor: *value = machine().capability / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *value = machine().capability % 10; break;
   }
@@ -354,19 +374,40 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaMalloc(void** address, std::size_t num_bytes) {
   const Lock lock(machine().mutex);
-  if (taken_bytes(current_device) + num_bytes > machine().memory_bytes) return result(cudaErrorMemoryAllocation);
-  const cudaError_t error = allocate(machine().device_memory, address, num_bytes);
-  if (error == cudaSuccess) machine().asked[*address] = {num_bytes, current_device};
-  return error;
+  if (const cudaError_t error = wait_for_all("cudaMalloc"); error != cudaSuccess) return error;
+  return allocate_on_device(address, num_bytes);
 }
 cudaError_t cudaFree(void* address) {
   const Lock lock(machine().mutex);
-  machine().asked.erase(address);
-  return release(machine().device_memory, address);
+  if (address == nullptr) return refuse_while_capturing();
+  if (const cudaError_t error = wait_for_all("cudaFree"); error != cudaSuccess) return error;
+  return release_on_device(address);
 }
-cudaError_t cudaMallocHost(void** address, std::size_t num_bytes) { return allocate(machine().pinned_memory, address, num_bytes); }
+// Their like inside of captures is not played.
+cudaError_t cudaMallocAsync(void** address, std::size_t num_bytes, cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
+  return allocate_on_device(address, num_bytes);
+}
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  const Lock lock(machine().mutex);
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
+  if (address == nullptr || !is_within(machine().device_memory, address)) return result(cudaErrorInvalidValue);
+  push(*stream, Task{.work = {.work = [address] { release_on_device(address); }}});
+  return result(cudaSuccess);
+}
+cudaError_t cudaMallocHost(void** address, std::size_t num_bytes) {
+  const Lock lock(machine().mutex);
+  if (const cudaError_t error = wait_for_all("cudaMallocHost"); error != cudaSuccess) return error;
+  return allocate(machine().pinned_memory, address, num_bytes);
+}
 cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned /*flags*/) { return cudaMallocHost(address, num_bytes); }
-cudaError_t cudaFreeHost(void* address) { return release(machine().pinned_memory, address); }
+cudaError_t cudaFreeHost(void* address) {
+  const Lock lock(machine().mutex);
+  if (address == nullptr) return refuse_while_capturing();
+  if (const cudaError_t error = wait_for_all("cudaFreeHost"); error != cudaSuccess) return error;
+  return release(machine().pinned_memory, address);
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) { return create(stream); }
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) { return create(stream); }
@@ -464,6 +505,7 @@ cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, 
   return result(cudaSuccess);
 }
 cudaError_t cudaMemsetAsync(void* out, int value, std::size_t num_bytes, cudaStream_t stream) {
+  if (out == nullptr) return result(cudaErrorInvalidValue);
   if (num_bytes == 0) return cudaSuccess;
   return enqueue(stream, [=] { std::memset(out, value, num_bytes); });
 }

@@ -79,6 +79,8 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 
 cudaError_t cudaMalloc(void** address, std::size_t num_bytes);
 cudaError_t cudaFree(void* address);
+cudaError_t cudaMallocAsync(void** address, std::size_t num_bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned flags);
 cudaError_t cudaMallocHost(void** address, std::size_t num_bytes);
 cudaError_t cudaFreeHost(void* address);
@@ -149,8 +151,9 @@ void set_waits_for_loads(bool waits);
 cudaError_t load(const void* kernel, cudaStream_t stream);
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed_shared_bytes);
-/// What cudaFuncSetAttribute allowed the kernel.
-std::size_t& allowed_shared_bytes(const void* kernel);
+/// What cudaFuncSetAttribute allowed the kernel, and allows it from now on: cudaErrorInvalidValue if no block may have that.
+[[nodiscard]] std::size_t allowed_shared_bytes(const void* kernel);
+cudaError_t allow_shared_bytes(const void* kernel, int num_bytes);
 
 /// How many devices there are from now on. Streams belong to the device that was set when they were made.
 void set_num_devices(int count);
@@ -163,6 +166,8 @@ std::int64_t num_allocated_bytes();
 /// What CUDA says from now on when it is asked how many devices there are, and what they can do (90).
 void set_start_error(cudaError_t error);
 void set_capability(int capability);
+/// The shared memory that a block may have if its kernel asks for it (227 KiB).
+void set_shared_bytes(int num_bytes);
 /// What was done so far.
 struct Activity {
   long num_enqueued = 0;  // kernels, copies and the like, one by one, captured or not
@@ -187,7 +192,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 }
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {
-  if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
-    emulated::allowed_shared_bytes(reinterpret_cast<const void*>(kernel)) = static_cast<std::size_t>(value);
-  return cudaSuccess;
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  return emulated::allow_shared_bytes(reinterpret_cast<const void*>(kernel), value);
 }

@@ -1,0 +1,34 @@
+// Memory for a piece of a stream's work. It is taken and given back in the stream's order: nothing waits, as the whole device may for cudaMalloc and cudaFree,
+// which a receive that is posted elsewhere must not stand behind.
+#pragma once
+
+#include "cuda/device/stream.h"
+
+#include <cstddef>
+
+namespace echelon::cuda {
+
+class StreamMemory {
+ public:
+  StreamMemory(Stream& stream, std::size_t num_bytes) : stream_(stream) {
+    void* address = nullptr;
+    if (cudaMallocAsync(&address, num_bytes, stream.get()) == cudaSuccess)
+      data_ = static_cast<std::byte*>(address);
+    else
+      (void)cudaGetLastError();
+  }
+  ~StreamMemory() {
+    if (data_ != nullptr) cudaFreeAsync(data_, stream_.get());
+  }
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+
+  /// Null if there is none.
+  [[nodiscard]] std::byte* data() const { return data_; }
+
+ private:
+  Stream& stream_;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace echelon::cuda
