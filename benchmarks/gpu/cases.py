@@ -62,7 +62,7 @@ max_position_embeddings = {s["positions"]}
 """
 
 
-def echelon_config(case, steps, tokens, output, machine, device="cuda", dtype="bfloat16"):
+def echelon_config(case, steps, tokens, output, machine, device="cuda", dtype="bfloat16", deterministic=True):
     """A config file of `echelon train`: initial weights of its own, every step logged, nothing saved. `tokens`: prefix of the data."""
     o = OPTIMIZER
     logits = f'logits_dtype = "{dtype}"\n' if dtype == "bfloat16" else ""
@@ -80,6 +80,7 @@ seq_len = {case["tokens"]}
 global_batch_size = {case["batch"]}
 micro_batch_size = {case["batch"]}
 dtype = "{dtype}"
+deterministic = {"true" if deterministic else "false"}
 {logits}{recompute}max_norm = {o["max_norm"]}
 [optimizer]
 lr = {o["lr"]}

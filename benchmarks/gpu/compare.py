@@ -1,6 +1,8 @@
 """Echelon and PyTorch in turns on one GPU: each turn is one process that trains the same model with random tokens for some steps.
 
-A turn's step time is the median over its steps from the fourth on, a side's the median over all its turns' steps; the ratio is PyTorch's over the faster of
+Neither side is deterministic: PyTorch is not unless it is asked to be, and Echelon then times products and lets cuDNN form attention's gradients; which
+kernels formed attention is in the results. A turn's step time is the median over its steps from the fourth on, a side's the median over all its turns'
+steps; the ratio is PyTorch's over the faster of
 Echelon's, with and without CUDA graphs. Weights are drawn with a standard deviation of 0.02, so the first loss must be that of a model that knows nothing,
 ln V + 0.02^2 D / 2, within 2 % and what chance explains, and that of PyTorch be Echelon's within 1 %. `echelon bench` measures the GPU before, and its machine
 file gives the matrix rate, the data sheet's peak and the simulator's prediction. Cases that the plan says do not fit are left out, and said so. What fails is told in the table, and
@@ -126,7 +128,7 @@ def take_turns(a, case, result, folder, table):
     name, file = result["case"], table.machine.get("file", "")
     cases.write_tokens(cases.sizes_of(case)["vocab"], cases.NUM_SEQUENCES_OF_DATA * case["tokens"] + 1, folder / "tokens")
     config = folder / "config.toml"
-    config.write_text(cases.echelon_config(case, a.steps, folder / "tokens", folder, file))
+    config.write_text(cases.echelon_config(case, a.steps, folder / "tokens", folder, file, deterministic=False))
     (a.out / f"{name}.toml").write_text(config.read_text())
     if file:
         simulated = json.loads(run([a.echelon, "simulate", config, f"--machine={file}", "--json"], a.turn_seconds))
@@ -165,7 +167,8 @@ def echelon_turn(a, config, folder, *settings):
     steps = [json.loads(line) for line in metrics.read_text().splitlines()]
     last = json.loads(said.splitlines()[-1])
     predicted = {"predicted": last["predicted_step_seconds"]} if last.get("predicted_step_seconds") else {}
-    return finish([s for s in steps if "step_seconds" in s]) | {"driver_peak_bytes": memory.peak_bytes} | predicted
+    choices = {"device_choices": last["device_choices"]} if "device_choices" in last else {}
+    return finish([s for s in steps if "step_seconds" in s]) | {"driver_peak_bytes": memory.peak_bytes} | predicted | choices
 
 
 def pytorch_turn(a, name, weights):
