@@ -48,6 +48,8 @@ class RankDevice {
   /// "NVIDIA H100 80GB HBM3 (GPU 0), NCCL 2.28.9, ..." for messages at start.
   [[nodiscard]] virtual std::string description() const = 0;
   [[nodiscard]] virtual DeviceFacts facts() const = 0;
+  /// What it chose for the operations that it was given, a line each, for messages behind a run.
+  [[nodiscard]] virtual std::string choices() const { return {}; }
 };
 
 class Backend {

@@ -32,6 +32,12 @@ std::int64_t vocabulary_multiple(const TrainingConfig& training) {
   return training.device == "cuda" ? on_gpu : 1;
 }
 
+// In deterministic mode cuDNN would want 2 bytes for each pair of a query and a key, and of documents it knows nothing (docs/gpu.md).
+bool may_use_cudnn_backward(const RunConfig& config) {
+  const TrainingConfig& training = config.training;
+  return training.device == "cuda" && !training.deterministic && training.dtype == "bfloat16" && !config.data.reset_attention_mask;
+}
+
 LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int rank) {
   LayerOptions options;
   options.model = config.model;
@@ -44,6 +50,7 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
   options.recompute.operations = config.training.recompute;
   if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;
   options.masks_documents = config.data.reset_attention_mask;
+  options.gives_attention_scratch = may_use_cudnn_backward(config);
   options.num_sequences = config.training.micro_batch_size;
   options.seq_len = config.training.seq_len;
   options.tp = mesh.degree(Axis::tp);

@@ -112,6 +112,7 @@ void print_result(const TrainResult& result, const TrainPrediction& prediction) 
   if (result.validation_unigram_entropy) fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
   fmt::print("\n");
   if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
+  if (!result.device_choices.empty()) fmt::print("{}\n", result.device_choices);
   fmt::print("{}", to_text(prediction));
 }
 
@@ -120,6 +121,7 @@ void print_json(const TrainResult& result, const TrainPrediction& prediction) {
   if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
   if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
   if (!result.model_folder.empty()) json["model_folder"] = result.model_folder.string();
+  if (!result.device_choices.empty()) json["device_choices"] = result.device_choices;
   add_to(json, prediction);
   fmt::print("{}\n", json.dump());
 }

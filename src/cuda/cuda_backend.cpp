@@ -58,6 +58,7 @@ class CudaRankDevice final : public RankDevice {
             .num_multiprocessors = device_.num_multiprocessors(),
             .multiplies_float8 = device_.capability() >= least_float8_capability};
   }
+  [[nodiscard]] std::string choices() const override { return ops_.attention_choices(); }
 
  private:
   Device device_;

@@ -145,6 +145,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     const auto entropy = result.validation_unigram_entropy;
     result = outcome;
     result.validation_unigram_entropy = entropy;
+    result.device_choices = device->choices();
   });
   return result;
 }

@@ -41,6 +41,7 @@ struct TrainResult {
   std::optional<double> validation_unigram_entropy;  // what a model would lose that knows nothing but the frequency of tokens
   std::filesystem::path model_folder;                // the last one that was saved; empty: none
   bool was_stopped = false;
+  std::string device_choices = {};  // RankDevice::choices of rank 0
 };
 
 /// Throws Error for bad input before anything is computed (a training token outside of the vocabulary: when it is read), and Failure ("rank 3: backward stage 1

@@ -158,8 +158,10 @@ void Attention::attention_gradients(Context& context, Tensor dy_full, const Proj
   const Tensor delta = context.workspace.take(lse.dtype, lse.sizes);
   output_.backward_input(context, dy_full, dout);
   const Tensor dq = gradients[0].reshaped(q_sizes), dk = gradients[1].reshaped(kv_sizes), dv = gradients[2].reshaped(kv_sizes);
-  context.ops.attention_backward({.q = stash.kept(this, kept_q).reshaped(q_sizes),
-                                  .k = stash.kept(this, kept_k).reshaped(kv_sizes),
+  const Tensor q = stash.kept(this, kept_q).reshaped(q_sizes), k = stash.kept(this, kept_k).reshaped(kv_sizes);
+  const bool gives_scratch = options_.gives_attention_scratch && split_.kv_replicas == 1;  // kv heads that ranks share are no part of a group
+  context.ops.attention_backward({.q = q,
+                                  .k = k,
                                   .v = stash.kept(this, kept_v).reshaped(kv_sizes),
                                   .out = stash.kept(this, kept_out).reshaped(q_sizes),
                                   .lse = lse,
@@ -171,7 +173,8 @@ void Attention::attention_gradients(Context& context, Tensor dy_full, const Proj
                                   .scale = scale(),
                                   .group = group(),
                                   .first_head = split_.head_in_group,
-                                  .mask = mask(context.microbatch)});
+                                  .mask = mask(context.microbatch),
+                                  .scratch = gives_scratch ? context.workspace.take(DType::int32, {attention_scratch_size(q, k)}) : Tensor()});
   rotate(context.ops, dq, true, 0);
   rotate(context.ops, dk, true, 0);
 }

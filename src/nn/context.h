@@ -29,9 +29,10 @@ struct LayerOptions {
   std::int64_t seq_len = 1;              // T
   int tp = 1;
   int tp_rank = 0;
-  bool sequence_parallel = false;  // between the tensor-parallel regions a rank holds B T / tp tokens
-  Recompute recompute = {};        // of a stage; of a block its operations
-  bool masks_documents = false;    // a token attends to its own document alone
+  bool sequence_parallel = false;        // between the tensor-parallel regions a rank holds B T / tp tokens
+  Recompute recompute = {};              // of a stage; of a block its operations
+  bool masks_documents = false;          // a token attends to its own document alone
+  bool gives_attention_scratch = false;  // to attention_backward: the device is faster with it
 
   [[nodiscard]] std::int64_t num_tokens() const { return num_sequences * seq_len; }                                     // N, inside tensor-parallel regions
   [[nodiscard]] std::int64_t num_local_tokens() const { return sequence_parallel ? num_tokens() / tp : num_tokens(); }  // of x and y between layers

@@ -33,6 +33,9 @@ void check(const AttentionBackwardArgs& args) {
   must.like("dk", args.dk, args.k);
   must.like("dv", args.dv, args.k);
   must.like("delta", args.delta, args.lse);
+  if (!args.scratch.exists()) return;
+  must.dtype("scratch", args.scratch, DType::int32);
+  must.count("scratch", args.scratch, attention_scratch_size(args.q, args.k));
 }
 
 void check(const MergeAttentionArgs& args) {

@@ -86,7 +86,8 @@ Operands operands(const RmsNormBackwardArgs& args) {
 Operands operands(const RopeArgs& args) { return {args.x.dtype, {args.x, args.cos, args.sin}, {args.y}}; }
 Operands operands(const AttentionArgs& args) { return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.starts}), {args.out, args.lse}}; }
 Operands operands(const AttentionBackwardArgs& args) {
-  return {args.q.dtype, existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.starts}), {args.dq, args.dk, args.dv, args.delta}};
+  return {args.q.dtype, existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.starts}),
+          existing({args.dq, args.dk, args.dv, args.delta, args.scratch})};
 }
 Operands operands(const MergeAttentionArgs& args) { return {args.part.dtype, {args.out, args.lse, args.part, args.part_lse}, {}}; }
 Operands operands(const GeluArgs& args) { return {args.y.dtype, existing({args.x, args.bias}), {args.y}}; }

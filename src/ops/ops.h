@@ -130,7 +130,8 @@ struct AttentionArgs {
   AttentionMask mask = {};
 };
 /// delta [B, H, Tq] (accumulate_dtype) is scratch: row sums of dout * out. Where keys and values are a part of those that the queries attend to, out and lse
-/// are those of the whole rows; dk and dv are of this part then, and dq what comes from it: the sum over all parts is dq of the whole.
+/// are those of the whole rows; dk and dv are of this part then, and dq what comes from it: the sum over all parts is dq of the whole. `scratch`, int32
+/// [attention_scratch_size], may be left out; with it a backend may have faster ways.
 struct AttentionBackwardArgs {
   Tensor q, k, v, out, lse, dout;
   Tensor dq, dk, dv;
@@ -139,7 +140,18 @@ struct AttentionBackwardArgs {
   std::int64_t group = 1;
   std::int64_t first_head = 0;
   AttentionMask mask = {};
+  Tensor scratch = {};
 };
+/// What cuDNN's gradients of attention keep outside of the operands where sums may be formed in any order (cudnn-frontend 1.32,
+/// scaled_dot_product_flash_attention.h): dq [B, H, Tq, C] and the row sums of dout * out [B, H, Tq] in float32; where query heads share keys, dk and dv of
+/// each query head [B, H, Tk, C] in their own dtype; tiles of 128 rows are taken to be whole. And 1 MiB for what a plan has besides.
+[[nodiscard]] inline std::int64_t attention_scratch_size(const Tensor& q_BTHC, const Tensor& k_BTKC) {
+  constexpr std::int64_t tile = 128, of_a_plan = std::int64_t{1} << 20U;
+  const auto rows = [&](const Tensor& x) { return q_BTHC.size(0) * q_BTHC.size(2) * ((x.size(1) + tile - 1) / tile * tile); };
+  const std::int64_t C = q_BTHC.size(3), of_queries = rows(q_BTHC) * (C + 1) * size_of(DType::float32);
+  const std::int64_t of_keys = q_BTHC.size(2) == k_BTKC.size(2) ? 0 : 2 * rows(k_BTKC) * C * size_of(k_BTKC.dtype);
+  return (of_queries + of_keys + of_a_plan) / size_of(DType::int32);
+}
 /// Joins attention to two parts of the keys (Dao 2023, section 2.3; Liu et al. 2023, Ring Attention), where lse' = log(exp(lse) + exp(part_lse)):
 ///   out = exp(lse - lse') out + exp(part_lse - lse') part      lse = lse'
 /// part [B, T, H, C], part_lse [B, H, T]; out in part's dtype or its accumulate_dtype. A row that sees nothing of either part stays as it is.

@@ -203,6 +203,25 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
 
 // What is whole for a while: the parameters of a unit and of the next one, and the gradients of a unit and of the one behind it, which is reduced meanwhile; or
 // all parameters of the stage where they stay for a microbatch or a step.
+// 1 MiB of it is more than the rest of this model's workspace: 2 sequences of 4 heads of 8, of which 16 positions are one tile of 128.
+TEST(MemoryPlan, CountsTheScratchOfAttentionsGradientsWhereTheDeviceWantsIt) {
+  const auto workspace_bytes = [](std::string_view device, std::string_view dtype, bool deterministic, bool masks_documents) {
+    RunConfig config = testing::small_config();
+    config.training.device = device;
+    config.training.dtype = dtype;
+    config.training.deterministic = deterministic;
+    config.data.reset_attention_mask = masks_documents;
+    const Blueprint blueprint(config);
+    return blueprint.rank(0).memory(ProgramKind::training).peak_bytes(MemoryCategory::workspace);
+  };
+  constexpr std::int64_t scratch = 2 * 4 * 128 * (8 + 1) * 4 + (1 << 20);
+  EXPECT_GT(workspace_bytes("cuda", "bfloat16", false, false), scratch);
+  EXPECT_LT(workspace_bytes("cuda", "bfloat16", true, false), scratch) << "in deterministic mode our kernels form them";
+  EXPECT_LT(workspace_bytes("cuda", "bfloat16", false, true), scratch) << "and those of documents";
+  EXPECT_LT(workspace_bytes("cuda", "float32", false, false), scratch);
+  EXPECT_LT(workspace_bytes("cpu", "bfloat16", false, false), scratch);
+}
+
 TEST(MemoryPlan, WholeUnitsAreThereTwoAtATime) {
   for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
     RunConfig config = testing::small_config();

@@ -2,9 +2,11 @@
 #include "cuda/ops/attention.h"
 #include "cuda/device/device.h"
 #include "cuda/emulated/execution.h"
+#include "cuda/ops/cuda_ops.h"
 #include "numbers.h"
 #include "ops/reference/reference_ops.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,11 +73,27 @@ void expect_same(const AttentionTensors& actual, const AttentionTensors& expecte
   for (const std::size_t i : which) expect_near(actual.of[i], expected.of[i], tolerance_of(DType::bfloat16), "tensor " + std::to_string(i));
 }
 
+void expect_like_the_reference(const AttentionCase& a) {
+  Device device(0);
+  ReferenceOps reference;
+  AttentionTensors expected(a), actual(a);
+  reference.attention(expected.forward());
+  ASSERT_TRUE(mma_attention(actual.forward(), device.most_shared_bytes(), device.compute().get()));
+  device.compute().synchronize();
+  expect_same(actual, expected, {3, 4});
+  if (a.C > 128) return;
+  for (AttentionTensors* t : {&expected, &actual})
+    for (std::int64_t i = 0; i < t->of[4].count(); ++i)
+      if (std::isinf(t->of[4].get(i))) t->of[4].set(i, 0.5);  // rows that see other keys alone
+  reference.attention_backward(expected.backward());
+  ASSERT_TRUE(mma_attention_backward(actual.backward(), device.most_shared_bytes(), device.compute().get()));
+  device.compute().synchronize();
+  expect_same(actual, expected, {6, 7, 8, 9});
+}
+
 // Several tiles of keys and blocks of queries for each width that kernels are compiled for, and widths that are padded to them; groups that begin in the
 // middle; kv heads that nobody reads; fewer queries than keys, and more.
 TEST(AttentionInTensorCores, EqualsTheReference) {
-  Device device(0);
-  ReferenceOps reference;
   for (const AttentionCase& a : {AttentionCase{1, 140, 140, 2, 2, 64, 2, 1},
                                  {1, 130, 130, 1, 2, 128, 1, 0},
                                  {2, 40, 40, 2, 1, 40, 2, 0},
@@ -90,19 +108,7 @@ TEST(AttentionInTensorCores, EqualsTheReference) {
                                  {1, 150, 70, 1, 1, 128, 1, 0, 20, 47, false},
                                  {1, 10, 40, 1, 1, 64, 1, 0, 5, 30, false}}) {
     SCOPED_TRACE(a.C);
-    AttentionTensors expected(a), actual(a);
-    reference.attention(expected.forward());
-    ASSERT_TRUE(mma_attention(actual.forward(), device.compute().get()));
-    device.compute().synchronize();
-    expect_same(actual, expected, {3, 4});
-    if (a.C > 128) continue;
-    for (AttentionTensors* t : {&expected, &actual})
-      for (std::int64_t i = 0; i < t->of[4].count(); ++i)
-        if (std::isinf(t->of[4].get(i))) t->of[4].set(i, 0.5);  // rows that see other keys alone
-    reference.attention_backward(expected.backward());
-    ASSERT_TRUE(mma_attention_backward(actual.backward(), device.compute().get()));
-    device.compute().synchronize();
-    expect_same(actual, expected, {6, 7, 8, 9});
+    expect_like_the_reference(a);
   }
 }
 
@@ -112,8 +118,8 @@ TEST(AttentionInTensorCores, DoesNotDependOnTheOrderOfBlocks) {
   std::vector<AttentionTensors> runs(2, AttentionTensors({1, 70, 70, 2, 1, 64, 2, 0}));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     emulated::seed(static_cast<unsigned>(i + 1));
-    ASSERT_TRUE(mma_attention(runs[i].forward(), device.compute().get()));
-    ASSERT_TRUE(mma_attention_backward(runs[i].backward(), device.compute().get()));
+    ASSERT_TRUE(mma_attention(runs[i].forward(), device.most_shared_bytes(), device.compute().get()));
+    ASSERT_TRUE(mma_attention_backward(runs[i].backward(), device.most_shared_bytes(), device.compute().get()));
     device.compute().synchronize();
   }
   for (std::size_t i = 0; i < runs[0].of.size(); ++i) EXPECT_EQ(runs[0].of[i], runs[1].of[i]) << i;
@@ -121,14 +127,57 @@ TEST(AttentionInTensorCores, DoesNotDependOnTheOrderOfBlocks) {
 
 TEST(AttentionInTensorCores, RefusesWhatItIsNotFor) {
   Device device(0);
-  const auto takes = [&](const AttentionArgs& args) { return mma_attention(args, device.compute().get()); };
+  const auto takes = [&](const AttentionArgs& args) { return mma_attention(args, device.most_shared_bytes(), device.compute().get()); };
   EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 20, 1, 0}).forward())) << "rows that are not multiples of 16 bytes";
   EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 264, 1, 0}).forward())) << "too wide";
   const AttentionTensors tensors({1, 4, 4, 1, 1, 64, 1, 0});
   AttentionArgs args = tensors.forward();
   args.scale = -1;
   EXPECT_FALSE(takes(args)) << "the largest product has not the largest score";
-  EXPECT_FALSE(mma_attention_backward(AttentionTensors({1, 4, 4, 1, 1, 136, 1, 0}).backward(), device.compute().get())) << "too wide for two sums";
+  EXPECT_FALSE(mma_attention_backward(AttentionTensors({1, 4, 4, 1, 1, 136, 1, 0}).backward(), device.most_shared_bytes(), device.compute().get()))
+      << "too wide for two sums";
+}
+
+/// Of compute capability 8.6, 8.9 and 12.x.
+class WhereABlockMayHave99KiB : public testing::Test {
+ protected:
+  WhereABlockMayHave99KiB() { emulated::set_shared_bytes(99 * 1024); }
+  ~WhereABlockMayHave99KiB() override { emulated::set_shared_bytes(227 * 1024); }
+};
+
+TEST_F(WhereABlockMayHave99KiB, HeadsOf128HaveTensorCores) {
+  for (const AttentionCase& a : {AttentionCase{1, 150, 150, 1, 1, 128, 1, 0, 0, 0, true}, {1, 90, 20, 1, 1, 72, 1, 0}, {1, 130, 130, 2, 1, 104, 2, 0}}) {
+    SCOPED_TRACE(a.C);
+    expect_like_the_reference(a);
+  }
+}
+
+TEST_F(WhereABlockMayHave99KiB, WiderHeadsHaveTheGeneralKernels) {
+  Device device(0);
+  const AttentionCase a = {1, 20, 75, 1, 1, 136, 1, 0};
+  AttentionTensors expected(a), actual(a);
+  EXPECT_FALSE(mma_attention(actual.forward(), device.most_shared_bytes(), device.compute().get()));
+  CudaOps ops(device, {});
+  EXPECT_THAT(ops.attention_kernels(), testing::HasSubstr("bfloat16 heads up to 128, their gradients up to 128"));
+  EXPECT_EQ(ops.attention_choices(), "");
+  ReferenceOps().attention(expected.forward());
+  ops.attention(actual.forward());
+  ops.finish();
+  expect_same(actual, expected, {3, 4});
+  EXPECT_EQ(ops.attention_choices(), "attention of 1 x 20 queries and 75 keys, 1 heads of 136 and 1 kv heads in bfloat16: our general kernels");
+}
+
+TEST(AttentionInTensorCores, SaysWhatItIsFor) {
+  Device device(0);
+  CudaOps ops(device, {});
+  EXPECT_THAT(ops.attention_kernels(), testing::HasSubstr("bfloat16 heads up to 256, their gradients up to 128"));
+  const AttentionTensors tensors({1, 20, 20, 1, 1, 64, 1, 0});
+  ops.attention(tensors.forward());
+  ops.attention_backward(tensors.backward());
+  ops.finish();
+  EXPECT_EQ(ops.attention_choices(),
+            "attention of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our kernels for tensor cores\n"
+            "attention's gradients of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our kernels for tensor cores");
 }
 
 }  // namespace

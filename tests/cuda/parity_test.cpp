@@ -96,5 +96,18 @@ TEST(GpuMemory, IsThePlansAndTheWorkspace) {
   EXPECT_EQ(most, expected);
 }
 
+// Memory and traffic are as planned where attention's gradients get scratch, and algorithms of products are timed.
+TEST(OutsideDeterministicMode, ARunTakesWhatItsPlanSays) {
+  RunConfig config = small_config({.layers = 1});
+  config.training.dtype = "bfloat16";
+  config.training.device = "cuda";
+  config.training.deterministic = false;
+  std::string reason;
+  const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
+  ASSERT_NE(backend, nullptr) << reason;
+  const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
+  (void)run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
+}
+
 }  // namespace
 }  // namespace echelon::testing

@@ -24,6 +24,16 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   }
 }
 
+TEST(LayoutTypes, ScratchOfTheDeviceIsOfNoLayout) {
+  for (const Layout& layout : rows()) {
+    RunConfig config = config_of(layout);
+    config.training.dtype = "bfloat16";
+    config.training.device = "cuda";
+    config.training.deterministic = false;
+    EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout);
+  }
+}
+
 TEST(LayoutTypes, WhatIsFormedAgainFits) {
   for (const Layout& layout : rows())
     for (const BlockOperations& recompute : recomputations) {

@@ -5,6 +5,7 @@
 // belongs to one block and is formed in one order.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
+#include "cuda/ops/attention_documents.h"
 #include "cuda/ops/attention_tiles.h"
 #include "cuda/ops/numbers.h"
 
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
   const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
   const Rows<const T> k = sizes.keys(a.k, b, kv_head).from(first_key), v = sizes.keys(a.v, b, kv_head).from(first_key);
 
-  const std::int64_t end = sizes.end_seeing(b, first_key + tiles::side - 1);
+  const std::int64_t end = end_seeing(sizes, b, first_key + tiles::side - 1);
   tiles::Sums<W, columns> dk = {}, dv = {};
   for (std::int64_t h = sizes.first_of(kv_head); h < sizes.first_of(kv_head + 1); ++h) {
     const W *const lse = sizes.statistics(a.lse, b, h), *const delta = sizes.statistics(a.delta, b, h);

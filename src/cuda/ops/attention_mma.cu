@@ -179,14 +179,31 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   store<M, C>(rows, width, out, factor, my_q);
 }
 
+template <int C_, int M_>
+struct Width {
+  static constexpr int C = C_, M = M_, queries = 16 * M * num_warps;
+  static constexpr std::int64_t shared_bytes = std::int64_t{queries + 3 * tile_keys} * C * sizeof(__nv_bfloat16);
+};
+
+/// Calls f with the kernel for heads of C; false, if there is none for which a block may have the shared memory.
+template <class F>
+bool visit_width(std::int64_t C, std::int64_t most_shared_bytes, F&& f) {
+  const auto visit = [&]<class W>(W width) {
+    if (C > W::C || W::shared_bytes > most_shared_bytes) return false;
+    f(width);
+    return true;
+  };
+  return visit(Width<64, 2>()) || visit(Width<128, 2>()) || visit(Width<256, 1>());
+}
+
 template <int C, int M>
-void start(const AttentionArgs& args, const AttentionSizes& sizes, cudaStream_t stream) {
-  constexpr int block_queries = 16 * M * num_warps;
-  launch({.num_blocks = blocks_for(sizes.Tq, block_queries),
+void start(Width<C, M> /*width*/, const AttentionArgs& args, const AttentionSizes& sizes, cudaStream_t stream) {
+  using W = Width<C, M>;
+  launch({.num_blocks = blocks_for(sizes.Tq, W::queries),
           .num_threads = num_threads,
           .num_blocks_y = sizes.H,
           .num_blocks_z = sizes.B,
-          .shared_bytes = (block_queries + 3 * tile_keys) * C * sizeof(__nv_bfloat16),
+          .shared_bytes = W::shared_bytes,
           .stream = stream},
          attention_kernel<C, M>,
          Forward{numbers<bfloat16>(args.q), numbers<bfloat16>(args.k), numbers<bfloat16>(args.v), numbers<bfloat16>(args.out), numbers<float>(args.lse),
@@ -195,16 +212,17 @@ void start(const AttentionArgs& args, const AttentionSizes& sizes, cudaStream_t 
 
 }  // namespace
 
-bool mma_attention(const AttentionArgs& args, cudaStream_t stream) {
+bool mma_attention(const AttentionArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.C > 256 || args.scale <= 0) return false;
-  if (sizes.C <= 64)
-    start<64, 2>(args, sizes, stream);
-  else if (sizes.C <= 128)
-    start<128, 2>(args, sizes, stream);
-  else
-    start<256, 1>(args, sizes, stream);
-  return true;
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || args.scale <= 0) return false;
+  return visit_width(sizes.C, most_shared_bytes, [&](auto width) { start(width, args, sizes, stream); });
+}
+
+std::int64_t widest_mma_head(std::int64_t most_shared_bytes) {
+  std::int64_t widest = 0;
+  for (const std::int64_t C : {64, 128, 256})
+    if (visit_width(C, most_shared_bytes, [](auto /*width*/) {})) widest = C;
+  return widest;
 }
 
 }  // namespace echelon::cuda

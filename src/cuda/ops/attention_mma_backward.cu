@@ -4,6 +4,7 @@
 // and no sum is shared by blocks: no atomics, no scratch of float32, the same bits every time.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
+#include "cuda/ops/attention_documents.h"
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/numbers.h"
 
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
   Loads(sizes.keys(a.k, b, kv_head).from(first_key), width).begin_next(k);
   Loads(sizes.keys(a.v, b, kv_head).from(first_key), width).begin_next(v);
   typename Blocks::Stage stage = {Blocks::first_stage};
-  const int begin = static_cast<int>(sizes.first_seeing(first_key)), end = static_cast<int>(sizes.end_seeing(b, first_key + Blocks::keys - 1));
+  const int begin = static_cast<int>(sizes.first_seeing(first_key)), end = static_cast<int>(end_seeing(sizes, b, first_key + Blocks::keys - 1));
   if (threadIdx.x == 0) *pointer_to<int>(Blocks::end_place) = end;
   if (first_head < end_head && begin < end) begin_stage<Blocks>(stage, a, b, first_head, begin);
   close_group_of_copies();
@@ -290,8 +291,29 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   store<M, C>(sizes.queries(a.dq, b, h).from(first_query + first_row), width, dq, factor, my_q);
 }
 
+template <class Keys_, class Queries_>
+struct Width {
+  using Keys = Keys_;
+  using Queries = Queries_;
+  static constexpr std::int64_t shared_bytes = Keys::shared_bytes > Queries::shared_bytes ? Keys::shared_bytes : Queries::shared_bytes;
+};
+using Width64 = Width<KeyBlocks<64, 2, 4, 32>, QueryBlocks<64, 2, 4, 32>>;
+using Width128 = Width<KeyBlocks<128, 1, 8, 64>, QueryBlocks<128, 1, 8, 64>>;
+using Width128InSmallTiles = Width<KeyBlocks<128, 1, 8, 32>, QueryBlocks<128, 1, 8, 32>>;  // in 97 KiB of shared memory
+
+/// Calls f with the kernels for heads of C; false, if there are none for which a block may have the shared memory.
+template <class F>
+bool visit_width(std::int64_t C, std::int64_t most_shared_bytes, F&& f) {
+  const auto visit = [&]<class W>(W width) {
+    if (C > W::Keys::C || W::shared_bytes > most_shared_bytes) return false;
+    f(width);
+    return true;
+  };
+  return visit(Width64()) || visit(Width128()) || visit(Width128InSmallTiles());
+}
+
 template <class Keys, class Queries>
-void start(const Backward& backward, cudaStream_t stream) {
+void start(Width<Keys, Queries> /*width*/, const Backward& backward, cudaStream_t stream) {
   const AttentionSizes& sizes = backward.sizes;
   launch({.num_blocks = blocks_for(sizes.Tk, Keys::keys),
           .num_threads = Keys::num_threads,
@@ -311,10 +333,9 @@ void start(const Backward& backward, cudaStream_t stream) {
 
 }  // namespace
 
-bool mma_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) {
+bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0 || sizes.C > 128) return false;
-  attention_delta(args, stream);
+  if (args.q.dtype != DType::bfloat16 || sizes.C % chunk_size != 0) return false;
   const auto scale = static_cast<float>(args.scale);
   const Backward backward = {numbers<bfloat16>(args.q),
                              numbers<bfloat16>(args.k),
@@ -328,11 +349,17 @@ bool mma_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stre
                              scale,
                              scale * log2_e,
                              sizes};
-  if (sizes.C <= 64)
-    start<KeyBlocks<64, 2, 4, 32>, QueryBlocks<64, 2, 4, 32>>(backward, stream);
-  else
-    start<KeyBlocks<128, 1, 8, 64>, QueryBlocks<128, 1, 8, 64>>(backward, stream);
-  return true;
+  return visit_width(sizes.C, most_shared_bytes, [&](auto width) {
+    attention_delta(args, stream);
+    start(width, backward, stream);
+  });
+}
+
+std::int64_t widest_mma_head_backward(std::int64_t most_shared_bytes) {
+  std::int64_t widest = 0;
+  for (const std::int64_t C : {64, 128})
+    if (visit_width(C, most_shared_bytes, [](auto /*width*/) {})) widest = C;
+  return widest;
 }
 
 }  // namespace echelon::cuda

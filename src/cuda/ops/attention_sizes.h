@@ -1,7 +1,6 @@
-// Where the vectors of a head lie, and which keys a query sees. For .cu files alone.
+// Where the vectors of a head lie, and which keys a query sees. What only kernels can do: attention_documents.h.
 #pragma once
 
-#include "cuda/device/lanes.h"
 #include "ops/ops.h"
 
 #include <cuda_runtime.h>
@@ -55,20 +54,6 @@ struct AttentionSizes {
   }
   /// The first query that sees this key or, if there is none that does, one after it.
   [[nodiscard]] __device__ __forceinline__ std::int64_t first_seeing(std::int64_t key) const { return key > diagonal ? key - diagonal : 0; }
-  /// Queries from here on belong to documents that begin behind this key. All lanes of a warp call it, which look at 32 queries at a time.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t end_seeing(std::int64_t b, std::int64_t key) const {
-    if (starts == nullptr) return Tq;
-    std::int64_t first = 0, last = Tq;  // the answer is not below `first`, and not above `last`
-    while (first < last) {
-      const std::int64_t step = (last - first + warp_size - 1) / warp_size, query = first + static_cast<std::int64_t>(threadIdx.x % warp_size) * step;
-      const bool is_before = query < last && first_visible(b, query) <= key;
-      const int num_before = __popc(__ballot_sync(whole_warp, is_before));
-      if (num_before == 0) return first;
-      last = min(last, first + num_before * step);
-      first += (num_before - 1) * step + 1;
-    }
-    return first;
-  }
 };
 
 /// Of AttentionArgs or AttentionBackwardArgs.

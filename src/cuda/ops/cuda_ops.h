@@ -10,6 +10,8 @@
 #include "cuda/ops/host_staging.h"
 #include "ops/ops.h"
 
+#include <compare>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -23,6 +25,14 @@ struct OpsOptions {
   bool deterministic = true;  // otherwise the fastest algorithm of a product is found by timing a few
   bool allows_tf32 = false;   // products of float32 may round their operands to TensorFloat-32
   bool needs_float8 = false;  // products in float8 will be asked for
+};
+
+/// Of an operation: legend in ops/ops.h.
+struct AttentionShape {
+  bool is_backward;
+  std::int64_t B, Tq, Tk, H, K, C;
+  DType dtype;
+  auto operator<=>(const AttentionShape&) const = default;
 };
 
 /// One per rank, used by the rank's own thread.
@@ -80,8 +90,10 @@ class CudaOps final : public Ops {
 
   /// Biases and gradients of biases that products did on their way.
   [[nodiscard]] std::int64_t num_fused() const;
-  /// Which kernels form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels".
+  /// Which kernels may form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels, ...".
   [[nodiscard]] std::string attention_kernels() const;
+  /// Which formed it last, a line for each shape that was asked for; empty: none was.
+  [[nodiscard]] std::string attention_choices() const;
 
  private:
   /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back until now (pending_product.h).
@@ -98,6 +110,7 @@ class CudaOps final : public Ops {
   std::unique_ptr<PendingProduct> pending_;
   std::string no_cudnn_;  // why, where cudnn_ is null
   std::unique_ptr<CudnnAttention> cudnn_;
+  std::map<AttentionShape, std::string> formed_by_;
 };
 
 }  // namespace echelon::cuda

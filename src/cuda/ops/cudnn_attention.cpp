@@ -25,12 +25,18 @@ namespace fe = cudnn_frontend;
 /// The operands' names in a graph.
 enum Operand : std::int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv };
 
-/// What a plan is made for. num_sequences: of one launch.
+/// What a plan is made for. num_sequences: of one launch, in so many bytes of memory besides the operands'.
 struct PlanKey {
   bool is_backward;
-  std::int64_t num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;  // kv_row: numbers from one key of a head to its next
+  std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;  // kv_row: numbers from one key of a head to its next
   double scale;
   auto operator<=>(const PlanKey&) const = default;
+};
+
+/// Memory besides the operands'.
+struct Room {
+  std::byte* begin;
+  std::int64_t num_bytes;
 };
 
 using TensorAttributes = std::shared_ptr<fe::graph::Tensor_attributes>;
@@ -42,8 +48,9 @@ class Plan {
     key.is_backward ? describe_backward(deterministic) : describe_forward();
     is_good_ = build(handle);
   }
-  /// Runs on this device, in the workspace.
+  /// Runs on this device, in the room.
   [[nodiscard]] bool is_good() const { return is_good_; }
+  [[nodiscard]] std::int64_t workspace_bytes() const { return graph_.get_workspace_size(); }
   [[nodiscard]] bool run(cudnnHandle_t handle, std::unordered_map<std::int64_t, void*>& operands, void* workspace) {
     return graph_.execute(handle, operands, workspace).is_good();
   }
@@ -74,12 +81,12 @@ class Plan {
     return options;
   }
 
-  /// The first plan of the heuristics that gets by with the workspace.
+  /// The first plan of the heuristics that gets by with the room.
   [[nodiscard]] bool build(cudnnHandle_t handle) {
     if (graph_.validate().is_bad() || graph_.build_operation_graph(handle).is_bad() || graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad())
       return false;
-    graph_.deselect_workspace_greater_than(Workspace::num_bytes);
-    return graph_.check_support().is_good() && graph_.build_plans().is_good() && graph_.get_workspace_size() <= Workspace::num_bytes;
+    graph_.deselect_workspace_greater_than(key_.room_bytes);
+    return graph_.check_support().is_good() && graph_.build_plans().is_good() && workspace_bytes() <= key_.room_bytes;
   }
 
   void describe_forward() {
@@ -116,20 +123,20 @@ class LoadedCudnn final : public CudnnAttention {
   LoadedCudnn(const LoadedCudnn&) = delete;
   LoadedCudnn& operator=(const LoadedCudnn&) = delete;
 
-  [[nodiscard]] bool attention(const AttentionArgs& args, cudaStream_t stream) override {
+  [[nodiscard]] std::int64_t attention(const AttentionArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq || !is_of_whole_rows(sizes)) return false;
-    if (!reads_whole_groups(sizes)) return false;
-    return run(key_of(sizes, args.scale, false), {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes, stream);
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq || !is_of_whole_rows(sizes)) return 0;
+    if (!reads_whole_groups(sizes)) return 0;
+    return run({key_of(sizes, args.scale, false), own_room(), stream}, {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes);
   }
-  [[nodiscard]] bool attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
+  [[nodiscard]] std::int64_t attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tq != sizes.Tk || !is_of_whole_rows(sizes)) return false;
-    if (!reads_whole_groups(sizes)) return false;
-    if (sizes.H / sizes.group != sizes.K) return false;  // dk and dv of heads that nobody reads are zeros
-    return run(key_of(sizes, args.scale, true),
-               {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}, {dout, args.dout}, {dq, args.dq}, {dk, args.dk}, {dv, args.dv}}, sizes,
-               stream);
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tq != sizes.Tk || !is_of_whole_rows(sizes)) return 0;
+    if (!reads_whole_groups(sizes)) return 0;
+    if (sizes.H / sizes.group != sizes.K) return 0;  // dk and dv of heads that nobody reads are zeros
+    return run({key_of(sizes, args.scale, true), larger(own_room(), room_in(args.scratch)), stream},
+               {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}, {dout, args.dout}, {dq, args.dq}, {dk, args.dk}, {dv, args.dv}},
+               sizes);
   }
   [[nodiscard]] std::string name() const override {
     const std::size_t version = fe::detail::get_backend_version();  // 91300: 9.13.0
@@ -147,13 +154,32 @@ class LoadedCudnn final : public CudnnAttention {
   /// cuDNN divides the heads evenly among kv heads, from the first on.
   [[nodiscard]] static bool reads_whole_groups(const AttentionSizes& sizes) { return sizes.first_head % sizes.group == 0 && sizes.H % sizes.group == 0; }
   [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, double scale, bool is_backward) {
-    return {is_backward, sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group, sizes.K * sizes.C, sizes.C, scale};
+    return {is_backward, 0, sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group, sizes.K * sizes.C, sizes.C, scale};
   }
 
-  [[nodiscard]] bool run(PlanKey key, const std::vector<NamedTensor>& operands, const AttentionSizes& sizes, cudaStream_t stream) {
+  [[nodiscard]] Room own_room() const { return {workspace_.as<std::byte>(Workspace::num_bytes), Workspace::num_bytes}; }
+  /// Its part from an address on that is aligned as well as the workspace's; of one size for all scratch of a shape, wherever it lies.
+  [[nodiscard]] static Room room_in(const Tensor& scratch) {
+    if (!scratch.exists()) return {nullptr, 0};
+    constexpr std::uintptr_t alignment = 256;
+    const std::uintptr_t skipped = -reinterpret_cast<std::uintptr_t>(scratch.data) % alignment;
+    return {scratch.data + skipped, scratch.num_bytes() - static_cast<std::int64_t>(alignment)};
+  }
+  [[nodiscard]] static Room larger(const Room& a, const Room& b) { return a.num_bytes >= b.num_bytes ? a : b; }
+
+  struct Call {
+    PlanKey key;
+    Room room;
+    cudaStream_t stream;
+  };
+
+  /// The sequences of one launch; 0 if cuDNN refuses.
+  [[nodiscard]] std::int64_t run(Call call, const std::vector<NamedTensor>& operands, const AttentionSizes& sizes) {
+    PlanKey& key = call.key;
+    key.room_bytes = call.room.num_bytes;
     const PlanKey all = key;
     Plan* const plan = plan_for(key);
-    if (plan == nullptr || fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS) return false;
+    if (plan == nullptr || fe::detail::set_stream(handle_, call.stream) != CUDNN_STATUS_SUCCESS) return 0;
     for (std::int64_t b = 0; b < sizes.B; b += key.num_sequences) {
       std::unordered_map<std::int64_t, void*> addresses;
       for (const auto& [name, tensor] : operands) {
@@ -161,30 +187,40 @@ class LoadedCudnn final : public CudnnAttention {
         const std::int64_t first = has_kv_heads ? sizes.first_head / sizes.group * sizes.C : 0;
         addresses[name] = tensor.data + (tensor.num_elements() / sizes.B * b + first) * size_of(tensor.dtype);
       }
-      if (plan->run(handle_, addresses, workspace_.as<std::byte>(Workspace::num_bytes))) continue;
+      if (plan->run(handle_, addresses, call.room.begin)) continue;
       if (b > 0) throw Failure("cuDNN formed the attention of some sequences and not of others");
       chosen_[all] = 0;
-      return false;
+      return 0;
     }
-    return true;
+    return key.num_sequences;
   }
 
-  /// For as many sequences at once as the workspace allows, which becomes key.num_sequences; null if cuDNN refuses.
+  /// For as many sequences at once as the room allows, which becomes key.num_sequences; null if cuDNN refuses.
   [[nodiscard]] Plan* plan_for(PlanKey& key) {
     const PlanKey all = key;
     if (const auto known = chosen_.find(all); known != chosen_.end()) {
       key.num_sequences = known->second;
       return key.num_sequences == 0 ? nullptr : plans_.at(key).get();
     }
-    for (; key.num_sequences > 0; --key.num_sequences) {
-      if (all.num_sequences % key.num_sequences != 0) continue;
-      auto plan = make_plan(key);
-      if (!plan) continue;
-      chosen_[all] = key.num_sequences;
-      return (plans_[key] = std::move(plan)).get();
-    }
-    chosen_[all] = 0;
-    return nullptr;
+    std::unique_ptr<Plan> plan = make_plan(key);
+    if (!plan && all.num_sequences > 1) plan = plan_of_fewer(key);
+    chosen_[all] = plan ? key.num_sequences : 0;
+    return plan ? (plans_[key] = std::move(plan)).get() : nullptr;
+  }
+
+  /// One sequence's plan tells how many fit, since what a plan needs grows with them. Few plans are tried: each costs a while.
+  std::unique_ptr<Plan> plan_of_fewer(PlanKey& key) {
+    const std::int64_t all = key.num_sequences;
+    key.num_sequences = 1;
+    std::unique_ptr<Plan> of_one = make_plan(key);
+    if (!of_one) return nullptr;
+    std::int64_t most = all / 2;
+    while (all % most != 0 || most * of_one->workspace_bytes() > key.room_bytes) --most;
+    if (most == 1) return of_one;
+    key.num_sequences = most;
+    if (auto of_most = make_plan(key)) return of_most;
+    key.num_sequences = 1;
+    return of_one;
   }
 
   std::unique_ptr<Plan> make_plan(const PlanKey& key) {

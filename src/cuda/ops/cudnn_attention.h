@@ -15,10 +15,10 @@ class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
 
-  /// False if cuDNN has no plan for these arguments, or none that gets by with the workspace, and then nothing is done. A shape's first call builds its plan.
-  /// Arguments are checked. delta is not written.
-  [[nodiscard]] virtual bool attention(const AttentionArgs& args, cudaStream_t stream) = 0;
-  [[nodiscard]] virtual bool attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) = 0;
+  /// How many sequences went at once. 0 if cuDNN has no plan for these arguments, or none that gets by with the workspace, or the scratch if that is larger;
+  /// then nothing is done. A shape's first call builds its plan. Arguments are checked. delta is not written.
+  [[nodiscard]] virtual std::int64_t attention(const AttentionArgs& args, cudaStream_t stream) = 0;
+  [[nodiscard]] virtual std::int64_t attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) = 0;
 
   /// "cuDNN 9.13.0".
   [[nodiscard]] virtual std::string name() const = 0;

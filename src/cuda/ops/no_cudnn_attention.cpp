@@ -1,6 +1,8 @@
 // Stands in for cudnn_attention.cpp where cuDNN's headers were not found.
 #include "cuda/ops/cudnn_attention.h"
 
+#include "cuda/ops/attention_sizes.h"  // which no more than a host's compiler must be able to read, for cudnn_attention.cpp's sake
+
 namespace echelon::cuda {
 
 std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& /*workspace*/, bool /*deterministic*/, std::string& reason) {
