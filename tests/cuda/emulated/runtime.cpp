@@ -126,6 +126,15 @@ cudaError_t wait_for_all(const char* call) {
   return error;
 }
 
+/// After an error of the device nothing runs there any more, so that its memory may go.
+template <class Release>
+cudaError_t release_after_all(const char* call, Release&& release) {
+  const cudaError_t error = wait_for_all(call);
+  if (error != cudaSuccess && machine().sticky == cudaSuccess) return error;
+  const cudaError_t released = release();
+  return error != cudaSuccess ? error : released;
+}
+
 cudaError_t create(Stream** stream) {
   const Lock lock(machine().mutex);
   *stream = new Stream;
@@ -380,8 +389,7 @@ cudaError_t cudaMalloc(void** address, std::size_t num_bytes) {
 cudaError_t cudaFree(void* address) {
   const Lock lock(machine().mutex);
   if (address == nullptr) return refuse_while_capturing();
-  if (const cudaError_t error = wait_for_all("cudaFree"); error != cudaSuccess) return error;
-  return release_on_device(address);
+  return release_after_all("cudaFree", [&] { return release_on_device(address); });
 }
 // Their like inside of captures is not played.
 cudaError_t cudaMallocAsync(void** address, std::size_t num_bytes, cudaStream_t stream) {
@@ -405,8 +413,7 @@ cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned /*flag
 cudaError_t cudaFreeHost(void* address) {
   const Lock lock(machine().mutex);
   if (address == nullptr) return refuse_while_capturing();
-  if (const cudaError_t error = wait_for_all("cudaFreeHost"); error != cudaSuccess) return error;
-  return release(machine().pinned_memory, address);
+  return release_after_all("cudaFreeHost", [&] { return release(machine().pinned_memory, address); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) { return create(stream); }
