@@ -19,17 +19,20 @@ std::unique_ptr<Trajectory> run_with_locks(const RunConfig& config) {
   return run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }});
 }
 
-TEST(HeadChunks, OfAnySizeEqualOneRank) {
-  for (const Layout& layout : head_layouts) {
-    SCOPED_TRACE(name_of(layout));
-    RunConfig config = config_of(layout);
-    config.training.steps = 3;
-    const auto expected = run_training(one_rank(config));
-    for (const std::int64_t tokens : {1, 5}) {
-      config.training.head_chunk_tokens = tokens;
-      expect_equal(*run_with_locks(config), *expected, 1e-11, 1e-9, config.optimizer.lr);
-    }
+/// With each of these values of a key of [training] a layout does what one rank does without.
+void expect_equal_for(std::int64_t TrainingConfig::*key, std::initializer_list<std::int64_t> values, const Layout& layout) {
+  SCOPED_TRACE(name_of(layout));
+  RunConfig config = config_of(layout);
+  config.training.steps = 3;
+  const auto expected = run_training(one_rank(config));
+  for (const std::int64_t value : values) {
+    config.training.*key = value;
+    expect_equal(*run_with_locks(config), *expected, 1e-11, 1e-9, config.optimizer.lr);
   }
+}
+
+TEST(HeadChunks, OfAnySizeEqualOneRank) {
+  for (const Layout& layout : head_layouts) expect_equal_for(&TrainingConfig::head_chunk_tokens, {1, 5}, layout);
 }
 
 // Of 16 bits are the logits alone: the losses are those of float32 logits as far as their rounding lets them, and layouts round alike.
@@ -54,18 +57,8 @@ TEST(HalfLogits, LossesAreThoseOfOneRank) {
 
 // Rows and columns beside the vocabulary change nothing, with and without tensor parallelism.
 TEST(PaddedVocabulary, EqualsOneRankWithoutPadding) {
-  std::vector<Layout> layouts(std::begin(head_layouts), std::end(head_layouts));
-  layouts.push_back({.tied = true});
-  for (const Layout& layout : layouts) {
-    SCOPED_TRACE(name_of(layout));
-    RunConfig config = config_of(layout);
-    config.training.steps = 3;
-    const auto expected = run_training(one_rank(config));
-    for (const std::int64_t multiple : {7, 64}) {
-      config.training.make_vocab_size_divisible_by = multiple;
-      expect_equal(*run_with_locks(config), *expected, 1e-11, 1e-9, config.optimizer.lr);
-    }
-  }
+  for (const Layout& layout : head_layouts) expect_equal_for(&TrainingConfig::make_vocab_size_divisible_by, {7, 64}, layout);
+  expect_equal_for(&TrainingConfig::make_vocab_size_divisible_by, {7, 64}, {.tied = true});
 }
 
 /// What rank 0 does with the rows of each chunk.
