@@ -65,9 +65,10 @@ struct Kind {
 double fastest(const std::vector<double>& x) { return x.empty() ? 0 : *std::min_element(x.begin(), x.end()); }
 
 void step(Kind& kind, const BatchSource& batches, std::int64_t number) {
+  const RunConfig& config = kind.blueprint.config();
   const double wall = now_seconds();
   const std::clock_t cpu = std::clock();
-  kind.loss = kind.run->step().run(ProgramKind::training, training_input(kind.blueprint.config(), batches, number)).loss;
+  kind.loss = kind.run->step().run(ProgramKind::training, training_input(config, batches, number, LossScaler(config))).loss;
   if (number == 1) return;  // warms up
   kind.wall.push_back(now_seconds() - wall);
   kind.cpu.push_back(static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC);
