@@ -1,5 +1,6 @@
 // Who multiplies fastest: OpenBLAS by its kernels for AVX2 and for AVX-512, our own kernels, and oneDNN if it was found, on the products of training steps.
-// One thread, in turns, by the thread's processor time, the least of some tries, as a share of the multiply-adds that the processor can do in float32.
+// One thread, in turns, by the thread's processor time, the least of some tries, as a share of the multiply-adds that the processor can do in float32; and our
+// own kernels by a thread on each core, by the clock on the wall.
 //   usage: bench_gemm [gpt2 | small | llama] [tries]
 #include "ops/cpu/gemm.h"
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace echelon::bench {
@@ -78,10 +80,13 @@ class Matrix {
 struct Column {
   std::string name;
   Product product;
+  int num_threads = 1;
   double seconds = std::numeric_limits<double>::infinity();
 };
 
-Product own(const GemmKernels* kernels, const Shape& s, const Operands& x) {
+int num_cores() { return static_cast<int>(std::thread::hardware_concurrency()); }
+
+Product own(const GemmKernels* kernels, const Shape& s, const Operands& x, int num_threads = 1) {
   if (kernels == nullptr) return std::nullopt;
   const GemmProduct product{.a = {static_cast<std::byte*>(x.a), s.transposes_a() ? s.m : s.k, s.transposes_a()},
                             .b = {static_cast<std::byte*>(x.b), s.transposes_b() ? s.k : s.n, s.transposes_b()},
@@ -91,7 +96,7 @@ Product own(const GemmKernels* kernels, const Shape& s, const Operands& x) {
                             .n = s.n,
                             .k = s.k,
                             .accumulates = s.accumulates()};
-  return [=] { multiply(*kernels, product, 1); };
+  return [=] { multiply(*kernels, product, num_threads); };
 }
 
 std::vector<Column> measure(const Shape& s, int tries) {
@@ -100,21 +105,25 @@ std::vector<Column> measure(const Shape& s, int tries) {
   const Operands x{a.data(), b.data(), c.data()}, x16{a16.data(), b16.data(), c.data()};
   std::vector<Column> columns = {{"OpenBLAS AVX2", openblas_product("Haswell", s, x)},     {"AVX-512", openblas_product("SkylakeX", s, x)},
                                  {"oneDNN", onednn_product(s, DType::float32, x)},         {"own", own(&float32_kernels(), s, x)},
-                                 {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)}, {"own widened", own(&widening_kernels(), s, x16)},
+                                 {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)}, {"own widened", own(&widening_kernels(DType::bfloat16), s, x16)},
                                  {"own native", own(bfloat16_kernels(), s, x16)}};
+  const std::string on_all = fmt::format(" on {} threads", num_cores());
+  columns.push_back({"own" + on_all, own(&float32_kernels(), s, x, num_cores()), num_cores()});
+  columns.push_back({"own native" + on_all, own(bfloat16_kernels(), s, x16, num_cores()), num_cores()});
   for (int attempt = 0; attempt < tries; ++attempt)
     for (Column& column : columns) {
       if (!column.product) continue;
-      const double start = thread_seconds();
+      const auto now = [&] { return column.num_threads > 1 ? now_seconds() : thread_seconds(); };
+      const double start = now();
       (*column.product)();
-      column.seconds = std::min(column.seconds, thread_seconds() - start);
+      column.seconds = std::min(column.seconds, now() - start);
     }
   return columns;
 }
 
 void print(const std::string& title, const std::vector<Column>& columns, double flops, double peak) {
   std::string line = title;
-  for (const Column& column : columns) line += column.product ? fmt::format(" | {:.1f}", 100 * flops / column.seconds / peak) : " | -";
+  for (const Column& column : columns) line += column.product ? fmt::format(" | {:.1f}", 100 * flops / column.seconds / (peak * column.num_threads)) : " | -";
   fmt::print("{} |\n", line);
   std::fflush(stdout);
 }

@@ -187,6 +187,14 @@ void Team::compute(int share) {
   if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
 }
 
+void Team::await(const std::atomic<std::uint32_t>& count, std::int64_t least) {
+  for (;;) {
+    const std::uint32_t now = count.load(std::memory_order_acquire);
+    if (now >= least) return;
+    if (!stay_awake(count, now)) count.wait(now);
+  }
+}
+
 void Team::wait_for_shares() {
   for (;;) {
     const std::uint32_t left = num_unfinished_.load();
@@ -214,7 +222,7 @@ void Team::work() {
 }
 
 /// True as soon as the word is not `seen` any more; false if that took too long, or if there is no core to wait on.
-bool Team::stay_awake(const std::atomic<std::uint32_t>& word, std::uint32_t seen) const {
+bool Team::stay_awake(const std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   static const int cores = num_cores();
   if (num_team_threads.load(std::memory_order_relaxed) > cores) return word.load() != seen;
   constexpr auto patience = std::chrono::microseconds(50);

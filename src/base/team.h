@@ -51,9 +51,14 @@ class Team {
 
   [[nodiscard]] int num_threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// f(share) for every share in [0, num_shares), on the calling thread and whoever helps; returns when all have ended. Of the exceptions thrown by shares the
-  /// one of the lowest share comes through. Within a share of any team: all on the calling thread.
+  static constexpr int most_shares = (1 << 16) - 1;  // of a job
+
+  /// f(share) for every share in [0, num_shares), in this order, on the calling thread and whoever helps; returns when all have ended. Of the exceptions thrown
+  /// by shares the one of the lowest share comes through. Within a share of any team: all on the calling thread.
   void run(int num_shares, ShareFunction f);
+
+  /// Within a share: returns once `count` is at least `least`, to which shares that were claimed before this one bring it. They tell by notify_all.
+  static void await(const std::atomic<std::uint32_t>& count, std::int64_t least);
 
   /// Computes one share of the job at hand; false if none is left. For any thread, as long as the team is there.
   bool help();
@@ -76,7 +81,7 @@ class Team {
   void compute(int share);
   void wait_for_shares();
   [[nodiscard]] bool has_shares() const;
-  bool stay_awake(const std::atomic<std::uint32_t>& word, std::uint32_t seen) const;
+  static bool stay_awake(const std::atomic<std::uint32_t>& word, std::uint32_t seen);
 
   // The next share to be claimed, the number of shares and the job's number in one word, so that no share of one job is claimed as one of another.
   alignas(64) std::atomic<std::uint64_t> ticket_ = 0;

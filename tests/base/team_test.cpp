@@ -83,6 +83,23 @@ TEST(Team, TheExceptionOfTheLowestShareComesThrough) {
   team.run(1, add);  // and the next job has none
 }
 
+TEST(Team, AShareMayWaitForThoseBeforeIt) {
+  Team team(3);
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<std::uint32_t> num_ended = 0;
+    std::atomic<int> num_early = 0;
+    auto wait_and_end = [&](int share) {
+      Team::await(num_ended, share);
+      if (num_ended != static_cast<std::uint32_t>(share)) ++num_early;
+      ++num_ended;
+      num_ended.notify_all();
+    };
+    team.run(20, wait_and_end);
+    ASSERT_EQ(num_early, 0);
+    ASSERT_EQ(num_ended, 20U);
+  }
+}
+
 TEST(Team, AShareThatHasSharesComputesThemItself) {
   Team team(2);
   std::array<std::set<std::thread::id>, 4> threads;

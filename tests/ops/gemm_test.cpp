@@ -110,6 +110,24 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnTheRowsAndColumnsBeside) {
     }
 }
 
+/// Blocks of columns, of k and, where sums of 16 bits are formed in float32, groups of them: threads are in two sections at a time.
+TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {
+  for (const auto& [name, kernels] : kinds())
+    for (const DType into : {DType::float32, DType::bfloat16})
+      for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{400, 1400, 1700}, {131, 700, 6301}}) {
+        const Case c{m, n, k, false, true, true};
+        const Operands x(c, kernels->dtype);
+        const Numbers before = Numbers::random(into, {m, n}, 3);
+        const Numbers whole = before;
+        multiply(*kernels, product_of(c, x, whole), 1);
+        for (const int num_threads : {2, 3, 16}) {
+          const Numbers divided = before;
+          multiply(*kernels, product_of(c, x, divided), num_threads);
+          EXPECT_TRUE(divided == whole) << name << " into " << name_of(into) << " on " << num_threads << " threads";
+        }
+      }
+}
+
 TEST(Gemm, WhatIsChosenIsSaid) {
   const bool is_native = &chosen_bfloat16_kernels() == bfloat16_kernels();
   EXPECT_NE(describe_gemm_choice().find(is_native ? "bfloat16 products native" : "bfloat16 products widened"), std::string::npos) << describe_gemm_choice();

@@ -2,6 +2,7 @@
 
 #include "base/team.h"
 #include "ops/cpu/convert.h"
+#include "ops/cpu/gemm_agenda.h"
 #include "ops/cpu/gemm_fetch.h"
 #include "ops/cpu/huge_buffer.h"
 
@@ -28,6 +29,31 @@ Range part(std::int64_t size, std::int64_t num_parts, std::int64_t index, std::i
   return {first, last - first};
 }
 
+/// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the others, so that threads end together.
+struct RowCuts {
+  std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
+
+  RowCuts(std::int64_t num_rows, std::int64_t tile_rows, std::int64_t threads) : num_rows(num_rows) {
+    const std::int64_t num_blocks = parts_of(num_rows, most_tiles * tile_rows);
+    if (num_blocks == 1) return;
+    num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
+    constexpr std::int64_t fewest_tiles = 2;  // of a half
+    if (threads == 1 || num_whole <= 2 * threads || num_rows / num_whole < 2 * fewest_tiles * tile_rows) return;
+    num_whole -= threads;
+    num_halves = 2 * threads;
+  }
+  [[nodiscard]] std::int64_t row_shares() const { return num_whole + num_halves - 1; }
+  [[nodiscard]] Range first_rows() const { return rows(0); }
+  [[nodiscard]] Range rows_of(std::int64_t row_share) const { return rows(1 + row_share); }
+
+ private:
+  [[nodiscard]] std::int64_t border(std::int64_t index) const {
+    const std::int64_t halves = index + std::min(index, num_whole);
+    return num_rows * halves / (2 * num_whole + num_halves);
+  }
+  [[nodiscard]] Range rows(std::int64_t index) const { return {border(index), border(index + 1) - border(index)}; }
+};
+
 /// Blocks of k: cut by k alone, since every number's bits depend on them.
 struct Depths {
   std::int64_t k = 0, per_unit = 1, num_blocks = 0;
@@ -36,49 +62,96 @@ struct Depths {
   [[nodiscard]] std::int64_t units(std::int64_t block) const { return parts_of(numbers(block).size, per_unit); }
 };
 
+/// Columns of b over some blocks of k, which are packed together.
+struct Section {
+  Range columns, blocks;
+  std::int64_t num_panels = 0, units = 0;  // of packed b
+  float* packed_b = nullptr;
+};
+
 class Multiplication {
  public:
   Multiplication(const GemmKernels& kernels, const GemmProduct& product, int num_threads)
       : kernels_(kernels),
         g_(product),
         depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), max_depth)},
+        num_groups_(parts_of(depths_.num_blocks, blocks_at_once())),
+        num_column_blocks_(parts_of(g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, max_depth))))),
         num_threads_(num_threads) {}
 
   void run() {
     for (std::int64_t i = 0; i < parts_of(g_.m, band); ++i) {
       rows_ = part(g_.m, parts_of(g_.m, band), i);
-      const std::int64_t num_columns = std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, max_depth)));
-      const std::int64_t num_blocks = parts_of(g_.n, num_columns);
-      for (std::int64_t j = 0; j < num_blocks; ++j) {
-        columns_ = part(g_.n, num_blocks, j, kernels_.tile_columns);
-        if (columns_.size > 0) multiply_columns();
-      }
+      multiply_band();
     }
   }
 
  private:
   [[nodiscard]] bool narrows() const { return is_half_dtype(g_.c_dtype); }
   [[nodiscard]] std::int64_t blocks_at_once() const { return narrows() ? std::min(most_blocks, depths_.num_blocks) : 1; }
+  [[nodiscard]] bool keeps_sums() const { return narrows() && num_groups_ > 1; }
+  [[nodiscard]] std::int64_t num_sections() const { return num_column_blocks_ * num_groups_; }
 
-  /// All rows of the band by the columns at hand.
-  void multiply_columns() {
-    num_panels_ = parts_of(columns_.size, kernels_.tile_columns);
-    const std::int64_t num_groups = parts_of(depths_.num_blocks, blocks_at_once());
-    sums_stride_ = num_panels_ * kernels_.tile_columns;
-    for (std::int64_t group = 0; group < num_groups; ++group) {
-      blocks_ = part(depths_.num_blocks, num_groups, group);
-      is_last_ = group + 1 == num_groups;
-      keeps_sums_ = narrows() && num_groups > 1;
-      if (keeps_sums_) sums_ = HugeBuffer::of_this_thread(HugeBuffer::sums).floats(rows_.size * sums_stride_);
-      packed_b_ = HugeBuffer::of_this_thread(HugeBuffer::shared).floats(group_units() * sums_stride_);
-      multiply_rows();
+  [[nodiscard]] Section section(std::int64_t index) const {
+    Section s;
+    s.columns = part(g_.n, num_column_blocks_, index / num_groups_, kernels_.tile_columns);
+    s.blocks = part(depths_.num_blocks, num_groups_, index % num_groups_);
+    s.num_panels = parts_of(s.columns.size, kernels_.tile_columns);
+    s.units = units_before(s, s.blocks.first + s.blocks.size - 1) + depths_.units(s.blocks.first + s.blocks.size - 1);
+    s.packed_b = packed_b_ + index % num_buffers_ * buffer_size_;
+    return s;
+  }
+
+  /// The threads claim the shares of all sections in one go.
+  void multiply_band() {
+    const bool is_small = rows_.size * g_.n * g_.k < (std::int64_t{1} << 20);
+    const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_);
+    const RowCuts cuts(rows_.size, kernels_.tile_rows, threads);
+    const std::int64_t fewest_panels = std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
+    GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels), .row_shares = cuts.row_shares(), .late_shares = threads == 1 ? 0 : threads};
+    const std::int64_t at_once = std::max<std::int64_t>(1, Team::most_shares / (counts.column_shares + counts.row_shares));
+    num_buffers_ = threads == 1 ? 1 : std::min<std::int64_t>(2, num_sections());
+    allocate();
+    for (std::int64_t first = 0; first < num_sections(); first += at_once) {
+      counts.sections = std::min(at_once, num_sections() - first);
+      multiply_sections(first, counts, cuts, threads);
     }
   }
 
-  [[nodiscard]] std::int64_t units_before(std::int64_t block) const {
-    return parts_of(depths_.numbers(block).first - depths_.numbers(blocks_.first).first, kernels_.per_unit);
+  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const RowCuts& cuts, std::int64_t threads) {
+    const GemmAgenda agenda(counts);
+    GemmProgress progress(counts, num_buffers_);
+    const auto rows_of = [&](const GemmAgenda::Share& share) { return share.is_of_columns ? cuts.first_rows() : cuts.rows_of(share.index); };
+    const auto next = [&](std::int64_t position) {
+      return position < agenda.size() ? Next{rows_of(agenda[position]), section(first_section + agenda[position].section).blocks.first} : Next{};
+    };
+    const std::int64_t threads_now = Team::num_threads_now(num_threads_);
+    share_out(agenda.size(), threads, [&](int position) {
+      const GemmAgenda::Share share = agenda[position];
+      const GemmProgress::End end(progress, share);
+      progress.await(share);
+      const Section s = section(first_section + share.section);
+      const Range panels = share.is_of_columns ? part(s.num_panels, counts.column_shares, share.index) : Range{0, s.num_panels};
+      multiply_block(s, rows_of(share), panels, next(position + threads_now), share.is_of_columns);  // most likely this thread's next
+    });
   }
-  [[nodiscard]] std::int64_t group_units() const { return units_before(blocks_.first + blocks_.size - 1) + depths_.units(blocks_.first + blocks_.size - 1); }
+
+  void allocate() {
+    buffer_size_ = 0;
+    std::int64_t most_panels = 0;
+    for (std::int64_t index = 0; index < num_sections(); ++index) {
+      const Section s = section(index);
+      buffer_size_ = std::max(buffer_size_, s.num_panels * s.units * kernels_.tile_columns);
+      most_panels = std::max(most_panels, s.num_panels);
+    }
+    packed_b_ = HugeBuffer::of_this_thread(HugeBuffer::shared).floats(num_buffers_ * buffer_size_);
+    sums_stride_ = most_panels * kernels_.tile_columns;
+    if (keeps_sums()) sums_ = HugeBuffer::of_this_thread(HugeBuffer::sums).floats(rows_.size * sums_stride_);
+  }
+
+  [[nodiscard]] std::int64_t units_before(const Section& s, std::int64_t block) const {
+    return parts_of(depths_.numbers(block).first - depths_.numbers(s.blocks.first).first, kernels_.per_unit);
+  }
 
   /// Where k is strided, in strips of few rows, over which all panels go: their pages and lines stay at hand.
   template <class F>
@@ -87,40 +160,21 @@ class Multiplication {
     for (std::int64_t l = 0; l < k.size; l += strip) f(Range{k.first + l, std::min(strip, k.size - l)});
   }
 
-  [[nodiscard]] Range columns_of(std::int64_t panel) const {
+  [[nodiscard]] Range columns_of(const Section& s, std::int64_t panel) const {
     const std::int64_t first = panel * kernels_.tile_columns;
-    return {columns_.first + first, std::min<std::int64_t>(kernels_.tile_columns, columns_.size - first)};
+    return {s.columns.first + first, std::min<std::int64_t>(kernels_.tile_columns, s.columns.size - first)};
   }
 
   /// [panel][unit of the group][tile_columns]
-  void pack_b_panel(std::int64_t panel, std::int64_t block) {
-    const Range k = depths_.numbers(block), columns = columns_of(panel);
+  void pack_b_panel(const Section& s, std::int64_t panel, std::int64_t block) const {
+    const Range k = depths_.numbers(block), columns = columns_of(s, panel);
     const std::int64_t offset = g_.b.is_transposed ? columns.first * g_.b.stride + k.first : k.first * g_.b.stride + columns.first;
     const PackArgs args{.from = g_.b.data + offset * size_of(kernels_.dtype),
                         .stride = g_.b.stride,
                         .k = k.size,
                         .count = columns.size,
-                        .into = packed_b_ + (panel * group_units() + units_before(block)) * kernels_.tile_columns};
+                        .into = s.packed_b + (panel * s.units + units_before(s, block)) * kernels_.tile_columns};
     (g_.b.is_transposed ? kernels_.pack_b_columns : kernels_.pack_b_rows)(args);
-  }
-
-  /// First the threads share the columns, over the first block of rows, and pack each panel of b just before it is multiplied; then they share the other rows.
-  void multiply_rows() {
-    const bool is_small = rows_.size * columns_.size * g_.k < (std::int64_t{1} << 20);
-    const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_), threads_now = Team::num_threads_now(num_threads_);
-    const std::int64_t column_shares = std::min(threads, num_panels_);
-    const std::int64_t num_blocks = parts_of(rows_.size, most_tiles * kernels_.tile_rows);
-    const std::int64_t row_shares = num_blocks == 1 ? 0 : std::min(parts_of(num_blocks - 1, threads) * threads, rows_.size / kernels_.tile_rows - 1);
-    const auto rows_of = [&](std::int64_t share) { return part(rows_.size, row_shares + 1, share); };
-    share_out(column_shares, threads, [&](int share) {
-      const Next next{share < row_shares ? rows_of(1 + share) : Range{}, blocks_.first};
-      multiply_block(rows_of(0), part(num_panels_, column_shares, share), next, true);
-    });
-    share_out(row_shares, threads, [&](int share) {
-      const std::int64_t later = share + threads_now, next_block = blocks_.first + blocks_.size;  // most likely this thread's next
-      const Next next = later < row_shares ? Next{rows_of(1 + later), blocks_.first} : next_block < depths_.num_blocks ? Next{rows_of(0), next_block} : Next{};
-      multiply_block(rows_of(1 + share), {0, num_panels_}, next, false);
-    });
   }
 
   template <class F>
@@ -136,29 +190,29 @@ class Multiplication {
   };
 
   /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
-  void multiply_block(Range rows, Range panels, Next after, bool packs_b) {
+  void multiply_block(const Section& s, Range rows, Range panels, Next after, bool packs_b) {
     const std::int64_t width = panels.size * kernels_.tile_columns;
     const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(), tile = kernels_.tile_rows * kernels_.tile_columns;
-    const bool has_own_sums = narrows() && !keeps_sums_;
+    const bool has_own_sums = narrows() && !keeps_sums();
     float* packed_a = HugeBuffer::of_this_thread(HugeBuffer::own).floats(a_units + tile + (has_own_sums ? rows.size * width : 0));
     float* edge = packed_a + a_units;
     Block c{rows, panels, nullptr, 0, edge};
     if (has_own_sums) {
       c.sums = edge + tile;
       c.stride = width;
-    } else if (keeps_sums_) {
+    } else if (keeps_sums()) {
       c.sums = sums_ + rows.first * sums_stride_ + panels.first * kernels_.tile_columns;
       c.stride = sums_stride_;
     } else {
-      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.n + columns_.first + panels.first * kernels_.tile_columns;
+      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.n + s.columns.first + panels.first * kernels_.tile_columns;
       c.stride = g_.n;
     }
-    for (std::int64_t block = blocks_.first; block < blocks_.first + blocks_.size; ++block) {
+    for (std::int64_t block = s.blocks.first; block < s.blocks.first + s.blocks.size; ++block) {
       pack_a(rows, block, packed_a);
-      const bool is_last_block = block + 1 == blocks_.first + blocks_.size;
-      multiply_panels(c, block, packed_a, is_last_block ? after : Next{rows, block + 1}, packs_b);
+      const bool is_last_block = block + 1 == s.blocks.first + s.blocks.size;
+      multiply_panels(s, c, block, packed_a, is_last_block ? after : Next{rows, block + 1}, packs_b);
     }
-    if (narrows() && is_last_) round(c);
+    if (narrows() && s.blocks.first + s.blocks.size == depths_.num_blocks) round(s, c);
   }
 
   struct Block {
@@ -181,8 +235,8 @@ class Multiplication {
     if (next.rows.size == 0) return {};
     return fetch(g_.a, !g_.a.is_transposed, depths_.numbers(next.block), {rows_.first + next.rows.first, next.rows.size}, num_tiles);
   }
-  [[nodiscard]] Fetch fetch_b(std::int64_t panel, std::int64_t block, std::int64_t num_tiles) const {
-    return fetch(g_.b, g_.b.is_transposed, depths_.numbers(block), columns_of(panel), num_tiles);
+  [[nodiscard]] Fetch fetch_b(const Section& s, std::int64_t panel, std::int64_t block, std::int64_t num_tiles) const {
+    return fetch(g_.b, g_.b.is_transposed, depths_.numbers(block), columns_of(s, panel), num_tiles);
   }
 
   void pack_a(Range rows, std::int64_t block, float* into) const {
@@ -203,23 +257,23 @@ class Multiplication {
     });
   }
 
-  void multiply_panels(const Block& c, std::int64_t block, const float* packed_a, const Next& next, bool packs_b) {
+  void multiply_panels(const Section& s, const Block& c, std::int64_t block, const float* packed_a, const Next& next, bool packs_b) {
     const std::int64_t width = kernels_.tile_columns;
     const std::int64_t last_panel = c.panels.first + c.panels.size - 1;
     Fetch soon = fetch_a(next, c.panels.size * num_tiles(c.rows));
     const bool adds = block > 0 || (g_.accumulates && !narrows());
     for (std::int64_t panel = c.panels.first; panel <= last_panel; ++panel) {
-      const std::int64_t column = (panel - c.panels.first) * width, valid = std::min(width, columns_.size - panel * width);
+      const std::int64_t column = (panel - c.panels.first) * width, valid = std::min(width, s.columns.size - panel * width);
       if (packs_b) {
-        pack_b_panel(panel, block);
-        soon = panel == last_panel ? fetch_a(next, num_tiles(c.rows)) : fetch_b(panel + 1, block, num_tiles(c.rows));
+        pack_b_panel(s, panel, block);
+        soon = panel == last_panel ? fetch_a(next, num_tiles(c.rows)) : fetch_b(s, panel + 1, block, num_tiles(c.rows));
       }
       const bool is_edge = valid < width && !narrows();  // sums of their own have room for whole tiles
       for (std::int64_t index = 0; index < num_tiles(c.rows); ++index) {
         const Range tile = part(c.rows.size, num_tiles(c.rows), index);
         float* into = c.sums + tile.first * c.stride + column;
         kernels_.multiply({.a = packed_a + index * tile_units(),
-                           .b = packed_b_ + (panel * group_units() + units_before(block)) * width,
+                           .b = s.packed_b + (panel * s.units + units_before(s, block)) * width,
                            .c = is_edge ? c.edge : into,
                            .depth = depths_.units(block),
                            .ldc = is_edge ? width : c.stride,
@@ -234,10 +288,10 @@ class Multiplication {
     }
   }
 
-  void round(const Block& c) const {
+  void round(const Section& s, const Block& c) const {
     const std::int64_t width = kernels_.tile_columns, column = c.panels.first * width;
-    const std::int64_t valid = std::min(columns_.size - column, c.panels.size * width);
-    const std::int64_t first = (rows_.first + c.rows.first) * g_.n + columns_.first + column;
+    const std::int64_t valid = std::min(s.columns.size - column, c.panels.size * width);
+    const std::int64_t first = (rows_.first + c.rows.first) * g_.n + s.columns.first + column;
     for (std::int64_t i = 0; i < c.rows.size; ++i)
       narrow({c.sums + i * c.stride, g_.c + (first + i * g_.n) * size_of(g_.c_dtype), g_.c_dtype, valid, g_.accumulates});
   }
@@ -245,10 +299,10 @@ class Multiplication {
   const GemmKernels& kernels_;
   const GemmProduct& g_;
   const Depths depths_;
+  const std::int64_t num_groups_, num_column_blocks_;
   const int num_threads_;
-  Range rows_, columns_, blocks_;  // of the band, of the panels that are packed, of k's blocks that are packed
-  std::int64_t num_panels_ = 0, sums_stride_ = 0;
-  bool is_last_ = true, keeps_sums_ = false;
+  Range rows_;  // of the band
+  std::int64_t num_buffers_ = 1, buffer_size_ = 0, sums_stride_ = 0;
   float *packed_b_ = nullptr, *sums_ = nullptr;
 };
 
