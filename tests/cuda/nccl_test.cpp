@@ -10,6 +10,8 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+
 namespace echelon {
 namespace {
 
@@ -80,6 +82,30 @@ TEST(Nccl, ALongWaitNamesTheOperation) {
   };
   EXPECT_THAT(outcome_of(run_on_own_gpus, 4, miss_the_first, 0.2),
               AllOf(HasSubstr("ranks do not connect after 0.2 s (comm.timeout_seconds); rank "), HasSubstr("waits among ranks 0, 1, 2, 3 with "), second));
+}
+
+// What rank 1 has not started stands on rank 0's device, while its host enqueues more than the driver takes.
+TEST(Nccl, AHostFarAheadOfItsDeviceSeesWhatBecameOfOtherRanks) {
+  emulated::set_num_devices(2);
+  const auto run = [](double timeout_seconds, const std::function<void()>& rank_1) {
+    run_thread_ranks(MeshShape({1, 2, 1, 1, 1, 1}), {.timeout_seconds = 60}, [&](Mesh& host) {
+      cuda::Device device(host.rank());
+      cuda::NcclMesh mesh(host, device, timeout_seconds);
+      const Arena memory(alignment_bytes, device.memory());
+      const Tensor x = memory.tensor(0, DType::float32, {10});
+      Comm& comm = mesh.comm({{Axis::dp_replicate}});
+      comm.all_reduce(x, ReduceOp::sum).wait();
+      device.finish();
+      if (mesh.rank() == 1) return rank_1();
+      comm.all_reduce(x, ReduceOp::sum).wait();
+      constexpr int too_many = 3000;
+      for (int i = 0; i < too_many; ++i) device.copy(x.data, x.data + x.num_bytes() / 2, x.num_bytes() / 2);
+      device.finish();
+    });
+  };
+  EXPECT_THAT([&] { run(60, [] { throw Error("left in the middle"); }); }, ThrowsMessage<Error>("rank 1: left in the middle"));
+  EXPECT_THAT([&] { run(0.2, [] {}); }, ThrowsMessage<Error>(HasSubstr("not done after 0.2 s (comm.timeout_seconds); rank 0 waits for all_reduce(sum) of 10")));
+  emulated::set_num_devices(1);
 }
 
 TEST(Nccl, FewerQueuesThanStreamsAreRefused) {

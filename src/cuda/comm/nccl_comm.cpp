@@ -68,7 +68,7 @@ template <class F>
 Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue) {
   if (signature.num_elements == 0) return {};
   mesh_.poll();
-  mesh_.device_.compute().record(mesh_.ready_);
+  mesh_.device_.compute_with_room().record(mesh_.ready_);
   link.stream().wait(mesh_.ready_);
   if (mesh_.is_recording_ && !mesh_.recorded_.empty()) link.stream().wait(mesh_.recorded_.back()->done);
   NcclMesh::Flight& flight = mesh_.take_off(group_, signature);

@@ -6,8 +6,8 @@
 // comm/traffic.h, which is what direct algorithms would send. The first collective of a kind in a group connects its ranks, for which their hosts wait: ranks
 // that are in two groups together start the first ones of these in the same order.
 //
-// Failures: while the host waits for the device or for ranks to connect, or polls, it looks whether NCCL or another rank has failed, or whether an operation is
-// not done after comm.timeout_seconds. Then NCCL's kernels are ended, all at once, so that the device is free for unwinding.
+// Failures: while the host waits for the device, which it never leaves far behind, or for ranks to connect, or polls, it looks whether NCCL or another rank has
+// failed, or whether an operation is not done after comm.timeout_seconds. Then NCCL's kernels are ended, all at once, so that the device is free for unwinding.
 //
 // Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which waits for them in the capture. Of what is
 // captured the host can ask nothing; a replay is one operation to whoever looks for failures. Nothing promises that parts of a graph run beside each other, so

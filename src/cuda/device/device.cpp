@@ -29,12 +29,26 @@ void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) {
 }
 
 void Device::copy(void* out, const void* in, std::int64_t num_bytes) {
-  check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice, compute_.get()), "a copy on the device");
+  check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice, compute_with_room().get()), "a copy on the device");
+}
+
+Stream& Device::compute_with_room() {
+  constexpr std::size_t pieces_of_a_mark = 64;  // each of a few kernels and events, of which the driver takes 1,024
+  if (memory_.watch_ == nullptr || ++num_pieces_ % pieces_of_a_mark != 0 || compute_.is_captured()) return compute_;
+  const Event& mark = behind_[num_pieces_ / pieces_of_a_mark % behind_.size()];
+  await(mark);
+  compute_.record(mark);
+  return compute_;
 }
 
 void Device::finish() {
   if (memory_.watch_ == nullptr) return compute_.synchronize();
   while (!compute_.is_idle()) memory_.watch_->look();
+}
+
+void Device::await(const Event& event) {
+  if (memory_.watch_ == nullptr) return event.synchronize();
+  while (!event.is_reached()) memory_.watch_->look();
 }
 
 Device::Selected::Selected(int index) { check(cudaSetDevice(index), "the choice of a GPU"); }

@@ -4,6 +4,8 @@
 #include "cuda/device/stream.h"
 #include "tensor/memory_space.h"
 
+#include <array>
+#include <cstddef>
 #include <string>
 
 namespace echelon::cuda {
@@ -54,6 +56,9 @@ class Device {
   [[nodiscard]] int capability() const { return capability_; }
   [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
   [[nodiscard]] Stream& compute() { return compute_; }
+  /// The same for a few pieces of work more. Where somebody watches it waits first while the device is some hundred pieces behind: the driver's queue is
+  /// bounded, and a host that stands still in there looks after nobody.
+  [[nodiscard]] Stream& compute_with_room();
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
 
@@ -61,6 +66,8 @@ class Device {
   void copy(void* out, const void* in, std::int64_t num_bytes);
   /// Blocks the host until the compute stream has done all that it was given. Throws Failure if any of it failed, or what the watch throws.
   void finish();
+  /// The same until the last record of an event is reached.
+  void await(const Event& event);
   /// Looks whenever the host waits from now on; null: nobody does.
   void watch(DeviceWatch* watch) { memory_.watch_ = watch; }
 
@@ -75,6 +82,8 @@ class Device {
   int capability_ = 0;
   DeviceMemory memory_;
   Stream compute_;
+  std::array<Event, 4> behind_;  // marks on the compute stream, in turns
+  std::size_t num_pieces_ = 0;
   Stream communication_{Stream::Priority::high};
 };
 

@@ -10,7 +10,10 @@ namespace echelon::cuda {
 /// A point in a stream's work.
 class Event {
  public:
-  Event() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "an event"); }
+  enum class Kind : bool { mark, time };
+  explicit Event(Kind kind = Kind::mark) {
+    check(cudaEventCreateWithFlags(&event_, kind == Kind::mark ? cudaEventDisableTiming : cudaEventDefault), "an event");
+  }
   ~Event() {
     if (event_ != nullptr) cudaEventDestroy(event_);
   }
@@ -23,6 +26,14 @@ class Event {
     const cudaError_t error = cudaEventQuery(event_);
     if (error != cudaErrorNotReady) check(error, "work on the device");
     return error == cudaSuccess;
+  }
+  /// Blocks the host until then.
+  void synchronize() const { check(cudaEventSynchronize(event_), "work on the device"); }
+  /// Of two that tell the time, both reached.
+  [[nodiscard]] float milliseconds_since(const Event& begin) const {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, begin.event_, event_), "a time on the device");
+    return milliseconds;
   }
 
  private:

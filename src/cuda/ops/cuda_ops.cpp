@@ -24,7 +24,7 @@ CudaOps::~CudaOps() = default;
 
 cudaStream_t CudaOps::stream() {
   pending_->flush();
-  return device_.compute().get();
+  return device_.compute_with_room().get();
 }
 
 void CudaOps::publish() { pending_->flush(); }
@@ -50,7 +50,7 @@ bool CudaOps::add_fused_column_sums(Tensor dy, Tensor dbias) {
 
 void CudaOps::upload(Tensor out, const void* host) {
   pending_->flush();
-  if (out.num_bytes() > 0) staging_.upload(out.data, host, out.num_bytes(), device_.compute());
+  if (out.num_bytes() > 0) staging_.upload(device_, out.data, host, out.num_bytes());
 }
 
 void CudaOps::download(void* host, Tensor x) {

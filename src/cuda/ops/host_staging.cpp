@@ -10,16 +10,17 @@ HostStaging::~HostStaging() {
     if (slot.bytes != nullptr) cudaFreeHost(slot.bytes);
 }
 
-void HostStaging::upload(std::byte* device, const void* host, std::int64_t num_bytes, Stream& stream) {
+void HostStaging::upload(Device& device, std::byte* into, const void* host, std::int64_t num_bytes) {
   const auto* const from = static_cast<const std::byte*>(host);
   for (std::int64_t offset = 0; offset < num_bytes; offset += slot_bytes) {
     Slot& slot = slots_[next_];
     next_ = (next_ + 1) % slots_.size();
     if (slot.bytes == nullptr) check(cudaMallocHost(reinterpret_cast<void**>(&slot.bytes), static_cast<std::size_t>(slot_bytes)), "pinned memory");
-    if (slot.is_used) check(cudaEventSynchronize(slot.copied.get()), "a copy to the device");
+    if (slot.is_used) device.await(slot.copied);
+    Stream& stream = device.compute_with_room();
     const auto size = static_cast<std::size_t>(std::min(slot_bytes, num_bytes - offset));
     std::memcpy(slot.bytes, from + offset, size);
-    check(cudaMemcpyAsync(device + offset, slot.bytes, size, cudaMemcpyHostToDevice, stream.get()), "a copy to the device");
+    check(cudaMemcpyAsync(into + offset, slot.bytes, size, cudaMemcpyHostToDevice, stream.get()), "a copy to the device");
     stream.record(slot.copied);
     slot.is_used = true;
   }

@@ -1,7 +1,7 @@
 // Pinned host memory that numbers pass through on their way to the device, so that the caller's memory is free again without waiting for the device.
 #pragma once
 
-#include "cuda/device/stream.h"
+#include "cuda/device/device.h"
 
 #include <array>
 #include <cstddef>
@@ -16,8 +16,8 @@ class HostStaging {
   HostStaging(const HostStaging&) = delete;
   HostStaging& operator=(const HostStaging&) = delete;
 
-  /// Enqueues the copy; `host` may be reused when it returns.
-  void upload(std::byte* device, const void* host, std::int64_t num_bytes, Stream& stream);
+  /// Enqueues the copy on the compute stream; `host` may be reused when it returns.
+  void upload(Device& device, std::byte* into, const void* host, std::int64_t num_bytes);
 
  private:
   static constexpr std::int64_t slot_bytes = std::int64_t{4} << 20;

@@ -32,7 +32,7 @@ void Products::enqueue(const MatmulArgs& args) {
       throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0), args.c.size(1),
                                 args.a.size(args.transpose_a ? 0 : 1), args.is_float8() ? "float8" : name_of(args.a.dtype)));
   } else if (args.c.num_elements() > 0 && !args.accumulates) {  // an empty sum
-    check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute().get()), "zeros");
+    check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute_with_room().get()), "zeros");
   }
 }
 
@@ -47,8 +47,9 @@ bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector)
   }
   const ProductPlan* const plan = plan_of(key_of(args, epilogue, vector), where);
   if (plan == nullptr) return false;
-  if (args.is_float8()) round_operands(args, device_.num_multiprocessors(), device_.compute().get());
-  plan->enqueue(handle_, where, workspace_, device_.compute().get());
+  const cudaStream_t lane = device_.compute_with_room().get();
+  if (args.is_float8()) round_operands(args, device_.num_multiprocessors(), lane);
+  plan->enqueue(handle_, where, workspace_, lane);
   return true;
 }
 
@@ -99,7 +100,7 @@ float Products::milliseconds_of(const ProductPlan& plan, const ProductPlan::Wher
   float best = std::numeric_limits<float>::infinity();
   // The first run loads its code.
   if (plan.try_to_enqueue(handle_, where, workspace_, stream.get()) != CUBLAS_STATUS_SUCCESS) return best;
-  for (int i = 0; i < num_runs; ++i) best = std::min(best, stopwatch.milliseconds_of(stream, [&] { plan.enqueue(handle_, where, workspace_, stream.get()); }));
+  for (int i = 0; i < num_runs; ++i) best = std::min(best, stopwatch.milliseconds_of(device_, [&] { plan.enqueue(handle_, where, workspace_, stream.get()); }));
   return best;
 }
 

@@ -1,37 +1,24 @@
 // How long a piece of work takes on the device.
 #pragma once
 
-#include "cuda/device/stream.h"
+#include "cuda/device/device.h"
 
 namespace echelon::cuda {
 
 class Stopwatch {
  public:
-  Stopwatch() {
-    check(cudaEventCreate(&begin_), "an event");
-    check(cudaEventCreate(&end_), "an event");
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  /// Of what `enqueue` puts on the stream; waits for it.
+  /// Of what `enqueue` puts on the compute stream; waits for it.
   template <class Enqueue>
-  [[nodiscard]] float milliseconds_of(Stream& stream, Enqueue&& enqueue) {
-    check(cudaEventRecord(begin_, stream.get()), "a mark on a stream");
+  [[nodiscard]] float milliseconds_of(Device& device, Enqueue&& enqueue) {
+    device.compute().record(begin_);
     enqueue();
-    check(cudaEventRecord(end_, stream.get()), "a mark on a stream");
-    check(cudaEventSynchronize(end_), "work on the device");
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, begin_, end_), "a time on the device");
-    return milliseconds;
+    device.compute().record(end_);
+    device.await(end_);
+    return end_.milliseconds_since(begin_);
   }
 
  private:
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+  Event begin_{Event::Kind::time}, end_{Event::Kind::time};
 };
 
 }  // namespace echelon::cuda

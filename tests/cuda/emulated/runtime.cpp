@@ -170,7 +170,21 @@ cudaError_t push(Stream& stream, std::function<DueWork()> begin) {
   return result(cudaSuccess);
 }
 
+// The host stands still while the driver's queue is full.
+cudaError_t wait_for_room(cudaStream_t stream) {
+  constexpr std::size_t most_tasks = 1024;
+  const auto has_room = [&] { return stream == nullptr || stream->capture != nullptr || stream->tasks.size() < most_tasks; };
+  {
+    const Lock lock(machine().mutex);
+    if (has_room()) return cudaSuccess;
+  }
+  if (wait_until(has_room)) return cudaSuccess;
+  std::fprintf(stderr, "emulated device: the host stands still, its queue is full of work that waits for what does not come\n");
+  return result(cudaErrorUnknown);
+}
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (const cudaError_t error = wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   if (stream == nullptr) return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
   ++machine().activity.num_enqueued;
@@ -179,6 +193,7 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
 }
 
 cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin) {
+  if (const cudaError_t error = wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   return push(*stream, std::move(begin));
 }
@@ -441,6 +456,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return stream->tasks.empty() ? result(cudaSuccess) : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  if (const cudaError_t error = emulated::wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(*stream, *event);
   if (event->mark->num_records > 0) push(*stream, Task{.work = {}, .awaited = event->mark, .number = event->mark->num_records});
@@ -457,6 +473,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return result(cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (const cudaError_t error = emulated::wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   if (stream->capture != nullptr) return capture_record(*stream, *event);
   event->capture.reset();
