@@ -147,17 +147,32 @@ ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& ar
 AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std::int64_t largest_size) {
   AttentionTime time = {.num_heads = 16, .seq_len = std::min<std::int64_t>(4096, largest_size), .head_dim = std::min<std::int64_t>(128, largest_size)};
   const Sizes sizes = {1, time.seq_len, time.num_heads, time.head_dim}, rows = {1, time.num_heads, time.seq_len};
-  const Arena arena(8 * aligned(sizes.num_elements() * size_of(dtype)) + 2 * aligned(rows.num_elements() * size_of(accumulate_dtype(dtype))), device.memory());
+  const Tensor shape(nullptr, dtype, sizes);
+  const std::int64_t scratch_size = dtype == DType::bfloat16 ? attention_scratch_size(shape, shape) : 0;  // as a step of training has it
+  const Arena arena(
+      8 * aligned(shape.num_bytes()) + 2 * aligned(rows.num_elements() * size_of(accumulate_dtype(dtype))) + aligned(scratch_size * size_of(DType::int32)),
+      device.memory());
   Stack stack = arena.region(0, arena.num_bytes());
   Tensor t[8];
   for (Tensor& each : t) Filler(device.ops()).fill(each = stack.take(dtype, sizes));
   const Tensor lse = stack.take(accumulate_dtype(dtype), rows), delta = stack.take(accumulate_dtype(dtype), rows);
+  const Tensor scratch = scratch_size > 0 ? stack.take(DType::int32, {scratch_size}) : Tensor();
   const double scale = 1 / std::sqrt(static_cast<double>(time.head_dim));
   Ops& ops = device.ops();
   time.seconds = meter.seconds_of([&] { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = lse, .scale = scale}); });
   time.seconds += meter.seconds_of([&] {
-    ops.attention_backward(
-        {.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = lse, .dout = t[4], .dq = t[5], .dk = t[6], .dv = t[7], .delta = delta, .scale = scale});
+    ops.attention_backward({.q = t[0],
+                            .k = t[1],
+                            .v = t[2],
+                            .out = t[3],
+                            .lse = lse,
+                            .dout = t[4],
+                            .dq = t[5],
+                            .dk = t[6],
+                            .dv = t[7],
+                            .delta = delta,
+                            .scale = scale,
+                            .scratch = scratch});
   });
   return time;
 }
@@ -204,6 +219,7 @@ class DeviceSession {
  private:
   template <class F>
   void open(RankOptions options, F&& f) {
+    options.deterministic = false;  // what the device can do
     run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
       const std::unique_ptr<RankDevice> device = backend_.open(host, options);
       f(*device);
