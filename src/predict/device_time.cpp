@@ -15,12 +15,24 @@ namespace {
 /// leaves half of them, and narrow heads have fewer multiply-adds per exponential.
 constexpr double attention_block = 128, half_head = 32;
 
+double attention_flops_at_best(const FormatRates& rates) {
+  return rates.peak_flops * (rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.matmul.efficiency);
+}
+
 double attention_rate(const OpRecord& operation, const DeviceSpec& device, const FormatRates& rates) {
-  const double rate = rates.peak_flops * (rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.matmul.efficiency);
+  const double rate = attention_flops_at_best(rates);
   if (device.num_multiprocessors == 0) return rate;
   const double queries = std::sqrt(2 * static_cast<double>(operation.n));  // n: pairs below the diagonal
   const auto head = static_cast<double>(operation.k);
   return rate * queries / (queries + attention_block) * head / (head + half_head);
+}
+
+void multiply_in_tensorfloat32(DeviceSpec& device) {
+  const auto narrow = device.formats.find("tensorfloat32"), wide = device.formats.find("float32");
+  if (narrow == device.formats.end() || wide == device.formats.end()) return;
+  const double attention_flops = attention_flops_at_best(wide->second);
+  wide->second = narrow->second;
+  wide->second.attention_efficiency = attention_flops / wide->second.peak_flops;
 }
 
 const FormatRates& float8_rates(const DeviceSpec& device) {
@@ -53,6 +65,11 @@ const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
   for (const auto& [format, rates] : device.formats) known.push_back(format);
   throw Error(fmt::format("training.dtype = '{}': the device{} has no rates of it, nor of float32; nearest: {}", name_of(dtype),
                           device.name.empty() ? "" : fmt::format(" '{}'", device.name), fmt::join(known, ", ")));
+}
+
+MachineSpec with_tensorfloat32(MachineSpec machine) {
+  for (NodeSpec& node : machine.nodes) multiply_in_tensorfloat32(node.device);
+  return machine;
 }
 
 double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {

@@ -37,6 +37,16 @@ TEST(TileEfficiency, IsThatOfFullAndPartialWaves) {
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0), 0.9);  // three waves of small tiles, where large ones leave half a wave
 }
 
+TEST(DeviceTime, ProductsOfFloat32MayHaveTheRatesOfTensorFloat32) {
+  const MachineSpec exact = read_machine("h100"), rounding = with_tensorfloat32(exact);
+  const DeviceSpec &before = exact.nodes.front().device, &after = rounding.nodes.front().device;
+  EXPECT_GT(product_tflops(after, 8192, 8192, 8192, DType::float32), 4 * product_tflops(before, 8192, 8192, 8192, DType::float32));
+  EXPECT_EQ(product_tflops(after, 8192, 8192, 8192), product_tflops(before, 8192, 8192, 8192));
+  const OpRecord attention = {
+      .kind = OpKind::attention, .dtype = DType::float32, .m = 4096, .n = 4096LL * 4096 / 2, .k = 128, .flops = 1'000'000'000'000, .bytes = 1};
+  EXPECT_DOUBLE_EQ(operation_seconds(attention, after), operation_seconds(attention, before));
+}
+
 // A machine file names the formats that matter: what is not a product or attention needs no rate of its own.
 TEST(DeviceTime, NeedsRatesOnlyForProductsAndAttention) {
   DeviceSpec device;
