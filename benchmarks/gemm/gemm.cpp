@@ -5,6 +5,7 @@
 #include "ops/cpu/gemm.h"
 #include "base/clock.h"
 #include "library.h"
+#include "machine/cpus.h"
 #include "ops/cpu/instruction_set.h"
 #include "ops/cpu/peaks.h"
 
@@ -14,7 +15,6 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace echelon::bench {
@@ -84,8 +84,6 @@ struct Column {
   double seconds = std::numeric_limits<double>::infinity();
 };
 
-int num_cores() { return static_cast<int>(std::thread::hardware_concurrency()); }
-
 Product own(const GemmKernels* kernels, const Shape& s, const Operands& x, int num_threads = 1) {
   if (kernels == nullptr) return std::nullopt;
   const GemmProduct product{.a = {static_cast<std::byte*>(x.a), s.transposes_a() ? s.m : s.k, s.transposes_a()},
@@ -107,9 +105,9 @@ std::vector<Column> measure(const Shape& s, int tries) {
                                  {"oneDNN", onednn_product(s, DType::float32, x)},         {"own", own(&float32_kernels(), s, x)},
                                  {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)}, {"own widened", own(&widening_kernels(DType::bfloat16), s, x16)},
                                  {"own native", own(bfloat16_kernels(), s, x16)}};
-  const std::string on_all = fmt::format(" on {} threads", num_cores());
-  columns.push_back({"own" + on_all, own(&float32_kernels(), s, x, num_cores()), num_cores()});
-  columns.push_back({"own native" + on_all, own(bfloat16_kernels(), s, x16, num_cores()), num_cores()});
+  const std::string on_all = fmt::format(" on {} threads", num_usable_cores());
+  columns.push_back({"own" + on_all, own(&float32_kernels(), s, x, num_usable_cores()), num_usable_cores()});
+  columns.push_back({"own native" + on_all, own(bfloat16_kernels(), s, x16, num_usable_cores()), num_usable_cores()});
   for (int attempt = 0; attempt < tries; ++attempt)
     for (Column& column : columns) {
       if (!column.product) continue;

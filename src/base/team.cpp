@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <utility>
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int share_bits = 16;
 constexpr std::uint64_t share_mask = (1U << share_bits) - 1;
+static_assert(Team::most_shares == share_mask);
 
 struct Ticket {
   std::uint64_t job = 0;  // counts up; its upper bits are lost
@@ -141,6 +143,7 @@ void Team::run_alone(int num_shares, ShareFunction f) {
 }
 
 void Team::offer(int num_shares, const ShareFunction& f) {
+  assert(num_shares <= most_shares);
   place(workers_);
   function_ = &f;
   num_unfinished_.store(static_cast<std::uint32_t>(num_shares), std::memory_order_relaxed);

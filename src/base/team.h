@@ -53,11 +53,12 @@ class Team {
 
   static constexpr int most_shares = (1 << 16) - 1;  // of a job
 
-  /// f(share) for every share in [0, num_shares), in this order, on the calling thread and whoever helps; returns when all have ended. Of the exceptions thrown
-  /// by shares the one of the lowest share comes through. Within a share of any team: all on the calling thread.
+  /// f(share) for every share in [0, num_shares), claimed in this order, on the calling thread and whoever helps; returns when all have ended. Of the
+  /// exceptions thrown by shares the one of the lowest share comes through. Within a share of any team: all on the calling thread.
   void run(int num_shares, ShareFunction f);
 
-  /// Within a share: returns once `count` is at least `least`, to which shares that were claimed before this one bring it. They tell by notify_all.
+  /// Within a share: returns once `count` is at least `least`, to which shares that were claimed before this one bring it. They tell by notify_all. A thread
+  /// that the machine takes away is waited for here.
   static void await(const std::atomic<std::uint32_t>& count, std::int64_t least);
 
   /// Computes one share of the job at hand; false if none is left. For any thread, as long as the team is there.

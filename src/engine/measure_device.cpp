@@ -148,7 +148,8 @@ AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std:
   AttentionTime time = {.num_heads = 16, .seq_len = std::min<std::int64_t>(4096, largest_size), .head_dim = std::min<std::int64_t>(128, largest_size)};
   const Sizes sizes = {1, time.seq_len, time.num_heads, time.head_dim}, rows = {1, time.num_heads, time.seq_len};
   const Tensor shape(nullptr, dtype, sizes);
-  const std::int64_t scratch_size = dtype == DType::bfloat16 ? attention_scratch_size(shape, shape) : 0;  // as a step of training has it
+  const std::int64_t scratch_size =
+      dtype == DType::bfloat16 ? attention_scratch_size(shape, shape) : 0;  // as training has it where cuDNN may form them (model_part.cpp)
   const Arena arena(
       8 * aligned(shape.num_bytes()) + 2 * aligned(rows.num_elements() * size_of(accumulate_dtype(dtype))) + aligned(scratch_size * size_of(DType::int32)),
       device.memory());

@@ -1,10 +1,15 @@
 // The order of a product's shares: each is claimed once, and what it waits for is claimed before it.
 #include "ops/cpu/gemm_agenda.h"
 
+#include "ops/cpu/gemm_cuts.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <set>
+#include <thread>
 #include <tuple>
 
 namespace echelon {
@@ -14,11 +19,13 @@ class Agendas : public testing::TestWithParam<GemmAgenda::Counts> {};
 
 using Place = std::tuple<std::int64_t, bool, std::int64_t>;  // section, of columns, index
 
-/// Packed panels of two sections are there at a time.
-bool needs(const GemmAgenda::Share& share, const Place& earlier) {
+/// Packed panels of so many sections are there at a time.
+std::int64_t num_buffers(const GemmAgenda::Counts& counts) { return counts.late_shares > 0 ? 2 : 1; }
+
+bool needs(const GemmAgenda::Share& share, const Place& earlier, std::int64_t num_buffers) {
   const auto [section, is_of_columns, index] = earlier;
   if (is_of_columns) return section < share.section + (share.is_of_columns ? 0 : 1);
-  return share.is_of_columns ? section < share.section - 1 : section < share.section && index == share.index;
+  return share.is_of_columns ? section <= share.section - num_buffers : section < share.section && index == share.index;
 }
 
 TEST_P(Agendas, HaveEveryShareOnceBehindWhatItNeeds) {
@@ -32,8 +39,56 @@ TEST_P(Agendas, HaveEveryShareOnceBehindWhatItNeeds) {
   for (std::int64_t position = 0; position < agenda.size(); ++position) {
     const GemmAgenda::Share share = agenda[position];
     ASSERT_EQ(open.erase({share.section, share.is_of_columns, share.index}), 1) << position;
-    for (const Place& later : open) ASSERT_FALSE(needs(share, later)) << "place " << position << " waits for section " << std::get<0>(later);
+    for (const Place& later : open)
+      ASSERT_FALSE(needs(share, later, num_buffers(GetParam()))) << "place " << position << " waits for section " << std::get<0>(later);
   }
+}
+
+TEST_P(Agendas, AreWaitedForAsFarAsAShareNeeds) {
+  const GemmAgenda agenda(GetParam());
+  const std::int64_t buffers = num_buffers(GetParam());
+  for (std::int64_t position = 0; position < std::min<std::int64_t>(agenda.size(), 20); ++position) {
+    const GemmAgenda::Share share = agenda[position];
+    GemmProgress progress(GetParam(), buffers);
+    const auto end = [&](const GemmAgenda::Share& earlier) { const GemmProgress::End ends_here(progress, earlier); };
+    GemmAgenda::Share last;  // that it needs, if any
+    bool has_last = false;
+    for (std::int64_t i = 0; i < position; ++i) {
+      const GemmAgenda::Share earlier = agenda[i];
+      if (!needs(share, {earlier.section, earlier.is_of_columns, earlier.index}, buffers)) continue;
+      if (has_last) end(last);
+      last = earlier;
+      has_last = true;
+    }
+    std::atomic<bool> has_come = false;
+    std::thread waiting([&] {
+      progress.await(share);
+      has_come = true;
+    });
+    if (has_last) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      EXPECT_FALSE(has_come) << "place " << position;
+      end(last);
+    }
+    waiting.join();
+  }
+}
+
+TEST(RowCuts, CoverAllRowsAndEndWithSmallShares) {
+  for (const std::int64_t num_rows : {1, 13, 112, 113, 130, 512, 1024, 4096})
+    for (const std::int64_t threads : {1, 2, 3, 16}) {
+      const RowCuts cuts(num_rows, 14, threads);
+      std::int64_t next = cuts.first_rows().size;
+      EXPECT_EQ(cuts.first_rows().first, 0);
+      for (std::int64_t i = 0; i < cuts.row_shares(); ++i) {
+        EXPECT_EQ(cuts.rows_of(i).first, next);
+        EXPECT_GT(cuts.rows_of(i).size, 0);
+        next += cuts.rows_of(i).size;
+      }
+      EXPECT_EQ(next, num_rows) << threads << " threads";
+    }
+  const RowCuts cuts(1024, 14, 2);
+  EXPECT_NEAR(static_cast<double>(cuts.rows_of(cuts.row_shares() - 1).size) / static_cast<double>(cuts.first_rows().size), 0.5, 0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gemm, Agendas,

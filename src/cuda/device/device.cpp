@@ -32,10 +32,13 @@ void Device::copy(void* out, const void* in, std::int64_t num_bytes) {
   check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice, compute_with_room().get()), "a copy on the device");
 }
 
-Stream& Device::compute_with_room() {
-  constexpr std::size_t pieces_of_a_mark = 64;  // each of a few kernels and events, of which the driver takes 1,024
-  if (memory_.watch_ == nullptr || ++num_pieces_ % pieces_of_a_mark != 0 || compute_.is_captured()) return compute_;
-  const Event& mark = behind_[num_pieces_ / pieces_of_a_mark % behind_.size()];
+// The driver takes 1,024 kernels and events.
+Stream& Device::compute_with_room(std::int64_t num_pieces) {
+  constexpr std::int64_t pieces_of_a_mark = 32;
+  const std::int64_t before = num_pieces_ / pieces_of_a_mark;
+  num_pieces_ += num_pieces;
+  if (memory_.watch_ == nullptr || num_pieces_ / pieces_of_a_mark == before || compute_.is_captured()) return compute_;
+  const Event& mark = behind_[num_marks_++ % behind_.size()];
   await(mark);
   compute_.record(mark);
   return compute_;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace echelon::cuda {
@@ -56,9 +57,9 @@ class Device {
   [[nodiscard]] int capability() const { return capability_; }
   [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
   [[nodiscard]] Stream& compute() { return compute_; }
-  /// The same for a few pieces of work more. Where somebody watches it waits first while the device is some hundred pieces behind: the driver's queue is
-  /// bounded, and a host that stands still in there looks after nobody.
-  [[nodiscard]] Stream& compute_with_room();
+  /// The same for more pieces of work, each of a few kernels and events. Where somebody watches it waits first while the device is some hundred pieces
+  /// behind: the driver's queue is bounded, and a host that stands still in there looks after nobody.
+  [[nodiscard]] Stream& compute_with_room(std::int64_t num_pieces = 1);
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
 
@@ -83,7 +84,8 @@ class Device {
   DeviceMemory memory_;
   Stream compute_;
   std::array<Event, 4> behind_;  // marks on the compute stream, in turns
-  std::size_t num_pieces_ = 0;
+  std::size_t num_marks_ = 0;
+  std::int64_t num_pieces_ = 0;
   Stream communication_{Stream::Priority::high};
 };
 

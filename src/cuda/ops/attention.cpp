@@ -24,9 +24,10 @@ constexpr std::string_view in_tensor_cores = "our kernels for tensor cores", in_
 
 }  // namespace
 
+// cuDNN may take the sequences one by one.
 void CudaOps::attention(const AttentionArgs& args) {
   echelon::check(args);
-  const cudaStream_t lane = stream();
+  const cudaStream_t lane = stream(args.q.size(0));
   std::string& formed_by = formed_by_[shape_of(args, false)];
   if (const std::int64_t at_once = cudnn_ ? cudnn_->attention(args, lane) : 0; at_once > 0) {
     formed_by = words_for(*cudnn_, at_once, args.q.size(0));
@@ -40,7 +41,7 @@ void CudaOps::attention(const AttentionArgs& args) {
 
 void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
   echelon::check(args);
-  const cudaStream_t lane = stream();
+  const cudaStream_t lane = stream(args.q.size(0));
   std::string& formed_by = formed_by_[shape_of(args, true)];
   if (const std::int64_t at_once = cudnn_ ? cudnn_->attention_backward(args, lane) : 0; at_once > 0) {
     formed_by = words_for(*cudnn_, at_once, args.q.size(0));

@@ -22,9 +22,9 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
 
 CudaOps::~CudaOps() = default;
 
-cudaStream_t CudaOps::stream() {
+cudaStream_t CudaOps::stream(std::int64_t num_pieces) {
   pending_->flush();
-  return device_.compute_with_room().get();
+  return device_.compute_with_room(num_pieces).get();
 }
 
 void CudaOps::publish() { pending_->flush(); }

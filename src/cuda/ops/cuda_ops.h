@@ -97,7 +97,7 @@ class CudaOps final : public Ops {
 
  private:
   /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back until now (pending_product.h).
-  [[nodiscard]] cudaStream_t stream();
+  [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
   [[nodiscard]] ComputeLane lane() { return {stream(), device_.num_multiprocessors(), workspace_}; }
   /// True if dbias += column sums of dy came with the product that was held back.
   [[nodiscard]] bool add_fused_column_sums(Tensor dy_ND, Tensor dbias_D);

@@ -47,7 +47,8 @@ bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector)
   }
   const ProductPlan* const plan = plan_of(key_of(args, epilogue, vector), where);
   if (plan == nullptr) return false;
-  const cudaStream_t lane = device_.compute_with_room().get();
+  constexpr std::int64_t pieces_of_float8 = 2;  // it rounds both operands
+  const cudaStream_t lane = device_.compute_with_room(args.is_float8() ? pieces_of_float8 : 1).get();
   if (args.is_float8()) round_operands(args, device_.num_multiprocessors(), lane);
   plan->enqueue(handle_, where, workspace_, lane);
   return true;

@@ -3,6 +3,7 @@
 #include "base/team.h"
 #include "ops/cpu/convert.h"
 #include "ops/cpu/gemm_agenda.h"
+#include "ops/cpu/gemm_cuts.h"
 #include "ops/cpu/gemm_fetch.h"
 #include "ops/cpu/huge_buffer.h"
 
@@ -12,61 +13,16 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t packed_units = 1 << 21;               // of b at a time, 8 MiB: in the last cache
-constexpr std::int64_t most_columns = 1024, most_tiles = 8;  // of a block of c, most_tiles in its rows: its part of a stays in the second
-constexpr std::int64_t most_blocks = 4;                      // of k, packed of b together, where sums are kept elsewhere than in c
-constexpr std::int64_t band = 4096;                          // rows of c at a time, so that float32 sums of a c of 16 bits are bounded
-
-std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
-
-/// [first, first + size) is part `index` of num_parts nearly equal ones, in multiples of `grain` but for the last.
-struct Range {
-  std::int64_t first = 0, size = 0;
-};
-Range part(std::int64_t size, std::int64_t num_parts, std::int64_t index, std::int64_t grain = 1) {
-  const std::int64_t grains = parts_of(size, grain);
-  const std::int64_t first = grains * index / num_parts * grain, last = std::min(size, grains * (index + 1) / num_parts * grain);
-  return {first, last - first};
-}
-
-/// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the others, so that threads end together.
-struct RowCuts {
-  std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
-
-  RowCuts(std::int64_t num_rows, std::int64_t tile_rows, std::int64_t threads) : num_rows(num_rows) {
-    const std::int64_t num_blocks = parts_of(num_rows, most_tiles * tile_rows);
-    if (num_blocks == 1) return;
-    num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
-    constexpr std::int64_t fewest_tiles = 2;  // of a half
-    if (threads == 1 || num_whole <= 2 * threads || num_rows / num_whole < 2 * fewest_tiles * tile_rows) return;
-    num_whole -= threads;
-    num_halves = 2 * threads;
-  }
-  [[nodiscard]] std::int64_t row_shares() const { return num_whole + num_halves - 1; }
-  [[nodiscard]] Range first_rows() const { return rows(0); }
-  [[nodiscard]] Range rows_of(std::int64_t row_share) const { return rows(1 + row_share); }
-
- private:
-  [[nodiscard]] std::int64_t border(std::int64_t index) const {
-    const std::int64_t halves = index + std::min(index, num_whole);
-    return num_rows * halves / (2 * num_whole + num_halves);
-  }
-  [[nodiscard]] Range rows(std::int64_t index) const { return {border(index), border(index + 1) - border(index)}; }
-};
-
-/// Blocks of k: cut by k alone, since every number's bits depend on them.
-struct Depths {
-  std::int64_t k = 0, per_unit = 1, num_blocks = 0;
-
-  [[nodiscard]] Range numbers(std::int64_t block) const { return part(k, num_blocks, block, per_unit); }
-  [[nodiscard]] std::int64_t units(std::int64_t block) const { return parts_of(numbers(block).size, per_unit); }
-};
+constexpr std::int64_t packed_units = 1 << 21;  // of b in a section, 8 MiB: in the last cache; threads are in two at a time
+constexpr std::int64_t most_columns = 1024;     // of a block of c
+constexpr std::int64_t most_blocks = 4;         // of k, packed of b together, where sums are kept elsewhere than in c
+constexpr std::int64_t band = 4096;             // rows of c at a time, so that float32 sums of a c of 16 bits are bounded
 
 /// Columns of b over some blocks of k, which are packed together.
 struct Section {
   Range columns, blocks;
   std::int64_t num_panels = 0, units = 0;  // of packed b
-  float* packed_b = nullptr;
+  std::int64_t buffer = 0;                 // where b is packed
 };
 
 class Multiplication {
@@ -98,7 +54,7 @@ class Multiplication {
     s.blocks = part(depths_.num_blocks, num_groups_, index % num_groups_);
     s.num_panels = parts_of(s.columns.size, kernels_.tile_columns);
     s.units = units_before(s, s.blocks.first + s.blocks.size - 1) + depths_.units(s.blocks.first + s.blocks.size - 1);
-    s.packed_b = packed_b_ + index % num_buffers_ * buffer_size_;
+    s.buffer = index % num_buffers_;
     return s;
   }
 
@@ -149,6 +105,7 @@ class Multiplication {
     if (keeps_sums()) sums_ = HugeBuffer::of_this_thread(HugeBuffer::sums).floats(rows_.size * sums_stride_);
   }
 
+  [[nodiscard]] float* packed_b(const Section& s) const { return packed_b_ + s.buffer * buffer_size_; }
   [[nodiscard]] std::int64_t units_before(const Section& s, std::int64_t block) const {
     return parts_of(depths_.numbers(block).first - depths_.numbers(s.blocks.first).first, kernels_.per_unit);
   }
@@ -173,7 +130,7 @@ class Multiplication {
                         .stride = g_.b.stride,
                         .k = k.size,
                         .count = columns.size,
-                        .into = s.packed_b + (panel * s.units + units_before(s, block)) * kernels_.tile_columns};
+                        .into = packed_b(s) + (panel * s.units + units_before(s, block)) * kernels_.tile_columns};
     (g_.b.is_transposed ? kernels_.pack_b_columns : kernels_.pack_b_rows)(args);
   }
 
@@ -273,7 +230,7 @@ class Multiplication {
         const Range tile = part(c.rows.size, num_tiles(c.rows), index);
         float* into = c.sums + tile.first * c.stride + column;
         kernels_.multiply({.a = packed_a + index * tile_units(),
-                           .b = s.packed_b + (panel * s.units + units_before(s, block)) * width,
+                           .b = packed_b(s) + (panel * s.units + units_before(s, block)) * width,
                            .c = is_edge ? c.edge : into,
                            .depth = depths_.units(block),
                            .ldc = is_edge ? width : c.stride,

@@ -193,7 +193,6 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
 }
 
 cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin) {
-  if (const cudaError_t error = wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   return push(*stream, std::move(begin));
 }
@@ -498,6 +497,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 }
 
 cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (const cudaError_t error = emulated::wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   if (num_bytes == 0) return result(cudaSuccess);
   const bool reads_device = is_within(machine().device_memory, in), writes_device = is_within(machine().device_memory, out);

@@ -128,7 +128,7 @@ struct cudaLaunchConfig_t {
 
 namespace emulated {
 
-/// Returns when the stream's queue has room for more, as every call that enqueues does; not cudaSuccess, if it would stay full.
+/// Returns when the stream's queue has room for more, as calls that enqueue kernels, copies and events do; not cudaSuccess, if it would stay full.
 cudaError_t wait_for_room(cudaStream_t stream);
 /// Enqueues work on a stream, or notes it down while the stream is captured.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
