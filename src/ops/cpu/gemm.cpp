@@ -20,7 +20,7 @@ constexpr std::int64_t band = 4096;             // rows of c at a time, so that 
 
 /// Columns of b over some blocks of k, which are packed together.
 struct Section {
-  Range columns, blocks;
+  GemmRange columns, blocks;
   std::int64_t num_panels = 0, units = 0;  // of packed b
   std::int64_t buffer = 0;                 // where b is packed
 };
@@ -62,7 +62,7 @@ class Multiplication {
   void multiply_band() {
     const bool is_small = rows_.size * g_.n * g_.k < (std::int64_t{1} << 20);
     const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_);
-    const RowCuts cuts(rows_.size, kernels_.tile_rows, threads);
+    const GemmRowCuts cuts(rows_.size, kernels_.tile_rows, threads);
     const std::int64_t fewest_panels = std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
     GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels), .row_shares = cuts.row_shares(), .late_shares = threads == 1 ? 0 : threads};
     const std::int64_t at_once = std::max<std::int64_t>(1, Team::most_shares / (counts.column_shares + counts.row_shares));
@@ -74,7 +74,7 @@ class Multiplication {
     }
   }
 
-  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const RowCuts& cuts, std::int64_t threads) {
+  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowCuts& cuts, std::int64_t threads) {
     const GemmAgenda agenda(counts);
     GemmProgress progress(counts, num_buffers_);
     const auto rows_of = [&](const GemmAgenda::Share& share) { return share.is_of_columns ? cuts.first_rows() : cuts.rows_of(share.index); };
@@ -87,7 +87,7 @@ class Multiplication {
       const GemmProgress::End end(progress, share);
       progress.await(share);
       const Section s = section(first_section + share.section);
-      const Range panels = share.is_of_columns ? part(s.num_panels, counts.column_shares, share.index) : Range{0, s.num_panels};
+      const GemmRange panels = share.is_of_columns ? part(s.num_panels, counts.column_shares, share.index) : GemmRange{0, s.num_panels};
       multiply_block(s, rows_of(share), panels, next(position + threads_now), share.is_of_columns);  // most likely this thread's next
     });
   }
@@ -112,19 +112,19 @@ class Multiplication {
 
   /// Where k is strided, in strips of few rows, over which all panels go: their pages and lines stay at hand.
   template <class F>
-  static void for_strips(Range k, bool is_contiguous, F&& f) {
+  static void for_strips(GemmRange k, bool is_contiguous, F&& f) {
     if (is_contiguous) return f(k);
-    for (std::int64_t l = 0; l < k.size; l += strip) f(Range{k.first + l, std::min(strip, k.size - l)});
+    for (std::int64_t l = 0; l < k.size; l += strip) f(GemmRange{k.first + l, std::min(strip, k.size - l)});
   }
 
-  [[nodiscard]] Range columns_of(const Section& s, std::int64_t panel) const {
+  [[nodiscard]] GemmRange columns_of(const Section& s, std::int64_t panel) const {
     const std::int64_t first = panel * kernels_.tile_columns;
     return {s.columns.first + first, std::min<std::int64_t>(kernels_.tile_columns, s.columns.size - first)};
   }
 
   /// [panel][unit of the group][tile_columns]
   void pack_b_panel(const Section& s, std::int64_t panel, std::int64_t block) const {
-    const Range k = depths_.numbers(block), columns = columns_of(s, panel);
+    const GemmRange k = depths_.numbers(block), columns = columns_of(s, panel);
     const std::int64_t offset = g_.b.is_transposed ? columns.first * g_.b.stride + k.first : k.first * g_.b.stride + columns.first;
     const PackArgs args{.from = g_.b.data + offset * size_of(kernels_.dtype),
                         .stride = g_.b.stride,
@@ -142,12 +142,12 @@ class Multiplication {
 
   /// Rows of a and the block of k that are wanted next.
   struct Next {
-    Range rows;
+    GemmRange rows;
     std::int64_t block = 0;
   };
 
   /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
-  void multiply_block(const Section& s, Range rows, Range panels, Next after, bool packs_b) {
+  void multiply_block(const Section& s, GemmRange rows, GemmRange panels, Next after, bool packs_b) {
     const std::int64_t width = panels.size * kernels_.tile_columns;
     const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(), tile = kernels_.tile_rows * kernels_.tile_columns;
     const bool has_own_sums = narrows() && !keeps_sums();
@@ -173,18 +173,18 @@ class Multiplication {
   }
 
   struct Block {
-    Range rows, panels;
+    GemmRange rows, panels;
     float* sums;
     std::int64_t stride;
     float* edge;
   };
 
   [[nodiscard]] std::int64_t tile_units() const { return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows; }
-  [[nodiscard]] std::int64_t num_tiles(Range rows) const { return parts_of(rows.size, kernels_.tile_rows); }
+  [[nodiscard]] std::int64_t num_tiles(GemmRange rows) const { return parts_of(rows.size, kernels_.tile_rows); }
 
   /// A part of a factor: its k by its rows of a or columns of b.
-  [[nodiscard]] Fetch fetch(const Factor& factor, bool is_k_contiguous, Range k, Range others, std::int64_t num_tiles) const {
-    const Range rows = is_k_contiguous ? others : k, columns = is_k_contiguous ? k : others;
+  [[nodiscard]] Fetch fetch(const Factor& factor, bool is_k_contiguous, GemmRange k, GemmRange others, std::int64_t num_tiles) const {
+    const GemmRange rows = is_k_contiguous ? others : k, columns = is_k_contiguous ? k : others;
     const std::int64_t size = size_of(kernels_.dtype), stride = factor.stride * size;
     return {factor.data + rows.first * stride + columns.first * size, stride, rows.size, columns.size * size, num_tiles};
   }
@@ -196,12 +196,12 @@ class Multiplication {
     return fetch(g_.b, g_.b.is_transposed, depths_.numbers(block), columns_of(s, panel), num_tiles);
   }
 
-  void pack_a(Range rows, std::int64_t block, float* into) const {
-    const Range whole = depths_.numbers(block);
-    for_strips(whole, !g_.a.is_transposed, [&](Range k) {
+  void pack_a(GemmRange rows, std::int64_t block, float* into) const {
+    const GemmRange whole = depths_.numbers(block);
+    for_strips(whole, !g_.a.is_transposed, [&](GemmRange k) {
       const std::int64_t unit = (k.first - whole.first) / kernels_.per_unit;
       for (std::int64_t index = 0; index < num_tiles(rows); ++index) {
-        const Range tile = part(rows.size, num_tiles(rows), index);
+        const GemmRange tile = part(rows.size, num_tiles(rows), index);
         const std::int64_t row = rows_.first + rows.first + tile.first;
         const std::int64_t offset = g_.a.is_transposed ? k.first * g_.a.stride + row : row * g_.a.stride + k.first;
         const PackArgs args{.from = g_.a.data + offset * size_of(kernels_.dtype),
@@ -227,7 +227,7 @@ class Multiplication {
       }
       const bool is_edge = valid < width && !narrows();  // sums of their own have room for whole tiles
       for (std::int64_t index = 0; index < num_tiles(c.rows); ++index) {
-        const Range tile = part(c.rows.size, num_tiles(c.rows), index);
+        const GemmRange tile = part(c.rows.size, num_tiles(c.rows), index);
         float* into = c.sums + tile.first * c.stride + column;
         kernels_.multiply({.a = packed_a + index * tile_units(),
                            .b = packed_b(s) + (panel * s.units + units_before(s, block)) * width,
@@ -255,10 +255,10 @@ class Multiplication {
 
   const GemmKernels& kernels_;
   const GemmProduct& g_;
-  const Depths depths_;
+  const GemmDepths depths_;
   const std::int64_t num_groups_, num_column_blocks_;
   const int num_threads_;
-  Range rows_;  // of the band
+  GemmRange rows_;  // of the band
   std::int64_t num_buffers_ = 1, buffer_size_ = 0, sums_stride_ = 0;
   float *packed_b_ = nullptr, *sums_ = nullptr;
 };

@@ -11,20 +11,20 @@ constexpr std::int64_t most_tiles = 8;  // in the rows of a block of c: its part
 inline std::int64_t parts_of(std::int64_t size, std::int64_t most) { return (size + most - 1) / most; }
 
 /// [first, first + size) is part `index` of num_parts nearly equal ones, in multiples of `grain` but for the last.
-struct Range {
+struct GemmRange {
   std::int64_t first = 0, size = 0;
 };
-inline Range part(std::int64_t size, std::int64_t num_parts, std::int64_t index, std::int64_t grain = 1) {
+inline GemmRange part(std::int64_t size, std::int64_t num_parts, std::int64_t index, std::int64_t grain = 1) {
   const std::int64_t grains = parts_of(size, grain);
   const std::int64_t first = grains * index / num_parts * grain, last = std::min(size, grains * (index + 1) / num_parts * grain);
   return {first, last - first};
 }
 
 /// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the others, so that threads end together.
-struct RowCuts {
+struct GemmRowCuts {
   std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
 
-  RowCuts(std::int64_t num_rows, std::int64_t tile_rows, std::int64_t threads) : num_rows(num_rows) {
+  GemmRowCuts(std::int64_t num_rows, std::int64_t tile_rows, std::int64_t threads) : num_rows(num_rows) {
     const std::int64_t num_blocks = parts_of(num_rows, most_tiles * tile_rows);
     if (num_blocks == 1) return;
     num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
@@ -34,22 +34,22 @@ struct RowCuts {
     num_halves = 2 * threads;
   }
   [[nodiscard]] std::int64_t row_shares() const { return num_whole + num_halves - 1; }
-  [[nodiscard]] Range first_rows() const { return rows(0); }
-  [[nodiscard]] Range rows_of(std::int64_t row_share) const { return rows(1 + row_share); }
+  [[nodiscard]] GemmRange first_rows() const { return rows(0); }
+  [[nodiscard]] GemmRange rows_of(std::int64_t row_share) const { return rows(1 + row_share); }
 
  private:
   [[nodiscard]] std::int64_t border(std::int64_t index) const {
     const std::int64_t halves = index + std::min(index, num_whole);
     return num_rows * halves / (2 * num_whole + num_halves);
   }
-  [[nodiscard]] Range rows(std::int64_t index) const { return {border(index), border(index + 1) - border(index)}; }
+  [[nodiscard]] GemmRange rows(std::int64_t index) const { return {border(index), border(index + 1) - border(index)}; }
 };
 
 /// Blocks of k: cut by k alone, since every number's bits depend on them.
-struct Depths {
+struct GemmDepths {
   std::int64_t k = 0, per_unit = 1, num_blocks = 0;
 
-  [[nodiscard]] Range numbers(std::int64_t block) const { return part(k, num_blocks, block, per_unit); }
+  [[nodiscard]] GemmRange numbers(std::int64_t block) const { return part(k, num_blocks, block, per_unit); }
   [[nodiscard]] std::int64_t units(std::int64_t block) const { return parts_of(numbers(block).size, per_unit); }
 };
 
