@@ -13,7 +13,7 @@ namespace {
 class ChipParity : public ::testing::TestWithParam<Layout> {};
 
 // A layout is held against one rank on the same device as closely as on processors. What that rank is off a processor's is rounding alone, for kernels add in
-// other orders, and ten steps of AdamW magnify it: norms are 2e-16 off in the first step and up to 6e-10 in the ninth.
+// other orders, and ten steps of AdamW magnify it: in the two rows that were looked at the norm of the ninth step was 1.4e-11 and 6.0e-11 off.
 TEST_P(ChipParity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
   const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
