@@ -6,10 +6,10 @@
 //
 // Ideal: as many threads as there are cores do the same sums, copies and arithmetic with the same kernels in buffers of the same sizes, each its part of the
 // groups, and nobody waits for anybody until the end of the step.
+#include "base/median.h"
 #include "comm/sum.h"
 #include "comm/thread/thread_world.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -40,11 +40,6 @@ void compute(std::vector<float>& x, int passes) {
 
 using Clock = std::chrono::steady_clock;
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
 
 // --- with ranks ---
 

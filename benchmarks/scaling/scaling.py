@@ -1,7 +1,7 @@
 """Two ranks of one thread each against one rank of two threads, the same step, Echelon and PyTorch in turns.
 
 Echelon's ranks are threads of one process, PyTorch's are processes that talk over gloo. A layout's number is the throughput of two ranks divided by that
-of the same side's one rank. Losses of all layouts must agree.
+of the same side's one rank, which runs right before it: the speed of a machine that others use too changes within minutes. Losses of all layouts must agree.
 """
 
 import argparse
@@ -37,16 +37,20 @@ def main():
     a = parse()
     machine = compare.describe_machine(a)
     case, folder = cases.CASES[a.case], compare.make_case(a, a.case, pathlib.Path(a.work))
-    turns = {(side, layout): [] for layout in ["one", *a.layout] for side in a.side}
+    pairs = {(side, layout): [] for layout in a.layout for side in a.side}
     for _ in range(a.turns):
-        for side, layout in turns:
-            label = f"{a.case} {side} {layout}"
-            turn = compare.undisturbed(a, label, lambda: (echelon_turn if side == "echelon" else pytorch_turn)(a, case, folder, layout))
-            turns[side, layout].append(turn)
-    check(turns)
-    print(table(a, machine, turns))
+        for side, layout in pairs:
+            pairs[side, layout].append([turn_of(a, side, case, folder, ranks) for ranks in ("one", layout)])
+    check(pairs)
+    print(table(a, machine, pairs))
     if a.json:
-        pathlib.Path(a.json).write_text(json.dumps({"machine": machine, "turns": [{"side": s, "layout": l, "turns": t} for (s, l), t in turns.items()]}, indent=1))
+        rows = [{"side": side, "layout": layout, "pairs": those} for (side, layout), those in pairs.items()]
+        pathlib.Path(a.json).write_text(json.dumps({"machine": machine, "turns": rows}, indent=1))
+
+
+def turn_of(a, side, case, folder, layout):
+    turn = echelon_turn if side == "echelon" else pytorch_turn
+    return compare.undisturbed(a, f"{a.case} {side} {layout}", lambda: turn(a, case, folder, layout))
 
 
 def parse():
@@ -89,31 +93,37 @@ def finish(steps):
     return {"losses": [s["loss"] for s in steps], "timed": timed, "seconds": statistics.median(timed), "sent_bytes": sent}
 
 
-def check(turns):
-    expected = next(iter(turns.values()))[0]["losses"]
-    for (side, layout), all_turns in turns.items():
-        for turn in all_turns:
+def check(pairs):
+    expected = next(iter(pairs.values()))[0][0]["losses"]
+    for (side, layout), those in pairs.items():
+        for ranks, turn in ((ranks, turn) for pair in those for ranks, turn in zip(("one", layout), pair)):
             error = max(abs(x - y) / abs(y) for x, y in zip(turn["losses"], expected))
             if error > compare.LOSS_TOLERANCE["float32"]:
-                raise SystemExit(f"losses of {side} {layout} differ by {error:.1e}: {turn['losses']} and {expected}")
+                raise SystemExit(f"losses of {side} {ranks} differ by {error:.1e}: {turn['losses']} and {expected}")
 
 
-def table(a, machine, turns):
-    lines = [compare.heading(machine), "", f"{cases.DESCRIPTIONS[a.case]}, float32: throughput of two ranks of one thread, relative to one rank of two threads", "",
+def table(a, machine, pairs):
+    lines = [compare.heading(machine), "", f"{cases.DESCRIPTIONS[a.case]}, float32: throughput of two ranks of one thread, relative to one rank of two threads that ran right before", "",
              "| layout | " + " | ".join(f"{side}: s/step | {side}: scaling" for side in a.side) + " | MB that a rank sends per step | PyTorch's |", "|---|" + "---|" * (2 * len(a.side) + 2)]  # fmt: skip
 
-    def cells(layout):
-        for side in a.side:
-            here, one = turns[side, layout], turns[side, "one"]
-            seconds = [statistics.median(s for t in x for s in t["timed"]) for x in (here, one)]
-            ratios = [o["seconds"] / h["seconds"] for h, o in zip(here, one)]
-            yield f"{seconds[0]:.3f}"
-            yield "1" if layout == "one" else f"{seconds[1] / seconds[0]:.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+    def row(name, cells, turns, peer):
+        sent = max(turn["sent_bytes"] for turn in turns)
+        return f"| {name} | {' | '.join(cells)} | {sent / 1e6:.1f} | {peer} |"
 
-    for layout in ["one", *a.layout]:
-        sent = max(turn["sent_bytes"] for side in a.side for turn in turns[side, layout])
-        lines.append(f"| {NAMES.get(layout, 'one rank, two threads')} | {' | '.join(cells(layout))} | {sent / 1e6:.1f} | {LAYOUTS[layout][1]} |")
+    def scaling(side, layout):
+        ratios = [one["seconds"] / two["seconds"] for one, two in pairs[side, layout]]
+        return f"{seconds_of(two for _, two in pairs[side, layout])} | {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+
+    ones = {side: [one for layout in a.layout for one, _ in pairs[side, layout]] for side in a.side}
+    lines.append(row("one rank, two threads", [f"{seconds_of(ones[side])} | 1" for side in a.side], sum(ones.values(), []), LAYOUTS["one"][1]))
+    for layout in a.layout:
+        twos = [two for side in a.side for _, two in pairs[side, layout]]
+        lines.append(row(NAMES[layout], [scaling(side, layout) for side in a.side], twos, LAYOUTS[layout][1]))
     return "\n".join(lines)
+
+
+def seconds_of(turns):
+    return f"{statistics.median(s for turn in turns for s in turn['timed']):.3f}"
 
 
 if __name__ == "__main__":

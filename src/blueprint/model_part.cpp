@@ -10,13 +10,13 @@ namespace echelon {
 namespace {
 
 // An H100 multiplies some 700e12 numbers a second and moves 3.35e12 bytes, so reading and writing a float32 gradient of the weights hides behind a product of
-// some 800 tokens and more. 2^28 logits are 5,300 tokens of GPT-2's vocabulary and 2,100 of Llama 3's: 512 MiB of 16 bits (docs/gpu.md).
-constexpr std::int64_t max_logits_on_gpu = std::int64_t{1} << 28;
+// some 800 tokens and more. With 16 bits this is 5,300 tokens of GPT-2's vocabulary and 2,100 of Llama 3's (docs/gpu.md).
+constexpr std::int64_t max_bytes_on_gpu = std::int64_t{512} << 20;
 
 HeadChunk head_chunk(const TrainingConfig& training) {
   constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
-  if (training.head_chunk_tokens > 0) return {.max_tokens = training.head_chunk_tokens, .max_elements = any};
-  return training.device == "cuda" ? HeadChunk{.max_tokens = any, .max_elements = max_logits_on_gpu} : HeadChunk{};
+  if (training.head_chunk_tokens > 0) return {.max_tokens = training.head_chunk_tokens, .max_bytes = any};
+  return training.device == "cuda" ? HeadChunk{.max_tokens = any, .max_bytes = max_bytes_on_gpu} : HeadChunk{};
 }
 
 /// On processors sums of float32 stay in the caches and cost nothing.

@@ -9,11 +9,11 @@
 
 namespace echelon {
 
-/// How many of the head's logits exist at a time. A chunk reads all of the head's weights twice and adds to all their gradients: below some hundred tokens
-/// that, not arithmetic, is what its products wait for (docs/performance.md). The second bound is for vocabularies whose chunks would be large beside the
-/// activations of a layer. These values are those of processors, whose caches hold a chunk's rows.
+/// How many of the head's logits exist at a time. A chunk reads all of the head's weights twice and adds to all their gradients: below a thousand tokens
+/// that, not arithmetic, is what its products wait for (docs/performance.md). The second bound is of a chunk's logits and their gradients, for vocabularies
+/// whose chunks would be large beside the activations of a layer. These values are those of processors.
 struct HeadChunk {
-  std::int64_t max_tokens = 512, max_elements = std::int64_t{1} << 24;
+  std::int64_t max_tokens = 2048, max_bytes = std::int64_t{1} << 28;
 };
 
 /// What the layers of one rank have in common, known when they are made.

@@ -44,6 +44,8 @@ class CrossEntropyHead : public Head {
   [[nodiscard]] std::int64_t valid_columns() const { return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns()); }
   [[nodiscard]] DType logits_dtype() const { return options_.rounds_logits ? options_.dtype : statistics_dtype(); }
   [[nodiscard]] DType statistics_dtype() const { return accumulate_dtype(options_.dtype); }
+  /// Of its gradient too, where that does not take its place.
+  [[nodiscard]] std::int64_t bytes_per_logit() const { return size_of(logits_dtype()) + (logits_dtype() == options_.dtype ? 0 : size_of(options_.dtype)); }
 
   [[nodiscard]] Tensor take_normed(Context& context) const {
     return context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
@@ -146,7 +148,7 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
 
 std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   const std::int64_t num_tokens = options_.num_tokens();
-  const std::int64_t most = std::clamp<std::int64_t>(options_.head_chunk.max_elements / num_columns(), 1, std::min(num_tokens, options_.head_chunk.max_tokens));
+  const std::int64_t most = std::clamp<std::int64_t>(options_.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1, std::min(num_tokens, options_.head_chunk.max_tokens));
   const std::int64_t num_chunks = (num_tokens + most - 1) / most;
   std::vector<Chunk> chunks;
   for (std::int64_t i = 0; i < num_chunks; ++i) {

@@ -84,7 +84,7 @@ const ConfigKey keys[] = {
     {"training.dtype", at<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float16 | float64"},
     {"training.linear_dtype", at<training, &T::linear_dtype>, "products of linear layers; empty: dtype; float8: operands rounded to 8 bits with a scale per tensor"},
     {"training.logits_dtype", at<training, &T::logits_dtype>, "the head's logits: float32, or dtype, in whose place gradients are formed; empty: on GPUs dtype, on processors float32"},
-    {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: 512 on processors, on GPUs up to 2^28 logits", count_or_none},
+    {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: up to 2,048 and 256 MiB on processors, up to 512 MiB on GPUs", count_or_none},
     {"training.make_vocab_size_divisible_by", at<training, &T::make_vocab_size_divisible_by>,
      "rows of the embedding and the head on each rank, by padding; 0: 1 on processors, 128 on GPUs", padding},
     {"training.grad_dtype", at<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},

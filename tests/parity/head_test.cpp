@@ -73,19 +73,22 @@ std::vector<OpRecord> row_exps(const RunConfig& config) {
 }
 std::int64_t num_chunks(const RunConfig& config) { return std::ssize(row_exps(config)); }
 
-// Processors take 512 tokens and 2^24 logits at a time, GPUs 2^28 logits.
+// Processors take 2,048 tokens and 256 MiB at a time, GPUs 512 MiB.
 TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
   RunConfig config = config_of({.microbatches = 1});
   config.model.max_position_embeddings = config.training.seq_len = 4096;
   config.training.micro_batch_size = config.training.global_batch_size = 1;
+  config.training.dtype = "bfloat16";
   config.model.vocab_size = 1000;
-  EXPECT_EQ(num_chunks(config), 8);
+  EXPECT_EQ(num_chunks(config), 2);
   config.training.device = "cuda";
   EXPECT_EQ(num_chunks(config), 1);
-  config.model.vocab_size = 128'256;  // 2,093 tokens of it are 2^28 logits
-  EXPECT_EQ(num_chunks(config), 2);
+  config.model.vocab_size = 128'256;
+  EXPECT_EQ(num_chunks(config), 2);  // 2,093 tokens with 2 bytes each, for the gradient takes the logit's place
   config.training.device = "cpu";
-  EXPECT_EQ(num_chunks(config), 32);  // 130 tokens are 2^24
+  EXPECT_EQ(num_chunks(config), 12);  // 348 tokens with 4 bytes, and 2 for the gradient
+  config.training.dtype = "float32";
+  EXPECT_EQ(num_chunks(config), 8);  // 523 tokens with 4 bytes
   config.training.head_chunk_tokens = 300;
   EXPECT_EQ(num_chunks(config), 14);
 }
