@@ -148,7 +148,8 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
 
 std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   const std::int64_t num_tokens = options_.num_tokens();
-  const std::int64_t most = std::clamp<std::int64_t>(options_.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1, std::min(num_tokens, options_.head_chunk.max_tokens));
+  const std::int64_t most =
+      std::clamp<std::int64_t>(options_.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1, std::min(num_tokens, options_.head_chunk.max_tokens));
   const std::int64_t num_chunks = (num_tokens + most - 1) / most;
   std::vector<Chunk> chunks;
   for (std::int64_t i = 0; i < num_chunks; ++i) {
