@@ -12,14 +12,19 @@ namespace {
 
 class ChipParity : public ::testing::TestWithParam<Layout> {};
 
-// A layout is held against one rank on the same device as closely as on processors. What that rank is off a processor's is rounding alone, for kernels add in
-// other orders, and ten steps of AdamW magnify it: in the two rows that were looked at the norm of the ninth step was 1.4e-11 and 6.0e-11 off.
+// Losses of a layout are held against one rank on the same device as closely as on processors. Norms are not: kernels add in orders of their own, and ten steps
+// of AdamW magnify a last bit. On a processor too the norm of the seventh step of one row is 3.3e-11 off when its one rank takes two sequences at a time
+// instead of one, and its losses 2.7e-14. A processor's rank adds in yet other orders.
 TEST_P(ChipParity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
   const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
   const auto actual = run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = &chip::backend()});
   const auto one_rank_there = run_training(one_rank(config), {.backend = &chip::backend()});
-  expect_equal(*actual, *one_rank_there, 1e-11, 1e-9, config.optimizer.lr);
+  const Errors errors = errors_of(*actual, *one_rank_there, config.optimizer.lr);
+  EXPECT_LE(errors.loss.error, 1e-11) << errors.loss.name;
+  EXPECT_LE(errors.grad_norm.error, 1e-9) << errors.grad_norm.name;
+  EXPECT_LE(errors.gradient.error, 1e-9) << "gradient of " << errors.gradient.name;
+  EXPECT_LE(errors.weight.error, 1e-9) << "weights of " << errors.weight.name;
   expect_equal(*one_rank_there, *run_training(one_rank(config)), 1e-8, 1e-9, config.optimizer.lr);
 }
 
