@@ -1,6 +1,6 @@
 # Most of the time of a compiler goes into headers. With this, it is given all files of some folders at once: two thirds less to compile from scratch, but a
-# file that changes costs its folder. Without it, warnings also tell of names that hide those of other files.
-option(ECHELON_UNITY "compile the files of folders marked TOGETHER at once" OFF)
+# file that changes costs its folder. It is what every script builds, so that what is tested is what users get.
+option(ECHELON_UNITY "compile the files of folders marked TOGETHER at once" ON)
 
 # echelon_folder(NAME USES folders... LINKS targets...): the static library echelon_NAME out of every .cpp below src/NAME.
 # TOGETHER: no two of its files name something alike, so that they can be compiled as one.

@@ -24,7 +24,7 @@ inline GemmRange part(std::int64_t size, std::int64_t num_parts, std::int64_t in
 struct GemmRowCuts {
   std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
 
-  GemmRowCuts(std::int64_t num_rows, std::int64_t tile_rows, std::int64_t threads) : num_rows(num_rows) {
+  GemmRowCuts(std::int64_t rows_in_all, std::int64_t tile_rows, std::int64_t threads) : num_rows(rows_in_all) {
     const std::int64_t num_blocks = parts_of(num_rows, most_tiles * tile_rows);
     if (num_blocks == 1) return;
     num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
