@@ -75,7 +75,9 @@ def make_case(a, name, cache):
 
 def compare(a, name, dtype, folder, machine):
     case = cases.CASES[name]
-    sides = {} if a.no_echelon else {"echelon": lambda: echelon_turn(a, case, dtype, folder)}
+    sides = {}
+    for ours in [] if a.no_echelon else knobs.of_echelon(dtype):
+        sides[ours] = lambda o=ours: echelon_turn(a, case, dtype, folder, knobs.ECHELON[o])
     for variant in a.variants or knobs.best(name, dtype):
         sides[f"pytorch {variant}"] = lambda v=variant: pytorch_turn(a, name, dtype, folder, v)
     if a.compile:
@@ -104,13 +106,13 @@ def say(line):
     print(line, file=sys.stderr, flush=True)
 
 
-def echelon_turn(a, case, dtype, folder):
+def echelon_turn(a, case, dtype, folder, options=()):
     with tempfile.TemporaryDirectory() as output:
         config = pathlib.Path(output, "config.toml")
         config.write_text(cases.echelon_config(case, dtype, folder, a.steps) + f'[output]\ndir = "{output}"\n')
         # OPENBLAS_CORETYPE may be set for others; Echelon knows the kernels that suit.
         environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
-        turn = run(a, [a.echelon, "train", str(config), "--json"], environment)
+        turn = run(a, [a.echelon, "train", str(config), "--json", *options], environment)
         steps = [json.loads(line) for line in pathlib.Path(output, "metrics.jsonl").read_text().splitlines()]
     return turn | finish(a, [s for s in steps if "step_seconds" in s])
 
@@ -179,10 +181,16 @@ def summary(case, name, dtype, turns, machine):
             "others": max(t["others"] for t in all_turns),
             "turns": all_turns,
         }
-        if side != "echelon" and "echelon" in turns:
-            ratios = [p["seconds"] / e["seconds"] for p, e in zip(all_turns, turns["echelon"])]
-            result["sides"][side] |= {"ratio": seconds / result["sides"]["echelon"]["step_seconds"], "ratio_range": [min(ratios), max(ratios)]}
+    ours = [side for side in turns if side in knobs.ECHELON]
+    for side in turns.keys() - ours:
+        result["sides"][side]["beside"] = [beside(result["sides"][side], result["sides"][o]) for o in ours]
     return result
+
+
+def beside(peer, ours):
+    """The peer's step time over ours, with the range of the turns that stand side by side, and our memory over the peer's."""
+    ratios = [p["seconds"] / e["seconds"] for p, e in zip(peer["turns"], ours["turns"])]
+    return {"speed": peer["step_seconds"] / ours["step_seconds"], "range": [min(ratios), max(ratios)], "memory": ours["peak_bytes"] / peer["peak_bytes"]}
 
 
 def table(results, machine, header=True):
@@ -192,11 +200,10 @@ def table(results, machine, header=True):
                   "| model | dtype | side | s/step | tokens/s | TFLOP/s | of FMA peak | peak memory | speed of Echelon | memory of Echelon |",
                   "|---|---|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for r in results:
-        ours = r["sides"].get("echelon")
         for side, s in r["sides"].items():
             gib = f"{s['peak_bytes'] / 2**30:.2f} GiB" + (f" (import {s['import_bytes'] / 2**30:.2f})" if s["import_bytes"] else "")
-            ratio = f"{s['ratio']:.2f}x ({s['ratio_range'][0]:.2f}-{s['ratio_range'][1]:.2f})" if "ratio" in s else ""
-            memory = f"{ours['peak_bytes'] / s['peak_bytes']:.2f}x" if ours and s is not ours else ""
+            ratio = ", ".join(f"{b['speed']:.2f}x ({b['range'][0]:.2f}-{b['range'][1]:.2f})" for b in s.get("beside", []))
+            memory = ", ".join(f"{b['memory']:.2f}x" for b in s.get("beside", []))
             lines.append(f"| {cases.DESCRIPTIONS[r['case']]} | {r['dtype']} | {side} | {s['step_seconds']:.3f} | {s['tokens_per_second']:,.0f} | "
                          f"{s['tflops']:.3f} | {s['share_of_peak']:.0%} | {gib} | {ratio} | {memory} |")  # fmt: skip
     return "\n".join(lines)

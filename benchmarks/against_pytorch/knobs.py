@@ -1,4 +1,4 @@
-"""The peer's settings. The table of what each does to the step is in docs/performance.md; `best` is what came out of it."""
+"""The peer's settings, and Echelon's. The table of what each of the peer's does to the step is in docs/performance.md; `best` is what came out of it."""
 
 LIB = "/usr/lib/x86_64-linux-gnu/"
 # Freed blocks stay in the process instead of going back to the system, so that no step faults the same pages in again.
@@ -40,3 +40,12 @@ VARIANTS = {
 def best(case, dtype):
     """float32: the fastest. bfloat16: the fastest, and the one that keeps float32 weights as Echelon does."""
     return ["jemalloc"] if dtype == "float32" else ["jemalloc", "jemalloc+autocast"]
+
+
+# What a parameter costs: 18 bytes, of which 4 are its float32 gradient and 8 its moments; or those in bfloat16, like the peer's with bfloat16 weights, and 12.
+ECHELON = {"echelon": [], "echelon lean": ["--training.grad_dtype=bfloat16", "--optimizer.moments_dtype=bfloat16"]}
+
+
+def of_echelon(dtype):
+    """float32: as it comes. bfloat16: as it comes, and with gradients and moments in bfloat16, as the peer's first has them."""
+    return ["echelon"] if dtype == "float32" else list(ECHELON)
