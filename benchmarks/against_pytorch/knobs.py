@@ -42,8 +42,12 @@ def best(case, dtype):
     return ["jemalloc"] if dtype == "float32" else ["jemalloc", "jemalloc+autocast"]
 
 
-# What a parameter costs: 18 bytes, of which 4 are its float32 gradient and 8 its moments; or those in bfloat16, like the peer's with bfloat16 weights, and 12.
-ECHELON = {"echelon": [], "echelon lean": ["--training.grad_dtype=bfloat16", "--optimizer.moments_dtype=bfloat16"]}
+# What a parameter costs: 18 bytes, of which 4 are its master weight, 4 its gradient and 8 its moments; or 10 with half of each. The peer's with bfloat16 weights,
+# which has no masters, costs 8.
+ECHELON = {
+    "echelon": [],
+    "echelon lean": ["--training.grad_dtype=bfloat16", "--optimizer.moments_dtype=bfloat16", "--optimizer.store_param_remainders=true"],
+}
 
 
 def of_echelon(dtype):
