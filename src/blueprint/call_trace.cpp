@@ -40,10 +40,9 @@ class Tracer {
     const ShardOptions& options = unit.options();
     for (const Bucket& bucket : unit.buckets()) {
       const Sizes whole = {bucket.num_elements}, owned = {unit.owned(bucket).count};
-      const DType wide = accumulate_dtype(options.dtype);
       memory.push_back({.param = {nullptr, options.dtype, options.shards_parameters() ? owned : whole},
                         .grad = {nullptr, options.grad_dtype, options.shards_gradients() ? owned : whole},
-                        .master = {nullptr, wide, owned},
+                        .master = {nullptr, options.master_dtype(), owned},
                         .m = {nullptr, options.moments_dtype, owned},
                         .v = {nullptr, options.moments_dtype, owned}});
     }

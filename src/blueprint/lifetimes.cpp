@@ -15,7 +15,7 @@ PlannedBuffer persistent(BufferKey key, MemoryCategory category, std::int64_t us
 /// `place` says which stage and unit.
 void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, BufferKey place) {
   const ShardOptions& options = unit.options();
-  const std::int64_t param_size = size_of(options.dtype), grad_size = size_of(options.grad_dtype), wide_size = size_of(accumulate_dtype(options.dtype));
+  const std::int64_t param_size = size_of(options.dtype), grad_size = size_of(options.grad_dtype);
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const Bucket& bucket = unit.buckets()[b];
     const Range whole = {0, bucket.num_elements}, owned = unit.owned(bucket);
@@ -25,7 +25,7 @@ void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, Buff
     };
     add(BufferRole::param, MemoryCategory::parameters, options.shards_parameters() ? owned : whole, param_size);
     add(BufferRole::grad, MemoryCategory::gradients, options.shards_gradients() ? owned : whole, grad_size);
-    if (options.has_master()) add(BufferRole::master, MemoryCategory::master_weights, owned, wide_size);
+    if (options.has_master()) add(BufferRole::master, MemoryCategory::master_weights, owned, size_of(options.master_dtype()));
     for (const BufferRole moment : {BufferRole::m, BufferRole::v}) add(moment, MemoryCategory::moments, owned, size_of(options.moments_dtype));
   }
 }

@@ -100,6 +100,7 @@ ShardOptions shard_options(const RunConfig& config, int rank) {
   options.reduce_dtype = config.training.reduce_dtype.empty() ? layers.grad_dtype : parse_dtype(config.training.reduce_dtype);
   const std::string& moments = config.optimizer.moments_dtype;
   options.moments_dtype = moments.empty() ? accumulate_dtype(options.dtype) : parse_dtype(moments);
+  options.stores_remainders = config.optimizer.store_param_remainders;
   return options;
 }
 

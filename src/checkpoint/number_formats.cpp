@@ -19,9 +19,10 @@ void convert_from(const From* in, DType to, void* out, std::int64_t count) {
     case DType::float64: return convert_to(in, static_cast<double*>(out), count);
     case DType::bfloat16: return convert_to(in, static_cast<bfloat16*>(out), count);
     case DType::float16: return convert_to(in, static_cast<float16*>(out), count);
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
-  throw Error("weights cannot be converted to int32");
+  throw Error("weights cannot be converted to integers");
 }
 
 }  // namespace
@@ -36,9 +37,10 @@ void convert_numbers(DType from, const void* in, DType to, void* out, std::int64
     case DType::float64: return convert_from(static_cast<const double*>(in), to, out, count);
     case DType::bfloat16: return convert_from(static_cast<const bfloat16*>(in), to, out, count);
     case DType::float16: return convert_from(static_cast<const float16*>(in), to, out, count);
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
-  throw Error("weights cannot be converted from int32");
+  throw Error("weights cannot be converted from integers");
 }
 
 }  // namespace echelon

@@ -10,7 +10,6 @@ namespace {
 /// `place` says which stage and unit.
 std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, BufferKey place, RankMemory& memory) {
   const ShardOptions& options = unit.options();
-  const DType wide = accumulate_dtype(options.dtype);
   std::vector<BucketMemory> buckets;
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const Bucket& bucket = unit.buckets()[b];
@@ -20,7 +19,7 @@ std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, BufferKey place, 
     const std::int64_t owned = unit.owned(bucket).count;
     buckets.push_back({.param = take(BufferRole::param, options.dtype, options.shards_parameters() ? owned : bucket.num_elements),
                        .grad = take(BufferRole::grad, options.grad_dtype, options.shards_gradients() ? owned : bucket.num_elements),
-                       .master = options.has_master() ? take(BufferRole::master, wide, owned) : Tensor(),
+                       .master = options.has_master() ? take(BufferRole::master, options.master_dtype(), owned) : Tensor(),
                        .m = take(BufferRole::m, options.moments_dtype, owned),
                        .v = take(BufferRole::v, options.moments_dtype, owned)});
   }

@@ -113,6 +113,7 @@ class SampleMaker {
       case DType::float64: set(0.125); break;
       case DType::bfloat16: set(bfloat16(0.125F)); break;
       case DType::int32: set(std::int32_t{0}); break;
+      case DType::int16: set(std::int16_t{0}); break;
       case DType::float16: set(float16(0.125F)); break;
     }
     return t;

@@ -67,9 +67,10 @@ void initialize(const Param& param, std::int64_t seed, DType dtype, void* host_o
     case DType::float64: return fill(param, seed, static_cast<double*>(host_out));
     case DType::bfloat16: return fill(param, seed, static_cast<bfloat16*>(host_out));
     case DType::float16: return fill(param, seed, static_cast<float16*>(host_out));
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
-  throw Failure("weights are no int32");
+  throw Failure("weights are no integers");
 }
 
 }  // namespace echelon

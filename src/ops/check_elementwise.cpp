@@ -21,7 +21,7 @@ void check_copy(Tensor out, Tensor x) {
 }
 
 void check_fill(Tensor out) {
-  if (out.dtype != DType::int32) ArgumentChecker("fill").computes("out", out);
+  if (!is_integer(out.dtype)) ArgumentChecker("fill").computes("out", out);
 }
 
 void check_scale(Tensor x) { ArgumentChecker("scale").computes("x", x); }

@@ -29,7 +29,7 @@ class ArgumentChecker {
     count(name, t, model.num_elements());
     dtype(name, t, model.dtype);
   }
-  void computes(std::string_view name, const Tensor& t) const { that(t.dtype != DType::int32, name, t, "be float32, float64, bfloat16 or float16"); }
+  void computes(std::string_view name, const Tensor& t) const { that(!is_integer(t.dtype), name, t, "be float32, float64, bfloat16 or float16"); }
   void matrix(std::string_view name, const Tensor& t) const {
     that(t.sizes.num_dims() >= 1, name, t, "have at least one dim");
     computes(name, t);

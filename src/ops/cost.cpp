@@ -156,9 +156,10 @@ OpCost cost(const GradientFactorArgs& args) {
   return by_elements(args.factor, 8, bytes_of(args.sum_of_squares, args.num_targets, args.norm, args.factor) + bytes_if(args.loss_scale));
 }
 
-// g 1, decay 2, m 3, v 4, update 5. `param` is written beside the master unless it is the master. The scalars are of no weight.
+// g 1, decay 2, m 3, v 4, update 5. `param` is written beside the master unless it is the master, and read where the master is its remainder. The scalars are
+// of no weight.
 OpCost cost(const AdamWArgs& args) {
-  const std::int64_t param = args.param.dtype == args.master.dtype ? 0 : bytes_of(args.param);
+  const std::int64_t param = args.param.dtype == args.master.dtype ? 0 : bytes_of(args.param) * (is_remainder(args) ? 2 : 1);
   return by_elements(args.master, 15, bytes_of(args.grad) + 2 * bytes_of(args.master, args.m, args.v) + param);
 }
 

@@ -104,7 +104,10 @@ Operands operands(const SumOfSquaresArgs& args) { return {args.x.dtype, {args.x,
 Operands operands(const GradientFactorArgs& args) {
   return {args.factor.dtype, existing({args.sum_of_squares, args.num_targets, args.loss_scale}), {args.norm, args.factor}};
 }
-Operands operands(const AdamWArgs& args) { return {args.param.dtype, {args.master, args.grad, args.m, args.v, args.scalars}, {args.param}}; }
+Operands operands(const AdamWArgs& args) {
+  const Tensor before = is_remainder(args) ? args.param : Tensor();
+  return {args.param.dtype, existing({args.master, args.grad, args.m, args.v, args.scalars, before}), {args.param}};
+}
 Operands operands(const ExpertSlotsArgs& args) { return {DType::int32, {args.experts}, {args.slots, args.offsets}}; }
 Operands operands(const PermuteToExpertsArgs& args) { return {args.x.dtype, {args.x, args.slots}, {args.y}}; }
 Operands operands(const CombineExpertsArgs& args) { return {args.y.dtype, existing({args.y, args.slots, args.weights}), {args.out}}; }

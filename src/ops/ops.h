@@ -240,13 +240,16 @@ inline constexpr std::int64_t num_adamw_scalars = sizeof(AdamWScalars) / sizeof(
 ///   g = grad_scale grad;  p -= lr weight_decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
 ///   p -= step_size m / (sqrt(v) / sqrt_bias2 + eps)
 /// with what AdamWScalars names, read from `scalars` (float64 [num_adamw_scalars]) when it runs. If grad_scale is NaN everything stays as it was.
-/// p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as `master`. m and v have the master's dtype, or beside a float32
-/// one bfloat16: then they are rounded up or down at random, by `noise`, so that on average they keep what is less than a unit in their last place.
+/// p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as `master`. Beside a bfloat16 `param`, `master` may be int16,
+/// what p has beyond `param` (ops/remainder.h). m and v have the dtype of p, or beside float32 bfloat16: then they are rounded up or down at random, by
+/// `noise`, so that on average they keep what is less than a unit in their last place.
 struct AdamWArgs {
   Tensor param, master, grad, m, v, scalars;
   double beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   RoundingNoise noise = {};  // its key of the seed alone
 };
+/// `master` has what is missing in `param`.
+[[nodiscard]] inline bool is_remainder(const AdamWArgs& args) { return args.param.dtype == DType::bfloat16 && args.master.dtype == DType::int16; }
 
 // Mixtures of experts (Shazeer et al. 2017), without padding (Gale et al. 2022). Each of N tokens goes to k of E experts, which makes R = N k rows: those of
 // one expert lie together, expert after expert, and those of expert e are offsets[e] up to offsets[e + 1]. The host never learns how many they are. Rows from

@@ -20,7 +20,8 @@ void visit_float(DType dtype, F&& f) {
     case DType::float64: return f(double{});
     case DType::bfloat16: return f(bfloat16{});
     case DType::float16: return f(float16{});
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
   throw Failure(fmt::format("no operation computes with {}", name_of(dtype)));
 }

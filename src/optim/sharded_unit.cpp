@@ -80,7 +80,12 @@ void ShardedUnit::release_parameters() {
 
 void ShardedUnit::refresh_master(Ops& ops) {
   if (!options_.has_master()) return;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) ops.copy(memory_[b].master, param_part(b));
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (options_.stores_remainders)
+      ops.fill(memory_[b].master, 0.0);
+    else
+      ops.copy(memory_[b].master, param_part(b));
+  }
 }
 
 void ShardedUnit::clear_gradients(Ops& ops) {

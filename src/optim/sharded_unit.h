@@ -29,9 +29,11 @@ struct ShardOptions {
   DType grad_dtype = DType::float32;
   DType reduce_dtype = DType::float32;  // in which gradients travel over the data axes
   DType moments_dtype = DType::float32;
+  bool stores_remainders = false;  // instead of float32 masters beside bfloat16 parameters: ops/remainder.h
 
   /// The optimizer's own copy exists only if parameters are too coarse for it.
   [[nodiscard]] bool has_master() const { return dtype != accumulate_dtype(dtype); }
+  [[nodiscard]] DType master_dtype() const { return stores_remainders ? DType::int16 : accumulate_dtype(dtype); }
   [[nodiscard]] bool shards_gradients() const { return level >= 2; }
   [[nodiscard]] bool shards_parameters() const { return level >= 3; }
   /// Gradients are converted for their reduction, which takes a buffer of its own.

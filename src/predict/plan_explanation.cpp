@@ -43,7 +43,8 @@ double state_bytes(const RunConfig& config) {
   const DType dtype = parse_dtype(config.training.dtype), wide = accumulate_dtype(dtype);
   const DType grad = config.training.grad_dtype.empty() ? wide : parse_dtype(config.training.grad_dtype);
   const std::string& moments = config.optimizer.moments_dtype;
-  const auto bytes = size_of(dtype) + size_of(grad) + 2 * size_of(moments.empty() ? wide : parse_dtype(moments)) + (dtype == wide ? 0 : size_of(wide));
+  const DType master = config.optimizer.store_param_remainders ? DType::int16 : wide;
+  const auto bytes = size_of(dtype) + size_of(grad) + 2 * size_of(moments.empty() ? wide : parse_dtype(moments)) + (dtype == wide ? 0 : size_of(master));
   return static_cast<double>(bytes) * static_cast<double>(config.model.num_parameters());
 }
 

@@ -130,6 +130,7 @@ const ConfigKey keys[] = {
     {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", not_negative},
     {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", not_negative},
     {"optimizer.moments_dtype", at<optimizer, &O::moments_dtype>, "AdamW's moments: float32 | bfloat16: rounded stochastically; empty: float64 for float64, else float32"},
+    {"optimizer.store_param_remainders", at<optimizer, &O::store_param_remainders>, "bfloat16: of a master weight keep what the parameter lacks, 2 bytes instead of 4"},
 
     {"lr_scheduler.warmup_steps", at<lr_scheduler, &L::warmup_steps>, "steps of linear warm-up", count_or_none},
     {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},

@@ -93,7 +93,8 @@ struct OptimizerConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
-  std::string moments_dtype;  // empty: float64 for float64, else float32; bfloat16: rounded at random
+  std::string moments_dtype;            // empty: float64 for float64, else float32; bfloat16: rounded at random
+  bool store_param_remainders = false;  // beside bfloat16 parameters: instead of float32 master weights what these have beyond the parameters, 2 bytes
   bool operator==(const OptimizerConfig&) const = default;
 };
 

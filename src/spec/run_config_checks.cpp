@@ -190,6 +190,8 @@ void check_optimizer(const RunConfig& config) {
   require(!is_double || moments.empty() || moments == "float64",
           "optimizer.moments_dtype = '{}' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'", moments);
   if (!is_double && !moments.empty()) check_choice({"optimizer.moments_dtype", moments, {"float32", "bfloat16"}, {}});
+  require(!config.optimizer.store_param_remainders || config.training.dtype == "bfloat16",
+          "optimizer.store_param_remainders = true does not go with training.dtype = '{}', but bfloat16 does; nearest: false", config.training.dtype);
   require(config.optimizer.beta1 < 1, "optimizer.beta1 = {} is not below 1; nearest: 0.99", config.optimizer.beta1);
   require(config.optimizer.beta2 < 1, "optimizer.beta2 = {} is not below 1; nearest: 0.999", config.optimizer.beta2);
   require(config.lr_scheduler.warmup_steps <= config.training.steps, "lr_scheduler.warmup_steps = {} is more than training.steps = {}; nearest: {}",

@@ -8,8 +8,12 @@
 
 namespace echelon {
 namespace {
-constexpr std::array<std::pair<DType, std::string_view>, 5> dtype_names = {
-    {{DType::float32, "float32"}, {DType::float64, "float64"}, {DType::bfloat16, "bfloat16"}, {DType::float16, "float16"}, {DType::int32, "int32"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 6> dtype_names = {{{DType::float32, "float32"},
+                                                                            {DType::float64, "float64"},
+                                                                            {DType::bfloat16, "bfloat16"},
+                                                                            {DType::float16, "float16"},
+                                                                            {DType::int32, "int32"},
+                                                                            {DType::int16, "int16"}}};
 }  // namespace
 
 std::string_view name_of(DType dtype) {

@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32 };
+enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, int16 };
 
 [[nodiscard]] constexpr std::int64_t size_of(DType dtype) {
   switch (dtype) {
@@ -18,13 +18,14 @@ enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32 };
     case DType::bfloat16: return 2;
     case DType::float16: return 2;
     case DType::int32: return 4;
+    case DType::int16: return 2;
   }
   return 0;
 }
 
 [[nodiscard]] std::string_view name_of(DType dtype);
 
-/// "float32" | "float64" | "bfloat16" | "float16" | "int32". Throws Error naming the nearest one.
+/// "float32" | "float64" | "bfloat16" | "float16" | "int32" | "int16". Throws Error naming the nearest one.
 [[nodiscard]] DType parse_dtype(std::string_view name);
 
 /// The format in which sums over `dtype` are formed and statistics are kept: float64 for float64, else float32.
@@ -81,6 +82,7 @@ static_assert(sizeof(float16) == 2);
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 [[nodiscard]] constexpr bool is_half_dtype(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
+[[nodiscard]] constexpr bool is_integer(DType dtype) { return dtype == DType::int32 || dtype == DType::int16; }
 
 /// x in another format, rounded to nearest even; float64 becomes one of 16 bits by way of float32.
 template <class To, class From>
@@ -105,5 +107,7 @@ template <>
 inline constexpr DType dtype_of<float16> = DType::float16;
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<std::int16_t> = DType::int16;
 
 }  // namespace echelon

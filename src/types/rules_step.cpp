@@ -48,10 +48,12 @@ void infer(Inference& call, const AdamWArgs& args) {
   call.for_uniform_ranges({args.param, args.master, args.grad, args.m, args.v}, [&](std::int64_t first, std::int64_t count) {
     const Operand master = call.read("master", range_of(args.master, first, count)), grad = call.read("grad", range_of(args.grad, first, count)),
                   m = call.read("m", range_of(args.m, first, count)), v = call.read("v", range_of(args.v, first, count));
+    std::vector<Operand> state = {master, m, v};
+    if (is_remainder(args)) state.push_back(call.read("param", range_of(args.param, first, count)));
     LayoutType type;
     for (const TypeAxis axis : call.axes()) {
       call.require_complete(grad, axis);
-      for (const Operand& x : {master, m, v})
+      for (const Operand& x : state)
         if (as_part(call, x, axis) != grad[axis] && x[axis] != grad[axis]) call.fail_together(grad, x, axis);
       type[axis] = grad[axis];
     }

@@ -156,6 +156,7 @@ struct StateBytes {
   const char *dtype, *grad_dtype;
   std::int64_t parameter, gradient, state;
   const char* moments_dtype = "";
+  bool stores_remainders = false;
 };
 
 TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
@@ -164,6 +165,7 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
                                  {"bfloat16", "bfloat16", 2, 2, 12},
                                  {"float64", "float64", 8, 8, 16},
                                  {"bfloat16", "float32", 2, 4, 8, "bfloat16"},
+                                 {"bfloat16", "float32", 2, 4, 10, "", true},
                                  {"float32", "float32", 4, 4, 4, "bfloat16"}})
     for (const int degree : {1, 2, 3, 5, 8})
       for (const int level : {1, 2, 3})
@@ -172,6 +174,7 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
           config.training.dtype = each.dtype;
           config.training.grad_dtype = each.grad_dtype;
           config.optimizer.moments_dtype = each.moments_dtype;
+          config.optimizer.store_param_remainders = each.stores_remainders;
           config.parallelism.data_parallel_shard_degree = degree;
           config.parallelism.data_parallel_replicate_degree = replicas;
           config.parallelism.zero_level = level;

@@ -17,6 +17,7 @@ auto with_type(DType dtype, F&& f) {
     case DType::bfloat16: return f(bfloat16{});
     case DType::float16: return f(Binary16{});
     case DType::int32: return f(std::int32_t{});
+    case DType::int16: return f(std::int16_t{});
   }
   return f(float{});
 }

@@ -22,6 +22,7 @@ RunConfig graphs_config(const Layout& layout) {
   RunConfig config = config_of(layout);
   config.training.dtype = "bfloat16";
   config.optimizer.moments_dtype = "bfloat16";  // whose rounding is another in every step
+  config.optimizer.store_param_remainders = true;
   config.training.steps = num_steps;
   config.lr_scheduler.warmup_steps = 3;
   config.training.seq_len = 4;
@@ -105,6 +106,7 @@ TEST(Graphs, SkipStepsWhoseGradientsOverflow) {
   RunConfig config = graphs_config({.layers = 1});
   config.training.dtype = "float16";
   config.optimizer.moments_dtype = "";
+  config.optimizer.store_param_remainders = false;
   config.grad_scaler = {.init_scale = 0x1p30, .growth_factor = 0x1p18, .backoff_factor = 0x1p-18, .growth_interval = 3};
   std::vector<bool> skipped;
   for (const StepResult& result : expect_same_bits_when_replayed(config, Targets::of_one_sequence)) skipped.push_back(result.is_skipped);

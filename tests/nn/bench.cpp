@@ -99,7 +99,8 @@ std::vector<double> numbers_of(const Tensor& tensor) {
       case DType::float32: numbers.push_back(static_cast<double>(tensor.as<float>()[i])); break;
       case DType::bfloat16: numbers.push_back(static_cast<double>(static_cast<float>(tensor.as<bfloat16>()[i]))); break;
       case DType::float16:
-      case DType::int32: throw Failure("not a number of ours");
+      case DType::int32:
+      case DType::int16: throw Failure("not a number of ours");
     }
   }
   return numbers;
@@ -113,7 +114,8 @@ void set_numbers(const Tensor& tensor, const std::vector<double>& numbers) {
       case DType::float32: tensor.as<float>()[i] = static_cast<float>(number); break;
       case DType::bfloat16: tensor.as<bfloat16>()[i] = bfloat16(static_cast<float>(number)); break;
       case DType::float16:
-      case DType::int32: throw Failure("not a number of ours");
+      case DType::int32:
+      case DType::int16: throw Failure("not a number of ours");
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/reference/reference_ops.h"
+#include "ops/remainder.h"
 
 #include <array>
 #include <cmath>
@@ -725,6 +726,37 @@ TEST_P(OpsConformance, AdamWRoundsMomentsAlike) {
       if (actual.empty()) return;
       for (const std::size_t moment : {3UL, 4UL}) EXPECT_TRUE(actual[moment] == expected[moment]) << count << ", tensor " << moment;
     }
+}
+
+// Halves of a master give what the master gives, to the bit, and a parameter that is next to it.
+TEST_P(OpsConformance, AdamWKeepsWhatParametersLack) {
+  if (dtype != DType::bfloat16) return;
+  for (const std::int64_t count : {0, 1, 18, 4'100}) {
+    Tensors wide = {random({count}, 1),
+                    Numbers(DType::float32, {count}),
+                    Numbers::random(sums, {count}, 3),
+                    Numbers::random(sums, {count}, 4, 0.1),
+                    statistics({count}),
+                    adamw_scalars({.lr = 0.01, .step_size = 1e-4, .sqrt_bias2 = 0.5, .step = 3})};
+    Tensors split_in_two = wide;
+    split_in_two[1] = Numbers(DType::int16, {count});
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto remainder = static_cast<std::int16_t>(i * 7919 - 32768);
+      split_in_two[1].tensor().as<std::int16_t>()[i] = remainder;
+      wide[1].tensor().as<float>()[i] = joined({wide[0].tensor().as<bfloat16>()[i].bits, remainder});
+    }
+    const auto adamw = [&](Ops& ops, Tensors& t) {
+      ops.adamw({.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .scalars = t[5], .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8});
+    };
+    const Tensors expected = run(wide, adamw), actual = run(split_in_two, adamw);
+    if (actual.empty()) return;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const SplitFloat parts = split(expected[1].tensor().as<float>()[i]);
+      ASSERT_EQ(actual[0].tensor().as<bfloat16>()[i].bits, parts.upper) << i;
+      ASSERT_EQ(actual[1].tensor().as<std::int16_t>()[i], parts.remainder) << i;
+    }
+    for (const std::size_t moment : {3UL, 4UL}) EXPECT_TRUE(actual[moment] == expected[moment]) << count << ", tensor " << moment;
+  }
 }
 
 // Ranks are threads of one process, each with a backend of its own.

@@ -67,7 +67,8 @@ inline double tolerance_of(DType dtype) {
     case DType::float32: return 2e-5;
     case DType::bfloat16: return 1.0 / 64;  // 8 bits of mantissa; an intermediate rounding and the result's may differ by one unit each
     case DType::float16: return 1.0 / 512;  // 11 bits
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
   return 0;
 }

@@ -1,5 +1,6 @@
-// Rounding at random: what it may give, its mean, and where its bits come from.
+// What rounding to a bfloat16 loses. At random: what it may give, its mean, and where its bits come from. To the nearest: what is kept of the rest.
 #include "ops/rounding_noise.h"
+#include "ops/remainder.h"
 
 #include "ops/visit.h"
 
@@ -41,6 +42,24 @@ TEST(StochasticRounding, LeavesWhatIsThereAlready) {
     }
   for (const std::uint32_t bits : {0x7f800001U, 0xffffffffU, 0x7fc00000U})
     for (const std::uint32_t random : {0U, 0xffffU}) EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(bits), random)));
+}
+
+// Of every float32 with some upper halves: zero, subnormal and normal numbers, even and odd ones, the largest, infinity.
+TEST(Remainder, BringsEveryFloatBack) {
+  for (const std::uint32_t upper : {0x0000U, 0x8000U, 0x0001U, 0x0080U, 0x3f80U, 0x3f81U, 0xbf80U, 0x7f7fU, 0xff7fU, 0x7f80U})
+    for (std::uint32_t lower = 0; lower < (upper == 0x7f80U ? 1U : 1U << 16); ++lower) {
+      const auto x = std::bit_cast<float>(upper << 16 | lower);
+      const SplitFloat parts = split(x);
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(joined(parts)), upper << 16 | lower);
+      const bool is_halfway = lower == 0x8000U;
+      ASSERT_EQ(parts.upper, is_halfway ? upper + 1 : bfloat16(x).bits);
+    }
+  for (const std::uint32_t bits : {0x7f800001U, 0x7fffffffU, 0xffffffffU}) {
+    const SplitFloat parts = split(std::bit_cast<float>(bits));
+    bfloat16 param;
+    param.bits = parts.upper;
+    EXPECT_TRUE(std::isnan(static_cast<float>(param)) && std::isnan(joined(parts)));
+  }
 }
 
 TEST(RoundingNoise, IsTheWholeParametersInAnySlice) {

@@ -46,14 +46,16 @@ TEST(TraceOps, CountsTheVisiblePartOfAttention) {
   EXPECT_EQ(ops.records()[1].flops, 5 * (2 * B * H * C * T * (T + 1) / 2));
 }
 
-// Reads g, p, m, v and writes p, m, v: 28 bytes per parameter in float32, and 2 more for a bfloat16 copy of p.
+// Reads g, p, m, v and writes p, m, v: 28 bytes per parameter in float32, and 2 more for a bfloat16 copy of p, but none where that is one half of p.
 TEST(TraceOps, AnAdamWStepTouchesEveryNumberOnce) {
   TraceOps ops;
   const auto x = traced({1000}), copy = traced({1000}, DType::bfloat16), scalars = traced({num_adamw_scalars}, DType::float64);
   ops.adamw({.param = x, .master = x, .grad = x, .m = x, .v = x, .scalars = scalars});
   ops.adamw({.param = copy, .master = x, .grad = x, .m = x, .v = x, .scalars = scalars});
+  ops.adamw({.param = copy, .master = traced({1000}, DType::int16), .grad = x, .m = x, .v = x, .scalars = scalars});
   EXPECT_EQ(ops.records()[0].bytes, 28 * 1000);
   EXPECT_EQ(ops.records()[1].bytes, 30 * 1000);
+  EXPECT_EQ(ops.records()[2].bytes, 28 * 1000);
 }
 
 TEST(Check, NamesTheOperationTheTensorAndItsSizes) {

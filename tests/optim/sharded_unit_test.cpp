@@ -19,13 +19,16 @@ namespace {
 struct Case {
   int replicate, shard, level, microbatches;
   DType dtype = DType::float64, grad_dtype = DType::float64, reduce_dtype = DType::float64;
-  bool has_coarse_moments = false;
+  bool has_coarse_moments = false, stores_remainders = false;
   [[nodiscard]] DType moments_dtype() const { return has_coarse_moments ? DType::bfloat16 : accumulate_dtype(dtype); }
 };
 
 std::string name_of(const Case& c) {
   return fmt::format("replicate{}_shard{}_level{}_m{}_{}_{}_{}{}", c.replicate, c.shard, c.level, c.microbatches, echelon::name_of(c.dtype),
-                     echelon::name_of(c.grad_dtype), echelon::name_of(c.reduce_dtype), c.has_coarse_moments ? "_coarse_moments" : "");
+                     echelon::name_of(c.grad_dtype), echelon::name_of(c.reduce_dtype),
+                     c.has_coarse_moments  ? "_coarse_moments"
+                     : c.stores_remainders ? "_remainders"
+                                           : "");
 }
 void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
 
@@ -51,12 +54,11 @@ class Rank {
  public:
   Rank(const Case& c, Mesh& mesh, Ops& ops) : case_(c), mesh_(mesh), ops_(ops), params_(make_params()), unit_(pointers(), options()) {
     std::vector<BucketMemory> memory;
-    const DType wide = accumulate_dtype(c.dtype);
     for (const Bucket& bucket : unit_.buckets()) {
       const std::int64_t whole = bucket.num_elements, owned = unit_.owned(bucket).count;
       memory.push_back({.param = take(c.dtype, unit_.options().shards_parameters() ? owned : whole),
                         .grad = take(c.grad_dtype, unit_.options().shards_gradients() ? owned : whole),
-                        .master = unit_.options().has_master() ? take(wide, owned) : Tensor(),
+                        .master = unit_.options().has_master() ? take(unit_.options().master_dtype(), owned) : Tensor(),
                         .m = take(c.moments_dtype(), owned),
                         .v = take(c.moments_dtype(), owned)});
     }
@@ -139,7 +141,8 @@ class Rank {
             .dtype = case_.dtype,
             .grad_dtype = case_.grad_dtype,
             .reduce_dtype = case_.reduce_dtype,
-            .moments_dtype = case_.moments_dtype()};
+            .moments_dtype = case_.moments_dtype(),
+            .stores_remainders = case_.stores_remainders};
   }
   void form_gradients(int microbatch) {
     for (std::size_t p = 0; p < params_.size(); ++p) {
@@ -233,6 +236,7 @@ std::vector<Case> cases() {
         all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::bfloat16, DType::float32});
         all.push_back({replicate, shard, level, microbatches, DType::float32, DType::float32, DType::bfloat16});
         all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32, true});
+        if (microbatches == 1) all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32, false, true});
       }
   return all;
 }

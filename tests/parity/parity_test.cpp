@@ -187,6 +187,21 @@ TEST(CoarseMoments, EveryLayoutFollowsOneRankAndRepeatsItsBits) {
   }
 }
 
+// Masters in two halves take the steps of whole ones; parameters differ where a master lies halfway between two of them, which few do.
+TEST(Remainders, LossesAreThoseOfMasters) {
+  for (const Layout& layout : {Layout{.replicate = 2, .shard = 2, .zero = 1}, Layout{.tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
+                               Layout{.shard = 2, .tp = 2, .family = Family::gpt2, .zero = 3}}) {
+    SCOPED_TRACE(name_of(layout));
+    RunConfig config = config_of(layout);
+    config.training.dtype = "bfloat16";
+    const auto expected = run_training(config);
+    config.optimizer.store_param_remainders = true;
+    const auto actual =
+        run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+    for (std::size_t step = 0; step < expected->losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-4 * expected->losses[step]);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, Bfloat16,
                          ::testing::Values(Layout{.replicate = 2}, Layout{.shard = 4}, Layout{.tp = 4},
                                            Layout{.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .tied = true}, Layout{.pp = 4, .microbatches = 3},

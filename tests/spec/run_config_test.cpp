@@ -142,6 +142,11 @@ const Contradiction batch_faults[] = {
        c.training.dtype = "float64";
        c.optimizer.moments_dtype = "bfloat16";
      }},
+    {"optimizer.store_param_remainders = true does not go with training.dtype = 'float16', but bfloat16 does; nearest: false",
+     [](RunConfig& c) {
+       c.training.dtype = "float16";
+       c.optimizer.store_param_remainders = true;
+     }},
     {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100", [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
     {"lr_scheduler.min_lr_factor = 1.5 is above 1; nearest: 1", [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
     {"output.dir = '' is empty", [](RunConfig& c) { c.output.dir = ""; }},

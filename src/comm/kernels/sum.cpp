@@ -218,6 +218,7 @@ void reduce_with_vectors(const Summation& summation, std::span<const std::byte* 
     case DType::bfloat16: return reduce_type<bfloat16>(summation, {in, out, range});
     case DType::float16: return reduce_type<float16>(summation, {in, out, range});
     case DType::int32: return reduce_type<std::int32_t>(summation, {in, out, range});
+    case DType::int16: throw Failure("no reduction sums int16");
   }
 }
 

@@ -132,6 +132,7 @@ void enqueue(const Combination& combination, const Addresses& addresses, Device&
     case DType::bfloat16: return launch_combination<__nv_bfloat16>(combination, addresses, device, stream);
     case DType::float16: return launch_combination<__half>(combination, addresses, device, stream);
     case DType::int32: return launch_combination<std::int32_t>(combination, addresses, device, stream);
+    case DType::int16: no_kernel_for(combination.dtype);
   }
 }
 

@@ -14,8 +14,9 @@ ncclDataType_t type_of(DType dtype) {
     case DType::bfloat16: return ncclBfloat16;
     case DType::float16: return ncclFloat16;
     case DType::int32: return ncclInt32;
+    case DType::int16: break;
   }
-  return ncclFloat32;
+  throw Failure(fmt::format("NCCL knows no {}", name_of(dtype)));
 }
 
 ncclRedOp_t operation_of(ReduceOp op) {

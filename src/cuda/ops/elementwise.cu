@@ -163,12 +163,10 @@ void CudaOps::copy(Tensor out, Tensor x) {
 
 void CudaOps::fill(Tensor out, double value) {
   check_fill(out);
-  if (out.dtype == DType::int32)
-    return enqueue_each_pack(Fill<std::int32_t>{numbers<std::int32_t>(out), static_cast<std::int32_t>(value)}, out.num_elements(), stream());
-  visit_numbers(out.dtype, [&]<class T>(T) {
-    const on_device<T> rounded(static_cast<Wide<on_device<T>>>(value));
-    enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), rounded}, out.num_elements(), stream());
-  });
+  const auto fill_as = [&]<class T>(T, on_device<T> number) { enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), number}, out.num_elements(), stream()); };
+  if (out.dtype == DType::int32) return fill_as(std::int32_t{}, static_cast<std::int32_t>(value));
+  if (out.dtype == DType::int16) return fill_as(std::int16_t{}, static_cast<std::int16_t>(value));
+  visit_numbers(out.dtype, [&]<class T>(T t) { fill_as(t, on_device<T>(static_cast<Wide<on_device<T>>>(value))); });
 }
 
 void CudaOps::scale(Tensor x, double factor) {

@@ -22,7 +22,8 @@ void visit_numbers(DType dtype, F&& f) {
     case DType::float64: return f(double{});
     case DType::bfloat16: return f(bfloat16{});
     case DType::float16: return f(float16{});
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
   no_kernel_for(dtype);
 }

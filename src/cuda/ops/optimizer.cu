@@ -6,6 +6,7 @@
 #include "cuda/ops/numbers.h"
 
 #include "ops/check.h"
+#include "ops/remainder.h"
 #include "ops/rounding_noise.h"
 
 #include <algorithm>
@@ -76,10 +77,53 @@ struct AdamWConstants {
   A eps, beta2, one_minus_beta1, one_minus_beta2;
 };
 
-template <class P, class G, class M>
-struct AdamWTensors {
+/// Where p is kept.
+template <class P, class A>
+struct Weights {
+  using Number = A;
   P* param;  // null where it is the master
-  Wide<P>* master;
+  A* master;
+
+  __device__ __forceinline__ Pack<A, pack_size<A>> load(std::int64_t first, std::int64_t present) const {
+    return load_pack<pack_size<A>>(master + first, present);
+  }
+  __device__ __forceinline__ void store(const Pack<A, pack_size<A>>& p, std::int64_t first, std::int64_t present) const {
+    store_pack(master + first, p, present);
+    if (param != nullptr) store_pack(param + first, narrow<P>(p), present);
+  }
+};
+/// As in ops/remainder.h.
+struct SplitWeights {
+  using Number = float;
+  static constexpr int width = pack_size<float>;
+  __nv_bfloat16* upper;
+  std::int16_t* remainder;
+
+  __device__ __forceinline__ Pack<float, width> load(std::int64_t first, std::int64_t present) const {
+    const Pack<__nv_bfloat16, width> high = load_pack<width>(upper + first, present);
+    const Pack<std::int16_t, width> low = load_pack<width>(remainder + first, present);
+    Pack<float, width> p;
+#pragma unroll
+    for (int i = 0; i < width; ++i) p.at[i] = joined({__bfloat16_as_ushort(high.at[i]), low.at[i]});
+    return p;
+  }
+  __device__ __forceinline__ void store(const Pack<float, width>& p, std::int64_t first, std::int64_t present) const {
+    Pack<__nv_bfloat16, width> high;
+    Pack<std::int16_t, width> low;
+#pragma unroll
+    for (int i = 0; i < width; ++i) {
+      const SplitFloat parts = split(p.at[i]);
+      high.at[i] = __ushort_as_bfloat16(parts.upper);
+      low.at[i] = parts.remainder;
+    }
+    store_pack(upper + first, high, present);
+    store_pack(remainder + first, low, present);
+  }
+};
+
+template <class G, class M, class W>
+struct AdamWTensors {
+  W weights;
   const G* grad;
   M *m, *v;
 };
@@ -110,10 +154,10 @@ __device__ __forceinline__ void store_moments(M* address, const Pack<A, count>& 
   }
 }
 
-template <class P, class G, class M>
+template <class G, class M, class W>
 __global__ void __launch_bounds__(block_threads)
-    adamw_kernel(AdamWTensors<P, G, M> of, AdamWConstants<Wide<P>> with, const AdamWScalars* scalars, RoundingNoise noise, std::int64_t count) {
-  using A = Wide<P>;
+    adamw_kernel(AdamWTensors<G, M, W> of, AdamWConstants<typename W::Number> with, const AdamWScalars* scalars, RoundingNoise noise, std::int64_t count) {
+  using A = typename W::Number;
   constexpr int width = pack_size<A>;
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width, present = count - first;
   if (present <= 0) return;
@@ -122,8 +166,7 @@ __global__ void __launch_bounds__(block_threads)
   const A decay = static_cast<A>(__dadd_rn(1.0, -__dmul_rn(now.lr, with.weight_decay))), step_size = static_cast<A>(now.step_size),
           sqrt_bias2 = static_cast<A>(now.sqrt_bias2), grad_scale = static_cast<A>(now.grad_scale);
   const Pack<G, width> grad = load_pack<width>(of.grad + first, present);
-  Pack<A, width> p = load_pack<width>(of.master + first, present), m = widen(load_pack<width>(of.m + first, present)),
-                 v = widen(load_pack<width>(of.v + first, present));
+  Pack<A, width> p = of.weights.load(first, present), m = widen(load_pack<width>(of.m + first, present)), v = widen(load_pack<width>(of.v + first, present));
   std::uint32_t words[width] = {};
   if constexpr (!std::is_same_v<M, A>) draw(words, at_step(noise, now.step), first);
 #pragma unroll
@@ -136,8 +179,7 @@ __global__ void __launch_bounds__(block_threads)
   }
   store_moments(of.m + first, m, words, 0, present);
   store_moments(of.v + first, v, words, 16, present);
-  store_pack(of.master + first, p, present);
-  if (of.param != nullptr) store_pack(of.param + first, narrow<P>(p), present);
+  of.weights.store(p, first, present);
 }
 
 }  // namespace
@@ -170,13 +212,18 @@ void CudaOps::adamw(const AdamWArgs& args) {
   const std::int64_t count = args.master.num_elements();
   visit_numbers_and_gradient(args.param.dtype, args.grad.dtype, [&]<class P, class G>(P, G) {
     using A = Wide<on_device<P>>;
-    const auto start = [&]<class M>(M) {
-      const AdamWTensors<on_device<P>, on_device<G>, on_device<M>> of = {args.param.data == args.master.data ? nullptr : numbers<P>(args.param),
-                                                                         numbers<A>(args.master), numbers<G>(args.grad), numbers<M>(args.m),
-                                                                         numbers<M>(args.v)};
+    const auto run = [&]<class M, class W>(M, W weights) {
+      const AdamWTensors<on_device<G>, on_device<M>, W> of = {weights, numbers<G>(args.grad), numbers<M>(args.m), numbers<M>(args.v)};
       launch({.num_blocks = blocks_for(count, block_threads * pack_size<A>), .num_threads = block_threads, .stream = stream()},
-             adamw_kernel<on_device<P>, on_device<G>, on_device<M>>, of, AdamWConstants<A>(args), reinterpret_cast<const AdamWScalars*>(args.scalars.data),
-             args.noise, count);
+             adamw_kernel<on_device<G>, on_device<M>, W>, of, AdamWConstants<A>(args), reinterpret_cast<const AdamWScalars*>(args.scalars.data), args.noise,
+             count);
+    };
+    const auto start = [&]<class M>(M moment) {
+      if constexpr (std::is_same_v<P, bfloat16>) {
+        if (is_remainder(args)) return run(moment, SplitWeights{numbers<P>(args.param), numbers<std::int16_t>(args.master)});
+      }
+      const bool is_master = args.param.data == args.master.data;
+      run(moment, Weights<on_device<P>, A>{is_master ? nullptr : numbers<P>(args.param), numbers<A>(args.master)});
     };
     if constexpr (std::is_same_v<A, float>) {
       if (args.m.dtype == DType::bfloat16) return start(bfloat16{});

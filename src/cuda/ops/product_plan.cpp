@@ -16,7 +16,8 @@ cudaDataType_t type_of(DType dtype) {
     case DType::float64: return CUDA_R_64F;
     case DType::bfloat16: return CUDA_R_16BF;
     case DType::float16: return CUDA_R_16F;
-    case DType::int32: break;
+    case DType::int32:
+    case DType::int16: break;
   }
   throw Failure(fmt::format("no product of {}", name_of(dtype)));
 }

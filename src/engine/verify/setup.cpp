@@ -124,6 +124,7 @@ VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& re
   setup.config.training.reduce_dtype.clear();
   setup.config.grad_scaler = {};
   setup.config.optimizer.moments_dtype.clear();
+  setup.config.optimizer.store_param_remainders = false;
   setup.config = shrunk(setup.config, request, !has_dataset);
   note_shrinking(config.model, setup.config.model, setup.notes);
   if (has_dataset) {

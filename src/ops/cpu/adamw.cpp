@@ -8,6 +8,7 @@
 #include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
+#include "ops/cpu/noise-inl.h"
 #include "ops/cpu/parallel.h"
 #include "ops/host_scalars.h"
 #include "ops/rounding_noise.h"
@@ -27,23 +28,73 @@ struct MomentBuffers {
   A m[count], v[count];
 };
 
-/// The elements [first, last) of the moments, at most a buffer's; the random words of four elements are made together.
+/// The elements [first, first + count) of the moments, neighbours in their parameter too; `m` and `v` are those before rounding.
+void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const float* m, const float* v, std::int64_t first, std::int64_t count) {
+  const Tag<std::uint32_t> d;
+  const auto lanes_of = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr std::int64_t beyond = 4 + 5 * HWY_MAX_BYTES / sizeof(std::uint32_t);  // a started block, a vector of blocks, and one of numbers
+  std::uint32_t words[MomentBuffers<float>::count + beyond];
+  const std::int64_t index = global_index(noise, first), end = index + count;
+  for (std::int64_t block = index / 4; 4 * block < end; block += lanes_of) noise_blocks(noise, block, words + 4 * (block - index / 4));
+  const std::uint32_t* random = words + index % 4;
+  bfloat16 *m_out = args.m.as<bfloat16>() + first, *v_out = args.v.as<bfloat16>() + first;
+  for_lanes<float>(0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    const auto bits = hn::LoadU(d, random + i);
+    lanes.store(stochastically_rounded(lanes.load(m + i), bits), m_out + i);
+    lanes.store(stochastically_rounded(lanes.load(v + i), hn::ShiftRight<16>(bits)), v_out + i);
+  });
+}
+
+/// The elements [first, last) of the moments, at most a buffer's.
 void round_moments(const AdamWArgs& args, const RoundingNoise& noise, const MomentBuffers<float>& from, std::int64_t first, std::int64_t last) {
-  bfloat16 *m = args.m.as<bfloat16>(), *v = args.v.as<bfloat16>();
-  std::array<std::uint32_t, 4> words = {};
-  std::int64_t block = -1;
-  for (std::int64_t i = first; i < last; ++i) {
-    const std::int64_t index = global_index(noise, i);
-    if (index / 4 != block) words = noise_block(noise, block = index / 4);
-    const std::uint32_t random = words[static_cast<std::size_t>(index % 4)];
-    m[i].bits = stochastic_bfloat16(from.m[i - first], random);
-    v[i].bits = stochastic_bfloat16(from.v[i - first], random >> 16);
+  for (std::int64_t i = first, count = 0; i < last; i += count) {
+    const bool is_whole = noise.row == noise.stride;
+    count = is_whole ? last - i : std::min(last - i, noise.row - (noise.first + i) % noise.row);
+    round_neighbours(args, noise, from.m + i - first, from.v + i - first, i, count);
   }
 }
 
-template <class P, class G, class M>
-void update(const AdamWArgs& args, int num_threads) {
-  using A = Accumulate<P>;
+// Where p is kept: `lanes` loads and stores those from i on.
+template <class P, class A>
+struct Weights {
+  A* master;
+  P* param;
+  bool writes_param;
+
+  explicit Weights(const AdamWArgs& args) : master(args.master.as<A>()), param(args.param.as<P>()), writes_param(args.param.data != args.master.data) {}
+  template <class L>
+  HWY_INLINE Vec<A> load(L lanes, std::int64_t i) const {
+    return lanes.load(master + i);
+  }
+  template <class L>
+  HWY_INLINE void store(L lanes, Vec<A> p, std::int64_t i) const {
+    lanes.store(p, master + i);
+    if (writes_param) lanes.store(p, param + i);
+  }
+};
+// As in ops/remainder.h.
+struct SplitWeights {
+  std::int16_t* remainder;
+  bfloat16* upper;
+
+  explicit SplitWeights(const AdamWArgs& args) : remainder(args.master.as<std::int16_t>()), upper(args.param.as<bfloat16>()) {}
+  template <class L>
+  HWY_INLINE Vec<float> load(L lanes, std::int64_t i) const {
+    const Tag<std::int32_t> words;
+    return hn::BitCast(Tag<float>(), hn::Add(hn::BitCast(words, lanes.load(upper + i)), lanes.load_words(remainder + i)));
+  }
+  template <class L>
+  HWY_INLINE void store(L lanes, Vec<float> p, std::int64_t i) const {
+    const Tag<std::int32_t> words;
+    const auto word = hn::BitCast(words, p);
+    const auto rest = hn::IfThenZeroElse(hn::RebindMask(words, hn::IsNaN(p)), hn::ShiftRight<16>(hn::ShiftLeft<16>(word)));
+    lanes.store(hn::BitCast(Tag<float>(), hn::Sub(word, rest)), upper + i);  // which is a bfloat16
+    lanes.store_words(rest, remainder + i);
+  }
+};
+
+template <class G, class M, class A, class W>
+void update(const AdamWArgs& args, const W& weights, int num_threads) {
   const Tag<A> d;
   const auto number = [d](double x) HWY_ATTR { return hn::Set(d, static_cast<A>(x)); };
   const AdamWScalars now = scalars_of(args);
@@ -53,11 +104,8 @@ void update(const AdamWArgs& args, int num_threads) {
   const auto eps = number(args.eps), grad_scale = number(now.grad_scale), beta2 = number(args.beta2);
   const auto one_minus_beta1 = number(1 - args.beta1), one_minus_beta2 = number(1 - args.beta2);
   constexpr bool rounds = !std::is_same_v<M, A>;
-  A* master = args.master.as<A>();
   M *m = args.m.as<M>(), *v = args.v.as<M>();
   const G* grad = args.grad.as<G>();
-  P* param = args.param.as<P>();
-  const bool writes_param = args.param.data != args.master.data;
   divide({args.master.num_elements(), 4, 64, num_threads}, [=](std::int64_t begin, std::int64_t end) HWY_ATTR {
     MomentBuffers<A> buffers;
     const std::int64_t block = rounds ? buffers.count : end - begin;
@@ -69,11 +117,10 @@ void update(const AdamWArgs& args, int num_threads) {
         const auto m_i = hn::MulAdd(one_minus_beta1, hn::Sub(g, m_before), m_before);
         const auto v_i = hn::MulAdd(hn::Mul(one_minus_beta2, g), g, hn::Mul(beta2, lanes.load(v + i)));
         const auto denominator = hn::MulAdd(hn::Sqrt(v_i), inverse_sqrt_bias2, eps);
-        const auto p = hn::Sub(hn::Mul(lanes.load(master + i), decay), hn::Div(hn::Mul(step_size, m_i), denominator));
+        const auto p = hn::Sub(hn::Mul(weights.load(lanes, i), decay), hn::Div(hn::Mul(step_size, m_i), denominator));
         lanes.store(m_i, m_after + i - first);
         lanes.store(v_i, v_after + i - first);
-        lanes.store(p, master + i);
-        if (writes_param) lanes.store(p, param + i);
+        weights.store(lanes, p, i);
       });
       if constexpr (rounds) round_moments(args, noise, buffers, first, last);
     }
@@ -82,7 +129,14 @@ void update(const AdamWArgs& args, int num_threads) {
 
 void AdamW(const AdamWArgs& args, int num_threads) {
   visit_pair(args.param.dtype, args.grad.dtype, [&](auto p, auto g) {
-    visit_moment<Accumulate<decltype(p)>>(args.m.dtype, [&](auto m) { update<decltype(p), decltype(g), decltype(m)>(args, num_threads); });
+    using P = decltype(p);
+    using A = Accumulate<P>;
+    visit_moment<A>(args.m.dtype, [&](auto m) {
+      if constexpr (std::is_same_v<P, bfloat16>) {
+        if (is_remainder(args)) return update<decltype(g), decltype(m), A>(args, SplitWeights(args), num_threads);
+      }
+      update<decltype(g), decltype(m), A>(args, Weights<P, A>(args), num_threads);
+    });
   });
 }
 

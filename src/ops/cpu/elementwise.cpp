@@ -174,6 +174,7 @@ void CpuOps::fill(Tensor out, double value) {
            [&](std::int64_t first, std::int64_t last) { std::fill(out.as<T>() + first, out.as<T>() + last, number); });
   };
   if (out.dtype == DType::int32) return fill_as(static_cast<std::int32_t>(value));
+  if (out.dtype == DType::int16) return fill_as(static_cast<std::int16_t>(value));
   visit_float(out.dtype, [&](auto t) { fill_as(to<decltype(t)>(value)); });
 }
 

@@ -22,6 +22,17 @@ HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
+// --- whole numbers of 16 bits, in the words of a vector of float32 ---
+
+HWY_INLINE hn::Vec<Tag<std::int32_t>> load_words(const std::int16_t* p) {
+  const Tag<std::int32_t> d;
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::int16_t, Tag<std::int32_t>>(), p));
+}
+HWY_INLINE void store_words(hn::Vec<Tag<std::int32_t>> v, std::int16_t* p) {
+  const hn::Rebind<std::int16_t, Tag<std::int32_t>> d;
+  hn::StoreU(hn::DemoteTo(d, v), d, p);
+}
+
 // --- one vector, from any format into the vector's and back ---
 
 #undef ECHELON_CONVERTS_FLOAT16
@@ -91,6 +102,8 @@ struct Whole {
   HWY_INLINE void store(Vec<A> v, T* p) const {
     HWY_NAMESPACE::store(Tag<A>(), v, p);
   }
+  HWY_INLINE hn::Vec<Tag<std::int32_t>> load_words(const std::int16_t* p) const { return HWY_NAMESPACE::load_words(p); }
+  HWY_INLINE void store_words(hn::Vec<Tag<std::int32_t>> v, std::int16_t* p) const { HWY_NAMESPACE::store_words(v, p); }
   /// v where there are numbers, `other` beyond them.
   HWY_INLINE Vec<A> valid_or(Vec<A> v, Vec<A>) const { return v; }
 };
@@ -111,6 +124,16 @@ struct Part {
     T lanes[HWY_MAX_BYTES / sizeof(A)];
     HWY_NAMESPACE::store(Tag<A>(), v, lanes);
     std::memcpy(p, lanes, count * sizeof(T));
+  }
+  HWY_INLINE hn::Vec<Tag<std::int32_t>> load_words(const std::int16_t* p) const {
+    std::int16_t lanes[HWY_MAX_BYTES / sizeof(A)] = {};
+    std::memcpy(lanes, p, count * sizeof(std::int16_t));
+    return HWY_NAMESPACE::load_words(lanes);
+  }
+  HWY_INLINE void store_words(hn::Vec<Tag<std::int32_t>> v, std::int16_t* p) const {
+    std::int16_t lanes[HWY_MAX_BYTES / sizeof(A)];
+    HWY_NAMESPACE::store_words(v, lanes);
+    std::memcpy(p, lanes, count * sizeof(std::int16_t));
   }
   HWY_INLINE Vec<A> valid_or(Vec<A> v, Vec<A> other) const { return hn::IfThenElse(hn::FirstN(Tag<A>(), count), v, other); }
 };

@@ -59,14 +59,10 @@ void ReferenceOps::copy(Tensor out, Tensor x) {
 
 void ReferenceOps::fill(Tensor out, double value) {
   check_fill(out);
-  if (out.dtype == DType::int32) {
-    for (std::int64_t i = 0; i < out.num_elements(); ++i) out.as<std::int32_t>()[i] = static_cast<std::int32_t>(value);
-    return;
-  }
-  visit_float(out.dtype, [&](auto t) {
-    using T = decltype(t);
-    for (std::int64_t i = 0; i < out.num_elements(); ++i) out.as<T>()[i] = to<T>(value);
-  });
+  const auto fill_as = [&]<class T>(T number) { std::fill_n(out.as<T>(), out.num_elements(), number); };
+  if (out.dtype == DType::int32) return fill_as(static_cast<std::int32_t>(value));
+  if (out.dtype == DType::int16) return fill_as(static_cast<std::int16_t>(value));
+  visit_float(out.dtype, [&](auto t) { fill_as(to<decltype(t)>(value)); });
 }
 
 void ReferenceOps::scale(Tensor x, double factor) {

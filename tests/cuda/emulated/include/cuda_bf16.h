@@ -24,5 +24,6 @@ inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
   half.bits = bits;
   return half;
 }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 half) { return half.bits; }
 inline __nv_bfloat16 __float2bfloat16_rn(float x) { return __nv_bfloat16(x); }
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__nv_bfloat16(x), __nv_bfloat16(y)}; }
