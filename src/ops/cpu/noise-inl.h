@@ -9,6 +9,7 @@
 #endif
 // clang-format on
 
+#include "base/philox.h"
 #include "hwy/highway.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/rounding_noise.h"
@@ -35,23 +36,23 @@ HWY_INLINE Product product(Words a, Words b) {
   return {hn::Mul(a, b), high};
 }
 
-/// noise_block of [block, block + lanes), one word after the other.
+/// noise_block of [block, block + lanes), one word after the other: philox4x32_10 (base/philox.h) with a block in each lane.
 HWY_INLINE void noise_blocks(const RoundingNoise& noise, std::int64_t block, std::uint32_t* words) {
   const Tag<std::uint32_t> d;
   const auto number = [d](std::uint64_t x) HWY_ATTR { return hn::Set(d, static_cast<std::uint32_t>(x)); };
   const auto counter = static_cast<std::uint64_t>(block);
-  const auto multiplier_0 = number(0xD2511F53), multiplier_1 = number(0xCD9E8D57);
+  const auto multiplier_0 = number(philox_multiplier_0), multiplier_1 = number(philox_multiplier_1);
   auto x0 = hn::Add(number(counter), hn::Iota(d, 0U)), x2 = number(noise.stream), x3 = number(noise.stream >> 32);
   auto x1 = hn::IfThenElse(hn::Lt(x0, number(counter)), number((counter >> 32) + 1), number(counter >> 32));
   std::uint32_t key_0 = static_cast<std::uint32_t>(noise.key), key_1 = static_cast<std::uint32_t>(noise.key >> 32);
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < philox_rounds; ++round) {
     const Product of_0 = product(x0, multiplier_0), of_1 = product(x2, multiplier_1);
     x0 = hn::Xor(hn::Xor(of_1.high, x1), number(key_0));
     x2 = hn::Xor(hn::Xor(of_0.high, x3), number(key_1));
     x1 = of_1.low;
     x3 = of_0.low;
-    key_0 += 0x9E3779B9U;
-    key_1 += 0xBB67AE85U;
+    key_0 += philox_weyl_0;
+    key_1 += philox_weyl_1;
   }
   hn::StoreInterleaved4(x0, x1, x2, x3, d, words);
 }
