@@ -1,4 +1,5 @@
-// What it is worth to do in one pass what could be done in several: both ways of each fusion, in turns, by the thread's own time.
+// What it is worth to do in one pass what could be done in several: both ways of each fusion, in turns, by the thread's
+// own time.
 //
 //     bench_fusions [rounds]
 #include "base/clock.h"
@@ -23,20 +24,24 @@ double seconds_of(const std::function<void()>& f) {
   return thread_seconds() - before;
 }
 
-void compare(const std::string& what, int rounds, const std::function<void()>& apart, const std::function<void()>& fused) {
+void compare(const std::string& what, int rounds, const std::function<void()>& apart,
+             const std::function<void()>& fused) {
   double best_apart = 0, best_fused = 0;
   for (int round = 0; round < rounds; ++round) {
     const double a = seconds_of(apart), b = seconds_of(fused);
     if (round == 0 || a < best_apart) best_apart = a;
     if (round == 0 || b < best_fused) best_fused = b;
   }
-  fmt::print("{:<45} {:>8.2f} ms {:>8.2f} ms {:>6.2f}x\n", what, 1e3 * best_apart, 1e3 * best_fused, best_apart / best_fused);
+  fmt::print("{:<45} {:>8.2f} ms {:>8.2f} ms {:>6.2f}x\n", what, 1e3 * best_apart, 1e3 * best_fused,
+             best_apart / best_fused);
 }
 
 void measure_norms(std::int64_t N, std::int64_t D, int rounds) {
   CpuOps ops({});
-  const Numbers x = Numbers::random(f32, {N, D}, 1), residual = Numbers::random(f32, {N, D}, 2, 1e-6), dy = Numbers::random(f32, {N, D}, 3);
-  const Numbers w = Numbers::random(f32, {D}, 4), b = Numbers::random(f32, {D}, 5), y(f32, {N, D}), dx(f32, {N, D}), mean(f32, {N}), rstd(f32, {N});
+  const Numbers x = Numbers::random(f32, {N, D}, 1), residual = Numbers::random(f32, {N, D}, 2, 1e-6),
+                dy = Numbers::random(f32, {N, D}, 3);
+  const Numbers w = Numbers::random(f32, {D}, 4), b = Numbers::random(f32, {D}, 5), y(f32, {N, D}), dx(f32, {N, D}),
+                mean(f32, {N}), rstd(f32, {N});
   const Numbers dw(f32, {D}), db(f32, {D});
   compare(
       "residual + layer_norm", rounds,
@@ -52,7 +57,17 @@ void measure_norms(std::int64_t N, std::int64_t D, int rounds) {
         ops.layer_norm_backward_input({.dy = dy, .x = x, .w = w, .mean = mean, .rstd = rstd, .dx = dx});
         ops.add(dx, dx, residual);
       },
-      [&] { ops.layer_norm_backward({.dy = dy, .x = x, .w = w, .mean = mean, .rstd = rstd, .dx = dx, .dw = dw, .db = db, .dresidual = residual}); });
+      [&] {
+        ops.layer_norm_backward({.dy = dy,
+                                 .x = x,
+                                 .w = w,
+                                 .mean = mean,
+                                 .rstd = rstd,
+                                 .dx = dx,
+                                 .dw = dw,
+                                 .db = db,
+                                 .dresidual = residual});
+      });
   compare(
       "residual + rms_norm", rounds,
       [&] {
@@ -67,13 +82,17 @@ void measure_norms(std::int64_t N, std::int64_t D, int rounds) {
         ops.rms_norm_backward_input({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx});
         ops.add(dx, dx, residual);
       },
-      [&] { ops.rms_norm_backward({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx, .dw = dw, .dresidual = residual}); });
+      [&] {
+        ops.rms_norm_backward({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx, .dw = dw, .dresidual = residual});
+      });
 }
 
 void measure_activations(std::int64_t N, std::int64_t F, int rounds) {
   CpuOps ops({});
-  const Numbers x = Numbers::random(f32, {N, F}, 1), up = Numbers::random(f32, {N, F}, 2), dy = Numbers::random(f32, {N, F}, 3);
-  const Numbers bias = Numbers::random(f32, {F}, 4, 1e-6), dbias(f32, {F}), y(f32, {N, F}), dx(f32, {N, F}), dup(f32, {N, F});
+  const Numbers x = Numbers::random(f32, {N, F}, 1), up = Numbers::random(f32, {N, F}, 2),
+                dy = Numbers::random(f32, {N, F}, 3);
+  const Numbers bias = Numbers::random(f32, {F}, 4, 1e-6), dbias(f32, {F}), y(f32, {N, F}), dx(f32, {N, F}),
+                dup(f32, {N, F});
   compare(
       "bias + gelu", rounds,
       [&] {
@@ -105,7 +124,8 @@ void measure_activations(std::int64_t N, std::int64_t F, int rounds) {
       [&] { ops.swiglu_backward({.dy = dy, .gate = x, .up = up, .dgate = dx, .dup = dup, .y = y}); });
 }
 
-/// The gradients of so many weights [F, D] from N tokens: zeroed and added to, or overwritten. Together they are larger than the caches.
+/// The gradients of so many weights [F, D] from N tokens: zeroed and added to, or overwritten. Together they are larger
+/// than the caches.
 void measure_weight_gradients(DType dtype, const Sizes& sizes_FD, std::int64_t N, int num_weights) {
   CpuOps ops({});
   const Numbers dy = Numbers::random(dtype, {N, sizes_FD[0]}, 1), x = Numbers::random(dtype, {N, sizes_FD[1]}, 2);
@@ -117,7 +137,8 @@ void measure_weight_gradients(DType dtype, const Sizes& sizes_FD, std::int64_t N
     }
   };
   compare(
-      fmt::format("{} gradients [{}, {}], {}", num_weights, sizes_FD[0], sizes_FD[1], name_of(dtype)), 5, [&] { products(true); }, [&] { products(false); });
+      fmt::format("{} gradients [{}, {}], {}", num_weights, sizes_FD[0], sizes_FD[1], name_of(dtype)), 5,
+      [&] { products(true); }, [&] { products(false); });
 }
 
 }  // namespace

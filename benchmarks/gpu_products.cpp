@@ -1,10 +1,11 @@
-// What the products of a model's training step reach of a GPU's peak, one row per product of a block and of the head: forward (F), dx (D) and dw (W).
+// What the products of a model's training step reach of a GPU's peak, one row per product of a block and of the head:
+// forward (F), dx (D) and dw (W).
 //
 //     bench_gpu_products [machine = h100] [preset = llama3-8b] [tokens = 4096]
 //
-// Each is enqueued often enough to fill some 50 ms and waited for once, so the time of a launch counts only where the device is faster than the host; the best
-// of three. Numbers are random: power, and with it the clock, depends on them. `machine` gives the peaks (machines/NAME.toml). ECHELON_CUDA_PLUGIN says which
-// library computes.
+// Each is enqueued often enough to fill some 50 ms and waited for once, so the time of a launch counts only where the
+// device is faster than the host; the best of three. Numbers are random: power, and with it the clock, depends on them.
+// `machine` gives the peaks (machines/NAME.toml). ECHELON_CUDA_PLUGIN says which library computes.
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -45,7 +46,8 @@ class Matrix {
     if (dtype == DType::int32) return;  // scratch
     const Numbers some = Numbers::random(dtype, {std::min<std::int64_t>(sizes.num_elements(), 1 << 20)}, seed);
     for (std::int64_t first = 0; first < sizes.num_elements(); first += some.count())
-      device.ops().upload(tensor_.flat().rows(first, std::min(some.count(), sizes.num_elements() - first)), some.tensor().data);
+      device.ops().upload(tensor_.flat().rows(first, std::min(some.count(), sizes.num_elements() - first)),
+                          some.tensor().data);
   }
   ~Matrix() { memory_.release(tensor_.data, tensor_.num_bytes()); }
   Matrix(const Matrix&) = delete;
@@ -86,7 +88,9 @@ class Bench {
     const DType sums = accumulate_dtype(format.dtype);
     const Matrix x(device_, format.dtype, {tokens, linear.in}, 1), w(device_, format.dtype, {linear.out, linear.in}, 2);
     const Matrix y(device_, format.dtype, {tokens, linear.out}, 3), dw(device_, sums, {linear.out, linear.in}, 4);
-    const Matrix scratch(device_, DType::int32, {float8_scratch_size(tokens * std::max(linear.in, linear.out), std::max(tokens, linear.out) * linear.in)}, 0);
+    const Matrix scratch(
+        device_, DType::int32,
+        {float8_scratch_size(tokens * std::max(linear.in, linear.out), std::max(tokens, linear.out) * linear.in)}, 0);
     print(linear.name + " F", {.a = x, .b = w, .c = y, .transpose_b = true}, format, scratch);
     print(linear.name + " D", {.a = y, .b = w, .c = x}, format, scratch);
     print(linear.name + " W", {.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, format, scratch);
@@ -102,8 +106,10 @@ class Bench {
     }
     const double seconds = seconds_of(device_.ops(), args), flops = 2.0 * static_cast<double>(M * N * K) / seconds;
     const auto known = peaks_.formats.find(format.name);
-    const std::string share = known == peaks_.formats.end() ? "" : fmt::format("{:5.1f} %", 100 * flops / known->second.peak_flops);
-    fmt::print("{:<22} {:<9} {:>6} {:>6} {:>6} {:>9.1f} us {:>8.1f} TFLOP/s {}\n", name, format.name, M, N, K, 1e6 * seconds, 1e-12 * flops, share);
+    const std::string share =
+        known == peaks_.formats.end() ? "" : fmt::format("{:5.1f} %", 100 * flops / known->second.peak_flops);
+    fmt::print("{:<22} {:<9} {:>6} {:>6} {:>6} {:>9.1f} us {:>8.1f} TFLOP/s {}\n", name, format.name, M, N, K,
+               1e6 * seconds, 1e-12 * flops, share);
   }
 
   RankDevice& device_;
@@ -131,7 +137,9 @@ void run(const std::string& machine_name, const std::string& preset_name, std::i
 
 int main(int count, char** arguments) {
   try {
-    const auto argument = [&](int i, const char* otherwise) { return std::string(i < count ? arguments[i] : otherwise); };
+    const auto argument = [&](int i, const char* otherwise) {
+      return std::string(i < count ? arguments[i] : otherwise);
+    };
     echelon::run(argument(1, "h100"), argument(2, "llama3-8b"), std::atoll(argument(3, "4096").c_str()));
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

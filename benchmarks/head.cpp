@@ -1,5 +1,5 @@
-// How many tokens the head should take at a time: its three products and its vector passes over chunks of several sizes, in turns; the medians of wall time,
-// for threads share what memory gives.
+// How many tokens the head should take at a time: its three products and its vector passes over chunks of several
+// sizes, in turns; the medians of wall time, for threads share what memory gives.
 //
 //     bench_head [rounds] [threads]
 #include "base/clock.h"
@@ -36,8 +36,11 @@ class HeadChunks {
         ops_(CpuOptions{.num_threads = num_threads}) {}
 
   Parts run(std::int64_t rows) {
-    const Tensor x = x_.tensor().rows(0, rows), logits = logits_.tensor().rows(0, rows), targets = targets_.tensor().rows(0, rows);
-    const auto statistic = [&](std::int64_t which) { return Tensor(rows_.tensor().rows(which, 1).flat().rows(0, rows)); };
+    const Tensor x = x_.tensor().rows(0, rows), logits = logits_.tensor().rows(0, rows),
+                 targets = targets_.tensor().rows(0, rows);
+    const auto statistic = [&](std::int64_t which) {
+      return Tensor(rows_.tensor().rows(which, 1).flat().rows(0, rows));
+    };
     Parts parts;
     double before = now_seconds();
     const auto lap = [&](double& part) {
@@ -47,10 +50,19 @@ class HeadChunks {
     };
     ops_.matmul({.a = x, .b = w_, .c = logits, .transpose_b = true});
     lap(parts.logits);
-    ops_.row_exp(
-        {.logits = logits, .targets = targets, .max = statistic(0), .sum = statistic(1), .target_logit = statistic(2), .first_column = 0, .valid_columns = V_});
-    ops_.cross_entropy(
-        {.max = statistic(0), .sum = statistic(1), .target_logit = statistic(2), .targets = targets, .lse = statistic(3), .loss_sum = loss_sum_});
+    ops_.row_exp({.logits = logits,
+                  .targets = targets,
+                  .max = statistic(0),
+                  .sum = statistic(1),
+                  .target_logit = statistic(2),
+                  .first_column = 0,
+                  .valid_columns = V_});
+    ops_.cross_entropy({.max = statistic(0),
+                        .sum = statistic(1),
+                        .target_logit = statistic(2),
+                        .targets = targets,
+                        .lse = statistic(3),
+                        .loss_sum = loss_sum_});
     lap(parts.exponentials);
     ops_.cross_entropy_backward({.exps = logits,
                                  .max = statistic(0),
@@ -88,13 +100,14 @@ void measure(std::int64_t V, std::int64_t D, int rounds, int num_threads) {
   head.run(sizes.back());  // touches the memory
   for (int round = 0; round < rounds; ++round)
     for (std::size_t i = 0; i < sizes.size(); ++i) parts[i].push_back(head.run(sizes[i]));
-  fmt::print("V = {}, D = {}, {} threads: microseconds per token\n{:>8} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8}\n", V, D, num_threads, "tokens", "MB logits",
-             "logits", "row_exp", "gradient", "dw", "dx", "all");
+  fmt::print("V = {}, D = {}, {} threads: microseconds per token\n{:>8} {:>10} {:>8} {:>8} {:>9} {:>8} {:>8} {:>8}\n",
+             V, D, num_threads, "tokens", "MB logits", "logits", "row_exp", "gradient", "dw", "dx", "all");
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const auto part = [&](double (*of)(const Parts&)) { return median_of(parts[i], sizes[i], of); };
-    fmt::print("{:>8} {:>10.1f} {:>8.2f} {:>8.2f} {:>9.2f} {:>8.2f} {:>8.2f} {:>8.2f}\n", sizes[i], static_cast<double>(4 * sizes[i] * V) / 1e6,
-               part([](const Parts& p) { return p.logits; }), part([](const Parts& p) { return p.exponentials; }),
-               part([](const Parts& p) { return p.gradient; }), part([](const Parts& p) { return p.dw; }), part([](const Parts& p) { return p.dx; }),
+    fmt::print("{:>8} {:>10.1f} {:>8.2f} {:>8.2f} {:>9.2f} {:>8.2f} {:>8.2f} {:>8.2f}\n", sizes[i],
+               static_cast<double>(4 * sizes[i] * V) / 1e6, part([](const Parts& p) { return p.logits; }),
+               part([](const Parts& p) { return p.exponentials; }), part([](const Parts& p) { return p.gradient; }),
+               part([](const Parts& p) { return p.dw; }), part([](const Parts& p) { return p.dx; }),
                part([](const Parts& p) { return p.sum(); }));
   }
 }

@@ -1,9 +1,10 @@
-// What recomputation costs and frees: planned memory of each kind, and steps of all kinds in turns in one process, on one rank.
+// What recomputation costs and frees: planned memory of each kind, and steps of all kinds in turns in one process, on
+// one rank.
 //
 //     bench_recompute TURNS [--section.key=value ...]      0 turns: the plans alone
 //
-// A turn is a step of each kind, every other one in reverse; printed is the fastest of the turns. The arenas of all kinds lie in memory at once. Without
-// options: GPT-2, 6 layers of 384, vocabulary 8192, T=256, B=8, float32.
+// A turn is a step of each kind, every other one in reverse; printed is the fastest of the turns. The arenas of all
+// kinds lie in memory at once. Without options: GPT-2, 6 layers of 384, vocabulary 8192, T=256, B=8, float32.
 #include "base/clock.h"
 #include "comm/thread/thread_world.h"
 #include "engine/layout_run.h"
@@ -34,7 +35,9 @@ class SomeTokens : public BatchSource {
  public:
   explicit SomeTokens(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + i) % vocab_size_); };
+    const auto token = [&](std::int64_t i) {
+      return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + i) % vocab_size_);
+    };
     for (std::int64_t i = 0; i < seq_len; ++i) {
       tokens[i] = token(i);
       targets[i] = token(i + 1);
@@ -68,15 +71,16 @@ void step(Kind& kind, const BatchSource& batches, std::int64_t number) {
   const RunConfig& config = kind.blueprint.config();
   const double wall = now_seconds();
   const std::clock_t cpu = std::clock();
-  kind.loss = kind.run->step().run(ProgramKind::training, training_input(config, batches, number, LossScaler(config))).loss;
+  kind.loss =
+      kind.run->step().run(ProgramKind::training, training_input(config, batches, number, LossScaler(config))).loss;
   if (number == 1) return;  // warms up
   kind.wall.push_back(now_seconds() - wall);
   kind.cpu.push_back(static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC);
 }
 
 void print(const std::vector<std::unique_ptr<Kind>>& all) {
-  fmt::print("{:<14} {:>10} {:>12} {:>10} {:>8} {:>10} {:>8} {:>10} {:>8}   loss\n", "recompute", "arena MiB", "activations", "workspace", "flops", "s/step",
-             "of none", "cpu s", "of none");
+  fmt::print("{:<14} {:>10} {:>12} {:>10} {:>8} {:>10} {:>8} {:>10} {:>8}   loss\n", "recompute", "arena MiB",
+             "activations", "workspace", "flops", "s/step", "of none", "cpu s", "of none");
   const auto mib = [](std::int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const Kind& none = *all.front();
   for (const auto& kind : all) {
@@ -84,10 +88,11 @@ void print(const std::vector<std::unique_ptr<Kind>>& all) {
     const MemoryPlan& memory = rank.memory(ProgramKind::training);
     const auto ratio = [](double a, double b) { return b > 0 ? a / b : 0; };
     fmt::print("{:<14} {:>10.1f} {:>12.1f} {:>10.1f} {:>8.3f} {:>10.3f} {:>8.3f} {:>10.3f} {:>8.3f}   {}\n",
-               fmt::format("{}", fmt::join(names_of(kind->blueprint.config().training.recompute), ",")), mib(rank.arena_bytes()),
-               mib(memory.peak_bytes(MemoryCategory::activations)), mib(memory.peak_bytes(MemoryCategory::workspace)), ratio(kind->flops(), none.flops()),
-               fastest(kind->wall), ratio(fastest(kind->wall), fastest(none.wall)), fastest(kind->cpu), ratio(fastest(kind->cpu), fastest(none.cpu)),
-               kind->loss);
+               fmt::format("{}", fmt::join(names_of(kind->blueprint.config().training.recompute), ",")),
+               mib(rank.arena_bytes()), mib(memory.peak_bytes(MemoryCategory::activations)),
+               mib(memory.peak_bytes(MemoryCategory::workspace)), ratio(kind->flops(), none.flops()),
+               fastest(kind->wall), ratio(fastest(kind->wall), fastest(none.wall)), fastest(kind->cpu),
+               ratio(fastest(kind->cpu), fastest(none.cpu)), kind->loss);
   }
 }
 
@@ -107,7 +112,8 @@ void compare(const RunConfig& config, int num_turns) {
         kind->run->model().initialize(config.training.seed, *ops);
       }
       for (int turn = 0; turn <= num_turns; ++turn)
-        for (std::size_t i = 0; i < all.size(); ++i) step(*all[turn % 2 == 0 ? i : all.size() - 1 - i], batches, turn + 1);
+        for (std::size_t i = 0; i < all.size(); ++i)
+          step(*all[turn % 2 == 0 ? i : all.size() - 1 - i], batches, turn + 1);
       for (const auto& kind : all) kind->run = nullptr;
     });
   print(all);

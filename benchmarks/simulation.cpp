@@ -1,5 +1,5 @@
-// What it takes to time a step of Llama-3 405B on 16,384 GPUs without running it: its blueprint and its events, on one core; even, and with ranks that differ.
-// usage: bench_simulation [REPEATS]
+// What it takes to time a step of Llama-3 405B on 16,384 GPUs without running it: its blueprint and its events, on one
+// core; even, and with ranks that differ. usage: bench_simulation [REPEATS]
 #include "predict/simulate.h"
 
 #include "spec/config_reader.h"
@@ -19,9 +19,12 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-void time_layout(const std::string& name, const std::vector<std::string>& keys, const SimulationOptions& options, int repeats) {
+void time_layout(const std::string& name, const std::vector<std::string>& keys, const SimulationOptions& options,
+                 int repeats) {
   const RunConfig config =
-      read_run_config({.path = std::string(ECHELON_SOURCE_DIR) + "/examples/textbook/llama3-405b.toml", .arguments = keys, .read_model = {}});
+      read_run_config({.path = std::string(ECHELON_SOURCE_DIR) + "/examples/textbook/llama3-405b.toml",
+                       .arguments = keys,
+                       .read_model = {}});
   const MachineSpec machine = read_machine("h100");
   double least = 1e300;
   std::int64_t num_events = 0;
@@ -40,11 +43,15 @@ void time_layout(const std::string& name, const std::vector<std::string>& keys, 
 int main(int argc, char** argv) {
   using namespace echelon;
   const int repeats = argc > 1 ? std::max(1, std::atoi(argv[1])) : 5;
-  const std::vector<std::string> one_f_one_b = {"--parallelism.pipeline_parallel_schedule=1F1B", "--parallelism.pipeline_parallel_layout=Et*7|(t*8|)*14,t*7L"};
+  const std::vector<std::string> one_f_one_b = {"--parallelism.pipeline_parallel_schedule=1F1B",
+                                                "--parallelism.pipeline_parallel_layout=Et*7|(t*8|)*14,t*7L"};
   time_layout("interleaved 1F1B, 128 stages", {}, {}, repeats);
   time_layout("1F1B, 16 stages", one_f_one_b, {}, repeats);
   time_layout("interleaved, ZeRO-3", {"--parallelism.zero_level=3"}, {}, repeats);
   time_layout("interleaved, one slow rank", {}, {.slow_ranks = {{17, 1.3}}}, repeats);
-  time_layout("interleaved, eight slow ranks of eight paces", {},
-              {.slow_ranks = {{17, 1.3}, {300, 1.2}, {900, 1.1}, {2000, 1.4}, {5000, 1.5}, {9000, 1.6}, {12000, 1.7}, {16000, 1.8}}}, repeats);
+  time_layout(
+      "interleaved, eight slow ranks of eight paces", {},
+      {.slow_ranks =
+           {{17, 1.3}, {300, 1.2}, {900, 1.1}, {2000, 1.4}, {5000, 1.5}, {9000, 1.6}, {12000, 1.7}, {16000, 1.8}}},
+      repeats);
 }

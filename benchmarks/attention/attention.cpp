@@ -1,8 +1,9 @@
 // How fast attention is, forward and backward, on one thread: bench_attention [repeats]
 //
-// Times are the processor time of this thread, the smallest of the repeats, so that others on the same core count less. Flops are those of visible pairs of
-// queries and keys (ops/cost.h), against the multiply-adds of a core that has all operands in registers, measured here. The share of exp is what as many
-// exponentials take alone, out of the first cache. attention.py does the same for PyTorch.
+// Times are the processor time of this thread, the smallest of the repeats, so that others on the same core count less.
+// Flops are those of visible pairs of queries and keys (ops/cost.h), against the multiply-adds of a core that has all
+// operands in registers, measured here. The share of exp is what as many exponentials take alone, out of the first
+// cache. attention.py does the same for PyTorch.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -15,7 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace echelon {
 namespace HWY_NAMESPACE {
 
-/// Independent sums, enough to hide the latency of two units. Returns the flops done; adds to `sink`, so that nothing is optimised away.
+/// Independent sums, enough to hide the latency of two units. Returns the flops done; adds to `sink`, so that nothing
+/// is optimised away.
 double MultiplyAdds(long repeats, float* sink) {
   const Tag<float> d;
   constexpr int rows = 3, columns = 4;
@@ -95,15 +97,27 @@ Rates measure_rates() {
 
 void measure(const Shape& s, DType dtype, const Rates& rates, int repeats) {
   const Sizes queries = {s.B, s.T, s.H, s.C}, keys = {s.B, s.T, s.K, s.C}, rows = {s.B, s.H, s.T};
-  const Numbers q = Numbers::random(dtype, queries, 1), k = Numbers::random(dtype, keys, 2), v = Numbers::random(dtype, keys, 3), out(dtype, queries);
+  const Numbers q = Numbers::random(dtype, queries, 1), k = Numbers::random(dtype, keys, 2),
+                v = Numbers::random(dtype, keys, 3), out(dtype, queries);
   const Numbers dout = Numbers::random(dtype, queries, 4), dq(dtype, queries), dk(dtype, keys), dv(dtype, keys);
   const Numbers lse(accumulate_dtype(dtype), rows), delta = lse;
   const double scale = 1 / std::sqrt(static_cast<double>(s.C));
   CpuOps ops({});
   const AttentionArgs forward{.q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = scale, .group = s.H / s.K};
-  const AttentionBackwardArgs backward{
-      .q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .delta = delta, .scale = scale, .group = s.H / s.K};
-  const double seconds[] = {least_seconds(repeats, [&] { ops.attention(forward); }), least_seconds(repeats, [&] { ops.attention_backward(backward); })};
+  const AttentionBackwardArgs backward{.q = q,
+                                       .k = k,
+                                       .v = v,
+                                       .out = out,
+                                       .lse = lse,
+                                       .dout = dout,
+                                       .dq = dq,
+                                       .dk = dk,
+                                       .dv = dv,
+                                       .delta = delta,
+                                       .scale = scale,
+                                       .group = s.H / s.K};
+  const double seconds[] = {least_seconds(repeats, [&] { ops.attention(forward); }),
+                            least_seconds(repeats, [&] { ops.attention_backward(backward); })};
   const double flops[] = {static_cast<double>(cost(forward).flops), static_cast<double>(cost(backward).flops)};
   const double exp_seconds = static_cast<double>(s.B * s.H * num_visible_pairs(s.T, s.T)) / rates.exponentials;
   fmt::print("{:8} {:3} {:5} {:3} {:3} {:4}", name_of(dtype), s.B, s.T, s.H, s.K, s.C);
@@ -120,11 +134,16 @@ int main(int argc, char** argv) {
   using namespace echelon;
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 5;
   const Rates rates = measure_rates();
-  fmt::print("multiply-adds {:.1f} GFLOP/s, exponentials {:.2f} G/s\n", rates.multiply_adds / 1e9, rates.exponentials / 1e9);
+  fmt::print("multiply-adds {:.1f} GFLOP/s, exponentials {:.2f} G/s\n", rates.multiply_adds / 1e9,
+             rates.exponentials / 1e9);
   fmt::print("dtype      B     T   H   K    C   forward                                     backward\n");
   for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const Shape& shape :
-         {Shape{16, 256, 6, 6, 64}, {1, 1024, 12, 12, 64}, {4, 1024, 12, 12, 64}, {1, 2048, 12, 12, 64}, {1, 2048, 12, 4, 64}, {1, 2048, 6, 6, 128}})
+    for (const Shape& shape : {Shape{16, 256, 6, 6, 64},
+                               {1, 1024, 12, 12, 64},
+                               {4, 1024, 12, 12, 64},
+                               {1, 2048, 12, 12, 64},
+                               {1, 2048, 12, 4, 64},
+                               {1, 2048, 6, 6, 128}})
       measure(shape, dtype, rates, repeats);
 }
 #endif

@@ -1,13 +1,16 @@
-// The bubble of every schedule, measured on thread ranks beside its theory. usage: bench_bubbles [ranks = 4] [microbatches = 8] [forward ms = 10]
-// [input ms = 10] [weight ms = 10]
+// The bubble of every schedule, measured on thread ranks beside its theory. usage: bench_bubbles [ranks = 4]
+// [microbatches = 8] [forward ms = 10] [input ms = 10] [weight ms = 10]
 //
-// A tiny model goes through the engine as it is; each pass of a rank then sleeps until it has taken the wanted time, so the number of cores does not matter.
+// A tiny model goes through the engine as it is; each pass of a rank then sleeps until it has taken the wanted time, so
+// the number of cores does not matter.
 //
-// bubble     (cost - work) / cost, the cost being the longest time of a rank from its first pass to its last (Qi et al. 2023, arXiv:2401.10241, table 5), and
+// bubble     (cost - work) / cost, the cost being the longest time of a rank from its first pass to its last (Qi et al.
+// 2023, arXiv:2401.10241, table 5), and
 //            the work the mean time that ranks spend in passes
-// a step     the same with the time from the begin of one step to that of the next: clipping needs the norm over all ranks, so nobody begins the next step
-// before
-//            the last rank has ended its last pass. Its theory is the time from the first pass of any rank to the last of any.
+// a step     the same with the time from the begin of one step to that of the next: clipping needs the norm over all
+// ranks, so nobody begins the next step before
+//            the last rank has ended its last pass. Its theory is the time from the first pass of any rank to the last
+//            of any.
 #include "base/clock.h"
 #include "base/median.h"
 #include "comm/thread/thread_world.h"
@@ -122,13 +125,18 @@ Costs run(const Schedule& schedule, const PassTimes& times) {
   const AnyTokens tokens;
   RunWatcher nobody;
   const double share = static_cast<double>(num_ranks) / schedule.num_stages;
-  run_layout({.blueprint = blueprint,
-              .batches = tokens,
-              .num_steps = num_steps + 2,
-              // A permit for each: who sleeps in a pass keeps nobody from computing.
-              .run_ranks = [](const MeshShape& shape, const auto& body) { run_thread_ranks(shape, {.compute_permits = shape.num_ranks()}, body); },
-              .interpose = [&](Ops& ops, Mesh& mesh) { return std::make_unique<LongPasses>(ops, mesh, times, share, passes[mesh.rank()]); }},
-             nobody);
+  run_layout(
+      {.blueprint = blueprint,
+       .batches = tokens,
+       .num_steps = num_steps + 2,
+       // A permit for each: who sleeps in a pass keeps nobody from computing.
+       .run_ranks = [](const MeshShape& shape,
+                       const auto& body) { run_thread_ranks(shape, {.compute_permits = shape.num_ranks()}, body); },
+       .interpose =
+           [&](Ops& ops, Mesh& mesh) {
+             return std::make_unique<LongPasses>(ops, mesh, times, share, passes[mesh.rank()]);
+           }},
+      nobody);
   return measured(passes);
 }
 
@@ -141,16 +149,18 @@ Costs theory(const Schedule& schedule, const PassTimes& times) {
 }
 
 void compare(int num_ranks, int num_microbatches, const PassTimes& times) {
-  fmt::print("{} ranks, {} microbatches; forward {} ms, backward_input {} ms, backward_weight {} ms\n\n", num_ranks, num_microbatches, times.forward,
-             times.backward_input, times.backward_weight);
+  fmt::print("{} ranks, {} microbatches; forward {} ms, backward_input {} ms, backward_weight {} ms\n\n", num_ranks,
+             num_microbatches, times.forward, times.backward_input, times.backward_weight);
   fmt::print("| schedule | bubble in theory | measured | a step in theory | measured |\n|---|---|---|---|---|\n");
   for (const ScheduleEntry& entry : all_schedules()) {
-    const ScheduleRequest request = {
-        .num_ranks = num_ranks, .num_microbatches = num_microbatches, .num_virtual = std::min(2, entry.most_virtual), .times = times};
+    const ScheduleRequest request = {.num_ranks = num_ranks,
+                                     .num_microbatches = num_microbatches,
+                                     .num_virtual = std::min(2, entry.most_virtual),
+                                     .times = times};
     const Schedule schedule = make_schedule(entry.kind, request, {"schedule", "virtual", "microbatches", "memory"});
     const Costs expected = theory(schedule, times), found = run(schedule, times);
-    fmt::print("| {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % |\n", entry.name, expected.bubble(), found.bubble(), expected.bubble_of_step(),
-               found.bubble_of_step());
+    fmt::print("| {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % |\n", entry.name, expected.bubble(), found.bubble(),
+               expected.bubble_of_step(), found.bubble_of_step());
     std::fflush(stdout);
   }
 }
@@ -160,7 +170,8 @@ void compare(int num_ranks, int num_microbatches, const PassTimes& times) {
 
 int main(int argc, char** argv) {
   const auto number = [&](int index, double otherwise) { return index < argc ? std::atof(argv[index]) : otherwise; };
-  const echelon::PassTimes times = {.forward = number(3, 10), .backward_input = number(4, 10), .backward_weight = number(5, 10)};
+  const echelon::PassTimes times = {
+      .forward = number(3, 10), .backward_input = number(4, 10), .backward_weight = number(5, 10)};
   echelon::compare(static_cast<int>(number(1, 4)), static_cast<int>(number(2, 8)), times);
   return 0;
 }

@@ -1,4 +1,5 @@
-// What is measured of the collectives, alike for thread ranks and for MPI processes: float32, S bytes of the full buffer, n ranks, in a loop without pauses.
+// What is measured of the collectives, alike for thread ranks and for MPI processes: float32, S bytes of the full
+// buffer, n ranks, in a loop without pauses.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +14,13 @@ namespace echelon::collectives {
 
 inline constexpr std::array<std::int64_t, 6> sizes = {8, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};  // bytes
 
-/// The full buffer of S bytes; a multiple of n, so that every rank has a shard: 8 bytes become one float per rank where n > 2.
+/// The full buffer of S bytes; a multiple of n, so that every rank has a shard: 8 bytes become one float per rank where
+/// n > 2.
 inline std::int64_t num_floats(std::int64_t bytes, int n) { return (bytes / 4 + n - 1) / n * n; }
 
-inline int num_iterations(std::int64_t bytes, int n) { return static_cast<int>(std::clamp<std::int64_t>((std::int64_t{96} << 20) / bytes / n, 1, 2000 / n)); }
+inline int num_iterations(std::int64_t bytes, int n) {
+  return static_cast<int>(std::clamp<std::int64_t>((std::int64_t{96} << 20) / bytes / n, 1, 2000 / n));
+}
 
 /// Seconds per call. Called by all ranks; the loop is between two barriers, so the slowest rank counts.
 template <class Barrier, class Body>
@@ -38,7 +42,8 @@ struct Series {
 
   void print() {
     std::sort(seconds.begin(), seconds.end());
-    std::printf("%s\t%s\t%d\t%lld\t%.9f\t%.9f\n", what.c_str(), who.c_str(), n, static_cast<long long>(bytes), seconds[seconds.size() / 2], seconds.front());
+    std::printf("%s\t%s\t%d\t%lld\t%.9f\t%.9f\n", what.c_str(), who.c_str(), n, static_cast<long long>(bytes),
+                seconds[seconds.size() / 2], seconds.front());
   }
 };
 

@@ -1,8 +1,9 @@
 // Collectives of thread ranks beside the memcpy limit, in turns. usage: bench_collectives [n [rounds]]
 //
-// The limit. An all-reduce of S bytes over n ranks reads and writes each of the n buffers once at least; so do n threads that copy S bytes each by memcpy, and
-// the time in which they do it is the limit. Of the other two, reduce_scatter must read n S and write S, all_gather must read S and write n S bytes: (n + 1) /
-// 2n of that time. Lines: operation, who, n, S, median and least seconds.
+// The limit. An all-reduce of S bytes over n ranks reads and writes each of the n buffers once at least; so do n
+// threads that copy S bytes each by memcpy, and the time in which they do it is the limit. Of the other two,
+// reduce_scatter must read n S and write S, all_gather must read S and write n S bytes: (n + 1) / 2n of that time.
+// Lines: operation, who, n, S, median and least seconds.
 #include "cases.h"
 
 #include "comm/thread/thread_world.h"
@@ -24,7 +25,8 @@ struct Buffers {
     full = stack.take(DType::float32, {count});
     shard = stack.take(DType::float32, {count / n});
     other = stack.take(DType::float32, {count});
-    for (const Tensor& x : {full, shard, other}) std::fill_n(x.as<float>(), x.num_elements(), 1e-20F);  // its sums stay small
+    for (const Tensor& x : {full, shard, other})
+      std::fill_n(x.as<float>(), x.num_elements(), 1e-20F);  // its sums stay small
   }
 };
 
@@ -37,10 +39,11 @@ void measure(Mesh& mesh, std::int64_t bytes, int rounds) {
         iterations, [&] { comm.barrier().wait(); }, body);
   };
   const auto series = [&](const char* what, const char* who) { return Series{what, who, n, bytes, {}}; };
-  Series memcpy_limit = series("all_reduce", "memcpy"), all_reduce = series("all_reduce", "echelon"), reduce_scatter = series("reduce_scatter", "echelon"),
-         all_gather = series("all_gather", "echelon");
+  Series memcpy_limit = series("all_reduce", "memcpy"), all_reduce = series("all_reduce", "echelon"),
+         reduce_scatter = series("reduce_scatter", "echelon"), all_gather = series("all_gather", "echelon");
   for (int round = -1; round < rounds; ++round) {
-    const double copied = seconds_of([&] { std::memcpy(x.other.data, x.full.data, static_cast<std::size_t>(x.full.num_elements() * 4)); });
+    const double copied = seconds_of(
+        [&] { std::memcpy(x.other.data, x.full.data, static_cast<std::size_t>(x.full.num_elements() * 4)); });
     const double reduced = seconds_of([&] { comm.all_reduce(x.full, ReduceOp::sum).wait(); });
     const double scattered = seconds_of([&] { comm.reduce_scatter(x.shard, x.full, ReduceOp::sum).wait(); });
     const double gathered = seconds_of([&] { comm.all_gather(x.full, x.shard).wait(); });

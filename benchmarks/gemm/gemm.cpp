@@ -1,6 +1,7 @@
-// Who multiplies fastest: OpenBLAS by its kernels for AVX2 and for AVX-512, our own kernels, and oneDNN if it was found, on the products of training steps.
-// One thread, in turns, by the thread's processor time, the least of some tries, as a share of the multiply-adds that the processor can do in float32; and our
-// own kernels by a thread on each core, by the clock on the wall.
+// Who multiplies fastest: OpenBLAS by its kernels for AVX2 and for AVX-512, our own kernels, and oneDNN if it was
+// found, on the products of training steps. One thread, in turns, by the thread's processor time, the least of some
+// tries, as a share of the multiply-adds that the processor can do in float32; and our own kernels by a thread on each
+// core, by the clock on the wall.
 //   usage: bench_gemm [gpt2 | small | llama] [tries]
 #include "ops/cpu/gemm.h"
 #include "base/clock.h"
@@ -32,11 +33,13 @@ void add_linear(std::vector<Row>& rows, int times, std::int64_t tokens, std::int
   rows.push_back({times, {'W', out, in, tokens}});
 }
 
-/// The models of benchmarks/against_pytorch, attention without: GPT-2 124M with B = 1, T = 1,024; 6 layers of 384, V = 8,192, with B = 16, T = 256; a Llama of
-/// 100 million with B = 1, T = 2,048. Query, key and value are one product here, as in PyTorch's GPT-2; steps of ours have three.
+/// The models of benchmarks/against_pytorch, attention without: GPT-2 124M with B = 1, T = 1,024; 6 layers of 384, V =
+/// 8,192, with B = 16, T = 256; a Llama of 100 million with B = 1, T = 2,048. Query, key and value are one product
+/// here, as in PyTorch's GPT-2; steps of ours have three.
 std::vector<Row> rows_of(const std::string& model) {
   std::vector<Row> rows;
-  const auto add = [&](int layers, std::int64_t tokens, std::int64_t D, std::int64_t F, std::int64_t qkv, std::int64_t up) {
+  const auto add = [&](int layers, std::int64_t tokens, std::int64_t D, std::int64_t F, std::int64_t qkv,
+                       std::int64_t up) {
     add_linear(rows, layers, tokens, qkv, D);
     add_linear(rows, layers, tokens, D, D);
     add_linear(rows, layers, tokens, up, D);
@@ -59,7 +62,8 @@ std::vector<Row> rows_of(const std::string& model) {
 class Matrix {
  public:
   Matrix(DType dtype, std::int64_t count)
-      : memory_(static_cast<std::byte*>(std::aligned_alloc(page, (static_cast<std::size_t>(count * size_of(dtype)) / page + 1) * page))) {
+      : memory_(static_cast<std::byte*>(
+            std::aligned_alloc(page, (static_cast<std::size_t>(count * size_of(dtype)) / page + 1) * page))) {
     madvise(memory_, static_cast<std::size_t>(count * size_of(dtype)), MADV_HUGEPAGE);
     for (std::int64_t i = 0; i < count; ++i) {
       const float number = static_cast<float>(static_cast<std::uint32_t>(i) * 2654435761U >> 8) * 0x1p-23F - 1;
@@ -101,9 +105,12 @@ std::vector<Column> measure(const Shape& s, int tries) {
   const Matrix a(DType::float32, s.m * s.k), b(DType::float32, s.k * s.n), c(DType::float32, s.m * s.n);
   const Matrix a16(DType::bfloat16, s.m * s.k), b16(DType::bfloat16, s.k * s.n);
   const Operands x{a.data(), b.data(), c.data()}, x16{a16.data(), b16.data(), c.data()};
-  std::vector<Column> columns = {{"OpenBLAS AVX2", openblas_product("Haswell", s, x)},     {"AVX-512", openblas_product("SkylakeX", s, x)},
-                                 {"oneDNN", onednn_product(s, DType::float32, x)},         {"own", own(&float32_kernels(), s, x)},
-                                 {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)}, {"own widened", own(&widening_kernels(DType::bfloat16), s, x16)},
+  std::vector<Column> columns = {{"OpenBLAS AVX2", openblas_product("Haswell", s, x)},
+                                 {"AVX-512", openblas_product("SkylakeX", s, x)},
+                                 {"oneDNN", onednn_product(s, DType::float32, x)},
+                                 {"own", own(&float32_kernels(), s, x)},
+                                 {"bf16 oneDNN", onednn_product(s, DType::bfloat16, x16)},
+                                 {"own widened", own(&widening_kernels(DType::bfloat16), s, x16)},
                                  {"own native", own(bfloat16_kernels(), s, x16)}};
   const std::string on_all = fmt::format(" on {} threads", num_usable_cores());
   columns.push_back({"own" + on_all, own(&float32_kernels(), s, x, num_usable_cores()), num_usable_cores()});
@@ -121,7 +128,9 @@ std::vector<Column> measure(const Shape& s, int tries) {
 
 void print(const std::string& title, const std::vector<Column>& columns, double flops, double peak) {
   std::string line = title;
-  for (const Column& column : columns) line += column.product ? fmt::format(" | {:.1f}", 100 * flops / column.seconds / (peak * column.num_threads)) : " | -";
+  for (const Column& column : columns)
+    line +=
+        column.product ? fmt::format(" | {:.1f}", 100 * flops / column.seconds / (peak * column.num_threads)) : " | -";
   fmt::print("{} |\n", line);
   std::fflush(stdout);
 }
@@ -141,7 +150,8 @@ void run(const std::string& model, int tries, double peak) {
       }
       fmt::print("\n{}, % of {:.1f} GFLOP/s\n{} |\n", model, peak / 1e9, names);
     }
-    print(fmt::format("| {:2} {} | {} | {} | {}", times, shape.kind, shape.m, shape.n, shape.k), columns, shape.flops(), peak);
+    print(fmt::format("| {:2} {} | {} | {} | {}", times, shape.kind, shape.m, shape.n, shape.k), columns, shape.flops(),
+          peak);
     total_flops += times * shape.flops();
     for (std::size_t i = 0; i < columns.size(); ++i) totals[i].seconds += times * columns[i].seconds;
   }
@@ -149,11 +159,15 @@ void run(const std::string& model, int tries, double peak) {
 }
 
 void run_all(const std::vector<std::string>& arguments) {
-  const int tries = arguments.empty() || arguments.back().find_first_not_of("0123456789") != std::string::npos ? 6 : std::stoi(arguments.back());
+  const int tries = arguments.empty() || arguments.back().find_first_not_of("0123456789") != std::string::npos
+                        ? 6
+                        : std::stoi(arguments.back());
   static_cast<void>(largest_instruction_set());  // which may be capped
   const double peak = measure_multiply_adds(DType::float32, {});
   for (const std::string model : {"gpt2", "small", "llama"})
-    if (arguments.empty() || arguments.front() == model || arguments.front().find_first_not_of("0123456789") == std::string::npos) run(model, tries, peak);
+    if (arguments.empty() || arguments.front() == model ||
+        arguments.front().find_first_not_of("0123456789") == std::string::npos)
+      run(model, tries, peak);
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 
 namespace echelon::bench {
 
-/// One product of a training step: F forward x w^T, D the gradient of the input dy w, W that of the weight, which adds dy^T x.
+/// One product of a training step: F forward x w^T, D the gradient of the input dy w, W that of the weight, which adds
+/// dy^T x.
 struct Shape {
   char kind = 'F';
   std::int64_t m = 0, n = 0, k = 0;
@@ -18,7 +19,9 @@ struct Shape {
   [[nodiscard]] bool transposes_a() const { return kind == 'W'; }
   [[nodiscard]] bool transposes_b() const { return kind == 'F'; }
   [[nodiscard]] bool accumulates() const { return kind == 'W'; }
-  [[nodiscard]] double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
+  [[nodiscard]] double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
 };
 
 struct Operands {

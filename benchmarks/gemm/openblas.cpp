@@ -39,9 +39,9 @@ Product openblas_product(const std::string& kernels, const Shape& s, const Opera
   return [=] {
     constexpr int row_major = 101, no_transpose = 111, transpose = 112;
     const auto m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
-    gemm(row_major, s.transposes_a() ? transpose : no_transpose, s.transposes_b() ? transpose : no_transpose, m, n, k, 1.0F, static_cast<float*>(operands.a),
-         s.transposes_a() ? m : k, static_cast<float*>(operands.b), s.transposes_b() ? k : n, s.accumulates() ? 1.0F : 0.0F, static_cast<float*>(operands.c),
-         n);
+    gemm(row_major, s.transposes_a() ? transpose : no_transpose, s.transposes_b() ? transpose : no_transpose, m, n, k,
+         1.0F, static_cast<float*>(operands.a), s.transposes_a() ? m : k, static_cast<float*>(operands.b),
+         s.transposes_b() ? k : n, s.accumulates() ? 1.0F : 0.0F, static_cast<float*>(operands.c), n);
   };
 }
 

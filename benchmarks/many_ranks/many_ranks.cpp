@@ -1,11 +1,13 @@
-// A step of 1,024 thread ranks, tp 8 x pp 8 x dp 16, beside an ideal run of the same work. usage: bench_many_ranks [steps]
+// A step of 1,024 thread ranks, tp 8 x pp 8 x dp 16, beside an ideal run of the same work. usage: bench_many_ranks
+// [steps]
 //
-// The step has the communication of a small model: two microbatches through eight stages, forward and back, four all-reduces of 16 KB over tp in each direction
-// and stage, 16 KB handed from stage to stage, a reduce-scatter and an all-gather of 64 KB over dp, one number over all ranks; and, in the second row, the
-// arithmetic of a small layer before each all-reduce.
+// The step has the communication of a small model: two microbatches through eight stages, forward and back, four
+// all-reduces of 16 KB over tp in each direction and stage, 16 KB handed from stage to stage, a reduce-scatter and an
+// all-gather of 64 KB over dp, one number over all ranks; and, in the second row, the arithmetic of a small layer
+// before each all-reduce.
 //
-// Ideal: as many threads as there are cores do the same sums, copies and arithmetic with the same kernels in buffers of the same sizes, each its part of the
-// groups, and nobody waits for anybody until the end of the step.
+// Ideal: as many threads as there are cores do the same sums, copies and arithmetic with the same kernels in buffers of
+// the same sizes, each its part of the groups, and nobody waits for anybody until the end of the step.
 #include "base/median.h"
 #include "comm/sum.h"
 #include "comm/thread/thread_world.h"
@@ -26,7 +28,8 @@ constexpr std::int64_t hidden_bytes = 16 << 10, gradient_bytes = 64 << 10;
 
 struct Buffers {
   std::vector<float> hidden = std::vector<float>(hidden_bytes / 4, 1e-20F), sent = hidden, received = hidden;
-  std::vector<float> gradient = std::vector<float>(gradient_bytes / 4, 1e-20F), shard = std::vector<float>(gradient.size() / dp);
+  std::vector<float> gradient = std::vector<float>(gradient_bytes / 4, 1e-20F),
+                     shard = std::vector<float>(gradient.size() / dp);
   float norm = 1e-20F;
 };
 
@@ -39,7 +42,9 @@ void compute(std::vector<float>& x, int passes) {
 }
 
 using Clock = std::chrono::steady_clock;
-double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 // --- with ranks ---
 
@@ -104,7 +109,8 @@ void all_reduce(const std::vector<Buffers*>& group, std::vector<float> Buffers::
 
 void copy(std::vector<float>& target, const std::vector<float>& source) {
   std::byte* const out = reinterpret_cast<std::byte*>(target.data());
-  copy_to_all({&out, 1}, reinterpret_cast<const std::byte*>(source.data()), {0, 0, static_cast<std::int64_t>(source.size() * 4)}, Stores::cached);
+  copy_to_all({&out, 1}, reinterpret_cast<const std::byte*>(source.data()),
+              {0, 0, static_cast<std::int64_t>(source.size() * 4)}, Stores::cached);
 }
 
 // A tensor-parallel group of one stage: everything of its ranks but dp.
@@ -132,7 +138,8 @@ void run_data_group(const std::vector<Buffers*>& group) {
     reduce_in_rank_order({}, in, {&shard, 1}, {i * part, 0, part});
   }
   for (int i = 0; i < dp; ++i)
-    copy_to_all(full, reinterpret_cast<const std::byte*>(group[static_cast<std::size_t>(i)]->shard.data()), {0, i * part, part}, Stores::cached);
+    copy_to_all(full, reinterpret_cast<const std::byte*>(group[static_cast<std::size_t>(i)]->shard.data()),
+                {0, i * part, part}, Stores::cached);
 }
 
 class Ideal {

@@ -32,7 +32,8 @@ class Draw {
 
   void draw_model() {
     const bool is_gpt2 = happens(2);
-    const int width = one_of({128, 192, 256, 384, 512}), layers = one_of({2, 4, 6, 8}), heads = width / one_of({32, 64}), vocab = one_of({1024, 4096, 8192});
+    const int width = one_of({128, 192, 256, 384, 512}), layers = one_of({2, 4, 6, 8}),
+              heads = width / one_of({32, 64}), vocab = one_of({1024, 4096, 8192});
     const std::string dtype = one_of<const char*>({"float32", "float32", "bfloat16"});
     set("model.model_type", is_gpt2 ? "gpt2" : "llama");
     set("model.hidden_size", width);
@@ -68,7 +69,8 @@ class Draw {
       words += fmt::format(" tp{} {}", sequence ? "+sp" : "", tp);
     }
     if (pp_ > 1) {
-      const std::string schedule = one_of<const char*>({"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1", "ZB-V", "InterleavedZeroBubble", "DualPipeV"});
+      const std::string schedule = one_of<const char*>(
+          {"GPipe", "1F1B", "Interleaved1F1B", "ZB-H1", "ZB-V", "InterleavedZeroBubble", "DualPipeV"});
       set("parallelism.pipeline_parallel_schedule", schedule);
       words += fmt::format(" {} {}", schedule, pp_);
     }
@@ -79,7 +81,8 @@ class Draw {
   }
 
   void draw_batch() {
-    const int tokens = one_of({64, 128, 256, 512}), sequences = one_of({1, 2, 4}), microbatches = pp_ * one_of({1, 2}) * one_of({1, 2});
+    const int tokens = one_of({64, 128, 256, 512}), sequences = one_of({1, 2, 4}),
+              microbatches = pp_ * one_of({1, 2}) * one_of({1, 2});
     set("training.seq_len", tokens);
     set("training.micro_batch_size", sequences);
     set("training.global_batch_size", sequences * microbatches * data_ranks_);

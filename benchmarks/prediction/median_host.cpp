@@ -14,13 +14,15 @@ double median_over(const std::vector<HostSpec>& hosts, Get&& get) {
 
 /// Of both tables of points.
 template <class Curves, class Point>
-void take_medians(Curves HostSpec::*curves, std::initializer_list<double Point::*> members, const std::vector<HostSpec>& hosts, HostSpec& result) {
+void take_medians(Curves HostSpec::*curves, std::initializer_list<double Point::*> members,
+                  const std::vector<HostSpec>& hosts, HostSpec& result) {
   for (auto& [table, lists] : result.*curves)
     for (auto& [key, points] : lists)
       for (std::size_t i = 0; i < points.size(); ++i)
         for (const auto member : members)
-          points[i].*member =
-              median_over(hosts, [&, table = &table, key = &key](const HostSpec& host) { return (host.*curves).at(*table).at(*key).at(i).*member; });
+          points[i].*member = median_over(hosts, [&, table = &table, key = &key](const HostSpec& host) {
+            return (host.*curves).at(*table).at(*key).at(i).*member;
+          });
 }
 
 }  // namespace
@@ -29,10 +31,13 @@ HostSpec median_host(const std::vector<HostSpec>& hosts) {
   HostSpec result = hosts.front();
   for (ComputeRates HostSpec::*const rates : {&HostSpec::device, &HostSpec::core})
     for (double ComputeRates::*const rate :
-         {&ComputeRates::float32_flops, &ComputeRates::float64_flops, &ComputeRates::bfloat16_flops, &ComputeRates::sgemm_flops, &ComputeRates::copy_bandwidth,
-          &ComputeRates::triad_bandwidth, &ComputeRates::read_bandwidth})
+         {&ComputeRates::float32_flops, &ComputeRates::float64_flops, &ComputeRates::bfloat16_flops,
+          &ComputeRates::sgemm_flops, &ComputeRates::copy_bandwidth, &ComputeRates::triad_bandwidth,
+          &ComputeRates::read_bandwidth})
       result.*rates.*rate = median_over(hosts, [&](const HostSpec& host) { return host.*rates.*rate; });
-  take_medians(&HostSpec::operations, {&OperationPoint::core_seconds, &OperationPoint::busy_seconds, &OperationPoint::shared_seconds}, hosts, result);
+  take_medians(&HostSpec::operations,
+               {&OperationPoint::core_seconds, &OperationPoint::busy_seconds, &OperationPoint::shared_seconds}, hosts,
+               result);
   take_medians(&HostSpec::collectives, {&CollectivePoint::seconds}, hosts, result);
   return result;
 }

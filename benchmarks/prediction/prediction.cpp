@@ -1,7 +1,8 @@
-// Predicted against measured: the steps of layouts that a seed draws, on this machine. At the same time the memory that was planned.
+// Predicted against measured: the steps of layouts that a seed draws, on this machine. At the same time the memory that
+// was planned.
 //
-// A machine is not equally fast at all times, so it is measured in turns with the layouts, and of both the median of all rounds counts.
-// usage: bench_prediction [--rounds 3] [--layouts 20] [--seed 1] [--seconds 1]
+// A machine is not equally fast at all times, so it is measured in turns with the layouts, and of both the median of
+// all rounds counts. usage: bench_prediction [--rounds 3] [--layouts 20] [--seed 1] [--seconds 1]
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
@@ -77,7 +78,8 @@ double flops_of(const Blueprint& blueprint) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
     const RankBlueprint rank = blueprint.rank(blueprint.mesh().rank_of(coordinates));
     for (const Action& action : rank.program(ProgramKind::training))
-      for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).ops) flops += static_cast<double>(operation.flops);
+      for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).ops)
+        flops += static_cast<double>(operation.flops);
   }
   return flops * blueprint.mesh().num_ranks() / num_stages;
 }
@@ -86,10 +88,12 @@ double flops_of(const Blueprint& blueprint) {
 std::optional<Row> possible(const DrawnLayout& layout, const std::string& data) {
   constexpr double least_flops = 6e9, most_flops = 8e10;
   std::vector<std::string> arguments = layout.arguments;
-  for (const std::string& more : {"--data.path=" + data, std::string("--checkpoint.enable=false"), std::string("--comm.backend=thread")})
+  for (const std::string& more :
+       {"--data.path=" + data, std::string("--checkpoint.enable=false"), std::string("--comm.backend=thread")})
     arguments.push_back(more);
   try {
-    Row row = {.layout = layout, .config = read_run_config({.path = "", .arguments = arguments, .read_model = read_model_spec})};
+    Row row = {.layout = layout,
+               .config = read_run_config({.path = "", .arguments = arguments, .read_model = read_model_spec})};
     const Blueprint blueprint(row.config);
     const double flops = flops_of(blueprint);
     if (flops < least_flops || flops > most_flops) return std::nullopt;
@@ -110,7 +114,9 @@ void predict(Row& row, const HostSpec& host) {
 double processor_seconds() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
@@ -148,7 +154,8 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
       const CoreSeconds seconds = time.of(operation);
       const std::string name(name_of(operation.kind));
       predicted[name] += seconds;
-      predicted[fmt::format("{} {}x{}x{} {}", name, operation.m, operation.n, operation.k, name_of(operation.dtype))] += seconds;
+      predicted[fmt::format("{} {}x{}x{} {}", name, operation.m, operation.n, operation.k, name_of(operation.dtype))] +=
+          seconds;
     }
   }
   row.config.training.steps = 6;
@@ -158,15 +165,15 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
   events.on_trace = [&](const TraceReport& trace) {
     const auto print = [&](const std::string& name, const OperationRow& measured) {
       const CoreSeconds seconds = predicted[name];
-      fmt::print("{:<50} {:>6.0f} calls {:>9.3f} ms, predicted {:>9.3f} or {:>9.3f}\n", name, measured.calls, 1e3 * measured.seconds, 1e3 * seconds.busy,
-                 1e3 * seconds.shared);
+      fmt::print("{:<50} {:>6.0f} calls {:>9.3f} ms, predicted {:>9.3f} or {:>9.3f}\n", name, measured.calls,
+                 1e3 * measured.seconds, 1e3 * seconds.busy, 1e3 * seconds.shared);
     };
     for (const OperationRow& each : trace.table.rows) print(each.name, each);
     for (const auto& [name, shapes] : trace.table.by_shape)
       for (const OperationRow& each : shapes)
         if (each.seconds > 0.01 * trace.table.step_seconds) print(name + " " + each.name, each);
-    fmt::print("step {:.3f} ms, unnamed {:.3f} ms, predicted {:.3f} ms\n", 1e3 * trace.table.step_seconds, 1e3 * trace.table.unnamed_seconds,
-               1e3 * row.predicted);
+    fmt::print("step {:.3f} ms, unnamed {:.3f} ms, predicted {:.3f} ms\n", 1e3 * trace.table.step_seconds,
+               1e3 * trace.table.unnamed_seconds, 1e3 * row.predicted);
   };
   (void)train(row.config, {.events = events});
 }
@@ -178,7 +185,8 @@ std::vector<Row> draw(const Options& options, const std::string& data) {
   while (std::ssize(rows) < options.num_layouts) {
     const DrawnLayout layout = draw_layout(numbers);
     const bool is_scarce = layout.num_ranks > num_usable_cores();
-    const bool is_wanted = is_scarce ? num_scarce < options.least_scarce : std::ssize(rows) - num_scarce < options.num_layouts - options.least_scarce;
+    const bool is_wanted = is_scarce ? num_scarce < options.least_scarce
+                                     : std::ssize(rows) - num_scarce < options.num_layouts - options.least_scarce;
     if (!is_wanted) continue;
     const auto row = possible(layout, data);
     if (!row) continue;
@@ -190,21 +198,25 @@ std::vector<Row> draw(const Options& options, const std::string& data) {
 
 void print(const std::vector<Row>& rows, const Options& options) {
   fmt::print(
-      "| layout (microbatches x sequences x tokens) | predicted ms | measured ms | error | all cores busy, predicted and measured ms | memory of rank 0, "
+      "| layout (microbatches x sequences x tokens) | predicted ms | measured ms | error | all cores busy, predicted "
+      "and measured ms | memory of rank 0, "
       "planned and allocated |\n|---|---|---|---|---|---|\n");
   std::array<std::vector<double>, 3> errors;  // with at most as many ranks as cores, with more, of all
   for (const Row& row : rows) {
-    fmt::print("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} {:.1f} | {} {} |\n", row.layout.name, 1e3 * row.predicted, 1e3 * row.measured(), 100 * row.error(),
-               1e3 * row.predicted_core_seconds, 1e3 * median(row.core_seconds), row.planned_bytes, row.arena_bytes);
+    fmt::print("| {} | {:.1f} | {:.1f} | {:+.1f} % | {:.1f} {:.1f} | {} {} |\n", row.layout.name, 1e3 * row.predicted,
+               1e3 * row.measured(), 100 * row.error(), 1e3 * row.predicted_core_seconds,
+               1e3 * median(row.core_seconds), row.planned_bytes, row.arena_bytes);
     errors[row.layout.num_ranks > num_usable_cores() ? 1 : 0].push_back(std::abs(row.error()));
     errors[2].push_back(std::abs(row.error()));
   }
   const auto mean = [](const std::vector<double>& of) {
     return 100 * std::accumulate(of.begin(), of.end(), 0.0) / static_cast<double>(std::max<std::size_t>(1, of.size()));
   };
-  fmt::print("\nmean error {:.1f} %, largest {:.1f} %, {} layouts, seed {}, {} rounds; {:.1f} % with at most as many ranks as cores, {:.1f} % with more\n",
-             mean(errors[2]), 100 * *std::max_element(errors[2].begin(), errors[2].end()), rows.size(), options.seed, options.num_rounds, mean(errors[0]),
-             mean(errors[1]));
+  fmt::print(
+      "\nmean error {:.1f} %, largest {:.1f} %, {} layouts, seed {}, {} rounds; {:.1f} % with at most as many ranks as "
+      "cores, {:.1f} % with more\n",
+      mean(errors[2]), 100 * *std::max_element(errors[2].begin(), errors[2].end()), rows.size(), options.seed,
+      options.num_rounds, mean(errors[0]), mean(errors[1]));
 }
 
 HostSpec measure_in_turns(std::vector<Row>& rows, const Options& options) {
@@ -218,12 +230,14 @@ HostSpec measure_in_turns(std::vector<Row>& rows, const Options& options) {
 }
 
 void predict_and_measure(const Options& options) {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / fmt::format("echelon-prediction-{}", getpid());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("echelon-prediction-{}", getpid());
   std::filesystem::create_directories(folder);
   std::vector<Row> rows = draw(options, write_tokens(folder));
   if (options.only >= 0) rows = {rows.at(static_cast<std::size_t>(options.only))};
   if (options.explains) {
-    const HostSpec host = options.machine.empty() ? measure_machine({.seconds = 0.05, .num_rounds = 3}) : read_host(options.machine);
+    const HostSpec host =
+        options.machine.empty() ? measure_machine({.seconds = 0.05, .num_rounds = 3}) : read_host(options.machine);
     for (Row& row : rows) {
       predict(row, host);
       fmt::print("{}\n", row.layout.name);
@@ -244,7 +258,9 @@ void predict_and_measure(const Options& options) {
 int main(int argc, char** argv) {
   echelon::Options options;
   CLI::App app("predicted against measured steps of drawn layouts, on this machine");
-  app.add_option("machine", options.machine, "what echelon bench --output has written; without it the machine is measured, in turns with the layouts");
+  app.add_option(
+      "machine", options.machine,
+      "what echelon bench --output has written; without it the machine is measured, in turns with the layouts");
   app.add_option("--output", options.write_to, "the machine as it was measured, as a file");
   app.add_option("--rounds", options.num_rounds, "over all layouts")->check(CLI::Range(1, 100));
   app.add_option("--layouts", options.num_layouts, "how many");

@@ -7,7 +7,8 @@ namespace {
 
 class CpuDevice final : public RankDevice {
  public:
-  CpuDevice(Mesh& mesh, int num_threads, const std::string& remark) : ops_(make_cpu_ops({.num_threads = num_threads})), mesh_(mesh), remark_(remark) {}
+  CpuDevice(Mesh& mesh, int num_threads, const std::string& remark)
+      : ops_(make_cpu_ops({.num_threads = num_threads})), mesh_(mesh), remark_(remark) {}
   [[nodiscard]] Ops& ops() override { return *ops_; }
   [[nodiscard]] Mesh& mesh() override { return mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return host_memory(); }
@@ -26,7 +27,8 @@ class CpuBackend final : public Backend {
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
   [[nodiscard]] int num_devices() const override { return 1; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
-    require(options.transport != "nccl", "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");
+    require(options.transport != "nccl",
+            "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");
     return std::make_unique<CpuDevice>(host, options.num_threads, remark_);
   }
 
@@ -36,6 +38,8 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(std::string remark) { return std::make_unique<CpuBackend>(std::move(remark)); }
+std::unique_ptr<Backend> make_cpu_backend(std::string remark) {
+  return std::make_unique<CpuBackend>(std::move(remark));
+}
 
 }  // namespace echelon

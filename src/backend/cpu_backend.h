@@ -1,4 +1,5 @@
-// The backend of processors: a rank computes where its thread runs, in the host's memory, and talks through the host's mesh.
+// The backend of processors: a rank computes where its thread runs, in the host's memory, and talks through the host's
+// mesh.
 #pragma once
 
 #include "backend/backend.h"

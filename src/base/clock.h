@@ -1,4 +1,5 @@
-// The clocks of measurements: one that is monotonic and the same for all threads and processes of a host, and one of each thread's own.
+// The clocks of measurements: one that is monotonic and the same for all threads and processes of a host, and one of
+// each thread's own.
 #pragma once
 
 #include <chrono>
@@ -7,7 +8,9 @@
 namespace echelon {
 
 /// Seconds since some moment before the program began.
-[[nodiscard]] inline double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+[[nodiscard]] inline double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 /// Seconds of processor time of the calling thread, so that others on the same core count less.
 [[nodiscard]] inline double thread_seconds() {

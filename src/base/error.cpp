@@ -26,7 +26,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view name, std::span<const std::string_view> candidates) {
-  const auto closest = std::min_element(candidates.begin(), candidates.end(), [&](auto x, auto y) { return edit_distance(name, x) < edit_distance(name, y); });
+  const auto closest = std::min_element(candidates.begin(), candidates.end(), [&](auto x, auto y) {
+    return edit_distance(name, x) < edit_distance(name, y);
+  });
   return closest == candidates.end() ? std::string() : std::string(*closest);
 }
 

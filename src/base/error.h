@@ -1,4 +1,5 @@
-// What stops a run: bad input, a failed system call, a lost peer. Answers such as "this layout does not fit" are values, never exceptions.
+// What stops a run: bad input, a failed system call, a lost peer. Answers such as "this layout does not fit" are
+// values, never exceptions.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +17,8 @@ enum class ExitStatus : int { success = 0, failure = 1, bad_input = 2, interrupt
 /// Bad input: one sentence with the key, the value and the mend. Ends the program with status 2.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& sentence, ExitStatus status = ExitStatus::bad_input) : std::runtime_error(sentence), status_(status) {}
+  explicit Error(const std::string& sentence, ExitStatus status = ExitStatus::bad_input)
+      : std::runtime_error(sentence), status_(status) {}
   [[nodiscard]] ExitStatus status() const { return status_; }
 
  private:
@@ -35,7 +37,8 @@ void require(bool holds, fmt::format_string<Args...> format, Args&&... args) {
   if (!holds) throw Error(fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The candidate with the smallest edit distance to `name` (Levenshtein, with a transposition as one edit); empty if there are none.
+/// The candidate with the smallest edit distance to `name` (Levenshtein, with a transposition as one edit); empty if
+/// there are none.
 [[nodiscard]] std::string nearest(std::string_view name, std::span<const std::string_view> candidates);
 
 }  // namespace echelon

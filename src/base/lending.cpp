@@ -4,11 +4,14 @@
 
 namespace echelon {
 
-Lending::Lending(int num_members, Sleepers& sleepers) : sleepers_(sleepers), is_open_(static_cast<std::size_t>(num_members)) {
-  for (int member = 0; member < num_members; ++member) teams_.push_back(std::make_unique<Team>(1, Team::Place{this, member}));
+Lending::Lending(int num_members, Sleepers& sleepers)
+    : sleepers_(sleepers), is_open_(static_cast<std::size_t>(num_members)) {
+  for (int member = 0; member < num_members; ++member)
+    teams_.push_back(std::make_unique<Team>(1, Team::Place{this, member}));
 }
 
-Lending::Membership::Membership(Lending& lending, int member) : before_(Team::adopt(lending.teams_[static_cast<std::size_t>(member)].get())) {}
+Lending::Membership::Membership(Lending& lending, int member)
+    : before_(Team::adopt(lending.teams_[static_cast<std::size_t>(member)].get())) {}
 
 Lending::Membership::~Membership() { Team::adopt(before_); }
 
@@ -34,7 +37,8 @@ Team* Lending::with_shares() const {
 void Lending::open(const Team& team, int num_shares) {
   is_open_[static_cast<std::size_t>(team.place_.member)].store(true, std::memory_order_relaxed);
   num_open_.fetch_add(1);
-  const int num_missing = (num_shares + team.num_threads() - 1) / team.num_threads() - 1 - num_awake_.load(std::memory_order_relaxed);
+  const int num_missing =
+      (num_shares + team.num_threads() - 1) / team.num_threads() - 1 - num_awake_.load(std::memory_order_relaxed);
   const int num_idle = num_missing > 0 ? sleepers_.num_idle() : 0;
   if (num_idle > 0) sleepers_.wake_idle(std::min(num_missing, num_idle));
 }

@@ -1,5 +1,6 @@
-// Callers of teams that lend each other their cores: one that waits for something else computes shares of the others' operations meanwhile. A pipeline's
-// bubbles and uneven stages then cost little, and since work is divided and sums never are, the bits do not depend on who helped.
+// Callers of teams that lend each other their cores: one that waits for something else computes shares of the others'
+// operations meanwhile. A pipeline's bubbles and uneven stages then cost little, and since work is divided and sums
+// never are, the bits do not depend on who helped.
 #pragma once
 
 #include "base/team.h"
@@ -64,7 +65,8 @@ class Lending {
 
  private:
   friend class Team;
-  /// Others may compute shares of the team's job from now on; if it has more than the team itself is likely to take, sleepers come.
+  /// Others may compute shares of the team's job from now on; if it has more than the team itself is likely to take,
+  /// sleepers come.
   void open(const Team& team, int num_shares);
   void close(const Team& team);
   [[nodiscard]] Team* with_shares() const;

@@ -24,10 +24,12 @@ struct Ticket {
   int num_shares = 0, next = 0;
 
   [[nodiscard]] std::uint64_t packed() const {
-    return job << (2 * share_bits) | static_cast<std::uint64_t>(num_shares) << share_bits | static_cast<std::uint64_t>(next);
+    return job << (2 * share_bits) | static_cast<std::uint64_t>(num_shares) << share_bits |
+           static_cast<std::uint64_t>(next);
   }
   static Ticket of(std::uint64_t word) {
-    return {word >> (2 * share_bits), static_cast<int>(word >> share_bits & share_mask), static_cast<int>(word & share_mask)};
+    return {word >> (2 * share_bits), static_cast<int>(word >> share_bits & share_mask),
+            static_cast<int>(word & share_mask)};
   }
 };
 
@@ -37,10 +39,12 @@ std::atomic<int> num_team_threads = 0;  // NOLINT(cppcoreguidelines-avoid-non-co
 thread_local Team* team_of_this_thread = nullptr;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local bool is_within_share = false;         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Cores that this process may run on: what a launcher has bound it to. Asked of the main thread, since a rank's own may be bound to its share of them.
+/// Cores that this process may run on: what a launcher has bound it to. Asked of the main thread, since a rank's own
+/// may be bound to its share of them.
 int num_cores() {
   cpu_set_t cores;
-  if (sched_getaffinity(getpid(), sizeof(cores), &cores) != 0) return static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(getpid(), sizeof(cores), &cores) != 0)
+    return static_cast<int>(std::thread::hardware_concurrency());
   return CPU_COUNT(&cores);
 }
 
@@ -59,14 +63,14 @@ void bind(std::thread& thread, const std::vector<int>& processors) {
   pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask);  // where it is refused, the system decides
 }
 
-/// Once: a caller that comes to a worker's core later is moved on by the system, for it alone can be, and workers that made room for it would be moved at every
-/// call.
+/// Once: a caller that comes to a worker's core later is moved on by the system, for it alone can be, and workers that
+/// made room for it would be moved at every call.
 void place(std::vector<std::thread>& workers) {
   Spread& spread = spread_of_this_thread;
   if (workers.size() == spread.num_placed || spread.cores.size() <= workers.size()) return;
   const int processor = sched_getcpu();
-  const auto own =
-      std::find_if(spread.cores.begin(), spread.cores.end(), [&](const auto& core) { return std::count(core.begin(), core.end(), processor) > 0; });
+  const auto own = std::find_if(spread.cores.begin(), spread.cores.end(),
+                                [&](const auto& core) { return std::count(core.begin(), core.end(), processor) > 0; });
   const auto callers = static_cast<std::size_t>(own - spread.cores.begin());
   std::size_t next = 0;
   for (std::thread& worker : workers) {
@@ -120,7 +124,8 @@ int Team::num_threads_now(int num_threads) {
 int Team::most_threads(int num_threads) {
   static const int cores = num_cores();
   const Lending* const lending = team_of_this_thread == nullptr ? nullptr : team_of_this_thread->place_.lending;
-  return lending == nullptr ? num_threads : std::max(num_threads, std::min(cores, num_threads * lending->num_members()));
+  return lending == nullptr ? num_threads
+                            : std::max(num_threads, std::min(cores, num_threads * lending->num_members()));
 }
 
 void Team::run(int num_shares, ShareFunction f) {
@@ -185,7 +190,8 @@ void Team::compute(int share) {
     if (!failure_.exception || share < failure_.share) failure_ = {share, std::current_exception()};
   }
   is_within_share = was_within;
-  // The team may be gone after the last one; a word that is woken without a sleeper, by its address alone, harms nobody.
+  // The team may be gone after the last one; a word that is woken without a sleeper, by its address alone, harms
+  // nobody.
   std::atomic<std::uint32_t>& unfinished = num_unfinished_;
   if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
 }

@@ -21,7 +21,8 @@ StageShape stage_shape(const StagePart& part) {
   shape.has_tied_weight = part.stage->has_tied_weight();
   shape.borrows_tied_weight = part.stage->tied_weight() != nullptr && !part.stage->has_tied_weight();
   shape.unit_sums_replicas.assign(static_cast<std::size_t>(shape.num_units) + 1, false);
-  for (std::size_t unit = 0; unit < part.units.size(); ++unit) shape.unit_sums_replicas[unit] = part.units[unit].sums_replicas();
+  for (std::size_t unit = 0; unit < part.units.size(); ++unit)
+    shape.unit_sums_replicas[unit] = part.units[unit].sums_replicas();
   return shape;
 }
 
@@ -70,15 +71,19 @@ Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(co
   mesh_ = config_.mesh_shape();
   lowering_.fill(lowering_options(config_, schedule_.rank_of_stage, stage_shapes(config_, mesh_, schedule_)));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
-  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
+    programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
 }
 
 RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
     : rank_(rank),
-      programs_{&blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
-                &blueprint.programs(ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
+      programs_{&blueprint.programs(
+                    ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
+                &blueprint.programs(
+                    ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
       part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)),
-      traces_{RankTrace(blueprint.mesh(), rank, part_, *programs_[0]), RankTrace(blueprint.mesh(), rank, part_, *programs_[1])} {
+      traces_{RankTrace(blueprint.mesh(), rank, part_, *programs_[0]),
+              RankTrace(blueprint.mesh(), rank, part_, *programs_[1])} {
   const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
   for (std::size_t kind = 0; kind < programs_.size(); ++kind)
     memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, traces_[kind])));
@@ -86,7 +91,8 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
 
 std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }
 
-LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage, std::vector<StageShape> stages) {
+LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage,
+                                 std::vector<StageShape> stages) {
   const MeshShape mesh = config.mesh_shape();
   LoweringOptions options;
   options.stages = std::move(stages);
@@ -97,7 +103,8 @@ LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>
   options.ties_across_ranks = config.model.tie_word_embeddings && first != last;
   require(
       !options.ties_across_ranks || (std::min(first, last) == 0 && std::max(first, last) == mesh.degree(Axis::pp) - 1),
-      "the schedule has the embedding on pipeline rank {} and the head on {}, but model.tie_word_embeddings = true sums their weight over the first and the "
+      "the schedule has the embedding on pipeline rank {} and the head on {}, but model.tie_word_embeddings = true "
+      "sums their weight over the first and the "
       "last rank; nearest: false",
       first, last);
   return options;

@@ -1,5 +1,6 @@
-// Everything about a run that is known before a number is computed: the mesh, who owns which parameters, every rank's program, what every action
-// computes and sends, and the address of every buffer. Engine, simulator and drawings read the same blueprint.
+// Everything about a run that is known before a number is computed: the mesh, who owns which parameters, every rank's
+// program, what every action computes and sends, and the address of every buffer. Engine, simulator and drawings read
+// the same blueprint.
 #pragma once
 
 #include "blueprint/call_trace.h"
@@ -45,9 +46,13 @@ class Blueprint {
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] const MeshShape& mesh() const { return mesh_; }
   [[nodiscard]] const Schedule& schedule() const { return schedule_; }
-  [[nodiscard]] const LoweringOptions& lowering(ProgramKind kind) const { return lowering_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const LoweringOptions& lowering(ProgramKind kind) const {
+    return lowering_[static_cast<std::size_t>(kind)];
+  }
   /// One program per pipeline rank.
-  [[nodiscard]] const std::vector<Program>& programs(ProgramKind kind) const { return programs_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const std::vector<Program>& programs(ProgramKind kind) const {
+    return programs_[static_cast<std::size_t>(kind)];
+  }
   /// It refers to this blueprint's programs.
   [[nodiscard]] RankBlueprint rank(int rank) const& { return {*this, rank}; }
   RankBlueprint rank(int rank) const&& = delete;
@@ -60,8 +65,9 @@ class Blueprint {
   std::array<std::vector<Program>, 2> programs_;
 };
 
-/// How a config's programs are lowered whose stages are of these shapes and lie on these pipeline ranks. Throws Error for a tied weight that does not lie on
-/// the ends of the pipeline.
-[[nodiscard]] LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage, std::vector<StageShape> stages);
+/// How a config's programs are lowered whose stages are of these shapes and lie on these pipeline ranks. Throws Error
+/// for a tied weight that does not lie on the ends of the pipeline.
+[[nodiscard]] LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage,
+                                               std::vector<StageShape> stages);
 
 }  // namespace echelon

@@ -1,5 +1,6 @@
-// The tensors between stages. Where two neighbours lie on one rank nothing is sent: what the one writes is what the other reads, in one buffer, which is
-// called by the stage behind (its input) and the stage in front (the gradient of its output).
+// The tensors between stages. Where two neighbours lie on one rank nothing is sent: what the one writes is what the
+// other reads, in one buffer, which is called by the stage behind (its input) and the stage in front (the gradient of
+// its output).
 #pragma once
 
 #include "blueprint/memory_plan.h"

@@ -8,13 +8,16 @@
 namespace echelon {
 namespace {
 
-/// Runs actions on tensors without data. A trace is taken in an order in which forward comes first, because backward reads what forward kept.
+/// Runs actions on tensors without data. A trace is taken in an order in which forward comes first, because backward
+/// reads what forward kept.
 class Tracer {
  public:
-  Tracer(const MeshShape& shape, int rank, ModelPart& part, bool trains) : part_(part), mesh_(shape, rank), trains_(trains) {
+  Tracer(const MeshShape& shape, int rank, ModelPart& part, bool trains)
+      : part_(part), mesh_(shape, rank), trains_(trains) {
     const Sizes table = part.rope_table_sizes();
     const DType dtype = accumulate_dtype(part.options.dtype);
-    for (StagePart& each : part.stages) each.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
+    for (StagePart& each : part.stages)
+      each.stage->bind_rope_tables(ops_, {nullptr, dtype, table}, {nullptr, dtype, table});
     for (ShardedUnit* unit : part.units()) {
       unit->bind(traced_memory(*unit));
       unit->bind_parameters(whole_buffers(*unit, unit->options().dtype));
@@ -59,7 +62,8 @@ class Tracer {
     std::vector<Tensor> buffers;
     if (!unit.options().converts_gradients()) return buffers;
     for (const Bucket& bucket : unit.buckets())
-      buffers.push_back({nullptr, unit.options().reduce_dtype, {of_parts ? unit.owned(bucket).count : bucket.num_elements}});
+      buffers.push_back(
+          {nullptr, unit.options().reduce_dtype, {of_parts ? unit.owned(bucket).count : bucket.num_elements}});
     return buffers;
   }
 
@@ -80,9 +84,11 @@ class Tracer {
       case ActionKind::clear_gradients:
         for (ShardedUnit* unit : part_.units()) unit->clear_gradients(ops_);
         return;
-      case ActionKind::count_tokens: return wait(mesh_.comm(data_group).all_reduce(traced_scalars(num_count_scalars), ReduceOp::sum));
+      case ActionKind::count_tokens:
+        return wait(mesh_.comm(data_group).all_reduce(traced_scalars(num_count_scalars), ReduceOp::sum));
       case ActionKind::receive_forward:
-      case ActionKind::receive_backward: return wait(mesh_.comm(pipeline_group).receive(boundary(), part_.peer_of(action)));
+      case ActionKind::receive_backward:
+        return wait(mesh_.comm(pipeline_group).receive(boundary(), part_.peer_of(action)));
       case ActionKind::send_forward:
       case ActionKind::send_backward: return wait(mesh_.comm(pipeline_group).send(boundary(), part_.peer_of(action)));
       case ActionKind::forward:
@@ -90,18 +96,23 @@ class Tracer {
       case ActionKind::backward_input:
       case ActionKind::backward_weight: return compute(action, context);
       case ActionKind::open_gradients: return unit(action).zero_gradients(ops_);
-      case ActionKind::reduce_gradients: return wait(unit(action).reduce_gradients(ops_, mesh_, converted_buffers(unit(action), false)));
+      case ActionKind::reduce_gradients:
+        return wait(unit(action).reduce_gradients(ops_, mesh_, converted_buffers(unit(action), false)));
       case ActionKind::store_gradients: return unit(action).store_gradients(ops_);
-      case ActionKind::reduce_parts: return wait(unit(action).reduce_parts(ops_, mesh_, converted_buffers(unit(action), true)));
+      case ActionKind::reduce_parts:
+        return wait(unit(action).reduce_parts(ops_, mesh_, converted_buffers(unit(action), true)));
       case ActionKind::sum_replicas: return wait(unit(action).sum_replicas(ops_, mesh_));
       case ActionKind::sum_tied: return wait(unit(action).sum_tied(ops_, mesh_));
       case ActionKind::clip:
         for (const ShardedUnit* each : part_.units()) each->add_squares(ops_, traced_scalars(1));
-        return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));  // what becomes of one number is no work
+        return wait(
+            mesh_.comm(world_group)
+                .all_reduce(traced_scalars(num_clip_scalars), ReduceOp::sum));  // what becomes of one number is no work
       case ActionKind::update: return unit(action).update(ops_, {}, traced_scalars(num_adamw_scalars));
       case ActionKind::gather_parameters: return wait(unit(action).gather_parameters(ops_, mesh_));
       case ActionKind::release_parameters: return;
-      case ActionKind::report: return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_report_scalars), ReduceOp::sum));
+      case ActionKind::report:
+        return wait(mesh_.comm(world_group).all_reduce(traced_scalars(num_report_scalars), ReduceOp::sum));
     }
   }
 
@@ -146,12 +157,14 @@ RankTrace::RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Pro
     stash_bytes_[each.index] = tracer.stash(each.index).slot().peak_bytes() + input_stash_bytes_[each.index];
   }
   for (const Action& action : program) trace(action);
-  for (const StagePart& each : part.stages) gradient_stash_bytes_[each.index] = tracer.stash(each.index).gradient_slot().peak_bytes();
+  for (const StagePart& each : part.stages)
+    gradient_stash_bytes_[each.index] = tracer.stash(each.index).gradient_slot().peak_bytes();
 }
 
 RankTrace::Key RankTrace::key_of(const Action& action) const {
   const auto first = first_to_form_.find(action.stage);
-  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action.kind) && first != first_to_form_.end() && action.microbatch == first->second;
+  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action.kind) && first != first_to_form_.end() &&
+                        action.microbatch == first->second;
   return {action.kind, action.stage, action.unit, is_first};
 }
 

@@ -1,4 +1,5 @@
-// What one action computes and sends, written down by the trace backends from the very code that runs it: the cost model of an action.
+// What one action computes and sends, written down by the trace backends from the very code that runs it: the cost
+// model of an action.
 #pragma once
 
 #include "blueprint/model_part.h"
@@ -18,15 +19,16 @@ struct CallTrace {
   std::int64_t workspace_bytes = 0;
 };
 
-/// The traces of the actions of one program of a rank. Microbatches are alike, but for the first one whose weight gradients a stage forms: its products write
-/// what those of the others add to (unless gradients of microbatches are kept apart). So a trace is known by its kind, its stage, its unit and whether it is of
-/// that one.
+/// The traces of the actions of one program of a rank. Microbatches are alike, but for the first one whose weight
+/// gradients a stage forms: its products write what those of the others add to (unless gradients of microbatches are
+/// kept apart). So a trace is known by its kind, its stage, its unit and whether it is of that one.
 class RankTrace {
  public:
   RankTrace(const MeshShape& mesh, int rank, ModelPart& part, const Program& program);
 
   [[nodiscard]] const CallTrace& of(const Action& action) const { return calls_.at(key_of(action)); }
-  /// What forward keeps for one microbatch, all of it and that which backward_input reads alone; and what backward_input keeps for backward_weight.
+  /// What forward keeps for one microbatch, all of it and that which backward_input reads alone; and what
+  /// backward_input keeps for backward_weight.
   [[nodiscard]] std::int64_t stash_bytes(int stage) const { return stash_bytes_.at(stage); }
   [[nodiscard]] std::int64_t input_stash_bytes(int stage) const { return input_stash_bytes_.at(stage); }
   [[nodiscard]] std::int64_t gradient_stash_bytes(int stage) const { return gradient_stash_bytes_.at(stage); }

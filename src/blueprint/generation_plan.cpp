@@ -39,11 +39,13 @@ std::int64_t decode_workspace_bytes(const GenerationModel& model, std::int64_t n
 }  // namespace
 
 GenerationModel make_generation_model(const ModelSpec& model, DType dtype, std::int64_t num_positions) {
-  require(num_positions <= model.max_position_embeddings, "{} positions are more than the model's max_position_embeddings = {}", num_positions,
+  require(num_positions <= model.max_position_embeddings,
+          "{} positions are more than the model's max_position_embeddings = {}", num_positions,
           model.max_position_embeddings);
   GenerationModel made;
   made.options = {.model = model, .dtype = dtype, .grad_dtype = accumulate_dtype(dtype), .seq_len = num_positions};
-  made.stage = std::make_unique<Stage>(made.options, StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true});
+  made.stage = std::make_unique<Stage>(
+      made.options, StageLayers{.num_layers = model.num_hidden_layers, .has_embedding = true, .has_head = true});
   return made;
 }
 
@@ -59,12 +61,16 @@ MemoryPlan generation_memory(GenerationModel& model, std::int64_t num_prompt_tok
   std::vector<PlannedBuffer> buffers;
   const auto add = [&](BufferKey key, MemoryCategory category, DType dtype, const Sizes& sizes) {
     const std::int64_t used_bytes = sizes.num_elements() * size_of(dtype);
-    buffers.push_back({.key = key, .category = category, .num_bytes = aligned(used_bytes), .padding_bytes = aligned(used_bytes) - used_bytes});
+    buffers.push_back({.key = key,
+                       .category = category,
+                       .num_bytes = aligned(used_bytes),
+                       .padding_bytes = aligned(used_bytes) - used_bytes});
   };
   const LayerOptions& options = model.options;
   const DType wide = accumulate_dtype(options.dtype);
   int index = 0;
-  for (const Param* param : all_params(*model.stage)) add({BufferRole::param, index++}, MemoryCategory::parameters, options.dtype, param->local_sizes());
+  for (const Param* param : all_params(*model.stage))
+    add({BufferRole::param, index++}, MemoryCategory::parameters, options.dtype, param->local_sizes());
   const Sizes table = model.stage->rope_table_sizes();
   for (const BufferRole role : {BufferRole::rope_cos, BufferRole::rope_sin})
     if (table.num_dims() > 0) add({role}, MemoryCategory::constants, wide, table);
@@ -73,7 +79,8 @@ MemoryPlan generation_memory(GenerationModel& model, std::int64_t num_prompt_tok
       add({role, block}, MemoryCategory::activations, options.dtype, kv_cache_sizes(options));
   add({BufferRole::tokens}, MemoryCategory::batch, DType::int32, {num_prompt_tokens});
   add({BufferRole::logits}, MemoryCategory::boundaries, wide, {1, model.stage->head().num_columns()});
-  const std::int64_t workspace = std::max(decode_workspace_bytes(model, num_prompt_tokens), decode_workspace_bytes(model, 1));
+  const std::int64_t workspace =
+      std::max(decode_workspace_bytes(model, num_prompt_tokens), decode_workspace_bytes(model, 1));
   buffers.push_back({.key = {BufferRole::workspace}, .category = MemoryCategory::workspace, .num_bytes = workspace});
   return MemoryPlan(std::move(buffers));
 }

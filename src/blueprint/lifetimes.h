@@ -10,6 +10,7 @@ namespace echelon {
 [[nodiscard]] std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_t num_microbatches);
 
 /// Buffers that live during some actions of `program`: stashes, boundaries, workspace, whole buffers of units.
-[[nodiscard]] std::vector<PlannedBuffer> transient_buffers(const Program& program, const ModelPart& part, const RankTrace& trace);
+[[nodiscard]] std::vector<PlannedBuffer> transient_buffers(const Program& program, const ModelPart& part,
+                                                           const RankTrace& trace);
 
 }  // namespace echelon

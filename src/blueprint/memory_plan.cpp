@@ -10,15 +10,17 @@ namespace {
 
 bool is_persistent(const PlannedBuffer& buffer) { return buffer.first_action == always; }
 
-/// The transient buffers that have their place, by offset and, at one offset, by time. They come in blocks, so that buffers that all live at the same time as
-/// another, or none of which does, are passed at once.
+/// The transient buffers that have their place, by offset and, at one offset, by time. They come in blocks, so that
+/// buffers that all live at the same time as another, or none of which does, are passed at once.
 class PlacedBuffers {
   static constexpr int width = 128;
 
   struct Placed {
     std::int64_t offset = 0, end = 0;
     int first_action = 0, last_action = 0;
-    bool operator<(const Placed& other) const { return std::tie(offset, first_action) < std::tie(other.offset, other.first_action); }
+    bool operator<(const Placed& other) const {
+      return std::tie(offset, first_action) < std::tie(other.offset, other.first_action);
+    }
   };
 
  public:
@@ -44,7 +46,8 @@ class PlacedBuffers {
 
   void insert(const PlannedBuffer& buffer) {
     const Placed placed = {buffer.offset, buffer.offset + buffer.num_bytes, buffer.first_action, buffer.last_action};
-    auto block = std::lower_bound(blocks_.begin(), blocks_.end(), placed, [](const Block& each, const Placed& to) { return each.buffers.back() < to; });
+    auto block = std::lower_bound(blocks_.begin(), blocks_.end(), placed,
+                                  [](const Block& each, const Placed& to) { return each.buffers.back() < to; });
     if (block == blocks_.end()) block = blocks_.empty() ? blocks_.insert(block, Block()) : block - 1;
     block->buffers.insert(std::upper_bound(block->buffers.begin(), block->buffers.end(), placed), placed);
     if (block->buffers.size() == 2 * width) {
@@ -104,7 +107,8 @@ std::string_view name_of(MemoryCategory category) {
 
 std::vector<MemoryCategory> memory_categories() {
   std::vector<MemoryCategory> categories;
-  for (auto c = MemoryCategory::parameters; c <= MemoryCategory::unreduced_gradients; c = static_cast<MemoryCategory>(static_cast<int>(c) + 1))
+  for (auto c = MemoryCategory::parameters; c <= MemoryCategory::unreduced_gradients;
+       c = static_cast<MemoryCategory>(static_cast<int>(c) + 1))
     categories.push_back(c);
   return categories;
 }
@@ -140,8 +144,8 @@ const PlannedBuffer* MemoryPlan::find(BufferKey key) const {
 const PlannedBuffer& MemoryPlan::at(BufferKey key) const {
   const PlannedBuffer* found = find(key);
   if (found == nullptr)
-    throw Failure(
-        fmt::format("the memory plan has no buffer of role {} index {} stage {} bucket {}", static_cast<int>(key.role), key.index, key.stage, key.bucket));
+    throw Failure(fmt::format("the memory plan has no buffer of role {} index {} stage {} bucket {}",
+                              static_cast<int>(key.role), key.index, key.stage, key.bucket));
   return *found;
 }
 

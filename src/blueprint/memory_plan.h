@@ -1,5 +1,5 @@
-// Every buffer of a rank: category, bytes, lifetime, offset. What a rank holds depends on the order of its program and its edges, not on timing, so the peak
-// is exact before the run; the engine allocates by it and has no other allocator.
+// Every buffer of a rank: category, bytes, lifetime, offset. What a rank holds depends on the order of its program and
+// its edges, not on timing, so the peak is exact before the run; the engine allocates by it and has no other allocator.
 #pragma once
 
 #include "schedule/action.h"
@@ -25,7 +25,8 @@ enum class MemoryCategory : std::uint8_t {
   boundaries,           // inputs, outputs and their gradients between stages and units
   workspace,            // scratch of one action
   gathered_parameters,  // whole units while they are used (ZeRO-3)
-  unreduced_gradients,  // whole units of one microbatch (ZeRO-2 and 3), and gradients in the format in which they are reduced
+  unreduced_gradients,  // whole units of one microbatch (ZeRO-2 and 3), and gradients in the format in which they are
+                        // reduced
 };
 [[nodiscard]] std::string_view name_of(MemoryCategory category);
 [[nodiscard]] std::vector<MemoryCategory> memory_categories();
@@ -92,7 +93,8 @@ struct PlannedBuffer {
 class MemoryPlan {
  public:
   MemoryPlan() = default;
-  /// Gives every buffer its offset: persistent ones first, then the others, largest first, each at the lowest place that is free for its lifetime.
+  /// Gives every buffer its offset: persistent ones first, then the others, largest first, each at the lowest place
+  /// that is free for its lifetime.
   explicit MemoryPlan(std::vector<PlannedBuffer> buffers);
 
   [[nodiscard]] const std::vector<PlannedBuffer>& buffers() const { return buffers_; }
@@ -101,8 +103,8 @@ class MemoryPlan {
   [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
   /// Bytes of a category at the moment when it needs most.
   [[nodiscard]] std::int64_t peak_bytes(MemoryCategory category) const;
-  /// Bytes of each category that is there at the moment when most is held in all (of several the first). Their sum is num_bytes() but for what is free between
-  /// buffers then.
+  /// Bytes of each category that is there at the moment when most is held in all (of several the first). Their sum is
+  /// num_bytes() but for what is free between buffers then.
   [[nodiscard]] std::map<MemoryCategory, std::int64_t> bytes_at_peak() const;
 
  private:

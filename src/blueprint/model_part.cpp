@@ -9,8 +9,9 @@
 namespace echelon {
 namespace {
 
-// An H100 multiplies some 700e12 numbers a second and moves 3.35e12 bytes, so reading and writing a float32 gradient of the weights hides behind a product of
-// some 800 tokens and more. With 16 bits this is 5,300 tokens of GPT-2's vocabulary and 2,100 of Llama 3's (docs/gpu.md).
+// An H100 multiplies some 700e12 numbers a second and moves 3.35e12 bytes, so reading and writing a float32 gradient of
+// the weights hides behind a product of some 800 tokens and more. With 16 bits this is 5,300 tokens of GPT-2's
+// vocabulary and 2,100 of Llama 3's (docs/gpu.md).
 constexpr std::int64_t max_bytes_on_gpu = std::int64_t{512} << 20;
 
 HeadChunk head_chunk(const TrainingConfig& training) {
@@ -32,23 +33,27 @@ std::int64_t vocabulary_multiple(const TrainingConfig& training) {
   return training.device == "cuda" ? on_gpu : 1;
 }
 
-// In deterministic mode cuDNN would want 2 bytes for each pair of a query and a key, and of documents it knows nothing (docs/gpu.md).
+// In deterministic mode cuDNN would want 2 bytes for each pair of a query and a key, and of documents it knows nothing
+// (docs/gpu.md).
 bool may_use_cudnn_backward(const RunConfig& config) {
   const TrainingConfig& training = config.training;
-  return training.device == "cuda" && !training.deterministic && training.dtype == "bfloat16" && !config.data.reset_attention_mask;
+  return training.device == "cuda" && !training.deterministic && training.dtype == "bfloat16" &&
+         !config.data.reset_attention_mask;
 }
 
 LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int rank) {
   LayerOptions options;
   options.model = config.model;
   options.dtype = parse_dtype(config.training.dtype);
-  options.grad_dtype = config.training.grad_dtype.empty() ? accumulate_dtype(options.dtype) : parse_dtype(config.training.grad_dtype);
+  options.grad_dtype =
+      config.training.grad_dtype.empty() ? accumulate_dtype(options.dtype) : parse_dtype(config.training.grad_dtype);
   options.rounds_logits = logits_dtype(config.training, options.dtype) != accumulate_dtype(options.dtype);
   options.head_chunk = head_chunk(config.training);
   options.vocabulary_multiple = vocabulary_multiple(config.training);
   options.is_float8 = config.training.linear_dtype == "float8";
   options.recompute.operations = config.training.recompute;
-  if (config.training.recompute_method == RecomputeMethod::block) options.recompute.num_blocks = config.training.recompute_num_layers;
+  if (config.training.recompute_method == RecomputeMethod::block)
+    options.recompute.num_blocks = config.training.recompute_num_layers;
   options.masks_documents = config.data.reset_attention_mask;
   options.gives_attention_scratch = may_use_cudnn_backward(config);
   options.num_sequences = config.training.micro_batch_size;
@@ -62,7 +67,8 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
 /// The stages of one rank; the head borrows the tied weight of an embedding beside it.
 void add_stages(ModelPart& part, const RunConfig& config, const ShardOptions& options) {
   const std::vector<StageLayers> layout =
-      stage_layout(config.model.num_hidden_layers, static_cast<int>(part.rank_of_stage.size()), config.parallelism.pipeline_parallel_layout);
+      stage_layout(config.model.num_hidden_layers, static_cast<int>(part.rank_of_stage.size()),
+                   config.parallelism.pipeline_parallel_layout);
   Param* tied_weight = nullptr;
   for (int index = 0; index < static_cast<int>(layout.size()); ++index) {
     if (!part.holds(index)) continue;
@@ -70,7 +76,8 @@ void add_stages(ModelPart& part, const RunConfig& config, const ShardOptions& op
     made.index = index;
     made.layers = layout[static_cast<std::size_t>(index)];
     made.stage = std::make_unique<Stage>(part.options, made.layers, made.is_last() ? tied_weight : nullptr);
-    for (int unit = 0; unit < made.stage->num_units(); ++unit) made.units.emplace_back(made.stage->unit_params(unit), options);
+    for (int unit = 0; unit < made.stage->num_units(); ++unit)
+      made.units.emplace_back(made.stage->unit_params(unit), options);
     if (made.stage->has_tied_weight()) {
       // The last stage's copy of the tied weight is the first stage's, updated alike.
       ShardOptions of_tied = options;
@@ -97,7 +104,8 @@ ShardOptions shard_options(const RunConfig& config, int rank) {
   options.is_first_copy = mesh.coordinate(rank, Axis::dp_replicate) == 0;
   options.dtype = layers.dtype;
   options.grad_dtype = layers.grad_dtype;
-  options.reduce_dtype = config.training.reduce_dtype.empty() ? layers.grad_dtype : parse_dtype(config.training.reduce_dtype);
+  options.reduce_dtype =
+      config.training.reduce_dtype.empty() ? layers.grad_dtype : parse_dtype(config.training.reduce_dtype);
   const std::string& moments = config.optimizer.moments_dtype;
   options.moments_dtype = moments.empty() ? accumulate_dtype(options.dtype) : parse_dtype(moments);
   options.stores_remainders = config.optimizer.store_param_remainders;
@@ -123,7 +131,8 @@ const StagePart& ModelPart::stage(int index) const {
 StagePart& ModelPart::stage(int index) { return const_cast<StagePart&>(std::as_const(*this).stage(index)); }
 
 bool ModelPart::holds(int stage) const {
-  return stage >= 0 && stage < static_cast<int>(rank_of_stage.size()) && rank_of_stage[static_cast<std::size_t>(stage)] == pipeline_rank;
+  return stage >= 0 && stage < static_cast<int>(rank_of_stage.size()) &&
+         rank_of_stage[static_cast<std::size_t>(stage)] == pipeline_rank;
 }
 
 int ModelPart::peer_of(const Action& transfer) const {

@@ -1,5 +1,5 @@
-// What of the model lies on one rank: its virtual pipeline stages and, per unit, the sharded parameters. Without memory; the blueprint traces it, the engine
-// binds it.
+// What of the model lies on one rank: its virtual pipeline stages and, per unit, the sharded parameters. Without
+// memory; the blueprint traces it, the engine binds it.
 #pragma once
 
 #include "nn/stage.h"
@@ -17,7 +17,8 @@ struct StagePart {
   int index = 0;
   StageLayers layers;
   std::unique_ptr<Stage> stage;
-  std::vector<ShardedUnit> units;  // one per unit of the stage, and one more for a tied weight if the stage has it as its own
+  std::vector<ShardedUnit>
+      units;  // one per unit of the stage, and one more for a tied weight if the stage has it as its own
 
   [[nodiscard]] bool is_first() const { return layers.has_embedding; }
   [[nodiscard]] bool is_last() const { return layers.has_head; }
@@ -40,7 +41,9 @@ struct ModelPart {
 
   /// The unit of an action that has one; a tied weight that a stage borrows is that of the first stage.
   [[nodiscard]] ShardedUnit& unit(const Action& action);
-  [[nodiscard]] const ShardedUnit& unit(const Action& action) const { return const_cast<ModelPart*>(this)->unit(action); }
+  [[nodiscard]] const ShardedUnit& unit(const Action& action) const {
+    return const_cast<ModelPart*>(this)->unit(action);
+  }
   /// All units of all stages.
   [[nodiscard]] std::vector<ShardedUnit*> units();
   [[nodiscard]] std::vector<const ShardedUnit*> units() const;
@@ -57,8 +60,8 @@ struct ModelPart {
 /// How the data axes hold the units of `rank`; of a tied weight's two copies both count as the first.
 [[nodiscard]] ShardOptions shard_options(const RunConfig& config, int rank);
 
-/// The part of `rank`, with the stages that `schedule` places there. Throws Error for layouts that cannot be cut (heads against tensor_parallel_degree, layers
-/// against stages).
+/// The part of `rank`, with the stages that `schedule` places there. Throws Error for layouts that cannot be cut (heads
+/// against tensor_parallel_degree, layers against stages).
 [[nodiscard]] ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank);
 
 }  // namespace echelon

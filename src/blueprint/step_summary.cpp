@@ -32,8 +32,10 @@ PipelineRankSummary summary_of(const Blueprint& blueprint, int rank) {
   PipelineRankSummary summary;
   summary.rank = rank;
   for (const ShardedUnit* unit : part.units())
-    for (const Bucket& bucket : unit->buckets()) summary.num_parameters += bucket.num_parameters_in({0, bucket.num_elements});
-  for (const MemoryCategory category : memory_categories()) summary.category_bytes[category] = plan.memory(ProgramKind::training).peak_bytes(category);
+    for (const Bucket& bucket : unit->buckets())
+      summary.num_parameters += bucket.num_parameters_in({0, bucket.num_elements});
+  for (const MemoryCategory category : memory_categories())
+    summary.category_bytes[category] = plan.memory(ProgramKind::training).peak_bytes(category);
   summary.arena_bytes = plan.arena_bytes();
   for (const Action& action : plan.program(ProgramKind::training))
     for (const OpRecord& operation : plan.trace(ProgramKind::training).of(action).ops) summary.flops += operation.flops;
@@ -46,7 +48,8 @@ PipelineRankSummary summary_of(const Blueprint& blueprint, int rank) {
 
 std::int64_t PipelineRankSummary::model_state_bytes() const {
   std::int64_t sum = 0;
-  for (const MemoryCategory category : {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::master_weights, MemoryCategory::moments})
+  for (const MemoryCategory category :
+       {MemoryCategory::parameters, MemoryCategory::gradients, MemoryCategory::master_weights, MemoryCategory::moments})
     sum += category_bytes.at(category);
   return sum;
 }
@@ -56,13 +59,14 @@ StepSummary summary_of(const Blueprint& blueprint) {
   const MeshShape& mesh = blueprint.mesh();
   StepSummary summary;
   summary.num_parameters = config.model.num_parameters();
-  summary.model_flops =
-      model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(config.training.global_batch_size * config.training.seq_len);
+  summary.model_flops = model_flops_per_token(config.model, config.training.seq_len) *
+                        static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   Coordinates coordinates{};
   for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
     summary.ranks.push_back(summary_of(blueprint, mesh.rank_of(coordinates)));
-    summary.hardware_flops += static_cast<double>(summary.ranks.back().flops) * mesh.num_ranks() / mesh.degree(Axis::pp);
+    summary.hardware_flops +=
+        static_cast<double>(summary.ranks.back().flops) * mesh.num_ranks() / mesh.degree(Axis::pp);
   }
   return summary;
 }

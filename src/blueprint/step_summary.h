@@ -1,4 +1,5 @@
-// A training step of a blueprint as numbers, without a machine: what each pipeline rank holds, what it computes and what it sends.
+// A training step of a blueprint as numbers, without a machine: what each pipeline rank holds, what it computes and
+// what it sends.
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -18,16 +19,17 @@ struct TrafficSummary {
   std::int64_t sent_bytes = 0;     // in all calls, by this rank
 };
 
-/// One rank that stands for all that differ from it in other axes than pp. It is the first of its tensor and data axes, which has the largest share where
-/// shares are uneven.
+/// One rank that stands for all that differ from it in other axes than pp. It is the first of its tensor and data axes,
+/// which has the largest share where shares are uneven.
 struct PipelineRankSummary {
   int rank = 0;
-  std::int64_t num_parameters = 0;                             // that it computes with, uncut by data axes
-  std::map<MemoryCategory, std::int64_t> category_bytes = {};  // each at the moment when it needs most; those of a training step
-  std::int64_t arena_bytes = 0;                                // of all at the moment when they need most together
-  std::int64_t flops = 0;                                      // of a step
-  std::int64_t boundary_bytes = 0;                             // of one message between stages
-  std::vector<TrafficSummary> traffic = {};                    // by group and kind; groups of one rank send nothing and are left out
+  std::int64_t num_parameters = 0;  // that it computes with, uncut by data axes
+  std::map<MemoryCategory, std::int64_t> category_bytes =
+      {};                                    // each at the moment when it needs most; those of a training step
+  std::int64_t arena_bytes = 0;              // of all at the moment when they need most together
+  std::int64_t flops = 0;                    // of a step
+  std::int64_t boundary_bytes = 0;           // of one message between stages
+  std::vector<TrafficSummary> traffic = {};  // by group and kind; groups of one rank send nothing and are left out
 
   /// ZeRO's "model states": parameters, gradients, masters and moments, without padding.
   [[nodiscard]] std::int64_t model_state_bytes() const;

@@ -48,18 +48,21 @@ class UnitBuffers {
 
   void add_gathered(const Action& release, int gather) {
     const ShardedUnit& unit = part_.unit(release);
-    add_buffers(unit, {BufferRole::gathered_param, gather, release.id}, MemoryCategory::gathered_parameters, size_of(unit.options().dtype));
+    add_buffers(unit, {BufferRole::gathered_param, gather, release.id}, MemoryCategory::gathered_parameters,
+                size_of(unit.options().dtype));
   }
 
   void add_gradients(const Action& store, int reduce) {
     const ShardedUnit& unit = part_.unit(store);
     const ShardOptions& options = unit.options();
     if (options.shards_gradients()) {
-      const Life life = {BufferRole::unreduced_grad, opened_.at({store.stage, store.unit}), options.converts_gradients() ? reduce : store.id};
+      const Life life = {BufferRole::unreduced_grad, opened_.at({store.stage, store.unit}),
+                         options.converts_gradients() ? reduce : store.id};
       add_buffers(unit, life, MemoryCategory::unreduced_gradients, size_of(options.grad_dtype));
     }
     if (options.converts_gradients())
-      add_buffers(unit, {BufferRole::converted_grad, reduce, store.id}, MemoryCategory::unreduced_gradients, size_of(options.reduce_dtype));
+      add_buffers(unit, {BufferRole::converted_grad, reduce, store.id}, MemoryCategory::unreduced_gradients,
+                  size_of(options.reduce_dtype));
   }
 
   void add_converted_parts(const Action& reduce) {
@@ -67,11 +70,13 @@ class UnitBuffers {
     if (!unit.options().converts_gradients()) return;
     const Life life = {BufferRole::converted_grad, reduce.id, reduce.id};
     for (std::size_t b = 0; b < unit.buckets().size(); ++b)
-      add_buffer(life, b, MemoryCategory::unreduced_gradients, unit.owned(unit.buckets()[b]).count * size_of(unit.options().reduce_dtype));
+      add_buffer(life, b, MemoryCategory::unreduced_gradients,
+                 unit.owned(unit.buckets()[b]).count * size_of(unit.options().reduce_dtype));
   }
 
   void add_buffers(const ShardedUnit& unit, const Life& life, MemoryCategory category, std::int64_t element_size) {
-    for (std::size_t b = 0; b < unit.buckets().size(); ++b) add_buffer(life, b, category, unit.buckets()[b].num_elements * element_size);
+    for (std::size_t b = 0; b < unit.buckets().size(); ++b)
+      add_buffer(life, b, category, unit.buckets()[b].num_elements * element_size);
   }
 
   void add_buffer(const Life& life, std::size_t bucket, MemoryCategory category, std::int64_t num_bytes) {

@@ -14,7 +14,8 @@ constexpr std::int64_t max_config_bytes = 16 << 20;
 }
 
 ConfigFields::ConfigFields(const std::filesystem::path& path)
-    : path_(path.string()), fields_(nlohmann::json::parse(read_text(path, max_config_bytes), nullptr, /*allow_exceptions=*/false)) {
+    : path_(path.string()),
+      fields_(nlohmann::json::parse(read_text(path, max_config_bytes), nullptr, /*allow_exceptions=*/false)) {
   require(fields_.is_object(), "{} is corrupt: it is not a JSON object", path_);
 }
 
@@ -32,17 +33,22 @@ bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr
 void ConfigFields::refuse(std::string_view key, std::string_view what) const {
   const auto* value = find(key);
   // Bytes that are no UTF-8 cannot be dumped strictly.
-  const std::string shown = value == nullptr ? "null" : value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  throw Error(fmt::format("{}: {}{} = {} {}", path_, prefix_, key, shown.size() > 200 ? shown.substr(0, 200) + "..." : shown, what));
+  const std::string shown =
+      value == nullptr ? "null" : value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  throw Error(fmt::format("{}: {}{} = {} {}", path_, prefix_, key,
+                          shown.size() > 200 ? shown.substr(0, 200) + "..." : shown, what));
 }
 
-void ConfigFields::refuse_missing(std::string_view key) const { throw Error(fmt::format("{} has no field \"{}{}\"", path_, prefix_, key)); }
+void ConfigFields::refuse_missing(std::string_view key) const {
+  throw Error(fmt::format("{} has no field \"{}{}\"", path_, prefix_, key));
+}
 
 std::int64_t ConfigFields::integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback) const {
   const auto* value = find(key);
   if (value == nullptr && fallback) return *fallback;
   if (value == nullptr) refuse_missing(key);
-  if (!value->is_number_unsigned() || value->get<std::uint64_t>() < 1 || value->get<std::uint64_t>() > static_cast<std::uint64_t>(max))
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() < 1 ||
+      value->get<std::uint64_t>() > static_cast<std::uint64_t>(max))
     refuse(key, fmt::format("is not a whole number from 1 to {}", max));
   return value->get<std::int64_t>();
 }
@@ -73,7 +79,8 @@ std::string ConfigFields::text(std::string_view key, std::optional<std::string> 
 std::vector<std::string> ConfigFields::texts(std::string_view key) const {
   const auto* value = find(key);
   if (value == nullptr) return {};
-  if (!value->is_array() || !std::all_of(value->begin(), value->end(), [](const auto& entry) { return entry.is_string(); }))
+  if (!value->is_array() ||
+      !std::all_of(value->begin(), value->end(), [](const auto& entry) { return entry.is_string(); }))
     refuse(key, "is not a list of strings");
   return value->get<std::vector<std::string>>();
 }
@@ -84,9 +91,11 @@ ConfigFields ConfigFields::object(std::string_view key) const {
   return {path_, fmt::format("{}{}.", prefix_, key), value == nullptr ? nlohmann::json() : *value};
 }
 
-void ConfigFields::require_one_of(std::string_view key, std::string_view value, std::initializer_list<std::string_view> supported) const {
+void ConfigFields::require_one_of(std::string_view key, std::string_view value,
+                                  std::initializer_list<std::string_view> supported) const {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())
-    refuse(key, fmt::format("is not supported; nearest: \"{}\"", nearest(value, {supported.begin(), supported.size()})));
+    refuse(key,
+           fmt::format("is not supported; nearest: \"{}\"", nearest(value, {supported.begin(), supported.size()})));
 }
 
 void ConfigFields::require_flag(std::string_view key, bool supported) const {

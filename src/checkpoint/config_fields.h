@@ -22,7 +22,8 @@ class ConfigFields {
   [[nodiscard]] bool has(std::string_view key) const;
 
   /// Whole numbers from 1 to `max`; without a `fallback` the key must be there.
-  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback = {}) const;
+  [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max,
+                                     std::optional<std::int64_t> fallback = {}) const;
   [[nodiscard]] double number(std::string_view key, std::optional<double> fallback = {}) const;
   [[nodiscard]] bool boolean(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, std::optional<std::string> fallback = {}) const;
@@ -31,7 +32,8 @@ class ConfigFields {
   [[nodiscard]] ConfigFields object(std::string_view key) const;
 
   /// Throws Error unless the text is one of `supported`, naming the nearest.
-  void require_one_of(std::string_view key, std::string_view value, std::initializer_list<std::string_view> supported) const;
+  void require_one_of(std::string_view key, std::string_view value,
+                      std::initializer_list<std::string_view> supported) const;
   /// Throws Error unless the flag is `supported` or absent.
   void require_flag(std::string_view key, bool supported) const;
   /// Throws Error saying that the value of the key is `what`.

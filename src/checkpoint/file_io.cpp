@@ -16,7 +16,9 @@ namespace {
 
 std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
-[[noreturn]] void fail(const std::filesystem::path& path, int error_number) { throw Failure(fmt::format("{}: {}", path.string(), reason(error_number))); }
+[[noreturn]] void fail(const std::filesystem::path& path, int error_number) {
+  throw Failure(fmt::format("{}: {}", path.string(), reason(error_number)));
+}
 
 template <class Call>
 auto retried(Call&& call) {  // a signal may interrupt any call
@@ -39,7 +41,8 @@ File::~File() {
 }
 
 File File::open_to_read(const std::filesystem::path& path) {
-  const int descriptor = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });  // a pipe must not block
+  const int descriptor =
+      retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });  // a pipe must not block
   require(descriptor >= 0, "{}: {}", path.string(), reason(errno));
   File file(descriptor, path);
   struct stat status {};
@@ -68,9 +71,12 @@ std::int64_t File::num_bytes() const {
 
 void File::read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const {
   for (auto* next = static_cast<char*>(out); num_bytes > 0;) {
-    const auto count = retried([&] { return ::pread(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset); });
+    const auto count = retried([&] {
+      return ::pread(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset);
+    });
     if (count < 0) fail(path_, errno);
-    require(count > 0, "{} is truncated: it ends at byte {}, and {} more are needed there", path_.string(), offset, num_bytes);
+    require(count > 0, "{} is truncated: it ends at byte {}, and {} more are needed there", path_.string(), offset,
+            num_bytes);
     next += count;
     offset += count;
     num_bytes -= count;
@@ -79,7 +85,9 @@ void File::read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const
 
 void File::write_at(std::int64_t offset, const void* data, std::int64_t num_bytes) {
   for (const auto* next = static_cast<const char*>(data); num_bytes > 0;) {
-    const auto count = retried([&] { return ::pwrite(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset); });
+    const auto count = retried([&] {
+      return ::pwrite(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset);
+    });
     if (count <= 0) fail(path_, count < 0 ? errno : ENOSPC);
     next += count;
     offset += count;
@@ -101,13 +109,15 @@ void File::sync() {
 
 void File::close() {
   const int descriptor = std::exchange(descriptor_, -1);
-  if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR) fail(path_, errno);  // after EINTR Linux has closed it
+  if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR)
+    fail(path_, errno);  // after EINTR Linux has closed it
 }
 
 std::string read_text(const std::filesystem::path& path, std::int64_t max_bytes) {
   const File file = File::open_to_read(path);
   const std::int64_t num_bytes = file.num_bytes();
-  require(num_bytes <= max_bytes, "{} has {} bytes, more than the {} that such a file may have", path.string(), num_bytes, max_bytes);
+  require(num_bytes <= max_bytes, "{} has {} bytes, more than the {} that such a file may have", path.string(),
+          num_bytes, max_bytes);
   std::string text(static_cast<std::size_t>(num_bytes), '\0');
   file.read_at(0, text.data(), num_bytes);
   return text;
@@ -125,7 +135,8 @@ void sync_folder(const std::filesystem::path& folder) {
   if (descriptor < 0) fail(folder, errno);
   const int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  if (error_number != 0 && error_number != EINVAL) fail(folder, error_number);  // EINVAL: a file system that cannot sync folders
+  if (error_number != 0 && error_number != EINVAL)
+    fail(folder, error_number);  // EINVAL: a file system that cannot sync folders
 }
 
 void delete_folder(const std::filesystem::path& folder) {

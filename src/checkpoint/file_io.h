@@ -27,7 +27,8 @@ class File {
   void read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const;
   /// Throws Failure (a full disk, an I/O error).
   void write_at(std::int64_t offset, const void* data, std::int64_t num_bytes);
-  /// Takes the disk blocks of [0, num_bytes) now, so that a full disk is noticed before anything is written. Throws Failure.
+  /// Takes the disk blocks of [0, num_bytes) now, so that a full disk is noticed before anything is written. Throws
+  /// Failure.
   void reserve(std::int64_t num_bytes);
   /// Throws Failure.
   void sync();

@@ -47,7 +47,8 @@ void walk(const Walk& w, Number* runs, Number* slice) {
   constexpr std::int64_t block = 32;  // so that both sides stay in the cache
   for (std::int64_t i0 = 0; i0 < w.count; i0 += block)
     for (std::int64_t j = 0; j < n; ++j)
-      for (std::int64_t i = i0; i < std::min(i0 + block, w.count); ++i) copy<direction>(runs + i * n + j, slice + j * stride + w.first + i, 1);
+      for (std::int64_t i = i0; i < std::min(i0 + block, w.count); ++i)
+        copy<direction>(runs + i * n + j, slice + j * stride + w.first + i, 1);
 }
 
 template <Direction direction>
@@ -63,7 +64,8 @@ void walk_bytes(const Walk& w, std::int64_t element_bytes, std::byte* runs, std:
 
 FileRegion file_region(const Param& param, const FileRectangle& rectangle) {
   const int num_dims = param.global_sizes.num_dims();
-  require(num_dims == 1 || num_dims == 2, "parameter '{}' {} has neither one nor two dims", param.name, to_string(param.global_sizes));
+  require(num_dims == 1 || num_dims == 2, "parameter '{}' {} has neither one nor two dims", param.name,
+          to_string(param.global_sizes));
   Range rows = num_dims == 2 ? held(param, 0) : Range{0, 1};
   Range cols = held(param, num_dims - 1);
   FileRegion region;
@@ -72,17 +74,20 @@ FileRegion file_region(const Param& param, const FileRectangle& rectangle) {
   region.transposed = rectangle.transposed;
   region.tensor_row_elements = rectangle.tensor_sizes[-1];
   if (rectangle.transposed) std::swap(rows, cols);  // from here on rows and columns of the file
-  region.first_element = (rectangle.first_row + rows.first) * region.tensor_row_elements + rectangle.first_col + cols.first;
+  region.first_element =
+      (rectangle.first_row + rows.first) * region.tensor_row_elements + rectangle.first_col + cols.first;
   region.num_runs = cols.count == 0 ? 0 : rows.count;
   region.run_elements = cols.count;
   return region;
 }
 
-void copy_runs_to_slice(const FileRegion& region, std::int64_t first, std::int64_t count, std::int64_t element_bytes, const std::byte* runs, std::byte* slice) {
+void copy_runs_to_slice(const FileRegion& region, std::int64_t first, std::int64_t count, std::int64_t element_bytes,
+                        const std::byte* runs, std::byte* slice) {
   walk_bytes<Direction::to_slice>({region, first, count}, element_bytes, const_cast<std::byte*>(runs), slice);
 }
 
-void copy_slice_to_runs(const FileRegion& region, std::int64_t first, std::int64_t count, std::int64_t element_bytes, const std::byte* slice, std::byte* runs) {
+void copy_slice_to_runs(const FileRegion& region, std::int64_t first, std::int64_t count, std::int64_t element_bytes,
+                        const std::byte* slice, std::byte* runs) {
   walk_bytes<Direction::to_runs>({region, first, count}, element_bytes, runs, const_cast<std::byte*>(slice));
 }
 

@@ -15,10 +15,12 @@
 namespace echelon {
 namespace {
 
-constexpr std::array<std::string_view, 5> model_files = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", index_file_name};
+constexpr std::array<std::string_view, 5> model_files = {"config.json", "generation_config.json", "tokenizer.json",
+                                                         "tokenizer_config.json", index_file_name};
 
 bool is_model_file(const std::filesystem::path& name) {
-  return name.extension() == ".safetensors" || std::find(model_files.begin(), model_files.end(), name.string()) != model_files.end();
+  return name.extension() == ".safetensors" ||
+         std::find(model_files.begin(), model_files.end(), name.string()) != model_files.end();
 }
 
 void rename_or_fail(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -27,7 +29,9 @@ void rename_or_fail(const std::filesystem::path& from, const std::filesystem::pa
   if (error) throw Failure(fmt::format("{} cannot be renamed to {}: {}", from.string(), to.string(), error.message()));
 }
 
-std::filesystem::path parent_of(const std::filesystem::path& folder) { return folder.has_parent_path() ? folder.parent_path() : "."; }
+std::filesystem::path parent_of(const std::filesystem::path& folder) {
+  return folder.has_parent_path() ? folder.parent_path() : ".";
+}
 
 }  // namespace
 
@@ -37,10 +41,11 @@ std::filesystem::path outgoing_name(const std::filesystem::path& folder) { retur
 void require_replaceable(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(folder, error))) return;
-  require(std::filesystem::is_directory(std::filesystem::symlink_status(folder)), "{} is there and is not a folder; give the model another name",
-          folder.string());
+  require(std::filesystem::is_directory(std::filesystem::symlink_status(folder)),
+          "{} is there and is not a folder; give the model another name", folder.string());
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    require(is_model_file(entry.path().filename()), "{} holds '{}', which is not part of a model, so it is not replaced; give the model another name",
+    require(is_model_file(entry.path().filename()),
+            "{} holds '{}', which is not part of a model, so it is not replaced; give the model another name",
             folder.string(), entry.path().filename().string());
   require(!error, "{}: {}", folder.string(), error.message());
 }

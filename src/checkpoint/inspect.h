@@ -13,7 +13,8 @@ struct ListedTensor {
   std::string file_name;
 };
 
-/// Every tensor of the folder's safetensors, by name, known to Echelon's models or not. Reads headers only. Throws Error.
+/// Every tensor of the folder's safetensors, by name, known to Echelon's models or not. Reads headers only. Throws
+/// Error.
 [[nodiscard]] std::vector<ListedTensor> list_tensors(const std::filesystem::path& folder);
 
 }  // namespace echelon

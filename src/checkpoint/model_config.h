@@ -10,8 +10,9 @@
 
 namespace echelon {
 
-/// The model of FOLDER/config.json. What Echelon does not compute (sliding windows, other kinds of RoPE, other activations, biases that the family has not
-/// here, quantised weights) is refused by name. Dropout is ignored: Echelon has none. Throws Error naming the file, the key and the value.
+/// The model of FOLDER/config.json. What Echelon does not compute (sliding windows, other kinds of RoPE, other
+/// activations, biases that the family has not here, quantised weights) is refused by name. Dropout is ignored: Echelon
+/// has none. Throws Error naming the file, the key and the value.
 [[nodiscard]] ModelSpec read_model_spec(const std::filesystem::path& folder);
 
 /// Ids of the tokenizer's special tokens, where they are known.
@@ -20,11 +21,13 @@ struct SpecialTokens {
   std::optional<std::int64_t> eos;
 };
 
-/// Throws Error with the key and the nearest value if a config.json cannot say the model: its family fixes norms and biases, and GPT-2 has no grouped queries.
+/// Throws Error with the key and the nearest value if a config.json cannot say the model: its family fixes norms and
+/// biases, and GPT-2 has no grouped queries.
 void require_sayable(const ModelSpec& model);
 
-/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if it cannot say the model,
-/// Failure if the file cannot be written.
-void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype, const SpecialTokens& tokens = {});
+/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if it
+/// cannot say the model, Failure if the file cannot be written.
+void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
+                        const SpecialTokens& tokens = {});
 
 }  // namespace echelon

@@ -21,7 +21,8 @@ ModelSpec read_gpt2(const ConfigFields& config) {
   model.num_hidden_layers = config.integer("n_layer", max_layers);
   model.num_attention_heads = config.integer("n_head", max_heads);
   model.num_key_value_heads = model.num_attention_heads;
-  if (model.hidden_size % model.num_attention_heads != 0) config.refuse("n_head", fmt::format("does not divide n_embd = {}", model.hidden_size));
+  if (model.hidden_size % model.num_attention_heads != 0)
+    config.refuse("n_head", fmt::format("does not divide n_embd = {}", model.hidden_size));
   model.head_dim = model.hidden_size / model.num_attention_heads;
   model.intermediate_size = config.integer("n_inner", max_width, 4 * model.hidden_size);
   model.vocab_size = config.integer("vocab_size", max_rows);
@@ -29,7 +30,8 @@ ModelSpec read_gpt2(const ConfigFields& config) {
   model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
   model.initializer_range = config.number("initializer_range", 0.02);
   model.tie_word_embeddings = config.boolean("tie_word_embeddings", model.tie_word_embeddings);
-  config.require_one_of("activation_function", config.text("activation_function", "gelu_new"), {"gelu_new", "gelu_pytorch_tanh"});
+  config.require_one_of("activation_function", config.text("activation_function", "gelu_new"),
+                        {"gelu_new", "gelu_pytorch_tanh"});
   config.require_flag("scale_attn_weights", true);
   config.require_flag("scale_attn_by_inverse_layer_idx", false);
   config.require_flag("add_cross_attention", false);
@@ -42,16 +44,20 @@ void read_rope(const ConfigFields& config, ModelSpec& model) {
   const ConfigFields rope = config.object(key);
   model.rope_theta = rope.number("rope_theta", config.number("rope_theta", 10000.0));
   for (const auto* holder : {&config, &rope})
-    if (holder->number("partial_rotary_factor", 1.0) != 1.0) holder->refuse("partial_rotary_factor", "is not supported; nearest: 1.0");
+    if (holder->number("partial_rotary_factor", 1.0) != 1.0)
+      holder->refuse("partial_rotary_factor", "is not supported; nearest: 1.0");
   if (!config.has(key)) return;
-  const std::string type_key = rope.has("type") && !rope.has("rope_type") ? "type" : "rope_type";  // "type" is its older name
-  const std::string type = rope.text(type_key, rope.has("factor") ? std::nullopt : std::optional<std::string>("default"));
+  const std::string type_key =
+      rope.has("type") && !rope.has("rope_type") ? "type" : "rope_type";  // "type" is its older name
+  const std::string type =
+      rope.text(type_key, rope.has("factor") ? std::nullopt : std::optional<std::string>("default"));
   rope.require_one_of(type_key, type, {"default", "llama3"});
   if (type == "default") return;
-  model.rope_scaling = RopeScaling{.factor = rope.number("factor"),
-                                   .low_freq_factor = rope.number("low_freq_factor"),
-                                   .high_freq_factor = rope.number("high_freq_factor"),
-                                   .original_max_position_embeddings = rope.integer("original_max_position_embeddings", max_rows)};
+  model.rope_scaling =
+      RopeScaling{.factor = rope.number("factor"),
+                  .low_freq_factor = rope.number("low_freq_factor"),
+                  .high_freq_factor = rope.number("high_freq_factor"),
+                  .original_max_position_embeddings = rope.integer("original_max_position_embeddings", max_rows)};
 }
 
 void refuse_sliding_windows(const ConfigFields& config, const ModelSpec& model) {
@@ -72,8 +78,10 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
   model.num_key_value_heads = config.integer("num_key_value_heads", max_heads, model.num_attention_heads);
   const bool has_default_head_dim = family == Family::qwen3;
   if (!config.has("head_dim") && !has_default_head_dim && model.hidden_size % model.num_attention_heads != 0)
-    config.refuse("num_attention_heads", fmt::format("does not divide hidden_size = {}, and there is no head_dim", model.hidden_size));
-  model.head_dim = config.integer("head_dim", max_heads, has_default_head_dim ? 128 : model.hidden_size / model.num_attention_heads);
+    config.refuse("num_attention_heads",
+                  fmt::format("does not divide hidden_size = {}, and there is no head_dim", model.hidden_size));
+  model.head_dim =
+      config.integer("head_dim", max_heads, has_default_head_dim ? 128 : model.hidden_size / model.num_attention_heads);
   model.intermediate_size = config.integer("intermediate_size", max_width);
   model.vocab_size = config.integer("vocab_size", max_rows);
   model.max_position_embeddings = config.integer("max_position_embeddings", max_rows);
@@ -82,7 +90,8 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
   model.tie_word_embeddings = config.boolean("tie_word_embeddings", model.tie_word_embeddings);
   config.require_one_of("hidden_act", config.text("hidden_act", "silu"), {"silu", "swish"});
   config.require_flag("mlp_bias", false);
-  if (family != Family::qwen2) config.require_flag("attention_bias", false);  // Qwen2 has its biases without being asked
+  if (family != Family::qwen2)
+    config.require_flag("attention_bias", false);  // Qwen2 has its biases without being asked
   read_rope(config, model);
   refuse_sliding_windows(config, model);
   return model;
@@ -91,7 +100,8 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
 ModelSpec read_family(const ConfigFields& config) {
   const std::string model_type = config.text("model_type");
   config.require_one_of("model_type", model_type, {"gpt2", "llama", "qwen2", "qwen3"});
-  if (config.has("quantization_config")) config.refuse("quantization_config", "is not supported; convert the weights to bfloat16 first");
+  if (config.has("quantization_config"))
+    config.refuse("quantization_config", "is not supported; convert the weights to bfloat16 first");
   const Family family = parse_family(model_type);
   switch (family) {
     case Family::gpt2: return read_gpt2(config);

@@ -69,18 +69,24 @@ Json id_or_null(const std::optional<std::int64_t>& id) { return id ? Json(*id) :
 void require_sayable(const ModelSpec& model) {
   // There is no field for the choices that a family fixes, so another choice would be lost in silence.
   const ModelSpec fixed = family_defaults(model.family);
-  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp && model.qkv_bias == fixed.qkv_bias &&
-                        model.output_bias == fixed.output_bias && model.qk_norm == fixed.qk_norm;
-  require(is_plain, "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written as a Hugging Face folder",
+  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp &&
+                        model.qkv_bias == fixed.qkv_bias && model.output_bias == fixed.output_bias &&
+                        model.qk_norm == fixed.qk_norm;
+  require(is_plain,
+          "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written "
+          "as a Hugging Face folder",
           name_of(model.family));
   if (model.family != Family::gpt2) return;
-  require(model.num_key_value_heads == model.num_attention_heads, "model.num_key_value_heads = {} cannot be written for GPT-2; nearest: {}",
-          model.num_key_value_heads, model.num_attention_heads);
-  require(model.head_dim * model.num_attention_heads == model.hidden_size, "model.head_dim = {} cannot be written for GPT-2; nearest: {}", model.head_dim,
+  require(model.num_key_value_heads == model.num_attention_heads,
+          "model.num_key_value_heads = {} cannot be written for GPT-2; nearest: {}", model.num_key_value_heads,
+          model.num_attention_heads);
+  require(model.head_dim * model.num_attention_heads == model.hidden_size,
+          "model.head_dim = {} cannot be written for GPT-2; nearest: {}", model.head_dim,
           model.hidden_size / model.num_attention_heads);
 }
 
-void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype, const SpecialTokens& tokens) {
+void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
+                        const SpecialTokens& tokens) {
   require_sayable(model);
   Json config = {{"architectures", {architecture_of(model.family)}}, {"model_type", name_of(model.family)}};
   config.update(model.family == Family::gpt2 ? gpt2_fields(model) : llama_like_fields(model));

@@ -1,4 +1,5 @@
-// Reads weights out of a Hugging Face folder into any layout: each rank reads the bytes of its own slices and no others.
+// Reads weights out of a Hugging Face folder into any layout: each rank reads the bytes of its own slices and no
+// others.
 #pragma once
 
 #include "checkpoint/weight_folder.h"
@@ -17,8 +18,8 @@ class ModelReader {
 
   [[nodiscard]] const ModelSpec& spec() const { return spec_; }
 
-  /// Fills this rank's slice, `param.local_sizes()` numbers of `dtype` at `out`; what reaches past the parameter is zero.
-  /// The head of a tied model is the embedding. Throws Error if the folder's parameter has other sizes.
+  /// Fills this rank's slice, `param.local_sizes()` numbers of `dtype` at `out`; what reaches past the parameter is
+  /// zero. The head of a tied model is the embedding. Throws Error if the folder's parameter has other sizes.
   void read(const Param& param, DType dtype, void* out) const;
 
  private:

@@ -69,13 +69,15 @@ void ModelWriter::begin() {
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
   write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_));
-  if (!options_.tokenizer.empty()) write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
+  if (!options_.tokenizer.empty())
+    write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
 }
 
 void ModelWriter::write(const Param& param, DType dtype, const void* host) {
   const auto found = parameters_.find(param.name);
-  require(found != parameters_.end() && found->second.sizes == param.global_sizes, "parameter '{}' {} is not one of the model that {} is written for",
-          param.name, to_string(param.global_sizes), options_.folder.string());
+  require(found != parameters_.end() && found->second.sizes == param.global_sizes,
+          "parameter '{}' {} is not one of the model that {} is written for", param.name, to_string(param.global_sizes),
+          options_.folder.string());
   const FileRectangle& rectangle = found->second.rectangle;
   const FileRegion region = file_region(param, rectangle);
   const FilePlan* planned = plan_.file_of(rectangle.tensor);

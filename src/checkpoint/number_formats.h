@@ -1,4 +1,5 @@
-// Conversion of contiguous numbers between formats, each value rounded to nearest even (a NaN stays a NaN, what is too large becomes infinite).
+// Conversion of contiguous numbers between formats, each value rounded to nearest even (a NaN stays a NaN, what is too
+// large becomes infinite).
 #pragma once
 
 #include "tensor/dtype.h"
@@ -7,7 +8,8 @@
 
 namespace echelon {
 
-/// `count` numbers of format `from` to format `to`; the two must not overlap. Throws Error for int32, which is not a weight's format.
+/// `count` numbers of format `from` to format `to`; the two must not overlap. Throws Error for int32, which is not a
+/// weight's format.
 void convert_numbers(DType from, const void* in, DType to, void* out, std::int64_t count);
 
 }  // namespace echelon

@@ -24,8 +24,10 @@ struct Tile {
 
 template <class Move>
 void for_each_tile(const FileRegion& region, std::int64_t element_bytes, Move&& move) {
-  const std::int64_t tile_runs = std::max<std::int64_t>(1, tile_bytes / std::max<std::int64_t>(1, region.run_elements * element_bytes));
-  for (std::int64_t first = 0; first < region.num_runs; first += tile_runs) move(Tile{first, std::min(tile_runs, region.num_runs - first)});
+  const std::int64_t tile_runs =
+      std::max<std::int64_t>(1, tile_bytes / std::max<std::int64_t>(1, region.run_elements * element_bytes));
+  for (std::int64_t first = 0; first < region.num_runs; first += tile_runs)
+    move(Tile{first, std::min(tile_runs, region.num_runs - first)});
 }
 
 // Calls move(offset in the file, offset in the packed tile, bytes) for each contiguous piece of the tile.
@@ -48,8 +50,9 @@ void read_region(const File& file, const FileTensor& tensor, const FileRegion& r
     const std::int64_t count = tile.count * region.run_elements;
     raw.resize(static_cast<std::size_t>(count * size_of(file_dtype)));
     runs.resize(static_cast<std::size_t>(count * size_of(dtype)));
-    for_each_piece(tensor, region, tile,
-                   [&](std::int64_t at, std::int64_t in_tile, std::int64_t num_bytes) { file.read_at(at, raw.data() + in_tile, num_bytes); });
+    for_each_piece(tensor, region, tile, [&](std::int64_t at, std::int64_t in_tile, std::int64_t num_bytes) {
+      file.read_at(at, raw.data() + in_tile, num_bytes);
+    });
     convert_numbers(file_dtype, raw.data(), dtype, runs.data(), count);
     copy_runs_to_slice(region, tile.first, tile.count, size_of(dtype), runs.data(), static_cast<std::byte*>(out));
   });
@@ -64,8 +67,9 @@ void write_region(File& file, const FileTensor& tensor, const FileRegion& region
     runs.resize(static_cast<std::size_t>(count * size_of(dtype)));
     copy_slice_to_runs(region, tile.first, tile.count, size_of(dtype), static_cast<const std::byte*>(in), runs.data());
     convert_numbers(dtype, runs.data(), file_dtype, raw.data(), count);
-    for_each_piece(tensor, region, tile,
-                   [&](std::int64_t at, std::int64_t in_tile, std::int64_t num_bytes) { file.write_at(at, raw.data() + in_tile, num_bytes); });
+    for_each_piece(tensor, region, tile, [&](std::int64_t at, std::int64_t in_tile, std::int64_t num_bytes) {
+      file.write_at(at, raw.data() + in_tile, num_bytes);
+    });
   });
 }
 

@@ -1,5 +1,6 @@
-// Hugging Face's safetensors: u64 length of the header (little-endian), header (JSON: name -> dtype, shape, data_offsets), raw little-endian numbers.
-// https://huggingface.co/docs/safetensors. Nothing of a file is believed before it is checked.
+// Hugging Face's safetensors: u64 length of the header (little-endian), header (JSON: name -> dtype, shape,
+// data_offsets), raw little-endian numbers. https://huggingface.co/docs/safetensors. Nothing of a file is believed
+// before it is checked.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -27,8 +28,8 @@ struct FileTensor {
   std::int64_t num_bytes = 0;
 };
 
-/// Reads and checks the header alone: its length, the JSON, known formats, sizes that agree with bytes, data that fills the file without gaps or overlaps.
-/// Throws Error naming the file and what is wrong with it.
+/// Reads and checks the header alone: its length, the JSON, known formats, sizes that agree with bytes, data that fills
+/// the file without gaps or overlaps. Throws Error naming the file and what is wrong with it.
 [[nodiscard]] std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path);
 
 /// "F32" etc.; throws Error for a dtype that files do not have.
@@ -59,7 +60,8 @@ struct FolderPlan {
 inline constexpr std::string_view single_file_name = "model.safetensors";
 inline constexpr std::string_view index_file_name = "model.safetensors.index.json";
 
-/// One file, or as many as needed to keep each below `max_file_bytes` of data (a larger tensor gets a file of its own). Tensors keep their order.
+/// One file, or as many as needed to keep each below `max_file_bytes` of data (a larger tensor gets a file of its own).
+/// Tensors keep their order.
 [[nodiscard]] FolderPlan plan_safetensors(const std::vector<TensorPlan>& tensors, std::int64_t max_file_bytes);
 
 }  // namespace echelon

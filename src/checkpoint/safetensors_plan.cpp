@@ -15,7 +15,8 @@ std::int64_t num_bytes_of(const TensorPlan& tensor) {
   return num_bytes;
 }
 
-std::vector<std::vector<TensorPlan>> split_by_size(const std::vector<TensorPlan>& tensors, std::int64_t max_file_bytes) {
+std::vector<std::vector<TensorPlan>> split_by_size(const std::vector<TensorPlan>& tensors,
+                                                   std::int64_t max_file_bytes) {
   std::vector<std::vector<TensorPlan>> files(1);
   std::int64_t file_bytes = 0;
   for (const TensorPlan& tensor : tensors) {
@@ -36,8 +37,10 @@ FilePlan plan_file(std::string file_name, const std::vector<TensorPlan>& tensors
   std::int64_t end = 0;
   for (const TensorPlan& tensor : tensors) {
     const std::int64_t first = std::exchange(end, end + num_bytes_of(tensor));
-    header[tensor.name] = {{"dtype", safetensors_format(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {first, end}}};
-    file.tensors[tensor.name] = {std::string(safetensors_format(tensor.dtype)), tensor.dtype, tensor.shape, first, end - first};
+    header[tensor.name] = {
+        {"dtype", safetensors_format(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {first, end}}};
+    file.tensors[tensor.name] = {std::string(safetensors_format(tensor.dtype)), tensor.dtype, tensor.shape, first,
+                                 end - first};
   }
   std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
@@ -73,8 +76,10 @@ FolderPlan plan_safetensors(const std::vector<TensorPlan>& tensors, std::int64_t
   const auto parts = split_by_size(tensors, max_file_bytes);
   FolderPlan plan;
   for (std::size_t i = 0; i < parts.size(); ++i)
-    plan.files.push_back(
-        plan_file(parts.size() == 1 ? std::string(single_file_name) : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size()), parts[i]));
+    plan.files.push_back(plan_file(parts.size() == 1
+                                       ? std::string(single_file_name)
+                                       : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, parts.size()),
+                                   parts[i]));
   if (parts.size() > 1) plan.index = index_of(plan.files);
   return plan;
 }

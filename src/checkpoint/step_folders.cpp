@@ -36,17 +36,22 @@ void for_each_folder(const std::filesystem::path& base, Visit&& visit) {
   for (const auto& entry : std::filesystem::directory_iterator(base, error))
     if (entry.is_directory(error) && !entry.is_symlink(error)) names.push_back(entry.path().filename().string());
   for (const std::string& name : names)
-    if (const auto parsed = parse(name); parsed && (parsed->rest.empty() || parsed->rest == ".tmp" || parsed->rest == ".old")) visit(*parsed, base / name);
+    if (const auto parsed = parse(name);
+        parsed && (parsed->rest.empty() || parsed->rest == ".tmp" || parsed->rest == ".old"))
+      visit(*parsed, base / name);
 }
 
 }  // namespace
 
-std::filesystem::path step_folder(const std::filesystem::path& base, std::int64_t step) { return base / fmt::format("{}{}", prefix, step); }
+std::filesystem::path step_folder(const std::filesystem::path& base, std::int64_t step) {
+  return base / fmt::format("{}{}", prefix, step);
+}
 
 std::vector<std::int64_t> saved_steps(const std::filesystem::path& base) {
   std::vector<std::int64_t> steps;
   for_each_folder(base, [&](const StepName& name, const std::filesystem::path& folder) {
-    if (name.rest.empty() && folder == step_folder(base, name.step)) steps.push_back(name.step);  // "step-007" is not ours
+    if (name.rest.empty() && folder == step_folder(base, name.step))
+      steps.push_back(name.step);  // "step-007" is not ours
   });
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -68,7 +73,8 @@ void prune_steps(const std::filesystem::path& base, std::int64_t step, std::int6
   for (std::int64_t i = 0; i < num_steps - keep_latest_k; ++i) {
     const std::filesystem::path folder = step_folder(base, steps[static_cast<std::size_t>(i)]);
     std::error_code error;
-    std::filesystem::rename(folder, outgoing_name(folder), error);  // first, so that a half-deleted folder never looks whole
+    std::filesystem::rename(folder, outgoing_name(folder),
+                            error);  // first, so that a half-deleted folder never looks whole
     if (error) throw Failure(fmt::format("{}: {}", folder.string(), error.message()));
     delete_folder(outgoing_name(folder));
   }

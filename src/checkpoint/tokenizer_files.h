@@ -11,8 +11,10 @@ namespace echelon {
 /// Throws Error naming the file if it is not a tokenizer.json.
 [[nodiscard]] SpecialTokens special_tokens(const std::filesystem::path& tokenizer);
 
-/// Copies the tokenizer.json into `folder` and writes the tokenizer_config.json that transformers' AutoTokenizer wants. `max_tokens`: the longest
-/// sequence of the model. Throws Error if the tokenizer cannot be read, Failure if the files cannot be written.
-void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder, std::int64_t max_tokens);
+/// Copies the tokenizer.json into `folder` and writes the tokenizer_config.json that transformers' AutoTokenizer wants.
+/// `max_tokens`: the longest sequence of the model. Throws Error if the tokenizer cannot be read, Failure if the files
+/// cannot be written.
+void write_tokenizer_files(const std::filesystem::path& tokenizer, const std::filesystem::path& folder,
+                           std::int64_t max_tokens);
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// The safetensors of a Hugging Face folder, in one file or in several with an index, as one map from a tensor's name to its place.
+// The safetensors of a Hugging Face folder, in one file or in several with an index, as one map from a tensor's name to
+// its place.
 #pragma once
 
 #include "checkpoint/safetensors.h"

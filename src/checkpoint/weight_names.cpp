@@ -9,7 +9,8 @@
 namespace echelon {
 namespace {
 
-// Sizes: V vocabulary, P positions, D model width, F feed-forward width, Q and K rows of the query and of the key projection.
+// Sizes: V vocabulary, P positions, D model width, F feed-forward width, Q and K rows of the query and of the key
+// projection.
 struct Widths {
   explicit Widths(const ModelSpec& m)
       : V(m.vocab_size),
@@ -85,7 +86,8 @@ constexpr std::array gpt2_layer_names = {
     Gpt2Name{"mlp.up_proj", "mlp.c_fc", Slot::whole, true},
     Gpt2Name{"mlp.down_proj", "mlp.c_proj", Slot::whole, true},
 };
-constexpr std::array gpt2_names = {Gpt2Name{"model.embed_tokens", "transformer.wte"}, Gpt2Name{"model.embed_positions", "transformer.wpe"},
+constexpr std::array gpt2_names = {Gpt2Name{"model.embed_tokens", "transformer.wte"},
+                                   Gpt2Name{"model.embed_positions", "transformer.wpe"},
                                    Gpt2Name{"model.norm", "transformer.ln_f"}, Gpt2Name{"lm_head", "lm_head"}};
 
 constexpr std::string_view layer_prefix = "model.layers.";
@@ -99,15 +101,17 @@ FileRectangle gpt2_rectangle(const Widths& w, std::string_view parameter, const 
     stem.remove_prefix(layer_prefix.size());
     const auto dot = stem.find('.');
     block = fmt::format("transformer.h.{}.", stem.substr(0, dot));
-    name =
-        std::find_if(gpt2_layer_names.begin(), gpt2_layer_names.end(), [&](const Gpt2Name& candidate) { return candidate.parameter == stem.substr(dot + 1); });
+    name = std::find_if(gpt2_layer_names.begin(), gpt2_layer_names.end(),
+                        [&](const Gpt2Name& candidate) { return candidate.parameter == stem.substr(dot + 1); });
     require(name != gpt2_layer_names.end(), "GPT-2 has no parameter '{}'", parameter);
   } else {
-    name = std::find_if(gpt2_names.begin(), gpt2_names.end(), [&](const Gpt2Name& candidate) { return candidate.parameter == stem; });
+    name = std::find_if(gpt2_names.begin(), gpt2_names.end(),
+                        [&](const Gpt2Name& candidate) { return candidate.parameter == stem; });
     require(name != gpt2_names.end(), "GPT-2 has no parameter '{}'", parameter);
   }
   const bool transposed = name->is_conv1d && sizes.num_dims() == 2;
-  FileRectangle rectangle{.tensor = fmt::format("{}{}{}", block, name->tensor, suffix), .tensor_sizes = sizes, .transposed = transposed};
+  FileRectangle rectangle{
+      .tensor = fmt::format("{}{}{}", block, name->tensor, suffix), .tensor_sizes = sizes, .transposed = transposed};
   if (transposed) rectangle.tensor_sizes = {sizes[1], sizes[0]};
   if (name->slot != Slot::whole) rectangle.tensor_sizes[-1] = w.Q + 2 * w.K;
   if (name->slot == Slot::key) rectangle.first_col = w.Q;
@@ -131,7 +135,8 @@ std::vector<NamedShape> global_parameters(const ModelSpec& model) { return Param
 
 std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const ModelSpec& model) {
   std::map<std::string, PlacedParameter, std::less<>> placed;
-  for (const NamedShape& parameter : global_parameters(model)) placed[parameter.name] = {parameter.sizes, rectangle_of(model, parameter)};
+  for (const NamedShape& parameter : global_parameters(model))
+    placed[parameter.name] = {parameter.sizes, rectangle_of(model, parameter)};
   if (model.tie_word_embeddings) placed["lm_head.weight"] = placed["model.embed_tokens.weight"];
   return placed;
 }
@@ -141,7 +146,8 @@ std::vector<NamedShape> file_tensors(const ModelSpec& model) {
   for (const NamedShape& parameter : global_parameters(model)) {
     const FileRectangle rectangle = rectangle_of(model, parameter);
     const auto same = [&](const NamedShape& tensor) { return tensor.name == rectangle.tensor; };
-    if (std::none_of(tensors.rbegin(), tensors.rend(), same)) tensors.push_back({rectangle.tensor, rectangle.tensor_sizes});
+    if (std::none_of(tensors.rbegin(), tensors.rend(), same))
+      tensors.push_back({rectangle.tensor, rectangle.tensor_sizes});
   }
   return tensors;
 }

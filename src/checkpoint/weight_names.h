@@ -1,5 +1,6 @@
-// Which parameters a model has, and where each lies in the files of its family. Parameters bear Hugging Face's Llama names in every family; GPT-2's files
-// have other names, hold q, k and v as one tensor and every matrix transposed (Conv1D: y = x W with W[in, out]). RoPE halves are stored as they are used.
+// Which parameters a model has, and where each lies in the files of its family. Parameters bear Hugging Face's Llama
+// names in every family; GPT-2's files have other names, hold q, k and v as one tensor and every matrix transposed
+// (Conv1D: y = x W with W[in, out]). RoPE halves are stored as they are used.
 #pragma once
 
 #include "spec/model_spec.h"
@@ -35,7 +36,8 @@ struct PlacedParameter {
   FileRectangle rectangle;
 };
 
-/// Every parameter by name, with its place in a folder of this model. The head of a tied model is there too, in the embedding's place.
+/// Every parameter by name, with its place in a folder of this model. The head of a tied model is there too, in the
+/// embedding's place.
 [[nodiscard]] std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const ModelSpec& model);
 
 /// The tensors of a folder of this model, in the order of the forward pass.

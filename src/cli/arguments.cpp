@@ -24,10 +24,12 @@ void check_number(const CLI::Option& option, std::string_view name, std::string_
   std::int64_t whole = 0;
   double number = 0;
   if (type.starts_with("INT")) require(is_number(text, whole), "{}={} is not an integer{}", name, text, example);
-  if (type.starts_with("FLOAT")) require(is_number(text, number) && !std::isnan(number), "{}={} is not a number{}", name, text, example);
+  if (type.starts_with("FLOAT"))
+    require(is_number(text, number) && !std::isnan(number), "{}={} is not a number{}", name, text, example);
 }
 
-// An option without its value is most often a variable of a shell that is not set; to go on as if it were not there would be a surprise.
+// An option without its value is most often a variable of a shell that is not set; to go on as if it were not there
+// would be a surprise.
 void check_text(std::string_view name, std::string_view text) {
   constexpr std::string_view may_be_empty = "--prompt";
   require(!text.empty() || name == may_be_empty, "{} is empty; write {}=VALUE or leave it out", name, name);
@@ -45,14 +47,16 @@ std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vect
     const CLI::Option* option = name.starts_with("--") ? verb.get_option_no_throw(name) : nullptr;
     apart.push_back(argument);
     if (option == nullptr || option->get_items_expected_min() == 0) continue;
-    const bool has_value = equals != std::string::npos || (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"));
+    const bool has_value =
+        equals != std::string::npos || (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"));
     require(has_value, "{} has no value; write {}=VALUE", name, name);
     apart.back() = name;
     apart.push_back(equals != std::string::npos ? argument.substr(equals + 1) : arguments[++i]);
     check_number(*option, name, apart.back());
     check_text(name, apart.back());
     const bool is_given_again = std::find(given.begin(), given.end(), option) != given.end();
-    require(!is_given_again || option->get_expected_max() > 1, "{}={} is a second value of {}; give it once", name, apart.back(), name);
+    require(!is_given_again || option->get_expected_max() > 1, "{}={} is a second value of {}; give it once", name,
+            apart.back(), name);
     given.push_back(option);
   }
   return apart;

@@ -11,9 +11,11 @@ class Validator;
 
 namespace echelon {
 
-/// `--option=value` as two arguments, for the options of `verb` that take a value, so that "--output=" has an empty one instead of the argument behind
-/// it. Throws Error where a value is missing ("--output --json") or is not the number that the option wants.
-[[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vector<std::string>& arguments);
+/// `--option=value` as two arguments, for the options of `verb` that take a value, so that "--output=" has an empty one
+/// instead of the argument behind it. Throws Error where a value is missing ("--output --json") or is not the number
+/// that the option wants.
+[[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& verb,
+                                                         const std::vector<std::string>& arguments);
 
 /// Of a number from `least` to `most`; what is outside is refused with the nearest that is not.
 [[nodiscard]] CLI::Validator in_range(double least, double most);

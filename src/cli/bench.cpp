@@ -34,9 +34,12 @@ struct Row {
   double ComputeRates::*rate;
 };
 constexpr Row rows[] = {
-    {"multiply-adds float32", "float32_flops", &ComputeRates::float32_flops},   {"multiply-adds float64", "float64_flops", &ComputeRates::float64_flops},
-    {"dot products bfloat16", "bfloat16_flops", &ComputeRates::bfloat16_flops}, {"products float32", "sgemm_flops", &ComputeRates::sgemm_flops},
-    {"memory copy", "copy_bandwidth", &ComputeRates::copy_bandwidth},           {"memory triad", "triad_bandwidth", &ComputeRates::triad_bandwidth},
+    {"multiply-adds float32", "float32_flops", &ComputeRates::float32_flops},
+    {"multiply-adds float64", "float64_flops", &ComputeRates::float64_flops},
+    {"dot products bfloat16", "bfloat16_flops", &ComputeRates::bfloat16_flops},
+    {"products float32", "sgemm_flops", &ComputeRates::sgemm_flops},
+    {"memory copy", "copy_bandwidth", &ComputeRates::copy_bandwidth},
+    {"memory triad", "triad_bandwidth", &ComputeRates::triad_bandwidth},
     {"memory read", "read_bandwidth", &ComputeRates::read_bandwidth},
 };
 
@@ -45,17 +48,20 @@ bool is_bandwidth(const Row& row) { return row.key.ends_with("bandwidth"); }
 std::string in_billions(double rate) { return rate > 0 ? fmt::format("{:.1f}", rate / 1e9) : "N/A"; }
 
 void print(const HostSpec& machine) {
-  fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores, static_cast<double>(machine.memory_bytes) / gib);
+  fmt::print("{}, {} cores, {:.1f} GiB\n", machine.processor, machine.num_cores,
+             static_cast<double>(machine.memory_bytes) / gib);
   fmt::print("{:<24}{:>12}{:>12}\n", "", "one core", "all cores");
   for (const Row& row : rows)
-    fmt::print("{:<24}{:>12}{:>12}  {}\n", row.name, in_billions(machine.core.*row.rate), in_billions(machine.device.*row.rate),
-               is_bandwidth(row) ? "GB/s" : "GFLOP/s");
-  fmt::print("all-reduce among threads: {:.2f} us for 8 bytes, {:.1f} GB/s of a buffer of 64 MiB\n", 1e6 * machine.all_reduce_latency_seconds,
-             machine.all_reduce_bandwidth / 1e9);
+    fmt::print("{:<24}{:>12}{:>12}  {}\n", row.name, in_billions(machine.core.*row.rate),
+               in_billions(machine.device.*row.rate), is_bandwidth(row) ? "GB/s" : "GFLOP/s");
+  fmt::print("all-reduce among threads: {:.2f} us for 8 bytes, {:.1f} GB/s of a buffer of 64 MiB\n",
+             1e6 * machine.all_reduce_latency_seconds, machine.all_reduce_bandwidth / 1e9);
   std::size_t num_points = 0;
   for (const auto& [kind, curves] : machine.operations)
     for (const auto& [dtype, curve] : curves) num_points += curve.size();
-  if (num_points > 0) fmt::print("measured sizes of {} operations: {}, in the file that --output names\n", machine.operations.size(), num_points);
+  if (num_points > 0)
+    fmt::print("measured sizes of {} operations: {}, in the file that --output names\n", machine.operations.size(),
+               num_points);
 }
 
 nlohmann::ordered_json to_json(const ComputeRates& rates) {
@@ -66,10 +72,13 @@ nlohmann::ordered_json to_json(const ComputeRates& rates) {
 
 void print_json(const HostSpec& machine) {
   const nlohmann::ordered_json json = {
-      {"machine", {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
+      {"machine",
+       {{"processor", machine.processor}, {"num_cores", machine.num_cores}, {"memory_bytes", machine.memory_bytes}}},
       {"device", to_json(machine.device)},
       {"core", to_json(machine.core)},
-      {"threads", {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds}, {"all_reduce_bandwidth", machine.all_reduce_bandwidth}}}};
+      {"threads",
+       {{"all_reduce_latency_seconds", machine.all_reduce_latency_seconds},
+        {"all_reduce_bandwidth", machine.all_reduce_bandwidth}}}};
   fmt::print("{}\n", json.dump());
 }
 
@@ -91,16 +100,20 @@ RankPlacement place_this_process() {
 void merge(CollectivesByKind& all, const CollectivesByKind& added) {
   for (const auto& [kind, points] : added)
     for (const CollectivePoint& point : points) {
-      std::erase_if(all[kind], [&](const CollectivePoint& old) { return old.num_ranks == point.num_ranks && old.bytes == point.bytes; });
+      std::erase_if(all[kind], [&](const CollectivePoint& old) {
+        return old.num_ranks == point.num_ranks && old.bytes == point.bytes;
+      });
       all[kind].push_back(point);
     }
 }
 
 /// In a job of processes: what their collectives take, into the machine file that this host has.
 ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& placement) {
-  require(!arguments.output.empty(), "--output is missing: the machine file of this host, to which {} processes add what their collectives take",
+  require(!arguments.output.empty(),
+          "--output is missing: the machine file of this host, to which {} processes add what their collectives take",
           placement.num_ranks);
-  require(placement.num_ranks == placement.num_ranks_on_host, "a machine file is of one host, but {} of {} processes are on this one; nearest: {} processes",
+  require(placement.num_ranks == placement.num_ranks_on_host,
+          "a machine file is of one host, but {} of {} processes are on this one; nearest: {} processes",
           placement.num_ranks_on_host, placement.num_ranks, placement.num_ranks_on_host);
   HostSpec machine = read_host(arguments.output);
   const OutputFile output("--output", arguments.output, "machine.toml");
@@ -110,12 +123,14 @@ ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& p
   output.write(to_toml(machine));
   for (const auto& [kind, points] : measured)
     for (const CollectivePoint& point : points)
-      fmt::print("{:<16} {:>4} processes {:>10} bytes {:>12.2f} us\n", kind, point.num_ranks, point.bytes, 1e6 * point.seconds);
+      fmt::print("{:<16} {:>4} processes {:>10} bytes {:>12.2f} us\n", kind, point.num_ranks, point.bytes,
+                 1e6 * point.seconds);
   return ExitStatus::success;
 }
 
 ExitStatus run_bench(const BenchArguments& arguments) {
-  if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi) return add_processes(arguments, placement);
+  if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi)
+    return add_processes(arguments, placement);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "machine.toml");
   if (const auto backend = open_backend(arguments.device, "--device"); backend->kind() != DeviceKind::cpu) {
     const MachineSpec machine = measure_gpus(*backend, {.largest_size = arguments.largest_size / 16 * 16,
@@ -126,7 +141,8 @@ ExitStatus run_bench(const BenchArguments& arguments) {
     if (output) output->write(to_toml(machine));
     return ExitStatus::success;
   }
-  const HostSpec machine = measure_machine({.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
+  const HostSpec machine = measure_machine(
+      {.seconds = arguments.seconds, .num_rounds = arguments.rounds, .progress = progress("collectives")});
   arguments.json ? print_json(machine) : print(machine);
   if (output) output->write(to_toml(machine));
   return ExitStatus::success;
@@ -136,12 +152,18 @@ ExitStatus run_bench(const BenchArguments& arguments) {
 
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<BenchArguments>();  // CLI11's options write to what the action reads
-  app.add_option("--output", arguments->output, "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
-  app.add_option("--device", arguments->device, "cpu | cuda: this machine's NVIDIA GPUs | auto: cuda where there is one")->capture_default_str();
-  app.add_option("--largest-size", arguments->largest_size, "with GPUs: of the sides of products; less is quicker, and says less")
+  app.add_option("--output", arguments->output,
+                 "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
+  app.add_option("--device", arguments->device,
+                 "cpu | cuda: this machine's NVIDIA GPUs | auto: cuda where there is one")
+      ->capture_default_str();
+  app.add_option("--largest-size", arguments->largest_size,
+                 "with GPUs: of the sides of products; less is quicker, and says less")
       ->check(in_range(16, 65536))
       ->capture_default_str();
-  app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")->check(in_range(0.01, 60.0))->capture_default_str();
+  app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")
+      ->check(in_range(0.01, 60.0))
+      ->capture_default_str();
   app.add_option("--rounds", arguments->rounds, "over all sizes of operations and collectives; 0: none of these")
       ->check(in_range(0, 100))
       ->capture_default_str();

@@ -22,7 +22,8 @@ MachineSpec shipped_machine_with(const std::string& gpu) {
   } catch (const Error&) {
     MachineSpec machine;
     machine.nodes.emplace_back();
-    machine.source = "echelon bench --device=cuda; no peaks are known of this GPU: those of its formats are the fastest products";
+    machine.source =
+        "echelon bench --device=cuda; no peaks are known of this GPU: those of its formats are the fastest products";
     return machine;
   }
 }
@@ -59,16 +60,20 @@ void take_formats(const MeasuredDevice& measured, DeviceSpec& device) {
 
 /// "nvidia-h100-80gb-hbm3"
 std::string file_name_of(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::isalnum(c) != 0 ? static_cast<char>(std::tolower(c)) : '-'; });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return std::isalnum(c) != 0 ? static_cast<char>(std::tolower(c)) : '-'; });
   return name;
 }
 
-std::string line_of(std::string_view name, const std::string& value) { return fmt::format("{:<36}{:>12}\n", name, value); }
+std::string line_of(std::string_view name, const std::string& value) {
+  return fmt::format("{:<36}{:>12}\n", name, value);
+}
 
 /// Of the largest product, whose sizes are in `largest`.
 double rate_of_largest(const FormatRates& rates, MatmulPoint& largest) {
   largest = *std::max_element(rates.points.begin(), rates.points.end(), [](const MatmulPoint& a, const MatmulPoint& b) {
-    return static_cast<double>(a.m) * static_cast<double>(a.n * a.k) < static_cast<double>(b.m) * static_cast<double>(b.n * b.k);
+    return static_cast<double>(a.m) * static_cast<double>(a.n * a.k) <
+           static_cast<double>(b.m) * static_cast<double>(b.n * b.k);
   });
   return largest.flops;
 }
@@ -98,8 +103,8 @@ MachineSpec measure_gpus(Backend& backend, const DeviceMeasurement& options) {
 std::string gpus_to_text(const MachineSpec& machine) {
   const NodeSpec& node = machine.nodes.front();
   const DeviceSpec& device = node.device;
-  std::string text = fmt::format("{} x {}, {:.1f} GiB, {} multiprocessors\n", node.num_devices, device.name, static_cast<double>(device.memory_bytes) / gib,
-                                 device.num_multiprocessors);
+  std::string text = fmt::format("{} x {}, {:.1f} GiB, {} multiprocessors\n", node.num_devices, device.name,
+                                 static_cast<double>(device.memory_bytes) / gib, device.num_multiprocessors);
   text += line_of("memory copy, GB/s", fmt::format("{:.1f}", device.memory_bandwidth * device.memory_efficiency / 1e9));
   text += line_of("smallest operation, us", fmt::format("{:.2f}", device.operation_seconds * 1e6));
   text += line_of("from the host, GB/s", fmt::format("{:.1f}", device.host_bandwidth / 1e9));
@@ -107,10 +112,13 @@ std::string gpus_to_text(const MachineSpec& machine) {
     if (rates.points.empty()) continue;
     MatmulPoint largest;
     const double rate = rate_of_largest(rates, largest);
-    text += line_of(fmt::format("{} fastest y = x w^T, TFLOP/s", format), fmt::format("{:.1f}", rates.fastest_flops / 1e12));
+    text += line_of(fmt::format("{} fastest y = x w^T, TFLOP/s", format),
+                    fmt::format("{:.1f}", rates.fastest_flops / 1e12));
     text += line_of(fmt::format("{} products, TFLOP/s", format), fmt::format("{:.1f}", rate / 1e12));
-    text.insert(text.size() - 1, fmt::format("  of {} x {} x {}, {:.1f} % of the peak", largest.m, largest.n, largest.k, 100 * rate / rates.peak_flops));
-    if (rates.attention_efficiency > 0) text += line_of("  attention, of the peak", fmt::format("{:.1f} %", 100 * rates.attention_efficiency));
+    text.insert(text.size() - 1, fmt::format("  of {} x {} x {}, {:.1f} % of the peak", largest.m, largest.n, largest.k,
+                                             100 * rate / rates.peak_flops));
+    if (rates.attention_efficiency > 0)
+      text += line_of("  attention, of the peak", fmt::format("{:.1f} %", 100 * rates.attention_efficiency));
   }
   for (const CollectiveCurve& curve : node.link.measured)
     text += line_of(fmt::format("{} among {} GPUs, GB/s", name_of(curve.collective), curve.num_ranks),
@@ -128,13 +136,17 @@ std::string gpus_to_json(const MachineSpec& machine) {
                                  {"operation_seconds", device.operation_seconds},
                                  {"host_bandwidth", device.host_bandwidth}};
   for (const auto& [format, rates] : device.formats) {
-    nlohmann::ordered_json& of = json["formats"][format] = {
-        {"peak_flops", rates.peak_flops}, {"fastest_flops", rates.fastest_flops}, {"attention_efficiency", rates.attention_efficiency}};
-    for (const MatmulPoint& p : rates.points) of["products"].push_back({{"m", p.m}, {"n", p.n}, {"k", p.k}, {"flops", p.flops}});
+    nlohmann::ordered_json& of = json["formats"][format] = {{"peak_flops", rates.peak_flops},
+                                                            {"fastest_flops", rates.fastest_flops},
+                                                            {"attention_efficiency", rates.attention_efficiency}};
+    for (const MatmulPoint& p : rates.points)
+      of["products"].push_back({{"m", p.m}, {"n", p.n}, {"k", p.k}, {"flops", p.flops}});
   }
   for (const CollectiveCurve& curve : node.link.measured)
-    json["collectives"].push_back(
-        {{"collective", name_of(curve.collective)}, {"num_ranks", curve.num_ranks}, {"bytes", curve.bytes}, {"seconds", curve.seconds}});
+    json["collectives"].push_back({{"collective", name_of(curve.collective)},
+                                   {"num_ranks", curve.num_ranks},
+                                   {"bytes", curve.bytes},
+                                   {"seconds", curve.seconds}});
   return json.dump() + "\n";
 }
 

@@ -6,7 +6,8 @@
 
 namespace echelon {
 
-/// One node with the devices of this host: their rates as measured; peaks, links and network of the shipped machine with such a GPU, where there is one.
+/// One node with the devices of this host: their rates as measured; peaks, links and network of the shipped machine
+/// with such a GPU, where there is one.
 [[nodiscard]] MachineSpec measure_gpus(Backend& backend, const DeviceMeasurement& options);
 
 [[nodiscard]] std::string gpus_to_text(const MachineSpec& machine);

@@ -31,15 +31,19 @@ void require_known_verb(const std::vector<std::string>& arguments) {
   for (const Verb& verb : verbs()) names.push_back(verb.name);
   require(!arguments.empty(), "no verb is given; there are {}, and --help", fmt::join(names, ", "));
   const std::string& first = arguments.front();
-  const auto is_in = [&](std::span<const std::string_view> list) { return std::find(list.begin(), list.end(), first) != list.end(); };
+  const auto is_in = [&](std::span<const std::string_view> list) {
+    return std::find(list.begin(), list.end(), first) != list.end();
+  };
   constexpr std::string_view options[] = {"--help", "-h", "--version"};
-  require(!first.starts_with('-') || is_in(options), "there is no option {} before a verb; nearest: {}", first, nearest(first, options));
+  require(!first.starts_with('-') || is_in(options), "there is no option {} before a verb; nearest: {}", first,
+          nearest(first, options));
   const bool is_known = is_in(names);
   names.emplace_back("--help");
   require(first.starts_with('-') || is_known, "there is no verb '{}'; nearest: {}", first, nearest(first, names));
 }
 
-// The keys of a config are candidates by their last part, unless a dot is in it: "--steps" is likely to mean "--training.steps".
+// The keys of a config are candidates by their last part, unless a dot is in it: "--steps" is likely to mean
+// "--training.steps".
 std::string nearest_option(const std::string& option, const DeclaredVerb& declared) {
   const bool is_whole_key = option.find('.') != std::string::npos;
   std::vector<std::string> names, meanings;
@@ -54,20 +58,23 @@ std::string nearest_option(const std::string& option, const DeclaredVerb& declar
     names.emplace_back(is_whole_key ? key.name : key.name.substr(key.name.find('.') + 1));
     meanings.push_back("--" + std::string(key.name));
   }
-  const std::string closest =
-      nearest(option.substr(std::min(option.size(), option.find_first_not_of('-'))), std::vector<std::string_view>(names.begin(), names.end()));
+  const std::string closest = nearest(option.substr(std::min(option.size(), option.find_first_not_of('-'))),
+                                      std::vector<std::string_view>(names.begin(), names.end()));
   return meanings[static_cast<std::size_t>(std::find(names.begin(), names.end(), closest) - names.begin())];
 }
 
 void require_nothing_left(const DeclaredVerb& declared, const std::vector<std::string>& config_arguments) {
-  require(declared.verb->takes_config || config_arguments.empty(), "echelon {} takes no key of a config, but {} is given; see echelon {} --help",
-          declared.verb->name, config_arguments.empty() ? "" : config_arguments.front(), declared.verb->name);
+  require(declared.verb->takes_config || config_arguments.empty(),
+          "echelon {} takes no key of a config, but {} is given; see echelon {} --help", declared.verb->name,
+          config_arguments.empty() ? "" : config_arguments.front(), declared.verb->name);
   const std::vector<std::string> left = declared.app->remaining();
   if (left.empty()) return;
   const std::string& argument = left.front();
-  require(argument.starts_with('-'), "echelon {} does not take '{}'; see echelon {} --help", declared.verb->name, argument, declared.verb->name);
+  require(argument.starts_with('-'), "echelon {} does not take '{}'; see echelon {} --help", declared.verb->name,
+          argument, declared.verb->name);
   const std::string option = argument.substr(0, argument.find('='));
-  throw Error(fmt::format("echelon {} has no option {}; nearest: {}", declared.verb->name, argument, nearest_option(option, declared)));
+  throw Error(fmt::format("echelon {} has no option {}; nearest: {}", declared.verb->name, argument,
+                          nearest_option(option, declared)));
 }
 
 ExitStatus run(std::vector<std::string> arguments) {
@@ -80,7 +87,8 @@ ExitStatus run(std::vector<std::string> arguments) {
   std::vector<DeclaredVerb> declared;
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary))->allow_extras();
-    if (verb.takes_config) sub->footer("Keys of the config, as [section] key in TOML or --section.key=value here:\n\n" + config_help());
+    if (verb.takes_config)
+      sub->footer("Keys of the config, as [section] key in TOML or --section.key=value here:\n\n" + config_help());
     declared.push_back({&verb, sub, verb.declare(*sub, config_arguments)});
   }
 
@@ -103,7 +111,8 @@ ExitStatus run(std::vector<std::string> arguments) {
   throw Error("no verb is given; echelon --help lists them");
 }
 
-// All processes of a job mostly stumble over the same, and the launcher ends the others when the first one has ended with an error: they wait for that.
+// All processes of a job mostly stumble over the same, and the launcher ends the others when the first one has ended
+// with an error: they wait for that.
 std::string job_rank() {
   using namespace std::chrono_literals;
   try {

@@ -6,7 +6,8 @@
 
 namespace echelon {
 
-/// `arguments` without the program's name. Returns 0, 1 (failure), 2 (bad input) or 130 (Ctrl-C); see ExitStatus. Never throws.
+/// `arguments` without the program's name. Returns 0, 1 (failure), 2 (bad input) or 130 (Ctrl-C); see ExitStatus. Never
+/// throws.
 [[nodiscard]] int run_cli(const std::vector<std::string>& arguments) noexcept;
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight that follow.
+// echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight
+// that follow.
 #include "schedule/draw.h"
 #include "cli/arguments.h"
 #include "cli/draw_html.h"
@@ -25,14 +26,20 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t most_passes = 1 << 19;  // all of them are held in memory, and drawn
-constexpr ScheduleKeys keys = {.schedule = "--schedule", .num_virtual = "--virtual", .num_microbatches = "--microbatches", .memory_limit = "--memory-limit"};
+constexpr ScheduleKeys keys = {.schedule = "--schedule",
+                               .num_virtual = "--virtual",
+                               .num_microbatches = "--microbatches",
+                               .memory_limit = "--memory-limit"};
 
 struct DrawArguments {
   std::string schedule = "1F1B", schedule_csv, format = "text", output, html;
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
-  MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};  // Qi et al. 2023, table 1: W keeps 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8
+  MemoryLimit memory{
+      .limit = 0,
+      .weight_memory =
+          32.0 / 74};  // Qi et al. 2023, table 1: W keeps 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8
   bool json = false;
 };
 
@@ -45,18 +52,20 @@ struct Drawn {
 
 Schedule read_schedule(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  require(file.good() && !std::filesystem::is_directory(path), "--schedule-csv={} cannot be read; check the path", path);
+  require(file.good() && !std::filesystem::is_directory(path), "--schedule-csv={} cannot be read; check the path",
+          path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   return read_torch_csv(text, path);
 }
 
 Schedule named_schedule(const DrawArguments& arguments) {
-  const ScheduleRequest request = checked(parse_pipeline_schedule(keys.schedule, arguments.schedule),
-                                          {arguments.stages, arguments.microbatches, arguments.num_virtual, arguments.times, arguments.memory}, keys);
+  const ScheduleRequest request = checked(
+      parse_pipeline_schedule(keys.schedule, arguments.schedule),
+      {arguments.stages, arguments.microbatches, arguments.num_virtual, arguments.times, arguments.memory}, keys);
   const std::int64_t per_microbatch = std::int64_t{request.num_ranks} * request.num_virtual;
   require(per_microbatch * request.num_microbatches <= most_passes,
-          "--microbatches={} x --stages={} x --virtual={} are more than {} forwards; nearest: --microbatches={}", request.num_microbatches, request.num_ranks,
-          request.num_virtual, most_passes, most_passes / per_microbatch);
+          "--microbatches={} x --stages={} x --virtual={} are more than {} forwards; nearest: --microbatches={}",
+          request.num_microbatches, request.num_ranks, request.num_virtual, most_passes, most_passes / per_microbatch);
   return make_schedule(parse_pipeline_schedule(keys.schedule, arguments.schedule), request, keys);
 }
 
@@ -79,7 +88,8 @@ std::string to_json(const Drawn& drawn, const DrawArguments& arguments) {
                       {"backward_weight_frees", arguments.memory.weight_memory}});
   }
   for (const Event& event : drawn.timeline.events) {
-    const Action& action = drawn.schedule.ranks[static_cast<std::size_t>(event.rank)][static_cast<std::size_t>(event.action_id)];
+    const Action& action =
+        drawn.schedule.ranks[static_cast<std::size_t>(event.rank)][static_cast<std::size_t>(event.action_id)];
     events.push_back({{"rank", event.rank},
                       {"action", name_of(action.kind)},
                       {"stage", action.stage},
@@ -96,9 +106,12 @@ std::string to_json(const Drawn& drawn, const DrawArguments& arguments) {
 }
 
 std::string to_text(const Drawn& drawn, const DrawArguments& arguments) {
-  return fmt::format("{}bubble: {:.1f}% of the ranks' time; cost {:.6g} ms, bubble rate {:.4f}; microbatches in flight at most: {:.4g}\n",
-                     draw(drawn.timeline, drawn.schedule.ranks, {.max_columns = arguments.columns}), 100 * bubble(drawn.timeline, drawn.schedule.ranks),
-                     drawn.cost_ms, bubble_rate(drawn.cost_ms, drawn.schedule.num_microbatches, arguments.times), fmt::join(drawn.peaks, " "));
+  return fmt::format(
+      "{}bubble: {:.1f}% of the ranks' time; cost {:.6g} ms, bubble rate {:.4f}; microbatches in flight at most: "
+      "{:.4g}\n",
+      draw(drawn.timeline, drawn.schedule.ranks, {.max_columns = arguments.columns}),
+      100 * bubble(drawn.timeline, drawn.schedule.ranks), drawn.cost_ms,
+      bubble_rate(drawn.cost_ms, drawn.schedule.num_microbatches, arguments.times), fmt::join(drawn.peaks, " "));
 }
 
 std::string in_format(const Drawn& drawn, const DrawArguments& arguments) {
@@ -111,12 +124,14 @@ std::string in_format(const Drawn& drawn, const DrawArguments& arguments) {
 ExitStatus run_draw(const DrawArguments& arguments) {
   constexpr std::string_view formats[] = {"text", "svg", "trace"};
   const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
-  require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "), nearest(arguments.format, formats));
+  require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "),
+          nearest(arguments.format, formats));
   const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
   const Drawn drawn = draw_arguments(arguments);
   if (!arguments.html.empty()) {
     const std::string& name = arguments.schedule_csv.empty() ? arguments.schedule : arguments.schedule_csv;
-    HtmlFile(arguments.html).write(schedule_page({name, drawn.schedule, drawn.timeline, drawn.peaks, drawn.cost_ms, arguments.times}));
+    HtmlFile(arguments.html)
+        .write(schedule_page({name, drawn.schedule, drawn.timeline, drawn.peaks, drawn.cost_ms, arguments.times}));
   }
   const std::string drawing = in_format(drawn, arguments);
   if (output)
@@ -134,33 +149,52 @@ VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_
   for (const ScheduleEntry& entry : all_schedules()) names.push_back(entry.name);
   const auto milliseconds = in_range(0, 1e9);
   app.add_option("--schedule", arguments->schedule, fmt::format("{}", fmt::join(names, ", ")))->capture_default_str();
-  auto* const file = app.add_option("--schedule-csv", arguments->schedule_csv, "a file in PyTorch's format, instead of a named schedule");
+  auto* const file = app.add_option("--schedule-csv", arguments->schedule_csv,
+                                    "a file in PyTorch's format, instead of a named schedule");
   app.add_option("--stages", arguments->stages, "pipeline ranks")->check(in_range(1, 1024))->capture_default_str();
-  app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")->check(in_range(1, 65536))->capture_default_str();
+  app.add_option("--microbatches", arguments->microbatches, "microbatches of a step")
+      ->check(in_range(1, 65536))
+      ->capture_default_str();
   app.add_option("--virtual", arguments->num_virtual, "stages of each rank; 0: 2 where a schedule has several, else 1")
       ->check(in_range(0, 64))
       ->capture_default_str();
-  app.add_option("--forward-ms", arguments->times.forward, "of one microbatch on a rank, all its stages")->check(milliseconds)->capture_default_str();
-  auto* const input = app.add_option("--backward-input-ms", arguments->times.backward_input, "likewise")->check(milliseconds)->capture_default_str();
-  auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")->check(milliseconds)->capture_default_str();
-  app.add_option("--p2p-ms", arguments->times.p2p, "from the end of a pass until another rank has its result")->check(milliseconds)->capture_default_str();
-  auto* const backward =
-      app.add_option("--backward", arguments->backward, "both gradients together, half each")->check(in_range(0.01, 100.0))->capture_default_str();
+  app.add_option("--forward-ms", arguments->times.forward, "of one microbatch on a rank, all its stages")
+      ->check(milliseconds)
+      ->capture_default_str();
+  auto* const input = app.add_option("--backward-input-ms", arguments->times.backward_input, "likewise")
+                          ->check(milliseconds)
+                          ->capture_default_str();
+  auto* const weight = app.add_option("--backward-weight-ms", arguments->times.backward_weight, "likewise")
+                           ->check(milliseconds)
+                           ->capture_default_str();
+  app.add_option("--p2p-ms", arguments->times.p2p, "from the end of a pass until another rank has its result")
+      ->check(milliseconds)
+      ->capture_default_str();
+  auto* const backward = app.add_option("--backward", arguments->backward, "both gradients together, half each")
+                             ->check(in_range(0.01, 100.0))
+                             ->capture_default_str();
   backward->excludes(input)->excludes(weight);
-  app.add_option("--memory-limit", arguments->memory.limit, "microbatches in flight on a rank; 0: p for ZB-1p, 2p for ZB-2p, none for others")
+  app.add_option("--memory-limit", arguments->memory.limit,
+                 "microbatches in flight on a rank; 0: p for ZB-1p, 2p for ZB-2p, none for others")
       ->check(in_range(0.0, 1e9))
       ->capture_default_str();
-  app.add_option("--weight-memory", arguments->memory.weight_memory, "part of a microbatch's activations that is kept until its W")
+  app.add_option("--weight-memory", arguments->memory.weight_memory,
+                 "part of a microbatch's activations that is kept until its W")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
-  auto* const format = app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
+  auto* const format =
+      app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
   app.add_option("--output", arguments->output, "a file instead of the terminal");
   app.add_option("--html", arguments->html, "a page with the drawing besides, to be opened in a browser");
-  app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")->check(in_range(10, 100000))->capture_default_str();
+  app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")
+      ->check(in_range(10, 100000))
+      ->capture_default_str();
   app.add_flag("--json", arguments->json, "rates, memory and events as JSON")->excludes(format);
-  for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"}) file->excludes(app.get_option(name));
+  for (const char* const name : {"--schedule", "--stages", "--microbatches", "--virtual"})
+    file->excludes(app.get_option(name));
   return [arguments, backward] {
-    if (backward->count() > 0) arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;
+    if (backward->count() > 0)
+      arguments->times.backward_input = arguments->times.backward_weight = arguments->backward / 2;
     return run_draw(*arguments);
   };
 }

@@ -24,7 +24,8 @@ ExitStatus run_evaluation(const EvalArguments& arguments, std::vector<std::strin
     config_arguments.push_back("--checkpoint.initial_load_path=" + arguments.model);
   }
   if (!arguments.data.empty()) config_arguments.push_back("--data.validation_path=" + arguments.data);
-  const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  const RunConfig config =
+      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
   const EvaluationResult result = evaluate(config);
   if (!placement_of(config).is_first_process()) return ExitStatus::success;
   if (arguments.json) {
@@ -34,8 +35,8 @@ ExitStatus run_evaluation(const EvalArguments& arguments, std::vector<std::strin
                                          {"validation_unigram_entropy", result.unigram_entropy}};
     fmt::print("{}\n", json.dump());
   } else {
-    fmt::print("loss {:.5f} nats per token, perplexity {:.2f}, over {} tokens; unigram entropy of the text {:.5f}\n", result.loss, std::exp(result.loss),
-               result.num_targets, result.unigram_entropy);
+    fmt::print("loss {:.5f} nats per token, perplexity {:.2f}, over {} tokens; unigram entropy of the text {:.5f}\n",
+               result.loss, std::exp(result.loss), result.num_targets, result.unigram_entropy);
   }
   return ExitStatus::success;
 }
@@ -44,7 +45,8 @@ ExitStatus run_evaluation(const EvalArguments& arguments, std::vector<std::strin
 
 VerbAction declare_eval(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<EvalArguments>();  // CLI11's options write to what the action reads
-  app.add_option("--model", arguments->model, "a Hugging Face folder: model.path and checkpoint.initial_load_path at once");
+  app.add_option("--model", arguments->model,
+                 "a Hugging Face folder: model.path and checkpoint.initial_load_path at once");
   app.add_option("--data", arguments->data, "prefix of .bin and .idx: data.validation_path");
   app.add_option("config", arguments->config, "a TOML file, for its layout and sizes");
   app.add_flag("--json", arguments->json, "the result as JSON");

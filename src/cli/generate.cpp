@@ -59,8 +59,10 @@ VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& /*con
   app.add_option("--max-new-tokens", options.max_new_tokens, "tokens at most")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")->capture_default_str();
-  app.add_option("--top-p", options.sampling.top_p, "only the fewest tokens whose probabilities sum up to p")->capture_default_str();
-  app.add_option("--device", options.device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")->capture_default_str();
+  app.add_option("--top-p", options.sampling.top_p, "only the fewest tokens whose probabilities sum up to p")
+      ->capture_default_str();
+  app.add_option("--device", options.device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")
+      ->capture_default_str();
   app.add_option("--seed", options.sampling.seed, "the same seed gives the same text")->capture_default_str();
   app.add_flag("--json", arguments->json, "prompt, text and counts as JSON");
   return [arguments] { return run_generation(*arguments); };

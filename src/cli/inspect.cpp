@@ -43,21 +43,29 @@ ModelFolder read_model(const fs::path& folder) {
 void print(const ModelFolder& model) {
   std::size_t width = 0;
   for (const ListedTensor& tensor : model.tensors) width = std::max(width, tensor.name.size());
-  for (const ListedTensor& tensor : model.tensors) fmt::print("{:<{}}  {:<4}  {}\n", tensor.name, width, tensor.format, to_string(tensor.shape));
-  fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", name_of(model.spec.family), model.tensors.size(), model.num_parameters,
-             static_cast<double>(model.num_bytes) / 1e6);
+  for (const ListedTensor& tensor : model.tensors)
+    fmt::print("{:<{}}  {:<4}  {}\n", tensor.name, width, tensor.format, to_string(tensor.shape));
+  fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", name_of(model.spec.family), model.tensors.size(),
+             model.num_parameters, static_cast<double>(model.num_bytes) / 1e6);
 }
 
 nlohmann::ordered_json to_json(const ModelFolder& model) {
   auto tensors = nlohmann::ordered_json::array();
   for (const ListedTensor& tensor : model.tensors)
-    tensors.push_back({{"name", tensor.name}, {"dtype", tensor.format}, {"shape", tensor.shape}, {"num_bytes", tensor.num_bytes}, {"file", tensor.file_name}});
-  return {{"model_type", name_of(model.spec.family)}, {"num_parameters", model.num_parameters}, {"num_bytes", model.num_bytes}, {"tensors", tensors}};
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", tensor.format},
+                       {"shape", tensor.shape},
+                       {"num_bytes", tensor.num_bytes},
+                       {"file", tensor.file_name}});
+  return {{"model_type", name_of(model.spec.family)},
+          {"num_parameters", model.num_parameters},
+          {"num_bytes", model.num_bytes},
+          {"tensors", tensors}};
 }
 
 void print(const IndexedDataset& dataset) {
-  fmt::print("{}: {} tokens of type {}, {} sequences, {} documents\n", dataset.prefix(), dataset.num_tokens(), name_of(dataset.token_type()),
-             dataset.num_sequences(), dataset.num_documents());
+  fmt::print("{}: {} tokens of type {}, {} sequences, {} documents\n", dataset.prefix(), dataset.num_tokens(),
+             name_of(dataset.token_type()), dataset.num_sequences(), dataset.num_documents());
 }
 
 nlohmann::ordered_json to_json(const IndexedDataset& dataset) {
@@ -68,7 +76,8 @@ nlohmann::ordered_json to_json(const IndexedDataset& dataset) {
 }
 
 ExitStatus show(const auto& found, bool json) {
-  json ? fmt::print("{}\n", to_json(found).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)) : print(found);
+  json ? fmt::print("{}\n", to_json(found).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))
+       : print(found);
   return ExitStatus::success;
 }
 
@@ -76,14 +85,18 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
   const bool is_config = arguments.path.ends_with(".toml") || (arguments.path.empty() && !config_arguments.empty());
   if (is_config) return inspect_config(arguments.path, config_arguments, arguments.json);
   require(!arguments.path.empty(),
-          "inspect '': the path is empty; give a model folder, the prefix of token files, a config, or keys such as --model.preset=llama3-8b");
-  require(config_arguments.empty(), "inspect '{}' is no config, so {} says nothing about it; a config's name ends in .toml", arguments.path,
+          "inspect '': the path is empty; give a model folder, the prefix of token files, a config, or keys such as "
+          "--model.preset=llama3-8b");
+  require(config_arguments.empty(),
+          "inspect '{}' is no config, so {} says nothing about it; a config's name ends in .toml", arguments.path,
           config_arguments.empty() ? "" : config_arguments.front());
   if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
   const fs::path path = arguments.path;
   const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
-  const std::string prefix = is_file_name && fs::exists(path) ? fs::path(path).replace_extension().string() : arguments.path;
-  require(fs::exists(prefix + ".idx"), "inspect '{}': there is no such model folder, and no {}.idx", arguments.path, prefix);
+  const std::string prefix =
+      is_file_name && fs::exists(path) ? fs::path(path).replace_extension().string() : arguments.path;
+  require(fs::exists(prefix + ".idx"), "inspect '{}': there is no such model folder, and no {}.idx", arguments.path,
+          prefix);
   return show(IndexedDataset(prefix), arguments.json);
 }
 
@@ -91,7 +104,9 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
 
 VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
-  app.add_option("path", arguments->path, "a Hugging Face folder, the prefix of a .bin and an .idx, or a TOML file; without one, the keys below make a config");
+  app.add_option("path", arguments->path,
+                 "a Hugging Face folder, the prefix of a .bin and an .idx, or a TOML file; without one, the keys below "
+                 "make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
   return [arguments, config_arguments] { return run_inspection(*arguments, config_arguments); };
 }

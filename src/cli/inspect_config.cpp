@@ -24,7 +24,8 @@ std::string memory_table(const StepSummary& summary) {
   const double unit = in_gigabytes ? 1e9 : 1e6;
   std::vector<MemoryCategory> categories = memory_categories();
   std::erase_if(categories, [&](MemoryCategory category) {
-    return std::all_of(summary.ranks.begin(), summary.ranks.end(), [&](const PipelineRankSummary& rank) { return rank.category_bytes.at(category) == 0; });
+    return std::all_of(summary.ranks.begin(), summary.ranks.end(),
+                       [&](const PipelineRankSummary& rank) { return rank.category_bytes.at(category) == 0; });
   });
   std::vector<std::vector<std::string>> rows = {{fmt::format("{} of a rank", in_gigabytes ? "GB" : "MB")}};
   for (const MemoryCategory category : categories) rows[0].emplace_back(name_of(category));
@@ -32,7 +33,9 @@ std::string memory_table(const StepSummary& summary) {
   for (std::size_t i = 0; i < summary.ranks.size(); ++i) {
     const PipelineRankSummary& rank = summary.ranks[i];
     rows.push_back({summary.ranks.size() == 1 ? "each" : fmt::format("pipeline rank {}", i)});
-    const auto add = [&](std::int64_t bytes) { rows.back().push_back(fmt::format("{:.3f}", static_cast<double>(bytes) / unit)); };
+    const auto add = [&](std::int64_t bytes) {
+      rows.back().push_back(fmt::format("{:.3f}", static_cast<double>(bytes) / unit));
+    };
     for (const MemoryCategory category : categories) add(rank.category_bytes.at(category));
     add(rank.model_state_bytes());
     add(rank.arena_bytes);
@@ -45,23 +48,30 @@ std::string traffic_table(const StepSummary& summary) {
   std::vector<TrafficSummary> most;
   for (const PipelineRankSummary& rank : summary.ranks)
     for (const TrafficSummary& each : rank.traffic) {
-      const auto same = std::find_if(most.begin(), most.end(), [&](const TrafficSummary& t) { return t.group == each.group && t.kind == each.kind; });
+      const auto same = std::find_if(most.begin(), most.end(), [&](const TrafficSummary& t) {
+        return t.group == each.group && t.kind == each.kind;
+      });
       if (same == most.end())
         most.push_back(each);
-      else if (each.num_calls > same->num_calls || (each.num_calls == same->num_calls && each.sent_bytes > same->sent_bytes))
+      else if (each.num_calls > same->num_calls ||
+               (each.num_calls == same->num_calls && each.sent_bytes > same->sent_bytes))
         *same = each;
     }
   if (most.empty()) return "nothing is sent\n";
-  std::vector<std::vector<std::string>> rows = {{"sent in a step, by", "ranks", "operation", "calls", "the largest", "all together"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"sent in a step, by", "ranks", "operation", "calls", "the largest", "all together"}};
   for (const TrafficSummary& each : most)
-    rows.push_back({name_of(each.group), std::to_string(each.group_size), std::string(name_of(each.kind)), grouped(each.num_calls),
-                    with_unit(static_cast<double>(each.largest_bytes), "B"), with_unit(static_cast<double>(each.sent_bytes), "B")});
+    rows.push_back({name_of(each.group), std::to_string(each.group_size), std::string(name_of(each.kind)),
+                    grouped(each.num_calls), with_unit(static_cast<double>(each.largest_bytes), "B"),
+                    with_unit(static_cast<double>(each.sent_bytes), "B")});
   return text_table(rows);
 }
 
 void print(const RunConfig& config, const StepSummary& summary) {
-  fmt::print("{}: {} parameters; {}\n", name_of(config.model.family), grouped(summary.num_parameters), layout_line(config));
-  fmt::print("a step: {} of the model, {} computed\n\n", with_unit(summary.model_flops, "flop"), with_unit(summary.hardware_flops, "flop"));
+  fmt::print("{}: {} parameters; {}\n", name_of(config.model.family), grouped(summary.num_parameters),
+             layout_line(config));
+  fmt::print("a step: {} of the model, {} computed\n\n", with_unit(summary.model_flops, "flop"),
+             with_unit(summary.hardware_flops, "flop"));
   fmt::print("{}\n{}", memory_table(summary), traffic_table(summary));
 }
 
@@ -97,7 +107,8 @@ Json to_json(const RunConfig& config, const StepSummary& summary) {
 }  // namespace
 
 ExitStatus inspect_config(const std::string& path, const std::vector<std::string>& config_arguments, bool json) {
-  const RunConfig config = read_run_config({.path = path, .arguments = config_arguments, .read_model = read_model_spec});
+  const RunConfig config =
+      read_run_config({.path = path, .arguments = config_arguments, .read_model = read_model_spec});
   const StepSummary summary = summary_of(Blueprint(config));
   if (json)
     fmt::print("{}\n", to_json(config, summary).dump());

@@ -26,7 +26,8 @@ struct PlanArguments {
 };
 
 ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request, const HtmlFile* html) {
-  require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out", arguments.output);
+  require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out",
+          arguments.output);
   const auto svg = OutputFile::unless_empty("--svg", arguments.svg, "scaling.svg");
   const Scaling scaling = scaling_of(request);
   if (svg) svg->write(to_svg(scaling));
@@ -39,7 +40,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
   const PlanRequest request = read_plan_request(arguments.question);
-  require(arguments.svg.empty() || arguments.scaling, "--svg={} draws what --scaling lists; add --scaling", arguments.svg);
+  require(arguments.svg.empty() || arguments.scaling, "--svg={} draws what --scaling lists; add --scaling",
+          arguments.svg);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   const PlanResult result = find_plans(request);
@@ -54,15 +56,22 @@ ExitStatus run_plan(const PlanArguments& arguments) {
 VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<PlanArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
-  app.add_option("--model", question.model, "a preset, a Hugging Face folder, or a config file (its parallelism is left aside)");
-  app.add_option("--machine", question.machine, "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");
+  app.add_option("--model", question.model,
+                 "a preset, a Hugging Face folder, or a config file (its parallelism is left aside)");
+  app.add_option(
+      "--machine", question.machine,
+      "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");
   app.add_option("--gpus", question.gpus, "devices, or ranks on a host; default: all that the machine has");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");
   app.add_option("--objective", question.objective, "what is to be least: time | memory | cost")->capture_default_str();
   app.add_option("--top", question.top, "plans that are listed")->capture_default_str();
-  app.add_option("--within", question.within_percent, "stop when no layout can be better by more percent than this; 0: the best one")->capture_default_str();
-  app.add_option("--seconds", question.seconds, "after so many a search takes good plans and says how much better others could be; 0: it goes on to the best")
+  app.add_option("--within", question.within_percent,
+                 "stop when no layout can be better by more percent than this; 0: the best one")
+      ->capture_default_str();
+  app.add_option(
+         "--seconds", question.seconds,
+         "after so many a search takes good plans and says how much better others could be; 0: it goes on to the best")
       ->capture_default_str();
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
   app.add_option("--price", question.price, "of a device and hour, for --objective=cost; default: the machine's");

@@ -15,20 +15,23 @@ namespace echelon {
 namespace {
 
 std::string request_text(const PlanRequest& request) {
-  return fmt::format("{} on {} devices of {}", page_model(request.base.model), text_of(HtmlUnit::number, static_cast<double>(request.num_devices)),
-                     request.machine.name);
+  return fmt::format("{} on {} devices of {}", page_model(request.base.model),
+                     text_of(HtmlUnit::number, static_cast<double>(request.num_devices)), request.machine.name);
 }
 
 HtmlTable::Row row_of(const Plan& plan, std::size_t place) {
   const PlanShape& shape = plan.choice.shape;
-  return {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds), text_of(HtmlUnit::fraction, plan.outcome.mfu()),
+  return {.cells = {std::to_string(place), text_of(HtmlUnit::seconds, plan.outcome.step_seconds),
+                    text_of(HtmlUnit::fraction, plan.outcome.mfu()),
                     text_of(HtmlUnit::bytes, static_cast<double>(plan.outcome.peak_memory_bytes())),
-                    fmt::format("{}{}", shape.tp, shape.sequence_parallel ? " sp" : ""), std::to_string(shape.pp), std::to_string(shape.dp),
-                    fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size), pipeline_text(plan.choice), data_text(plan.choice.data),
-                    recompute_text(plan.choice.recompute)}};
+                    fmt::format("{}{}", shape.tp, shape.sequence_parallel ? " sp" : ""), std::to_string(shape.pp),
+                    std::to_string(shape.dp), fmt::format("{} × {}", shape.num_microbatches, shape.micro_batch_size),
+                    pipeline_text(plan.choice), data_text(plan.choice.data), recompute_text(plan.choice.recompute)}};
 }
 
-std::string with_sign(double seconds) { return fmt::format("{}{}", seconds < 0 ? "−" : "+", text_of(HtmlUnit::seconds, std::abs(seconds))); }
+std::string with_sign(double seconds) {
+  return fmt::format("{}{}", seconds < 0 ? "−" : "+", text_of(HtmlUnit::seconds, std::abs(seconds)));
+}
 
 /// The parts of the step that make most of the difference.
 std::string difference(const Plan& best, const Plan& other) {
@@ -36,17 +39,22 @@ std::string difference(const Plan& best, const Plan& other) {
   for (const auto& [name, seconds] : page_parts(other.outcome.parts)) more[name] += seconds;
   for (const auto& [name, seconds] : page_parts(best.outcome.parts)) more[name] -= seconds;
   std::vector<std::pair<std::string, double>> parts(more.begin(), more.end());
-  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
-  const double longer = other.outcome.step_seconds - best.outcome.step_seconds, least = 0.005 * best.outcome.step_seconds;
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return std::abs(a.second) > std::abs(b.second); });
+  const double longer = other.outcome.step_seconds - best.outcome.step_seconds,
+               least = 0.005 * best.outcome.step_seconds;
   std::string text = fmt::format("{:+.1f} % ({})", 100 * longer / best.outcome.step_seconds, with_sign(longer));
   for (std::size_t i = 0; i < std::min<std::size_t>(4, parts.size()); ++i)
-    if (std::abs(parts[i].second) >= least) text += fmt::format("{} {} {}", i == 0 ? ":" : ",", with_sign(parts[i].second), parts[i].first);
+    if (std::abs(parts[i].second) >= least)
+      text += fmt::format("{} {} {}", i == 0 ? ":" : ",", with_sign(parts[i].second), parts[i].first);
   return text;
 }
 
 HtmlTable table_of(const PlanResult& result) {
   HtmlTable table = {.title = "Plans",
-                     .note = "Best first; below each, by how much its step is longer than the best one, and which parts of it make most of that.",
+                     .note =
+                         "Best first; below each, by how much its step is longer than the best one, and which parts of "
+                         "it make most of that.",
                      .columns = {{"#", true},
                                  {"step", true},
                                  {"MFU", true},
@@ -78,15 +86,19 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
   const Plan& best = result.nearest ? *result.nearest : result.plans.front();
   const Blueprint blueprint(best.config);
   const Simulation step = simulate(blueprint, request.machine);  // again, since plans are kept without their timelines
-  HtmlReport page = simulation_page({.blueprint = blueprint, .result = step, .machine = request.machine.name, .profile = "echelon"});
+  HtmlReport page =
+      simulation_page({.blueprint = blueprint, .result = step, .machine = request.machine.name, .profile = "echelon"});
   page.title = request_text(request);
-  page.summary =
-      fmt::format("{} legal layouts, {} of them timed in {}. {}", text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
-                  text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)), text_of(HtmlUnit::seconds, result.seconds),
-                  result.nearest ? "None fits; below the first table is the one that needs least memory." : "Below the first table is the best one.");
+  page.summary = fmt::format("{} legal layouts, {} of them timed in {}. {}",
+                             text_of(HtmlUnit::number, static_cast<double>(result.num_configurations)),
+                             text_of(HtmlUnit::number, static_cast<double>(result.num_evaluated)),
+                             text_of(HtmlUnit::seconds, result.seconds),
+                             result.nearest ? "None fits; below the first table is the one that needs least memory."
+                                            : "Below the first table is the best one.");
   if (!result.is_complete)
-    page.summary += fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",
-                                text_of(HtmlUnit::seconds, request.seconds), 100 * result.within);
+    page.summary +=
+        fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",
+                    text_of(HtmlUnit::seconds, request.seconds), 100 * result.within);
   page.tables = {table_of(result)};
   page.notes = result.nearest ? result.mends : rules_of_thumb(result, request);
   return page;
@@ -96,7 +108,8 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
   HtmlReport page;
   page.title = request_text(request);
   page.summary = "The best plan of each number of devices, the batch being the same.";
-  HtmlCurve::Series seconds = {.name = "best plan"}, perfect = {.name = "perfect scaling"}, efficiency = {.name = "efficiency"};
+  HtmlCurve::Series seconds = {.name = "best plan"}, perfect = {.name = "perfect scaling"},
+                    efficiency = {.name = "efficiency"};
   HtmlTable table = {.title = "Plans",
                      .columns = {{"devices", true},
                                  {"step", true},
@@ -116,16 +129,26 @@ HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request) {
     seconds.y.push_back(point.plan.outcome.step_seconds);
     perfect.y.push_back(seconds.y.front() * seconds.x.front() / devices);
     efficiency.y.push_back(point.efficiency);
-    table.rows.push_back({.cells = {text_of(HtmlUnit::number, devices), text_of(HtmlUnit::seconds, point.plan.outcome.step_seconds),
-                                    text_of(HtmlUnit::fraction, point.efficiency), text_of(HtmlUnit::fraction, point.plan.outcome.mfu()),
-                                    text_of(HtmlUnit::bytes, static_cast<double>(point.plan.outcome.peak_memory_bytes())), std::to_string(shape.tp),
-                                    std::to_string(shape.pp), std::to_string(shape.dp), pipeline_text(point.plan.choice), data_text(point.plan.choice.data),
-                                    recompute_text(point.plan.choice.recompute)}});
+    table.rows.push_back(
+        {.cells = {text_of(HtmlUnit::number, devices), text_of(HtmlUnit::seconds, point.plan.outcome.step_seconds),
+                   text_of(HtmlUnit::fraction, point.efficiency), text_of(HtmlUnit::fraction, point.plan.outcome.mfu()),
+                   text_of(HtmlUnit::bytes, static_cast<double>(point.plan.outcome.peak_memory_bytes())),
+                   std::to_string(shape.tp), std::to_string(shape.pp), std::to_string(shape.dp),
+                   pipeline_text(point.plan.choice), data_text(point.plan.choice.data),
+                   recompute_text(point.plan.choice.recompute)}});
   }
   page.tables = {std::move(table)};
   page.notes = remarks_of(scaling);
-  page.curves = {{.title = "Step time", .x_name = "devices", .unit = HtmlUnit::seconds, .series = {seconds, perfect}, .is_log_x = true},
-                 {.title = "Efficiency", .x_name = "devices", .unit = HtmlUnit::fraction, .series = {efficiency}, .is_log_x = true}};
+  page.curves = {{.title = "Step time",
+                  .x_name = "devices",
+                  .unit = HtmlUnit::seconds,
+                  .series = {seconds, perfect},
+                  .is_log_x = true},
+                 {.title = "Efficiency",
+                  .x_name = "devices",
+                  .unit = HtmlUnit::fraction,
+                  .series = {efficiency},
+                  .is_log_x = true}};
   return page;
 }
 

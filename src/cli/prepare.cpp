@@ -30,7 +30,8 @@ std::string_view name_of(PrepareStage stage) {
 
 // Every document is a chance to stop.
 PrepareProgress unless_interrupted(PrepareProgress progress) {
-  return [progress = std::move(progress), &stop = watch_for_interrupt()](PrepareStage stage, std::int64_t done, std::int64_t total) {
+  return [progress = std::move(progress), &stop = watch_for_interrupt()](PrepareStage stage, std::int64_t done,
+                                                                         std::int64_t total) {
     if (stop) throw Error("prepare was interrupted; nothing was written", ExitStatus::interrupted);
     if (progress) progress(stage, done, total);
   };
@@ -38,7 +39,8 @@ PrepareProgress unless_interrupted(PrepareProgress progress) {
 
 // On a terminal a line that is drawn anew, in a log one line per stage.
 PrepareProgress progress_of(ProgressStyle style) {
-  return [style, last = std::pair(PrepareStage{}, std::int64_t{-1})](PrepareStage stage, std::int64_t done, std::int64_t total) mutable {
+  return [style, last = std::pair(PrepareStage{}, std::int64_t{-1})](PrepareStage stage, std::int64_t done,
+                                                                     std::int64_t total) mutable {
     const std::int64_t percent = total > 0 ? 100 * done / total : 100;
     const bool is_new = last.second < 0 || last.first != stage;
     const bool is_drawn = style == ProgressStyle::terminal ? std::pair(stage, percent) != last : is_new;
@@ -57,13 +59,15 @@ nlohmann::ordered_json to_json(const SplitCounts& counts) {
 }
 
 void print_split(std::string_view name, const SplitCounts& counts) {
-  fmt::print("{}: {} documents, {:.1f} MB, {} tokens\n", name, counts.num_documents, static_cast<double>(counts.num_bytes) / 1e6, counts.num_tokens);
+  fmt::print("{}: {} documents, {:.1f} MB, {} tokens\n", name, counts.num_documents,
+             static_cast<double>(counts.num_bytes) / 1e6, counts.num_tokens);
 }
 
 void print_result(const PrepareResult& result, const std::string& output) {
-  fmt::print("{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
-             result.num_skipped_files > 0 ? fmt::format(" ({} skipped, for they are no text)", result.num_skipped_files) : "", result.vocab_size,
-             result.is_reused ? "; it was there already" : "");
+  fmt::print(
+      "{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
+      result.num_skipped_files > 0 ? fmt::format(" ({} skipped, for they are no text)", result.num_skipped_files) : "",
+      result.vocab_size, result.is_reused ? "; it was there already" : "");
   print_split("train", result.train);
   print_split("validation", result.validation);
   fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);
@@ -73,7 +77,8 @@ ExitStatus run_preparation(PrepareArguments arguments) {
   PrepareOptions& options = arguments.options;
   options.appends_end_of_document = !arguments.no_separator;
   const ProgressStyle style = progress_style();
-  const PrepareResult result = prepare(options, unless_interrupted(arguments.json ? PrepareProgress() : progress_of(style)));
+  const PrepareResult result =
+      prepare(options, unless_interrupted(arguments.json ? PrepareProgress() : progress_of(style)));
   if (arguments.json) {
     const nlohmann::ordered_json json = {{"is_reused", result.is_reused},
                                          {"vocab_size", result.vocab_size},
@@ -95,14 +100,23 @@ ExitStatus run_preparation(PrepareArguments arguments) {
 VerbAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<PrepareArguments>();  // CLI11's options write to what the action reads
   PrepareOptions& options = arguments->options;
-  app.add_option("--input,input", options.corpus.inputs, "files, folders and globs of text; .jsonl files hold one document per line")->required();
-  app.add_option("--output", options.output, "folder for tokenizer.json, train.{bin,idx} and validation.{bin,idx}")->required();
-  app.add_option("--glob", options.corpus.globs, "names of the files to take from folders, such as '*.h'; '*.': names without a dot")->allow_extra_args(false);
+  app.add_option("--input,input", options.corpus.inputs,
+                 "files, folders and globs of text; .jsonl files hold one document per line")
+      ->required();
+  app.add_option("--output", options.output, "folder for tokenizer.json, train.{bin,idx} and validation.{bin,idx}")
+      ->required();
+  app.add_option("--glob", options.corpus.globs,
+                 "names of the files to take from folders, such as '*.h'; '*.': names without a dot")
+      ->allow_extra_args(false);
   app.add_option("--tokenizer", options.tokenizer, "a tokenizer.json to use; without one, it is learned");
   app.add_option("--vocab-size", options.vocab_size, "tokens of the tokenizer that is learned")->capture_default_str();
-  app.add_option("--training-sample-bytes", options.training_sample_bytes, "text that the tokenizer is learned from")->capture_default_str();
-  app.add_option("--validation-fraction", options.corpus.validation_fraction, "of the text, by whole files where there are many")->capture_default_str();
-  app.add_option("--max-bytes", options.corpus.max_bytes, "draw files until they have so many bytes; 0: all")->capture_default_str();
+  app.add_option("--training-sample-bytes", options.training_sample_bytes, "text that the tokenizer is learned from")
+      ->capture_default_str();
+  app.add_option("--validation-fraction", options.corpus.validation_fraction,
+                 "of the text, by whole files where there are many")
+      ->capture_default_str();
+  app.add_option("--max-bytes", options.corpus.max_bytes, "draw files until they have so many bytes; 0: all")
+      ->capture_default_str();
   app.add_option("--text-key", options.corpus.text_key, "of the objects in .jsonl files")->capture_default_str();
   app.add_option("--seed", options.corpus.seed, "of what is drawn: the split, the sample")->capture_default_str();
   app.add_flag("--no-separator", arguments->no_separator, "put no token between documents");

@@ -13,7 +13,8 @@ std::string mesh_text(const RunConfig& config) {
   const AxisOrder& order = config.parallelism.order;
   for (std::size_t i = order.axes().size(); i-- > 0;) {
     const Axis axis = order.axes()[i];
-    if (mesh.degree(axis) > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name_of(axis), mesh.degree(axis));
+    if (mesh.degree(axis) > 1)
+      text += fmt::format("{}{} {}", text.empty() ? "" : " × ", name_of(axis), mesh.degree(axis));
   }
   return text.empty() ? "one rank" : order == AxisOrder() ? text : fmt::format("{}, order {}", text, name_of(order));
 }
@@ -35,28 +36,30 @@ std::string readable(std::string_view name) {
 std::string page_model(const ModelSpec& model) {
   const auto num_parameters = static_cast<double>(model.num_parameters());
   const bool is_large = num_parameters >= 1e9;
-  return fmt::format("{} of {:.{}f} {} parameters", name_of(model.family), num_parameters / (is_large ? 1e9 : 1e6), num_parameters >= 1e11 ? 0 : 1,
-                     is_large ? "B" : "M");
+  return fmt::format("{} of {:.{}f} {} parameters", name_of(model.family), num_parameters / (is_large ? 1e9 : 1e6),
+                     num_parameters >= 1e11 ? 0 : 1, is_large ? "B" : "M");
 }
 
 std::string page_title(const RunConfig& config) {
   const int num_ranks = config.mesh_shape().num_ranks();
-  return fmt::format("{} on {} rank{}", page_model(config.model), text_of(HtmlUnit::number, num_ranks), num_ranks == 1 ? "" : "s");
+  return fmt::format("{} on {} rank{}", page_model(config.model), text_of(HtmlUnit::number, num_ranks),
+                     num_ranks == 1 ? "" : "s");
 }
 
 std::vector<HtmlFact> page_facts(const RunConfig& config) {
   const TrainingConfig& training = config.training;
   std::vector<HtmlFact> facts = {
-      {"model", fmt::format("{}, {} layers of width {}, vocabulary {}", name_of(config.model.family), config.model.num_hidden_layers, config.model.hidden_size,
-                            config.model.vocab_size)},
+      {"model", fmt::format("{}, {} layers of width {}, vocabulary {}", name_of(config.model.family),
+                            config.model.num_hidden_layers, config.model.hidden_size, config.model.vocab_size)},
       {"mesh", mesh_text(config)},
       {"schedule", schedule_text(config.parallelism)},
       {"ZeRO", config.parallelism.data_parallel_shard_degree > 1
-                   ? fmt::format("level {} over {} ranks", config.parallelism.zero_level, config.parallelism.data_parallel_shard_degree)
+                   ? fmt::format("level {} over {} ranks", config.parallelism.zero_level,
+                                 config.parallelism.data_parallel_shard_degree)
                    : ""},
       {"batch", fmt::format("{} sequences of {} tokens a step", training.global_batch_size, training.seq_len)},
-      {"microbatches",
-       fmt::format("{} of {} sequence{} a rank", config.num_microbatches(), training.micro_batch_size, training.micro_batch_size == 1 ? "" : "s")},
+      {"microbatches", fmt::format("{} of {} sequence{} a rank", config.num_microbatches(), training.micro_batch_size,
+                                   training.micro_batch_size == 1 ? "" : "s")},
       {"numbers", training.dtype},
       {"optimizer", fmt::format("{}, learning rate {}", config.optimizer.name, config.optimizer.lr)},
       {"data", config.data.path},
@@ -78,10 +81,11 @@ std::vector<StageMemory> stage_memory(const Blueprint& blueprint, double limit_b
 }
 
 HtmlBars page_memory(const std::vector<StageMemory>& stages, const std::string& limit_name) {
-  HtmlBars bars = {
-      .title = "Memory",
-      .note = "What a rank of each stage holds at the moment when it holds most. These bytes are planned before the run, and exactly they are allocated.",
-      .limit_name = limit_name};
+  HtmlBars bars = {.title = "Memory",
+                   .note =
+                       "What a rank of each stage holds at the moment when it holds most. These bytes are planned "
+                       "before the run, and exactly they are allocated.",
+                   .limit_name = limit_name};
   for (const StageMemory& stage : stages) {
     HtmlBars::Row row = {.label = fmt::format("pipeline rank {}", bars.rows.size()), .limit = stage.limit_bytes};
     std::int64_t held = 0;

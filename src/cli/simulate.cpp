@@ -46,28 +46,38 @@ std::pair<int, double> parse_slow_rank(const std::string& text) {
   const std::size_t colon = rest.find(':');
   int rank = 0;
   double factor = 0;
-  const bool is_read = colon != std::string_view::npos && read_number(rest.substr(0, colon), rank) && read_number(rest.substr(colon + 1), factor);
+  const bool is_read = colon != std::string_view::npos && read_number(rest.substr(0, colon), rank) &&
+                       read_number(rest.substr(colon + 1), factor);
   require(is_read, "--slow {} names no rank and factor of its time; nearest: --slow rank=17:1.3", text);
   return {rank, factor};
 }
 
 /// None if nothing is said of failures.
 std::optional<FailureModel> failures_of(const SimulateArguments& arguments, bool says_mtbf, bool says_costs) {
-  require(says_mtbf || !says_costs, "--checkpoint-seconds and --restart-seconds say what failures cost, but not how often they come; add --mtbf-hours");
+  require(says_mtbf || !says_costs,
+          "--checkpoint-seconds and --restart-seconds say what failures cost, but not how often they come; add "
+          "--mtbf-hours");
   if (!says_mtbf) return std::nullopt;
   constexpr double longest_seconds = 3.6e9;  // a million hours
   FailureModel failures = arguments.failures;
   failures.mtbf_seconds = arguments.mtbf_hours * 3600;
   const auto in_hours = [](double seconds) { return seconds / 3600; };
-  require(failures.mtbf_seconds > 0 && failures.mtbf_seconds <= longest_seconds, "--mtbf-hours={} is no time between failures; nearest: {}",
-          arguments.mtbf_hours, failures.mtbf_seconds > 0 ? in_hours(longest_seconds) : 1);
-  for (const auto& [flag, seconds] : {std::pair{"--checkpoint-seconds", failures.checkpoint_seconds}, std::pair{"--restart-seconds", failures.restart_seconds}})
-    require(seconds >= 0 && seconds <= longest_seconds, "{}={} is no time; nearest: {}", flag, seconds, std::clamp(seconds, 0.0, longest_seconds));
+  require(failures.mtbf_seconds > 0 && failures.mtbf_seconds <= longest_seconds,
+          "--mtbf-hours={} is no time between failures; nearest: {}", arguments.mtbf_hours,
+          failures.mtbf_seconds > 0 ? in_hours(longest_seconds) : 1);
+  for (const auto& [flag, seconds] : {std::pair{"--checkpoint-seconds", failures.checkpoint_seconds},
+                                      std::pair{"--restart-seconds", failures.restart_seconds}})
+    require(seconds >= 0 && seconds <= longest_seconds, "{}={} is no time; nearest: {}", flag, seconds,
+            std::clamp(seconds, 0.0, longest_seconds));
   require(failures.checkpoint_seconds > 0,
-          "--mtbf-hours={} needs --checkpoint-seconds above 0: checkpoints that cost nothing would be written all the time; such as 30", arguments.mtbf_hours);
+          "--mtbf-hours={} needs --checkpoint-seconds above 0: checkpoints that cost nothing would be written all the "
+          "time; such as 30",
+          arguments.mtbf_hours);
   require(goodput(failures, best_interval_seconds(failures)) > 1e-9,
-          "--mtbf-hours={} leaves no time to train beside --checkpoint-seconds={} and --restart-seconds={}; nearest: {:.3g}", arguments.mtbf_hours,
-          failures.checkpoint_seconds, failures.restart_seconds, in_hours(failures.checkpoint_seconds + failures.restart_seconds));
+          "--mtbf-hours={} leaves no time to train beside --checkpoint-seconds={} and --restart-seconds={}; nearest: "
+          "{:.3g}",
+          arguments.mtbf_hours, failures.checkpoint_seconds, failures.restart_seconds,
+          in_hours(failures.checkpoint_seconds + failures.restart_seconds));
   return failures;
 }
 
@@ -75,7 +85,8 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   std::map<int, double> slow_ranks;
   for (const std::string& text : texts) {
     const auto slow = parse_slow_rank(text);
-    require(slow_ranks.insert(slow).second, "--slow {} speaks of rank {} a second time; give each rank once", text, slow.first);
+    require(slow_ranks.insert(slow).second, "--slow {} speaks of rank {} a second time; give each rank once", text,
+            slow.first);
   }
   return slow_ranks;
 }
@@ -88,21 +99,25 @@ MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& con
 
 /// Each row has its own machine and layout, and of many steps there is no one timeline.
 void require_rows_alone(const SimulateArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const std::pair<std::string_view, bool> others[] = {{"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
-                                                      {"--slow", !arguments.slow.empty()},   {"--mtbf-hours", arguments.mtbf_hours != 0},
-                                                      {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
-                                                      {"--html", !arguments.html.empty()}};
+  const std::pair<std::string_view, bool> others[] = {
+      {"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
+      {"--slow", !arguments.slow.empty()},   {"--mtbf-hours", arguments.mtbf_hours != 0},
+      {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
+      {"--html", !arguments.html.empty()}};
   for (const auto& [name, is_given] : others)
-    require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; leave one out", arguments.rows.path, name);
-  require(config_arguments.empty(), "--rows={} takes runs from its rows, and {} is for a single run; leave one out", arguments.rows.path,
-          config_arguments.empty() ? "" : config_arguments.front());
+    require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; leave one out",
+            arguments.rows.path, name);
+  require(config_arguments.empty(), "--rows={} takes runs from its rows, and {} is for a single run; leave one out",
+          arguments.rows.path, config_arguments.empty() ? "" : config_arguments.front());
 }
 
 void require_files_apart(const SimulateArguments& arguments) {
-  const std::pair<std::string_view, const std::string&> files[] = {{"--trace", arguments.trace}, {"--svg", arguments.svg}, {"--html", arguments.html}};
+  const std::pair<std::string_view, const std::string&> files[] = {
+      {"--trace", arguments.trace}, {"--svg", arguments.svg}, {"--html", arguments.html}};
   for (const auto& [flag, path] : files)
     for (const auto& [other, other_path] : files)
-      require(flag == other || path.empty() || path != other_path, "{}={} is the file of {}, too; give each its own", flag, path, other);
+      require(flag == other || path.empty() || path != other_path, "{}={} is the file of {}, too; give each its own",
+              flag, path, other);
 }
 
 ExitStatus run_rows(const SimulateArguments& arguments) {
@@ -112,20 +127,24 @@ ExitStatus run_rows(const SimulateArguments& arguments) {
   return simulate_rows(rows);
 }
 
-ExitStatus run_simulation(const SimulateArguments& arguments, const std::optional<FailureModel>& failures, const std::vector<std::string>& config_arguments) {
+ExitStatus run_simulation(const SimulateArguments& arguments, const std::optional<FailureModel>& failures,
+                          const std::vector<std::string>& config_arguments) {
   if (!arguments.rows.path.empty()) {
     require_rows_alone(arguments, config_arguments);
     return run_rows(arguments);
   }
   require_files_apart(arguments);
-  const auto trace = OutputFile::unless_empty("--trace", arguments.trace, "step.json"), svg = OutputFile::unless_empty("--svg", arguments.svg, "step.svg");
+  const auto trace = OutputFile::unless_empty("--trace", arguments.trace, "step.json"),
+             svg = OutputFile::unless_empty("--svg", arguments.svg, "step.svg");
   std::optional<HtmlFile> html;
   if (!arguments.html.empty()) html.emplace(arguments.html);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
-  RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  RunConfig config =
+      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
-  if (profile.is_echelon && !machine.host && config.training.device == "auto") config.training.device = "cuda";  // as train has it there
+  if (profile.is_echelon && !machine.host && config.training.device == "auto")
+    config.training.device = "cuda";  // as train has it there
   const Blueprint blueprint(config);
   Simulation result = simulate(blueprint, machine, options);
   if (!profile.is_echelon) result.memory = software_memory(profile, blueprint, result.memory);
@@ -148,15 +167,22 @@ VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& confi
   const auto arguments = std::make_shared<SimulateArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
   app.add_option("--machine", arguments->machine,
-                 "a machine by name, or its file (docs/machines.md); default: the config's metrics.machine, or this machine, measured once");
+                 "a machine by name, or its file (docs/machines.md); default: the config's metrics.machine, or this "
+                 "machine, measured once");
   app.add_option("--profile", arguments->profile,
-                 fmt::format("the software whose way of working is timed: {}; default: echelon", fmt::join(software_profile_names(), ", ")));
-  app.add_option("--rows", arguments->rows.path, "a table of runs instead of a config: CSV with the columns of published results");
+                 fmt::format("the software whose way of working is timed: {}; default: echelon",
+                             fmt::join(software_profile_names(), ", ")));
+  app.add_option("--rows", arguments->rows.path,
+                 "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
-  app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")->type_name("rank=R:FACTOR");
-  auto* const mtbf = app.add_option("--mtbf-hours", arguments->mtbf_hours, "mean time between failures of the whole job, for goodput");
-  auto* const checkpoint = app.add_option("--checkpoint-seconds", arguments->failures.checkpoint_seconds, "in which a checkpoint stops training");
-  auto* const restart = app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training goes on");
+  app.add_option("--slow", arguments->slow, "a rank that computes slower, e.g. rank=17:1.3; several may be given")
+      ->type_name("rank=R:FACTOR");
+  auto* const mtbf =
+      app.add_option("--mtbf-hours", arguments->mtbf_hours, "mean time between failures of the whole job, for goodput");
+  auto* const checkpoint = app.add_option("--checkpoint-seconds", arguments->failures.checkpoint_seconds,
+                                          "in which a checkpoint stops training");
+  auto* const restart =
+      app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training goes on");
   app.add_option("--trace", arguments->trace, "a file for the step's timeline as a trace (ui.perfetto.dev)");
   app.add_option("--html", arguments->html, "a page about the step, to be opened in a browser");
   app.add_option("--svg", arguments->svg, "a file for the step's timeline as a drawing");

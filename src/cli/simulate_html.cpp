@@ -24,32 +24,42 @@ std::vector<HtmlTile> tiles_of(const SimulatedRun& run) {
   const Simulation& result = run.result;
   const TrainingConfig& training = run.blueprint.config().training;
   const double tokens = static_cast<double>(training.global_batch_size * training.seq_len);
-  const auto fullest = std::max_element(result.memory.begin(), result.memory.end(), [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
+  const auto fullest = std::max_element(result.memory.begin(), result.memory.end(),
+                                        [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
   return {{"Step time", text_of(HtmlUnit::seconds, result.step_seconds), "predicted"},
           {"Tokens per second", text_of(HtmlUnit::number, tokens / result.step_seconds),
-           fmt::format("{} per device", text_of(HtmlUnit::number, tokens / result.step_seconds / run.blueprint.mesh().num_ranks()))},
+           fmt::format("{} per device",
+                       text_of(HtmlUnit::number, tokens / result.step_seconds / run.blueprint.mesh().num_ranks()))},
           {"MFU", text_of(HtmlUnit::fraction, result.mfu()),
-           fmt::format("HFU {}{}", text_of(HtmlUnit::fraction, result.hfu()), result.hfu() < result.mfu() ? ", without masked pairs" : "")},
+           fmt::format("HFU {}{}", text_of(HtmlUnit::fraction, result.hfu()),
+                       result.hfu() < result.mfu() ? ", without masked pairs" : "")},
           {"Memory", text_of(HtmlUnit::bytes, static_cast<double>(fullest->arena_bytes)),
-           fmt::format("of {}: {}", text_of(HtmlUnit::bytes, static_cast<double>(fullest->device_bytes)), result.fits() ? "fits" : "does not fit")},
-          {"Bubble", text_of(HtmlUnit::fraction, result.parts.bubble_seconds / result.step_seconds), "of the step, mean over ranks"}};
+           fmt::format("of {}: {}", text_of(HtmlUnit::bytes, static_cast<double>(fullest->device_bytes)),
+                       result.fits() ? "fits" : "does not fit")},
+          {"Bubble", text_of(HtmlUnit::fraction, result.parts.bubble_seconds / result.step_seconds),
+           "of the step, mean over ranks"}};
 }
 
 HtmlBars time_of(const Simulation& result) {
-  HtmlBars bars = {.title = "Where the time goes", .note = "Of a step, for a rank of each stage; every moment belongs to one part.", .unit = HtmlUnit::seconds};
+  HtmlBars bars = {.title = "Where the time goes",
+                   .note = "Of a step, for a rank of each stage; every moment belongs to one part.",
+                   .unit = HtmlUnit::seconds};
   for (const SimulatedRank* rank : one_of_each_stage(result))
-    bars.rows.push_back({.label = fmt::format("pipeline rank {}", rank->pipeline_rank), .parts = page_parts(rank->parts)});
+    bars.rows.push_back(
+        {.label = fmt::format("pipeline rank {}", rank->pipeline_rank), .parts = page_parts(rank->parts)});
   return bars;
 }
 
 HtmlBars memory_of(const Simulation& result) {
   std::vector<StageMemory> stages;
-  for (const PredictedMemory& memory : result.memory) stages.push_back({memory.bytes_at_peak, memory.arena_bytes, static_cast<double>(memory.device_bytes)});
+  for (const PredictedMemory& memory : result.memory)
+    stages.push_back({memory.bytes_at_peak, memory.arena_bytes, static_cast<double>(memory.device_bytes)});
   return page_memory(stages, "the device's memory");
 }
 
 HtmlBars traffic_of(const Simulation& result) {
-  HtmlBars bars = {.title = "Traffic", .note = "Bytes that the first rank of each stage sends in a step, by the ranks to which."};
+  HtmlBars bars = {.title = "Traffic",
+                   .note = "Bytes that the first rank of each stage sends in a step, by the ranks to which."};
   for (const SimulatedRank* rank : one_of_each_stage(result)) {
     HtmlBars::Row row = {.label = fmt::format("pipeline rank {}", rank->pipeline_rank)};
     for (const auto& [group, bytes] : rank->sent_bytes) row.parts.push_back({group, static_cast<double>(bytes)});
@@ -66,10 +76,12 @@ HtmlTimeline timeline_of(const SimulatedRun& run) {
   const bool has_several_replicas = run.result.ranks.size() > run.result.memory.size();
   if (has_several_replicas)
     timeline.note =
-        "Replicas differ: a row has the name of its pipeline rank and of the first rank there that does this, for all that do the same at the same time.";
+        "Replicas differ: a row has the name of its pipeline rank and of the first rank there that does this, for all "
+        "that do the same at the same time.";
   for (std::size_t i = 0; i < run.result.ranks.size(); ++i) {
     const SimulatedRank& rank = run.result.ranks[i];
-    timeline.rows[i] = has_several_replicas ? fmt::format("{}: rank {}", rank.pipeline_rank, rank.rank) : fmt::format("rank {}", rank.pipeline_rank);
+    timeline.rows[i] = has_several_replicas ? fmt::format("{}: rank {}", rank.pipeline_rank, rank.rank)
+                                            : fmt::format("rank {}", rank.pipeline_rank);
   }
   return timeline;
 }
@@ -78,7 +90,8 @@ HtmlTimeline timeline_of(const SimulatedRun& run) {
 
 std::vector<HtmlBars::Part> page_parts(const StepParts& parts) {
   std::vector<HtmlBars::Part> bars = {{"compute", parts.compute_seconds}};
-  for (const auto& [group, seconds] : parts.exposed_communication_seconds) bars.push_back({"exposed, " + group, seconds});
+  for (const auto& [group, seconds] : parts.exposed_communication_seconds)
+    bars.push_back({"exposed, " + group, seconds});
   bars.insert(bars.end(), {{"bubble", parts.bubble_seconds},
                            {"waiting for slower replicas", parts.waiting_seconds},
                            {"optimizer", parts.optimizer_seconds},
@@ -101,7 +114,8 @@ HtmlReport simulation_page(const SimulatedRun& run) {
   if (!slow.empty()) page.facts.push_back({"computes slower", fmt::format("{}", fmt::join(slow, ", "))});
   if (run.failures) {
     const double interval = best_interval_seconds(*run.failures);
-    page.facts.push_back({"goodput", fmt::format("{} with a checkpoint every {}", text_of(HtmlUnit::fraction, goodput(*run.failures, interval)),
+    page.facts.push_back({"goodput", fmt::format("{} with a checkpoint every {}",
+                                                 text_of(HtmlUnit::fraction, goodput(*run.failures, interval)),
                                                  text_of(HtmlUnit::seconds, interval))});
   }
   page.config = to_toml(config);

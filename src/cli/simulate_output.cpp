@@ -37,16 +37,24 @@ double total(const std::map<std::string, double>& seconds) {
 
 std::string headline(const SimulatedRun& run) {
   const Simulation& r = run.result;
-  const double num_ranks = run.blueprint.mesh().num_ranks(), tokens_per_second = static_cast<double>(tokens_of(run.blueprint.config())) / r.step_seconds;
-  std::string text = fmt::format("{}\non {}, as {} works\n\n", layout_line(run.blueprint.config()), run.machine, run.profile);
-  text += fmt::format("step    {}, {} tokens per second ({} per device)\n", seconds_text(r.step_seconds), text_of(HtmlUnit::number, tokens_per_second),
+  const double num_ranks = run.blueprint.mesh().num_ranks(),
+               tokens_per_second = static_cast<double>(tokens_of(run.blueprint.config())) / r.step_seconds;
+  std::string text =
+      fmt::format("{}\non {}, as {} works\n\n", layout_line(run.blueprint.config()), run.machine, run.profile);
+  text += fmt::format("step    {}, {} tokens per second ({} per device)\n", seconds_text(r.step_seconds),
+                      text_of(HtmlUnit::number, tokens_per_second),
                       text_of(HtmlUnit::number, tokens_per_second / num_ranks));
-  text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, HFU {:.2f} %\n", r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(),
-                      100 * r.hfu());
-  if (r.hfu() < r.mfu()) text += "        (MFU counts attention to all pairs of tokens, HFU those that are computed: a causal mask leaves half of them)\n";
-  const auto fullest = std::max_element(r.memory.begin(), r.memory.end(), [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
-  const auto excess = std::max_element(r.memory.begin(), r.memory.end(),
-                                       [](const auto& a, const auto& b) { return a.arena_bytes - a.device_bytes < b.arena_bytes - b.device_bytes; });
+  text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, HFU {:.2f} %\n",
+                      r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(), 100 * r.hfu());
+  if (r.hfu() < r.mfu())
+    text +=
+        "        (MFU counts attention to all pairs of tokens, HFU those that are computed: a causal mask leaves half "
+        "of them)\n";
+  const auto fullest = std::max_element(r.memory.begin(), r.memory.end(),
+                                        [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
+  const auto excess = std::max_element(r.memory.begin(), r.memory.end(), [](const auto& a, const auto& b) {
+    return a.arena_bytes - a.device_bytes < b.arena_bytes - b.device_bytes;
+  });
   text += fmt::format("memory  {} of {} on stage {}", bytes_text(static_cast<double>(fullest->arena_bytes)),
                       bytes_text(static_cast<double>(fullest->device_bytes)), fullest - r.memory.begin());
   if (r.fits()) return text + ": fits\n";
@@ -61,7 +69,8 @@ std::string parts_table(const Simulation& result) {
     if (seconds > 0) rows.push_back({"  " + name, seconds_text(seconds), percent(seconds, result.step_seconds)});
   };
   add("compute", parts.compute_seconds);
-  for (const auto& [group, seconds] : parts.exposed_communication_seconds) add("exposed communication, " + group, seconds);
+  for (const auto& [group, seconds] : parts.exposed_communication_seconds)
+    add("exposed communication, " + group, seconds);
   add("bubble", parts.bubble_seconds);
   add("waiting for slower replicas", parts.waiting_seconds);
   add("optimizer", parts.optimizer_seconds);
@@ -99,8 +108,9 @@ std::string stage_table(const Simulation& result) {
   const double unit = is_large ? gib : mib;
   std::vector<MemoryCategory> categories = memory_categories();
   std::erase_if(categories, [&](MemoryCategory category) {
-    return std::all_of(result.memory.begin(), result.memory.end(),
-                       [&](const auto& each) { return static_cast<double>(at_peak(each, category)) < 0.005 * unit; });  // 0.00
+    return std::all_of(result.memory.begin(), result.memory.end(), [&](const auto& each) {
+      return static_cast<double>(at_peak(each, category)) < 0.005 * unit;
+    });  // 0.00
   });
   Rows rows = {{"stage", "compute", "exposed", "bubble", is_large ? "GiB" : "MiB", "of"}};
   for (const MemoryCategory category : categories) rows[0].emplace_back(name_of(category));
@@ -109,8 +119,9 @@ std::string stage_table(const Simulation& result) {
     const StepParts parts = parts_of_stage(result, static_cast<int>(stage));
     const PredictedMemory& memory = result.memory[stage];
     rows.push_back({fmt::format("  {}", stage), percent(parts.compute_seconds, result.step_seconds),
-                    percent(total(parts.exposed_communication_seconds), result.step_seconds), percent(parts.bubble_seconds, result.step_seconds),
-                    in_units(memory.arena_bytes), in_units(memory.device_bytes)});
+                    percent(total(parts.exposed_communication_seconds), result.step_seconds),
+                    percent(parts.bubble_seconds, result.step_seconds), in_units(memory.arena_bytes),
+                    in_units(memory.device_bytes)});
     for (const MemoryCategory category : categories) rows.back().push_back(in_units(at_peak(memory, category)));
   }
   return text_table(rows);
@@ -130,7 +141,9 @@ std::string slower_ranks_table(const Simulation& result) {
     double& of_stage = least[static_cast<std::size_t>(rank.pipeline_rank)];
     of_stage = std::min(of_stage, rank.parts.compute_seconds);
   }
-  const auto excess = [&](const SimulatedRank& rank) { return rank.parts.compute_seconds / least[static_cast<std::size_t>(rank.pipeline_rank)] - 1; };
+  const auto excess = [&](const SimulatedRank& rank) {
+    return rank.parts.compute_seconds / least[static_cast<std::size_t>(rank.pipeline_rank)] - 1;
+  };
   std::vector<const SimulatedRank*> slower;
   for (const SimulatedRank& rank : result.ranks)
     if (excess(rank) > 1e-3) slower.push_back(&rank);
@@ -139,25 +152,32 @@ std::string slower_ranks_table(const Simulation& result) {
   constexpr std::size_t most = 8;
   Rows rows = {{"slower, from rank", "ranks", "stage", "compute", "more"}};
   for (std::size_t i = 0; i < std::min(most, slower.size()); ++i)
-    rows.push_back({fmt::format("  {}", slower[i]->rank), grouped(slower[i]->num_ranks), std::to_string(slower[i]->pipeline_rank),
-                    seconds_text(slower[i]->parts.compute_seconds), percent(excess(*slower[i]), 1)});
-  return "\n" + text_table(rows) + (slower.size() > most ? fmt::format("  ... and {} more\n", slower.size() - most) : "");
+    rows.push_back({fmt::format("  {}", slower[i]->rank), grouped(slower[i]->num_ranks),
+                    std::to_string(slower[i]->pipeline_rank), seconds_text(slower[i]->parts.compute_seconds),
+                    percent(excess(*slower[i]), 1)});
+  return "\n" + text_table(rows) +
+         (slower.size() > most ? fmt::format("  ... and {} more\n", slower.size() - most) : "");
 }
 
 std::string failures_text(const FailureModel& failures, double step_seconds) {
   const double interval = best_interval_seconds(failures), part = goodput(failures, interval);
   return fmt::format(
-      "\nfailures every {:.4g} h: a checkpoint of {} every {} ({} steps) is best; goodput {:.2f} %, {} per step that lasts\n"
+      "\nfailures every {:.4g} h: a checkpoint of {} every {} ({} steps) is best; goodput {:.2f} %, {} per step that "
+      "lasts\n"
       "  (Young 1974: every {}, Daly 2006: every {})\n",
       failures.mtbf_seconds / 3600, seconds_text(failures.checkpoint_seconds), seconds_text(interval),
-      std::max(std::int64_t{1}, static_cast<std::int64_t>(std::llround(interval / step_seconds))), 100 * part, seconds_text(step_seconds / part),
-      seconds_text(young_interval_seconds(failures)), seconds_text(daly_interval_seconds(failures)));
+      std::max(std::int64_t{1}, static_cast<std::int64_t>(std::llround(interval / step_seconds))), 100 * part,
+      seconds_text(step_seconds / part), seconds_text(young_interval_seconds(failures)),
+      seconds_text(daly_interval_seconds(failures)));
 }
 
 Json to_json(const StepParts& parts) {
-  return {{"compute_seconds", parts.compute_seconds},     {"exposed_communication_seconds", parts.exposed_communication_seconds},
-          {"bubble_seconds", parts.bubble_seconds},       {"waiting_seconds", parts.waiting_seconds},
-          {"optimizer_seconds", parts.optimizer_seconds}, {"other_seconds", parts.other_seconds}};
+  return {{"compute_seconds", parts.compute_seconds},
+          {"exposed_communication_seconds", parts.exposed_communication_seconds},
+          {"bubble_seconds", parts.bubble_seconds},
+          {"waiting_seconds", parts.waiting_seconds},
+          {"optimizer_seconds", parts.optimizer_seconds},
+          {"other_seconds", parts.other_seconds}};
 }
 
 Json stages_json(const Simulation& result) {
@@ -177,7 +197,10 @@ Json stages_json(const Simulation& result) {
 Json ranks_json(const Simulation& result) {
   Json ranks = Json::array();
   for (const SimulatedRank& rank : result.ranks)
-    ranks.push_back({{"rank", rank.rank}, {"stage", rank.pipeline_rank}, {"num_ranks", rank.num_ranks}, {"parts", to_json(rank.parts)}});
+    ranks.push_back({{"rank", rank.rank},
+                     {"stage", rank.pipeline_rank},
+                     {"num_ranks", rank.num_ranks},
+                     {"parts", to_json(rank.parts)}});
   return ranks;
 }
 
@@ -195,7 +218,8 @@ Json to_json(const FailureModel& failures) {
 }  // namespace
 
 std::string to_text(const SimulatedRun& run) {
-  std::string text = headline(run) + "\n" + parts_table(run.result) + "\n" + stage_table(run.result) + "\n" + traffic_table(run.result);
+  std::string text = headline(run) + "\n" + parts_table(run.result) + "\n" + stage_table(run.result) + "\n" +
+                     traffic_table(run.result);
   text += slower_ranks_table(run.result);
   return run.failures ? text + failures_text(*run.failures, run.result.step_seconds) : text;
 }
@@ -231,9 +255,11 @@ std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run) {
   std::vector<DrawnRank> drawn;
   const bool are_several = run.result.ranks.size() > run.result.memory.size();
   for (const SimulatedRank& rank : run.result.ranks) {
-    const Program& program = run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)];
+    const Program& program =
+        run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)];
     const std::string whose = are_several ? fmt::format(", rank {}", rank.rank) : "";
-    drawn.push_back({fmt::format("stage {}{}", rank.pipeline_rank, whose), &program, rank.lanes, rank.lane_names, rank.layers_send_seconds});
+    drawn.push_back({fmt::format("stage {}{}", rank.pipeline_rank, whose), &program, rank.lanes, rank.lane_names,
+                     rank.layers_send_seconds});
   }
   return drawn;
 }

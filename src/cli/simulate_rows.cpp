@@ -54,7 +54,9 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
         continue;
       }
       const Simulation result = simulate_software(blueprint, run.machine, {.profile = profile});
-      json.update({{"predicted_seconds", result.step_seconds}, {"predicted_memory_bytes", result.peak_memory_bytes()}, {"fits", result.fits()}});
+      json.update({{"predicted_seconds", result.step_seconds},
+                   {"predicted_memory_bytes", result.peak_memory_bytes()},
+                   {"fits", result.fits()}});
     }
     if (seconds.size() > 1) json["seconds"] = seconds;
     json.update({{"profile", run.profile.name}, {"machine", run.machine.name}});
@@ -67,7 +69,8 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
 }  // namespace
 
 ExitStatus simulate_rows(const RowsArguments& arguments) {
-  if (!arguments.profile.empty()) (void)software_profile(arguments.profile);  // a wrong name is the caller's, not each row's
+  if (!arguments.profile.empty())
+    (void)software_profile(arguments.profile);  // a wrong name is the caller's, not each row's
   const std::vector<CsvRow> rows = read_csv(arguments.path, needed_columns);
   const std::vector<Json> constants = read_constants(arguments.constants);
   Json all = Json::array();
@@ -80,8 +83,9 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
     if (each.contains("error"))
       fmt::print("{:<40} {}\n", each["id"].get<std::string>(), each["error"].get<std::string>());
     else
-      fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", each["id"].get<std::string>(), each["predicted_seconds"].get<double>(),
-                 each["predicted_memory_bytes"].get<double>() / gib, each["fits"].get<bool>() ? "" : " (does not fit)");
+      fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", each["id"].get<std::string>(),
+                 each["predicted_seconds"].get<double>(), each["predicted_memory_bytes"].get<double>() / gib,
+                 each["fits"].get<bool>() ? "" : " (does not fit)");
     for (const Json& sentence : each.value("assumed", Json::array())) fmt::print("  {}\n", sentence.get<std::string>());
   }
   return ExitStatus::success;

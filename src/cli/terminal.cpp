@@ -14,7 +14,8 @@ namespace echelon {
 
 ProgressStyle progress_style() {
   // mpirun gives its processes a terminal that nobody looks at.
-  const bool is_launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }).has_value();
+  const bool is_launched =
+      read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }).has_value();
   return isatty(STDOUT_FILENO) == 1 && !is_launched ? ProgressStyle::terminal : ProgressStyle::log;
 }
 
@@ -25,7 +26,8 @@ void keep_standard_files_open() {
 
 void require_output_written() {
   std::cout.flush();
-  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw Failure("the program's output could not be written; is the disk full?");
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw Failure("the program's output could not be written; is the disk full?");
 }
 
 }  // namespace echelon

@@ -5,7 +5,8 @@
 
 namespace echelon {
 
-/// As it was measured once (engine/kept_machine.h); measured now, in some seconds, if it never was. Says on stderr which of the two, and where it is kept.
+/// As it was measured once (engine/kept_machine.h); measured now, in some seconds, if it never was. Says on stderr
+/// which of the two, and where it is kept.
 [[nodiscard]] MachineSpec this_machine();
 
 }  // namespace echelon

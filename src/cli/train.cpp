@@ -28,14 +28,17 @@ struct TrainArguments {
   bool show_config = false;
 };
 
-/// Where a run's events go: metrics.jsonl always, a page where one is wanted, and either the progress or the same JSON on the program's output.
+/// Where a run's events go: metrics.jsonl always, a page where one is wanted, and either the progress or the same JSON
+/// on the program's output.
 class RunLog {
  public:
   RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
         json_(arguments.json),
         prediction_(predict_training(config)),
-        progress_({.num_steps = config.training.steps, .log_freq = config.metrics.log_freq, .style = json_ ? ProgressStyle::log : progress_style()},
+        progress_({.num_steps = config.training.steps,
+                   .log_freq = config.metrics.log_freq,
+                   .style = json_ ? ProgressStyle::log : progress_style()},
                   std::cout) {
     if (!arguments.html.empty()) html_.emplace(arguments.html, config);
   }
@@ -70,8 +73,10 @@ class RunLog {
             [this](const TraceReport& trace) {
               if (html_) html_->add(trace);
               if (json_)
-                return print_json(fmt::format(R"({{"trace": {}, "operations": {}}})", nlohmann::json(trace.folder.string()).dump(), to_json(trace.table)));
-              progress_.note(to_text(trace.table) + fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
+                return print_json(fmt::format(R"({{"trace": {}, "operations": {}}})",
+                                              nlohmann::json(trace.folder.string()).dump(), to_json(trace.table)));
+              progress_.note(to_text(trace.table) +
+                             fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
             },
     };
   }
@@ -109,7 +114,8 @@ void print_result(const TrainResult& result, const TrainPrediction& prediction) 
   const StepReport& last = result.last_step;
   fmt::print("{} after step {}: training loss {:.4f}", result.was_stopped ? "stopped" : "done", last.step, last.loss);
   if (result.validation_loss) fmt::print(", validation loss {:.4f}", *result.validation_loss);
-  if (result.validation_unigram_entropy) fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
+  if (result.validation_unigram_entropy)
+    fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
   fmt::print("\n");
   if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
   if (!result.device_choices.empty()) fmt::print("{}\n", result.device_choices);
@@ -117,7 +123,8 @@ void print_result(const TrainResult& result, const TrainPrediction& prediction) 
 }
 
 void print_json(const TrainResult& result, const TrainPrediction& prediction) {
-  nlohmann::ordered_json json = {{"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
+  nlohmann::ordered_json json = {
+      {"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
   if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
   if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
   if (!result.model_folder.empty()) json["model_folder"] = result.model_folder.string();
@@ -132,8 +139,9 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
   try {
     const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
     const TrainPrediction& prediction = log.compare();
-    log.write_html(result.was_stopped ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
-                                      : fmt::format("All {} steps done.", config.training.steps));
+    log.write_html(result.was_stopped
+                       ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
+                       : fmt::format("All {} steps done.", config.training.steps));
     arguments.json ? print_json(result, prediction) : print_result(result, prediction);
     return result;
   } catch (const Error& error) {
@@ -143,15 +151,18 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
 }
 
 ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
-  RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  RunConfig config =
+      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
   if (arguments.show_config) {
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;
   }
   config = with_device(config, open_backend(config.training.device)->kind());
-  require(!config.data.path.empty(), "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
+  require(!config.data.path.empty(),
+          "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();
-  const TrainResult result = tells ? train_and_tell(config, arguments) : train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
+  const TrainResult result = tells ? train_and_tell(config, arguments)
+                                   : train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
   return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
 }
 
@@ -160,7 +171,8 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
 VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<TrainArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
-  app.add_option("--html", arguments->html, "a page about the run, written at its end: one file, to be opened in a browser");
+  app.add_option("--html", arguments->html,
+                 "a page about the run, written at its end: one file, to be opened in a browser");
   app.add_flag("--json", arguments->json, "one JSON object per step, as in metrics.jsonl, and one for the run");
   app.add_flag("--show-config", arguments->show_config, "print the whole config as TOML and do nothing");
   return [arguments, config_arguments] { return run_training(*arguments, config_arguments); };

@@ -11,10 +11,12 @@ void TrainHtml::compare(HtmlReport& page) const {
   if (!prediction_) return;
   const TrainPrediction& p = *prediction_;
   if (p.predicted_step_seconds && p.measured_step_seconds)
-    page.comparisons.push_back({"Step time, median", HtmlUnit::seconds, *p.predicted_step_seconds, *p.measured_step_seconds});
-  page.comparisons.push_back(
-      {"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes), static_cast<double>(p.measured_memory_bytes)});
-  page.notes.push_back(p.predicted_step_seconds ? "The step is predicted from " + p.source + "." : "The step is " + p.source + ".");
+    page.comparisons.push_back(
+        {"Step time, median", HtmlUnit::seconds, *p.predicted_step_seconds, *p.measured_step_seconds});
+  page.comparisons.push_back({"Memory of rank 0", HtmlUnit::bytes, static_cast<double>(p.predicted_memory_bytes),
+                              static_cast<double>(p.measured_memory_bytes)});
+  page.notes.push_back(p.predicted_step_seconds ? "The step is predicted from " + p.source + "."
+                                                : "The step is " + p.source + ".");
 }
 
 void TrainHtml::write(const std::string& ending) const {
@@ -25,9 +27,10 @@ void TrainHtml::write(const std::string& ending) const {
   HtmlReport page;
   page.title = "Training " + page_title(config_);
   page.summary = ending;
-  const std::string limit_name = is_gpu             ? "the memory of the GPU"
-                                 : num_sharing == 1 ? "this machine's memory"
-                                                    : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
+  const std::string limit_name =
+      is_gpu             ? "the memory of the GPU"
+      : num_sharing == 1 ? "this machine's memory"
+                         : fmt::format("a rank's part of this machine's {}", text_of(HtmlUnit::bytes, machine_bytes));
   page.bars.push_back(page_memory(stage_memory(blueprint, machine_bytes / num_sharing), limit_name));
   history_.fill(page);
   compare(page);
@@ -37,7 +40,9 @@ void TrainHtml::write(const std::string& ending) const {
   if (trace_) {
     page.timelines.push_back(html_timeline(fmt::format("Step {}, measured", trace_->step), trace_->timeline, programs));
   } else {
-    page.notes.push_back("Without metrics.trace no step was recorded; --metrics.trace='step 3' shows the pipeline's measured timeline here.");
+    page.notes.push_back(
+        "Without metrics.trace no step was recorded; --metrics.trace='step 3' shows the pipeline's measured timeline "
+        "here.");
   }
   page.facts = page_facts(config_);
   page.notes.insert(page.notes.end(), notes_.begin(), notes_.end());

@@ -50,7 +50,8 @@ void set_step(TrainPrediction& prediction, F&& predict) {
   }
 }
 
-void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, const RankPlacement& placement, const std::optional<HostSpec>& host) {
+void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, const RankPlacement& placement,
+                       const std::optional<HostSpec>& host) {
   if (!host || host->operations.empty()) {
     prediction.source = "not predicted: metrics.machine names no machine file with measured operations";
   } else if (placement.num_ranks > placement.num_ranks_on_host) {
@@ -98,17 +99,24 @@ void set_measured(TrainPrediction& prediction, const std::vector<StepReport>& st
 }
 
 std::string to_text(const TrainPrediction& p) {
-  const auto seconds = [](const std::optional<double>& value) { return value ? fmt::format("{:.4f} s", *value) : "N/A"; };
-  std::string text = fmt::format("memory of rank 0: predicted {} bytes, measured {} bytes\n", p.predicted_memory_bytes, p.measured_memory_bytes);
-  text += fmt::format("step: predicted {}, measured {}", seconds(p.predicted_step_seconds), seconds(p.measured_step_seconds));
+  const auto seconds = [](const std::optional<double>& value) {
+    return value ? fmt::format("{:.4f} s", *value) : "N/A";
+  };
+  std::string text = fmt::format("memory of rank 0: predicted {} bytes, measured {} bytes\n", p.predicted_memory_bytes,
+                                 p.measured_memory_bytes);
+  text += fmt::format("step: predicted {}, measured {}", seconds(p.predicted_step_seconds),
+                      seconds(p.measured_step_seconds));
   if (p.predicted_step_seconds && p.measured_step_seconds)
-    text += fmt::format(" ({:+.1f} %; from {})", 100 * (*p.predicted_step_seconds / *p.measured_step_seconds - 1), p.source);
+    text += fmt::format(" ({:+.1f} %; from {})", 100 * (*p.predicted_step_seconds / *p.measured_step_seconds - 1),
+                        p.source);
   if (!p.predicted_step_seconds) text += fmt::format(" ({})", p.source);
   return text + "\n";
 }
 
 void add_to(nlohmann::ordered_json& json, const TrainPrediction& p) {
-  const auto number = [](const std::optional<double>& value) { return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr); };
+  const auto number = [](const std::optional<double>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+  };
   json["predicted_memory_bytes"] = p.predicted_memory_bytes;
   json["measured_memory_bytes"] = p.measured_memory_bytes;
   json["predicted_step_seconds"] = number(p.predicted_step_seconds);

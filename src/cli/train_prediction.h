@@ -1,4 +1,5 @@
-// What a run is predicted to take, beside what it takes: in every line of metrics.jsonl, and said at the end of every `echelon train`.
+// What a run is predicted to take, beside what it takes: in every line of metrics.jsonl, and said at the end of every
+// `echelon train`.
 #pragma once
 
 #include "engine/train.h"
@@ -18,11 +19,12 @@ struct TrainPrediction {
   std::optional<double> predicted_step_seconds = {};
   std::optional<double> measured_step_seconds = {};  // the median, without the first step where there are more
   Timeline predicted_timeline = {};                  // of the ranks of a pipeline
-  std::string source = {};                           // what the machine's figures come from; of a step that is not predicted, why not
+  std::string source = {};  // what the machine's figures come from; of a step that is not predicted, why not
 };
 
-/// Made before the run, from metrics.machine where it holds measured operations, or else from the run's own operations, each measured once here (some tenths of
-/// a second at most). A step of ranks that are processes is predicted where metrics.machine has their collectives, and each has a core of its own on this host.
+/// Made before the run, from metrics.machine where it holds measured operations, or else from the run's own operations,
+/// each measured once here (some tenths of a second at most). A step of ranks that are processes is predicted where
+/// metrics.machine has their collectives, and each has a core of its own on this host.
 [[nodiscard]] TrainPrediction predict_training(const RunConfig& config);
 void set_measured(TrainPrediction& prediction, const std::vector<StepReport>& steps);
 

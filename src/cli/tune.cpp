@@ -31,9 +31,11 @@ ExitStatus run_tuning(const TuneArguments& arguments) {
   const PlanRequest request = read_plan_request(arguments.question);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   const auto machine_output = OutputFile::unless_empty("--machine-output", arguments.machine_output, "machine.toml");
-  const Tuning tuning = tune(request, [&](const RunConfig& config) { return median(time_steps(config, arguments.steps)); });
+  const Tuning tuning =
+      tune(request, [&](const RunConfig& config) { return median(time_steps(config, arguments.steps)); });
   if (output) output->write(to_toml(tuning.fastest().plan.config));
-  if (machine_output) machine_output->write(tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
+  if (machine_output)
+    machine_output->write(tuning.machine.host ? to_toml(*tuning.machine.host) : to_toml(tuning.machine));
   fmt::print("{}", arguments.json ? to_json(tuning, request) : to_text(tuning));
   return ExitStatus::success;
 }
@@ -44,13 +46,17 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
   const auto arguments = std::make_shared<TuneArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
   question.top = 3;
-  app.add_option("--model,model", question.model, "a config file (its parallelism is left aside), a preset or a Hugging Face folder");
-  app.add_option("--machine", question.machine, "what is known of this machine: a name, or a file such as echelon bench writes; default: as for plan");
+  app.add_option("--model,model", question.model,
+                 "a config file (its parallelism is left aside), a preset or a Hugging Face folder");
+  app.add_option("--machine", question.machine,
+                 "what is known of this machine: a name, or a file such as echelon bench writes; default: as for plan");
   app.add_option("--gpus", question.gpus, "ranks; default: one for each core");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all ranks");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence");
   app.add_option("--top", question.top, "plans that are run")->capture_default_str();
-  app.add_option("--steps", arguments->steps, "of each, after one that is not counted; the median counts")->check(in_range(1, 1000))->capture_default_str();
+  app.add_option("--steps", arguments->steps, "of each, after one that is not counted; the median counts")
+      ->check(in_range(1, 1000))
+      ->capture_default_str();
   app.add_option("--output", arguments->output, "write the plan that took least as a config for echelon train");
   app.add_option("--machine-output", arguments->machine_output, "write the machine as it is now known, for --machine");
   app.add_flag("--json", arguments->json, "the outcome as JSON");
@@ -58,7 +64,8 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
     arguments->question.this_machine = this_machine;
-    if (open_backend("auto")->kind() == DeviceKind::cpu) arguments->question.device = "auto";  // the layouts are run here, whatever the machine is
+    if (open_backend("auto")->kind() == DeviceKind::cpu)
+      arguments->question.device = "auto";  // the layouts are run here, whatever the machine is
     return run_tuning(*arguments);
   };
 }

@@ -21,7 +21,8 @@ struct Verb {
   std::string_view name;
   std::string_view summary;
   bool takes_config = false;  // --section.key=value are for it
-  /// Declares the verb's options, to be parsed before the action is run. `config_arguments`: the --section.key=value of the command line.
+  /// Declares the verb's options, to be parsed before the action is run. `config_arguments`: the --section.key=value of
+  /// the command line.
   VerbAction (*declare)(CLI::App& app, const std::vector<std::string>& config_arguments) = nullptr;
 };
 

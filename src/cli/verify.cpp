@@ -27,34 +27,38 @@ constexpr Quantity quantities[] = {Quantity::loss, Quantity::gradient, Quantity:
 
 std::string layout_of(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  return fmt::format("replicate {} x pipeline {} x shard {} x tensor {} = {} ranks, {} microbatches", p.data_parallel_replicate_degree,
-                     p.pipeline_parallel_degree, p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
-                     config.num_microbatches());
+  return fmt::format("replicate {} x pipeline {} x shard {} x tensor {} = {} ranks, {} microbatches",
+                     p.data_parallel_replicate_degree, p.pipeline_parallel_degree, p.data_parallel_shard_degree,
+                     p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches());
 }
 
 void print_text(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
-  fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps, request.dtype);
+  fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps,
+             request.dtype);
   for (const std::string& note : setup.notes) fmt::print("{}\n", note);
   fmt::print("{:<10}{:>14}{:>12}  {}\n", "", "worst error", "tolerance", "where");
   for (const Quantity quantity : quantities) {
     const WorstError& worst = verdict.worst[static_cast<std::size_t>(quantity)];
-    fmt::print("{:<10}{:>14.2e}{:>12.0e}  step {}, rank {}{}{}\n", name_of(quantity), worst.error, verdict.tolerances[static_cast<std::size_t>(quantity)],
-               worst.step, worst.rank, worst.tensor.empty() ? "" : ": ", worst.tensor);
+    fmt::print("{:<10}{:>14.2e}{:>12.0e}  step {}, rank {}{}{}\n", name_of(quantity), worst.error,
+               verdict.tolerances[static_cast<std::size_t>(quantity)], worst.step, worst.rank,
+               worst.tensor.empty() ? "" : ": ", worst.tensor);
   }
   if (verdict.is_equal()) {
     fmt::print("equal: the layout computes what one rank computes\n");
     return;
   }
   const Difference& first = *verdict.first;
-  fmt::print("different: first the {} of step {}{}{} {}\n", name_of(first.quantity), first.step, first.tensor.empty() ? "" : " of ", first.tensor,
-             verdict.place);
+  fmt::print("different: first the {} of step {}{}{} {}\n", name_of(first.quantity), first.step,
+             first.tensor.empty() ? "" : " of ", first.tensor, verdict.place);
   fmt::print("diagnosis: {}\n", verdict.diagnosis->sentence());
 }
 
 nlohmann::ordered_json to_json(const Diagnosis& diagnosis) {
-  return {{"fault", name_of(diagnosis.finding.kind)}, {"axis", diagnosis.finding.axis},           {"tensor", diagnosis.finding.tensor},
-          {"where", diagnosis.finding.where},         {"evidence", diagnosis.finding.evidence},   {"gone_without", diagnosis.gone_without},
-          {"stays_without", diagnosis.stays_without}, {"fails_without", diagnosis.fails_without}, {"sentence", diagnosis.sentence()}};
+  return {{"fault", name_of(diagnosis.finding.kind)}, {"axis", diagnosis.finding.axis},
+          {"tensor", diagnosis.finding.tensor},       {"where", diagnosis.finding.where},
+          {"evidence", diagnosis.finding.evidence},   {"gone_without", diagnosis.gone_without},
+          {"stays_without", diagnosis.stays_without}, {"fails_without", diagnosis.fails_without},
+          {"sentence", diagnosis.sentence()}};
 }
 
 void print_json(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
@@ -67,16 +71,26 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
   for (const Quantity quantity : quantities) {
     const auto index = static_cast<std::size_t>(quantity);
     const WorstError& worst = verdict.worst[index];
-    json["worst"][std::string(name_of(quantity))] = {
-        {"error", worst.error}, {"tolerance", verdict.tolerances[index]}, {"tensor", worst.tensor}, {"step", worst.step}, {"rank", worst.rank}};
+    json["worst"][std::string(name_of(quantity))] = {{"error", worst.error},
+                                                     {"tolerance", verdict.tolerances[index]},
+                                                     {"tensor", worst.tensor},
+                                                     {"step", worst.step},
+                                                     {"rank", worst.rank}};
   }
   if (!verdict.is_equal()) {
     const Difference& first = *verdict.first;
-    json["first_difference"] = {
-        {"quantity", name_of(first.quantity)}, {"step", first.step}, {"tensor", first.tensor}, {"error", first.error}, {"place", verdict.place}};
+    json["first_difference"] = {{"quantity", name_of(first.quantity)},
+                                {"step", first.step},
+                                {"tensor", first.tensor},
+                                {"error", first.error},
+                                {"place", verdict.place}};
     auto ranks = nlohmann::ordered_json::array();
     for (const RankDifference& rank : first.ranks)
-      ranks.push_back({{"rank", rank.rank}, {"error", rank.error}, {"first_element", rank.first}, {"last_element", rank.last}, {"elements", rank.count}});
+      ranks.push_back({{"rank", rank.rank},
+                       {"error", rank.error},
+                       {"first_element", rank.first},
+                       {"last_element", rank.last},
+                       {"elements", rank.count}});
     json["first_difference"]["ranks"] = ranks;
     json["diagnosis"] = to_json(*verdict.diagnosis);
   }
@@ -84,9 +98,11 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
 }
 
 ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const RunConfig config = read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  const RunConfig config =
+      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
   const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
-  require(!launched || launched->size == 1, "verify runs all ranks as threads of one process, but {} started {}; nearest: 1", name_of(launched->source),
+  require(!launched || launched->size == 1,
+          "verify runs all ranks as threads of one process, but {} started {}; nearest: 1", name_of(launched->source),
           launched->size);
   const VerifySetup setup = set_up_verification(config, arguments.request);
   const Verdict verdict = verify(setup.config, setup.batches(), {.num_steps = arguments.request.num_steps});
@@ -100,9 +116,12 @@ VerbAction declare_verify(CLI::App& app, const std::vector<std::string>& config_
   const auto arguments = std::make_shared<VerifyArguments>();  // CLI11's options write to what the action reads
   app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
   app.add_option("--steps", arguments->request.num_steps, "steps to compare")->capture_default_str();
-  app.add_option("--dtype", arguments->request.dtype, "float64 or float32, whatever training.dtype says")->capture_default_str();
-  app.add_option("--layers", arguments->request.num_layers, "decoder layers of a smaller model; 0: the config's")->capture_default_str();
-  app.add_option("--hidden", arguments->request.hidden_size, "width of a smaller model; 0: the config's")->capture_default_str();
+  app.add_option("--dtype", arguments->request.dtype, "float64 or float32, whatever training.dtype says")
+      ->capture_default_str();
+  app.add_option("--layers", arguments->request.num_layers, "decoder layers of a smaller model; 0: the config's")
+      ->capture_default_str();
+  app.add_option("--hidden", arguments->request.hidden_size, "width of a smaller model; 0: the config's")
+      ->capture_default_str();
   app.add_flag("--json", arguments->json, "the verdict as JSON");
   return [arguments, config_arguments] { return run_verification(*arguments, config_arguments); };
 }

@@ -6,32 +6,42 @@ namespace echelon {
 namespace {
 
 void check_shards(std::string_view operation, const Comm& comm, const Tensor& shard, const Tensor& full) {
-  require(shard.dtype == full.dtype, "{}: the shard is {} but the full tensor is {}; they must be alike", operation, name_of(shard.dtype), name_of(full.dtype));
-  require(shard.num_elements() * comm.size() == full.num_elements(), "{}: {} shards of {} elements do not make a full tensor of {}; it needs {}", operation,
-          comm.size(), shard.num_elements(), full.num_elements(), shard.num_elements() * comm.size());
+  require(shard.dtype == full.dtype, "{}: the shard is {} but the full tensor is {}; they must be alike", operation,
+          name_of(shard.dtype), name_of(full.dtype));
+  require(shard.num_elements() * comm.size() == full.num_elements(),
+          "{}: {} shards of {} elements do not make a full tensor of {}; it needs {}", operation, comm.size(),
+          shard.num_elements(), full.num_elements(), shard.num_elements() * comm.size());
 }
 
 }  // namespace
 
-void check_all_gather(const Comm& comm, const Tensor& full, const Tensor& shard) { check_shards("all_gather", comm, shard, full); }
+void check_all_gather(const Comm& comm, const Tensor& full, const Tensor& shard) {
+  check_shards("all_gather", comm, shard, full);
+}
 
-void check_reduce_scatter(const Comm& comm, const Tensor& shard, const Tensor& full) { check_shards("reduce_scatter", comm, shard, full); }
+void check_reduce_scatter(const Comm& comm, const Tensor& shard, const Tensor& full) {
+  check_shards("reduce_scatter", comm, shard, full);
+}
 
 void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& sent) {
-  require(received.dtype == sent.dtype, "all_to_all: received is {} but sent is {}; they must be alike", name_of(received.dtype), name_of(sent.dtype));
-  require(received.num_elements() == sent.num_elements(), "all_to_all: received has {} elements but sent has {}; they must be equally long",
-          received.num_elements(), sent.num_elements());
-  require(sent.num_elements() % comm.size() == 0, "all_to_all: {} elements cannot be cut into {} equal parts; nearest: {}", sent.num_elements(), comm.size(),
+  require(received.dtype == sent.dtype, "all_to_all: received is {} but sent is {}; they must be alike",
+          name_of(received.dtype), name_of(sent.dtype));
+  require(received.num_elements() == sent.num_elements(),
+          "all_to_all: received has {} elements but sent has {}; they must be equally long", received.num_elements(),
+          sent.num_elements());
+  require(sent.num_elements() % comm.size() == 0,
+          "all_to_all: {} elements cannot be cut into {} equal parts; nearest: {}", sent.num_elements(), comm.size(),
           sent.num_elements() / comm.size() * comm.size());
 }
 
 void check_root(const Comm& comm, int root) {
-  require(root >= 0 && root < comm.size(), "broadcast: root = {} is not a rank of a group of {}; nearest: {}", root, comm.size(),
-          root < 0 ? 0 : comm.size() - 1);
+  require(root >= 0 && root < comm.size(), "broadcast: root = {} is not a rank of a group of {}; nearest: {}", root,
+          comm.size(), root < 0 ? 0 : comm.size() - 1);
 }
 
 void check_peer(const Comm& comm, int peer) {
-  require(peer >= 0 && peer < comm.size() && peer != comm.rank(), "peer = {} is not another rank of a group of {} for rank {}", peer, comm.size(), comm.rank());
+  require(peer >= 0 && peer < comm.size() && peer != comm.rank(),
+          "peer = {} is not another rank of a group of {} for rank {}", peer, comm.size(), comm.rank());
 }
 
 }  // namespace echelon

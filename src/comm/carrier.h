@@ -1,6 +1,6 @@
-// Who moves the numbers of thread ranks that lie in the memory of a device. Numbers in the host's memory are copied and summed by the ranks' own threads
-// (comm/thread/chunks.h); those of a device it moves itself, told so by the last rank that arrives. No thread touches them, and none waits for the device: only
-// what is enqueued there afterwards waits.
+// Who moves the numbers of thread ranks that lie in the memory of a device. Numbers in the host's memory are copied and
+// summed by the ranks' own threads (comm/thread/chunks.h); those of a device it moves itself, told so by the last rank
+// that arrives. No thread touches them, and none waits for the device: only what is enqueued there afterwards waits.
 #pragma once
 
 #include "comm/signature.h"
@@ -22,11 +22,13 @@ class Carrier;
 class Shipment {
  public:
   virtual ~Shipment() = default;
-  /// The party's numbers are those which its device has when it has done what was enqueued so far. Called by the party's thread, whose carrier this is.
+  /// The party's numbers are those which its device has when it has done what was enqueued so far. Called by the
+  /// party's thread, whose carrier this is.
   virtual void bring(int party, Carrier& carrier, const Contribution& contribution) = 0;
   /// All have brought theirs: enqueues the exchange. Called by the last one's thread.
   virtual void move(Carrier& carrier, const Signature& signature) = 0;
-  /// What the carrier's device is given from now on finds the results. Called by every party that is not about to unwind.
+  /// What the carrier's device is given from now on finds the results. Called by every party that is not about to
+  /// unwind.
   virtual void await(Carrier& carrier) = 0;
   /// Whether the device is done; never blocks.
   [[nodiscard]] virtual bool has_arrived() const = 0;

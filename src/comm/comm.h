@@ -1,8 +1,9 @@
-// One process group and its transport. Operations are nonblocking and return a Pending; a group of size 1 is a correct no-op (copies where out != in).
+// One process group and its transport. Operations are nonblocking and return a Pending; a group of size 1 is a correct
+// no-op (copies where out != in).
 //
-// Rules for callers: all ranks of a group start the same collectives in the same order with the same sizes; a buffer belongs to the transport until
-// the Pending was waited for; every Pending is waited for. Sums are formed in rank order, in float32 for bfloat16, so two runs give the same bits.
-// Empty tensors are legal.
+// Rules for callers: all ranks of a group start the same collectives in the same order with the same sizes; a buffer
+// belongs to the transport until the Pending was waited for; every Pending is waited for. Sums are formed in rank
+// order, in float32 for bfloat16, so two runs give the same bits. Empty tensors are legal.
 #pragma once
 
 #include "base/error.h"
@@ -60,12 +61,14 @@ class Comm {
   [[nodiscard]] virtual Pending all_reduce(Tensor x, ReduceOp op) = 0;
   /// full = concatenation of the ranks' shards, which are equally long. `shard` may be this rank's part of `full`.
   [[nodiscard]] virtual Pending all_gather(Tensor full, Tensor shard) = 0;
-  /// shard = this rank's part of the sum of `full` over the ranks. `shard` may be this rank's part of `full`, whose other parts keep their values.
+  /// shard = this rank's part of the sum of `full` over the ranks. `shard` may be this rank's part of `full`, whose
+  /// other parts keep their values.
   [[nodiscard]] virtual Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) = 0;
   [[nodiscard]] virtual Pending broadcast(Tensor x, int root) = 0;
   /// Part i of `sent` goes to rank i; part i of `received` comes from rank i. Equal parts; the two do not overlap.
   [[nodiscard]] virtual Pending all_to_all(Tensor received, Tensor sent) = 0;
-  /// Matched in order per (source, destination). Nothing is buffered: a send is done only when the peer has received it.
+  /// Matched in order per (source, destination). Nothing is buffered: a send is done only when the peer has received
+  /// it.
   [[nodiscard]] virtual Pending send(Tensor x, int peer) = 0;
   [[nodiscard]] virtual Pending receive(Tensor x, int peer) = 0;
   [[nodiscard]] virtual Pending barrier() = 0;

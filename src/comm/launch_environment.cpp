@@ -18,7 +18,8 @@ struct Names {
 
 constexpr Names names_of[] = {
     {LaunchSource::torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
-    {LaunchSource::openmpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {LaunchSource::openmpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {LaunchSource::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {LaunchSource::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr},
 };
@@ -36,16 +37,20 @@ std::optional<int> number_of(const GetVariable& get, const char* name) {
   if (!text) return std::nullopt;
   int number = -1;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
-  const bool is_number = error == std::errc() && end == text->data() + text->size() && number >= 0 && number <= most_processes;
-  require(is_number, "the environment variable {} = '{}' is no whole number from 0 to {}, as a launcher would set", name, *text, most_processes);
+  const bool is_number =
+      error == std::errc() && end == text->data() + text->size() && number >= 0 && number <= most_processes;
+  require(is_number, "the environment variable {} = '{}' is no whole number from 0 to {}, as a launcher would set",
+          name, *text, most_processes);
   return number;
 }
 
 /// A place among `size`, where a launcher that gives one must give both.
 void check_place(const char* rank_name, std::optional<int> rank, const char* size_name, std::optional<int> size) {
-  require(rank.has_value() && size.has_value(), "the environment variable {} = {} is set but {} is not; set or unset both", rank ? rank_name : size_name,
+  require(rank.has_value() && size.has_value(),
+          "the environment variable {} = {} is set but {} is not; set or unset both", rank ? rank_name : size_name,
           rank ? *rank : *size, rank ? size_name : rank_name);
-  require(*rank < *size, "the environment variables {} = {} and {} = {} contradict each other: ranks count from 0", rank_name, *rank, size_name, *size);
+  require(*rank < *size, "the environment variables {} = {} and {} = {} contradict each other: ranks count from 0",
+          rank_name, *rank, size_name, *size);
 }
 
 /// Tasks of node `index` in Slurm's short form, such as "2(x3),1" for 2, 2, 2, 1.
@@ -72,13 +77,15 @@ std::optional<int> tasks_of_node(std::string_view counts, int index) {
   return std::nullopt;
 }
 
-/// Whether srun started this process as a task. The shells of sbatch and salloc are no step or one with a reserved number, from 0xfffffff0 on.
+/// Whether srun started this process as a task. The shells of sbatch and salloc are no step or one with a reserved
+/// number, from 0xfffffff0 on.
 bool is_slurm_task(const GetVariable& get) {
   const auto text = text_of(get, "SLURM_STEP_ID");
   if (!text || !text_of(get, "SLURM_STEP_NUM_TASKS")) return false;
   std::uint64_t step = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), step);
-  require(error == std::errc() && end == text->data() + text->size(), "the environment variable SLURM_STEP_ID = '{}' is no whole number", *text);
+  require(error == std::errc() && end == text->data() + text->size(),
+          "the environment variable SLURM_STEP_ID = '{}' is no whole number", *text);
   return step < 0xfffffff0U;
 }
 
@@ -87,8 +94,10 @@ std::optional<int> slurm_local_size(const GetVariable& get) {
   const auto node = number_of(get, "SLURM_NODEID");
   if (!counts || !node) return std::nullopt;
   const auto tasks = tasks_of_node(*counts, *node);
-  require(tasks.has_value(), "the environment variable SLURM_STEP_TASKS_PER_NODE = '{}' does not say how many tasks node SLURM_NODEID = {} has", *counts,
-          *node);
+  require(tasks.has_value(),
+          "the environment variable SLURM_STEP_TASKS_PER_NODE = '{}' does not say how many tasks node SLURM_NODEID = "
+          "{} has",
+          *counts, *node);
   return tasks;
 }
 
@@ -103,8 +112,10 @@ std::optional<LaunchEnvironment> read(const GetVariable& get, const Names& names
   launched.local_rank = number_of(get, names.local_rank);
   launched.local_size = is_slurm ? slurm_local_size(get) : number_of(get, names.local_size);
   const char* local_size_name = is_slurm ? "SLURM_STEP_TASKS_PER_NODE" : names.local_size;
-  if (launched.local_rank && launched.local_size) check_place(names.local_rank, launched.local_rank, local_size_name, launched.local_size);
-  require(!launched.local_size || *launched.local_size <= *size, "the environment variables {} = {} and {} = {} contradict each other", local_size_name,
+  if (launched.local_rank && launched.local_size)
+    check_place(names.local_rank, launched.local_rank, local_size_name, launched.local_size);
+  require(!launched.local_size || *launched.local_size <= *size,
+          "the environment variables {} = {} and {} = {} contradict each other", local_size_name,
           launched.local_size.value_or(0), names.size, *size);
   return launched;
 }
@@ -116,8 +127,9 @@ void add_local(LaunchEnvironment& launched, const LaunchEnvironment& other) {
   if (!launched.local_size) launched.local_size = other.local_size;
 }
 
-/// Scripts under mpirun often export torchrun's names for other programs: with the same numbers the processes are those of mpirun. torchrun may itself be
-/// started by mpirun or srun, once per host: its processes inherit variables that speak of torchrun.
+/// Scripts under mpirun often export torchrun's names for other programs: with the same numbers the processes are those
+/// of mpirun. torchrun may itself be started by mpirun or srun, once per host: its processes inherit variables that
+/// speak of torchrun.
 void settle_torchrun(LaunchEnvironment& torchrun, const GetVariable& get) {
   torchrun.may_have_mpi_world = false;
   for (const Names& names : names_of) {
@@ -127,8 +139,9 @@ void settle_torchrun(LaunchEnvironment& torchrun, const GetVariable& get) {
     const bool is_same = other->rank == torchrun.rank && other->size == torchrun.size;
     torchrun.may_have_mpi_world = is_same && other->may_have_mpi_world;
     require(is_same || text_of(get, "TORCHELASTIC_RUN_ID") || names.source == LaunchSource::slurm,
-            "the environment variables RANK = {}, WORLD_SIZE = {} and {} = {}, {} = {} contradict each other; unset the former", torchrun.rank, torchrun.size,
-            names.rank, other->rank, names.size, other->size);
+            "the environment variables RANK = {}, WORLD_SIZE = {} and {} = {}, {} = {} contradict each other; unset "
+            "the former",
+            torchrun.rank, torchrun.size, names.rank, other->rank, names.size, other->size);
     add_local(torchrun, *other);
     return;
   }
@@ -161,21 +174,23 @@ std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& get_
 void require_mpi_possible(const LaunchEnvironment& launched) {
   if (launched.may_have_mpi_world) return;
   require(launched.source != LaunchSource::slurm,
-          "process {} of {} was started by srun without PMIx (PMIX_RANK is not set), by which MPI would learn of the others; start it with srun --mpi=pmix",
+          "process {} of {} was started by srun without PMIx (PMIX_RANK is not set), by which MPI would learn of the "
+          "others; start it with srun --mpi=pmix",
           launched.rank, launched.size);
   throw Error(
-      fmt::format("process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are no MPI world; start it with mpirun -n {} or srun "
+      fmt::format("process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are no MPI world; "
+                  "start it with mpirun -n {} or srun "
                   "--mpi=pmix, or once without a launcher: then all ranks are threads of one machine",
                   launched.rank, launched.size, launched.size));
 }
 
 void require_mpi_world(const LaunchEnvironment& launched, int mpi_rank, int mpi_size) {
   require_mpi_possible(launched);
-  require(
-      mpi_rank == launched.rank && mpi_size == launched.size,
-      "process {} of {} ({}) is rank {} of {} to MPI: the launcher and the MPI library do not know each other; start it with the mpirun of this MPI library or "
-      "with srun --mpi=pmix",
-      launched.rank, launched.size, name_of(launched.source), mpi_rank, mpi_size);
+  require(mpi_rank == launched.rank && mpi_size == launched.size,
+          "process {} of {} ({}) is rank {} of {} to MPI: the launcher and the MPI library do not know each other; "
+          "start it with the mpirun of this MPI library or "
+          "with srun --mpi=pmix",
+          launched.rank, launched.size, name_of(launched.source), mpi_rank, mpi_size);
 }
 
 }  // namespace echelon

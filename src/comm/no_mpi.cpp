@@ -3,10 +3,15 @@
 
 namespace echelon {
 
-void run_first_mpi_ranks(const MeshShape& /*shape*/, const MpiOptions& /*options*/, const std::function<void(Mesh&)>& /*body*/) {
-  throw Error("comm.backend = mpi: this echelon was built without MPI; install libopenmpi-dev and build it again (nearest: comm.backend = thread)");
+void run_first_mpi_ranks(const MeshShape& /*shape*/, const MpiOptions& /*options*/,
+                         const std::function<void(Mesh&)>& /*body*/) {
+  throw Error(
+      "comm.backend = mpi: this echelon was built without MPI; install libopenmpi-dev and build it again (nearest: "
+      "comm.backend = thread)");
 }
 
-void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) { run_first_mpi_ranks(shape, options, body); }
+void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {
+  run_first_mpi_ranks(shape, options, body);
+}
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// Where the ranks of a run live: threads of this process, or processes of an MPI job with one rank each. The engine asks here and knows neither.
+// Where the ranks of a run live: threads of this process, or processes of an MPI job with one rank each. The engine
+// asks here and knows neither.
 #pragma once
 
 #include "comm/launch_environment.h"
@@ -21,14 +22,16 @@ struct RankPlacement {
   [[nodiscard]] bool is_first_process() const { return first_rank_here == 0; }
 };
 
-/// backend = auto | thread | mpi (comm.backend); auto is mpi where a launcher started several processes. Throws Error if they are not as many as there are
-/// ranks.
-[[nodiscard]] RankPlacement place_ranks(std::string_view backend, int num_ranks, const std::optional<LaunchEnvironment>& launched);
+/// backend = auto | thread | mpi (comm.backend); auto is mpi where a launcher started several processes. Throws Error
+/// if they are not as many as there are ranks.
+[[nodiscard]] RankPlacement place_ranks(std::string_view backend, int num_ranks,
+                                        const std::optional<LaunchEnvironment>& launched);
 /// The same for the environment of this process.
 [[nodiscard]] RankPlacement place_ranks(std::string_view backend, int num_ranks);
 
-/// Runs body(mesh) on every rank that lives in this process and returns when all have ended. Threads: what a rank throws is thrown again. MPI: it is told on
-/// stderr, and all processes of the job end with its status.
-void run_ranks(const MeshShape& shape, const RankPlacement& placement, double timeout_seconds, const std::function<void(Mesh&)>& body);
+/// Runs body(mesh) on every rank that lives in this process and returns when all have ended. Threads: what a rank
+/// throws is thrown again. MPI: it is told on stderr, and all processes of the job end with its status.
+void run_ranks(const MeshShape& shape, const RankPlacement& placement, double timeout_seconds,
+               const std::function<void(Mesh&)>& body);
 
 }  // namespace echelon

@@ -7,8 +7,12 @@ std::string to_string(const Signature& signature) {
   switch (signature.kind) {
     case CommKind::barrier: return std::string(kind);
     case CommKind::all_reduce:
-    case CommKind::reduce_scatter: return fmt::format("{}({}) of {} {}", kind, name_of(signature.op), signature.num_elements, name_of(signature.dtype));
-    case CommKind::broadcast: return fmt::format("{} of {} {} from root {}", kind, signature.num_elements, name_of(signature.dtype), signature.root);
+    case CommKind::reduce_scatter:
+      return fmt::format("{}({}) of {} {}", kind, name_of(signature.op), signature.num_elements,
+                         name_of(signature.dtype));
+    case CommKind::broadcast:
+      return fmt::format("{} of {} {} from root {}", kind, signature.num_elements, name_of(signature.dtype),
+                         signature.root);
     case CommKind::all_gather:
     case CommKind::all_to_all:
     case CommKind::send:

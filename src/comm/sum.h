@@ -1,7 +1,8 @@
-// Sums and maxima over ranks, added in rank order: float64 in float64, int32 in int32, all else in float32 and rounded once. The inner loops of the transports.
+// Sums and maxima over ranks, added in rank order: float64 in float64, int32 in int32, all else in float32 and rounded
+// once. The inner loops of the transports.
 //
-// Every input is read once and every output written once; an output may be an input, at the same place. The bits do not depend on the instruction set, on
-// alignment, or on where a buffer is cut.
+// Every input is read once and every output written once; an output may be an input, at the same place. The bits do not
+// depend on the instruction set, on alignment, or on where a buffer is cut.
 #pragma once
 
 #include "comm/comm.h"
@@ -12,7 +13,8 @@
 
 namespace echelon {
 
-/// Streaming stores go past the caches, without reading first what they overwrite: for results that are larger than the caches and not read again at once.
+/// Streaming stores go past the caches, without reading first what they overwrite: for results that are larger than the
+/// caches and not read again at once.
 enum class Stores : std::uint8_t { cached, streaming };
 
 struct Summation {
@@ -29,7 +31,8 @@ struct ByteRange {
 };
 
 /// Every out = in[0] + in[1] + ..., or their maximum, where a NaN stays. At least one input.
-void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const ByteRange& range);
+void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in,
+                          std::span<std::byte* const> out, const ByteRange& range);
 
 /// Every out = in, but for the one that is `in` at that place.
 void copy_to_all(std::span<std::byte* const> out, const std::byte* in, const ByteRange& range, Stores stores);

@@ -1,7 +1,7 @@
 // What an operation of a communicator sends: closed forms of the direct algorithms, for S elements among n ranks.
 //
-//   all_reduce       rank r sends its parts of the sum to their owners and the sum of its own part to everybody:  (S - S_r) + (n - 1) S_r
-//   reduce_scatter   (n - 1)/n S          all_gather   (n - 1)/n S          all_to_all   (n - 1)/n S
+//   all_reduce       rank r sends its parts of the sum to their owners and the sum of its own part to everybody:  (S -
+//   S_r) + (n - 1) S_r reduce_scatter   (n - 1)/n S          all_gather   (n - 1)/n S          all_to_all   (n - 1)/n S
 //   broadcast        (n - 1) S by the root          send   S          receive, barrier   0
 //
 // An all-reduced buffer is cut as evenly as its elements go: the first S mod n parts S_r have one element more.
@@ -14,7 +14,16 @@
 
 namespace echelon {
 
-enum class CommKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, receive, barrier };
+enum class CommKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  send,
+  receive,
+  barrier
+};
 [[nodiscard]] std::string_view name_of(CommKind kind);
 [[nodiscard]] std::string_view name_of(ReduceOp op);
 

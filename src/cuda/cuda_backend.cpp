@@ -23,7 +23,9 @@ class CudaRankDevice final : public RankDevice {
   CudaRankDevice(Mesh& host, const RankOptions& options, const Placement& placement)
       : device_(placement.index),
         placement_(placement),
-        ops_(device_, {.deterministic = options.deterministic, .allows_tf32 = options.allows_tf32, .needs_float8 = options.needs_float8}),
+        ops_(device_, {.deterministic = options.deterministic,
+                       .allows_tf32 = options.allows_tf32,
+                       .needs_float8 = options.needs_float8}),
         carrier_(device_) {
     const bool is_alone = host.shape().num_ranks() == 1;
     if (!placement.has_each_its_own || is_alone) mesh_ = host.carried_by(carrier_);
@@ -35,7 +37,9 @@ class CudaRankDevice final : public RankDevice {
     } else if (is_alone) {
       recorder_.emplace(device_, ops_, nullptr);
     }
-    require(mesh_ != nullptr, "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU for each",
+    require(mesh_ != nullptr,
+            "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU "
+            "for each",
             placement.num_sharing, device_.index());
   }
   [[nodiscard]] Ops& ops() override { return ops_; }
@@ -47,7 +51,9 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
     const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;
-    const std::string ranks = is_shared ? fmt::format(", shared by {} ranks", placement_.num_sharing) : is_alone ? "" : ", " + nccl_version();
+    const std::string ranks = is_shared  ? fmt::format(", shared by {} ranks", placement_.num_sharing)
+                              : is_alone ? ""
+                                         : ", " + nccl_version();
     return fmt::format("{}{}, {}", gpu, ranks, ops_.attention_kernels());
   }
 
@@ -73,11 +79,14 @@ class CudaRankDevice final : public RankDevice {
 // The same verdict on all ranks.
 void require_possible(const RankOptions& options, const Placement& placement, int num_ranks) {
   if (placement.has_each_its_own) return;
-  require(options.transport != "nccl", "comm.backend = nccl needs a GPU for every rank, but {} ranks share GPU {}; nearest: auto, or a mesh of fewer ranks",
+  require(options.transport != "nccl",
+          "comm.backend = nccl needs a GPU for every rank, but {} ranks share GPU {}; nearest: auto, or a mesh of "
+          "fewer ranks",
           placement.num_sharing, placement.index);
   require(num_ranks <= max_sharing_ranks,
-          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but those that share a GPU are at most {}; nearest: {}", num_ranks,
-          max_sharing_ranks, max_sharing_ranks);
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but those that share a GPU are at most {}; "
+          "nearest: {}",
+          num_ranks, max_sharing_ranks, max_sharing_ranks);
 }
 
 class CudaBackend final : public Backend {
@@ -97,12 +106,15 @@ std::string version(int number) { return fmt::format("{}.{}", number / 1000, num
 std::string explain(cudaError_t error) {
   int driver = 0, runtime = 0;
   (void)cudaGetLastError();
-  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess && cudaRuntimeGetVersion(&runtime) == cudaSuccess)
+  if (error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+      cudaRuntimeGetVersion(&runtime) == cudaSuccess)
     return driver == 0 ? "no NVIDIA driver is installed"
-                       : fmt::format("the NVIDIA driver is of CUDA {}, but CUDA {} is needed", version(driver), version(runtime));
+                       : fmt::format("the NVIDIA driver is of CUDA {}, but CUDA {} is needed", version(driver),
+                                     version(runtime));
   const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (error == cudaErrorNoDevice || error == cudaSuccess)
-    return visible == nullptr ? "the driver finds no GPU on this machine" : fmt::format("CUDA_VISIBLE_DEVICES = '{}' leaves no GPU", visible);
+    return visible == nullptr ? "the driver finds no GPU on this machine"
+                              : fmt::format("CUDA_VISIBLE_DEVICES = '{}' leaves no GPU", visible);
   return fmt::format("CUDA does not start: {} ({})", cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
@@ -117,8 +129,9 @@ std::unique_ptr<Backend> make_cuda_backend(std::string& reason) {
   }
   for (int i = 0; i < count; ++i) {
     if (capability_of_gpu(i) >= least_capability) continue;
-    reason = fmt::format("GPU {} ({}) has compute capability {}.{}, but 8.0 is needed (CUDA_VISIBLE_DEVICES chooses others)", i, name_of_gpu(i),
-                         capability_of_gpu(i) / 10, capability_of_gpu(i) % 10);
+    reason =
+        fmt::format("GPU {} ({}) has compute capability {}.{}, but 8.0 is needed (CUDA_VISIBLE_DEVICES chooses others)",
+                    i, name_of_gpu(i), capability_of_gpu(i) / 10, capability_of_gpu(i) % 10);
     return nullptr;
   }
   return std::make_unique<CudaBackend>();

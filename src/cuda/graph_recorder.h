@@ -1,4 +1,5 @@
-// A rank's work as a CUDA graph: captured from the compute stream and those of communication that wait for it and that it waits for, then launched as one.
+// A rank's work as a CUDA graph: captured from the compute stream and those of communication that wait for it and that
+// it waits for, then launched as one.
 #pragma once
 
 #include "backend/work_recorder.h"

@@ -1,4 +1,5 @@
-// Where sequences of tokens come from: the trainer asks for sequence `step * global_batch_size + index` and gets the same one on every rank.
+// Where sequences of tokens come from: the trainer asks for sequence `step * global_batch_size + index` and gets the
+// same one on every rank.
 #pragma once
 
 #include "base/error.h"
@@ -12,13 +13,14 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  /// Writes int32 tokens[seq_len] and targets[seq_len] of global sequence `sequence` (= step * global_batch_size + index in the batch).
-  /// A target is the next token, or ignored_target (tensor/tokens.h) where nothing is predicted.
+  /// Writes int32 tokens[seq_len] and targets[seq_len] of global sequence `sequence` (= step * global_batch_size +
+  /// index in the batch). A target is the next token, or ignored_target (tensor/tokens.h) where nothing is predicted.
   virtual void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const = 0;
 
-  /// Writes int32 starts[seq_len]: of each token the position in the sequence at which its document begins, 0 if it began before. Whoever hands on another
-  /// source's tokens hands on its documents.
-  virtual void read_document_starts(std::int64_t /*sequence*/, std::int64_t /*seq_len*/, std::int32_t* /*starts*/) const {
+  /// Writes int32 starts[seq_len]: of each token the position in the sequence at which its document begins, 0 if it
+  /// began before. Whoever hands on another source's tokens hands on its documents.
+  virtual void read_document_starts(std::int64_t /*sequence*/, std::int64_t /*seq_len*/,
+                                    std::int32_t* /*starts*/) const {
     throw Failure("this source of batches knows no documents");
   }
 };

@@ -14,13 +14,15 @@
 namespace echelon {
 namespace {
 
-constexpr std::size_t longest_word = 256;  // a longer one (a picture in base64, a genome) is cut, or each of its merges would cost its whole length
+constexpr std::size_t longest_word =
+    256;  // a longer one (a picture in base64, a genome) is cut, or each of its merges would cost its whole length
 
 using Pair = std::pair<std::int32_t, std::int32_t>;
 
 struct PairHash {
   std::size_t operator()(Pair pair) const {
-    return static_cast<std::size_t>(pair.first) * 0x9e3779b97f4a7c15u ^ static_cast<std::size_t>(pair.second) * 0xc2b2ae3d27d4eb4fu;
+    return static_cast<std::size_t>(pair.first) * 0x9e3779b97f4a7c15u ^
+           static_cast<std::size_t>(pair.second) * 0xc2b2ae3d27d4eb4fu;
   }
 };
 
@@ -38,7 +40,9 @@ struct PairUse {
 struct Candidate {
   std::int64_t count;
   Pair pair;
-  bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : pair > other.pair; }
+  bool operator<(const Candidate& other) const {
+    return count != other.count ? count < other.count : pair > other.pair;
+  }
 };
 
 /// The words as sequences of symbols, and how often each pair of neighbours occurs.
@@ -54,8 +58,8 @@ class PairTable {
     for (const auto& [pair, use] : uses_) candidates_.push({use.count, pair});
   }
 
-  /// The most frequent pair with its count; count 0 if none is left. A count rises only in merge(), which enters the pair anew; it falls unseen, so a stale
-  /// candidate is put back lower.
+  /// The most frequent pair with its count; count 0 if none is left. A count rises only in merge(), which enters the
+  /// pair anew; it falls unseen, so a stale candidate is put back lower.
   Candidate pop_best() {
     while (!candidates_.empty()) {
       const Candidate best = candidates_.top();
@@ -76,7 +80,8 @@ class PairTable {
     std::sort(fresh_.begin(), fresh_.end());
     fresh_.erase(std::unique(fresh_.begin(), fresh_.end()), fresh_.end());
     for (const Pair& created : fresh_) {
-      if (const auto use = uses_.find(created); use != uses_.end() && use->second.count > 0) candidates_.push({use->second.count, created});
+      if (const auto use = uses_.find(created); use != uses_.end() && use->second.count > 0)
+        candidates_.push({use->second.count, created});
     }
   }
 
@@ -91,7 +96,9 @@ class PairTable {
   void merge_in(std::size_t word_index, Pair pair, std::int32_t result) {
     Word& word = words_[word_index];
     std::int32_t* symbols = symbols_.data() + word.first;
-    const auto occurs = [&](std::size_t i) { return i + 1 < word.length && symbols[i] == pair.first && symbols[i + 1] == pair.second; };
+    const auto occurs = [&](std::size_t i) {
+      return i + 1 < word.length && symbols[i] == pair.first && symbols[i + 1] == pair.second;
+    };
     std::size_t at = 0;
     while (at < word.length && !occurs(at)) ++at;
     if (at == word.length) return;  // an earlier merge took it away
@@ -123,7 +130,9 @@ class PairTable {
 
 }  // namespace
 
-std::size_t BpeTrainer::Hash::operator()(std::string_view bytes) const { return XXH3_64bits(bytes.data(), bytes.size()); }
+std::size_t BpeTrainer::Hash::operator()(std::string_view bytes) const {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 BpeTrainer::BpeTrainer() : splitter_({std::string(gpt2_pattern)}) {}
 
@@ -148,8 +157,8 @@ void BpeTrainer::count(std::string_view word) {
 }
 
 TokenizerSpec BpeTrainer::train(std::int64_t vocab_size) const {
-  require(vocab_size >= 257 && vocab_size <= 1 << 24, "vocab_size = {} is not in [257, {}]: 256 bytes, the document separator and the merges", vocab_size,
-          1 << 24);
+  require(vocab_size >= 257 && vocab_size <= 1 << 24,
+          "vocab_size = {} is not in [257, {}]: 256 bytes, the document separator and the merges", vocab_size, 1 << 24);
   TokenizerSpec spec;
   spec.patterns = {std::string(gpt2_pattern)};
   std::int32_t id_of_byte[256];
@@ -166,12 +175,14 @@ TokenizerSpec BpeTrainer::train(std::int64_t vocab_size) const {
     table.add_word(symbols, count);
   }
   table.start();
-  std::unordered_map<std::string, std::int32_t> ids;         // "abc" may come from ab + c and from a + bc: one token, two merges
+  std::unordered_map<std::string, std::int32_t>
+      ids;  // "abc" may come from ab + c and from a + bc: one token, two merges
   std::unordered_map<Pair, std::int32_t, PairHash> results;  // such a token can bring back a pair whose merge is known
   while (static_cast<std::int64_t>(spec.tokens.size()) < vocab_size - 1) {
     const auto [count, pair] = table.pop_best();
     if (count < 2) break;
-    const std::string joined = spec.tokens[static_cast<std::size_t>(pair.first)] + spec.tokens[static_cast<std::size_t>(pair.second)];
+    const std::string joined =
+        spec.tokens[static_cast<std::size_t>(pair.first)] + spec.tokens[static_cast<std::size_t>(pair.second)];
     const auto [id, is_new_token] = ids.emplace(joined, static_cast<std::int32_t>(spec.tokens.size()));
     if (is_new_token) spec.tokens.push_back(joined);
     const auto [result, is_new_merge] = results.emplace(pair, id->second);

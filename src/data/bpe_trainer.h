@@ -1,5 +1,6 @@
-// Learning the merges of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909, algorithm 1): join the most frequent pair of neighbours, again and
-// again. Frequencies are kept up to date word by word, so a merge costs as much as the words that hold it.
+// Learning the merges of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909, algorithm 1): join the most
+// frequent pair of neighbours, again and again. Frequencies are kept up to date word by word, so a merge costs as much
+// as the words that hold it.
 #pragma once
 
 #include "data/splitter.h"
@@ -13,17 +14,18 @@
 
 namespace echelon {
 
-/// Counts the words of the text and then learns from the counts. Of equally frequent pairs, the one with the smaller (left id, right id) goes first, so the
-/// outcome depends on the text alone.
+/// Counts the words of the text and then learns from the counts. Of equally frequent pairs, the one with the smaller
+/// (left id, right id) goes first, so the outcome depends on the text alone.
 class BpeTrainer {
  public:
   BpeTrainer();
 
-  /// Adds a document. <|endoftext|> in it separates documents and is never merged. Words are counted in parts of at most 256 bytes.
+  /// Adds a document. <|endoftext|> in it separates documents and is never merged. Words are counted in parts of at
+  /// most 256 bytes.
   void add(std::string_view text);
 
-  /// A tokenizer of vocab_size tokens: the 256 bytes, the merges, and <|endoftext|> as the last. Fewer if the text has no pair left that occurs twice.
-  /// Throws Error if vocab_size is below 257 or above 2^24.
+  /// A tokenizer of vocab_size tokens: the 256 bytes, the merges, and <|endoftext|> as the last. Fewer if the text has
+  /// no pair left that occurs twice. Throws Error if vocab_size is below 257 or above 2^24.
   [[nodiscard]] TokenizerSpec train(std::int64_t vocab_size) const;
 
  private:

@@ -5,7 +5,9 @@
 namespace echelon {
 namespace {
 
-constexpr bool stands_for_itself(unsigned byte) { return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae; }
+constexpr bool stands_for_itself(unsigned byte) {
+  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
 
 struct Alphabet {
   std::array<char32_t, 256> character{};  // of a byte

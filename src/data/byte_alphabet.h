@@ -1,5 +1,5 @@
-// The printable stand-ins for bytes that byte-level tokenizers write in their files: printable Latin-1 stands for itself, the other 68 bytes for
-// U+0100 and up in their order (Radford et al. 2019, GPT-2).
+// The printable stand-ins for bytes that byte-level tokenizers write in their files: printable Latin-1 stands for
+// itself, the other 68 bytes for U+0100 and up in their order (Radford et al. 2019, GPT-2).
 #pragma once
 
 #include <array>

@@ -36,15 +36,17 @@ std::string_view front(std::string_view text, std::int64_t num_bytes) {
 
 Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
   require(!options_.inputs.empty(), "prepare --input is missing: name a file, a folder or a glob");
-  require(options_.validation_fraction >= 0 && options_.validation_fraction <= 0.5, "prepare --validation-fraction={} is not in [0, 0.5]",
-          options_.validation_fraction);
+  require(options_.validation_fraction >= 0 && options_.validation_fraction <= 0.5,
+          "prepare --validation-fraction={} is not in [0, 0.5]", options_.validation_fraction);
   require(options_.max_bytes >= 0, "prepare --max-bytes={} is negative; 0 takes everything", options_.max_bytes);
   for (FoundFile& found : find_files(options_.inputs, options_.globs, options_.not_below)) {
     std::error_code error;
     const auto num_bytes = std::filesystem::file_size(found.path, error);
-    const auto modified = error ? std::filesystem::file_time_type() : std::filesystem::last_write_time(found.path, error);
+    const auto modified =
+        error ? std::filesystem::file_time_type() : std::filesystem::last_write_time(found.path, error);
     require(!error, "{} cannot be read: {}", found.path, error.message());
-    const std::uint64_t draw = XXH3_64bits_withSeed(found.name.data(), found.name.size(), static_cast<std::uint64_t>(options_.seed));
+    const std::uint64_t draw =
+        XXH3_64bits_withSeed(found.name.data(), found.name.size(), static_cast<std::uint64_t>(options_.seed));
     if (num_bytes == 0) continue;
     files_.push_back({std::move(found.path), std::move(found.name), static_cast<std::int64_t>(num_bytes),
                       std::chrono::duration_cast<std::chrono::nanoseconds>(modified.time_since_epoch()).count(), draw});
@@ -56,7 +58,8 @@ Corpus::Corpus(CorpusOptions options) : options_(std::move(options)) {
 }
 
 void Corpus::keep_max_bytes() {
-  std::stable_sort(files_.begin(), files_.end(), [](const CorpusFile& a, const CorpusFile& b) { return a.draw < b.draw; });
+  std::stable_sort(files_.begin(), files_.end(),
+                   [](const CorpusFile& a, const CorpusFile& b) { return a.draw < b.draw; });
   std::int64_t left = options_.max_bytes;
   std::size_t kept = 0;
   for (; kept < files_.size() && left > 0; ++kept) {
@@ -64,19 +67,28 @@ void Corpus::keep_max_bytes() {
     left -= files_[kept].num_bytes;
   }
   files_.resize(kept);
-  std::sort(files_.begin(), files_.end(), [](const CorpusFile& a, const CorpusFile& b) { return std::tie(a.name, a.path) < std::tie(b.name, b.path); });
+  std::sort(files_.begin(), files_.end(), [](const CorpusFile& a, const CorpusFile& b) {
+    return std::tie(a.name, a.path) < std::tie(b.name, b.path);
+  });
 }
 
 std::int64_t Corpus::num_bytes() const {
-  return std::accumulate(files_.begin(), files_.end(), std::int64_t{0}, [](std::int64_t sum, const CorpusFile& file) { return sum + file.num_bytes; });
+  return std::accumulate(files_.begin(), files_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const CorpusFile& file) { return sum + file.num_bytes; });
 }
 
-bool Corpus::is_chosen(std::uint64_t draw) const { return static_cast<double>(draw >> 11) * 0x1p-53 < options_.validation_fraction; }
+bool Corpus::is_chosen(std::uint64_t draw) const {
+  return static_cast<double>(draw >> 11) * 0x1p-53 < options_.validation_fraction;
+}
 
-// The draw that decides over validation is another one than that which decides over max_bytes, or the first drawn files would all be for validation.
-Split Corpus::split_of(const CorpusFile& file) const { return splits_files_ && is_chosen(mix(file.draw, 1)) ? Split::validation : Split::train; }
+// The draw that decides over validation is another one than that which decides over max_bytes, or the first drawn files
+// would all be for validation.
+Split Corpus::split_of(const CorpusFile& file) const {
+  return splits_files_ && is_chosen(mix(file.draw, 1)) ? Split::validation : Split::train;
+}
 
-bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes, const std::function<void(Split, std::string_view)>& visit) const {
+bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes,
+                               const std::function<void(Split, std::string_view)>& visit) const {
   const MappedFile mapped(file.path);
   const std::string_view text = front(mapped.bytes(), std::min(num_bytes, file.num_bytes));
   if (text.substr(0, 8192).find('\0') != std::string_view::npos) return false;
@@ -84,24 +96,29 @@ bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes, c
   return true;
 }
 
-void Corpus::for_each_line(const CorpusFile& file, std::string_view text, const std::function<void(Split, std::string_view)>& visit) const {
+void Corpus::for_each_line(const CorpusFile& file, std::string_view text,
+                           const std::function<void(Split, std::string_view)>& visit) const {
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    const bool has_text = json.is_object() && json.contains(options_.text_key) && json.at(options_.text_key).is_string();
-    require(has_text, "{}:{} is not a JSON object with a text under \"{}\" (prepare --text-key)", file.path, number, options_.text_key);
+    const bool has_text =
+        json.is_object() && json.contains(options_.text_key) && json.at(options_.text_key).is_string();
+    require(has_text, "{}:{} is not a JSON object with a text under \"{}\" (prepare --text-key)", file.path, number,
+            options_.text_key);
     const auto& document = json.at(options_.text_key).get_ref<const std::string&>();
     const bool is_drawn = !splits_files_ && is_chosen(mix(file.draw, static_cast<std::uint64_t>(number)));
     if (!document.empty()) visit(is_drawn ? Split::validation : split_of(file), document);
   }
 }
 
-void Corpus::for_each_text(const CorpusFile& file, std::string_view text, const std::function<void(Split, std::string_view)>& visit) const {
+void Corpus::for_each_text(const CorpusFile& file, std::string_view text,
+                           const std::function<void(Split, std::string_view)>& visit) const {
   const bool is_one_document = text.find(end_of_text) == std::string_view::npos;
   if (is_one_document && !splits_files_) {
-    const auto train_bytes = static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - options_.validation_fraction));
+    const auto train_bytes =
+        static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - options_.validation_fraction));
     const std::string_view train = front(text, train_bytes);
     if (!train.empty()) visit(Split::train, train);
     if (train.size() < text.size()) visit(Split::validation, text.substr(train.size()));

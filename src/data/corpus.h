@@ -12,10 +12,11 @@ namespace echelon {
 /// Where the text is and how much of it to take.
 struct CorpusOptions {
   std::vector<std::string> inputs;  // files, folders (searched to the bottom, without hidden names) and globs of both
-  std::vector<std::string> globs;   // names of the files to take from folders, such as *.h; "*." means names without a dot; empty: all
-  std::string not_below;            // a folder whose files are never taken: that of the output, which may lie in an input
-  std::string text_key = "text";    // of the objects in .jsonl files
-  std::int64_t max_bytes = 0;       // files are drawn by (seed, name) until this is reached; 0: all
+  std::vector<std::string>
+      globs;  // names of the files to take from folders, such as *.h; "*." means names without a dot; empty: all
+  std::string not_below;          // a folder whose files are never taken: that of the output, which may lie in an input
+  std::string text_key = "text";  // of the objects in .jsonl files
+  std::int64_t max_bytes = 0;     // files are drawn by (seed, name) until this is reached; 0: all
   double validation_fraction = 0.05;
   std::int64_t seed = 0;
 };
@@ -30,8 +31,9 @@ struct CorpusFile {
 
 enum class Split : std::uint8_t { train, validation };
 
-/// Documents are the lines of a .jsonl file, and of any other file the texts between <|endoftext|>. Which are for validation depends on (seed, name) alone:
-/// whole files where there are many; else documents; and of a file that is one document, the end.
+/// Documents are the lines of a .jsonl file, and of any other file the texts between <|endoftext|>. Which are for
+/// validation depends on (seed, name) alone: whole files where there are many; else documents; and of a file that is
+/// one document, the end.
 class Corpus {
  public:
   /// Throws Error if an input does not exist, nothing is found, or an option is out of range.
@@ -41,15 +43,19 @@ class Corpus {
   [[nodiscard]] const std::vector<CorpusFile>& files() const { return files_; }
   [[nodiscard]] std::int64_t num_bytes() const;
 
-  /// Calls `visit` with each document that is not empty, reading no further than num_bytes of the file. Returns whether it is text: a file with a zero
-  /// byte in its first 8 KiB is not. Throws Error if it cannot be read or a line of JSON has no such text.
-  bool for_each_document(const CorpusFile& file, std::int64_t num_bytes, const std::function<void(Split, std::string_view)>& visit) const;
+  /// Calls `visit` with each document that is not empty, reading no further than num_bytes of the file. Returns whether
+  /// it is text: a file with a zero byte in its first 8 KiB is not. Throws Error if it cannot be read or a line of JSON
+  /// has no such text.
+  bool for_each_document(const CorpusFile& file, std::int64_t num_bytes,
+                         const std::function<void(Split, std::string_view)>& visit) const;
 
  private:
   [[nodiscard]] Split split_of(const CorpusFile& file) const;
   [[nodiscard]] bool is_chosen(std::uint64_t draw) const;
-  void for_each_line(const CorpusFile& file, std::string_view text, const std::function<void(Split, std::string_view)>& visit) const;
-  void for_each_text(const CorpusFile& file, std::string_view text, const std::function<void(Split, std::string_view)>& visit) const;
+  void for_each_line(const CorpusFile& file, std::string_view text,
+                     const std::function<void(Split, std::string_view)>& visit) const;
+  void for_each_text(const CorpusFile& file, std::string_view text,
+                     const std::function<void(Split, std::string_view)>& visit) const;
   void keep_max_bytes();
 
   CorpusOptions options_;

@@ -1,7 +1,8 @@
-// Sequences for training out of a dataset: the stream of its tokens, cut into windows, in an order that depends on (seed, sequence) alone.
+// Sequences for training out of a dataset: the stream of its tokens, cut into windows, in an order that depends on
+// (seed, sequence) alone.
 //
-//   window w of seq_len T:  tokens [w T, w T + T), targets [w T + 1, w T + T + 1)      windows per epoch W = ceil((tokens - 1) / T)
-//   sequence s:             epoch s / W, window permutation(seed, epoch)(s mod W)
+//   window w of seq_len T:  tokens [w T, w T + T), targets [w T + 1, w T + T + 1)      windows per epoch W =
+//   ceil((tokens - 1) / T) sequence s:             epoch s / W, window permutation(seed, epoch)(s mod W)
 #pragma once
 
 #include "data/batch_source.h"
@@ -9,7 +10,8 @@
 
 namespace echelon {
 
-/// `shuffled` for training: each epoch in an order of its own. `in_order` for validation: every epoch from the first window on.
+/// `shuffled` for training: each epoch in an order of its own. `in_order` for validation: every epoch from the first
+/// window on.
 enum class WindowOrder : std::uint8_t { shuffled, in_order };
 
 struct BatchOrder {
@@ -18,7 +20,8 @@ struct BatchOrder {
   std::int64_t vocab_size = 0;  // ids from here on throw Error when they are read; 0: not checked
 };
 
-/// Every next token of the stream is predicted exactly once per epoch. A last window that is too short is filled with token 0 and ignored_target.
+/// Every next token of the stream is predicted exactly once per epoch. A last window that is too short is filled with
+/// token 0 and ignored_target.
 class DatasetBatches final : public BatchSource {
  public:
   /// Throws Error if the dataset has fewer than two tokens: there is nothing to predict.

@@ -23,7 +23,10 @@ DurableFile::DurableFile(std::string path) : path_(std::move(path)), partial_pat
 }
 
 DurableFile::DurableFile(DurableFile&& other) noexcept
-    : path_(std::move(other.path_)), partial_path_(std::move(other.partial_path_)), buffer_(std::move(other.buffer_)), file_(std::exchange(other.file_, -1)) {}
+    : path_(std::move(other.path_)),
+      partial_path_(std::move(other.partial_path_)),
+      buffer_(std::move(other.buffer_)),
+      file_(std::exchange(other.file_, -1)) {}
 
 DurableFile::~DurableFile() {
   if (file_ < 0) return;
@@ -62,7 +65,9 @@ void DurableFile::publish() {
   close(directory);
 }
 
-void DurableFile::fail(std::string_view what) const { throw Failure(fmt::format("{} cannot be {}: {}", partial_path_, what, std::strerror(errno))); }
+void DurableFile::fail(std::string_view what) const {
+  throw Failure(fmt::format("{} cannot be {}: {}", partial_path_, what, std::strerror(errno)));
+}
 
 void write_durably(const std::string& path, std::string_view text) {
   DurableFile file(path);

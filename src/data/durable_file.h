@@ -7,7 +7,8 @@
 
 namespace echelon {
 
-/// Buffers and appends. Every member throws Failure with the path and the system's reason (a full disk, no such folder).
+/// Buffers and appends. Every member throws Failure with the path and the system's reason (a full disk, no such
+/// folder).
 class DurableFile {
  public:
   /// Opens `path` + ".partial" beside the final name.

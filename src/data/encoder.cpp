@@ -50,7 +50,8 @@ void Encoder::append_piece(std::string_view piece, std::vector<std::int32_t>& id
     return;
   }
   const std::size_t before = ids.size();
-  const auto whole = tokenizer_.spec_.prefers_whole_pieces ? tokenizer_.whole_pieces_.find(piece) : tokenizer_.whole_pieces_.end();
+  const auto whole =
+      tokenizer_.spec_.prefers_whole_pieces ? tokenizer_.whole_pieces_.find(piece) : tokenizer_.whole_pieces_.end();
   if (whole != tokenizer_.whole_pieces_.end()) {
     ids.push_back(whole->second);
   } else {
@@ -61,7 +62,8 @@ void Encoder::append_piece(std::string_view piece, std::vector<std::int32_t>& id
     known_.clear();
     known_ids_.clear();
   }
-  known_.emplace(piece, Known{static_cast<std::uint32_t>(known_ids_.size()), static_cast<std::uint32_t>(ids.size() - before)});
+  known_.emplace(piece,
+                 Known{static_cast<std::uint32_t>(known_ids_.size()), static_cast<std::uint32_t>(ids.size() - before)});
   known_ids_.insert(known_ids_.end(), ids.begin() + static_cast<std::ptrdiff_t>(before), ids.end());
 }
 

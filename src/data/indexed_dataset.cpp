@@ -32,7 +32,8 @@ TokenType parse_type(std::uint8_t code, const std::string& name) {
     case TokenType::i64:
     case TokenType::u16: return static_cast<TokenType>(code);
   }
-  throw Error(fmt::format("{} has token type code {}; known are 1 (u8), 2 (i8), 3 (i16), 4 (i32), 5 (i64) and 8 (u16)", name, code));
+  throw Error(fmt::format("{} has token type code {}; known are 1 (u8), 2 (i8), 3 (i16), 4 (i32), 5 (i64) and 8 (u16)",
+                          name, code));
 }
 
 template <class T>
@@ -95,8 +96,8 @@ IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix), tok
 
 void IndexedDataset::read_index(std::string_view index) {
   const std::string name = prefix_ + ".idx";
-  require(index.size() >= header_bytes && index.substr(0, magic.size()) == magic, "{} is no token index: it does not start with MMIDIDX and a full header",
-          name);
+  require(index.size() >= header_bytes && index.substr(0, magic.size()) == magic,
+          "{} is no token index: it does not start with MMIDIDX and a full header", name);
   const auto version = load<std::uint64_t>(index, 9);
   require(version == 1, "{} has version {}; this program reads version 1", name, version);
   type_ = parse_type(load<std::uint8_t>(index, 17), name);
@@ -105,8 +106,9 @@ void IndexedDataset::read_index(std::string_view index) {
   const std::size_t body = index.size() - header_bytes;
   const bool fits = sequences <= body / 12 && bounds <= (body - sequences * 12) / 8;
   const std::size_t modes = fits ? body - sequences * 12 - bounds * 8 : 0;  // i8 per sequence in multimodal sets
-  require(fits && (modes == 0 || modes == sequences), "{} has {} bytes, which is not what {} sequences and {} document bounds take", name, index.size(),
-          sequences, bounds);
+  require(fits && (modes == 0 || modes == sequences),
+          "{} has {} bytes, which is not what {} sequences and {} document bounds take", name, index.size(), sequences,
+          bounds);
   require(bounds >= 1, "{} has no document bounds", name);
 
   const std::string_view bin = tokens_.bytes();
@@ -121,22 +123,26 @@ void IndexedDataset::read_index(std::string_view index) {
     require(length >= 0, "{}: sequence {} has length {}", name, i, length);
     const std::uint64_t num_bytes = static_cast<std::uint64_t>(length) * token_bytes;
     require(pointer >= 0 && num_bytes <= bin.size() && static_cast<std::uint64_t>(pointer) <= bin.size() - num_bytes,
-            "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_, bin.size());
+            "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_,
+            bin.size());
     end = std::max(end, static_cast<std::uint64_t>(pointer) + num_bytes);
     starts_.push_back(starts_.back() + length);
     pointers_.push_back(pointer);
   }
-  require(end == bin.size(), "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off", prefix_, bin.size(), name, end);
+  require(end == bin.size(), "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off",
+          prefix_, bin.size(), name, end);
 
   document_bounds_.reserve(bounds);
   for (std::size_t d = 0; d < bounds; ++d) {
     const auto bound = load<std::int64_t>(index, header_bytes + 12 * sequences + 8 * d);
     const std::int64_t least = d == 0 ? 0 : document_bounds_.back();
-    require(bound >= least && bound <= num_sequences() && (d > 0 || bound == 0), "{}: document bound {} is {}, but must lie in [{}, {}]", name, d, bound, least,
+    require(bound >= least && bound <= num_sequences() && (d > 0 || bound == 0),
+            "{}: document bound {} is {}, but must lie in [{}, {}]", name, d, bound, least,
             d == 0 ? 0 : num_sequences());
     document_bounds_.push_back(bound);
   }
-  require(document_bounds_.back() == num_sequences(), "{}: the documents end at sequence {} of {}", name, document_bounds_.back(), num_sequences());
+  require(document_bounds_.back() == num_sequences(), "{}: the documents end at sequence {} of {}", name,
+          document_bounds_.back(), num_sequences());
 }
 
 std::int64_t IndexedDataset::document_start(std::int64_t document) const {
@@ -145,18 +151,24 @@ std::int64_t IndexedDataset::document_start(std::int64_t document) const {
 
 std::int64_t IndexedDataset::document_of(std::int64_t token) const {
   assert(token >= 0 && token < num_tokens());
-  const auto begins_behind = [&](std::int64_t at, std::int64_t bound) { return at < starts_[static_cast<std::size_t>(bound)]; };
-  return std::upper_bound(document_bounds_.begin(), document_bounds_.end(), token, begins_behind) - document_bounds_.begin() - 1;
+  const auto begins_behind = [&](std::int64_t at, std::int64_t bound) {
+    return at < starts_[static_cast<std::size_t>(bound)];
+  };
+  return std::upper_bound(document_bounds_.begin(), document_bounds_.end(), token, begins_behind) -
+         document_bounds_.begin() - 1;
 }
 
 void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const {
   assert(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= num_tokens());
   if (out.empty()) return;
-  auto sequence = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
+  auto sequence =
+      static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
   for (std::int64_t position = first; !out.empty(); ++sequence) {
     const std::int64_t count = std::min(starts_[sequence + 1] - position, static_cast<std::int64_t>(out.size()));
-    const char* from = tokens_.bytes().data() + pointers_[sequence] + (position - starts_[sequence]) * size_bytes(type_);
-    require(copy_tokens(type_, from, out.first(static_cast<std::size_t>(count))), "{}.bin holds a token outside [0, 2^31) in sequence {}", prefix_, sequence);
+    const char* from =
+        tokens_.bytes().data() + pointers_[sequence] + (position - starts_[sequence]) * size_bytes(type_);
+    require(copy_tokens(type_, from, out.first(static_cast<std::size_t>(count))),
+            "{}.bin holds a token outside [0, 2^31) in sequence {}", prefix_, sequence);
     out = out.subspan(static_cast<std::size_t>(count));
     position += count;
   }
@@ -167,8 +179,9 @@ double unigram_entropy(const IndexedDataset& dataset) {
   std::vector<std::int32_t> block(1 << 16);
   const std::int64_t num_tokens = dataset.num_tokens();
   for (std::int64_t first = 0; first < num_tokens; first += static_cast<std::int64_t>(block.size())) {
-    const std::span<std::int32_t> tokens(block.data(),
-                                         static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), num_tokens - first)));
+    const std::span<std::int32_t> tokens(
+        block.data(),
+        static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), num_tokens - first)));
     dataset.read(first, tokens);
     for (const std::int32_t token : tokens) ++counts[token];
   }

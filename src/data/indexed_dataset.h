@@ -1,7 +1,10 @@
-// Tokens on disk in the layout that Megatron-LM made common: PREFIX.bin holds the tokens one after another, PREFIX.idx says where each sequence is.
+// Tokens on disk in the layout that Megatron-LM made common: PREFIX.bin holds the tokens one after another, PREFIX.idx
+// says where each sequence is.
 //
-//   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S   u64 document bounds D
-//                               i32 length[S] (tokens)   i64 pointer[S] (bytes into .bin)   i64 document_bound[D] (sequences; 0 ... S)
+//   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S   u64 document bounds
+//   D
+//                               i32 length[S] (tokens)   i64 pointer[S] (bytes into .bin)   i64 document_bound[D]
+//                               (sequences; 0 ... S)
 #pragma once
 
 #include "data/durable_file.h"
@@ -40,7 +43,8 @@ class IndexedDataset {
   /// The document of a token of the stream.
   [[nodiscard]] std::int64_t document_of(std::int64_t token) const;
 
-  /// Copies stream tokens [first, first + out.size()), which must be in range. Throws Error on a token that is negative or beyond int32.
+  /// Copies stream tokens [first, first + out.size()), which must be in range. Throws Error on a token that is negative
+  /// or beyond int32.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
 
  private:
@@ -54,8 +58,8 @@ class IndexedDataset {
   std::vector<std::int64_t> document_bounds_;
 };
 
-/// Writes PREFIX.bin and PREFIX.idx; neither name exists before publish() has both on the disk. Throws Failure on a full disk or a folder that cannot be
-/// written.
+/// Writes PREFIX.bin and PREFIX.idx; neither name exists before publish() has both on the disk. Throws Failure on a
+/// full disk or a folder that cannot be written.
 class IndexedDatasetWriter {
  public:
   IndexedDatasetWriter(std::string prefix, TokenType type);
@@ -76,7 +80,8 @@ class IndexedDatasetWriter {
   std::int64_t num_tokens_ = 0;
 };
 
-/// Entropy of the tokens' frequencies in nats: the loss of a model that knows nothing but how common each token is. 0 without tokens.
+/// Entropy of the tokens' frequencies in nats: the loss of a model that knows nothing but how common each token is. 0
+/// without tokens.
 [[nodiscard]] double unigram_entropy(const IndexedDataset& dataset);
 
 }  // namespace echelon

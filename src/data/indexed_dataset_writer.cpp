@@ -33,8 +33,8 @@ IndexedDatasetWriter::IndexedDatasetWriter(std::string prefix, TokenType type)
     : prefix_(std::move(prefix)), type_(type), tokens_(prefix_ + ".bin"), index_(prefix_ + ".idx") {}
 
 void IndexedDatasetWriter::add_document(std::span<const std::int32_t> tokens) {
-  require(tokens.size() <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()), "a document of {} tokens is too long for {}.idx; split it",
-          tokens.size(), prefix_);
+  require(tokens.size() <= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max()),
+          "a document of {} tokens is too long for {}.idx; split it", tokens.size(), prefix_);
   for (const std::int32_t token : tokens) {
     require(token >= 0 && token <= largest(type_), "token {} does not fit the token type of {}.bin", token, prefix_);
     const std::int64_t wide = token;

@@ -16,12 +16,14 @@ std::uint64_t mixed(std::uint64_t x) {
 }
 
 std::uint64_t mixed(std::int64_t seed, std::int64_t sequence, std::int64_t position) {
-  return mixed(mixed(mixed(static_cast<std::uint64_t>(seed)) + static_cast<std::uint64_t>(sequence)) + static_cast<std::uint64_t>(position));
+  return mixed(mixed(mixed(static_cast<std::uint64_t>(seed)) + static_cast<std::uint64_t>(sequence)) +
+               static_cast<std::uint64_t>(position));
 }
 
 }  // namespace
 
-void FormulaTokens::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const {
+void FormulaTokens::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
+                         std::int32_t* targets) const {
   for (std::int64_t i = 0; i < seq_len; ++i) {
     tokens[i] = token(sequence, i);
     targets[i] = token(sequence, i + 1);
@@ -40,9 +42,11 @@ std::int32_t FormulaTokens::token(std::int64_t sequence, std::int64_t position) 
   return static_cast<std::int32_t>(mixed(seed_, sequence, position) % static_cast<std::uint64_t>(vocab_size_));
 }
 
-void UnevenTargets::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const {
+void UnevenTargets::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
+                         std::int32_t* targets) const {
   inner_.read(sequence, seq_len, tokens, targets);
-  const auto num_ignored = static_cast<std::int64_t>(mixed(seed_, sequence, -1) % static_cast<std::uint64_t>(3 * seq_len / 4 + 1));
+  const auto num_ignored =
+      static_cast<std::int64_t>(mixed(seed_, sequence, -1) % static_cast<std::uint64_t>(3 * seq_len / 4 + 1));
   std::fill(targets, targets + num_ignored, ignored_target);
 }
 

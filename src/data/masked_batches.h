@@ -1,5 +1,5 @@
-// Batches for comparing layouts: tokens by a formula where there is no dataset, and targets that are ignored unevenly over sequences, hence over ranks and
-// microbatches, so that whoever divides by the wrong count of them is found.
+// Batches for comparing layouts: tokens by a formula where there is no dataset, and targets that are ignored unevenly
+// over sequences, hence over ranks and microbatches, so that whoever divides by the wrong count of them is found.
 #pragma once
 
 #include "data/batch_source.h"
@@ -20,7 +20,8 @@ class FormulaTokens final : public BatchSource {
   std::int64_t seed_, vocab_size_;
 };
 
-/// `inner` without the targets at the begin of sequences, up to three quarters of them, differently many in each; never all.
+/// `inner` without the targets at the begin of sequences, up to three quarters of them, differently many in each; never
+/// all.
 class UnevenTargets final : public BatchSource {
  public:
   /// `inner` must outlive it.

@@ -16,10 +16,11 @@ namespace {
 void append_normalized(std::string_view valid, std::string& out) {
   utf8proc_uint8_t* composed = nullptr;
   const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), static_cast<utf8proc_ssize_t>(valid.size()), &composed, options);
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()),
+                                             static_cast<utf8proc_ssize_t>(valid.size()), &composed, options);
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
-  if (size < 0) throw Failure(fmt::format("a text of {} bytes cannot be normalized: {}", valid.size(), utf8proc_errmsg(size)));
+  if (size < 0)
+    throw Failure(fmt::format("a text of {} bytes cannot be normalized: {}", valid.size(), utf8proc_errmsg(size)));
   out.append(reinterpret_cast<const char*>(composed), static_cast<std::size_t>(size));
 }
 

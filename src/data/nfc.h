@@ -6,7 +6,8 @@
 
 namespace echelon {
 
-/// `text` with every run of valid UTF-8 in form C; other bytes stay as they are. Returns `text` itself, or a view into `storage` if anything could change.
+/// `text` with every run of valid UTF-8 in form C; other bytes stay as they are. Returns `text` itself, or a view into
+/// `storage` if anything could change.
 [[nodiscard]] std::string_view to_nfc(std::string_view text, std::string& storage);
 
 }  // namespace echelon

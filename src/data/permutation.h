@@ -5,8 +5,9 @@
 
 namespace echelon {
 
-/// Where `index` goes in the permutation of [0, size) that `key` selects. A balanced Feistel network on the smallest even number of bits that holds
-/// `size`, walked until it lands below it (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). Constant memory, about four rounds of it at most.
+/// Where `index` goes in the permutation of [0, size) that `key` selects. A balanced Feistel network on the smallest
+/// even number of bits that holds `size`, walked until it lands below it (Black and Rogaway 2002, "Ciphers with
+/// arbitrary finite domains"). Constant memory, about four rounds of it at most.
 [[nodiscard]] std::uint64_t permuted(std::uint64_t index, std::uint64_t size, std::uint64_t key);
 
 /// A well-mixed 64-bit number of two (the finalizer of SplitMix64, Steele et al. 2014).

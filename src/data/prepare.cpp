@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 /// One split on its way to the disk.
 class SplitWriter {
  public:
-  SplitWriter(const std::string& prefix, const Tokenizer& tokenizer) : dataset_(prefix, token_type_for(tokenizer.vocab_size())), encoder_(tokenizer) {}
+  SplitWriter(const std::string& prefix, const Tokenizer& tokenizer)
+      : dataset_(prefix, token_type_for(tokenizer.vocab_size())), encoder_(tokenizer) {}
 
   void add(std::string_view document, std::optional<std::int32_t> end_of_document) {
     ids_.clear();
@@ -46,7 +47,8 @@ class SplitWriter {
 
 class Preparation {
  public:
-  Preparation(const PrepareOptions& options, const Corpus& corpus, const PrepareProgress& progress) : options_(options), corpus_(corpus), progress_(progress) {}
+  Preparation(const PrepareOptions& options, const Corpus& corpus, const PrepareProgress& progress)
+      : options_(options), corpus_(corpus), progress_(progress) {}
 
   PrepareResult run() {
     const bool is_given = !options_.tokenizer.empty();
@@ -54,7 +56,8 @@ class Preparation {
     make_output();  // not before: a bad request must not take an older output away
     PrepareResult result = encode(tokenizer);
     result.vocab_size = tokenizer.vocab_size();
-    if (result.validation.num_tokens > 0) result.validation_entropy = unigram_entropy(IndexedDataset(path("validation")));
+    if (result.validation.num_tokens > 0)
+      result.validation_entropy = unigram_entropy(IndexedDataset(path("validation")));
     return result;
   }
 
@@ -70,7 +73,8 @@ class Preparation {
   // What is there goes first: files of two requests must not stand side by side, even if this is cut short.
   void publish(const Tokenizer& tokenizer, SplitWriter& train, SplitWriter& validation) const {
     std::error_code error;
-    for (const char* stale : {"prepare.json", "train.idx", "train.bin", "validation.idx", "validation.bin"}) fs::remove(path(stale), error);
+    for (const char* stale : {"prepare.json", "train.idx", "train.bin", "validation.idx", "validation.bin"})
+      fs::remove(path(stale), error);
     options_.tokenizer.empty() ? tokenizer.save(path("tokenizer.json")) : copy_tokenizer();
     train.publish();
     if (validation.counts().num_tokens > 0) validation.publish();
@@ -79,20 +83,24 @@ class Preparation {
   Tokenizer train_tokenizer() const {
     std::vector<const CorpusFile*> drawn;
     for (const CorpusFile& file : corpus_.files()) drawn.push_back(&file);
-    std::stable_sort(drawn.begin(), drawn.end(), [](const CorpusFile* a, const CorpusFile* b) { return a->draw < b->draw; });
+    std::stable_sort(drawn.begin(), drawn.end(),
+                     [](const CorpusFile* a, const CorpusFile* b) { return a->draw < b->draw; });
     BpeTrainer trainer;
     std::int64_t done = 0;
     const std::int64_t total = std::min(corpus_.num_bytes(), options_.training_sample_bytes);
     for (const CorpusFile* file : drawn) {
       if (done >= options_.training_sample_bytes) break;
-      corpus_.for_each_document(*file, options_.training_sample_bytes - done, [&](Split split, std::string_view document) {
-        if (split == Split::validation) return;
-        trainer.add(document);
-        done += static_cast<std::int64_t>(document.size());
-        if (progress_) progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
-      });
+      corpus_.for_each_document(*file, options_.training_sample_bytes - done,
+                                [&](Split split, std::string_view document) {
+                                  if (split == Split::validation) return;
+                                  trainer.add(document);
+                                  done += static_cast<std::int64_t>(document.size());
+                                  if (progress_)
+                                    progress_(PrepareStage::training_tokenizer, std::min(done, total), total);
+                                });
     }
-    require(done > 0, "prepare --input={}: there is no text to train a tokenizer on", fmt::join(options_.corpus.inputs, ", "));
+    require(done > 0, "prepare --input={}: there is no text to train a tokenizer on",
+            fmt::join(options_.corpus.inputs, ", "));
     return Tokenizer(trainer.train(options_.vocab_size));
   }
 
@@ -104,7 +112,8 @@ class Preparation {
 
   PrepareResult encode(const Tokenizer& tokenizer) const {
     const auto separator = options_.appends_end_of_document ? tokenizer.end_of_document() : std::nullopt;
-    require(separator || !options_.appends_end_of_document, "{} has none of the separators <|endoftext|>, <|end_of_text|> and </s>; add --no-separator",
+    require(separator || !options_.appends_end_of_document,
+            "{} has none of the separators <|endoftext|>, <|end_of_text|> and </s>; add --no-separator",
             options_.tokenizer);
     SplitWriter train(path("train"), tokenizer);
     SplitWriter validation(path("validation"), tokenizer);
@@ -124,9 +133,11 @@ class Preparation {
     }
     result.train = train.counts();
     result.validation = validation.counts();
-    require(result.train.num_tokens > 0, "prepare --input={}: there is no text for training", fmt::join(options_.corpus.inputs, ", "));
+    require(result.train.num_tokens > 0, "prepare --input={}: there is no text for training",
+            fmt::join(options_.corpus.inputs, ", "));
     require(result.validation.num_tokens > 0 || options_.corpus.validation_fraction == 0,
-            "prepare --validation-fraction={} leaves no document of {} for validation; use more text, a larger fraction or 0",
+            "prepare --validation-fraction={} leaves no document of {} for validation; use more text, a larger "
+            "fraction or 0",
             options_.corpus.validation_fraction, result.train.num_documents);
     publish(tokenizer, train, validation);
     return result;
@@ -142,24 +153,27 @@ void require_writable(const std::string& output) {
   fs::path there = fs::absolute(output);
   std::error_code error;
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
-  if (!fs::is_directory(there, error)) throw Failure(fmt::format("prepare --output={} cannot be made: {} is not a folder", output, there.string()));
+  if (!fs::is_directory(there, error))
+    throw Failure(fmt::format("prepare --output={} cannot be made: {} is not a folder", output, there.string()));
   if (access(there.c_str(), W_OK | X_OK) != 0)
-    throw Failure(fmt::format("prepare --output={} cannot be written: {}: {}", output, there.string(), std::strerror(errno)));
+    throw Failure(
+        fmt::format("prepare --output={} cannot be written: {}: {}", output, there.string(), std::strerror(errno)));
 }
 
 void require_vocab_size(const PrepareOptions& options) {
   if (!options.tokenizer.empty()) return;
   constexpr std::int64_t least = 257, most = 1 << 24;
   require(options.vocab_size >= least && options.vocab_size <= most,
-          "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges; nearest: {}", options.vocab_size, least, most,
-          std::clamp(options.vocab_size, least, most));
+          "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges; nearest: {}",
+          options.vocab_size, least, most, std::clamp(options.vocab_size, least, most));
 }
 
 }  // namespace
 
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress) {
   require(!options.output.empty(), "prepare --output is missing: name a folder");
-  require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0", options.training_sample_bytes);
+  require(options.training_sample_bytes > 0, "prepare --training-sample-bytes={} is not above 0",
+          options.training_sample_bytes);
   require_vocab_size(options);
   CorpusOptions text = options.corpus;
   text.not_below = options.output;

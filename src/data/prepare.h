@@ -1,5 +1,5 @@
-// From text to what training reads: OUTPUT/tokenizer.json, OUTPUT/train.{bin,idx}, OUTPUT/validation.{bin,idx}, and OUTPUT/prepare.json, which says what
-// was done and is written last.
+// From text to what training reads: OUTPUT/tokenizer.json, OUTPUT/train.{bin,idx}, OUTPUT/validation.{bin,idx}, and
+// OUTPUT/prepare.json, which says what was done and is written last.
 #pragma once
 
 #include "data/corpus.h"
@@ -36,11 +36,13 @@ struct PrepareResult {
 
 enum class PrepareStage : std::uint8_t { training_tokenizer, encoding };
 
-/// Called after every document with the bytes of text done and in all. What it throws ends the preparation, with nothing under a final name.
+/// Called after every document with the bytes of text done and in all. What it throws ends the preparation, with
+/// nothing under a final name.
 using PrepareProgress = std::function<void(PrepareStage, std::int64_t done_bytes, std::int64_t total_bytes)>;
 
-/// Makes OUTPUT, or finds that it is there. The outcome depends on the options, the names and the contents of the files. Throws Error on bad options, files
-/// that cannot be read and an empty split, Failure if OUTPUT cannot be written.
+/// Makes OUTPUT, or finds that it is there. The outcome depends on the options, the names and the contents of the
+/// files. Throws Error on bad options, files that cannot be read and an empty split, Failure if OUTPUT cannot be
+/// written.
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress = {});
 
 }  // namespace echelon

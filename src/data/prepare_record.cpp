@@ -22,7 +22,9 @@ OrderedJson counts_json(const SplitCounts& counts) {
 }
 
 SplitCounts read_counts(const OrderedJson& json) {
-  return {.num_documents = json.at("num_documents"), .num_bytes = json.at("num_bytes"), .num_tokens = json.at("num_tokens")};
+  return {.num_documents = json.at("num_documents"),
+          .num_bytes = json.at("num_bytes"),
+          .num_tokens = json.at("num_tokens")};
 }
 
 /// Throws if a file that the record speaks of is missing, broken or another one.
@@ -30,24 +32,27 @@ void check_files(const PrepareOptions& options, const PrepareResult& result) {
   require(Tokenizer::load(options.output + "/tokenizer.json").vocab_size() == result.vocab_size, "another tokenizer");
   require(IndexedDataset(options.output + "/train").num_tokens() == result.train.num_tokens, "other training tokens");
   if (result.validation.num_tokens == 0) return;
-  require(IndexedDataset(options.output + "/validation").num_tokens() == result.validation.num_tokens, "other validation tokens");
+  require(IndexedDataset(options.output + "/validation").num_tokens() == result.validation.num_tokens,
+          "other validation tokens");
 }
 
 }  // namespace
 
 std::string request_hash(const PrepareOptions& options, const Corpus& corpus) {
   OrderedJson files = OrderedJson::array();
-  for (const CorpusFile& file : corpus.files()) files.push_back({file.path, file.name, file.num_bytes, file.modified_nanos});
+  for (const CorpusFile& file : corpus.files())
+    files.push_back({file.path, file.name, file.num_bytes, file.modified_nanos});
   const CorpusOptions& text = options.corpus;
-  const OrderedJson request = {record_version,
-                               text.text_key,
-                               text.max_bytes,
-                               text.validation_fraction,
-                               text.seed,
-                               options.tokenizer.empty() ? OrderedJson(options.vocab_size) : OrderedJson(MappedFile(options.tokenizer).bytes()),
-                               options.training_sample_bytes,
-                               options.appends_end_of_document,
-                               files};
+  const OrderedJson request = {
+      record_version,
+      text.text_key,
+      text.max_bytes,
+      text.validation_fraction,
+      text.seed,
+      options.tokenizer.empty() ? OrderedJson(options.vocab_size) : OrderedJson(MappedFile(options.tokenizer).bytes()),
+      options.training_sample_bytes,
+      options.appends_end_of_document,
+      files};
   const std::string bytes = request.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
 }
@@ -91,7 +96,8 @@ void write_prepare_record(const PrepareOptions& options, const std::string& hash
                             {"train", counts_json(result.train)},
                             {"validation", counts_json(result.validation)},
                             {"validation_unigram_entropy", result.validation_entropy}};
-  write_durably(options.output + "/prepare.json", json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+  write_durably(options.output + "/prepare.json",
+                json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace echelon

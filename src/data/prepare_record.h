@@ -8,7 +8,8 @@
 
 namespace echelon {
 
-/// 16 hexadecimal digits of everything that decides the outcome: the options, each file's name, size and time of change, the given tokenizer's bytes.
+/// 16 hexadecimal digits of everything that decides the outcome: the options, each file's name, size and time of
+/// change, the given tokenizer's bytes.
 [[nodiscard]] std::string request_hash(const PrepareOptions& options, const Corpus& corpus);
 
 /// The result that OUTPUT/prepare.json records, if its request is `hash` and the files beside it are whole.

@@ -27,8 +27,8 @@ std::string reason(int error) {
   return reinterpret_cast<const char*>(text);
 }
 
-// The patterns in tokenizer files are Oniguruma's. PCRE2 counts U+180E as white space, which Unicode has not done since version 6.3, and does not
-// know \u1234.
+// The patterns in tokenizer files are Oniguruma's. PCRE2 counts U+180E as white space, which Unicode has not done since
+// version 6.3, and does not know \u1234.
 std::string as_pcre2(std::string_view pattern) {
   const std::string white_space = R"(\t-\r\x{20}\x{85}\p{Z})";
   std::string out;
@@ -64,16 +64,20 @@ class Splitter::Regex {
     const std::string source = as_pcre2(pattern);
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
+    code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF | PCRE2_UCP, &error,
+                              &offset, nullptr));
     require(code_ != nullptr, "the tokenizer's pattern {} cannot be compiled: {}", pattern, reason(error));
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is slower and the same
   }
 
-  [[nodiscard]] MatchData match_data() const { return MatchData(pcre2_match_data_create_from_pattern(code_.get(), nullptr)); }
+  [[nodiscard]] MatchData match_data() const {
+    return MatchData(pcre2_match_data_create_from_pattern(code_.get(), nullptr));
+  }
 
   /// The first match at or after `offset` in valid UTF-8; empty at the end if there is none.
   [[nodiscard]] std::string_view find(std::string_view text, std::size_t offset, pcre2_match_data* data) const {
-    const int result = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), offset, PCRE2_NO_UTF_CHECK, data, nullptr);
+    const int result = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), offset,
+                                   PCRE2_NO_UTF_CHECK, data, nullptr);
     if (result == PCRE2_ERROR_NOMATCH) return text.substr(text.size());
     require(result > 0, "the tokenizer's pattern {} gives up on a text: {}", pattern_, reason(result));
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
@@ -104,7 +108,8 @@ void Splitter::split(std::string_view text, const std::function<void(std::string
   }
 }
 
-void Splitter::split(std::string_view text, std::size_t level, const std::function<void(std::string_view piece)>& visit) const {
+void Splitter::split(std::string_view text, std::size_t level,
+                     const std::function<void(std::string_view piece)>& visit) const {
   if (level == regexes_.size()) return visit(text);
   const Regex& regex = regexes_[level];
   const MatchData data = regex.match_data();

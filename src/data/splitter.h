@@ -9,12 +9,14 @@
 
 namespace echelon {
 
-/// GPT-2's pattern (Radford et al. 2019): contractions, then runs of letters, digits or other marks with the space before them, then white space
-/// without the last space if a word follows.
-inline constexpr std::string_view gpt2_pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+/// GPT-2's pattern (Radford et al. 2019): contractions, then runs of letters, digits or other marks with the space
+/// before them, then white space without the last space if a word follows.
+inline constexpr std::string_view gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Regular expressions applied in turn: the first cuts the text, the second each of its pieces, and so on. Matches are pieces and so is what lies
-/// between them. \s means Unicode's White_Space. Each run of bytes that are no UTF-8 is a piece. Safe from many threads.
+/// Regular expressions applied in turn: the first cuts the text, the second each of its pieces, and so on. Matches are
+/// pieces and so is what lies between them. \s means Unicode's White_Space. Each run of bytes that are no UTF-8 is a
+/// piece. Safe from many threads.
 class Splitter {
  public:
   /// Throws Error with the pattern and the reason if one does not compile. Without patterns a text is one piece.
@@ -23,7 +25,8 @@ class Splitter {
   Splitter(Splitter&&) noexcept;
   Splitter& operator=(Splitter&&) noexcept;
 
-  /// Calls `visit` with every piece in order; together they are `text`. Throws Error if a pattern gives up on the text (its match limits).
+  /// Calls `visit` with every piece in order; together they are `text`. Throws Error if a pattern gives up on the text
+  /// (its match limits).
   void split(std::string_view text, const std::function<void(std::string_view piece)>& visit) const;
 
  private:

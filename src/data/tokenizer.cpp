@@ -30,9 +30,10 @@ Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& name) : spec_(std::m
   }
   for (std::size_t rank = 0; rank < spec_.merges.size(); ++rank) {
     const auto [left, right, result] = spec_.merges[rank];
-    require(std::max({left, right, result}) < vocab_size() && std::min({left, right, result}) >= 0, "{}: merge {} names a token that does not exist", name,
-            rank);
-    merges_.insert_or_assign(pair_key(left, right), Ranked{static_cast<std::int32_t>(rank), result});  // of equal pairs, the last counts
+    require(std::max({left, right, result}) < vocab_size() && std::min({left, right, result}) >= 0,
+            "{}: merge {} names a token that does not exist", name, rank);
+    merges_.insert_or_assign(pair_key(left, right),
+                             Ranked{static_cast<std::int32_t>(rank), result});  // of equal pairs, the last counts
   }
   for (const AddedToken& added : spec_.added) {
     const auto slot = static_cast<std::size_t>(added.id);
@@ -65,8 +66,8 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids) const {
 }
 
 std::string_view Tokenizer::bytes(std::int32_t id) const {
-  require(id >= 0 && id < vocab_size() && !bytes_[static_cast<std::size_t>(id)].empty(), "token {} is not in the tokenizer, which has ids below {}", id,
-          vocab_size());
+  require(id >= 0 && id < vocab_size() && !bytes_[static_cast<std::size_t>(id)].empty(),
+          "token {} is not in the tokenizer, which has ids below {}", id, vocab_size());
   return bytes_[static_cast<std::size_t>(id)];
 }
 
@@ -89,11 +90,12 @@ const Tokenizer::Ranked* Tokenizer::find_merge(std::int32_t left, std::int32_t r
   return found == merges_.end() ? nullptr : &found->second;
 }
 
-// Of all neighbours that merge, those of the lowest rank first, the leftmost of them first: a heap of candidates over a linked list of symbols, so that a
-// piece of a million bytes takes n log n. A candidate is stale if either symbol has changed since.
+// Of all neighbours that merge, those of the lowest rank first, the leftmost of them first: a heap of candidates over a
+// linked list of symbols, so that a piece of a million bytes takes n log n. A candidate is stale if either symbol has
+// changed since.
 void Tokenizer::append_merged(std::string_view piece, std::vector<std::int32_t>& ids) const {
-  require(piece.size() < std::numeric_limits<std::int32_t>::max(), "a text has {} bytes without a place to split it, which is too long to encode",
-          piece.size());
+  require(piece.size() < std::numeric_limits<std::int32_t>::max(),
+          "a text has {} bytes without a place to split it, which is too long to encode", piece.size());
   struct Symbol {
     std::int32_t id, previous, next;
   };
@@ -107,9 +109,11 @@ void Tokenizer::append_merged(std::string_view piece, std::vector<std::int32_t>&
   const auto symbol = [&](std::int32_t i) -> Symbol& { return symbols[static_cast<std::size_t>(i)]; };
   const auto propose = [&](std::int32_t left, std::int32_t right) {
     if (left < 0 || right >= count) return;
-    if (const Ranked* merge = find_merge(symbol(left).id, symbol(right).id)) candidates.push({merge->rank, left, right, symbol(left).id, symbol(right).id});
+    if (const Ranked* merge = find_merge(symbol(left).id, symbol(right).id))
+      candidates.push({merge->rank, left, right, symbol(left).id, symbol(right).id});
   };
-  for (std::int32_t i = 0; i < count; ++i) symbols.push_back({byte_ids_[static_cast<std::uint8_t>(piece[static_cast<std::size_t>(i)])], i - 1, i + 1});
+  for (std::int32_t i = 0; i < count; ++i)
+    symbols.push_back({byte_ids_[static_cast<std::uint8_t>(piece[static_cast<std::size_t>(i)])], i - 1, i + 1});
   for (std::int32_t i = 0; i + 1 < count; ++i) propose(i, i + 1);
   while (!candidates.empty()) {
     const Candidate best = candidates.top();

@@ -1,4 +1,5 @@
-// Byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; on bytes: Radford et al. 2019): text to token ids and back, byte for byte.
+// Byte-level byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909; on bytes: Radford et al. 2019): text to token
+// ids and back, byte for byte.
 #pragma once
 
 #include "data/splitter.h"
@@ -15,11 +16,13 @@
 
 namespace echelon {
 
-/// The same ids as Hugging Face's library gives for the same tokenizer.json without its templates. Any bytes are valid text.
-/// Decoding gives the text back byte for byte, or in form NFC if the tokenizer normalizes. Safe from many threads.
+/// The same ids as Hugging Face's library gives for the same tokenizer.json without its templates. Any bytes are valid
+/// text. Decoding gives the text back byte for byte, or in form NFC if the tokenizer normalizes. Safe from many
+/// threads.
 class Tokenizer {
  public:
-  /// Throws Error, starting with `name`, if one of the 256 bytes has no token, or tokens and merges contradict each other.
+  /// Throws Error, starting with `name`, if one of the 256 bytes has no token, or tokens and merges contradict each
+  /// other.
   explicit Tokenizer(TokenizerSpec spec, const std::string& name = "tokenizer");
   /// Throws Error if the file cannot be read or is not what parse_tokenizer_json reads.
   [[nodiscard]] static Tokenizer load(const std::string& path);

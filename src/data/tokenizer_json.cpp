@@ -27,14 +27,17 @@ struct Part {
     return {json.at(key), name + "." + key};
   }
   [[nodiscard]] Part at(std::size_t i) const { return {json.at(i), fmt::format("{}[{}]", name, i)}; }
-  [[nodiscard]] bool has(const std::string& key) const { return json.is_object() && json.contains(key) && !json.at(key).is_null(); }
+  [[nodiscard]] bool has(const std::string& key) const {
+    return json.is_object() && json.contains(key) && !json.at(key).is_null();
+  }
 
   [[nodiscard]] std::string text() const {
     require(json.is_string(), "{} is not a string", name);
     return json.get<std::string>();
   }
   [[nodiscard]] std::int32_t id() const {
-    require(json.is_number_integer() && json >= 0 && json < most_tokens, "{} = {} is not a token id in [0, {})", name, json.dump(), most_tokens);
+    require(json.is_number_integer() && json >= 0 && json < most_tokens, "{} = {} is not a token id in [0, {})", name,
+            json.dump(), most_tokens);
     return json.get<std::int32_t>();
   }
   [[nodiscard]] bool flag(const std::string& key, bool otherwise) const {
@@ -47,7 +50,9 @@ struct Part {
     require(json.is_array(), "{} is not an array", name);
     return json.size();
   }
-  void must_not(bool is_bad, std::string_view why) const { require(!is_bad, "{} = {} is not supported: {}", name, json.dump().substr(0, 60), why); }
+  void must_not(bool is_bad, std::string_view why) const {
+    require(!is_bad, "{} = {} is not supported: {}", name, json.dump().substr(0, 60), why);
+  }
 };
 
 void read_vocab(const Part& vocab, TokenizerSpec& spec) {
@@ -56,7 +61,8 @@ void read_vocab(const Part& vocab, TokenizerSpec& spec) {
     const std::int32_t id = Part{value, vocab.name + "." + text}.id();
     const auto slot = static_cast<std::size_t>(id);
     if (spec.tokens.size() <= slot) spec.tokens.resize(slot + 1);
-    require(!text.empty() && spec.tokens[slot].empty(), "{}: id {} is given to an empty or a second token ({})", vocab.name, id, text);
+    require(!text.empty() && spec.tokens[slot].empty(), "{}: id {} is given to an empty or a second token ({})",
+            vocab.name, id, text);
     spec.tokens[slot] = from_byte_alphabet(text);
   }
 }
@@ -68,7 +74,8 @@ std::pair<std::string, std::string> read_pair(const Part& merge) {
   }
   const std::string text = merge.text();
   const std::size_t space = text.find(' ');
-  require(space != std::string::npos && text.find(' ', space + 1) == std::string::npos, "{} = \"{}\" is not two tokens with a space between", merge.name, text);
+  require(space != std::string::npos && text.find(' ', space + 1) == std::string::npos,
+          "{} = \"{}\" is not two tokens with a space between", merge.name, text);
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
@@ -97,15 +104,18 @@ void read_model(const Part& model, TokenizerSpec& spec) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (model.has(key)) model.at(key).must_not(!model.at(key).text().empty(), "byte-level tokens carry no marks");
   }
-  if (model.has("dropout")) model.at("dropout").must_not(model.at("dropout").json != 0.0, "tokenization must be the same every time");
-  if (model.has("byte_fallback")) model.at("byte_fallback").must_not(model.flag("byte_fallback", false), "that is SentencePiece's kind of BPE");
+  if (model.has("dropout"))
+    model.at("dropout").must_not(model.at("dropout").json != 0.0, "tokenization must be the same every time");
+  if (model.has("byte_fallback"))
+    model.at("byte_fallback").must_not(model.flag("byte_fallback", false), "that is SentencePiece's kind of BPE");
   spec.prefers_whole_pieces = model.flag("ignore_merges", false);
   read_vocab(model.at("vocab"), spec);
   read_merges(model.at("merges"), spec);
 }
 
 void read_byte_level(const Part& step, TokenizerSpec& spec) {
-  if (step.has("add_prefix_space")) step.at("add_prefix_space").must_not(step.flag("add_prefix_space", true), "decoding would not give the text back");
+  if (step.has("add_prefix_space"))
+    step.at("add_prefix_space").must_not(step.flag("add_prefix_space", true), "decoding would not give the text back");
   if (step.flag("use_regex", true)) spec.patterns.emplace_back(gpt2_pattern);
 }
 
@@ -121,13 +131,15 @@ void read_split(const Part& step, TokenizerSpec& spec) {
 void read_pre_tokenizer(const Part& pre, TokenizerSpec& spec) {
   const std::string type = pre.at("type").text();
   if (type == "ByteLevel") return read_byte_level(pre, spec);
-  require(type == "Sequence", "{}.type = {} is not supported; ByteLevel and a Sequence of Split and ByteLevel are", pre.name, type);
+  require(type == "Sequence", "{}.type = {} is not supported; ByteLevel and a Sequence of Split and ByteLevel are",
+          pre.name, type);
   const Part steps = pre.at("pretokenizers");
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Part step = steps.at(i);
     const std::string kind = step.at("type").text();
     const bool is_last = i + 1 == steps.size();
-    require(kind == (is_last ? "ByteLevel" : "Split"), "{}.type = {} is not supported; some of Split and then one ByteLevel are", step.name, kind);
+    require(kind == (is_last ? "ByteLevel" : "Split"),
+            "{}.type = {} is not supported; some of Split and then one ByteLevel are", step.name, kind);
     is_last ? read_byte_level(step, spec) : read_split(step, spec);
   }
   require(steps.size() > 0, "{} is empty", steps.name);
@@ -147,7 +159,9 @@ void read_added(const Part& added, TokenizerSpec& spec) {
 
 std::string json_text(std::string_view text) { return Json(text).dump(); }
 
-std::string joined(const std::vector<std::string>& lines) { return lines.empty() ? "" : fmt::format("\n      {}\n    ", fmt::join(lines, ",\n      ")); }
+std::string joined(const std::vector<std::string>& lines) {
+  return lines.empty() ? "" : fmt::format("\n      {}\n    ", fmt::join(lines, ",\n      "));
+}
 
 std::string_view normalizer_json(Normalization normalization) {
   switch (normalization) {
@@ -159,13 +173,16 @@ std::string_view normalizer_json(Normalization normalization) {
 
 std::string pre_tokenizer_json(const TokenizerSpec& spec) {
   const auto byte_level = [](bool use_regex) {
-    return fmt::format(R"({{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": {}}})", use_regex);
+    return fmt::format(R"({{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": {}}})",
+                       use_regex);
   };
   if (spec.patterns.empty()) return byte_level(false);
   if (spec.patterns == std::vector<std::string>{std::string(gpt2_pattern)}) return byte_level(true);
   std::string steps;
   for (const std::string& pattern : spec.patterns) {
-    steps += fmt::format(R"({{"type": "Split", "pattern": {{"Regex": {}}}, "behavior": "Isolated", "invert": false}}, )", json_text(pattern));
+    steps +=
+        fmt::format(R"({{"type": "Split", "pattern": {{"Regex": {}}}, "behavior": "Isolated", "invert": false}}, )",
+                    json_text(pattern));
   }
   return fmt::format(R"({{"type": "Sequence", "pretokenizers": [{}{}]}})", steps, byte_level(false));
 }
@@ -182,7 +199,8 @@ TokenizerSpec parse_tokenizer_json(std::string_view text, const std::string& nam
     file.at("normalizer").must_not(file.at("normalizer").at("type").text() != "NFC", "NFC and null are");
     spec.normalization = Normalization::nfc;
   }
-  if (file.has("decoder")) file.at("decoder").at("type").must_not(file.at("decoder").at("type").text() != "ByteLevel", "ByteLevel is");
+  if (file.has("decoder"))
+    file.at("decoder").at("type").must_not(file.at("decoder").at("type").text() != "ByteLevel", "ByteLevel is");
   read_pre_tokenizer(file.at("pre_tokenizer"), spec);
   read_model(file.at("model"), spec);
   if (file.has("added_tokens")) read_added(file.at("added_tokens"), spec);
@@ -193,12 +211,14 @@ std::string to_tokenizer_json(const TokenizerSpec& spec) {
   std::vector<std::string> vocab, merges, added;
   const auto token = [&](std::int32_t id) { return to_byte_alphabet(spec.tokens[static_cast<std::size_t>(id)]); };
   for (std::size_t id = 0; id < spec.tokens.size(); ++id) {
-    if (!spec.tokens[id].empty()) vocab.push_back(fmt::format("{}: {}", json_text(token(static_cast<std::int32_t>(id))), id));
+    if (!spec.tokens[id].empty())
+      vocab.push_back(fmt::format("{}: {}", json_text(token(static_cast<std::int32_t>(id))), id));
   }
   for (const Merge& merge : spec.merges) merges.push_back(json_text(token(merge.left) + " " + token(merge.right)));
   for (const AddedToken& one : spec.added) {
-    added.push_back(fmt::format(R"({{"id": {}, "content": {}, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": {}}})",
-                                one.id, json_text(one.content), one.is_special));
+    added.push_back(fmt::format(
+        R"({{"id": {}, "content": {}, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": {}}})",
+        one.id, json_text(one.content), one.is_special));
   }
   return fmt::format(R"({{
   "version": "1.0",
@@ -217,7 +237,8 @@ std::string to_tokenizer_json(const TokenizerSpec& spec) {
   }}
 }}
 )",
-                     joined(added), normalizer_json(spec.normalization), pre_tokenizer_json(spec), spec.prefers_whole_pieces, joined(vocab), joined(merges));
+                     joined(added), normalizer_json(spec.normalization), pre_tokenizer_json(spec),
+                     spec.prefers_whole_pieces, joined(vocab), joined(merges));
 }
 
 }  // namespace echelon

@@ -31,18 +31,21 @@ struct TokenizerSpec {
   std::vector<AddedToken> added;    // by id
   Normalization normalization = Normalization::none;
   std::vector<std::string> patterns;  // of the Splitter
-  bool prefers_whole_pieces = false;  // a piece that is a token is that token, whatever the merges say (ignore_merges in the file)
+  bool prefers_whole_pieces =
+      false;  // a piece that is a token is that token, whatever the merges say (ignore_merges in the file)
   bool operator==(const TokenizerSpec&) const = default;
 };
 
 /// The document separator that trained tokenizers get.
 inline constexpr std::string_view end_of_text = "<|endoftext|>";
 
-/// Reads a tokenizer.json: model BPE at byte level, split by ByteLevel or by a Sequence of Split and ByteLevel, as it is or in form NFC. `name` is for
-/// messages. Throws Error, with what is wrong or not supported by its name in the file.
+/// Reads a tokenizer.json: model BPE at byte level, split by ByteLevel or by a Sequence of Split and ByteLevel, as it
+/// is or in form NFC. `name` is for messages. Throws Error, with what is wrong or not supported by its name in the
+/// file.
 [[nodiscard]] TokenizerSpec parse_tokenizer_json(std::string_view json, const std::string& name);
 
-/// The same tokenizer for Hugging Face's library. What that file may say beyond a TokenizerSpec (templates, truncation) is null.
+/// The same tokenizer for Hugging Face's library. What that file may say beyond a TokenizerSpec (templates, truncation)
+/// is null.
 [[nodiscard]] std::string to_tokenizer_json(const TokenizerSpec& spec);
 
 }  // namespace echelon

@@ -50,7 +50,9 @@ std::optional<std::int64_t> nearest_micro_batch_size(RunConfig config, std::int6
 }  // namespace
 
 void require_device_memory(const Blueprint& blueprint, const DeviceFacts& facts, Mesh& host) {
-  const RankOnDevice own = {.device = facts.identity, .memory_bytes = facts.memory_bytes, .arena_bytes = blueprint.rank(host.rank()).arena_bytes()};
+  const RankOnDevice own = {.device = facts.identity,
+                            .memory_bytes = facts.memory_bytes,
+                            .arena_bytes = blueprint.rank(host.rank()).arena_bytes()};
   const std::vector<RankOnDevice> ranks = gathered(host, own);
   std::map<std::int64_t, Load> loads;
   for (const RankOnDevice& rank : ranks) {
@@ -63,11 +65,14 @@ void require_device_memory(const Blueprint& blueprint, const DeviceFacts& facts,
     const std::int64_t memory_bytes = ranks[rank].memory_bytes;
     if (memory_bytes == 0 || load.arena_bytes <= memory_bytes) continue;
     const TrainingConfig& t = blueprint.config().training;
-    const auto nearest = nearest_micro_batch_size(blueprint.config(), memory_bytes / static_cast<std::int64_t>(load.num_ranks));
+    const auto nearest =
+        nearest_micro_batch_size(blueprint.config(), memory_bytes / static_cast<std::int64_t>(load.num_ranks));
     throw Error(
-        fmt::format("the run needs {:.1f} GiB on the device of rank {}{}, which has {:.1f} GiB: make the model, training.micro_batch_size = {} or "
+        fmt::format("the run needs {:.1f} GiB on the device of rank {}{}, which has {:.1f} GiB: make the model, "
+                    "training.micro_batch_size = {} or "
                     "training.seq_len = {} smaller; nearest: {}",
-                    static_cast<double>(load.arena_bytes) / gib, rank, load.num_ranks > 1 ? fmt::format(" for {} ranks", load.num_ranks) : "",
+                    static_cast<double>(load.arena_bytes) / gib, rank,
+                    load.num_ranks > 1 ? fmt::format(" for {} ranks", load.num_ranks) : "",
                     static_cast<double>(memory_bytes) / gib, t.micro_batch_size, t.seq_len,
                     nearest ? fmt::format("training.micro_batch_size = {}", *nearest) : "a mesh over more devices"));
   }

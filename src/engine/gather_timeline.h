@@ -1,4 +1,5 @@
-// The measured steps of a pipeline's ranks on one time axis: each rank knows when its own actions began and ended, and rank 0 shall tell about all.
+// The measured steps of a pipeline's ranks on one time axis: each rank knows when its own actions began and ended, and
+// rank 0 shall tell about all.
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -7,8 +8,10 @@
 
 namespace echelon {
 
-/// Of the caller's pipeline; every rank of the mesh calls it with the same step. Event::rank is the rank along the pipeline. Ranks of one host have one clock;
-/// where there are several (`has_one_clock` is false), each rank's time begins with its own step, which all of them begin at the end of the step before.
-[[nodiscard]] Timeline gather_timeline(Mesh& mesh, const Blueprint& blueprint, const StepTrace& trace, bool has_one_clock);
+/// Of the caller's pipeline; every rank of the mesh calls it with the same step. Event::rank is the rank along the
+/// pipeline. Ranks of one host have one clock; where there are several (`has_one_clock` is false), each rank's time
+/// begins with its own step, which all of them begin at the end of the step before.
+[[nodiscard]] Timeline gather_timeline(Mesh& mesh, const Blueprint& blueprint, const StepTrace& trace,
+                                       bool has_one_clock);
 
 }  // namespace echelon

@@ -31,7 +31,9 @@ class Decoder {
                          tensor({BufferRole::value_cache, block}, options.dtype, kv_cache_sizes(options))});
     const Sizes table = model_.stage->rope_table_sizes();
     const DType wide = accumulate_dtype(options.dtype);
-    if (table.num_dims() > 0) model_.stage->bind_rope_tables(ops_, tensor({BufferRole::rope_cos}, wide, table), tensor({BufferRole::rope_sin}, wide, table));
+    if (table.num_dims() > 0)
+      model_.stage->bind_rope_tables(ops_, tensor({BufferRole::rope_cos}, wide, table),
+                                     tensor({BufferRole::rope_sin}, wide, table));
   }
 
   void load(const ModelReader& reader) {
@@ -54,7 +56,8 @@ class Decoder {
     const Tensor device_tokens = arena_.tensor(plan_.at({BufferRole::tokens}).offset, DType::int32, {count});
     const Tensor logits = tensor({BufferRole::logits}, DType::float32, {1, model_.stage->head().num_columns()});
     ops_.upload(device_tokens, tokens.data());
-    model_.stage->decode(context, {.tokens = device_tokens, .first_position = num_decoded_, .caches = caches_, .logits = logits});
+    model_.stage->decode(
+        context, {.tokens = device_tokens, .first_position = num_decoded_, .caches = caches_, .logits = logits});
     num_decoded_ += count;
     std::vector<float> host(static_cast<std::size_t>(model_.stage->head().num_columns()));
     ops_.download(host.data(), logits);
@@ -62,7 +65,9 @@ class Decoder {
   }
 
  private:
-  Tensor tensor(BufferKey key, DType dtype, const Sizes& sizes) { return arena_.tensor(plan_.at(key).offset, dtype, sizes); }
+  Tensor tensor(BufferKey key, DType dtype, const Sizes& sizes) {
+    return arena_.tensor(plan_.at(key).offset, dtype, sizes);
+  }
 
   GenerationModel model_;
   MemoryPlan plan_;
@@ -87,19 +92,22 @@ Generation generate(const GenerateOptions& options) {
   require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1; nearest: 1", options.max_new_tokens);
   const ModelReader reader(options.model);
   const Tokenizer tokenizer = Tokenizer::load((options.model / "tokenizer.json").string());
-  require(tokenizer.vocab_size() <= reader.spec().vocab_size, "the tokenizer of '{}' has {} tokens, but the model's vocab_size is {}", options.model.string(),
+  require(tokenizer.vocab_size() <= reader.spec().vocab_size,
+          "the tokenizer of '{}' has {} tokens, but the model's vocab_size is {}", options.model.string(),
           tokenizer.vocab_size(), reader.spec().vocab_size);
   std::vector<std::int32_t> tokens = prompt_tokens(tokenizer, options.prompt);
   const auto num_prompt_tokens = static_cast<std::int64_t>(tokens.size());
   const std::int64_t most = reader.spec().max_position_embeddings;
-  require(num_prompt_tokens < most, "the prompt has {} tokens, which leaves no room in the model's {} positions", num_prompt_tokens, most);
+  require(num_prompt_tokens < most, "the prompt has {} tokens, which leaves no room in the model's {} positions",
+          num_prompt_tokens, most);
   const std::int64_t num_positions = num_prompt_tokens + std::min(most - num_prompt_tokens, options.max_new_tokens);
   Sampler sampler(options.sampling);
   const std::unique_ptr<Backend> backend = open_backend(options.device, "--device");
 
   Generation generation = {.text = {}, .num_prompt_tokens = num_prompt_tokens, .device = {}};
   run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device = backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads});
+    const std::unique_ptr<RankDevice> device =
+        backend->open(host, {.num_threads = claim_cores(RunConfig(), host).num_threads});
     generation.device = device->description();
     Decoder decoder(make_generation_model(reader.spec(), DType::float32, num_positions), num_prompt_tokens, *device);
     decoder.load(reader);

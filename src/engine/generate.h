@@ -25,8 +25,8 @@ struct Generation {
   std::string device;  // what computed it
 };
 
-/// Ends early at the token between documents, and where the model has no more positions. Throws Error if the model or its tokenizer cannot be read, or the
-/// prompt leaves no room in the model's positions, or there is no such device.
+/// Ends early at the token between documents, and where the model has no more positions. Throws Error if the model or
+/// its tokenizer cannot be read, or the prompt leaves no room in the model's positions, or there is no such device.
 [[nodiscard]] Generation generate(const GenerateOptions& options);
 
 }  // namespace echelon

@@ -17,8 +17,8 @@ struct HostRates {
   double num_hosts = 1;   // on which the run computes
 };
 
-/// From the file metrics.machine, or of cores measured for a trace. Ranks that are threads share a measurement of all cores, made before they start; processes
-/// measure at the same time, each on the threads of its rank.
+/// From the file metrics.machine, or of cores measured for a trace. Ranks that are threads share a measurement of all
+/// cores, made before they start; processes measure at the same time, each on the threads of its rank.
 class RatesOfHost {
  public:
   /// Throws Error if the file cannot be read, or if a trace of GPUs has none.

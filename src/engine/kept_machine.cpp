@@ -57,12 +57,15 @@ bool write_kept(const fs::path& path, const HostSpec& host) {
 }  // namespace
 
 std::optional<fs::path> cache_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && fs::path(cache).is_absolute()) return fs::path(cache) / "echelon";
-  if (const char* home = std::getenv("HOME"); home != nullptr && fs::path(home).is_absolute()) return fs::path(home) / ".cache" / "echelon";
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && fs::path(cache).is_absolute())
+    return fs::path(cache) / "echelon";
+  if (const char* home = std::getenv("HOME"); home != nullptr && fs::path(home).is_absolute())
+    return fs::path(home) / ".cache" / "echelon";
   return std::nullopt;
 }
 
-KeptMachine kept_machine(const HostSpec& own, const std::optional<fs::path>& folder, const std::function<HostSpec()>& measure) {
+KeptMachine kept_machine(const HostSpec& own, const std::optional<fs::path>& folder,
+                         const std::function<HostSpec()>& measure) {
   const fs::path path = folder ? *folder / kept_file_name(own) : fs::path();
   if (auto known = read_kept(path); known && is_same_machine(*known, own)) return {*std::move(known), path, false};
   KeptMachine machine = {measure(), path, true};

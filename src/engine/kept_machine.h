@@ -1,4 +1,5 @@
-// This machine as it was measured once, kept in a file of the user's cache folder: for planning where no machine is named.
+// This machine as it was measured once, kept in a file of the user's cache folder: for planning where no machine is
+// named.
 #pragma once
 
 #include "spec/host_spec.h"
@@ -18,8 +19,9 @@ struct KeptMachine {
   bool is_new = false;         // measured by this call
 };
 
-/// What `folder` keeps of a machine with the processor, cores and memory of `own`; measured and written there if it keeps nothing of it that can be read. A
-/// folder that cannot be written keeps nothing.
-[[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder, const std::function<HostSpec()>& measure);
+/// What `folder` keeps of a machine with the processor, cores and memory of `own`; measured and written there if it
+/// keeps nothing of it that can be read. A folder that cannot be written keeps nothing.
+[[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder,
+                                       const std::function<HostSpec()>& measure);
 
 }  // namespace echelon

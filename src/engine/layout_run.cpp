@@ -10,7 +10,8 @@ namespace {
 void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher& watcher) {
   const RunConfig& config = layout.blueprint.config();
   const std::unique_ptr<RankDevice> device = open_device(backend, layout.blueprint, host, 1);
-  const std::unique_ptr<RankInterposer> interposer = layout.interpose ? layout.interpose(device->ops(), device->mesh()) : nullptr;
+  const std::unique_ptr<RankInterposer> interposer =
+      layout.interpose ? layout.interpose(device->ops(), device->mesh()) : nullptr;
   Mesh& mesh = interposer ? interposer->mesh() : device->mesh();
   Ops& ops = interposer ? interposer->ops() : device->ops();
   RankRun run(layout.blueprint, mesh, ops, device->memory());
@@ -22,7 +23,8 @@ void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher&
   LossScaler scaler(config);
   for (std::int64_t step = 1; step <= layout.num_steps; ++step) {
     run.step().observe_gradients([&](RankModel&, double factor) { watcher.has_gradients(rank, step, factor); });
-    const StepResult result = run.step().run(ProgramKind::training, training_input(config, layout.batches, step, scaler));
+    const StepResult result =
+        run.step().run(ProgramKind::training, training_input(config, layout.batches, step, scaler));
     scaler.ended_step(result);
     watcher.ended_step(rank, step, result);
   }
@@ -33,14 +35,16 @@ void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher&
 
 void run_layout(const LayoutRun& layout, RunWatcher& watcher) {
   const std::string& device = layout.blueprint.config().training.device;
-  const std::unique_ptr<Backend> own = layout.backend == nullptr ? open_backend(device == "auto" ? "cpu" : device) : nullptr;
+  const std::unique_ptr<Backend> own =
+      layout.backend == nullptr ? open_backend(device == "auto" ? "cpu" : device) : nullptr;
   Backend& backend = own ? *own : *layout.backend;
   const auto body = [&](Mesh& mesh) { run_rank(layout, backend, mesh, watcher); };
   const MeshShape& shape = layout.blueprint.mesh();
   layout.run_ranks ? layout.run_ranks(shape, body) : run_thread_ranks(shape, {}, body);
 }
 
-StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step, const LossScaler& scaler) {
+StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step,
+                         const LossScaler& scaler) {
   const OptimizerConfig& optimizer = config.optimizer;
   return {.batches = &batches,
           .batch = step - 1,

@@ -1,4 +1,5 @@
-// Some steps of a config's layout with somebody watching: what `verify` and the parity tests are made of. Weights start from training.seed.
+// Some steps of a config's layout with somebody watching: what `verify` and the parity tests are made of. Weights start
+// from training.seed.
 #pragma once
 
 #include "backend/backend.h"
@@ -29,7 +30,8 @@ class RunWatcher {
   virtual void ends(const RankView& /*rank*/) {}
 };
 
-/// What stands between a rank's step and the backend and transport that it computes and sends with. Tests put theirs here; no config reaches it.
+/// What stands between a rank's step and the backend and transport that it computes and sends with. Tests put theirs
+/// here; no config reaches it.
 class RankInterposer {
  public:
   virtual ~RankInterposer() = default;
@@ -57,6 +59,7 @@ struct LayoutRun {
 void run_layout(const LayoutRun& layout, RunWatcher& watcher);
 
 /// What training step `step` (from 1) of a config is given, where `scaler` was told of those before it.
-[[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step, const LossScaler& scaler);
+[[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step,
+                                       const LossScaler& scaler);
 
 }  // namespace echelon

@@ -16,12 +16,15 @@ class NoBatches final : public BatchSource {
   void read_document_starts(std::int64_t, std::int64_t, std::int32_t*) const override {}
 };
 
-int kv_replicas_of(const Blueprint& blueprint) { return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp)); }
+int kv_replicas_of(const Blueprint& blueprint) {
+  return kv_replicas(blueprint.config().model, blueprint.mesh().degree(Axis::tp));
+}
 
 }  // namespace
 
 void check_layout_types(const Blueprint& blueprint) {
-  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint))) check_layout_types(blueprint, rank);
+  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas_of(blueprint)))
+    check_layout_types(blueprint, rank);
 }
 
 void rehearse(const Blueprint& blueprint) {
@@ -32,7 +35,8 @@ void rehearse(const Blueprint& blueprint) {
 RunConfig for_rehearsal(RunConfig config) {
   const std::int64_t enough = 4 * config.parallelism.pipeline_parallel_degree;
   const bool is_long = config.num_microbatches() > enough && config.parallelism.pipeline_parallel_schedule_csv.empty();
-  if (is_long) config.training.global_batch_size = enough * config.training.micro_batch_size * config.data_parallel_degree();
+  if (is_long)
+    config.training.global_batch_size = enough * config.training.micro_batch_size * config.data_parallel_degree();
   return config;
 }
 
@@ -52,7 +56,8 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   const NoBatches batches;
   run.step().observe_actions(params);
   try {
-    run.step().run(ProgramKind::training, training_input(blueprint.config(), batches, 1, LossScaler(blueprint.config())));
+    run.step().run(ProgramKind::training,
+                   training_input(blueprint.config(), batches, 1, LossScaler(blueprint.config())));
     params.require_counted();
     params.require_as_before();
     params.watch(ProgramKind::evaluation);

@@ -16,8 +16,10 @@ void LossScaler::ended_step(const StepResult& result) {
     ++num_skipped_;
     num_finite_ = 0;
     if (*scale_ <= 1)
-      throw Failure(fmt::format(
-          "gradients overflow float16 even at a loss scale of {}: the run diverged; a lower optimizer.lr or training.dtype = 'bfloat16' may help", *scale_));
+      throw Failure(
+          fmt::format("gradients overflow float16 even at a loss scale of {}: the run diverged; a lower optimizer.lr "
+                      "or training.dtype = 'bfloat16' may help",
+                      *scale_));
     *scale_ *= config_.backoff_factor;
     return;
   }

@@ -1,4 +1,5 @@
-// The learning rate of a step: linear warm-up, then cosine, linear or warm-up-stable-decay (WSD; Hu et al. 2024, arXiv:2404.06395).
+// The learning rate of a step: linear warm-up, then cosine, linear or warm-up-stable-decay (WSD; Hu et al. 2024,
+// arXiv:2404.06395).
 #pragma once
 
 #include "spec/run_config.h"

@@ -17,10 +17,11 @@ void require_memory(const Blueprint& blueprint, int num_ranks_on_host, std::int6
     coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
     num_bytes += ranks_of_each * static_cast<double>(blueprint.rank(mesh.rank_of(coordinates)).arena_bytes());
     require(num_bytes <= static_cast<double>(machine_bytes),
-            "the run needs more than {:.1f} GiB for its {} ranks here, but this machine has {:.1f} GiB: make the model, training.micro_batch_size = {} or "
+            "the run needs more than {:.1f} GiB for its {} ranks here, but this machine has {:.1f} GiB: make the "
+            "model, training.micro_batch_size = {} or "
             "training.seq_len = {} smaller",
-            num_bytes / gibibyte, num_ranks_on_host, static_cast<double>(machine_bytes) / gibibyte, blueprint.config().training.micro_batch_size,
-            blueprint.config().training.seq_len);
+            num_bytes / gibibyte, num_ranks_on_host, static_cast<double>(machine_bytes) / gibibyte,
+            blueprint.config().training.micro_batch_size, blueprint.config().training.seq_len);
   }
 }
 

@@ -25,7 +25,9 @@ struct CollectiveCase {
 std::vector<CollectiveCase> cases() {
   std::vector<CollectiveCase> all = {{CommKind::barrier, 1}};
   for (const CommKind kind : {CommKind::all_reduce, CommKind::reduce_scatter, CommKind::all_gather, CommKind::send})
-    for (const std::int64_t bytes : {std::int64_t{4} << 10, std::int64_t{64} << 10, std::int64_t{1} << 20, largest_bytes}) all.push_back({kind, bytes});
+    for (const std::int64_t bytes :
+         {std::int64_t{4} << 10, std::int64_t{64} << 10, std::int64_t{1} << 20, largest_bytes})
+      all.push_back({kind, bytes});
   return all;
 }
 
@@ -43,7 +45,9 @@ class Caller {
       case CommKind::all_reduce: return comm_.all_reduce(full, ReduceOp::max).wait();  // the maximum does not grow
       case CommKind::reduce_scatter: return comm_.reduce_scatter(shard, full, ReduceOp::max).wait();
       case CommKind::all_gather: return comm_.all_gather(full, shard).wait();
-      case CommKind::send: return comm_.rank() % 2 == 0 ? comm_.send(full, comm_.rank() + 1).wait() : comm_.receive(full, comm_.rank() - 1).wait();
+      case CommKind::send:
+        return comm_.rank() % 2 == 0 ? comm_.send(full, comm_.rank() + 1).wait()
+                                     : comm_.receive(full, comm_.rank() - 1).wait();
       case CommKind::broadcast:
       case CommKind::all_to_all:
       case CommKind::receive: return;
@@ -96,7 +100,9 @@ void measure_here(Mesh& mesh, const CollectiveMeasurement& options, const Found&
 }
 
 Found into(CollectivesByKind& curves, int num_ranks) {
-  return [&curves, num_ranks](const CollectiveCase& c, double seconds) { curves[std::string(name_of(c.kind))].push_back({num_ranks, c.bytes, seconds}); };
+  return [&curves, num_ranks](const CollectiveCase& c, double seconds) {
+    curves[std::string(name_of(c.kind))].push_back({num_ranks, c.bytes, seconds});
+  };
 }
 
 }  // namespace
@@ -107,7 +113,8 @@ CollectivesByKind measure_thread_collectives(const CollectiveMeasurement& option
   const std::vector<int> rank_counts = {few, 2 * few, 4 * few};
   double done = 0;
   for (const int num_ranks : rank_counts) {
-    run_thread_ranks(groups_of(num_ranks, 1), {}, [&](Mesh& mesh) { measure_here(mesh, options, into(curves, num_ranks)); });
+    run_thread_ranks(groups_of(num_ranks, 1), {},
+                     [&](Mesh& mesh) { measure_here(mesh, options, into(curves, num_ranks)); });
     done += 1.0 / static_cast<double>(rank_counts.size());
     if (options.progress) options.progress(done);
   }

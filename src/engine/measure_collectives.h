@@ -1,4 +1,5 @@
-// Times the collectives of this machine's transports: of threads, as many as there are cores and more, and of the processes of a job.
+// Times the collectives of this machine's transports: of threads, as many as there are cores and more, and of the
+// processes of a job.
 #pragma once
 
 #include "comm/run_ranks.h"
@@ -16,10 +17,13 @@ struct CollectiveMeasurement {
 
 using CollectivesByKind = std::map<std::string, std::vector<CollectivePoint>>;
 
-/// By operation. A "send" is one between neighbours (rank 0 to 1, 2 to 3, ...), all at the same time; a barrier counts as one byte.
+/// By operation. A "send" is one between neighbours (rank 0 to 1, 2 to 3, ...), all at the same time; a barrier counts
+/// as one byte.
 [[nodiscard]] CollectivesByKind measure_thread_collectives(const CollectiveMeasurement& options);
 
-/// The same of processes: all of them, and in groups of 2, 4, 8 ... at the same time. Called by all; rank 0 gets the figures.
-[[nodiscard]] CollectivesByKind measure_process_collectives(const RankPlacement& placement, const CollectiveMeasurement& options);
+/// The same of processes: all of them, and in groups of 2, 4, 8 ... at the same time. Called by all; rank 0 gets the
+/// figures.
+[[nodiscard]] CollectivesByKind measure_process_collectives(const RankPlacement& placement,
+                                                            const CollectiveMeasurement& options);
 
 }  // namespace echelon

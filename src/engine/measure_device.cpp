@@ -31,9 +31,11 @@ struct ProductSize {
   bool operator==(const ProductSize&) const = default;
 };
 
-/// Tokens by widths of models up to some 10 B parameters, and a vocabulary. What has no tensor cores takes long, and is asked for seldom.
+/// Tokens by widths of models up to some 10 B parameters, and a vocabulary. What has no tensor cores takes long, and is
+/// asked for seldom.
 std::vector<ProductSize> sizes_of(const ProductFormat& format, std::int64_t largest) {
-  const std::vector<std::int64_t> tokens = format.is_of_tensor_cores ? std::vector<std::int64_t>{512, 2048, 8192} : std::vector<std::int64_t>{2048};
+  const std::vector<std::int64_t> tokens =
+      format.is_of_tensor_cores ? std::vector<std::int64_t>{512, 2048, 8192} : std::vector<std::int64_t>{2048};
   constexpr std::int64_t widths[] = {768, 2048, 4096, 16384}, vocabulary = 51200;
   std::vector<ProductSize> sizes;
   const auto add = [&](ProductSize size) {
@@ -51,7 +53,8 @@ std::vector<ProductSize> sizes_of(const ProductFormat& format, std::int64_t larg
 std::int64_t bytes_of(const ProductSize& s, const ProductFormat& format) {
   const std::int64_t elements = s.m * s.k + s.n * s.k + s.m * s.n, width = size_of(format.dtype);
   const std::int64_t float32_gradients = s.n * s.k * size_of(accumulate_dtype(format.dtype));
-  const std::int64_t scratch = format.is_float8 ? 4 * float8_scratch_size(std::max(s.m * s.k, s.m * s.n), std::max(s.n * s.k, s.m * s.n)) : 0;
+  const std::int64_t scratch =
+      format.is_float8 ? 4 * float8_scratch_size(std::max(s.m * s.k, s.m * s.n), std::max(s.n * s.k, s.m * s.n)) : 0;
   return elements * width + float32_gradients + scratch + 8 * alignment_bytes;
 }
 
@@ -120,10 +123,12 @@ struct ProductSeconds {
 };
 
 /// The three products of a linear layer from k to n features on m tokens, each as many flops.
-ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& arena, const ProductSize& s, const ProductFormat& format) {
+ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& arena, const ProductSize& s,
+                               const ProductFormat& format) {
   Ops& ops = device.ops();
   Stack stack = arena.region(0, arena.num_bytes());
-  const Tensor x = stack.take(format.dtype, {s.m, s.k}), w = stack.take(format.dtype, {s.n, s.k}), y = stack.take(format.dtype, {s.m, s.n});
+  const Tensor x = stack.take(format.dtype, {s.m, s.k}), w = stack.take(format.dtype, {s.n, s.k}),
+               y = stack.take(format.dtype, {s.m, s.n});
   const Tensor dw = stack.take(accumulate_dtype(format.dtype), {s.n, s.k});
   Filler filler(ops);
   for (const Tensor& each : {x, w, y}) filler.fill(each);
@@ -139,20 +144,25 @@ ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& ar
   };
   const double forward = seconds({.a = x, .b = w, .c = y, .transpose_b = true}, OperandFormat::float8_e4m3);
   filler.fill(y);  // products of products would grow
-  double sum = forward + seconds({.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, OperandFormat::float8_e5m2);
+  double sum = forward +
+               seconds({.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, OperandFormat::float8_e5m2);
   sum += seconds({.a = y, .b = w, .c = x}, OperandFormat::float8_e5m2);
   return {.forward = forward, .mean = sum / 3};
 }
 
 AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std::int64_t largest_size) {
-  AttentionTime time = {.num_heads = 16, .seq_len = std::min<std::int64_t>(4096, largest_size), .head_dim = std::min<std::int64_t>(128, largest_size)};
+  AttentionTime time = {.num_heads = 16,
+                        .seq_len = std::min<std::int64_t>(4096, largest_size),
+                        .head_dim = std::min<std::int64_t>(128, largest_size)};
   const Sizes sizes = {1, time.seq_len, time.num_heads, time.head_dim}, rows = {1, time.num_heads, time.seq_len};
   const Tensor shape(nullptr, dtype, sizes);
-  const std::int64_t scratch_size =
-      dtype == DType::bfloat16 ? attention_scratch_size(shape, shape) : 0;  // as training has it where cuDNN may form them (model_part.cpp)
-  const Arena arena(
-      8 * aligned(shape.num_bytes()) + 2 * aligned(rows.num_elements() * size_of(accumulate_dtype(dtype))) + aligned(scratch_size * size_of(DType::int32)),
-      device.memory());
+  const std::int64_t scratch_size = dtype == DType::bfloat16
+                                        ? attention_scratch_size(shape, shape)
+                                        : 0;  // as training has it where cuDNN may form them (model_part.cpp)
+  const Arena arena(8 * aligned(shape.num_bytes()) +
+                        2 * aligned(rows.num_elements() * size_of(accumulate_dtype(dtype))) +
+                        aligned(scratch_size * size_of(DType::int32)),
+                    device.memory());
   Stack stack = arena.region(0, arena.num_bytes());
   Tensor t[8];
   for (Tensor& each : t) Filler(device.ops()).fill(each = stack.take(dtype, sizes));
@@ -160,7 +170,8 @@ AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std:
   const Tensor scratch = scratch_size > 0 ? stack.take(DType::int32, {scratch_size}) : Tensor();
   const double scale = 1 / std::sqrt(static_cast<double>(time.head_dim));
   Ops& ops = device.ops();
-  time.seconds = meter.seconds_of([&] { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = lse, .scale = scale}); });
+  time.seconds = meter.seconds_of(
+      [&] { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = lse, .scale = scale}); });
   time.seconds += meter.seconds_of([&] {
     ops.attention_backward({.q = t[0],
                             .k = t[1],
@@ -246,7 +257,8 @@ class DeviceSession {
       rates.peak_flops = std::max({rates.peak_flops, rates.fastest_flops, rates.points.back().flops});
     }
     const bool has_attention = format.name == name_of(format.dtype) && format.dtype != DType::float64;
-    if (has_attention) measured.attention[std::string(format.name)] = attention_time(device, meter, format.dtype, options_.largest_size);
+    if (has_attention)
+      measured.attention[std::string(format.name)] = attention_time(device, meter, format.dtype, options_.largest_size);
     tell(format.name, 1);
   }
 
@@ -261,6 +273,8 @@ class DeviceSession {
 
 }  // namespace
 
-MeasuredDevice measure_device(Backend& backend, const DeviceMeasurement& options) { return DeviceSession(backend, options).run(); }
+MeasuredDevice measure_device(Backend& backend, const DeviceMeasurement& options) {
+  return DeviceSession(backend, options).run();
+}
 
 }  // namespace echelon

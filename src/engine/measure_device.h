@@ -1,5 +1,5 @@
-// Measures what one device reaches, for `echelon bench --device`: through the same operations that a step enqueues, so whatever a backend chooses or fuses is
-// in it.
+// Measures what one device reaches, for `echelon bench --device`: through the same operations that a step enqueues, so
+// whatever a backend chooses or fuses is in it.
 #pragma once
 
 #include "backend/backend.h"
@@ -27,11 +27,13 @@ struct AttentionTime {
 };
 
 struct MeasuredDevice {
-  DeviceSpec device;  // of each format the measured products; as its peak the fastest of all. memory_bandwidth is that of a copy
+  DeviceSpec device;  // of each format the measured products; as its peak the fastest of all. memory_bandwidth is that
+                      // of a copy
   std::map<std::string, AttentionTime, std::less<>> attention;  // by format
 };
 
-/// Of the first device. A point of a product is the mean over the three products of a linear layer with these sizes: y = x w^T, dx = dy w, dw += dy^T x.
+/// Of the first device. A point of a product is the mean over the three products of a linear layer with these sizes: y
+/// = x w^T, dx = dy w, dw += dy^T x.
 [[nodiscard]] MeasuredDevice measure_device(Backend& backend, const DeviceMeasurement& options);
 
 /// What collectives take among 2, 4, ... and all devices of this host; empty where it has one.

@@ -12,7 +12,8 @@
 namespace echelon {
 namespace {
 
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::transfer};
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                      Collective::transfer};
 
 MeshShape ring_of(int num_ranks) {
   Coordinates degrees;
@@ -25,18 +26,26 @@ MeshShape ring_of(int num_ranks) {
 class Link {
  public:
   Link(RankDevice& device, Mesh& host, const Arena& arena, double sample_seconds)
-      : device_(device), comm_(device.mesh().comm(shard_group)), host_(host.comm(world_group)), arena_(arena), sample_seconds_(sample_seconds) {}
+      : device_(device),
+        comm_(device.mesh().comm(shard_group)),
+        host_(host.comm(world_group)),
+        arena_(arena),
+        sample_seconds_(sample_seconds) {}
 
   /// The slowest rank's seconds.
   [[nodiscard]] double seconds_of(Collective collective, std::int64_t num_bytes, int num_rounds) {
     const std::int64_t n = comm_.size(), elements = num_bytes / size_of(DType::bfloat16) / n * n;
-    const Tensor full = arena_.tensor(0, DType::bfloat16, {elements}), shard = full.rows(comm_.rank() * (elements / n), elements / n);
+    const Tensor full = arena_.tensor(0, DType::bfloat16, {elements}),
+                 shard = full.rows(comm_.rank() * (elements / n), elements / n);
     const auto call = [&] {
       switch (collective) {
         case Collective::all_reduce: return comm_.all_reduce(full, ReduceOp::max).wait();
         case Collective::all_gather: return comm_.all_gather(full, shard).wait();
         case Collective::reduce_scatter: return comm_.reduce_scatter(shard, full, ReduceOp::max).wait();
-        case Collective::transfer: return comm_.rank() == 0 ? comm_.send(full, 1).wait() : comm_.rank() == 1 ? comm_.receive(full, 0).wait() : void();
+        case Collective::transfer:
+          return comm_.rank() == 0   ? comm_.send(full, 1).wait()
+                 : comm_.rank() == 1 ? comm_.receive(full, 0).wait()
+                                     : void();
         case Collective::all_to_all:
         case Collective::broadcast:
         case Collective::barrier: return;
@@ -73,7 +82,8 @@ class Link {
 }  // namespace
 
 std::vector<CollectiveCurve> measure_links(Backend& backend, const DeviceMeasurement& options) {
-  const std::int64_t largest_bytes = std::min<std::int64_t>(std::int64_t{256} << 20U, options.largest_size * options.largest_size);
+  const std::int64_t largest_bytes =
+      std::min<std::int64_t>(std::int64_t{256} << 20U, options.largest_size * options.largest_size);
   std::vector<CollectiveCurve> curves;
   const int most = backend.num_devices();
   for (int num_ranks = 2; num_ranks <= most; num_ranks = num_ranks < most ? std::min(2 * num_ranks, most) : most + 1) {

@@ -39,7 +39,8 @@ ComputeRates measure(const PeakOptions& options, BandwidthMeter& memory) {
           .read_bandwidth = memory.measure(MemoryPattern::read, options)};
 }
 
-/// On a thread of its own, so that the team which computes there ends with it: what runs afterwards would find fewer cores for its own (base/team.h).
+/// On a thread of its own, so that the team which computes there ends with it: what runs afterwards would find fewer
+/// cores for its own (base/team.h).
 HostSpec on_a_thread(const std::function<HostSpec()>& f) {
   HostSpec machine;
   std::exception_ptr failure;
@@ -72,11 +73,13 @@ double sgemm_flops(int num_threads, double seconds) {
   constexpr std::int64_t M = 1024, N = 3072, K = 768;  // the up-projection of a GPT-2 block
   const Arena arena((M * K + N * K + M * N) * std::int64_t{sizeof(float)});
   Stack stack = arena.region(0, arena.num_bytes());
-  const Tensor a = stack.take(DType::float32, {M, K}), b = stack.take(DType::float32, {N, K}), c = stack.take(DType::float32, {M, N});
+  const Tensor a = stack.take(DType::float32, {M, K}), b = stack.take(DType::float32, {N, K}),
+               c = stack.take(DType::float32, {M, N});
   const auto ops = make_cpu_ops({.num_threads = num_threads});
   ops->fill(a, 0.5);
   ops->fill(b, 0.25);
-  return 2.0 * static_cast<double>(M * N * K) / fastest(seconds, [&] { ops->matmul({.a = a, .b = b, .c = c, .transpose_b = true}); });
+  return 2.0 * static_cast<double>(M * N * K) /
+         fastest(seconds, [&] { ops->matmul({.a = a, .b = b, .c = c, .transpose_b = true}); });
 }
 
 /// The fastest all-reduce of a buffer among thread ranks, as rank 0 sees it.
@@ -98,7 +101,8 @@ double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double secon
     for (bool goes_on = true; goes_on;) {
       comm.barrier().wait();
       const double start = now_seconds();
-      for (int call = 0; call < calls_between; ++call) comm.all_reduce(x, ReduceOp::max).wait();  // the maximum does not grow
+      for (int call = 0; call < calls_between; ++call)
+        comm.all_reduce(x, ReduceOp::max).wait();  // the maximum does not grow
       fastest_here = std::min(fastest_here, (now_seconds() - start) / calls_between);
       *vote.as<double>() = now_seconds() - first < seconds ? 1.0 : 0.0;
       comm.all_reduce(vote, ReduceOp::max).wait();  // all ranks end together
@@ -120,15 +124,18 @@ HostSpec machine_measured_here(const MeasureOptions& options) {
   constexpr std::int64_t large = 16 << 20;  // 64 MiB of float32
   const int num_ranks = std::max(2, num_usable_cores());
   machine.all_reduce_latency_seconds = all_reduce_seconds(num_ranks, 2, options.seconds);
-  machine.all_reduce_bandwidth = static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
+  machine.all_reduce_bandwidth =
+      static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
   if (options.num_rounds == 0) return machine;
   const auto told = [&](std::string_view what) {
     return [&options, what](double fraction) {
       if (options.progress) options.progress(what, fraction);
     };
   };
-  machine.operations = measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
-  machine.collectives["thread"] = measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
+  machine.operations =
+      measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
+  machine.collectives["thread"] =
+      measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
   return machine;
 }
 
@@ -139,7 +146,9 @@ ComputeRates measure_rates(int cores) {
   return measure({.num_threads = cores, .seconds = 0.05}, memory);
 }
 
-HostSpec unmeasured_machine() { return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()}; }
+HostSpec unmeasured_machine() {
+  return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+}
 
 HostSpec measure_for(const std::vector<OperationSize>& wanted) {
   constexpr std::int64_t largest_side = 512, most_elements = 1 << 18;
@@ -147,8 +156,10 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
   std::vector<OperationSize> sizes = {{OpKind::copy, DType::float32, 1 << 16, 1, 1}};
   std::int64_t pool_bytes = 0;
   for (OperationSize size : wanted) {
-    if (size.kind == OpKind::matmul || size.kind == OpKind::grouped_matmul || size.kind == OpKind::grouped_matmul_backward_weight)
-      size = {size.kind, size.dtype, std::min(size.m, largest_side), std::min(size.n, largest_side), std::min(size.k, largest_side)};
+    if (size.kind == OpKind::matmul || size.kind == OpKind::grouped_matmul ||
+        size.kind == OpKind::grouped_matmul_backward_weight)
+      size = {size.kind, size.dtype, std::min(size.m, largest_side), std::min(size.n, largest_side),
+              std::min(size.k, largest_side)};
     else if (size.kind == OpKind::attention || size.kind == OpKind::attention_backward)
       size.m = std::min<std::int64_t>(size.m, 4);
     else
@@ -161,7 +172,8 @@ HostSpec measure_for(const std::vector<OperationSize>& wanted) {
     pool_bytes = std::max(pool_bytes, measure.peak_bytes());
   }
   return on_a_thread([&] {
-    machine.operations = measure_operations(sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
+    machine.operations = measure_operations(
+        sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
     return machine;
   });
 }

@@ -24,8 +24,8 @@ struct MeasureOptions {
 /// All of HostSpec; with the rounds it takes about 20 s. The machine should have nothing else to do.
 [[nodiscard]] HostSpec measure_machine(const MeasureOptions& options);
 
-/// What predicts a run of these operations, and no more: each is called once or twice, and large ones in a smaller size that reaches the same rate. Takes about
-/// as long as a step of a small run, at most some tenths of a second.
+/// What predicts a run of these operations, and no more: each is called once or twice, and large ones in a smaller size
+/// that reaches the same rate. Takes about as long as a step of a small run, at most some tenths of a second.
 [[nodiscard]] HostSpec measure_for(const std::vector<OperationSize>& sizes);
 
 }  // namespace echelon

@@ -19,16 +19,18 @@ namespace {
 /// What the optimizer touches has left the caches since the last step.
 bool is_once_a_step(OpKind kind) { return kind == OpKind::adamw || kind == OpKind::sum_of_squares; }
 
-/// One operation several times over, each on operands of its own, so that they come from where a step's come from: from the caches that cores share, and from
-/// memory where they are large.
+/// One operation several times over, each on operands of its own, so that they come from where a step's come from: from
+/// the caches that cores share, and from memory where they are large.
 class Samples {
  public:
   Samples(const OperationSize& size, const Arena& pool) {
     Stack measure;
     (void)sample_operation(size, measure);
     const std::int64_t bytes = measure.peak_bytes();
-    const std::int64_t spread_bytes = is_once_a_step(size.kind) ? pool.num_bytes() : recent_bytes, most_copies = is_once_a_step(size.kind) ? 4096 : 16;
-    const std::int64_t copies = std::clamp<std::int64_t>(spread_bytes / std::max<std::int64_t>(bytes, 1), 1, most_copies);
+    const std::int64_t spread_bytes = is_once_a_step(size.kind) ? pool.num_bytes() : recent_bytes,
+                       most_copies = is_once_a_step(size.kind) ? 4096 : 16;
+    const std::int64_t copies =
+        std::clamp<std::int64_t>(spread_bytes / std::max<std::int64_t>(bytes, 1), 1, most_copies);
     for (std::int64_t copy = 0; copy < copies; ++copy) {
       Stack memory = pool.region(copy * bytes, bytes);
       operations_.push_back(sample_operation(size, memory));
@@ -65,7 +67,8 @@ enum class Cores : std::uint8_t { one, each, all };
 /// Seconds of every size, in each round and on each choice of cores.
 class Session {
  public:
-  Session(const std::vector<OperationSize>& sizes, const OperationMeasurement& options) : sizes_(sizes), options_(options), num_cores_(num_usable_cores()) {
+  Session(const std::vector<OperationSize>& sizes, const OperationMeasurement& options)
+      : sizes_(sizes), options_(options), num_cores_(num_usable_cores()) {
     for (int core = 0; core < num_cores_; ++core) pools_.push_back(std::make_unique<Arena>(options.pool_bytes));
     calls_.resize(sizes.size(), 1);
     for (auto& seconds : seconds_) seconds.resize(sizes.size());
@@ -86,7 +89,9 @@ class Session {
     const OperationSize& size = sizes_[index];
     Stack measure;
     const OpCost c = cost(sample_operation(size, measure));
-    const auto of = [&](Cores cores) { return median(seconds_[static_cast<std::size_t>(num_cores_ > 1 ? cores : Cores::one)][index]); };
+    const auto of = [&](Cores cores) {
+      return median(seconds_[static_cast<std::size_t>(num_cores_ > 1 ? cores : Cores::one)][index]);
+    };
     return {.m = c.m,
             .n = c.n,
             .k = c.k,
@@ -107,7 +112,8 @@ class Session {
       Samples samples(sizes_[i], *pools_.front());
       const double warm = samples.time(*ops, 1);
       if (cores == Cores::all) samples.repeat(*ops, wake_seconds);
-      if (cores == Cores::one) calls_[i] = std::clamp<std::int64_t>(std::llround(options_.sample_seconds / std::max(warm, 1e-9)), 1, 100);
+      if (cores == Cores::one)
+        calls_[i] = std::clamp<std::int64_t>(std::llround(options_.sample_seconds / std::max(warm, 1e-9)), 1, 100);
       seconds_[static_cast<std::size_t>(cores)][i].push_back(samples.time(*ops, calls_[i]));
     }
   }
@@ -129,7 +135,8 @@ class Session {
         world.barrier().wait();
         *sum.as<double>() = samples.time(*ops, calls_[i]);
         world.all_reduce(sum, ReduceOp::sum).wait();
-        if (mesh.rank() == 0) seconds_[static_cast<std::size_t>(Cores::each)][i].push_back(*sum.as<double>() / num_cores_);
+        if (mesh.rank() == 0)
+          seconds_[static_cast<std::size_t>(Cores::each)][i].push_back(*sum.as<double>() / num_cores_);
       }
     });
   }
@@ -144,7 +151,8 @@ class Session {
 
 constexpr DType formats[] = {DType::float32, DType::bfloat16, DType::float64};
 
-void add_grid(std::vector<OperationSize>& sizes, std::initializer_list<OpKind> kinds, const std::array<std::vector<std::int64_t>, 3>& grid) {
+void add_grid(std::vector<OperationSize>& sizes, std::initializer_list<OpKind> kinds,
+              const std::array<std::vector<std::int64_t>, 3>& grid) {
   for (const OpKind kind : kinds)
     for (const DType dtype : formats)
       for (const std::int64_t m : grid[0])
@@ -156,11 +164,13 @@ void add_grid(std::vector<OperationSize>& sizes, std::initializer_list<OpKind> k
 
 OperationCurves measure_operations(const std::vector<OperationSize>& wanted, const OperationMeasurement& options) {
   std::vector<OperationSize> sizes;
-  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(sizes), [&](const OperationSize& size) { return fits(size, options.pool_bytes); });
+  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(sizes),
+               [&](const OperationSize& size) { return fits(size, options.pool_bytes); });
   Session session(sizes, options);
   session.run();
   OperationCurves curves;
-  for (std::size_t i = 0; i < sizes.size(); ++i) curves[std::string(name_of(sizes[i].kind))][std::string(name_of(sizes[i].dtype))].push_back(session.point(i));
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    curves[std::string(name_of(sizes[i].kind))][std::string(name_of(sizes[i].dtype))].push_back(session.point(i));
   return curves;
 }
 
@@ -169,17 +179,21 @@ std::vector<OperationSize> usual_operation_sizes() {
   const std::vector<std::int64_t> product = {16, 48, 128, 384, 1024};
   add_grid(sizes, {OpKind::matmul}, {product, product, product});
   const auto pairs = [](std::int64_t T) { return num_visible_pairs(T, T); };
-  add_grid(sizes, {OpKind::attention, OpKind::attention_backward}, {{{2, 8}, {pairs(32), pairs(128), pairs(512)}, {16, 64, 128}}});
+  add_grid(sizes, {OpKind::attention, OpKind::attention_backward},
+           {{{2, 8}, {pairs(32), pairs(128), pairs(512)}, {16, 64, 128}}});
   add_grid(sizes,
-           {OpKind::add_bias, OpKind::bias_backward, OpKind::embedding, OpKind::embedding_backward, OpKind::add_positions, OpKind::positions_backward,
-            OpKind::layer_norm, OpKind::layer_norm_backward_input, OpKind::layer_norm_backward_weight, OpKind::layer_norm_backward, OpKind::rms_norm,
-            OpKind::rms_norm_backward_input, OpKind::rms_norm_backward_weight, OpKind::rms_norm_backward, OpKind::gelu, OpKind::gelu_backward},
+           {OpKind::add_bias, OpKind::bias_backward, OpKind::embedding, OpKind::embedding_backward,
+            OpKind::add_positions, OpKind::positions_backward, OpKind::layer_norm, OpKind::layer_norm_backward_input,
+            OpKind::layer_norm_backward_weight, OpKind::layer_norm_backward, OpKind::rms_norm,
+            OpKind::rms_norm_backward_input, OpKind::rms_norm_backward_weight, OpKind::rms_norm_backward, OpKind::gelu,
+            OpKind::gelu_backward},
            {{{32, 256, 2048}, {64, 256, 1024}, {1}}});
   add_grid(sizes, {OpKind::rope}, {{{256, 4096, 65536}, {32, 64, 128}, {1}}});
   add_grid(sizes, {OpKind::row_exp, OpKind::cross_entropy_backward}, {{{32, 256}, {512, 4096, 32768}, {1}}});
   add_grid(sizes,
-           {OpKind::add, OpKind::copy, OpKind::fill, OpKind::scale, OpKind::swiglu, OpKind::swiglu_backward, OpKind::rescale_sums, OpKind::cross_entropy,
-            OpKind::sum_of_squares, OpKind::adamw, OpKind::upload, OpKind::download},
+           {OpKind::add, OpKind::copy, OpKind::fill, OpKind::scale, OpKind::swiglu, OpKind::swiglu_backward,
+            OpKind::rescale_sums, OpKind::cross_entropy, OpKind::sum_of_squares, OpKind::adamw, OpKind::upload,
+            OpKind::download},
            {{{1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 21}, {1}, {1}}});
   // Statistics have the format in which sums are formed.
   std::erase_if(sizes, [](const OperationSize& size) {

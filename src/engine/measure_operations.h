@@ -16,7 +16,8 @@ struct OperationMeasurement {
 };
 
 /// By kind and format, in the order of `sizes`.
-[[nodiscard]] OperationCurves measure_operations(const std::vector<OperationSize>& sizes, const OperationMeasurement& options);
+[[nodiscard]] OperationCurves measure_operations(const std::vector<OperationSize>& sizes,
+                                                 const OperationMeasurement& options);
 
 /// Sizes that cover what layers compute, in the formats that this program trains in.
 [[nodiscard]] std::vector<OperationSize> usual_operation_sizes();

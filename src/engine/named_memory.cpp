@@ -27,19 +27,27 @@ LayoutType border_type(const RunConfig& config) {
 }
 
 void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
-  const std::int64_t num_tokens = config.num_microbatches() * config.training.micro_batch_size * config.training.seq_len;
+  const std::int64_t num_tokens =
+      config.num_microbatches() * config.training.micro_batch_size * config.training.seq_len;
   LayoutType batch, count;
   set(batch, batch_axes, sharded_rows);
   set(count, batch_axes, partial_layout);
-  const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) { return run.memory().tensor(ProgramKind::training, {role}, dtype, {size}); };
-  memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens), {.name = "the tokens", .type = batch, .is_of_host = true});
-  memory.name(buffer(BufferRole::targets, DType::int32, num_tokens), {.name = "the targets", .type = batch, .is_of_host = true});
+  const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) {
+    return run.memory().tensor(ProgramKind::training, {role}, dtype, {size});
+  };
+  memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens),
+              {.name = "the tokens", .type = batch, .is_of_host = true});
+  memory.name(buffer(BufferRole::targets, DType::int32, num_tokens),
+              {.name = "the targets", .type = batch, .is_of_host = true});
   if (config.data.reset_attention_mask)
-    memory.name(buffer(BufferRole::document_starts, DType::int32, num_tokens), {.name = "the starts of documents", .type = batch, .is_of_host = true});
+    memory.name(buffer(BufferRole::document_starts, DType::int32, num_tokens),
+                {.name = "the starts of documents", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
   const LayoutType zero = everywhere(Held::zero), given = {};
-  const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type, bool is_addend = false) {
-    memory.name(scalars.rows(first, size), {.name = std::move(words), .type = type, .is_addend = is_addend, .is_of_host = true});
+  const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type,
+                        bool is_addend = false) {
+    memory.name(scalars.rows(first, size),
+                {.name = std::move(words), .type = type, .is_addend = is_addend, .is_of_host = true});
   };
   name(count_scalar, num_count_scalars, "the number of targets", count);
   name(report_scalar, 1, "the loss", zero, true);
@@ -52,7 +60,8 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   name(grad_scale_scalar, 1, "the factor of gradients", given);
 }
 
-NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory) : run_(run), axes_(axes), memory_(memory) {
+NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory)
+    : run_(run), axes_(axes), memory_(memory) {
   ModelPart& part = run.model().part();
   const bool ties_ranks = part.rank_of_stage.front() != part.rank_of_stage.back();
   for (StagePart& stage : part.stages)
@@ -64,7 +73,8 @@ NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory
 void NamedParams::add(ShardedUnit& unit) {
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const BucketMemory& flat = unit.memory(b);
-    for (const Tensor& zeros : {flat.param, flat.grad}) memory_.write(zeros, {.type = everywhere(Held::zero)});  // whatever stays so is padding
+    for (const Tensor& zeros : {flat.param, flat.grad})
+      memory_.write(zeros, {.type = everywhere(Held::zero)});  // whatever stays so is padding
     for (const Segment& segment : unit.buckets()[b].segments) add(unit, b, segment);
   }
 }
@@ -73,18 +83,23 @@ void NamedParams::add(ShardedUnit& unit) {
 void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment) {
   const Param& param = *segment.param;
   const BucketMemory& flat = unit.memory(bucket);
-  const Range owned = unit.owned(unit.buckets()[bucket]), part = overlap(segment, owned), in_part = {part.first - owned.first, part.count};
+  const Range owned = unit.owned(unit.buckets()[bucket]), part = overlap(segment, owned),
+              in_part = {part.first - owned.first, part.count};
   const LayoutType type = type_of(unit, param);
   LayoutType of_part = type;
   set(of_part, shard_axes, sharded_rows);
-  const auto owned_of = [&](const Tensor& x) { return part.count > 0 && x.exists() ? x.rows(in_part.first, in_part.count) : Tensor(); };
+  const auto owned_of = [&](const Tensor& x) {
+    return part.count > 0 && x.exists() ? x.rows(in_part.first, in_part.count) : Tensor();
+  };
   const auto name = [&](const Tensor& x, const NamedMemory& named) {
     if (x.exists()) memory_.name(x, named);
   };
 
   const bool is_cut = unit.options().shards_parameters();
   const Tensor kept = is_cut ? owned_of(flat.param) : param.value, own = unit.param_part(bucket);
-  const int gathered = is_cut ? -1 : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
+  const int gathered =
+      is_cut ? -1
+             : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
   name(kept, {.name = param.name, .type = is_cut ? of_part : type});
   if (kept.exists()) memory_.write(kept, {.type = is_cut ? of_part : type, .gathered = gathered});
   const std::string gradient = "the gradient of " + param.name;
@@ -110,9 +125,11 @@ void NamedParams::begins(const Action& action, ActionPart part) {
   if (part != ActionPart::perform) return;
   // Whatever lay there before, a buffer begins its life unwritten.
   for (const PlannedBuffer* buffer : born_[action.id])
-    memory_.forget(run_.memory().arena().tensor(buffer->offset, DType::float64, {buffer->num_bytes / size_of(DType::float64)}));
+    memory_.forget(
+        run_.memory().arena().tensor(buffer->offset, DType::float64, {buffer->num_bytes / size_of(DType::float64)}));
   if (action.unit < 0) return;
-  const bool is_gather = action.kind == ActionKind::gather_parameters, is_open = action.kind == ActionKind::open_gradients;
+  const bool is_gather = action.kind == ActionKind::gather_parameters,
+             is_open = action.kind == ActionKind::open_gradients;
   const bool is_release = action.kind == ActionKind::release_parameters;
   const ShardedUnit& unit = run_.model().part().unit(action);
   const ShardOptions& options = unit.options();
@@ -121,12 +138,14 @@ void NamedParams::begins(const Action& action, ActionPart part) {
     open(unit, gathered_[&unit], "", false);
   }
   if (is_open) {
-    opened_[&unit] = run_.memory().unit_buffers(kind_, {BufferRole::unreduced_grad, action.id}, unit, options.grad_dtype);
+    opened_[&unit] =
+        run_.memory().unit_buffers(kind_, {BufferRole::unreduced_grad, action.id}, unit, options.grad_dtype);
     open(unit, opened_[&unit], "the gradient of ", true);
   }
   if (is_release) close(gathered_[&unit]);
   // Gradients that are converted are read for the last time then, others when they are stored.
-  if (action.kind == (options.converts_gradients() ? ActionKind::reduce_gradients : ActionKind::store_gradients)) last_read_ = &unit;
+  if (action.kind == (options.converts_gradients() ? ActionKind::reduce_gradients : ActionKind::store_gradients))
+    last_read_ = &unit;
 }
 
 void NamedParams::ends() {
@@ -134,11 +153,13 @@ void NamedParams::ends() {
   last_read_ = nullptr;
 }
 
-void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words, bool is_gradient) {
+void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words,
+                       bool is_gradient) {
   for (std::size_t b = 0; b < buffers.size(); ++b) {
     for (const Segment& segment : unit.buckets()[b].segments)
-      memory_.name(buffers[b].rows(segment.offset, segment.count),
-                   {.name = std::string(words) + segment.param->name, .type = type_of(unit, *segment.param), .is_gradient = is_gradient});
+      memory_.name(buffers[b].rows(segment.offset, segment.count), {.name = std::string(words) + segment.param->name,
+                                                                    .type = type_of(unit, *segment.param),
+                                                                    .is_gradient = is_gradient});
   }
 }
 
@@ -150,10 +171,12 @@ LayoutType NamedParams::type_of(const ShardedUnit& unit, const Param& param) con
   LayoutType type;
   type[TypeAxis::pp] = shared_.contains(&unit) ? replicated_layout : own_layout;
   if (param.split_dim < 0) return type;
-  const AxisLayout cut = param.split_dim == 0 ? sharded_rows : AxisLayout{Held::sharded, block_from(param.local_sizes(), param.split_dim)};
+  const AxisLayout cut =
+      param.split_dim == 0 ? sharded_rows : AxisLayout{Held::sharded, block_from(param.local_sizes(), param.split_dim)};
   type[TypeAxis::tp] = cut;
   // Ranks that hold the same kv head hold the same slices: fewer different ones than ranks.
-  const bool is_shared_by_kv_replicas = param.split_count * axes_.degree(TypeAxis::tp) == param.global_sizes[param.split_dim];
+  const bool is_shared_by_kv_replicas =
+      param.split_count * axes_.degree(TypeAxis::tp) == param.global_sizes[param.split_dim];
   type[TypeAxis::kv_replica] = is_shared_by_kv_replicas ? replicated_layout : cut;
   return type;
 }
@@ -163,9 +186,11 @@ void NamedParams::require_counted() const {
     if (!entry.owned_gradient.exists()) continue;
     const TypedPiece* gradient = memory_.piece_at(entry.owned_gradient);
     if (gradient == nullptr) continue;
-    const bool counts_here =
-        std::all_of(axes_.all().begin(), axes_.all().end(), [&](TypeAxis axis) { return gradient->type[axis] != replicated_layout || axes_.index(axis) == 0; });
-    if (counts_here && !gradient->is_counted) throw Failure(fmt::format("clip: the gradient of {} is not in the norm of any rank", entry.param->name));
+    const bool counts_here = std::all_of(axes_.all().begin(), axes_.all().end(), [&](TypeAxis axis) {
+      return gradient->type[axis] != replicated_layout || axes_.index(axis) == 0;
+    });
+    if (counts_here && !gradient->is_counted)
+      throw Failure(fmt::format("clip: the gradient of {} is not in the norm of any rank", entry.param->name));
   }
 }
 
@@ -175,11 +200,14 @@ void NamedParams::require_as_before() const {
     std::optional<TypedPiece> differing;
     const auto piece = memory_.find(entry.kept, differing);
     for (const TypeAxis axis : axes_.all()) {
-      const bool is_as_before = piece && piece->type[axis] == entry.type[axis] && (!differing || differing->type[axis] == entry.type[axis]);
+      const bool is_as_before =
+          piece && piece->type[axis] == entry.type[axis] && (!differing || differing->type[axis] == entry.type[axis]);
       if (is_as_before) continue;
-      const AxisLayout now = piece && piece->type[axis] != entry.type[axis] ? piece->type[axis] : differing ? differing->type[axis] : AxisLayout();
-      throw Failure(fmt::format("after the step {} is {} over {}, but the next step takes it for {}", entry.param->name, describe(now, entry.kept),
-                                axes_.name(axis), describe(entry.type[axis], entry.kept)));
+      const AxisLayout now = piece && piece->type[axis] != entry.type[axis] ? piece->type[axis]
+                             : differing                                    ? differing->type[axis]
+                                                                            : AxisLayout();
+      throw Failure(fmt::format("after the step {} is {} over {}, but the next step takes it for {}", entry.param->name,
+                                describe(now, entry.kept), axes_.name(axis), describe(entry.type[axis], entry.kept)));
     }
   }
 }

@@ -1,4 +1,5 @@
-// What types take for granted when a step begins: which parameter lies where and how the ranks hold it, and what the host writes.
+// What types take for granted when a step begins: which parameter lies where and how the ranks hold it, and what the
+// host writes.
 #pragma once
 
 #include "engine/rank_run.h"
@@ -16,7 +17,8 @@ namespace echelon {
 /// The batch, the count of its targets, and the loss.
 void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory);
 
-/// Parameters, gradients and optimizer states of a rank. While it watches a step, what is gathered or formed in buffers of its own has names there too.
+/// Parameters, gradients and optimizer states of a rank. While it watches a step, what is gathered or formed in buffers
+/// of its own has names there too.
 class NamedParams final : public StepObserver {
  public:
   /// Names them and gives them their types, as a step finds them. `memory` and `axes` must outlive it.
@@ -53,7 +55,7 @@ class NamedParams final : public StepObserver {
   std::vector<Entry> entries_;
   std::map<int, std::vector<const PlannedBuffer*>> born_;                // by action
   std::map<const ShardedUnit*, std::vector<Tensor>> gathered_, opened_;  // the whole buffers that are there
-  const ShardedUnit* last_read_ = nullptr;                               // whose whole gradients nobody reads after the action at hand
+  const ShardedUnit* last_read_ = nullptr;  // whose whole gradients nobody reads after the action at hand
 };
 
 }  // namespace echelon

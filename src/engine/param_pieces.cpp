@@ -14,10 +14,14 @@ std::vector<double> widened(const std::vector<std::byte>& bytes, double factor) 
 }
 
 /// What of a segment lies in the owned part of its bucket; `owned` are the numbers of that part.
-void visit_owned(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const Tensor& owned, bool is_first, const PieceVisitor& visit) {
+void visit_owned(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const Tensor& owned,
+                 bool is_first, const PieceVisitor& visit) {
   const Range mine = unit.owned(unit.buckets()[bucket]), part = overlap(segment, mine);
   if (part.count == 0) return;
-  visit({*segment.param, {part.first - segment.offset, part.count}, owned.rows(part.first - mine.first, part.count), is_first});
+  visit({*segment.param,
+         {part.first - segment.offset, part.count},
+         owned.rows(part.first - mine.first, part.count),
+         is_first});
 }
 
 }  // namespace
@@ -31,7 +35,8 @@ void visit_values(RankModel& model, const PieceVisitor& visit) {
         if (options.shards_parameters())
           visit_owned(*unit, b, segment, unit->param_part(b), is_first, visit);
         else
-          visit({*segment.param, {0, segment.count}, segment.param->value.flat(), is_first && options.shard_index == 0});
+          visit(
+              {*segment.param, {0, segment.count}, segment.param->value.flat(), is_first && options.shard_index == 0});
       }
 }
 
@@ -39,7 +44,8 @@ void visit_gradients(RankModel& model, const PieceVisitor& visit) {
   for (const ShardedUnit* unit : model.part().units())
     for (std::size_t b = 0; b < unit->buckets().size(); ++b)
       for (const Segment& segment : unit->buckets()[b].segments)
-        visit_owned(*unit, b, segment, unit->grad_part(b), unit->options().is_first_copy && segment.param->is_first_copy, visit);
+        visit_owned(*unit, b, segment, unit->grad_part(b),
+                    unit->options().is_first_copy && segment.param->is_first_copy, visit);
 }
 
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit) {

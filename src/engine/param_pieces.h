@@ -1,4 +1,5 @@
-// The parameters of a rank piece by piece, as numbers that can be compared with another layout's: which elements of which whole tensor they are.
+// The parameters of a rank piece by piece, as numbers that can be compared with another layout's: which elements of
+// which whole tensor they are.
 #pragma once
 
 #include "engine/rank_model.h"
@@ -20,8 +21,9 @@ using PieceVisitor = std::function<void(const ParamPiece& piece)>;
 void visit_values(RankModel& model, const PieceVisitor& visit);
 /// The owned part of every reduced gradient, every copy of it.
 void visit_gradients(RankModel& model, const PieceVisitor& visit);
-/// All of the gradients of the unit that `action` is about, as its rank's backward pass left them; of all units if it is about none. Where gradients are cut,
-/// their owned part, which is summed over dp_shard by then; nothing before that sum.
+/// All of the gradients of the unit that `action` is about, as its rank's backward pass left them; of all units if it
+/// is about none. Where gradients are cut, their owned part, which is summed over dp_shard by then; nothing before that
+/// sum.
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit);
 
 /// Index in the whole tensor of element `index` of this rank's slice; -1 in the padding.

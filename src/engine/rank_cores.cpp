@@ -58,7 +58,10 @@ int num_threads_of_environment() {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_number = error == std::errc() && number >= 1 && (end == text.data() + text.size() || *end == ',');
-  require(is_number, "the environment variable OMP_NUM_THREADS = '{}' is no number of threads; unset it or use training.num_threads", text);
+  require(
+      is_number,
+      "the environment variable OMP_NUM_THREADS = '{}' is no number of threads; unset it or use training.num_threads",
+      text);
   return number;
 }
 
@@ -76,18 +79,23 @@ RankCores claim_cores(const RunConfig& config, Mesh& mesh) {
     }
   }
   const int num_ranks_on_it = cores.is_bound ? 1 : neighbours.count;
-  const int wanted = config.training.num_threads > 0 ? static_cast<int>(config.training.num_threads) : num_threads_of_environment();
+  const int wanted =
+      config.training.num_threads > 0 ? static_cast<int>(config.training.num_threads) : num_threads_of_environment();
   cores.num_threads = wanted > 0 ? wanted : threads_of_share(cores.cpus, num_ranks_on_it, neighbours.count);
   if (config.comm.bind == "auto" && shares.empty() && cores.num_threads == 1) mesh.bind_turns();
-  if (config.comm.bind == "auto" && cores.num_threads > 1 && num_ranks_on_it == 1) spread_team_of_this_thread(cores_among(cores.cpus));
+  if (config.comm.bind == "auto" && cores.num_threads > 1 && num_ranks_on_it == 1)
+    spread_team_of_this_thread(cores_among(cores.cpus));
   return cores;
 }
 
 std::string describe(const RankCores& p) {
   const std::string threads = fmt::format("{} thread{} per rank", p.num_threads, p.num_threads == 1 ? "" : "s");
   const std::string cpus = fmt::format("cpu{} {}", p.cpus.size() == 1 ? "" : "s", to_string(p.cpus));
-  if (p.is_bound) return fmt::format("{}, rank 0 bound to {} ({} ranks of its host divide the cores)", threads, cpus, p.num_neighbours);
-  return fmt::format("{}, on {}{}", threads, cpus, p.num_neighbours > 1 ? fmt::format(" together with {} other ranks", p.num_neighbours - 1) : "");
+  if (p.is_bound)
+    return fmt::format("{}, rank 0 bound to {} ({} ranks of its host divide the cores)", threads, cpus,
+                       p.num_neighbours);
+  return fmt::format("{}, on {}{}", threads, cpus,
+                     p.num_neighbours > 1 ? fmt::format(" together with {} other ranks", p.num_neighbours - 1) : "");
 }
 
 }  // namespace echelon

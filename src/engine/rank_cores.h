@@ -1,8 +1,9 @@
 // Where a rank computes: on how many threads, and on which cores.
 //
-// Ranks of one host that may use the same processors divide these among themselves, in the order of ranks, each a share of whole, neighbouring cores. That is
-// one rule for threads of a process, for processes that a launcher left unbound, and for those that it bound to sets of their own: a set that nobody else has
-// is kept whole. Where there are fewer cores than ranks, each computes on one thread, and threads of a process take turns, a turn on a core of its own.
+// Ranks of one host that may use the same processors divide these among themselves, in the order of ranks, each a share
+// of whole, neighbouring cores. That is one rule for threads of a process, for processes that a launcher left unbound,
+// and for those that it bound to sets of their own: a set that nobody else has is kept whole. Where there are fewer
+// cores than ranks, each computes on one thread, and threads of a process take turns, a turn on a core of its own.
 #pragma once
 
 #include "comm/mesh.h"
@@ -18,8 +19,9 @@ struct RankCores {
   bool is_bound = false;   // to a share that no neighbour has
 };
 
-/// Called by every rank, on its own thread, before it starts others; a collective over the world. Binds the thread, or its turns, unless comm.bind = "none".
-/// The number of threads is training.num_threads, or else OMP_NUM_THREADS, or else as many as the share has cores and the quota of the process grants.
+/// Called by every rank, on its own thread, before it starts others; a collective over the world. Binds the thread, or
+/// its turns, unless comm.bind = "none". The number of threads is training.num_threads, or else OMP_NUM_THREADS, or
+/// else as many as the share has cores and the quota of the process grants.
 [[nodiscard]] RankCores claim_cores(const RunConfig& config, Mesh& mesh);
 
 /// "2 threads per rank, rank 0 bound to cpus 0-1 (4 ranks of its host divide the cores)"

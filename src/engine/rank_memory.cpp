@@ -10,7 +10,8 @@ Tensor RankMemory::tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes si
   const std::int64_t num_bytes = aligned(sizes.num_elements() * size_of(dtype));
   if (num_bytes == 0) return {nullptr, dtype, sizes};
   const PlannedBuffer& buffer = blueprint_.memory(kind).at(key);
-  if (num_bytes != buffer.num_bytes) throw Failure(fmt::format("the memory plan gave {} bytes to a buffer of {}", buffer.num_bytes, num_bytes));
+  if (num_bytes != buffer.num_bytes)
+    throw Failure(fmt::format("the memory plan gave {} bytes to a buffer of {}", buffer.num_bytes, num_bytes));
   note_use(kind, key, num_bytes);
   return arena_.tensor(buffer.offset, dtype, sizes);
 }

@@ -1,4 +1,5 @@
-// A rank's one allocation, handed out by the memory plan. It also writes down what was really used, so that plan and use can be compared byte for byte.
+// A rank's one allocation, handed out by the memory plan. It also writes down what was really used, so that plan and
+// use can be compared byte for byte.
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -11,7 +12,8 @@ namespace echelon {
 
 class RankMemory {
  public:
-  explicit RankMemory(const RankBlueprint& blueprint, MemorySpace& space = host_memory()) : blueprint_(blueprint), arena_(blueprint.arena_bytes(), space) {}
+  explicit RankMemory(const RankBlueprint& blueprint, MemorySpace& space = host_memory())
+      : blueprint_(blueprint), arena_(blueprint.arena_bytes(), space) {}
 
   /// The whole planned buffer as one tensor; the plan must hold exactly these bytes.
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);
@@ -24,7 +26,9 @@ class RankMemory {
   void note_use(ProgramKind kind, BufferKey key, std::int64_t used_bytes);
 
   /// What was used of each buffer so far, to be compared with the plan.
-  [[nodiscard]] const std::map<BufferKey, std::int64_t>& used_bytes(ProgramKind kind) const { return used_bytes_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] const std::map<BufferKey, std::int64_t>& used_bytes(ProgramKind kind) const {
+    return used_bytes_[static_cast<std::size_t>(kind)];
+  }
   [[nodiscard]] const RankBlueprint& blueprint() const { return blueprint_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
 

@@ -14,19 +14,22 @@ std::vector<BucketMemory> unit_memory(const ShardedUnit& unit, BufferKey place, 
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const Bucket& bucket = unit.buckets()[b];
     const auto take = [&](BufferRole role, DType dtype, std::int64_t count) {
-      return memory.tensor(ProgramKind::training, {role, place.index, place.stage, static_cast<int>(b)}, dtype, {count});
+      return memory.tensor(ProgramKind::training, {role, place.index, place.stage, static_cast<int>(b)}, dtype,
+                           {count});
     };
     const std::int64_t owned = unit.owned(bucket).count;
-    buckets.push_back({.param = take(BufferRole::param, options.dtype, options.shards_parameters() ? owned : bucket.num_elements),
-                       .grad = take(BufferRole::grad, options.grad_dtype, options.shards_gradients() ? owned : bucket.num_elements),
-                       .master = options.has_master() ? take(BufferRole::master, options.master_dtype(), owned) : Tensor(),
-                       .m = take(BufferRole::m, options.moments_dtype, owned),
-                       .v = take(BufferRole::v, options.moments_dtype, owned)});
+    buckets.push_back(
+        {.param = take(BufferRole::param, options.dtype, options.shards_parameters() ? owned : bucket.num_elements),
+         .grad = take(BufferRole::grad, options.grad_dtype, options.shards_gradients() ? owned : bucket.num_elements),
+         .master = options.has_master() ? take(BufferRole::master, options.master_dtype(), owned) : Tensor(),
+         .m = take(BufferRole::m, options.moments_dtype, owned),
+         .v = take(BufferRole::v, options.moments_dtype, owned)});
   }
   return buckets;
 }
 
-/// Parameters seen from the host: in place where the backend computes in its memory, else by a copy of one parameter at a time.
+/// Parameters seen from the host: in place where the backend computes in its memory, else by a copy of one parameter at
+/// a time.
 class HostAccess {
  public:
   explicit HostAccess(Ops& ops) : ops_(ops) { ops.publish(); }
@@ -80,7 +83,8 @@ RankModel::RankModel(const Blueprint& blueprint, int rank, RankMemory& memory, O
     : part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)), memory_(memory) {
   for (StagePart& each : part_.stages)
     for (std::size_t unit = 0; unit < each.units.size(); ++unit)
-      each.units[unit].bind(unit_memory(each.units[unit], {.index = static_cast<int>(unit), .stage = each.index}, memory));
+      each.units[unit].bind(
+          unit_memory(each.units[unit], {.index = static_cast<int>(unit), .stage = each.index}, memory));
   const Sizes table = part_.rope_table_sizes();
   if (table.num_dims() == 0) return;
   const DType wide = accumulate_dtype(part_.options.dtype);
@@ -98,7 +102,8 @@ void RankModel::initialize(std::int64_t seed, Ops& ops) {
 
 void RankModel::load(const ModelReader& reader, Ops& ops) {
   HostAccess host(ops);
-  for (const ShardedUnit* unit : part_.units()) host.fill(*unit, [&](const Param& param, void* out) { reader.read(param, param.value.dtype, out); });
+  for (const ShardedUnit* unit : part_.units())
+    host.fill(*unit, [&](const Param& param, void* out) { reader.read(param, param.value.dtype, out); });
   refresh_masters(ops);
 }
 
@@ -110,14 +115,16 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
     if (options.shards_parameters()) gather(*unit, ops, mesh);
     for (const Bucket& bucket : unit->buckets())
       for (const Segment& segment : bucket.segments)
-        if (options.shard_index == 0 && segment.param->is_first_copy) writer.write(*segment.param, options.dtype, host.read(segment.param->value));
+        if (options.shard_index == 0 && segment.param->is_first_copy)
+          writer.write(*segment.param, options.dtype, host.read(segment.param->value));
     if (options.shards_parameters()) unit->release_parameters();
   }
 }
 
 void RankModel::gather(ShardedUnit& unit, Ops& ops, Mesh& mesh) {
   const int id = first_gather(memory_.blueprint().program(ProgramKind::evaluation), part_, unit);
-  unit.bind_parameters(memory_.unit_buffers(ProgramKind::evaluation, {BufferRole::gathered_param, id}, unit, unit.options().dtype));
+  unit.bind_parameters(
+      memory_.unit_buffers(ProgramKind::evaluation, {BufferRole::gathered_param, id}, unit, unit.options().dtype));
   for (Pending& pending : unit.gather_parameters(ops, mesh)) pending.wait();
 }
 

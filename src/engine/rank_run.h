@@ -7,7 +7,8 @@ namespace echelon {
 
 class RankRun {
  public:
-  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, MemorySpace& space = host_memory(), WorkRecorder* recorder = nullptr)
+  RankRun(const Blueprint& blueprint, Mesh& mesh, Ops& ops, MemorySpace& space = host_memory(),
+          WorkRecorder* recorder = nullptr)
       : blueprint_(blueprint.rank(mesh.rank())),
         memory_(blueprint_, space),
         model_(blueprint, mesh.rank(), memory_, ops),

@@ -23,13 +23,15 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
   const RunConfig& config = blueprint.config();
   const TrainingConfig& t = config.training;
   require(t.linear_dtype.empty() || t.dtype != "float64" || backend.kind() == DeviceKind::cpu,
-          "training.linear_dtype = '{}' beside training.dtype = 'float64' is for processors alone; nearest: 'float32'", t.linear_dtype);
-  std::unique_ptr<RankDevice> device = backend.open(host, {.num_threads = num_threads,
-                                                           .deterministic = config.training.deterministic,
-                                                           .allows_tf32 = config.training.float32_matmul_precision == "high",
-                                                           .needs_float8 = !config.training.linear_dtype.empty(),
-                                                           .transport = config.comm.backend,
-                                                           .timeout_seconds = config.comm.timeout_seconds});
+          "training.linear_dtype = '{}' beside training.dtype = 'float64' is for processors alone; nearest: 'float32'",
+          t.linear_dtype);
+  std::unique_ptr<RankDevice> device =
+      backend.open(host, {.num_threads = num_threads,
+                          .deterministic = config.training.deterministic,
+                          .allows_tf32 = config.training.float32_matmul_precision == "high",
+                          .needs_float8 = !config.training.linear_dtype.empty(),
+                          .transport = config.comm.backend,
+                          .timeout_seconds = config.comm.timeout_seconds});
   if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
   if (device->wants_warm_up()) warm_up(blueprint, *device);
@@ -38,10 +40,13 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
 
 WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
   if (!config.training.cuda_graphs) return nullptr;
-  require(device.recorder() != nullptr, "training.cuda_graphs = true needs a GPU of its own for each rank, and rank {} computes on {}; nearest: false",
-          device.mesh().rank(), device.description());
+  require(
+      device.recorder() != nullptr,
+      "training.cuda_graphs = true needs a GPU of its own for each rank, and rank {} computes on {}; nearest: false",
+      device.mesh().rank(), device.description());
   require(config.parallelism.pipeline_parallel_degree == 1,
-          "training.cuda_graphs = true is not for pipelines, whose transfers might wait for each other in a circle within a graph, and "
+          "training.cuda_graphs = true is not for pipelines, whose transfers might wait for each other in a circle "
+          "within a graph, and "
           "parallelism.pipeline_parallel_degree = {}; nearest cuda_graphs: false",
           config.parallelism.pipeline_parallel_degree);
   return device.recorder();

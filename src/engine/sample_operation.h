@@ -17,8 +17,9 @@ struct OperationSize {
   bool operator==(const OperationSize&) const = default;
 };
 
-/// In the form that layers use most: with the bias, the residual and the recomputed activation that the operation can take; of products y = x w^T. Its tensors
-/// come out of `memory`, filled with numbers on which nothing overflows (unless the stack only measures).
+/// In the form that layers use most: with the bias, the residual and the recomputed activation that the operation can
+/// take; of products y = x w^T. Its tensors come out of `memory`, filled with numbers on which nothing overflows
+/// (unless the stack only measures).
 [[nodiscard]] Operation sample_operation(const OperationSize& size, Stack& memory);
 
 }  // namespace echelon

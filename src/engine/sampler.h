@@ -19,7 +19,10 @@ void validate(const SamplingOptions& options);
 
 class Sampler {
  public:
-  explicit Sampler(const SamplingOptions& options) : options_(options), random_(static_cast<std::uint64_t>(options.seed)) { validate(options); }
+  explicit Sampler(const SamplingOptions& options)
+      : options_(options), random_(static_cast<std::uint64_t>(options.seed)) {
+    validate(options);
+  }
   /// The index of the drawn token. Equal seeds and logits give equal tokens on every machine.
   [[nodiscard]] std::int32_t draw(std::span<const double> logits);
 

@@ -21,7 +21,13 @@ std::vector<Pending> one(Pending pending) {
 }  // namespace
 
 Step::Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts)
-    : config_(blueprint.config()), rank_(rank), memory_(parts.memory), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh), recorder_(parts.recorder) {}
+    : config_(blueprint.config()),
+      rank_(rank),
+      memory_(parts.memory),
+      model_(parts.model),
+      ops_(parts.ops),
+      mesh_(parts.mesh),
+      recorder_(parts.recorder) {}
 
 StepResult Step::run(ProgramKind kind, const StepInput& input) {
   kind_ = kind;
@@ -55,8 +61,9 @@ void Step::perform_all(std::span<const Action> actions) {
   }
 }
 
-// load_batch, the first action, and report, the last, speak with the host. What is between them is the same work in every step. The first time it is enqueued
-// as it comes, since whatever is made or timed when it is first needed cannot be recorded.
+// load_batch, the first action, and report, the last, speak with the host. What is between them is the same work in
+// every step. The first time it is enqueued as it comes, since whatever is made or timed when it is first needed cannot
+// be recorded.
 void Step::replay(std::span<const Action> program) {
   const std::span<const Action> between = program.subspan(1, program.size() - 2);
   const Constants now = constants();
@@ -118,15 +125,25 @@ void Step::perform(const Action& action) {
     case ActionKind::clear_gradients:
       for (ShardedUnit* each : model_.part().units()) each->clear_gradients(ops_);
       return;
-    case ActionKind::count_tokens: pending = one(all_reduce(data_group, scalars(count_scalar, num_count_scalars))); return;
-    case ActionKind::receive_forward: pending = one(receive(action, stage_input(action.stage, action.microbatch))); return;
+    case ActionKind::count_tokens:
+      pending = one(all_reduce(data_group, scalars(count_scalar, num_count_scalars)));
+      return;
+    case ActionKind::receive_forward:
+      pending = one(receive(action, stage_input(action.stage, action.microbatch)));
+      return;
     case ActionKind::forward: return forward(action);
-    case ActionKind::send_forward: pending = one(send(action, stage_output(model_.part(), action.stage, action.microbatch))); return;
-    case ActionKind::receive_backward: pending = one(receive(action, output_gradient(action.stage, action.microbatch))); return;
+    case ActionKind::send_forward:
+      pending = one(send(action, stage_output(model_.part(), action.stage, action.microbatch)));
+      return;
+    case ActionKind::receive_backward:
+      pending = one(receive(action, output_gradient(action.stage, action.microbatch)));
+      return;
     case ActionKind::backward:
     case ActionKind::backward_input:
     case ActionKind::backward_weight: return backward(action);
-    case ActionKind::send_backward: pending = one(send(action, input_gradient(model_.part(), action.stage, action.microbatch))); return;
+    case ActionKind::send_backward:
+      pending = one(send(action, input_gradient(model_.part(), action.stage, action.microbatch)));
+      return;
     case ActionKind::open_gradients: return open_gradients(action);
     case ActionKind::reduce_gradients: pending = unit(action).reduce_gradients(ops_, mesh_, converted(action)); return;
     case ActionKind::store_gradients: return unit(action).store_gradients(ops_);
@@ -141,12 +158,14 @@ void Step::perform(const Action& action) {
   }
 }
 
-// Sequence i of the global batch goes to microbatch i / (DP B), data rank (i / B) mod DP: any layout sees the same global batch. With the tokens goes whatever
-// else is another number in every step.
+// Sequence i of the global batch goes to microbatch i / (DP B), data rank (i / B) mod DP: any layout sees the same
+// global batch. With the tokens goes whatever else is another number in every step.
 void Step::load_batch() {
   const ModelPart& part = model_.part();
-  const std::int64_t B = part.options.num_sequences, T = part.options.seq_len, DP = config_.data_parallel_degree(), M = config_.num_microbatches();
-  const std::int64_t data_rank = mesh_.coordinate(Axis::dp_replicate) * mesh_.shape().degree(Axis::dp_shard) + mesh_.coordinate(Axis::dp_shard);
+  const std::int64_t B = part.options.num_sequences, T = part.options.seq_len, DP = config_.data_parallel_degree(),
+                     M = config_.num_microbatches();
+  const std::int64_t data_rank =
+      mesh_.coordinate(Axis::dp_replicate) * mesh_.shape().degree(Axis::dp_shard) + mesh_.coordinate(Axis::dp_shard);
   host_tokens_.resize(static_cast<std::size_t>(M * B * T));
   host_targets_.resize(host_tokens_.size());
   if (part.options.masks_documents) host_starts_.resize(host_tokens_.size());
@@ -161,10 +180,11 @@ void Step::load_batch() {
   ops_.upload(of_batch(BufferRole::targets), host_targets_.data());
   if (part.options.masks_documents) ops_.upload(of_batch(BufferRole::document_starts), host_starts_.data());
   const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
-  const StepScalars given = {.num_targets = static_cast<double>(static_cast<std::int64_t>(host_targets_.size()) - ignored),
-                             .num_stopping = input_.wants_stop ? 1.0 : 0.0,
-                             .loss_scale = input_.loss_scale.value_or(1),
-                             .adamw = scalars_of(input_.adamw)};
+  const StepScalars given = {
+      .num_targets = static_cast<double>(static_cast<std::int64_t>(host_targets_.size()) - ignored),
+      .num_stopping = input_.wants_stop ? 1.0 : 0.0,
+      .loss_scale = input_.loss_scale.value_or(1),
+      .adamw = scalars_of(input_.adamw)};
   ops_.upload(scalars(0, num_scalars), &given);
 }
 
@@ -175,7 +195,9 @@ void Step::forward(const Action& action) {
   Context context = {ops_, mesh_, workspace, microbatch(m)};
   const auto region = [&](BufferRole role) { return memory_.region(kind_, {role, m, stage}); };
   Stash& stash = stashes_[{stage, m}];
-  if (unit <= 0) stash = Stash(region(BufferRole::stash), region(BufferRole::input_stash), region(BufferRole::gradient_stash));  // of a stage or its first unit
+  if (unit <= 0)
+    stash = Stash(region(BufferRole::stash), region(BufferRole::input_stash),
+                  region(BufferRole::gradient_stash));  // of a stage or its first unit
   const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
   const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_.part(), stage, m));
   part.stage->forward(context, unit, x, y, stash);
@@ -208,17 +230,21 @@ Stage::Gradients Step::gradients_of(int stage, int microbatch) {
                    between >= 2 ? boundary({BufferRole::flow_1, microbatch, stage}) : Tensor()}};
 }
 
-// From ZeRO-2 on the gradients of one microbatch have whole buffers of their own, under ZeRO-3 parameters for some uses.
+// From ZeRO-2 on the gradients of one microbatch have whole buffers of their own, under ZeRO-3 parameters for some
+// uses.
 void Step::open_gradients(const Action& action) {
   ShardedUnit& opened = unit(action);
-  opened.bind_gradients(memory_.unit_buffers(kind_, {BufferRole::unreduced_grad, action.id}, opened, opened.options().grad_dtype));
+  opened.bind_gradients(
+      memory_.unit_buffers(kind_, {BufferRole::unreduced_grad, action.id}, opened, opened.options().grad_dtype));
   opened.zero_gradients(ops_);
 }
 
 std::vector<Pending> Step::gather_parameters(const Action& action) {
   ShardedUnit& gathered = unit(action);
   const ShardOptions& options = gathered.options();
-  if (options.shards_parameters()) gathered.bind_parameters(memory_.unit_buffers(kind_, {BufferRole::gathered_param, action.id}, gathered, options.dtype));
+  if (options.shards_parameters())
+    gathered.bind_parameters(
+        memory_.unit_buffers(kind_, {BufferRole::gathered_param, action.id}, gathered, options.dtype));
   return gathered.gather_parameters(ops_, mesh_);
 }
 
@@ -232,8 +258,8 @@ std::vector<Tensor> Step::converted(const Action& action) {
                      : memory_.unit_buffers(kind_, key, reduced, reduced.options().reduce_dtype);
 }
 
-// Gradients carry the loss scale / (expected targets of the global batch); the scale is taken away and the count that was summed over all ranks corrects them
-// once, together with clipping.
+// Gradients carry the loss scale / (expected targets of the global batch); the scale is taken away and the count that
+// was summed over all ranks corrects them once, together with clipping.
 void Step::clip() {
   const Tensor squares = scalars(clip_scalar, num_clip_scalars), num_targets = scalars(count_scalar, num_count_scalars);
   for (const ShardedUnit* each : model_.part().units()) each->add_squares(ops_, squares);
@@ -289,7 +315,9 @@ Tensor Step::scalars(std::int64_t first, std::int64_t count) {
 
 Tensor Step::loss_scale() { return input_.loss_scale ? scalars(loss_scale_scalar, 1) : Tensor(); }
 
-double Step::expected_targets() const { return static_cast<double>(config_.training.global_batch_size * config_.training.seq_len); }
+double Step::expected_targets() const {
+  return static_cast<double>(config_.training.global_batch_size * config_.training.seq_len);
+}
 
 Tensor Step::of_batch(BufferRole role) {
   return memory_.tensor(kind_, {role}, DType::int32, {config_.num_microbatches() * model_.part().options.num_tokens()});
@@ -299,7 +327,9 @@ Microbatch Step::microbatch(int index) {
   const std::int64_t N = model_.part().options.num_tokens();
   return {.tokens = of_batch(BufferRole::tokens).rows(index * N, N),
           .targets = of_batch(BufferRole::targets).rows(index * N, N),
-          .document_starts = model_.part().options.masks_documents ? of_batch(BufferRole::document_starts).rows(index * N, N) : Tensor(),
+          .document_starts = model_.part().options.masks_documents
+                                 ? of_batch(BufferRole::document_starts).rows(index * N, N)
+                                 : Tensor(),
           .loss_sum = scalars(model_.part().options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),

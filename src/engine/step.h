@@ -17,11 +17,12 @@ namespace echelon {
 /// What a step is given. All ranks give the same, but for wants_stop.
 struct StepInput {
   const BatchSource* batches = nullptr;
-  std::int64_t batch = 0;                 // which global batch of the source: sequences batch * global_batch_size and so on
-  AdamWOptions adamw;                     // of a training step
-  double max_norm = 0;                    // 0: no clipping
-  std::optional<double> loss_scale = {};  // what gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped
-  bool wants_stop = false;                // this rank was asked to end the run
+  std::int64_t batch = 0;  // which global batch of the source: sequences batch * global_batch_size and so on
+  AdamWOptions adamw;      // of a training step
+  double max_norm = 0;     // 0: no clipping
+  std::optional<double> loss_scale =
+      {};  // what gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped
+  bool wants_stop = false;  // this rank was asked to end the run
 };
 
 /// The same on every rank.
@@ -33,7 +34,8 @@ struct StepResult {
   bool stops = false;       // some rank wants to stop
 };
 
-/// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when multiplied by `factor`.
+/// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when
+/// multiplied by `factor`.
 using GradientObserver = std::function<void(RankModel& model, double factor)>;
 
 /// What of an action is going on: itself, or the wait for what it left under way.
@@ -60,8 +62,9 @@ class Step {
  public:
   Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts);
 
-  /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is. With a recorder, a training step's work
-  /// is recorded when it comes for the second time and replayed from then on, unless somebody observes the step.
+  /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is.
+  /// With a recorder, a training step's work is recorded when it comes for the second time and replayed from then on,
+  /// unless somebody observes the step.
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
@@ -114,7 +117,8 @@ class Step {
   Ops& ops_;
   Mesh& mesh_;
   WorkRecorder* recorder_;
-  std::optional<Constants> performed_, recorded_;  // of the last training steps that were enqueued action by action, and recorded
+  std::optional<Constants> performed_,
+      recorded_;  // of the last training steps that were enqueued action by action, and recorded
   GradientObserver observer_;
   StepObserver* action_observer_ = nullptr;
 

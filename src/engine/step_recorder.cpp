@@ -25,7 +25,8 @@ std::string_view name_of_call(const TimedCall& call) {
     std::map<std::pair<CommKind, TimedCall::Part>, std::string> table;
     for (int kind = 0; kind <= static_cast<int>(CommKind::barrier); ++kind)
       for (const auto part : {TimedCall::Part::start, TimedCall::Part::wait})
-        table[{static_cast<CommKind>(kind), part}] = fmt::format("{} {}", name_of(static_cast<CommKind>(kind)), name_of(part));
+        table[{static_cast<CommKind>(kind), part}] =
+            fmt::format("{} {}", name_of(static_cast<CommKind>(kind)), name_of(part));
     return table;
   }();
   return call.part == TimedCall::Part::poll ? "poll" : std::string_view(names.at({call.kind, call.part}));

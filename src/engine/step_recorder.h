@@ -1,5 +1,5 @@
-// Records what a rank's steps do and when, as chosen by metrics.trace. It stands between the step and its backend and transport; a run that is not traced has
-// none.
+// Records what a rank's steps do and when, as chosen by metrics.trace. It stands between the step and its backend and
+// transport; a run that is not traced has none.
 #pragma once
 
 #include "comm/timed/timed_mesh.h"

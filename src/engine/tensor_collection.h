@@ -1,4 +1,5 @@
-// Whole tensors by their global names, put together from the slices of all ranks of a process: what is compared when a layout is verified.
+// Whole tensors by their global names, put together from the slices of all ranks of a process: what is compared when a
+// layout is verified.
 #pragma once
 
 #include "engine/param_pieces.h"

@@ -24,14 +24,16 @@ std::vector<double> time_steps(const RunConfig& wanted, std::int64_t num_steps) 
   const FormulaTokens batches(config.data.seed, config.model.vocab_size);
   std::vector<double> seconds;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
+    const std::unique_ptr<RankDevice> device =
+        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory(), recorder_of(*device, config));
     run.model().initialize(config.training.seed, device->ops());
     LossScaler scaler(config);
     for (std::int64_t step = 1; step <= num_steps + num_before; ++step) {
       const auto begin = Clock::now();
       scaler.ended_step(run.step().run(ProgramKind::training, training_input(config, batches, step, scaler)));
-      if (host.rank() == placement.first_rank_here && step > num_before) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+      if (host.rank() == placement.first_rank_here && step > num_before)
+        seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
     }
   });
   return seconds;

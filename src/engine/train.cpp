@@ -17,23 +17,28 @@
 namespace echelon {
 namespace {
 
-DatasetBatches open_batches(const RunConfig& config, std::string_view key, const std::string& prefix, WindowOrder order) {
+DatasetBatches open_batches(const RunConfig& config, std::string_view key, const std::string& prefix,
+                            WindowOrder order) {
   const bool is_there = std::filesystem::exists(prefix + ".idx");
   const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
-  require(is_there || !is_file_name, "{} = '{}' is no prefix of a .bin and an .idx; nearest: '{}'", key, prefix, prefix.substr(0, prefix.rfind('.')));
+  require(is_there || !is_file_name, "{} = '{}' is no prefix of a .bin and an .idx; nearest: '{}'", key, prefix,
+          prefix.substr(0, prefix.rfind('.')));
   require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", key, prefix, prefix);
   IndexedDataset dataset(prefix);
   require(!config.data.reset_attention_mask || dataset.num_documents() > 1,
-          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document; nearest: false", prefix, dataset.num_tokens());
+          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document; nearest: false",
+          prefix, dataset.num_tokens());
   return {std::move(dataset), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
 }
 
 /// All of it is read once, so that a token outside of the vocabulary is found now and not at the first evaluation.
 DatasetBatches open_validation(const RunConfig& config) {
-  DatasetBatches validation = open_batches(config, "data.validation_path", config.data.validation_path, WindowOrder::in_order);
+  DatasetBatches validation =
+      open_batches(config, "data.validation_path", config.data.validation_path, WindowOrder::in_order);
   const std::int64_t T = config.training.seq_len;
   std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
-  for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window) validation.read(window, T, tokens.data(), targets.data());
+  for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window)
+    validation.read(window, T, tokens.data(), targets.data());
   return validation;
 }
 
@@ -54,7 +59,8 @@ RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
 }
 
 void stop_if_asked(const TrainOptions& options) {
-  if (options.stop_requested != nullptr && *options.stop_requested) throw Error("interrupted before the first step", ExitStatus::interrupted);
+  if (options.stop_requested != nullptr && *options.stop_requested)
+    throw Error("interrupted before the first step", ExitStatus::interrupted);
 }
 
 std::optional<ModelReader> initial_weights(const RunConfig& config) {
@@ -62,7 +68,8 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   ModelReader reader(config.checkpoint.initial_load_path);
   ModelSpec expected = config.model, found = reader.spec();
   expected.initializer_range = found.initializer_range;  // of no matter to weights that are loaded
-  require(expected == found, "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'",
+  require(expected == found,
+          "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'",
           config.checkpoint.initial_load_path, config.checkpoint.initial_load_path);
   return reader;
 }
@@ -70,8 +77,10 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
 std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p) {
   const auto num_ranks = static_cast<int>(schedule.ranks.size());
   if (num_ranks == 1 && schedule.num_stages == 1) return "1";
-  const std::string name = p.pipeline_parallel_schedule_csv.empty() ? std::string(name_of(p.pipeline_parallel_schedule)) : p.pipeline_parallel_schedule_csv;
-  return fmt::format("{} ({}{})", num_ranks, name, schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
+  const std::string name = p.pipeline_parallel_schedule_csv.empty() ? std::string(name_of(p.pipeline_parallel_schedule))
+                                                                    : p.pipeline_parallel_schedule_csv;
+  return fmt::format("{} ({}{})", num_ranks, name,
+                     schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
 }
 
 std::string describe(const Blueprint& blueprint, const RankPlacement& placement) {
@@ -80,15 +89,18 @@ std::string describe(const Blueprint& blueprint, const RankPlacement& placement)
   return fmt::format(
       "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as {}; "
       "{} microbatches of {} x {} tokens per rank and step",
-      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6, p.data_parallel_replicate_degree,
-      describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree, p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
-      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(), config.training.micro_batch_size, config.training.seq_len);
+      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
+      p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree,
+      p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
+      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(),
+      config.training.micro_batch_size, config.training.seq_len);
 }
 
 /// The memory plan of a rank by category; the allocation has exactly this size.
 std::string describe_memory(const RankBlueprint& rank) {
   constexpr double mebibyte = 1024.0 * 1024.0;
-  std::string line = fmt::format("memory of rank {}: {:.1f} MiB, with at most", rank.rank(), static_cast<double>(rank.arena_bytes()) / mebibyte);
+  std::string line = fmt::format("memory of rank {}: {:.1f} MiB, with at most", rank.rank(),
+                                 static_cast<double>(rank.arena_bytes()) / mebibyte);
   for (const MemoryCategory category : memory_categories()) {
     const std::int64_t bytes = rank.memory(ProgramKind::training).peak_bytes(category);
     if (bytes > 0) line += fmt::format(" {} {:.2f}", name_of(category), static_cast<double>(bytes) / mebibyte);
@@ -98,7 +110,9 @@ std::string describe_memory(const RankBlueprint& rank) {
 
 }  // namespace
 
-RankPlacement placement_of(const RunConfig& config) { return place_ranks(config.comm.backend, config.mesh_shape().num_ranks()); }
+RankPlacement placement_of(const RunConfig& config) {
+  return place_ranks(config.comm.backend, config.mesh_shape().num_ranks());
+}
 
 TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   const RankPlacement placement = placement_of(wanted);
@@ -127,18 +141,20 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads);
     Ops& ops = device->ops();
     Mesh& mesh = device->mesh();
-    if (mesh.rank() == 0 && options.events.on_start) options.events.on_start(describe(cores) + "; " + device->description());
+    if (mesh.rank() == 0 && options.events.on_start)
+      options.events.on_start(describe(cores) + "; " + device->description());
     std::optional<StepRecorder> recorder;
     if (!config.metrics.trace.empty()) recorder.emplace(ops, mesh);
-    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(), recorder_of(*device, config));
+    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(),
+                recorder_of(*device, config));
     if (recorder) run.step().observe_actions(*recorder);
     if (initial)
       run.model().load(*initial, ops);
     else
       run.model().initialize(config.training.seed, ops);
     Trainer trainer(config,
-                    {blueprint, run, mesh, host, ops, training, validation ? &*validation : nullptr, recorder ? &*recorder : nullptr,
-                     rates.of_rank(cores.num_threads), device->facts().memory_bytes},
+                    {blueprint, run, mesh, host, ops, training, validation ? &*validation : nullptr,
+                     recorder ? &*recorder : nullptr, rates.of_rank(cores.num_threads), device->facts().memory_bytes},
                     options);
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;
@@ -151,23 +167,28 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
 }
 
 EvaluationResult evaluate(const RunConfig& wanted) {
-  require(!wanted.checkpoint.initial_load_path.empty(), "checkpoint.initial_load_path is empty: which model is to be evaluated?");
-  require(!wanted.data.validation_path.empty(), "data.validation_path is empty: on which tokens is the model to be evaluated?");
+  require(!wanted.checkpoint.initial_load_path.empty(),
+          "checkpoint.initial_load_path is empty: which model is to be evaluated?");
+  require(!wanted.data.validation_path.empty(),
+          "data.validation_path is empty: on which tokens is the model to be evaluated?");
   const RankPlacement placement = placement_of(wanted);
   const auto initial = initial_weights(wanted);
   const DatasetBatches validation = open_validation(wanted);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
-  const RunConfig config = with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
+  const RunConfig config =
+      with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
   EvaluationResult result;
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
-    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
+    const std::unique_ptr<RankDevice> device =
+        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
     RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
     run.model().load(*initial, device->ops());
     const MeanLoss mean = validation_loss(run.step(), validation, config, std::numeric_limits<std::int64_t>::max());
-    if (host.rank() == placement.first_rank_here) result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
+    if (host.rank() == placement.first_rank_here)
+      result = {mean.loss, mean.num_targets, unigram_entropy(validation.dataset())};
   });
   return result;
 }

@@ -16,7 +16,9 @@
 namespace echelon {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 bool divides(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
 
@@ -25,7 +27,9 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   std::filesystem::create_directories(path.parent_path(), error);
   std::ofstream file(path, std::ios::binary);
   file << text << '\n' << std::flush;
-  if (!file) throw Failure(fmt::format("'{}' could not be written; check the folder's permissions and the disk's space", path.string()));
+  if (!file)
+    throw Failure(
+        fmt::format("'{}' could not be written; check the folder's permissions and the disk's space", path.string()));
 }
 
 }  // namespace
@@ -37,12 +41,14 @@ TrainResult Trainer::run() {
     sent_before_ = parts_.mesh.sent_bytes();
     const StepResult result = run_step(step);
     if (!result.is_skipped && (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm)))
-      throw Failure(fmt::format("step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help", step, result.loss,
-                                result.grad_norm, config_.optimizer.lr));
+      throw Failure(fmt::format(
+          "step {}: the loss is {} and the gradient norm {}: the run diverged; a lower optimizer.lr = {} may help",
+          step, result.loss, result.grad_norm, config_.optimizer.lr));
     result_.last_step = report_of(step, result, seconds_since(begin));
     scaler_.ended_step(result);
     result_.was_stopped = result.stops;
-    const bool ends_trace = parts_.recorder != nullptr && !parts_.recorder->steps().empty() && (result.stops || step == traced_.last);
+    const bool ends_trace =
+        parts_.recorder != nullptr && !parts_.recorder->steps().empty() && (result.stops || step == traced_.last);
     const bool is_last = step == config_.training.steps || result.stops;
     if (parts_.mesh.rank() == 0 && options_.events.on_step) options_.events.on_step(result_.last_step);
     if (ends_trace) write_trace();
@@ -64,11 +70,13 @@ void Trainer::write_trace() {
   const std::filesystem::path folder = std::filesystem::path(config_.output.dir) / "trace";
   const std::string name = fmt::format("rank{}", parts_.mesh.rank());
   const Program& program = parts_.run.blueprint().program(ProgramKind::training);
-  const OperationTable table = operation_table(parts_.recorder->steps(), program, parts_.host->all_cores * parts_.host->rank_share);
+  const OperationTable table =
+      operation_table(parts_.recorder->steps(), program, parts_.host->all_cores * parts_.host->rank_share);
   write_text(folder / (name + "_trace.json"), to_chrome_json(parts_.recorder->steps(), program));
   write_text(folder / (name + "_operations.json"), to_json(table));
   const StepTrace& last = parts_.recorder->steps().back();
-  const TraceReport report = {folder, table, last.step, gather_timeline(parts_.host_mesh, parts_.blueprint, last, parts_.host->num_hosts <= 1)};
+  const TraceReport report = {folder, table, last.step,
+                              gather_timeline(parts_.host_mesh, parts_.blueprint, last, parts_.host->num_hosts <= 1)};
   parts_.recorder->clear();
   if (parts_.mesh.rank() == 0 && options_.events.on_trace) options_.events.on_trace(report);
 }
@@ -90,7 +98,8 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   report.tokens = config_.training.global_batch_size * config_.training.seq_len;
   report.step_seconds = seconds;
   set_rates(report, model_flops_per_token(config_.model, config_.training.seq_len),
-            parts_.host ? (parts_.host->all_cores * parts_.host->num_hosts).peak_flops(config_.training.dtype) : std::nullopt);
+            parts_.host ? (parts_.host->all_cores * parts_.host->num_hosts).peak_flops(config_.training.dtype)
+                        : std::nullopt);
   report.memory_peak_bytes = parts_.run.blueprint().arena_bytes();
   report.memory_total_bytes = parts_.device_memory_bytes;
   const ProcessMemory process = process_memory();
@@ -106,7 +115,8 @@ void Trainer::evaluate(std::int64_t step) {
   const auto begin = std::chrono::steady_clock::now();
   const MeanLoss mean = validation_loss(parts_.run.step(), *parts_.validation, config_, config_.training.eval_batches);
   result_.validation_loss = mean.loss;
-  if (parts_.mesh.rank() == 0 && options_.events.on_validation) options_.events.on_validation({step, mean.loss, mean.num_targets, seconds_since(begin)});
+  if (parts_.mesh.rank() == 0 && options_.events.on_validation)
+    options_.events.on_validation({step, mean.loss, mean.num_targets, seconds_since(begin)});
 }
 
 void Trainer::save(std::int64_t step) {

@@ -29,7 +29,11 @@ struct TrainerParts {
 class Trainer {
  public:
   Trainer(const RunConfig& config, const TrainerParts& parts, const TrainOptions& options)
-      : config_(config), parts_(parts), options_(options), scaler_(config), traced_(parse_traced_steps(config.metrics.trace)) {}
+      : config_(config),
+        parts_(parts),
+        options_(options),
+        scaler_(config),
+        traced_(parse_traced_steps(config.metrics.trace)) {}
 
   /// Every rank of the mesh calls it; the result is the same on all but for what rank 0 alone knows (times, folders).
   TrainResult run();

@@ -31,7 +31,8 @@ class OneEpoch final : public BatchSource {
 
 MeanLoss validation_loss(Step& step, const DatasetBatches& data, const RunConfig& config, std::int64_t most_batches) {
   const OneEpoch batches(data);
-  const std::int64_t num_windows = data.windows_per_epoch(config.training.seq_len), batch_size = config.training.global_batch_size;
+  const std::int64_t num_windows = data.windows_per_epoch(config.training.seq_len),
+                     batch_size = config.training.global_batch_size;
   const std::int64_t num_batches = std::min(most_batches, (num_windows + batch_size - 1) / batch_size);
   double sum = 0, num_targets = 0;
   for (std::int64_t batch = 0; batch < num_batches; ++batch) {

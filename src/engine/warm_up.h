@@ -1,5 +1,6 @@
-// A first run of a rank's programs without its peers, for devices that load, choose and time what they compute with when it is first needed. Loading may wait
-// for all that is under way there: in a pipeline also for a transfer that was started ahead, and which may come only after what is to be loaded.
+// A first run of a rank's programs without its peers, for devices that load, choose and time what they compute with
+// when it is first needed. Loading may wait for all that is under way there: in a pipeline also for a transfer that was
+// started ahead, and which may come only after what is to be loaded.
 #pragma once
 
 #include "backend/backend.h"
@@ -7,7 +8,8 @@
 
 namespace echelon {
 
-/// Computes a step of each program in memory that is given back at the end. Nothing is sent, and what was computed means nothing.
+/// Computes a step of each program in memory that is given back at the end. Nothing is sent, and what was computed
+/// means nothing.
 void warm_up(const Blueprint& blueprint, RankDevice& device);
 
 }  // namespace echelon

@@ -10,7 +10,8 @@
 namespace echelon {
 namespace {
 
-/// The machine's tree of packages, caches and cores, read once. Nothing but what computes is asked for, which takes a few milliseconds.
+/// The machine's tree of packages, caches and cores, read once. Nothing but what computes is asked for, which takes a
+/// few milliseconds.
 class Topology {
  public:
   Topology() {
@@ -28,7 +29,8 @@ class Topology {
     std::vector<std::pair<int, int>> pairs;
     for (hwloc_obj_t cpu = nullptr; (cpu = hwloc_get_next_obj_by_type(topology_, HWLOC_OBJ_PU, cpu)) != nullptr;) {
       hwloc_obj_t core = hwloc_get_ancestor_obj_by_type(topology_, HWLOC_OBJ_CORE, cpu);
-      pairs.emplace_back(static_cast<int>(cpu->os_index), static_cast<int>((core != nullptr ? core : cpu)->logical_index));
+      pairs.emplace_back(static_cast<int>(cpu->os_index),
+                         static_cast<int>((core != nullptr ? core : cpu)->logical_index));
     }
     return pairs;
   }
@@ -43,7 +45,7 @@ bool knows_topology() { return true; }
 
 std::vector<CpuSet> cores_among(const CpuSet& cpus) {
   static const std::vector<std::pair<int, int>> all = Topology().cpus_and_cores();  // constant while the program runs
-  std::map<int, CpuSet> cores;                                                      // by the number of the core, which follows the tree
+  std::map<int, CpuSet> cores;  // by the number of the core, which follows the tree
   for (const auto& [cpu, core] : all)
     if (std::binary_search(cpus.begin(), cpus.end(), cpu)) cores[core].push_back(cpu);
   std::vector<CpuSet> among;

@@ -1,4 +1,5 @@
-// Control groups, version 2 (cpu.max) and version 1 (cpu.cfs_quota_us over cpu.cfs_period_us): see cgroups(7) and the kernel's cgroup-v2.rst.
+// Control groups, version 2 (cpu.max) and version 1 (cpu.cfs_quota_us over cpu.cfs_period_us): see cgroups(7) and the
+// kernel's cgroup-v2.rst.
 #include "machine/cpus.h"
 
 #include <algorithm>
@@ -29,7 +30,8 @@ std::optional<double> quota_v1(const fs::path& folder) {
   return quota / period;
 }
 
-/// Of the group at mount + path and of all around it. A container may see a path that is not below its mount: then the mount itself is its group.
+/// Of the group at mount + path and of all around it. A container may see a path that is not below its mount: then the
+/// mount itself is its group.
 template <class Read>
 std::optional<double> least_quota(const fs::path& mount, fs::path path, const Read& read) {
   std::optional<double> least = read(mount);
@@ -56,7 +58,8 @@ std::optional<double> cpu_quota(const fs::path& root) {
       lessen(least, least_quota(mount, path, quota_v2));
       lessen(least, least_quota(mount / "unified", path, quota_v2));
     } else if (has_cpu(controllers)) {
-      for (const std::string& folder : {controllers, std::string("cpu")}) lessen(least, least_quota(mount / folder, path, quota_v1));
+      for (const std::string& folder : {controllers, std::string("cpu")})
+        lessen(least, least_quota(mount / folder, path, quota_v1));
     }
   }
   return least;

@@ -35,14 +35,16 @@ std::string to_string(const CpuSet& cpus) {
 
 CpuSet allowed_cpus() {
   CpuSet cpus;
-  for (int size = 1024; size <= most_cpus && cpus.empty(); size *= 2) {  // the kernel's mask may be longer than the C library's type
+  for (int size = 1024; size <= most_cpus && cpus.empty();
+       size *= 2) {  // the kernel's mask may be longer than the C library's type
     const Mask mask(CPU_ALLOC(size));
     if (sched_getaffinity(0, CPU_ALLOC_SIZE(size), mask.get()) != 0) continue;
     for (int cpu = 0; cpu < size; ++cpu)
       if (CPU_ISSET_S(cpu, CPU_ALLOC_SIZE(size), mask.get())) cpus.push_back(cpu);
   }
   if (!cpus.empty()) return cpus;
-  for (int cpu = 0; cpu < static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); ++cpu) cpus.push_back(cpu);
+  for (int cpu = 0; cpu < static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); ++cpu)
+    cpus.push_back(cpu);
   return cpus;
 }
 

@@ -5,7 +5,8 @@
 
 namespace echelon {
 
-/// Equal for the processes of one host (its name and its boot), and different on others as far as a hash of 64 bits goes.
+/// Equal for the processes of one host (its name and its boot), and different on others as far as a hash of 64 bits
+/// goes.
 [[nodiscard]] std::uint64_t host_id();
 
 }  // namespace echelon

@@ -6,7 +6,8 @@ namespace echelon {
 void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
   const Stack::Scope scope(context.workspace);
   const std::int64_t C = options_.model.head_dim;
-  const std::int64_t num_sequences = cache.k.size(0), num_new = x.size(0) / num_sequences, num_positions = first_position + num_new;
+  const std::int64_t num_sequences = cache.k.size(0), num_new = x.size(0) / num_sequences,
+                     num_positions = first_position + num_new;
   const Projections qkv = take_projections(context.workspace, x.size(0));
   const Projections products = take_across_norms(context.workspace, qkv);
   projections_.products(context, x, products);
@@ -21,8 +22,12 @@ void Attention::decode(Context& context, Tensor x, Tensor y, const KvCache& cach
   const Tensor lse = context.workspace.take(accumulate_dtype(options_.dtype), {1, split_.num_heads, num_new});
   // One sequence after the other: the positions so far of several are not contiguous in the cache.
   for (std::int64_t b = 0; b < num_sequences; ++b) {
-    const auto past = [&](Tensor all) { return all.rows(b, 1).reshaped({all.size(1), all.size(2), C}).rows(0, num_positions); };
-    const auto one_sequence = [&](Tensor positions) { return positions.reshaped({1, positions.size(0), positions.size(1), C}); };
+    const auto past = [&](Tensor all) {
+      return all.rows(b, 1).reshaped({all.size(1), all.size(2), C}).rows(0, num_positions);
+    };
+    const auto one_sequence = [&](Tensor positions) {
+      return positions.reshaped({1, positions.size(0), positions.size(1), C});
+    };
     const Tensor k_past = past(cache.k), v_past = past(cache.v);
     context.ops.copy(k_past.rows(first_position, num_new).flat(), k.rows(b, 1).flat());
     context.ops.copy(v_past.rows(first_position, num_new).flat(), v.rows(b, 1).flat());

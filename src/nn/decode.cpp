@@ -10,22 +10,25 @@
 namespace echelon {
 
 Sizes kv_cache_sizes(const LayerOptions& options) {
-  return {options.num_sequences, options.seq_len, head_split(options.model, options.tp, options.tp_rank).num_kv_heads, options.model.head_dim};
+  return {options.num_sequences, options.seq_len, head_split(options.model, options.tp, options.tp_rank).num_kv_heads,
+          options.model.head_dim};
 }
 
 void Stage::decode(Context& context, const DecodeArgs& args) const {
   const std::int64_t num_new = args.tokens.num_elements() / args.num_sequences;
   if (embedding_ == nullptr || head_ == nullptr || args.caches.size() != blocks_.size() || splits_tokens(options_))
     throw Failure("decode takes a stage with all layers, a cache for each block, and no sequence parallelism");
-  require(args.first_position + num_new <= options_.seq_len, "position {} is beyond the {} that the caches are made for", args.first_position + num_new,
-          options_.seq_len);
+  require(args.first_position + num_new <= options_.seq_len,
+          "position {} is beyond the {} that the caches are made for", args.first_position + num_new, options_.seq_len);
   const Stack::Scope scope(context.workspace);
   const Tensor x = context.workspace.take(options_.dtype, {args.tokens.num_elements(), options_.model.hidden_size});
   embedding_->decode(context, args.tokens, x, args.num_sequences, args.first_position);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i]->decode(context, x, x, args.caches[i], args.first_position);
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    blocks_[i]->decode(context, x, x, args.caches[i], args.first_position);
 
   const Tensor last = context.workspace.take(x.dtype, {args.num_sequences, x.size(1)});
-  for (std::int64_t b = 0; b < args.num_sequences; ++b) context.ops.copy(last.rows(b, 1), x.rows((b + 1) * num_new - 1, 1));
+  for (std::int64_t b = 0; b < args.num_sequences; ++b)
+    context.ops.copy(last.rows(b, 1), x.rows((b + 1) * num_new - 1, 1));
   head_->logits(context, last, args.logits);
 }
 

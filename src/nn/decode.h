@@ -1,7 +1,7 @@
 // Generation: the model applied to new positions only, over the keys and values that it has seen before.
 //
-// Whoever generates owns one KvCache per decoder block and calls Stage::decode, first with the prompt, then with one new token per sequence at a time. Up to
-// rounding, logits are those of a forward pass over the whole text.
+// Whoever generates owns one KvCache per decoder block and calls Stage::decode, first with the prompt, then with one
+// new token per sequence at a time. Up to rounding, logits are those of a forward pass over the whole text.
 #pragma once
 
 #include "nn/context.h"
@@ -17,7 +17,7 @@ struct DecodeArgs {
   std::int64_t num_sequences = 1;   // B
   std::int64_t first_position = 0;  // of the new tokens: so many the caches hold already
   std::span<const KvCache> caches;  // one per decoder block; the new positions are added
-  Tensor logits;                    // [B, columns of this rank] in accumulate_dtype: what follows the last new token of each sequence
+  Tensor logits;  // [B, columns of this rank] in accumulate_dtype: what follows the last new token of each sequence
 };
 
 /// Of each of the two tensors of a KvCache; its positions are options.seq_len, its sequences options.num_sequences.

@@ -20,7 +20,8 @@ DecoderBlock::DecoderBlock(const LayerOptions& options, std::int64_t index, cons
 
 std::vector<Param*> DecoderBlock::params() {
   std::vector<Param*> params;
-  for (Layer* layer : {static_cast<Layer*>(&attention_norm_), static_cast<Layer*>(&attention_), static_cast<Layer*>(&mlp_norm_), static_cast<Layer*>(&mlp_)})
+  for (Layer* layer : {static_cast<Layer*>(&attention_norm_), static_cast<Layer*>(&attention_),
+                       static_cast<Layer*>(&mlp_norm_), static_cast<Layer*>(&mlp_)})
     for (Param* param : layer->params()) params.push_back(param);
   return params;
 }
@@ -79,7 +80,9 @@ Tensor DecoderBlock::place_h(const Forming& forming) const {
   const Tensor x = forming.stash.kept(this, kept_x);
   const bool drops_h = drops(BlockOperation::o_proj);
   const Tensor h = forming.place({this, kept_h, drops_h, LastReader::backward_weight}, x.dtype, x.sizes);
-  mlp_norm_.keep(forming, h, drops_h || drops(BlockOperation::mlp));  // whoever forms h or the branch again forms the statistics on the way
+  mlp_norm_.keep(
+      forming, h,
+      drops_h || drops(BlockOperation::mlp));  // whoever forms h or the branch again forms the statistics on the way
   return h;
 }
 
@@ -95,7 +98,9 @@ void DecoderBlock::form_h_again(const Forming& again, Tensor normed) const {
   auto& [context, stash, pass] = again;
   const Tensor h = place_h(again);
   if (drops(BlockOperation::o_proj)) {
-    form_attention(again, context.workspace.take(h.dtype, h.sizes));  // a norm of x of its own, which lasts until attention's backward pass
+    form_attention(
+        again, context.workspace.take(h.dtype,
+                                      h.sizes));  // a norm of x of its own, which lasts until attention's backward pass
     attention_.project(context, h, stash);
     mlp_norm_.residual_normalise(context, stash.kept(this, kept_x), normed, stash);
   } else if (pass == Pass::backward || drops(BlockOperation::mlp)) {
@@ -105,7 +110,8 @@ void DecoderBlock::form_h_again(const Forming& again, Tensor normed) const {
 
 void DecoderBlock::backward_weight(Context& context, Stash& stash) {
   const Stack::Scope scope(context.workspace);
-  const Tensor normed = context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+  const Tensor normed =
+      context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
   mlp_norm_.normalise(context, normed, stash);
   mlp_.set_x(stash, normed);
   mlp_.backward_weight(context, stash);
@@ -117,7 +123,8 @@ void DecoderBlock::backward_weight(Context& context, Stash& stash) {
   attention_norm_.backward_weight(context, stash);
 }
 
-void DecoderBlock::decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const {
+void DecoderBlock::decode(Context& context, Tensor x, Tensor y, const KvCache& cache,
+                          std::int64_t first_position) const {
   const Stack::Scope scope(context.workspace);
   const Tensor normed = context.workspace.take(x.dtype, x.sizes);
   const Tensor h = context.workspace.take(x.dtype, x.sizes);

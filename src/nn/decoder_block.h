@@ -10,7 +10,8 @@
 
 namespace echelon {
 
-/// The norms' outcomes are not kept: the backward pass forms them again, a pass over x each. It forms again, too, what options.recompute.operations name.
+/// The norms' outcomes are not kept: the backward pass forms them again, a pass over x each. It forms again, too, what
+/// options.recompute.operations name.
 class DecoderBlock : public Layer {
  public:
   /// Parameters "model.layers.{index}.…"; index counts over the whole model.

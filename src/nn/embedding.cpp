@@ -25,7 +25,9 @@ std::vector<Param*> Embedding::params() {
 
 void Embedding::forward(Context& context, Tensor /*x*/, Tensor y, Stash& /*stash*/) const {
   look_up(context, context.microbatch.tokens, y);
-  if (positions_) context.ops.add_positions({.w = positions_->value, .y = y, .seq_len = options_.seq_len, .first_token = first_token()});
+  if (positions_)
+    context.ops.add_positions(
+        {.w = positions_->value, .y = y, .seq_len = options_.seq_len, .first_token = first_token()});
 }
 
 void Embedding::backward_input(Context& context, Tensor dy, Tensor /*dx*/, Stash& stash) const {
@@ -36,12 +38,16 @@ void Embedding::backward_weight(Context& context, Stash& stash) { weight_gradien
 
 void Embedding::backward(Context& context, Tensor dy, Tensor /*dx*/, Stash& /*stash*/) { weight_gradient(context, dy); }
 
-void Embedding::decode(Context& context, Tensor tokens, Tensor y, std::int64_t num_sequences, std::int64_t first_position) const {
+void Embedding::decode(Context& context, Tensor tokens, Tensor y, std::int64_t num_sequences,
+                       std::int64_t first_position) const {
   look_up(context, tokens, y);
   if (!positions_) return;
   const std::int64_t num_new = y.size(0) / num_sequences;
   for (std::int64_t b = 0; b < num_sequences; ++b)
-    context.ops.add_positions({.w = positions_->value, .y = y.rows(b * num_new, num_new), .seq_len = options_.seq_len, .first_token = first_position});
+    context.ops.add_positions({.w = positions_->value,
+                               .y = y.rows(b * num_new, num_new),
+                               .seq_len = options_.seq_len,
+                               .first_token = first_position});
 }
 
 void Embedding::look_up(Context& context, Tensor tokens, Tensor y) const {
@@ -52,12 +58,17 @@ void Embedding::look_up(Context& context, Tensor tokens, Tensor y) const {
 }
 
 void Embedding::weight_gradient(Context& context, Tensor dy) {
-  if (positions_) context.ops.positions_backward({.dy = dy, .dw = positions_->grad, .seq_len = options_.seq_len, .first_token = first_token()});
+  if (positions_)
+    context.ops.positions_backward(
+        {.dy = dy, .dw = positions_->grad, .seq_len = options_.seq_len, .first_token = first_token()});
   const Stack::Scope scope(context.workspace);
   const Tensor dy_full = leave_backward(context, options_, dy);
-  context.ops.embedding_backward({.tokens = context.microbatch.tokens, .dy = dy_full, .dw = weight_->grad, .first_row = weight_->split_first});
+  context.ops.embedding_backward(
+      {.tokens = context.microbatch.tokens, .dy = dy_full, .dw = weight_->grad, .first_row = weight_->split_first});
 }
 
-std::int64_t Embedding::first_token() const { return splits_tokens(options_) ? options_.tp_rank * options_.num_local_tokens() : 0; }
+std::int64_t Embedding::first_token() const {
+  return splits_tokens(options_) ? options_.tp_rank * options_.num_local_tokens() : 0;
+}
 
 }  // namespace echelon

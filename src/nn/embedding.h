@@ -1,4 +1,5 @@
-// Token embedding, cut over the tensor-parallel ranks along the vocabulary, and learned positions if the model has them. The first layer: no x, no dx.
+// Token embedding, cut over the tensor-parallel ranks along the vocabulary, and learned positions if the model has
+// them. The first layer: no x, no dx.
 //
 //     y[n] = w[token[n]] + p[n mod T]
 //

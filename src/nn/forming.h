@@ -1,5 +1,5 @@
-// The passes that form what backward reads: forward itself, and backward once more for what forward dropped (spec/recompute.h). A layer writes such an
-// operation down once; here is where its outcome lies in each pass.
+// The passes that form what backward reads: forward itself, and backward once more for what forward dropped
+// (spec/recompute.h). A layer writes such an operation down once; here is where its outcome lies in each pass.
 #pragma once
 
 #include "nn/context.h"
@@ -23,12 +23,15 @@ struct Forming {
   /// Whether an operation whose outcome is kept, or dropped, runs in this pass.
   [[nodiscard]] bool runs(bool is_dropped) const { return pass == Pass::forward || is_dropped; }
 
-  /// Room for an outcome, or where it lies since forward. What is dropped lies in the workspace: within forward's scope, and once more within that of the pass
-  /// that forms it again; but what backward_weight reads after backward_input lies where gradients wait for it.
+  /// Room for an outcome, or where it lies since forward. What is dropped lies in the workspace: within forward's
+  /// scope, and once more within that of the pass that forms it again; but what backward_weight reads after
+  /// backward_input lies where gradients wait for it.
   [[nodiscard]] Tensor place(const Outcome& outcome, DType dtype, const Sizes& sizes) const {
     const auto& [owner, which, is_dropped, last_reader] = outcome;
-    if (!is_dropped) return pass == Pass::forward ? stash.keep(owner, which, dtype, sizes, last_reader) : stash.kept(owner, which);
-    if (pass == Pass::backward_input && last_reader == LastReader::backward_weight) return stash.keep_gradient(owner, which, dtype, sizes);
+    if (!is_dropped)
+      return pass == Pass::forward ? stash.keep(owner, which, dtype, sizes, last_reader) : stash.kept(owner, which);
+    if (pass == Pass::backward_input && last_reader == LastReader::backward_weight)
+      return stash.keep_gradient(owner, which, dtype, sizes);
     const Tensor scratch = context.workspace.take(dtype, sizes);
     stash.keep_view(owner, which, scratch);
     return scratch;

@@ -1,8 +1,11 @@
-// The softmax over a vocabulary that is cut over ranks (Shoeybi et al. 2019, section 3): two numbers per token and rank are exchanged instead of the logits.
+// The softmax over a vocabulary that is cut over ranks (Shoeybi et al. 2019, section 3): two numbers per token and rank
+// are exchanged instead of the logits.
 //
-//     max = max_j z_j      sum = sum_j exp(z_j - max)      lse = max + log(sum)      loss = lse - z_target      dz = scale (exp(z - lse) - onehot(target))
+//     max = max_j z_j      sum = sum_j exp(z_j - max)      lse = max + log(sum)      loss = lse - z_target      dz =
+//     scale (exp(z - lse) - onehot(target))
 //
-// sum is formed with the max of this rank's columns; what the other ranks add is a factor per row. Gradients take the place of logits that have their format.
+// sum is formed with the max of this rank's columns; what the other ranks add is a factor per row. Gradients take the
+// place of logits that have their format.
 #include "nn/head.h"
 
 #include "nn/linear.h"
@@ -27,7 +30,8 @@ class CrossEntropyHead : public Head {
   [[nodiscard]] std::vector<Param*> params() override;
   void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
   void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
-  /// Forms the logits and their gradients once more: kept from backward_input, they would be the largest tensor of the model.
+  /// Forms the logits and their gradients once more: kept from backward_input, they would be the largest tensor of the
+  /// model.
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
@@ -41,11 +45,15 @@ class CrossEntropyHead : public Head {
     [[nodiscard]] Tensor of(Tensor all_tokens) const { return all_tokens.rows(first, count); }
   };
   [[nodiscard]] std::vector<Chunk> chunks() const;
-  [[nodiscard]] std::int64_t valid_columns() const { return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns()); }
+  [[nodiscard]] std::int64_t valid_columns() const {
+    return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns());
+  }
   [[nodiscard]] DType logits_dtype() const { return options_.rounds_logits ? options_.dtype : statistics_dtype(); }
   [[nodiscard]] DType statistics_dtype() const { return accumulate_dtype(options_.dtype); }
   /// Of its gradient too, where that does not take its place.
-  [[nodiscard]] std::int64_t bytes_per_logit() const { return size_of(logits_dtype()) + (logits_dtype() == options_.dtype ? 0 : size_of(options_.dtype)); }
+  [[nodiscard]] std::int64_t bytes_per_logit() const {
+    return size_of(logits_dtype()) + (logits_dtype() == options_.dtype ? 0 : size_of(options_.dtype));
+  }
 
   [[nodiscard]] Tensor take_normed(Context& context) const {
     return context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
@@ -86,7 +94,8 @@ void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& 
   const Tensor normed_full = enter(context, options_, normed);
   for (const Chunk& chunk : chunks()) {
     const Stack::Scope of_chunk(context.workspace);
-    add_loss(context, chunk, exponentials(context, chunk, normed_full), context.workspace.take(statistics_dtype(), {chunk.count}));
+    add_loss(context, chunk, exponentials(context, chunk, normed_full),
+             context.workspace.take(statistics_dtype(), {chunk.count}));
   }
 }
 
@@ -101,7 +110,9 @@ void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx
     const Exponentials exps = exponentials(context, chunk, normed_full);
     add_loss(context, chunk, exps, chunk.of(lse));
     const Tensor dlogits = logit_gradient(context, chunk, exps, chunk.of(lse));
-    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
+    context.ops.matmul({.a = dlogits,
+                        .b = weight_->value,
+                        .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
   }
   enter_backward(context, options_, dnormed, partial);
   norm_.backward_input(context, dnormed, dx, stash);
@@ -133,7 +144,9 @@ void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stas
     add_loss(context, chunk, exps, lse);
     const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
     context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
-    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
+    context.ops.matmul({.a = dlogits,
+                        .b = weight_->value,
+                        .c = chunk.of(partial)});  // its rows of normed_full were read for the last time
   }
   enter_backward(context, options_, dnormed, partial);
   norm_.backward(context, dnormed, dx, stash);
@@ -149,7 +162,8 @@ void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
 std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   const std::int64_t num_tokens = options_.num_tokens();
   const std::int64_t most =
-      std::clamp<std::int64_t>(options_.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1, std::min(num_tokens, options_.head_chunk.max_tokens));
+      std::clamp<std::int64_t>(options_.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1,
+                               std::min(num_tokens, options_.head_chunk.max_tokens));
   const std::int64_t num_chunks = (num_tokens + most - 1) / most;
   std::vector<Chunk> chunks;
   for (std::int64_t i = 0; i < num_chunks; ++i) {
@@ -159,7 +173,8 @@ std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
   return chunks;
 }
 
-CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, const Chunk& chunk, Tensor normed) const {
+CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, const Chunk& chunk,
+                                                              Tensor normed) const {
   Exponentials of;
   of.exps = context.workspace.take(logits_dtype(), {chunk.count, num_columns()});
   of.max = context.workspace.take(statistics_dtype(), {chunk.count});
@@ -195,8 +210,10 @@ void CrossEntropyHead::add_loss(Context& context, const Chunk& chunk, const Expo
                              .loss_sum = context.microbatch.loss_sum});
 }
 
-Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const {
-  const Tensor dlogits = options_.dtype == of.exps.dtype ? of.exps : context.workspace.take(options_.dtype, of.exps.sizes);
+Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of,
+                                        Tensor lse) const {
+  const Tensor dlogits =
+      options_.dtype == of.exps.dtype ? of.exps : context.workspace.take(options_.dtype, of.exps.sizes);
   context.ops.cross_entropy_backward({.exps = of.exps,
                                       .max = of.max,
                                       .lse = lse,
@@ -211,6 +228,8 @@ Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, co
 
 }  // namespace
 
-std::unique_ptr<Head> make_head(const LayerOptions& options, Param* tied_weight) { return std::make_unique<CrossEntropyHead>(options, tied_weight); }
+std::unique_ptr<Head> make_head(const LayerOptions& options, Param* tied_weight) {
+  return std::make_unique<CrossEntropyHead>(options, tied_weight);
+}
 
 }  // namespace echelon

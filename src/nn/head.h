@@ -1,4 +1,5 @@
-// Final norm, vocabulary-parallel product with the head's weight, and the cross entropy of its softmax, in chunks of tokens: never all logits at once.
+// Final norm, vocabulary-parallel product with the head's weight, and the cross entropy of its softmax, in chunks of
+// tokens: never all logits at once.
 #pragma once
 
 #include "nn/layer.h"
@@ -7,11 +8,13 @@
 
 namespace echelon {
 
-/// The last layer: y and dy are empty; adds to microbatch.loss_sum. Where a gradient is wanted, forward does nothing: backward forms the logits of a chunk,
-/// its loss and its gradients while they are in the caches. So the logits are formed once, and never kept.
+/// The last layer: y and dy are empty; adds to microbatch.loss_sum. Where a gradient is wanted, forward does nothing:
+/// backward forms the logits of a chunk, its loss and its gradients while they are in the caches. So the logits are
+/// formed once, and never kept.
 class Head : public Layer {
  public:
-  /// The logits of some tokens for generation and evaluation: x [n, hidden_size] -> logits [n, columns of this rank] in accumulate_dtype. No gradient.
+  /// The logits of some tokens for generation and evaluation: x [n, hidden_size] -> logits [n, columns of this rank] in
+  /// accumulate_dtype. No gradient.
   virtual void logits(Context& context, Tensor x, Tensor logits) const = 0;
   /// Columns of this rank, padding included, and the first one's token.
   [[nodiscard]] virtual std::int64_t num_columns() const = 0;

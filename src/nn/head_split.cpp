@@ -12,11 +12,13 @@ namespace {
 
 bool splits(const ModelSpec& model, std::int64_t tp) {
   const std::int64_t num_kv_heads = model.num_key_value_heads;
-  return tp >= 1 && tp <= model.num_attention_heads && tp <= model.intermediate_size && (tp <= num_kv_heads || tp % num_kv_heads == 0);
+  return tp >= 1 && tp <= model.num_attention_heads && tp <= model.intermediate_size &&
+         (tp <= num_kv_heads || tp % num_kv_heads == 0);
 }
 
 std::int64_t nearest_degree(const ModelSpec& model, std::int64_t tp) {
-  const std::int64_t start = std::clamp<std::int64_t>(tp, 1, std::min(model.num_attention_heads, model.intermediate_size));
+  const std::int64_t start =
+      std::clamp<std::int64_t>(tp, 1, std::min(model.num_attention_heads, model.intermediate_size));
   std::int64_t nearest_below = start;
   while (!splits(model, nearest_below)) --nearest_below;  // ends at 1, which always goes
   for (std::int64_t above = start; above < 2 * start - nearest_below; ++above)
@@ -48,15 +50,19 @@ HeadSplit head_split(const ModelSpec& model, int tp, int tp_rank) {
   return split;
 }
 
-int kv_replicas(const ModelSpec& model, int tp) { return tp > model.num_key_value_heads ? tp / static_cast<int>(model.num_key_value_heads) : 1; }
+int kv_replicas(const ModelSpec& model, int tp) {
+  return tp > model.num_key_value_heads ? tp / static_cast<int>(model.num_key_value_heads) : 1;
+}
 
 void validate_tensor_parallel(const ModelSpec& model, int tp) {
   if (splits(model, tp)) return;
-  throw Error(
-      fmt::format("parallelism.tensor_parallel_degree = {} does not split model.num_attention_heads = {}, model.num_key_value_heads = {} and "
-                  "model.intermediate_size = {}: it must not exceed the heads or the intermediate size and, above the kv heads, be a multiple of them; "
-                  "nearest: {}",
-                  tp, model.num_attention_heads, model.num_key_value_heads, model.intermediate_size, nearest_degree(model, tp)));
+  throw Error(fmt::format(
+      "parallelism.tensor_parallel_degree = {} does not split model.num_attention_heads = {}, "
+      "model.num_key_value_heads = {} and "
+      "model.intermediate_size = {}: it must not exceed the heads or the intermediate size and, above the kv heads, be "
+      "a multiple of them; "
+      "nearest: {}",
+      tp, model.num_attention_heads, model.num_key_value_heads, model.intermediate_size, nearest_degree(model, tp)));
 }
 
 }  // namespace echelon

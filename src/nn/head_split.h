@@ -1,7 +1,8 @@
 // Which attention heads lie on which tensor-parallel rank.
 //
-// H query heads share K kv heads in groups of g = H / K (Ainslie et al. 2023, arXiv:2305.13245). Up to K ranks cut the kv heads, each with its whole group of
-// query heads. Beyond, R = tp / K consecutive ranks hold the same kv head and cut its group.
+// H query heads share K kv heads in groups of g = H / K (Ainslie et al. 2023, arXiv:2305.13245). Up to K ranks cut the
+// kv heads, each with its whole group of query heads. Beyond, R = tp / K consecutive ranks hold the same kv head and
+// cut its group.
 #pragma once
 
 #include "spec/model_spec.h"
@@ -18,13 +19,15 @@ struct HeadSplit {
   std::int64_t head_in_group = 0;                    // of the first query head: AttentionArgs::first_head
 };
 
-/// The heads of one rank; shares differ by one kv head (or one query head of a shared kv head) at most. `tp` must have passed validate_tensor_parallel.
+/// The heads of one rank; shares differ by one kv head (or one query head of a shared kv head) at most. `tp` must have
+/// passed validate_tensor_parallel.
 [[nodiscard]] HeadSplit head_split(const ModelSpec& model, int tp, int tp_rank);
 
 /// Ranks that hold the same kv head: tp / K above K, else 1.
 [[nodiscard]] int kv_replicas(const ModelSpec& model, int tp);
 
-/// Throws Error naming parallelism.tensor_parallel_degree and the nearest degree that goes, unless every rank gets a query head and a feature of the MLP.
+/// Throws Error naming parallelism.tensor_parallel_degree and the nearest degree that goes, unless every rank gets a
+/// query head and a feature of the MLP.
 void validate_tensor_parallel(const ModelSpec& model, int tp);
 
 }  // namespace echelon

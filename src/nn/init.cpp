@@ -36,7 +36,9 @@ class Normals {
     has_pair_ = true;
   }
   // In [0, 1), of 53 bits.
-  static double uniform(std::uint32_t upper, std::uint32_t lower) { return static_cast<double>((std::uint64_t{upper} << 32 | lower) >> 11) * 0x1p-53; }
+  static double uniform(std::uint32_t upper, std::uint32_t lower) {
+    return static_cast<double>((std::uint64_t{upper} << 32 | lower) >> 11) * 0x1p-53;
+  }
 
   std::uint64_t stream_, seed_;
   std::uint64_t pair_ = 0;
@@ -52,7 +54,9 @@ void fill(const Param& param, std::int64_t seed, T* out) {
     for (std::int64_t j = view.first; j < view.first + view.count; ++j) {
       const bool is_padding = j >= view.global_count;
       for (std::int64_t i = 0; i < view.inner; ++i) {
-        const double value = param.init_std == 0.0 ? param.init_value : param.init_std * normals.at((o * view.global_count + j) * view.inner + i);
+        const double value = param.init_std == 0.0
+                                 ? param.init_value
+                                 : param.init_std * normals.at((o * view.global_count + j) * view.inner + i);
         *out++ = to<T>(is_padding ? 0.0 : value);
       }
     }

@@ -4,7 +4,8 @@
 //     dx = dy w           backward_input:  keep dy        (=  : a gradient of an activation has one writer)
 //     dw += dy^T x        backward_weight                 (+= : a gradient of a weight accumulates over microbatches)
 //
-// The weight gradient is a call of its own, so that a schedule may delay it (zero-bubble schedules, Qi et al. 2023, arXiv:2401.10241).
+// The weight gradient is a call of its own, so that a schedule may delay it (zero-bubble schedules, Qi et al. 2023,
+// arXiv:2401.10241).
 #pragma once
 
 #include "nn/context.h"
@@ -14,7 +15,8 @@
 
 namespace echelon {
 
-/// x, y, dx, dy are [num_local_tokens, hidden_size]. The first layer of a model has no x and dx, the last no y and dy: those tensors are empty.
+/// x, y, dx, dy are [num_local_tokens, hidden_size]. The first layer of a model has no x and dx, the last no y and dy:
+/// those tensors are empty.
 class Layer {
  public:
   virtual ~Layer() = default;
@@ -24,7 +26,8 @@ class Layer {
 
   /// x must stay readable until the backward pass of this microbatch is over, or be formed again (DecoderBlock).
   virtual void forward(Context& context, Tensor x, Tensor y, Stash& stash) const = 0;
-  /// dx = gradient of x. Keeps in the stash what backward_weight needs, also in place of what forward kept; dy may be overwritten by the caller afterwards.
+  /// dx = gradient of x. Keeps in the stash what backward_weight needs, also in place of what forward kept; dy may be
+  /// overwritten by the caller afterwards.
   virtual void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const = 0;
   /// Adds to the gradients of the parameters. Once per microbatch, after backward_input.
   virtual void backward_weight(Context& context, Stash& stash) = 0;

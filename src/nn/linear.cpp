@@ -19,10 +19,13 @@ void Linear::add_bias(Ops& ops, Tensor y) const {
 }
 
 void Linear::backward_input(Context& context, Tensor dy, Tensor dx, Write write) const {
-  multiply(context, {.a = dy, .b = weight_.value, .c = dx, .accumulates = write == Write::accumulate}, OperandFormat::float8_e5m2);
+  multiply(context, {.a = dy, .b = weight_.value, .c = dx, .accumulates = write == Write::accumulate},
+           OperandFormat::float8_e5m2);
 }
 
-void Linear::weight_backward(Context& context, Tensor dy, Tensor x) { multiply(context, weight_gradient(weight_, dy, x), OperandFormat::float8_e5m2); }
+void Linear::weight_backward(Context& context, Tensor dy, Tensor x) {
+  multiply(context, weight_gradient(weight_, dy, x), OperandFormat::float8_e5m2);
+}
 
 void Linear::bias_backward(Ops& ops, Tensor dy) {
   if (bias_) ops.bias_backward(dy, bias_->grad);
@@ -33,7 +36,8 @@ void Linear::multiply(Context& context, MatmulArgs args, OperandFormat float8_of
   if (is_float8_) {
     args.a_format = float8_of_a;
     args.b_format = OperandFormat::float8_e4m3;
-    args.scratch = context.workspace.take(DType::int32, {float8_scratch_size(args.a.num_elements(), args.b.num_elements())});
+    args.scratch =
+        context.workspace.take(DType::int32, {float8_scratch_size(args.a.num_elements(), args.b.num_elements())});
   }
   context.ops.matmul(args);
 }

@@ -2,7 +2,8 @@
 //
 //     y = x w^T + b        dx = dy w        dw += dy^T x,  db += sum of dy over tokens        w [out, in]
 //
-// In float8 (training.linear_dtype) x and w are rounded to e4m3 and dy to e5m2, whose numbers reach further; y, dx and dw are not.
+// In float8 (training.linear_dtype) x and w are rounded to e4m3 and dy to e5m2, whose numbers reach further; y, dx and
+// dw are not.
 #pragma once
 
 #include "nn/context.h"
@@ -15,7 +16,9 @@ namespace echelon {
 
 class Linear {
  public:
-  Linear(const LayerOptions& options, Param weight) : weight_(std::move(weight)), is_float8_(options.is_float8) { weight_.is_formed_by_product = true; }
+  Linear(const LayerOptions& options, Param weight) : weight_(std::move(weight)), is_float8_(options.is_float8) {
+    weight_.is_formed_by_product = true;
+  }
 
   void set_bias(Param bias) { bias_ = std::move(bias); }
 

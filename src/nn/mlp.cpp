@@ -11,14 +11,18 @@ int num_inner(const LayerOptions& options) { return options.model.mlp == MlpKind
 
 Linear inner_product(const LayerOptions& options, const std::string& name, Slice features) {
   const ModelSpec& model = options.model;
-  Linear linear(options, row_slice_of_matrix(options, name + ".weight", {model.intermediate_size, model.hidden_size}, features));
-  if (model.output_bias && model.mlp != MlpKind::gelu) linear.set_bias(slice_of_bias(name + ".bias", model.intermediate_size, features));
+  Linear linear(options,
+                row_slice_of_matrix(options, name + ".weight", {model.intermediate_size, model.hidden_size}, features));
+  if (model.output_bias && model.mlp != MlpKind::gelu)
+    linear.set_bias(slice_of_bias(name + ".bias", model.intermediate_size, features));
   return linear;
 }
 
 std::vector<Linear> inner_products(const LayerOptions& options, const std::string& name, Slice features) {
   switch (options.model.mlp) {
-    case MlpKind::swiglu: return {inner_product(options, name + ".gate_proj", features), inner_product(options, name + ".up_proj", features)};
+    case MlpKind::swiglu:
+      return {inner_product(options, name + ".gate_proj", features),
+              inner_product(options, name + ".up_proj", features)};
     case MlpKind::gelu: return {inner_product(options, name + ".up_proj", features)};
   }
   return {};
@@ -57,7 +61,8 @@ void Mlp::form(const Forming& forming, Tensor x) const {
   const Sizes sizes = {options_.num_tokens(), features_.count};
   Inner inner;
   for (int i = 0; i < num_inner(options_); ++i)
-    inner.push_back(forming.place({this, kept_inner_0 + i, is_dropped, LastReader::backward_weight}, options_.dtype, sizes));
+    inner.push_back(
+        forming.place({this, kept_inner_0 + i, is_dropped, LastReader::backward_weight}, options_.dtype, sizes));
   if (!forming.runs(is_dropped)) return;
   if (forming.pass == Pass::forward)
     inner_.forward(forming.context, x, inner);
@@ -80,8 +85,10 @@ void Mlp::apply(Context& context, Tensor x, Tensor y) const {
 
 void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
   const Inner inner = kept_inner(stash);
-  const Tensor dy_full = stash.keep_gradient(this, kept_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
-  const Tensor activated = stash.keep_gradient(this, kept_activated, options_.dtype, inner[0].sizes), dactivated = activated;
+  const Tensor dy_full =
+      stash.keep_gradient(this, kept_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
+  const Tensor activated = stash.keep_gradient(this, kept_activated, options_.dtype, inner[0].sizes),
+               dactivated = activated;
   gather_tokens_into(context, options_, dy_full, dy);
   down_.backward_input(context, dy_full, dactivated);
   activation_gradients(context.ops, inner, dactivated, {});
@@ -112,16 +119,26 @@ void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 void Mlp::activate(Ops& ops, const Inner& inner, Tensor activated) const {
   switch (options_.model.mlp) {
     case MlpKind::swiglu: ops.swiglu({.gate = inner[0], .up = inner[1], .y = activated}); return;
-    case MlpKind::gelu: ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor()}); return;
+    case MlpKind::gelu:
+      ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor()});
+      return;
   }
 }
 
 void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const {
   const Tensor activated = dactivated;
   switch (options_.model.mlp) {
-    case MlpKind::swiglu: ops.swiglu_backward({.dy = dactivated, .gate = inner[0], .up = inner[1], .dgate = inner[0], .dup = inner[1], .y = activated}); return;
+    case MlpKind::swiglu:
+      ops.swiglu_backward(
+          {.dy = dactivated, .gate = inner[0], .up = inner[1], .dgate = inner[0], .dup = inner[1], .y = activated});
+      return;
     case MlpKind::gelu:
-      ops.gelu_backward({.dy = dactivated, .x = inner[0], .dx = inner[0], .bias = gelu_bias_ ? gelu_bias_->value : Tensor(), .dbias = dbias, .y = activated});
+      ops.gelu_backward({.dy = dactivated,
+                         .x = inner[0],
+                         .dx = inner[0],
+                         .bias = gelu_bias_ ? gelu_bias_->value : Tensor(),
+                         .dbias = dbias,
+                         .y = activated});
       return;
   }
 }

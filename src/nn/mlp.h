@@ -24,7 +24,8 @@ class Mlp : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
-  /// All that a backward pass reads: in forward, or again what forward dropped of it (the caller's scope holds it). x is that of forward, formed again.
+  /// All that a backward pass reads: in forward, or again what forward dropped of it (the caller's scope holds it). x
+  /// is that of forward, formed again.
   void form(const Forming& forming, Tensor x) const;
   /// x alone, for backward_weight.
   void set_x(Stash& stash, Tensor x) const;

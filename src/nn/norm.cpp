@@ -7,13 +7,15 @@ namespace {
 enum Kept : int { kept_x, kept_mean, kept_rstd, kept_dy };
 }
 
-Norm::Norm(NormKind kind, double eps, Param weight, Param bias) : kind_(kind), eps_(eps), weight_(std::move(weight)), bias_(std::move(bias)) {
+Norm::Norm(NormKind kind, double eps, Param weight, Param bias)
+    : kind_(kind), eps_(eps), weight_(std::move(weight)), bias_(std::move(bias)) {
   weight_.init_value = 1.0;
 }
 
 Norm Norm::of_tokens(const LayerOptions& options, const std::string& name) {
   const Sizes sizes = {options.model.hidden_size};
-  return {options.model.norm, options.model.norm_eps, replicated(options, name + ".weight", sizes), replicated(options, name + ".bias", sizes)};
+  return {options.model.norm, options.model.norm_eps, replicated(options, name + ".weight", sizes),
+          replicated(options, name + ".bias", sizes)};
 }
 
 Norm Norm::of_heads(const LayerOptions& options, const std::string& name) {
@@ -35,13 +37,16 @@ void Norm::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
 void Norm::keep(const Forming& forming, Tensor x, bool drops_statistics) const {
   forming.stash.keep_view(this, kept_x, x);
   const auto place = [&](Kept which) {
-    (void)forming.place({this, which, drops_statistics, LastReader::backward_weight}, accumulate_dtype(x.dtype), {x.size(0)});
+    (void)forming.place({this, which, drops_statistics, LastReader::backward_weight}, accumulate_dtype(x.dtype),
+                        {x.size(0)});
   };
   if (kind_ == NormKind::layer_norm) place(kept_mean);
   place(kept_rstd);
 }
 
-void Norm::normalise(Context& context, Tensor y, const Stash& stash) const { compute(context.ops, stash.kept(this, kept_x), {}, y, kept_statistics(stash)); }
+void Norm::normalise(Context& context, Tensor y, const Stash& stash) const {
+  compute(context.ops, stash.kept(this, kept_x), {}, y, kept_statistics(stash));
+}
 
 void Norm::residual_normalise(Context& context, Tensor residual, Tensor y, const Stash& stash) const {
   compute(context.ops, stash.kept(this, kept_x), residual, y, kept_statistics(stash));
@@ -55,9 +60,13 @@ void Norm::apply(Context& context, Tensor x, Tensor y) const {
   compute(context.ops, x, {}, y, {.mean = mean, .rstd = rstd});
 }
 
-void Norm::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const { residual_backward_input(context, dy, {}, dx, stash); }
+void Norm::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  residual_backward_input(context, dy, {}, dx, stash);
+}
 
-void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) { residual_backward(context, dy, {}, dx, stash); }
+void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  residual_backward(context, dy, {}, dx, stash);
+}
 
 void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const {
   context.ops.copy(stash.keep_gradient(this, kept_dy, dy.dtype, dy.sizes), dy);
@@ -65,10 +74,12 @@ void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual
   const auto [mean, rstd] = kept_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
-      context.ops.layer_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .mean = mean, .rstd = rstd, .dx = dx, .dresidual = dresidual});
+      context.ops.layer_norm_backward_input(
+          {.dy = dy, .x = x, .w = weight_.value, .mean = mean, .rstd = rstd, .dx = dx, .dresidual = dresidual});
       return;
     case NormKind::rms_norm:
-      context.ops.rms_norm_backward_input({.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx, .dresidual = dresidual});
+      context.ops.rms_norm_backward_input(
+          {.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx, .dresidual = dresidual});
       return;
   }
 }
@@ -78,9 +89,12 @@ void Norm::backward_weight(Context& context, Stash& stash) {
   const auto [mean, rstd] = kept_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
-      context.ops.layer_norm_backward_weight({.dy = dy, .x = x, .mean = mean, .rstd = rstd, .dw = weight_.grad, .db = bias_.grad});
+      context.ops.layer_norm_backward_weight(
+          {.dy = dy, .x = x, .mean = mean, .rstd = rstd, .dw = weight_.grad, .db = bias_.grad});
       return;
-    case NormKind::rms_norm: context.ops.rms_norm_backward_weight({.dy = dy, .x = x, .rstd = rstd, .dw = weight_.grad}); return;
+    case NormKind::rms_norm:
+      context.ops.rms_norm_backward_weight({.dy = dy, .x = x, .rstd = rstd, .dw = weight_.grad});
+      return;
   }
 }
 
@@ -89,26 +103,43 @@ void Norm::residual_backward(Context& context, Tensor dy, Tensor dresidual, Tens
   const auto [mean, rstd] = kept_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
-      context.ops.layer_norm_backward(
-          {.dy = dy, .x = x, .w = weight_.value, .mean = mean, .rstd = rstd, .dx = dx, .dw = weight_.grad, .db = bias_.grad, .dresidual = dresidual});
+      context.ops.layer_norm_backward({.dy = dy,
+                                       .x = x,
+                                       .w = weight_.value,
+                                       .mean = mean,
+                                       .rstd = rstd,
+                                       .dx = dx,
+                                       .dw = weight_.grad,
+                                       .db = bias_.grad,
+                                       .dresidual = dresidual});
       return;
     case NormKind::rms_norm:
-      context.ops.rms_norm_backward({.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx, .dw = weight_.grad, .dresidual = dresidual});
+      context.ops.rms_norm_backward(
+          {.dy = dy, .x = x, .w = weight_.value, .rstd = rstd, .dx = dx, .dw = weight_.grad, .dresidual = dresidual});
       return;
   }
 }
 
 Norm::Statistics Norm::kept_statistics(const Stash& stash) const {
-  return {.mean = kind_ == NormKind::layer_norm ? stash.kept(this, kept_mean) : Tensor(), .rstd = stash.kept(this, kept_rstd)};
+  return {.mean = kind_ == NormKind::layer_norm ? stash.kept(this, kept_mean) : Tensor(),
+          .rstd = stash.kept(this, kept_rstd)};
 }
 
 void Norm::compute(Ops& ops, Tensor x, Tensor residual, Tensor y, const Statistics& statistics) const {
   switch (kind_) {
     case NormKind::layer_norm:
-      ops.layer_norm(
-          {.x = x, .w = weight_.value, .b = bias_.value, .y = y, .mean = statistics.mean, .rstd = statistics.rstd, .residual = residual, .eps = eps_});
+      ops.layer_norm({.x = x,
+                      .w = weight_.value,
+                      .b = bias_.value,
+                      .y = y,
+                      .mean = statistics.mean,
+                      .rstd = statistics.rstd,
+                      .residual = residual,
+                      .eps = eps_});
       return;
-    case NormKind::rms_norm: ops.rms_norm({.x = x, .w = weight_.value, .y = y, .rstd = statistics.rstd, .residual = residual, .eps = eps_}); return;
+    case NormKind::rms_norm:
+      ops.rms_norm({.x = x, .w = weight_.value, .y = y, .rstd = statistics.rstd, .residual = residual, .eps = eps_});
+      return;
   }
 }
 

@@ -1,9 +1,11 @@
-// The two products of a tensor-parallel region (Shoeybi et al. 2019): the first cuts its outputs over the ranks, the second its inputs.
+// The two products of a tensor-parallel region (Shoeybi et al. 2019): the first cuts its outputs over the ranks, the
+// second its inputs.
 //
 //     column-parallel    y_i = enter(x) w_i^T + b_i            each rank has some outputs of all tokens
 //     row-parallel       y   = leave(x_i w_i^T) + b            each rank's product is a partial sum
 //
-// Several column-parallel products of one x (q, k, v; gate, up) form one group: their partial dx are summed before they are communicated.
+// Several column-parallel products of one x (q, k, v; gate, up) form one group: their partial dx are summed before they
+// are communicated.
 #pragma once
 
 #include "nn/context.h"
@@ -16,17 +18,20 @@ namespace echelon {
 
 class ColumnParallel {
  public:
-  ColumnParallel(const LayerOptions& options, std::vector<Linear> linears) : options_(options), linears_(std::move(linears)) {}
+  ColumnParallel(const LayerOptions& options, std::vector<Linear> linears)
+      : options_(options), linears_(std::move(linears)) {}
 
   [[nodiscard]] std::vector<Param*> params();
 
   /// ys[i] [num_tokens, outputs of product i] of x [num_local_tokens, in].
   void forward(Context& context, Tensor x, std::span<const Tensor> ys) const;
-  /// The same in a backward pass, where the gathered tokens are wanted once more: returns x [num_tokens, in], in the workspace if it was gathered.
+  /// The same in a backward pass, where the gathered tokens are wanted once more: returns x [num_tokens, in], in the
+  /// workspace if it was gathered.
   [[nodiscard]] Tensor forward_again(Context& context, Tensor x, std::span<const Tensor> ys) const;
   /// dx [num_local_tokens, in] = the sum over the products and the ranks.
   void backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const;
-  /// Under sequence parallelism x is gathered again, unless it is what forward_again gave: kept whole it would cost tp times the memory.
+  /// Under sequence parallelism x is gathered again, unless it is what forward_again gave: kept whole it would cost tp
+  /// times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
   /// The products alone, of tokens that all ranks hold.
   void products(Context& context, Tensor x, std::span<const Tensor> ys) const;
@@ -45,7 +50,9 @@ class RowParallel {
   /// y [num_local_tokens, out] of x [num_tokens, inputs of this rank].
   void forward(Context& context, Tensor x, Tensor y) const;
   /// In both, dy is that of all tokens: leave_backward(dy).
-  void backward_input(Context& context, Tensor dy_full, Tensor dx) const { linear_.backward_input(context, dy_full, dx); }
+  void backward_input(Context& context, Tensor dy_full, Tensor dx) const {
+    linear_.backward_input(context, dy_full, dx);
+  }
   void backward_weight(Context& context, Tensor dy_full, Tensor x);
 
  private:
@@ -53,8 +60,10 @@ class RowParallel {
   Linear linear_;
 };
 
-/// The product [hidden_size, num_inputs] that ends a branch of a decoder block; this rank has the inputs of `columns`. Its initial values are smaller by
-/// sqrt(2 layers), so that the sum over all branches keeps its variance (Radford et al. 2019). With output_bias it has a bias.
-[[nodiscard]] RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs, Slice columns);
+/// The product [hidden_size, num_inputs] that ends a branch of a decoder block; this rank has the inputs of `columns`.
+/// Its initial values are smaller by sqrt(2 layers), so that the sum over all branches keeps its variance (Radford et
+/// al. 2019). With output_bias it has a bias.
+[[nodiscard]] RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs,
+                                       Slice columns);
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// Where a rank's slice of a parameter lies in the whole one: what makes a number a function of its global place, whatever the layout.
+// Where a rank's slice of a parameter lies in the whole one: what makes a number a function of its global place,
+// whatever the layout.
 #pragma once
 
 #include "nn/param.h"

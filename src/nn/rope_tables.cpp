@@ -6,9 +6,11 @@
 namespace echelon {
 namespace {
 
-// Wavelengths that fit often into the original context stay, those that hardly fit are stretched by `factor`, and between the two it goes over linearly.
+// Wavelengths that fit often into the original context stay, those that hardly fit are stretched by `factor`, and
+// between the two it goes over linearly.
 double scaled(double frequency, const RopeScaling& scaling) {
-  const double turns = static_cast<double>(scaling.original_max_position_embeddings) * frequency / (2.0 * std::numbers::pi);
+  const double turns =
+      static_cast<double>(scaling.original_max_position_embeddings) * frequency / (2.0 * std::numbers::pi);
   if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
   if (turns > scaling.high_freq_factor) return frequency;
   const double share = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
@@ -34,7 +36,8 @@ void upload_as(Ops& ops, const std::vector<double>& frequencies, const RopeTable
 std::vector<double> rope_frequencies(const ModelSpec& model) {
   std::vector<double> frequencies;
   for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
-    const double frequency = std::pow(model.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim));
+    const double frequency =
+        std::pow(model.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim));
     frequencies.push_back(model.rope_scaling ? scaled(frequency, *model.rope_scaling) : frequency);
   }
   return frequencies;

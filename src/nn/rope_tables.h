@@ -1,4 +1,5 @@
-// Cosines and sines of rotary positions (Su et al. 2021, arXiv:2104.09864), with the Llama-3 scaling of low frequencies (Hugging Face's rope_type "llama3").
+// Cosines and sines of rotary positions (Su et al. 2021, arXiv:2104.09864), with the Llama-3 scaling of low frequencies
+// (Hugging Face's rope_type "llama3").
 #pragma once
 
 #include "ops/ops.h"

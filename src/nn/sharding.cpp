@@ -50,7 +50,8 @@ Param replicated(const LayerOptions& options, const std::string& name, Sizes siz
 }
 
 Param vocabulary_matrix(const LayerOptions& options, const std::string& name) {
-  return row_slice_of_matrix(options, name, {options.model.vocab_size, options.model.hidden_size}, vocabulary_slice(options));
+  return row_slice_of_matrix(options, name, {options.model.vocab_size, options.model.hidden_size},
+                             vocabulary_slice(options));
 }
 
 }  // namespace echelon

@@ -18,16 +18,20 @@ struct Slice {
   return {first, size * (index + 1) / num_parts - first};
 }
 
-/// This rank's tokens of the vocabulary. All slices are equally long, and multiples of options.vocabulary_multiple: the last ones may reach past the
-/// vocabulary.
+/// This rank's tokens of the vocabulary. All slices are equally long, and multiples of options.vocabulary_multiple: the
+/// last ones may reach past the vocabulary.
 [[nodiscard]] Slice vocabulary_slice(const LayerOptions& options);
 
-/// A matrix [out, in] of which every rank has the rows or the columns of `slice`. Initialised normal(0, initializer_range), decays.
-[[nodiscard]] Param row_slice_of_matrix(const LayerOptions& options, const std::string& name, Sizes global_sizes, Slice rows);
-[[nodiscard]] Param column_slice_of_matrix(const LayerOptions& options, const std::string& name, Sizes global_sizes, Slice columns);
+/// A matrix [out, in] of which every rank has the rows or the columns of `slice`. Initialised normal(0,
+/// initializer_range), decays.
+[[nodiscard]] Param row_slice_of_matrix(const LayerOptions& options, const std::string& name, Sizes global_sizes,
+                                        Slice rows);
+[[nodiscard]] Param column_slice_of_matrix(const LayerOptions& options, const std::string& name, Sizes global_sizes,
+                                           Slice columns);
 /// The part of a bias that belongs to `rows` of its matrix. Zero at first, does not decay.
 [[nodiscard]] Param slice_of_bias(const std::string& name, std::int64_t global_size, Slice rows);
-/// Whole on every rank, of which each sees num_local_tokens tokens: under sequence parallelism the gradients are summed over tp.
+/// Whole on every rank, of which each sees num_local_tokens tokens: under sequence parallelism the gradients are summed
+/// over tp.
 [[nodiscard]] Param replicated(const LayerOptions& options, const std::string& name, Sizes sizes);
 
 /// "model.embed_tokens.weight" or "lm_head.weight": [vocab_size, hidden_size], cut by vocabulary_slice.

@@ -81,7 +81,8 @@ void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash
   for (int index = first; index <= last; ++index) {
     const bool ends = index == num_units() - 1;
     const Tensor unit_x = index == 0 ? x : stash.kept(this, index - 1);
-    const Tensor unit_y = ends ? y : stash.keep(this, index, options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+    const Tensor unit_y =
+        ends ? y : stash.keep(this, index, options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
     units_[static_cast<std::size_t>(index)]->forward(context, unit_x, unit_y, stash);
   }
 }
@@ -101,7 +102,8 @@ void Stage::backward_input(Context& context, int unit, const Gradients& gradient
 }
 
 void Stage::backward_weight(Context& context, int unit, Stash& stash) {
-  for_units_in_reverse(unit, num_units(), [&](int index) { units_[static_cast<std::size_t>(index)]->backward_weight(context, stash); });
+  for_units_in_reverse(unit, num_units(),
+                       [&](int index) { units_[static_cast<std::size_t>(index)]->backward_weight(context, stash); });
 }
 
 }  // namespace echelon

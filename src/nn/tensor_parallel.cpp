@@ -34,7 +34,8 @@ void sum_partials(Context& context, const LayerOptions& options, Tensor local, T
 }
 
 Tensor local_tokens(const LayerOptions& options, Tensor full) {
-  return splits_tokens(options) ? full.rows(options.tp_rank * options.num_local_tokens(), options.num_local_tokens()) : full;
+  return splits_tokens(options) ? full.rows(options.tp_rank * options.num_local_tokens(), options.num_local_tokens())
+                                : full;
 }
 
 void all_reduce_over_tp(Context& context, const LayerOptions& options, Tensor x, ReduceOp op) {

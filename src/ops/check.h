@@ -1,5 +1,6 @@
-// What every backend asks of the arguments of an operation: sizes that belong together and formats that the contract in ops/ops.h allows.
-// A violation is a bug of ours, and throws a Failure that names the operation, the tensor and its sizes. Looks at no data.
+// What every backend asks of the arguments of an operation: sizes that belong together and formats that the contract in
+// ops/ops.h allows. A violation is a bug of ours, and throws a Failure that names the operation, the tensor and its
+// sizes. Looks at no data.
 #pragma once
 
 #include "ops/ops.h"

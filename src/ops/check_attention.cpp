@@ -12,9 +12,11 @@ void check_attention(const ArgumentChecker& must, const AttentionArgs& args) {
   must.dtype("k", args.k, args.q.dtype);
   must.like("out", args.out, args.q);
   must.statistics("lse", args.lse, args.q.size(0) * args.q.size(2) * args.q.size(1), args.q.dtype);
-  must.that(args.k.size(0) == args.q.size(0) && args.k.size(3) == args.q.size(3), "k", args.k, "have q's batch and head width");
+  must.that(args.k.size(0) == args.q.size(0) && args.k.size(3) == args.q.size(3), "k", args.k,
+            "have q's batch and head width");
   must.that(args.group >= 1 && args.first_head >= 0, "q", args.q, "have a positive group and no negative first_head");
-  must.that((args.q.size(2) + args.first_head + args.group - 1) / args.group <= args.k.size(2), "k", args.k, "have a kv head for every head of q");
+  must.that((args.q.size(2) + args.first_head + args.group - 1) / args.group <= args.k.size(2), "k", args.k,
+            "have a kv head for every head of q");
   if (!args.mask.starts.exists()) return;
   must.dtype("starts", args.mask.starts, DType::int32);
   must.count("starts", args.mask.starts, args.q.size(0) * args.q.size(1));
@@ -26,8 +28,14 @@ void check(const AttentionArgs& args) { check_attention(ArgumentChecker("attenti
 
 void check(const AttentionBackwardArgs& args) {
   const ArgumentChecker must("attention_backward");
-  check_attention(
-      must, {.q = args.q, .k = args.k, .v = args.v, .out = args.out, .lse = args.lse, .group = args.group, .first_head = args.first_head, .mask = args.mask});
+  check_attention(must, {.q = args.q,
+                         .k = args.k,
+                         .v = args.v,
+                         .out = args.out,
+                         .lse = args.lse,
+                         .group = args.group,
+                         .first_head = args.first_head,
+                         .mask = args.mask});
   must.like("dout", args.dout, args.q);
   must.like("dq", args.dq, args.q);
   must.like("dk", args.dk, args.k);

@@ -8,7 +8,8 @@ void check_add(Tensor out, Tensor a, Tensor b) {
   must.computes("a", a);
   must.computes("b", b);
   must.count("b", b, a.num_elements());
-  must.that(accumulate_dtype(b.dtype) == accumulate_dtype(a.dtype), "b", b, "have a dtype whose sums have the dtype of a's sums");
+  must.that(accumulate_dtype(b.dtype) == accumulate_dtype(a.dtype), "b", b,
+            "have a dtype whose sums have the dtype of a's sums");
   must.like("out", out, a);
 }
 
@@ -54,7 +55,8 @@ void check(const SwigluArgs& args) {
 void check(const SwigluBackwardArgs& args) {
   const ArgumentChecker must("swiglu_backward");
   must.computes("dy", args.dy);
-  for (const Tensor& tensor : {args.gate, args.up, args.dgate, args.dup}) must.like("gate, up or a gradient of them", tensor, args.dy);
+  for (const Tensor& tensor : {args.gate, args.up, args.dgate, args.dup})
+    must.like("gate, up or a gradient of them", tensor, args.dy);
   if (args.y.exists()) must.like("y", args.y, args.dy);
 }
 

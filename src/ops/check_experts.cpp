@@ -7,7 +7,8 @@ namespace {
 void check_offsets(const ArgumentChecker& must, const Tensor& offsets) {
   must.dtype("offsets", offsets, DType::int32);
   must.dims("offsets", offsets, 1);
-  must.that(offsets.size(0) >= 2 && offsets.size(0) <= most_experts + 1, "offsets", offsets, "be of one expert or more, and of 8192 at most");
+  must.that(offsets.size(0) >= 2 && offsets.size(0) <= most_experts + 1, "offsets", offsets,
+            "be of one expert or more, and of 8192 at most");
 }
 
 /// Rows [N, D] of tokens and [R, D] of experts.
@@ -23,7 +24,8 @@ void check_slots(const ArgumentChecker& must, const Tensor& slots, const Tensor&
   must.that(of_experts.size(1) == of_tokens.size(1), "the experts' rows", of_experts, "be as wide as those of tokens");
 }
 
-void check_weights(const ArgumentChecker& must, std::string_view name, const Tensor& weights, const Tensor& slots, DType activations) {
+void check_weights(const ArgumentChecker& must, std::string_view name, const Tensor& weights, const Tensor& slots,
+                   DType activations) {
   must.statistics(name, weights, slots.num_elements(), activations);
 }
 
@@ -37,7 +39,9 @@ void check(const ExpertSlotsArgs& args) {
   check_offsets(must, args.offsets);
 }
 
-void check(const PermuteToExpertsArgs& args) { check_slots(ArgumentChecker("permute_to_experts"), args.slots, args.x, args.y); }
+void check(const PermuteToExpertsArgs& args) {
+  check_slots(ArgumentChecker("permute_to_experts"), args.slots, args.x, args.y);
+}
 
 void check(const CombineExpertsArgs& args) {
   const ArgumentChecker must("combine_experts");
@@ -64,7 +68,8 @@ void check(const GroupedMatmulArgs& args) {
   check_offsets(must, args.offsets);
   must.that(args.w.size(0) == args.offsets.size(0) - 1, "w", args.w, "have a matrix for each expert");
   must.that(args.w.size(args.transpose_w ? 2 : 1) == args.a.size(1), "w", args.w, "share the inner size with a");
-  must.that(args.c.sizes == Sizes{args.a.size(0), args.w.size(args.transpose_w ? 1 : 2)}, "c", args.c, "have a's rows and w's outer size");
+  must.that(args.c.sizes == Sizes{args.a.size(0), args.w.size(args.transpose_w ? 1 : 2)}, "c", args.c,
+            "have a's rows and w's outer size");
 }
 
 void check(const GroupedMatmulBackwardWeightArgs& args) {
@@ -76,7 +81,8 @@ void check(const GroupedMatmulBackwardWeightArgs& args) {
   must.that(args.x.size(0) == args.dy.size(0), "x", args.x, "have dy's rows");
   check_offsets(must, args.offsets);
   must.gradient("dw", args.dw, args.dy.dtype);
-  must.that(args.dw.sizes == Sizes{args.offsets.size(0) - 1, args.dy.size(1), args.x.size(1)}, "dw", args.dw, "be [experts, dy's width, x's width]");
+  must.that(args.dw.sizes == Sizes{args.offsets.size(0) - 1, args.dy.size(1), args.x.size(1)}, "dw", args.dw,
+            "be [experts, dy's width, x's width]");
 }
 
 }  // namespace echelon

@@ -25,8 +25,10 @@ void check(const MatmulArgs& args) {
   must.computes("a", args.a);
   must.dtype("b", args.b, args.a.dtype);
   must.gradient("c", args.c, args.a.dtype);
-  const auto m = args.a.size(args.transpose_a ? 1 : 0), k = args.a.size(args.transpose_a ? 0 : 1), n = args.b.size(args.transpose_b ? 0 : 1);
-  if (args.b.size(args.transpose_b ? 1 : 0) != k) must.that(false, "b", args.b, fmt::format("share the inner size {} with a {}", k, to_string(args.a.sizes)));
+  const auto m = args.a.size(args.transpose_a ? 1 : 0), k = args.a.size(args.transpose_a ? 0 : 1),
+             n = args.b.size(args.transpose_b ? 0 : 1);
+  if (args.b.size(args.transpose_b ? 1 : 0) != k)
+    must.that(false, "b", args.b, fmt::format("share the inner size {} with a {}", k, to_string(args.a.sizes)));
   if (args.c.sizes != Sizes{m, n}) must.that(false, "c", args.c, fmt::format("be [{}, {}]", m, n));
   if (args.is_float8() || args.b_format != OperandFormat::own) check_float8(must, args, n, k);
 }

@@ -80,8 +80,15 @@ void check(const LayerNormBackwardWeightArgs& args) {
 }
 
 void check(const LayerNormBackwardArgs& args) {
-  check(LayerNormBackwardInputArgs{.dy = args.dy, .x = args.x, .w = args.w, .mean = args.mean, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
-  check(LayerNormBackwardWeightArgs{.dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
+  check(LayerNormBackwardInputArgs{.dy = args.dy,
+                                   .x = args.x,
+                                   .w = args.w,
+                                   .mean = args.mean,
+                                   .rstd = args.rstd,
+                                   .dx = args.dx,
+                                   .dresidual = args.dresidual});
+  check(LayerNormBackwardWeightArgs{
+      .dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
 }
 
 void check(const RmsNormArgs& args) {
@@ -115,7 +122,8 @@ void check(const RmsNormBackwardWeightArgs& args) {
 }
 
 void check(const RmsNormBackwardArgs& args) {
-  check(RmsNormBackwardInputArgs{.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+  check(RmsNormBackwardInputArgs{
+      .dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
   check(RmsNormBackwardWeightArgs{.dy = args.dy, .x = args.x, .rstd = args.rstd, .dw = args.dw});
 }
 
@@ -129,7 +137,8 @@ void check(const RopeArgs& args) {
   must.dtype("cos", args.cos, accumulate_dtype(args.x.dtype));
   must.like("sin", args.sin, args.cos);
   must.that(args.cos.size(1) == args.x.size(3) / 2, "cos", args.cos, "have half a head's width");
-  must.that(args.first_position >= 0 && args.first_position + args.x.size(1) <= args.cos.size(0), "cos", args.cos, "have a row for every position");
+  must.that(args.first_position >= 0 && args.first_position + args.x.size(1) <= args.cos.size(0), "cos", args.cos,
+            "have a row for every position");
 }
 
 }  // namespace echelon

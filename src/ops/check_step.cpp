@@ -24,11 +24,13 @@ void check(const AdamWArgs& args) {
   must.gradient("grad", args.grad, args.param.dtype);
   must.count("master", args.master, args.param.num_elements());
   const DType wide = accumulate_dtype(args.param.dtype);
-  must.that(args.master.dtype == wide || is_remainder(args), "master", args.master, "have the accumulate_dtype of param, or int16 beside bfloat16");
+  must.that(args.master.dtype == wide || is_remainder(args), "master", args.master,
+            "have the accumulate_dtype of param, or int16 beside bfloat16");
   must.count("grad", args.grad, args.param.num_elements());
   must.count("m", args.m, args.master.num_elements());
   const bool may_be_coarse = wide == DType::float32 && args.m.dtype == DType::bfloat16;
-  must.that(args.m.dtype == wide || may_be_coarse, "m", args.m, "have the accumulate_dtype of param, or bfloat16 beside float32");
+  must.that(args.m.dtype == wide || may_be_coarse, "m", args.m,
+            "have the accumulate_dtype of param, or bfloat16 beside float32");
   must.like("v", args.v, args.m);
   must.that(args.noise.row >= 1, "m", args.m, "lie in rows of at least one element");
   must.scalars("scalars", args.scalars, num_adamw_scalars);

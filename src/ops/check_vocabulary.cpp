@@ -7,7 +7,8 @@ namespace {
 void check_logits(const ArgumentChecker& must, const Tensor& logits, std::int64_t valid_columns) {
   must.dims("logits", logits, 2);
   must.computes("logits", logits);
-  must.that(valid_columns >= 0 && valid_columns <= logits.size(1), "logits", logits, "have at least valid_columns columns");
+  must.that(valid_columns >= 0 && valid_columns <= logits.size(1), "logits", logits,
+            "have at least valid_columns columns");
 }
 
 void check_rows(const ArgumentChecker& must, const Tensor& logits, std::string_view name, const Tensor& t) {
@@ -32,7 +33,8 @@ void check(const RowExpArgs& args) {
 
 void check(const CrossEntropyArgs& args) {
   const ArgumentChecker must("cross_entropy");
-  must.that(args.max.dtype == DType::float32 || args.max.dtype == DType::float64, "max", args.max, "be float32 or float64");
+  must.that(args.max.dtype == DType::float32 || args.max.dtype == DType::float64, "max", args.max,
+            "be float32 or float64");
   must.like("sum", args.sum, args.max);
   must.like("target_logit", args.target_logit, args.max);
   must.like("lse", args.lse, args.max);
@@ -54,7 +56,8 @@ void check(const CrossEntropyBackwardArgs& args) {
 
 void check(const RescaleSumsArgs& args) {
   const ArgumentChecker must("rescale_sums");
-  must.that(args.sum.dtype == DType::float32 || args.sum.dtype == DType::float64, "sum", args.sum, "be float32 or float64");
+  must.that(args.sum.dtype == DType::float32 || args.sum.dtype == DType::float64, "sum", args.sum,
+            "be float32 or float64");
   must.like("max", args.max, args.sum);
   must.like("row_max", args.row_max, args.sum);
 }

@@ -1,4 +1,5 @@
-// The questions that operations ask about their tensors before they run: the parts of check.h, one file for each group of operations, are made of them.
+// The questions that operations ask about their tensors before they run: the parts of check.h, one file for each group
+// of operations, are made of them.
 #pragma once
 
 #include "base/error.h"
@@ -14,7 +15,9 @@ class ArgumentChecker {
   explicit ArgumentChecker(std::string_view op) : op_(op) {}
 
   void that(bool holds, std::string_view tensor, const Tensor& t, std::string_view expected) const {
-    if (!holds) throw Failure(fmt::format("{}: {} is {} {}, but must {}", op_, tensor, name_of(t.dtype), to_string(t.sizes), expected));
+    if (!holds)
+      throw Failure(
+          fmt::format("{}: {} is {} {}, but must {}", op_, tensor, name_of(t.dtype), to_string(t.sizes), expected));
   }
   void dims(std::string_view name, const Tensor& t, int num_dims) const {
     if (t.sizes.num_dims() != num_dims) that(false, name, t, fmt::format("have {} dims", num_dims));
@@ -29,14 +32,17 @@ class ArgumentChecker {
     count(name, t, model.num_elements());
     dtype(name, t, model.dtype);
   }
-  void computes(std::string_view name, const Tensor& t) const { that(!is_integer(t.dtype), name, t, "be float32, float64, bfloat16 or float16"); }
+  void computes(std::string_view name, const Tensor& t) const {
+    that(!is_integer(t.dtype), name, t, "be float32, float64, bfloat16 or float16");
+  }
   void matrix(std::string_view name, const Tensor& t) const {
     that(t.sizes.num_dims() >= 1, name, t, "have at least one dim");
     computes(name, t);
   }
   /// A gradient of a weight: of the activations' format or the one sums are formed in.
   void gradient(std::string_view name, const Tensor& t, DType activations) const {
-    that(t.dtype == activations || t.dtype == accumulate_dtype(activations), name, t, "have the activations' dtype or its accumulate_dtype");
+    that(t.dtype == activations || t.dtype == accumulate_dtype(activations), name, t,
+         "have the activations' dtype or its accumulate_dtype");
   }
   /// A number for each column of a matrix, in its format.
   void vector(std::string_view name, const Tensor& t, const Tensor& matrix) const {

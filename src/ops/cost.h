@@ -1,14 +1,16 @@
 // What each operation costs, one function per operation: the only formulas for flops and bytes.
 //
-// Flops: a multiply-add is two; a comparison, division, exp, log, tanh or square root counts as one. Attention counts its matrix products alone, and of those
-// the part that the causal mask leaves, as the papers do. Bytes: every operand read once and every result written once; what is added to counts twice.
+// Flops: a multiply-add is two; a comparison, division, exp, log, tanh or square root counts as one. Attention counts
+// its matrix products alone, and of those the part that the causal mask leaves, as the papers do. Bytes: every operand
+// read once and every result written once; what is added to counts twice.
 #pragma once
 
 #include "ops/ops.h"
 
 namespace echelon {
 
-/// m, n, k: of a matrix product; (B heads, visible pairs of a head, head width) of attention; else (rows, columns, 1) or (elements, 1, 1).
+/// m, n, k: of a matrix product; (B heads, visible pairs of a head, head width) of attention; else (rows, columns, 1)
+/// or (elements, 1, 1).
 struct OpCost {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t flops = 0;
@@ -16,8 +18,8 @@ struct OpCost {
   bool operator==(const OpCost&) const = default;
 };
 
-/// Pairs (query, key) of one head that the causal mask leaves: query i sees keys 0 .. i + diagonal. Where documents begin and end stands in the data, which a
-/// trace has not: pairs of two documents count here though nobody forms them.
+/// Pairs (query, key) of one head that the causal mask leaves: query i sees keys 0 .. i + diagonal. Where documents
+/// begin and end stands in the data, which a trace has not: pairs of two documents count here though nobody forms them.
 [[nodiscard]] std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys, std::int64_t diagonal);
 /// The last query sees the last key.
 [[nodiscard]] inline std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys) {

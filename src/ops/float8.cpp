@@ -40,7 +40,8 @@ double rounded_to_float8(double x, Float8 format) {
   const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> mantissa_bits & 0x7ffU) - bias;
   const int unit = std::max(exponent, format.least_exponent) - format.mantissa_bits;
   // Beside so large a number a double has no bits left below the unit, and the addition rounds to nearest even.
-  const double large = std::bit_cast<double>(static_cast<std::uint64_t>(unit + mantissa_bits + bias) << mantissa_bits) * 1.5;
+  const double large =
+      std::bit_cast<double>(static_cast<std::uint64_t>(unit + mantissa_bits + bias) << mantissa_bits) * 1.5;
   return std::copysign((x + large) - large, x);
 }
 

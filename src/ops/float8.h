@@ -1,8 +1,10 @@
-// Numbers of 8 bits (Micikevicius et al. 2022, arXiv:2209.05433): e4m3 with 3 bits of mantissa up to 448, e5m2 with 2 up to 57344.
+// Numbers of 8 bits (Micikevicius et al. 2022, arXiv:2209.05433): e4m3 with 3 bits of mantissa up to 448, e5m2 with 2
+// up to 57344.
 //
-// A product in float8 rounds each operand as a whole, with one scale: the power of two that brings its largest number as near below the format's largest as
-// it can. Such a scale changes no mantissa, so a number is rounded alike whatever lies beside it in a rank's part of a tensor, unless it is smaller than the
-// largest by 2^14 (e4m3) or 2^29 (e5m2): layouts that cut tensors agree with one rank.
+// A product in float8 rounds each operand as a whole, with one scale: the power of two that brings its largest number
+// as near below the format's largest as it can. Such a scale changes no mantissa, so a number is rounded alike whatever
+// lies beside it in a rank's part of a tensor, unless it is smaller than the largest by 2^14 (e4m3) or 2^29 (e5m2):
+// layouts that cut tensors agree with one rank.
 #pragma once
 
 #include "ops/ops.h"
@@ -15,10 +17,12 @@ struct Float8 {
   double largest = 448;
 };
 [[nodiscard]] constexpr Float8 float8_of(OperandFormat format) {
-  return format == OperandFormat::float8_e5m2 ? Float8{.mantissa_bits = 2, .least_exponent = -14, .largest = 57344} : Float8{};
+  return format == OperandFormat::float8_e5m2 ? Float8{.mantissa_bits = 2, .least_exponent = -14, .largest = 57344}
+                                              : Float8{};
 }
 
-/// k of the scale 2^k of a tensor whose largest number is `amax`: 0 for 0. Above 63 it would overflow where two scales are multiplied, and none is.
+/// k of the scale 2^k of a tensor whose largest number is `amax`: 0 for 0. Above 63 it would overflow where two scales
+/// are multiplied, and none is.
 [[nodiscard]] int float8_exponent(double amax, Float8 format);
 
 /// The nearest number of the format, even where two are, of one that is not above the largest.

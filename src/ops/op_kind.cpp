@@ -51,8 +51,8 @@ std::string_view name_of(OpKind kind) {
 }
 
 bool multiplies_matrices(OpKind kind) {
-  return kind == OpKind::matmul || kind == OpKind::attention || kind == OpKind::attention_backward || kind == OpKind::grouped_matmul ||
-         kind == OpKind::grouped_matmul_backward_weight;
+  return kind == OpKind::matmul || kind == OpKind::attention || kind == OpKind::attention_backward ||
+         kind == OpKind::grouped_matmul || kind == OpKind::grouped_matmul_backward_weight;
 }
 
 }  // namespace echelon

@@ -69,40 +69,65 @@ Operands operands(const EmbeddingArgs& args) { return {args.y.dtype, {args.token
 Operands operands(const EmbeddingBackwardArgs& args) { return {args.dy.dtype, {args.tokens, args.dy, args.dw}, {}}; }
 Operands operands(const PositionsArgs& args) { return {args.y.dtype, {args.w, args.y}, {}}; }
 Operands operands(const PositionsBackwardArgs& args) { return {args.dy.dtype, {args.dy, args.dw}, {}}; }
-Operands operands(const LayerNormArgs& args) { return {args.x.dtype, existing({args.x, args.w, args.b, args.residual}), {args.y, args.mean, args.rstd}}; }
+Operands operands(const LayerNormArgs& args) {
+  return {args.x.dtype, existing({args.x, args.w, args.b, args.residual}), {args.y, args.mean, args.rstd}};
+}
 Operands operands(const LayerNormBackwardInputArgs& args) {
   return {args.x.dtype, existing({args.dy, args.x, args.w, args.mean, args.rstd, args.dresidual}), {args.dx}};
 }
-Operands operands(const LayerNormBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.mean, args.rstd, args.dw, args.db}, {}}; }
-Operands operands(const LayerNormBackwardArgs& args) {
-  return {args.x.dtype, existing({args.dy, args.x, args.w, args.mean, args.rstd, args.dw, args.db, args.dresidual}), {args.dx}};
+Operands operands(const LayerNormBackwardWeightArgs& args) {
+  return {args.x.dtype, {args.dy, args.x, args.mean, args.rstd, args.dw, args.db}, {}};
 }
-Operands operands(const RmsNormArgs& args) { return {args.x.dtype, existing({args.x, args.w, args.residual}), {args.y, args.rstd}}; }
-Operands operands(const RmsNormBackwardInputArgs& args) { return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dresidual}), {args.dx}}; }
-Operands operands(const RmsNormBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.rstd, args.dw}, {}}; }
+Operands operands(const LayerNormBackwardArgs& args) {
+  return {args.x.dtype,
+          existing({args.dy, args.x, args.w, args.mean, args.rstd, args.dw, args.db, args.dresidual}),
+          {args.dx}};
+}
+Operands operands(const RmsNormArgs& args) {
+  return {args.x.dtype, existing({args.x, args.w, args.residual}), {args.y, args.rstd}};
+}
+Operands operands(const RmsNormBackwardInputArgs& args) {
+  return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dresidual}), {args.dx}};
+}
+Operands operands(const RmsNormBackwardWeightArgs& args) {
+  return {args.x.dtype, {args.dy, args.x, args.rstd, args.dw}, {}};
+}
 Operands operands(const RmsNormBackwardArgs& args) {
   return {args.x.dtype, existing({args.dy, args.x, args.w, args.rstd, args.dw, args.dresidual}), {args.dx}};
 }
 Operands operands(const RopeArgs& args) { return {args.x.dtype, {args.x, args.cos, args.sin}, {args.y}}; }
-Operands operands(const AttentionArgs& args) { return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.starts}), {args.out, args.lse}}; }
+Operands operands(const AttentionArgs& args) {
+  return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.starts}), {args.out, args.lse}};
+}
 Operands operands(const AttentionBackwardArgs& args) {
   return {args.q.dtype, existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.starts}),
           existing({args.dq, args.dk, args.dv, args.delta, args.scratch})};
 }
-Operands operands(const MergeAttentionArgs& args) { return {args.part.dtype, {args.out, args.lse, args.part, args.part_lse}, {}}; }
+Operands operands(const MergeAttentionArgs& args) {
+  return {args.part.dtype, {args.out, args.lse, args.part, args.part_lse}, {}};
+}
 Operands operands(const GeluArgs& args) { return {args.y.dtype, existing({args.x, args.bias}), {args.y}}; }
-Operands operands(const GeluBackwardArgs& args) { return {args.dx.dtype, existing({args.dy, args.x, args.bias, args.dbias}), existing({args.dx, args.y})}; }
+Operands operands(const GeluBackwardArgs& args) {
+  return {args.dx.dtype, existing({args.dy, args.x, args.bias, args.dbias}), existing({args.dx, args.y})};
+}
 Operands operands(const SwigluArgs& args) { return {args.y.dtype, {args.gate, args.up}, {args.y}}; }
-Operands operands(const SwigluBackwardArgs& args) { return {args.dgate.dtype, {args.dy, args.gate, args.up}, existing({args.dgate, args.dup, args.y})}; }
-Operands operands(const RowExpArgs& args) { return {args.logits.dtype, {args.logits, args.targets}, {args.max, args.sum, args.target_logit}}; }
+Operands operands(const SwigluBackwardArgs& args) {
+  return {args.dgate.dtype, {args.dy, args.gate, args.up}, existing({args.dgate, args.dup, args.y})};
+}
+Operands operands(const RowExpArgs& args) {
+  return {args.logits.dtype, {args.logits, args.targets}, {args.max, args.sum, args.target_logit}};
+}
 Operands operands(const RescaleSumsArgs& args) { return {args.sum.dtype, {args.sum, args.max, args.row_max}, {}}; }
-Operands operands(const CrossEntropyArgs& args) { return {args.max.dtype, {args.max, args.sum, args.target_logit, args.targets, args.loss_sum}, {args.lse}}; }
+Operands operands(const CrossEntropyArgs& args) {
+  return {args.max.dtype, {args.max, args.sum, args.target_logit, args.targets, args.loss_sum}, {args.lse}};
+}
 Operands operands(const CrossEntropyBackwardArgs& args) {
   return {args.dlogits.dtype, existing({args.exps, args.max, args.lse, args.targets, args.loss_scale}), {args.dlogits}};
 }
 Operands operands(const SumOfSquaresArgs& args) { return {args.x.dtype, {args.x, args.sum}, {}}; }
 Operands operands(const GradientFactorArgs& args) {
-  return {args.factor.dtype, existing({args.sum_of_squares, args.num_targets, args.loss_scale}), {args.norm, args.factor}};
+  return {
+      args.factor.dtype, existing({args.sum_of_squares, args.num_targets, args.loss_scale}), {args.norm, args.factor}};
 }
 Operands operands(const AdamWArgs& args) {
   const Tensor before = is_remainder(args) ? args.param : Tensor();
@@ -110,13 +135,19 @@ Operands operands(const AdamWArgs& args) {
 }
 Operands operands(const ExpertSlotsArgs& args) { return {DType::int32, {args.experts}, {args.slots, args.offsets}}; }
 Operands operands(const PermuteToExpertsArgs& args) { return {args.x.dtype, {args.x, args.slots}, {args.y}}; }
-Operands operands(const CombineExpertsArgs& args) { return {args.y.dtype, existing({args.y, args.slots, args.weights}), {args.out}}; }
-Operands operands(const CombineExpertsBackwardArgs& args) { return {args.y.dtype, {args.dout, args.y, args.slots, args.weights}, {args.dy, args.dweights}}; }
+Operands operands(const CombineExpertsArgs& args) {
+  return {args.y.dtype, existing({args.y, args.slots, args.weights}), {args.out}};
+}
+Operands operands(const CombineExpertsBackwardArgs& args) {
+  return {args.y.dtype, {args.dout, args.y, args.slots, args.weights}, {args.dy, args.dweights}};
+}
 Operands operands(const GroupedMatmulArgs& args) {
   if (args.accumulates) return {args.a.dtype, {args.a, args.w, args.offsets, args.c}, {}};
   return {args.a.dtype, {args.a, args.w, args.offsets}, {args.c}};
 }
-Operands operands(const GroupedMatmulBackwardWeightArgs& args) { return {args.x.dtype, {args.dy, args.x, args.offsets, args.dw}, {}}; }
+Operands operands(const GroupedMatmulBackwardWeightArgs& args) {
+  return {args.x.dtype, {args.dy, args.x, args.offsets, args.dw}, {}};
+}
 Operands operands(const UploadArgs& args) { return {args.out.dtype, {}, {args.out}}; }
 Operands operands(const DownloadArgs& args) { return {args.x.dtype, {args.x}, {}}; }
 

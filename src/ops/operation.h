@@ -1,5 +1,6 @@
-// An operation of ops/ops.h as a value, for whatever treats all operations alike: the trace, the delayed backend, the clock. They say once what they do with an
-// Operation and override nothing else. A new operation gets its arguments into the variant, at the place of its OpKind, and a line in each list below.
+// An operation of ops/ops.h as a value, for whatever treats all operations alike: the trace, the delayed backend, the
+// clock. They say once what they do with an Operation and override nothing else. A new operation gets its arguments
+// into the variant, at the place of its OpKind, and a line in each list below.
 #pragma once
 
 #include "ops/cost.h"
@@ -46,11 +47,13 @@ struct DownloadArgs {
 
 /// In the order of OpKind.
 using Operation =
-    std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs, EmbeddingBackwardArgs, PositionsArgs,
-                 PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs, LayerNormBackwardWeightArgs, LayerNormBackwardArgs, RmsNormArgs,
-                 RmsNormBackwardInputArgs, RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs, MergeAttentionArgs,
-                 GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs, RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs,
-                 SumOfSquaresArgs, GradientFactorArgs, AdamWArgs, ExpertSlotsArgs, PermuteToExpertsArgs, CombineExpertsArgs, CombineExpertsBackwardArgs,
+    std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs,
+                 EmbeddingBackwardArgs, PositionsArgs, PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs,
+                 LayerNormBackwardWeightArgs, LayerNormBackwardArgs, RmsNormArgs, RmsNormBackwardInputArgs,
+                 RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs,
+                 MergeAttentionArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs,
+                 RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, GradientFactorArgs,
+                 AdamWArgs, ExpertSlotsArgs, PermuteToExpertsArgs, CombineExpertsArgs, CombineExpertsBackwardArgs,
                  GroupedMatmulArgs, GroupedMatmulBackwardWeightArgs, UploadArgs, DownloadArgs>;
 static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
 

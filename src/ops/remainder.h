@@ -1,6 +1,7 @@
-// A float32 weight in two halves of 16 bits: the bfloat16 nearest to it, which the model computes with, and what the float32 has beyond that, in units of its
-// last place. An optimizer that keeps the second half has its master weights in 2 bytes beside the parameters instead of 4 (the "parameter remainders" of
-// Apex's distributed Adam and of Megatron).
+// A float32 weight in two halves of 16 bits: the bfloat16 nearest to it, which the model computes with, and what the
+// float32 has beyond that, in units of its last place. An optimizer that keeps the second half has its master weights
+// in 2 bytes beside the parameters instead of 4 (the "parameter remainders" of Apex's distributed Adam and of
+// Megatron).
 #pragma once
 
 #include <bit>
@@ -9,7 +10,8 @@
 namespace echelon {
 
 struct SplitFloat {
-  std::uint16_t upper = 0;  // a bfloat16; of two that are as near the one that is larger in magnitude, else an even and an odd one could have one remainder
+  std::uint16_t upper = 0;  // a bfloat16; of two that are as near the one that is larger in magnitude, else an even and
+                            // an odd one could have one remainder
   std::int16_t remainder = 0;
 };
 
@@ -20,7 +22,8 @@ struct SplitFloat {
   return {static_cast<std::uint16_t>((word + 0x8000U) >> 16), static_cast<std::int16_t>(word & 0xffffU)};
 }
 [[nodiscard]] constexpr float joined(SplitFloat x) {
-  return std::bit_cast<float>((static_cast<std::uint32_t>(x.upper) << 16) + static_cast<std::uint32_t>(std::int32_t{x.remainder}));
+  return std::bit_cast<float>((static_cast<std::uint32_t>(x.upper) << 16) +
+                              static_cast<std::uint32_t>(std::int32_t{x.remainder}));
 }
 
 }  // namespace echelon

@@ -7,7 +7,9 @@ namespace {
 // 64 bytes of float32: vectors do not straddle parameters, and shards start on cache lines.
 constexpr std::int64_t alignment_elements = 16;
 
-std::int64_t round_up(std::int64_t count, std::int64_t multiple) { return (count + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
 }  // namespace
 
 Range overlap(const Segment& segment, Range range) {

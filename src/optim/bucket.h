@@ -1,5 +1,6 @@
-// Where a unit's parameters lie in flat buffers: one bucket per way in which gradients come together. A bucket is cut evenly (padded) over the ranks
-// of the shard group; under ZeRO a rank keeps master weights and moments of its own part only (Rajbhandari et al. 2020, arXiv:1910.02054).
+// Where a unit's parameters lie in flat buffers: one bucket per way in which gradients come together. A bucket is cut
+// evenly (padded) over the ranks of the shard group; under ZeRO a rank keeps master weights and moments of its own part
+// only (Rajbhandari et al. 2020, arXiv:1910.02054).
 #pragma once
 
 #include "nn/param.h"
@@ -39,7 +40,8 @@ struct Bucket {
 /// The part of a segment that lies in a range, in the bucket's elements; count 0 if none does.
 [[nodiscard]] Range overlap(const Segment& segment, Range range);
 
-/// The buckets of a unit's parameters, in the order of ReplicaSum; empty ones are left out. Parameters start at multiples of 16 elements.
+/// The buckets of a unit's parameters, in the order of ReplicaSum; empty ones are left out. Parameters start at
+/// multiples of 16 elements.
 [[nodiscard]] std::vector<Bucket> make_buckets(const std::vector<Param*>& params, int shard_degree);
 
 }  // namespace echelon

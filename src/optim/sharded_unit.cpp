@@ -13,10 +13,12 @@ namespace {
 Tensor part_of(Tensor bucket, Range range) { return bucket.rows(range.first, range.count); }
 
 /// The parameter's own sizes at its place in a bucket.
-Tensor view_of(Tensor bucket, const Segment& segment) { return part_of(bucket, {segment.offset, segment.count}).reshaped(segment.param->local_sizes()); }
+Tensor view_of(Tensor bucket, const Segment& segment) {
+  return part_of(bucket, {segment.offset, segment.count}).reshaped(segment.param->local_sizes());
+}
 
-/// Of the elements [first, ...) of the rank's slice of a parameter. Initial weights come from the same generator; no step is 0, so they
-/// have other bits.
+/// Of the elements [first, ...) of the rank's slice of a parameter. Initial weights come from the same generator; no
+/// step is 0, so they have other bits.
 RoundingNoise rounding_noise(const Param& param, std::int64_t first, const AdamWOptions& adamw) {
   const ParamSlice slice = slice_of(param);
   return {.stream = stream_of(param),
@@ -31,14 +33,18 @@ RoundingNoise rounding_noise(const Param& param, std::int64_t first, const AdamW
 
 AdamWScalars scalars_of(const AdamWOptions& adamw) {
   const auto step = static_cast<double>(adamw.step);
-  return {.lr = adamw.lr, .step_size = adamw.lr / (1 - std::pow(adamw.beta1, step)), .sqrt_bias2 = std::sqrt(1 - std::pow(adamw.beta2, step)), .step = step};
+  return {.lr = adamw.lr,
+          .step_size = adamw.lr / (1 - std::pow(adamw.beta1, step)),
+          .sqrt_bias2 = std::sqrt(1 - std::pow(adamw.beta2, step)),
+          .step = step};
 }
 
 ShardedUnit::ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options)
     : options_(options), buckets_(make_buckets(params, options.shard_degree)), memory_(buckets_.size()) {}
 
 bool ShardedUnit::sums_replicas() const {
-  return std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) { return bucket.replica_sum != ReplicaSum::none; });
+  return std::any_of(buckets_.begin(), buckets_.end(),
+                     [](const Bucket& bucket) { return bucket.replica_sum != ReplicaSum::none; });
 }
 
 Tensor ShardedUnit::owned_part(Tensor memory, std::size_t bucket) const {
@@ -75,7 +81,8 @@ void ShardedUnit::bind_gradients(std::vector<Tensor> whole) {
 void ShardedUnit::release_parameters() {
   params_.clear();
   for (const Bucket& bucket : buckets_)
-    for (const Segment& segment : bucket.segments) segment.param->value = {nullptr, options_.dtype, segment.param->local_sizes()};
+    for (const Segment& segment : bucket.segments)
+      segment.param->value = {nullptr, options_.dtype, segment.param->local_sizes()};
 }
 
 void ShardedUnit::refresh_master(Ops& ops) {
@@ -105,7 +112,8 @@ void ShardedUnit::zero_gradients(Ops& ops) {
 std::vector<Pending> ShardedUnit::gather_parameters(Ops& ops, Mesh& mesh) {
   ops.publish();
   std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) pending.push_back(mesh.comm(shard_group).all_gather(params_[b], param_part(b)));
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    pending.push_back(mesh.comm(shard_group).all_gather(params_[b], param_part(b)));
   return pending;
 }
 
@@ -138,7 +146,8 @@ std::vector<Pending> ShardedUnit::reduce_parts(Ops& ops, Mesh& mesh, const std::
   ops.publish();
   std::vector<Pending> pending;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    pending.push_back(mesh.comm(replicate_group).all_reduce(converted.empty() ? grad_part(b) : converted[b], ReduceOp::sum));
+    pending.push_back(
+        mesh.comm(replicate_group).all_reduce(converted.empty() ? grad_part(b) : converted[b], ReduceOp::sum));
   if (converted.empty()) return pending;
   for (Pending& each : pending) each.wait();
   for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(grad_part(b), converted[b]);
@@ -150,7 +159,8 @@ std::vector<Pending> ShardedUnit::sum_replicas(Ops& ops, Mesh& mesh) {
   std::vector<Pending> pending;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (buckets_[b].replica_sum == ReplicaSum::none) continue;
-    Comm& comm = mesh.comm(buckets_[b].replica_sum == ReplicaSum::tp ? tp_group : kv_replica_group(options_.kv_replicas));
+    Comm& comm =
+        mesh.comm(buckets_[b].replica_sum == ReplicaSum::tp ? tp_group : kv_replica_group(options_.kv_replicas));
     pending.push_back(comm.all_reduce(grad_part(b), ReduceOp::sum));
   }
   return pending;
@@ -159,7 +169,8 @@ std::vector<Pending> ShardedUnit::sum_replicas(Ops& ops, Mesh& mesh) {
 std::vector<Pending> ShardedUnit::sum_tied(Ops& ops, Mesh& mesh) {
   ops.publish();
   std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) pending.push_back(mesh.comm(tied_group).all_reduce(grad_part(b), ReduceOp::sum));
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    pending.push_back(mesh.comm(tied_group).all_reduce(grad_part(b), ReduceOp::sum));
   return pending;
 }
 
@@ -169,7 +180,8 @@ void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
     const Range mine = owned(buckets_[b]);
     for (const Segment& segment : buckets_[b].segments) {
       const Range part = overlap(segment, mine);
-      if (segment.param->is_first_copy && part.count > 0) ops.sum_of_squares(part_of(grad_part(b), {part.first - mine.first, part.count}), sum);
+      if (segment.param->is_first_copy && part.count > 0)
+        ops.sum_of_squares(part_of(grad_part(b), {part.first - mine.first, part.count}), sum);
     }
   }
 }

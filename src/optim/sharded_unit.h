@@ -1,10 +1,12 @@
-// A unit's parameters, gradients and optimizer state in flat buffers, and what is done to them in a step: gather, reduce, clip, update. One mechanism with a
-// level (ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054): what is cut over the shard group, so that a rank keeps its own part only.
+// A unit's parameters, gradients and optimizer state in flat buffers, and what is done to them in a step: gather,
+// reduce, clip, update. One mechanism with a level (ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054): what is cut over
+// the shard group, so that a rank keeps its own part only.
 //
 //   level 0   nothing: gradients are all-reduced, and every rank updates everything
-//   level 1   optimizer state: gradients are reduce-scattered once a step, a rank updates its part, and the parts are gathered again
-//   level 2   gradients too: formed in a whole buffer that lives for one microbatch, reduce-scattered and added to the part
-//   level 3   parameters too: gathered into a whole buffer before they are used, and released afterwards
+//   level 1   optimizer state: gradients are reduce-scattered once a step, a rank updates its part, and the parts are
+//   gathered again level 2   gradients too: formed in a whole buffer that lives for one microbatch, reduce-scattered
+//   and added to the part level 3   parameters too: gathered into a whole buffer before they are used, and released
+//   afterwards
 //
 // Model code never asks for the level: it sees whole parameters and whole gradients.
 #pragma once
@@ -24,7 +26,8 @@ struct ShardOptions {
   int shard_index = 0;
   int replicate_degree = 1;   // ranks that hold the same part (dp_replicate)
   int kv_replicas = 1;        // tensor-parallel ranks that share a kv head
-  bool is_first_copy = true;  // of its copies over dp_replicate, and of a tied weight's two, the one that counts in the norm and is written to checkpoints
+  bool is_first_copy = true;  // of its copies over dp_replicate, and of a tied weight's two, the one that counts in the
+                              // norm and is written to checkpoints
   DType dtype = DType::float32;
   DType grad_dtype = DType::float32;
   DType reduce_dtype = DType::float32;  // in which gradients travel over the data axes
@@ -37,11 +40,13 @@ struct ShardOptions {
   [[nodiscard]] bool shards_gradients() const { return level >= 2; }
   [[nodiscard]] bool shards_parameters() const { return level >= 3; }
   /// Gradients are converted for their reduction, which takes a buffer of its own.
-  [[nodiscard]] bool converts_gradients() const { return reduce_dtype != grad_dtype && shard_degree * replicate_degree > 1; }
+  [[nodiscard]] bool converts_gradients() const {
+    return reduce_dtype != grad_dtype && shard_degree * replicate_degree > 1;
+  }
 };
 
-/// The flat memory of one bucket that lives as long as the rank. master (empty without one), m, v: the owned part. param: all of it, at level 3 the owned part;
-/// grad: all of it, from level 2 on the owned part.
+/// The flat memory of one bucket that lives as long as the rank. master (empty without one), m, v: the owned part.
+/// param: all of it, at level 3 the owned part; grad: all of it, from level 2 on the owned part.
 struct BucketMemory {
   Tensor param, grad, master, m, v;
 };
@@ -63,7 +68,9 @@ class ShardedUnit {
   [[nodiscard]] const ShardOptions& options() const { return options_; }
   [[nodiscard]] bool sums_replicas() const;
   /// This rank's part of a bucket: all of it at level 0.
-  [[nodiscard]] Range owned(const Bucket& bucket) const { return bucket.shard(options_.shard_index, options_.shard_degree); }
+  [[nodiscard]] Range owned(const Bucket& bucket) const {
+    return bucket.shard(options_.shard_index, options_.shard_degree);
+  }
   [[nodiscard]] const BucketMemory& memory(std::size_t bucket) const { return memory_[bucket]; }
   /// The owned part of the parameters and of the gradients, which at the end of a step are summed over all ranks.
   [[nodiscard]] Tensor param_part(std::size_t bucket) const { return owned_part(memory_[bucket].param, bucket); }
@@ -71,7 +78,8 @@ class ShardedUnit {
 
   /// Gives the buckets their memory, and every parameter its views into what of it is whole.
   void bind(std::vector<BucketMemory> memory);
-  /// Whole buffers, one per bucket, for what is cut: parameters are seen there until they are released, gradients until others are bound.
+  /// Whole buffers, one per bucket, for what is cut: parameters are seen there until they are released, gradients until
+  /// others are bound.
   void bind_parameters(std::vector<Tensor> whole);
   void bind_gradients(std::vector<Tensor> whole);
   /// Nobody may read the parameters until they are bound and gathered again.
@@ -86,13 +94,17 @@ class ShardedUnit {
 
   /// Over the shard group, into the whole parameters.
   [[nodiscard]] std::vector<Pending> gather_parameters(Ops& ops, Mesh& mesh);
-  /// Sums whole gradients over the data axes: all-reduce at level 0, else reduce-scatter over the shard group. `converted`: buffers in reduce_dtype like the
-  /// whole ones if converts_gradients(), else empty. Unless is_reduced_in_place(), store_gradients() takes what came out.
+  /// Sums whole gradients over the data axes: all-reduce at level 0, else reduce-scatter over the shard group.
+  /// `converted`: buffers in reduce_dtype like the whole ones if converts_gradients(), else empty. Unless
+  /// is_reduced_in_place(), store_gradients() takes what came out.
   [[nodiscard]] std::vector<Pending> reduce_gradients(Ops& ops, Mesh& mesh, std::vector<Tensor> converted = {});
-  [[nodiscard]] bool is_reduced_in_place() const { return !options_.shards_gradients() && !options_.converts_gradients(); }
+  [[nodiscard]] bool is_reduced_in_place() const {
+    return !options_.shards_gradients() && !options_.converts_gradients();
+  }
   /// The owned part takes what was reduced; from level 2 on it is the sum over the step's microbatches so far.
   void store_gradients(Ops& ops);
-  /// Sums the owned parts over the replicas of a sharded model (hybrid sharding). `converted`: as above, of the owned part; then it is done when it returns.
+  /// Sums the owned parts over the replicas of a sharded model (hybrid sharding). `converted`: as above, of the owned
+  /// part; then it is done when it returns.
   [[nodiscard]] std::vector<Pending> reduce_parts(Ops& ops, Mesh& mesh, const std::vector<Tensor>& converted = {});
   /// Sums owned gradients that are partial on tensor-parallel ranks.
   [[nodiscard]] std::vector<Pending> sum_replicas(Ops& ops, Mesh& mesh);
@@ -100,7 +112,8 @@ class ShardedUnit {
   [[nodiscard]] std::vector<Pending> sum_tied(Ops& ops, Mesh& mesh);
   /// sum (float64 [1]) += squares of the gradients that count here: over all ranks, each parameter once.
   void add_squares(Ops& ops, Tensor sum) const;
-  /// `scalars` (float64 [num_adamw_scalars]) has lr, step and the gradients' factor when it runs; those of `adamw` are not looked at.
+  /// `scalars` (float64 [num_adamw_scalars]) has lr, step and the gradients' factor when it runs; those of `adamw` are
+  /// not looked at.
   void update(Ops& ops, const AdamWOptions& adamw, Tensor scalars);
 
  private:

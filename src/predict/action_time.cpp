@@ -15,7 +15,8 @@ double ActionTime::total_seconds() const {
   return sum;
 }
 
-ActionTimer::ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices, const std::map<int, double>& slow_ranks, int rank)
+ActionTimer::ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
+                         const std::map<int, double>& slow_ranks, int rank)
     : config_(config), profile_(profile), devices_(devices), rank_(rank) {
   std::set<Member> members;
   for (const int each : devices.mesh().ranks_of(tp_group, rank)) {

@@ -19,11 +19,14 @@ struct ActionTime {
   [[nodiscard]] double total_seconds() const;
 };
 
-/// Knows what the actions of one pipeline rank of a replica take. A tensor-parallel group goes at the pace of its slowest member.
+/// Knows what the actions of one pipeline rank of a replica take. A tensor-parallel group goes at the pace of its
+/// slowest member.
 class ActionTimer {
  public:
-  /// `rank`: the first one of its tensor-parallel group; `slow_ranks`: factors of the time of what they compute. It refers to all but `rank`.
-  ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices, const std::map<int, double>& slow_ranks, int rank);
+  /// `rank`: the first one of its tensor-parallel group; `slow_ranks`: factors of the time of what they compute. It
+  /// refers to all but `rank`.
+  ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
+              const std::map<int, double>& slow_ranks, int rank);
 
   [[nodiscard]] const ActionTime& time_of(const Action& action, const CallTrace& trace);
 

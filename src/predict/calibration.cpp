@@ -1,4 +1,5 @@
-// The fitted constants, by GPU type and software generation. docs/accuracy.md says what they were fitted to and how well they do on runs that were left out.
+// The fitted constants, by GPU type and software generation. docs/accuracy.md says what they were fitted to and how
+// well they do on runs that were left out.
 #include "predict/software_profile.h"
 
 #include <algorithm>
@@ -39,7 +40,11 @@ const Entry entries[] = {
       .network_efficiency = 0.408}},
     {"A100",
      "llm-foundry",
-     {.matmul_efficiency = 0.762, .attention_efficiency = 0.428, .memory_efficiency = 0.719, .operation_seconds = 5.28e-06, .network_efficiency = 0.565}},
+     {.matmul_efficiency = 0.762,
+      .attention_efficiency = 0.428,
+      .memory_efficiency = 0.719,
+      .operation_seconds = 5.28e-06,
+      .network_efficiency = 0.565}},
     {"H100",
      "megatron-core",
      {.matmul_efficiency = 0.76,
@@ -58,20 +63,42 @@ const Entry entries[] = {
       .network_efficiency = 0.308}},
     {"A100",
      "megatron",
-     {.matmul_efficiency = 0.826, .memory_efficiency = 0.84, .operation_seconds = 5.05e-06, .link_efficiency = 0.837, .network_efficiency = 0.473}},
+     {.matmul_efficiency = 0.826,
+      .memory_efficiency = 0.84,
+      .operation_seconds = 5.05e-06,
+      .link_efficiency = 0.837,
+      .network_efficiency = 0.473}},
     {"A100",
      "megatron-2020",
-     {.matmul_efficiency = 0.762, .memory_efficiency = 0.874, .operation_seconds = 5.44e-06, .link_efficiency = 0.802, .network_efficiency = 1}},
+     {.matmul_efficiency = 0.762,
+      .memory_efficiency = 0.874,
+      .operation_seconds = 5.44e-06,
+      .link_efficiency = 0.802,
+      .network_efficiency = 1}},
     {"A100",
      "megatron-deepspeed",
-     {.matmul_efficiency = 0.87, .memory_efficiency = 0.706, .operation_seconds = 5.58e-06, .link_efficiency = 0.902, .network_efficiency = 0.53}},
+     {.matmul_efficiency = 0.87,
+      .memory_efficiency = 0.706,
+      .operation_seconds = 5.58e-06,
+      .link_efficiency = 0.902,
+      .network_efficiency = 0.53}},
     {"A100",
      "bloom",
-     {.matmul_efficiency = 0.851, .memory_efficiency = 0.746, .operation_seconds = 9.62e-05, .link_efficiency = 0.327, .network_efficiency = 0.244}},
-    {"A100", "deepspeed-zero3", {.matmul_efficiency = 0.93, .memory_efficiency = 0.834, .network_efficiency = 0.178, .network_latency = 1.44e-05}},
+     {.matmul_efficiency = 0.851,
+      .memory_efficiency = 0.746,
+      .operation_seconds = 9.62e-05,
+      .link_efficiency = 0.327,
+      .network_efficiency = 0.244}},
+    {"A100",
+     "deepspeed-zero3",
+     {.matmul_efficiency = 0.93, .memory_efficiency = 0.834, .network_efficiency = 0.178, .network_latency = 1.44e-05}},
     {"A100",
      "zero-bubble",
-     {.matmul_efficiency = 0.835, .memory_efficiency = 0.814, .operation_seconds = 5e-06, .link_efficiency = 0.655, .network_efficiency = 0.72}},
+     {.matmul_efficiency = 0.835,
+      .memory_efficiency = 0.814,
+      .operation_seconds = 5e-06,
+      .link_efficiency = 0.655,
+      .network_efficiency = 0.72}},
 };
 
 bool is_of_torch(std::string_view generation) { return generation == "torch-compile" || generation == "llm-foundry"; }
@@ -101,15 +128,19 @@ double* constant(Calibration& calibration, std::string_view name) {
   return nullptr;
 }
 
-// Of the GPU and the generation; else of the GPU with software of the same kind; else of the generation on another GPU; else of the GPU.
+// Of the GPU and the generation; else of the GPU with software of the same kind; else of the generation on another GPU;
+// else of the GPU.
 Calibration calibration_of(const SoftwareProfile& profile, const DeviceSpec& device) {
   if (profile.calibration) return *profile.calibration;
   Calibration best;
   double best_score = 0;
   for (const Entry& entry : entries) {
     const bool is_on = device.name.starts_with(entry.gpu) || (entry.gpu == "H100" && device.name.starts_with("H200"));
-    const bool is_of = entry.generation == profile.generation, is_alike = is_of_torch(entry.generation) == is_of_torch(profile.generation);
-    const double score = (is_on ? 1 + 0.01 * static_cast<double>(entry.gpu.size()) : 0) + (is_of ? 2 : is_alike ? 1.5 : 0);
+    const bool is_of = entry.generation == profile.generation,
+               is_alike = is_of_torch(entry.generation) == is_of_torch(profile.generation);
+    const double score = (is_on ? 1 + 0.01 * static_cast<double>(entry.gpu.size()) : 0) + (is_of      ? 2
+                                                                                           : is_alike ? 1.5
+                                                                                                      : 0);
     if (score <= best_score) continue;
     best_score = score;
     best = entry.calibration;

@@ -1,5 +1,5 @@
-// S: bytes of the whole buffer; n: ranks; N: nodes; r: ranks on a node; L: bytes per second of a device's link; C: of the group's cards of a node. One
-// direction each.
+// S: bytes of the whole buffer; n: ranks; N: nodes; r: ranks on a node; L: bytes per second of a device's link; C: of
+// the group's cards of a node. One direction each.
 #include "predict/collective_time.h"
 
 #include <algorithm>
@@ -8,9 +8,10 @@
 namespace echelon {
 namespace {
 
-/// What NCCL moves a buffer with: flags beside every word, beside every 120 bytes, or none (LL, LL128, Simple). Latencies of a hop in multiples of LL's:
-/// NCCL 2.19, src/graph/tuning.cc (0.6, 1.25 and 3.4-4 us over NVLink, 5, 8.5 and 14 us between nodes). LL's share of the bandwidth is that of NCCL 2.8, ibid.:
-/// later versions cap it by the generation of GPUs, at 0.1 to 0.5.
+/// What NCCL moves a buffer with: flags beside every word, beside every 120 bytes, or none (LL, LL128, Simple).
+/// Latencies of a hop in multiples of LL's: NCCL 2.19, src/graph/tuning.cc (0.6, 1.25 and 3.4-4 us over NVLink, 5, 8.5
+/// and 14 us between nodes). LL's share of the bandwidth is that of NCCL 2.8, ibid.: later versions cap it by the
+/// generation of GPUs, at 0.1 to 0.5.
 struct Protocol {
   double bandwidth, link_hop, network_hop;
 };
@@ -58,29 +59,36 @@ class Fabric {
     return fastest({way.transfer_seconds, r_ - 1, N_ - 1});
   }
   [[nodiscard]] double broadcast(double S) const { return fastest({S / ring_bandwidth(), n_ - N_, N_ - 1}); }
-  [[nodiscard]] double transfer(double S) const { return N_ == 1 ? fastest({S / L_, 1, 0}) : fastest({S / std::min(L_, C_above_leaves_), 0, 1}); }
+  [[nodiscard]] double transfer(double S) const {
+    return N_ == 1 ? fastest({S / L_, 1, 0}) : fastest({S / std::min(L_, C_above_leaves_), 0, 1});
+  }
 
  private:
   [[nodiscard]] double ring_bandwidth() const { return N_ == 1 ? L_ : std::min(L_, C_above_leaves_); }
-  [[nodiscard]] Way ring(double rounds, double S) const { return {rounds * (n_ - 1) / n_ * S / ring_bandwidth(), rounds * (n_ - N_), rounds * (N_ - 1)}; }
+  [[nodiscard]] Way ring(double rounds, double S) const {
+    return {rounds * (n_ - 1) / n_ * S / ring_bandwidth(), rounds * (n_ - N_), rounds * (N_ - 1)};
+  }
 
-  /// Chains inside nodes, two trees over them: a node that is inner in one of them is a leaf of the other and sends and receives the buffer twice, of two nodes
-  /// once.
-  [[nodiscard]] double seconds_between_nodes(double S) const { return N_ == 1 ? 0 : (N_ == 2 ? 1 : 2) * S / C_above_leaves_; }
+  /// Chains inside nodes, two trees over them: a node that is inner in one of them is a leaf of the other and sends and
+  /// receives the buffer twice, of two nodes once.
+  [[nodiscard]] double seconds_between_nodes(double S) const {
+    return N_ == 1 ? 0 : (N_ == 2 ? 1 : 2) * S / C_above_leaves_;
+  }
   [[nodiscard]] double levels() const { return std::ceil(std::log2(N_)); }
   [[nodiscard]] Way tree(double S) const {
     const double inside = r_ > 1 ? 2 * S / (tree_bandwidth * L_) : 0;
     return {std::max(inside, seconds_between_nodes(S)), 2 * (r_ - 1), 2 * levels()};
   }
 
-  /// A device hands its buffer to the switch for the sum of everybody's parts and gets the sum back: 1 + 1/r of the buffer each way. Between nodes a tree, or
-  /// switches that sum too.
+  /// A device hands its buffer to the switch for the sum of everybody's parts and gets the sum back: 1 + 1/r of the
+  /// buffer each way. Between nodes a tree, or switches that sum too.
   [[nodiscard]] double in_switches(double S) const {
     const double inside = (1 + 1 / r_) * S / (link_.bandwidth * link_.switch_efficiency);
     const bool sums_between = network_.reduces_in_switch && N_ > 1;
     const double between = sums_between ? S / C_above_leaves_ : seconds_between_nodes(S);
     const double hops = sums_between ? 2 : 2 * levels();
-    return link_.start_seconds + switch_seconds + std::max(inside, between) + hops * protocols[2].network_hop * network_.latency_seconds;
+    return link_.start_seconds + switch_seconds + std::max(inside, between) +
+           hops * protocols[2].network_hop * network_.latency_seconds;
   }
 
   [[nodiscard]] double fastest(const Way& way) const {
@@ -90,7 +98,8 @@ class Fabric {
     return best;
   }
   [[nodiscard]] double seconds(const Way& way, const Protocol& protocol) const {
-    return link_.start_seconds + way.transfer_seconds / protocol.bandwidth + way.link_hops * protocol.link_hop * link_.latency_seconds +
+    return link_.start_seconds + way.transfer_seconds / protocol.bandwidth +
+           way.link_hops * protocol.link_hop * link_.latency_seconds +
            way.network_hops * protocol.network_hop * network_.latency_seconds;
   }
 
@@ -155,15 +164,18 @@ std::optional<double> measured_seconds(const NodeLink& link, Collective collecti
   }
   if (below == nullptr && above == nullptr) return std::nullopt;
   if (below == nullptr) return on_curve(*above, bytes);
-  if (above == nullptr) return on_curve(*below, bytes) * num_ranks / static_cast<double>(below->num_ranks);  // every rank adds its part
-  const double part = static_cast<double>(num_ranks - below->num_ranks) / static_cast<double>(above->num_ranks - below->num_ranks);
+  if (above == nullptr)
+    return on_curve(*below, bytes) * num_ranks / static_cast<double>(below->num_ranks);  // every rank adds its part
+  const double part =
+      static_cast<double>(num_ranks - below->num_ranks) / static_cast<double>(above->num_ranks - below->num_ranks);
   return (1 - part) * on_curve(*below, bytes) + part * on_curve(*above, bytes);
 }
 
 double collective_seconds(CommKind kind, double bytes, const GroupPlacement& placement, const NetworkSpec& network) {
   if (placement.num_ranks < 2) return 0;
   if (placement.num_nodes == 1 && !placement.link->measured.empty())
-    if (const auto measured = measured_seconds(*placement.link, collective_of(kind), bytes, placement.num_ranks)) return *measured;
+    if (const auto measured = measured_seconds(*placement.link, collective_of(kind), bytes, placement.num_ranks))
+      return *measured;
   return modelled_seconds(kind, bytes, Fabric(placement, network));
 }
 

@@ -37,7 +37,9 @@ class Clock {
   }
 
  private:
-  [[nodiscard]] std::size_t slot(std::size_t stage, std::size_t microbatch) const { return stage * num_microbatches_ + microbatch; }
+  [[nodiscard]] std::size_t slot(std::size_t stage, std::size_t microbatch) const {
+    return stage * num_microbatches_ + microbatch;
+  }
   [[nodiscard]] double message(std::size_t from, std::size_t to) const {
     return schedule_.rank_of_stage[from] == schedule_.rank_of_stage[to] ? 0 : transfer_seconds_;
   }
@@ -45,7 +47,8 @@ class Clock {
   [[nodiscard]] double ready(const CompactPass& pass) const {
     const std::size_t stage = pass.stage;
     switch (pass.kind) {
-      case PassKind::forward: return stage == 0 ? 0 : forward_end_[slot(stage - 1, pass.microbatch)] + message(stage - 1, stage);
+      case PassKind::forward:
+        return stage == 0 ? 0 : forward_end_[slot(stage - 1, pass.microbatch)] + message(stage - 1, stage);
       case PassKind::backward:
       case PassKind::backward_input:
         if (stage + 1 == seconds_.size()) return forward_end_[slot(stage, pass.microbatch)];
@@ -91,17 +94,22 @@ class Clock {
 }  // namespace
 
 CompactSchedule compact(const Schedule& schedule, BackwardKinds backward) {
-  CompactSchedule result{.ranks = {}, .rank_of_stage = schedule.rank_of_stage, .num_microbatches = schedule.num_microbatches, .backward = backward};
+  CompactSchedule result{.ranks = {},
+                         .rank_of_stage = schedule.rank_of_stage,
+                         .num_microbatches = schedule.num_microbatches,
+                         .backward = backward};
   for (const ComputeOrder& order : schedule.ranks) {
     std::vector<CompactPass>& passes = result.ranks.emplace_back();
     passes.reserve(order.size());
     for (const Action& action : order)
-      passes.push_back({pass_kind(action.kind), static_cast<std::uint16_t>(action.stage), static_cast<std::uint32_t>(action.microbatch)});
+      passes.push_back({pass_kind(action.kind), static_cast<std::uint16_t>(action.stage),
+                        static_cast<std::uint32_t>(action.microbatch)});
   }
   return result;
 }
 
-std::vector<double> last_pass_ends(const CompactSchedule& schedule, const StageSeconds& seconds, double transfer_seconds) {
+std::vector<double> last_pass_ends(const CompactSchedule& schedule, const StageSeconds& seconds,
+                                   double transfer_seconds) {
   return Clock(schedule, seconds, transfer_seconds).run();
 }
 

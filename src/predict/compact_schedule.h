@@ -1,4 +1,5 @@
-// A schedule as the search reads it a million times: passes in few bytes, the most of them that a rank has in flight, and the clock of a step on them.
+// A schedule as the search reads it a million times: passes in few bytes, the most of them that a rank has in flight,
+// and the clock of a step on them.
 #pragma once
 
 #include "predict/layer_costs.h"
@@ -28,7 +29,9 @@ struct CompactSchedule {
 /// Seconds of every pass of a stage.
 using StageSeconds = std::vector<std::array<double, num_pass_kinds>>;
 
-/// When each rank ends its last pass, if passes wait for data and for each other alone: no run of the schedule is faster.
-[[nodiscard]] std::vector<double> last_pass_ends(const CompactSchedule& schedule, const StageSeconds& seconds, double transfer_seconds);
+/// When each rank ends its last pass, if passes wait for data and for each other alone: no run of the schedule is
+/// faster.
+[[nodiscard]] std::vector<double> last_pass_ends(const CompactSchedule& schedule, const StageSeconds& seconds,
+                                                 double transfer_seconds);
 
 }  // namespace echelon

@@ -52,7 +52,8 @@ void slow_down(HostSpec& host, const CostScales& scales) {
   host.all_reduce_bandwidth /= scales.communication;
 }
 
-constexpr double pull = 0.003;       // of the two logarithms towards each other: (5 % of noise in a step / they differ by about 1)^2
+constexpr double pull =
+    0.003;  // of the two logarithms towards each other: (5 % of noise in a step / they differ by about 1)^2
 constexpr int num_rounds = 8;        // of Newton's steps
 constexpr double furthest = 2;       // a step changes no scale by more than e^2
 constexpr double difference = 0.05;  // of the logarithm of a scale, for the derivatives
@@ -67,7 +68,8 @@ CostScales improved(const CostScales& at, const std::vector<double>& measured, c
   double uu = pull, uv = -pull, vv = pull, u = -pull * apart, v = pull * apart;
   for (std::size_t i = 0; i < measured.size(); ++i) {
     const double r = std::log(here[i] / measured[i]);
-    const double s = std::log(slower_compute[i] / here[i]) / difference, t = std::log(slower_communication[i] / here[i]) / difference;
+    const double s = std::log(slower_compute[i] / here[i]) / difference,
+                 t = std::log(slower_communication[i] / here[i]) / difference;
     uu += s * s;
     uv += s * t;
     vv += t * t;

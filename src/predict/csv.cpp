@@ -40,7 +40,8 @@ class CsvParser {
   std::string field() {
     std::string value;
     if (position_ < text_.size() && text_[position_] == '"') value = quoted();
-    while (position_ < text_.size() && text_[position_] != ',' && text_[position_] != '\n' && text_[position_] != '\r') value += text_[position_++];
+    while (position_ < text_.size() && text_[position_] != ',' && text_[position_] != '\n' && text_[position_] != '\r')
+      value += text_[position_++];
     return value;
   }
 
@@ -76,20 +77,23 @@ class CsvParser {
 std::string_view stripped(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
   const std::size_t first = text.find_first_not_of(blanks);
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
-void check_header(const std::vector<std::string>& fields, std::span<const std::string_view> needed, const std::string& name) {
+void check_header(const std::vector<std::string>& fields, std::span<const std::string_view> needed,
+                  const std::string& name) {
   std::vector<std::string_view> columns;
   for (const std::string& field : fields) {
     const std::string_view column = stripped(field);
-    require(column.empty() || std::find(columns.begin(), columns.end(), column) == columns.end(), "{} has two columns '{}'; leave one of them out", name,
-            column);
+    require(column.empty() || std::find(columns.begin(), columns.end(), column) == columns.end(),
+            "{} has two columns '{}'; leave one of them out", name, column);
     columns.push_back(column);
   }
   for (const std::string_view column : needed)
     require(std::find(columns.begin(), columns.end(), column) != columns.end(),
-            "the first line of {} names no column '{}'; nearest of those between its commas: '{}'", name, column, nearest(column, columns));
+            "the first line of {} names no column '{}'; nearest of those between its commas: '{}'", name, column,
+            nearest(column, columns));
 }
 
 }  // namespace
@@ -99,14 +103,16 @@ std::string CsvRow::at(std::string_view column) const {
   return found == fields.end() ? std::string() : std::string(stripped(found->second));
 }
 
-std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name, std::span<const std::string_view> needed) {
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name,
+                              std::span<const std::string_view> needed) {
   CsvParser parser(text, name);
   Record header, record;
   require(parser.next(header), "{} has no header with the names of its columns", name);
   check_header(header.fields, needed, name);
   std::vector<CsvRow> rows;
   while (parser.next(record)) {
-    CsvRow row{record.line, record.fields.size() > header.fields.size() ? record.fields.size() - header.fields.size() : 0, {}};
+    CsvRow row{
+        record.line, record.fields.size() > header.fields.size() ? record.fields.size() - header.fields.size() : 0, {}};
     for (std::size_t i = 0; i < std::min(record.fields.size(), header.fields.size()); ++i)
       row.fields[std::string(stripped(header.fields[i]))] = record.fields[i];
     rows.push_back(std::move(row));

@@ -19,8 +19,10 @@ struct CsvRow {
   [[nodiscard]] std::string at(std::string_view column) const;
 };
 
-/// `name` is for messages. Throws Error for a quote that is never closed, for a column that stands twice and for one of `needed` that is not there.
-[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name, std::span<const std::string_view> needed = {});
+/// `name` is for messages. Throws Error for a quote that is never closed, for a column that stands twice and for one of
+/// `needed` that is not there.
+[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name,
+                                            std::span<const std::string_view> needed = {});
 [[nodiscard]] std::vector<CsvRow> read_csv(const std::string& path, std::span<const std::string_view> needed = {});
 
 }  // namespace echelon

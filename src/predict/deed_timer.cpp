@@ -36,12 +36,14 @@ Deed DeedTimer::deed_of(const CallTrace& call) {
     for (const OpRecord& operation : call.ops) seconds += operation_seconds(operation, machine.nodes.front().device);
     deed.compute_seconds = std::min(deed.compute_seconds, seconds);
   }
-  std::copy_if(call.comms.begin(), call.comms.end(), std::back_inserter(deed.comms), [](const CommRecord& record) { return record.group_size > 1; });
+  std::copy_if(call.comms.begin(), call.comms.end(), std::back_inserter(deed.comms),
+               [](const CommRecord& record) { return record.group_size > 1; });
   return deed;
 }
 
-// With c of C cores an operation takes between `busy` (c = 1) and `shared` (c = C) seconds (predict/host_step.cpp), and c times that of all cores together,
-// which is monotonic in c as well: the least of both is at an end. Who waits for an exchange works on it, all cores at most.
+// With c of C cores an operation takes between `busy` (c = 1) and `shared` (c = C) seconds (predict/host_step.cpp), and
+// c times that of all cores together, which is monotonic in c as well: the least of both is at an end. Who waits for an
+// exchange works on it, all cores at most.
 Deed DeedTimer::deed_on_host(const CallTrace& call) {
   const auto num_cores = static_cast<double>(host_->host().num_cores);
   Deed deed;

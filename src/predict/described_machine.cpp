@@ -1,4 +1,5 @@
-// From the words that tables use for GPUs and networks to a machine: the shipped machine of the GPU's name, and what the words say of memory and links.
+// From the words that tables use for GPUs and networks to a machine: the shipped machine of the GPU's name, and what
+// the words say of memory and links.
 #include "base/error.h"
 #include "base/units.h"
 #include "predict/published_row.h"
@@ -14,7 +15,8 @@ namespace {
 
 constexpr double giga = 1e9;
 
-/// Word in a GPU's name -> shipped machine. The first that occurs counts. What has no machine of its own takes the nearest one, with other peaks and links.
+/// Word in a GPU's name -> shipped machine. The first that occurs counts. What has no machine of its own takes the
+/// nearest one, with other peaks and links.
 struct Gpu {
   std::string_view word, machine;
   double tflops = 0;      // in 16 bits, dense; 0: the machine's
@@ -60,13 +62,16 @@ const Gpu& gpu_called(const std::string& words) {
   const std::string name = upper(words);
   std::vector<std::string_view> known;
   for (const Gpu& gpu : gpus) {
-    if (has(name, gpu.word) && !has(name, "RTX")) return gpu;  // a workstation's Blackwell is no B200, nor its A1000 an A100
+    if (has(name, gpu.word) && !has(name, "RTX"))
+      return gpu;  // a workstation's Blackwell is no B200, nor its A1000 an A100
     known.push_back(gpu.word);
   }
   throw Error(fmt::format("gpu = '{}' is no GPU whose rates are known; nearest: {}", words, nearest(name, known)));
 }
 
-double memory_gb(const ClusterWords& words) { return number_in(words.gpu_mem_gb, R"(([0-9.]+))", number_in(words.gpu, R"((\d+) ?GB\b)", 0)); }
+double memory_gb(const ClusterWords& words) {
+  return number_in(words.gpu_mem_gb, R"(([0-9.]+))", number_in(words.gpu, R"((\d+) ?GB\b)", 0));
+}
 
 /// The variants that are shipped apart.
 std::string machine_called(const ClusterWords& words, const Gpu& gpu) {
@@ -97,11 +102,13 @@ void set_network(const std::string& words, NodeSpec& node) {
   std::smatch match;
   if (std::regex_search(words, match, std::regex(R"((\d+) ?x ?([0-9.]+) ?G)", std::regex::icase))) {
     const double num_nics = number(match[1].str());
-    require(num_nics >= 1 && num_nics <= 1024, "inter_per_node = '{}' has no number of cards between 1 and 1024; nearest: 8x400Gb", words);
+    require(num_nics >= 1 && num_nics <= 1024,
+            "inter_per_node = '{}' has no number of cards between 1 and 1024; nearest: 8x400Gb", words);
     node.num_nics = static_cast<std::int64_t>(num_nics);
     node.nic_bandwidth = number(match[2].str()) * giga / 8;
   } else if (std::regex_search(words, match, std::regex(R"(([0-9.]+) ?([GT])b)", std::regex::icase))) {
-    node.nic_bandwidth = number(match[1].str()) * (upper(match[2].str()) == "T" ? 1000 : 1) * giga / 8 / static_cast<double>(node.num_nics);
+    node.nic_bandwidth = number(match[1].str()) * (upper(match[2].str()) == "T" ? 1000 : 1) * giga / 8 /
+                         static_cast<double>(node.num_nics);
   }
   require(node.nic_bandwidth > 0, "inter_per_node = '{}' is a network that carries nothing; nearest: 8x400Gb", words);
 }
@@ -115,8 +122,10 @@ void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
     node.link.bandwidth = node.device.host_bandwidth;
     node.link.reduces_in_switch = false;
   }
-  const double num_devices = number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices)));
-  require(num_devices >= 1 && num_devices <= 65536, "intra = '{}' has no number of GPUs between 1 and 65536; nearest: NVLink4 (8 GPU node)", words);
+  const double num_devices =
+      number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices)));
+  require(num_devices >= 1 && num_devices <= 65536,
+          "intra = '{}' has no number of GPUs between 1 and 65536; nearest: NVLink4 (8 GPU node)", words);
   node.num_devices = static_cast<std::int64_t>(num_devices);
 }
 

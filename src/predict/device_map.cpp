@@ -12,7 +12,8 @@ namespace {
 /// Threads and processes of one host are as many as are asked for.
 bool is_host(const NodeSpec& node) { return node.link.kind == LinkKind::shared_memory && node.count == 0; }
 
-/// Of ranks at `stride`, `degree` of them, so many lie in an aligned block of `block` ranks, whichever it is; none if that differs from block to block.
+/// Of ranks at `stride`, `degree` of them, so many lie in an aligned block of `block` ranks, whichever it is; none if
+/// that differs from block to block.
 std::optional<std::int64_t> members_of_axis(std::int64_t stride, std::int64_t degree, std::int64_t block) {
   if (stride % block == 0) return 1;
   if (block % (stride * degree) == 0) return degree;
@@ -26,16 +27,18 @@ double speed_of(const NodeLink& link) { return link.bandwidth * link.efficiency;
 
 DeviceMap::DeviceMap(const MeshShape& mesh, const MachineSpec& machine) : mesh_(mesh), machine_(&machine) {
   const auto available = machine.num_devices();
-  require(!available || *available >= mesh.num_ranks(), "the layout has {} ranks, but the machine '{}' has {} devices; nearest: {}", mesh.num_ranks(),
-          machine.name, available.value_or(0), available.value_or(0));
+  require(!available || *available >= mesh.num_ranks(),
+          "the layout has {} ranks, but the machine '{}' has {} devices; nearest: {}", mesh.num_ranks(), machine.name,
+          available.value_or(0), available.value_or(0));
   int first_rank = 0, first_node = 0;
   for (const NodeSpec& kind : machine.nodes) {
     if (first_rank >= mesh.num_ranks()) break;
     const int ranks_per_node = is_host(kind) ? std::numeric_limits<int>::max() : static_cast<int>(kind.num_devices);
     stretches_.push_back({first_rank, first_node, ranks_per_node, &kind});
     require(kind.num_nics > 0 || mesh.num_ranks() <= ranks_per_node,
-            "the layout has {} ranks, but the machine '{}' has {} devices on a node and no cards between nodes (num_nics = 0); nearest: {}", mesh.num_ranks(),
-            machine.name, kind.num_devices, kind.num_devices);
+            "the layout has {} ranks, but the machine '{}' has {} devices on a node and no cards between nodes "
+            "(num_nics = 0); nearest: {}",
+            mesh.num_ranks(), machine.name, kind.num_devices, kind.num_devices);
     if (kind.count == 0) break;  // it takes all that is left
     first_node += static_cast<int>(kind.count);
     first_rank += static_cast<int>(kind.count * kind.num_devices);
@@ -44,7 +47,8 @@ DeviceMap::DeviceMap(const MeshShape& mesh, const MachineSpec& machine) : mesh_(
 
 const DeviceMap::Stretch& DeviceMap::stretch_of(int rank) const {
   if (stretches_.size() == 1) return stretches_.front();
-  const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), rank, [](int each, const Stretch& stretch) { return each < stretch.first_rank; });
+  const auto behind = std::upper_bound(stretches_.begin(), stretches_.end(), rank,
+                                       [](int each, const Stretch& stretch) { return each < stretch.first_rank; });
   return *(behind - 1);
 }
 
@@ -63,7 +67,8 @@ int DeviceMap::leaf_of(int rank) const {
 bool DeviceMap::divides_into_nodes() const { return divides_into(stretches_.front().ranks_per_node); }
 
 bool DeviceMap::is_regular() const {
-  return divides_into_nodes() && (!counts_leaves() || divides_into(machine_->network.nodes_per_leaf * stretches_.front().ranks_per_node));
+  return divides_into_nodes() &&
+         (!counts_leaves() || divides_into(machine_->network.nodes_per_leaf * stretches_.front().ranks_per_node));
 }
 
 /// Into blocks of so many ranks, on nodes of one kind.
@@ -108,9 +113,11 @@ GroupPlacement DeviceMap::placement_of(const Group& group, int rank) const {
   if (stretches_.size() > 1 || group.part != Group::Part::all) return placement_of_ranks(mesh_.ranks_of(group, rank));
   const Stretch& stretch = stretches_.front();
   const std::int64_t nodes_per_leaf = machine_->network.nodes_per_leaf;
-  const std::int64_t leaf = nodes_per_leaf > 0 ? nodes_per_leaf * stretch.ranks_per_node : std::numeric_limits<int>::max();
+  const std::int64_t leaf =
+      nodes_per_leaf > 0 ? nodes_per_leaf * stretch.ranks_per_node : std::numeric_limits<int>::max();
   const auto num_ranks = members_within(group, mesh_.num_ranks());
-  const auto on_node = mesh_.num_ranks() <= stretch.ranks_per_node ? num_ranks : members_within(group, stretch.ranks_per_node);
+  const auto on_node =
+      mesh_.num_ranks() <= stretch.ranks_per_node ? num_ranks : members_within(group, stretch.ranks_per_node);
   const auto on_leaf = mesh_.num_ranks() <= leaf ? num_ranks : members_within(group, leaf);
   if (!num_ranks || !on_node || !on_leaf) return placement_of_ranks(mesh_.ranks_of(group, rank));
   const double devices = std::min(stretch.ranks_per_node, mesh_.num_ranks());
@@ -123,8 +130,10 @@ GroupPlacement DeviceMap::placement_of(const Group& group, int rank) const {
 }
 
 GroupPlacement DeviceMap::placement_of_ranks(std::vector<int> ranks) const {
-  GroupPlacement placement = {
-      .num_ranks = static_cast<int>(ranks.size()), .num_nodes = 0, .num_leaves = 0, .cards_bandwidth = std::numeric_limits<double>::max()};
+  GroupPlacement placement = {.num_ranks = static_cast<int>(ranks.size()),
+                              .num_nodes = 0,
+                              .num_leaves = 0,
+                              .cards_bandwidth = std::numeric_limits<double>::max()};
   std::sort(ranks.begin(), ranks.end());
   int last_leaf = -1;
   for (auto first = ranks.begin(); first != ranks.end();) {
@@ -136,9 +145,11 @@ GroupPlacement DeviceMap::placement_of_ranks(std::vector<int> ranks) const {
     placement.ranks_per_node = std::max(placement.ranks_per_node, on_node);
     if (leaf_of(*first) != last_leaf) ++placement.num_leaves;
     last_leaf = leaf_of(*first);
-    if (placement.link == nullptr || speed_of(stretch.kind->link) < speed_of(*placement.link)) placement.link = &stretch.kind->link;
+    if (placement.link == nullptr || speed_of(stretch.kind->link) < speed_of(*placement.link))
+      placement.link = &stretch.kind->link;
     const double devices = std::min(stretch.ranks_per_node, mesh_.num_ranks());
-    placement.cards_bandwidth = std::min(placement.cards_bandwidth, share_of_cards(stretch, devices / on_node, on_node));
+    placement.cards_bandwidth =
+        std::min(placement.cards_bandwidth, share_of_cards(stretch, devices / on_node, on_node));
     first = behind;
   }
   return placement;

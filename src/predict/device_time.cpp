@@ -11,8 +11,9 @@
 namespace echelon {
 namespace {
 
-/// Fused attention on a GPU (Dao 2023, arXiv:2307.08691) goes over blocks of 128 queries and keys; those on the diagonal are computed whole, though the mask
-/// leaves half of them, and narrow heads have fewer multiply-adds per exponential.
+/// Fused attention on a GPU (Dao 2023, arXiv:2307.08691) goes over blocks of 128 queries and keys; those on the
+/// diagonal are computed whole, though the mask leaves half of them, and narrow heads have fewer multiply-adds per
+/// exponential.
 constexpr double attention_block = 128, half_head = 32;
 
 double attention_flops_at_best(const FormatRates& rates) {
@@ -37,7 +38,8 @@ void multiply_in_tensorfloat32(DeviceSpec& device) {
 
 const FormatRates& float8_rates(const DeviceSpec& device) {
   const auto found = device.formats.find("float8");
-  require(found != device.formats.end(), "training.linear_dtype = 'float8': the device{} has no rates of it; nearest: an empty linear_dtype",
+  require(found != device.formats.end(),
+          "training.linear_dtype = 'float8': the device{} has no rates of it; nearest: an empty linear_dtype",
           device.name.empty() ? "" : fmt::format(" '{}'", device.name));
   return found->second;
 }
@@ -47,7 +49,8 @@ double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
     case OpKind::matmul:
     case OpKind::grouped_matmul:
     case OpKind::grouped_matmul_backward_weight:
-      return matmul_rate(device, operation.is_float8 ? float8_rates(device) : rates_of(device, operation.dtype), operation.m, operation.n, operation.k);
+      return matmul_rate(device, operation.is_float8 ? float8_rates(device) : rates_of(device, operation.dtype),
+                         operation.m, operation.n, operation.k);
     case OpKind::attention:
     case OpKind::attention_backward: return attention_rate(operation, device, rates_of(device, operation.dtype));
     default: return device.vector_flops;
@@ -63,8 +66,9 @@ const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
   if (wide != device.formats.end()) return wide->second;
   std::vector<std::string> known;
   for (const auto& [format, rates] : device.formats) known.push_back(format);
-  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates of it, nor of float32; nearest: {}", name_of(dtype),
-                          device.name.empty() ? "" : fmt::format(" '{}'", device.name), fmt::join(known, ", ")));
+  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates of it, nor of float32; nearest: {}",
+                          name_of(dtype), device.name.empty() ? "" : fmt::format(" '{}'", device.name),
+                          fmt::join(known, ", ")));
 }
 
 MachineSpec with_tensorfloat32(MachineSpec machine) {

@@ -7,10 +7,13 @@ namespace echelon {
 double goodput(const FailureModel& failures, double interval_seconds) {
   const double M = failures.mtbf_seconds;
   if (interval_seconds <= 0) return failures.checkpoint_seconds > 0 ? 0 : std::exp(-failures.restart_seconds / M);
-  return interval_seconds / (M * std::exp(failures.restart_seconds / M) * std::expm1((interval_seconds + failures.checkpoint_seconds) / M));
+  return interval_seconds / (M * std::exp(failures.restart_seconds / M) *
+                             std::expm1((interval_seconds + failures.checkpoint_seconds) / M));
 }
 
-double young_interval_seconds(const FailureModel& failures) { return std::sqrt(2 * failures.checkpoint_seconds * failures.mtbf_seconds); }
+double young_interval_seconds(const FailureModel& failures) {
+  return std::sqrt(2 * failures.checkpoint_seconds * failures.mtbf_seconds);
+}
 
 double daly_interval_seconds(const FailureModel& failures) {
   const double M = failures.mtbf_seconds, delta = failures.checkpoint_seconds, ratio = delta / (2 * M);

@@ -8,7 +8,8 @@ namespace {
 
 PredictedMemory memory_of(const RankBlueprint& rank, std::int64_t device_bytes) {
   PredictedMemory memory;
-  for (const MemoryCategory category : memory_categories()) memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  for (const MemoryCategory category : memory_categories())
+    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
   memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
   memory.arena_bytes = rank.arena_bytes();
   memory.device_bytes = device_bytes;
@@ -33,19 +34,22 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
     const int rank = blueprint.mesh().rank_of(coordinates), num_alike = num_ranks / num_stages;
     const RankBlueprint like = blueprint.rank(rank);
     result.memory.push_back(memory_of(like, host.memory_bytes / num_ranks));
-    SimulatedRank& simulated = result.ranks.emplace_back(SimulatedRank{.rank = rank, .pipeline_rank = stage, .num_ranks = num_alike});
+    SimulatedRank& simulated =
+        result.ranks.emplace_back(SimulatedRank{.rank = rank, .pipeline_rank = stage, .num_ranks = num_alike});
     simulated.lane_names = {"compute", "transfers", "collectives"};  // in the order of Lane
     for (const Action& action : like.program(ProgramKind::training)) {
       simulated.lanes.push_back(static_cast<int>(lane_of(action.kind)));
       const CallTrace& trace = like.trace(ProgramKind::training).of(action);
-      for (const OpRecord& operation : trace.ops) result.hardware_flops += static_cast<double>(operation.flops) * num_alike;
+      for (const OpRecord& operation : trace.ops)
+        result.hardware_flops += static_cast<double>(operation.flops) * num_alike;
       for (const CommRecord& record : trace.comms) simulated.sent_bytes[name_of(record.group)] += record.sent_bytes;
     }
     for (const auto& [group, bytes] : simulated.sent_bytes) result.sent_bytes[group] += bytes * num_alike;
   }
   for (int rank = 0; rank < num_ranks; ++rank) {
     StepParts share = step.parts[static_cast<std::size_t>(rank)];  // those of a stage take turns: their mean
-    result.ranks[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))].parts += (share *= static_cast<double>(num_stages) / num_ranks);
+    result.ranks[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))].parts +=
+        (share *= static_cast<double>(num_stages) / num_ranks);
   }
   for (const StepParts& parts : step.parts) result.parts += parts;
   result.parts *= 1.0 / num_ranks;

@@ -5,6 +5,7 @@
 
 namespace echelon {
 
-[[nodiscard]] Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks = {});
+[[nodiscard]] Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host,
+                                          const std::map<int, double>& slow_ranks = {});
 
 }  // namespace echelon

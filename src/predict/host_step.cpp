@@ -62,7 +62,8 @@ class HostEngine {
       if (running_.empty()) break;
       pass_time();
     }
-    if (!std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_over; })) throw Failure("the predicted step deadlocks");
+    if (!std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_over; }))
+      throw Failure("the predicted step deadlocks");
   }
 
   [[nodiscard]] double seconds() const { return now_; }
@@ -72,8 +73,12 @@ class HostEngine {
     for (const Rank& rank : ranks_) parts.push_back(rank.parts);
     return parts;
   }
-  [[nodiscard]] double start_of(int rank, int action) const { return ranks_[static_cast<std::size_t>(rank)].start[static_cast<std::size_t>(action)]; }
-  [[nodiscard]] double end_of(int rank, int action) const { return ranks_[static_cast<std::size_t>(rank)].end[static_cast<std::size_t>(action)]; }
+  [[nodiscard]] double start_of(int rank, int action) const {
+    return ranks_[static_cast<std::size_t>(rank)].start[static_cast<std::size_t>(action)];
+  }
+  [[nodiscard]] double end_of(int rank, int action) const {
+    return ranks_[static_cast<std::size_t>(rank)].end[static_cast<std::size_t>(action)];
+  }
 
  private:
   static constexpr int patience = 16;  // polls without work after which a rank yields (comm/thread/thread_mesh.cpp)
@@ -203,7 +208,8 @@ class HostEngine {
 
   [[nodiscard]] bool can_be_copied(int index) const {
     const Exchange& exchange = exchanges_[static_cast<std::size_t>(index)];
-    return exchange.is_ready && !exchange.is_done && !pieces_.exchanges[static_cast<std::size_t>(index)].is_done_by_the_last;
+    return exchange.is_ready && !exchange.is_done &&
+           !pieces_.exchanges[static_cast<std::size_t>(index)].is_done_by_the_last;
   }
 
   void wake(Exchange& exchange, int count) {
@@ -224,17 +230,21 @@ class HostEngine {
 
   /// Of what a rank computes, by the cores that are left over for it.
   [[nodiscard]] double seconds_left(const Rank& rank, double num_cores) const {
-    const double cost = rank.is_shared && num_cores > 1
-                            ? rank.cost.busy * std::pow(rank.cost.shared / rank.cost.busy, std::log(num_cores) / std::log(num_cores_))
-                            : rank.cost.busy;
+    const double cost =
+        rank.is_shared && num_cores > 1
+            ? rank.cost.busy * std::pow(rank.cost.shared / rank.cost.busy, std::log(num_cores) / std::log(num_cores_))
+            : rank.cost.busy;
     return rank.fraction_left * cost;
   }
 
   void pass_time() {
     int num_shared = 0;
-    for (const int rank : running_) num_shared += ranks_[static_cast<std::size_t>(rank)].is_shared && is_computing(rank) ? 1 : 0;
+    for (const int rank : running_)
+      num_shared += ranks_[static_cast<std::size_t>(rank)].is_shared && is_computing(rank) ? 1 : 0;
     const int num_idle = std::max(0, num_threads_ - static_cast<int>(running_.size()));
-    const double num_cores = !lends_ ? num_threads_per_rank_ : num_shared > 0 ? 1 + static_cast<double>(num_idle) / num_shared : 1;
+    const double num_cores = !lends_          ? num_threads_per_rank_
+                             : num_shared > 0 ? 1 + static_cast<double>(num_idle) / num_shared
+                                              : 1;
     double step = std::numeric_limits<double>::infinity();
     for (const int rank : running_) step = std::min(step, time_of(ranks_[static_cast<std::size_t>(rank)], num_cores));
     now_ += step;
@@ -256,19 +266,26 @@ class HostEngine {
   /// Where the time of a rank goes at the moment.
   [[nodiscard]] double* part_of(std::size_t index) {
     Rank& rank = ranks_[index];
-    const auto exposed = [&] { return &rank.parts.exposed_communication_seconds[pieces_.exchanges[static_cast<std::size_t>(rank.exchange)].group]; };
+    const auto exposed = [&] {
+      return &rank.parts
+                  .exposed_communication_seconds[pieces_.exchanges[static_cast<std::size_t>(rank.exchange)].group];
+    };
     const bool runs = std::find(running_.begin(), running_.end(), static_cast<int>(index)) != running_.end();
     if (!runs) {
-      const bool awaits_transfer = rank.exchange >= 0 && !rank.was_woken && pieces_.exchanges[static_cast<std::size_t>(rank.exchange)].is_transfer;
+      const bool awaits_transfer = rank.exchange >= 0 && !rank.was_woken &&
+                                   pieces_.exchanges[static_cast<std::size_t>(rank.exchange)].is_transfer;
       return awaits_transfer ? &rank.parts.bubble_seconds : &rank.parts.waiting_seconds;
     }
     if (rank.activity == Activity::copy || rank.finishes) return exposed();
     const ActionKind kind = (*pieces_.programs[index])[static_cast<std::size_t>(rank.action)].kind;
     if (is_compute(kind)) return &rank.parts.compute_seconds;
-    return kind == ActionKind::clip || kind == ActionKind::update ? &rank.parts.optimizer_seconds : &rank.parts.other_seconds;
+    return kind == ActionKind::clip || kind == ActionKind::update ? &rank.parts.optimizer_seconds
+                                                                  : &rank.parts.other_seconds;
   }
 
-  [[nodiscard]] bool is_computing(int rank) const { return ranks_[static_cast<std::size_t>(rank)].activity == Activity::compute; }
+  [[nodiscard]] bool is_computing(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)].activity == Activity::compute;
+  }
 
   [[nodiscard]] double time_of(const Rank& rank, double num_cores) const {
     if (rank.activity == Activity::compute) return seconds_left(rank, num_cores);
@@ -279,7 +296,8 @@ class HostEngine {
   [[nodiscard]] std::vector<std::reference_wrapper<Exchange>> exchanges_at_work() {
     std::vector<int> indices;
     for (const int rank : running_)
-      if (ranks_[static_cast<std::size_t>(rank)].activity == Activity::copy) indices.push_back(ranks_[static_cast<std::size_t>(rank)].exchange);
+      if (ranks_[static_cast<std::size_t>(rank)].activity == Activity::copy)
+        indices.push_back(ranks_[static_cast<std::size_t>(rank)].exchange);
     std::sort(indices.begin(), indices.end());
     indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
     std::vector<std::reference_wrapper<Exchange>> exchanges;
@@ -310,9 +328,11 @@ class HostEngine {
 
 HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
   const std::string& linear_dtype = blueprint.config().training.linear_dtype;
-  require(linear_dtype.empty(), "training.linear_dtype = '{}' is measured on no processor; nearest: an empty linear_dtype", linear_dtype);
+  require(linear_dtype.empty(),
+          "training.linear_dtype = '{}' is measured on no processor; nearest: an empty linear_dtype", linear_dtype);
   const RankPieces pieces = pieces_of(blueprint, time, slow_ranks);
-  const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(), num_cores = time.host().num_cores;
+  const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(),
+                     num_cores = time.host().num_cores;
   const std::int64_t share = std::max<std::int64_t>(1, num_cores / num_ranks);
   HostEngine engine(pieces, time, static_cast<int>(wanted > 0 ? std::min(wanted, num_cores) : share));
   engine.run();
@@ -322,7 +342,8 @@ HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, 
     coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
     const int rank = blueprint.mesh().rank_of(coordinates);
     for (const Action& action : blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(stage)])
-      step.timeline.events.push_back({stage, action.id, lane_of(action.kind), engine.start_of(rank, action.id), engine.end_of(rank, action.id)});
+      step.timeline.events.push_back(
+          {stage, action.id, lane_of(action.kind), engine.start_of(rank, action.id), engine.end_of(rank, action.id)});
   }
   return step;
 }
@@ -337,10 +358,12 @@ HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::
 HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host) {
   const int num_ranks = blueprint.mesh().num_ranks();
   require(num_ranks <= host.num_cores,
-          "{} processes on {} cores: the system decides who computes when, which is not predicted; nearest: {} processes, or threads", num_ranks,
-          host.num_cores, host.num_cores);
+          "{} processes on {} cores: the system decides who computes when, which is not predicted; nearest: {} "
+          "processes, or threads",
+          num_ranks, host.num_cores, host.num_cores);
   require(num_ranks == 1 || host.collectives.contains("mpi"),
-          "the machine file has no collectives of processes; mpirun -n {} echelon bench --output FILE adds them to it", num_ranks);
+          "the machine file has no collectives of processes; mpirun -n {} echelon bench --output FILE adds them to it",
+          num_ranks);
   HostTime time(host, num_ranks, HostRanks::processes);
   return played(blueprint, time, {});
 }

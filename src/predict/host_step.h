@@ -1,6 +1,7 @@
-// A step of thread ranks that share the cores of one host, rank by rank as the engine goes about it (comm/thread): a rank computes while it has one of as many
-// permits as there are cores, and hands it to the next one in the queue when it waits; whoever waits for a collective does its share of copying and summing;
-// and cores that nobody needs help those that compute (base/lending.h).
+// A step of thread ranks that share the cores of one host, rank by rank as the engine goes about it (comm/thread): a
+// rank computes while it has one of as many permits as there are cores, and hands it to the next one in the queue when
+// it waits; whoever waits for a collective does its share of copying and summing; and cores that nobody needs help
+// those that compute (base/lending.h).
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -20,12 +21,14 @@ struct HostStep {
   Timeline timeline = {};             // of the rank of every pipeline rank whose other coordinates are 0
 };
 
-/// `slow_ranks`: factors of the time of what they compute. Throws Error for products in float8, which processors do for comparison alone, and Failure if the
-/// programs deadlock.
-[[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks = {});
+/// `slow_ranks`: factors of the time of what they compute. Throws Error for products in float8, which processors do for
+/// comparison alone, and Failure if the programs deadlock.
+[[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host,
+                                 const std::map<int, double>& slow_ranks = {});
 
-/// Ranks that are processes of this host, each with cores of its own: none helps another, and an operation takes what it was measured to take once all have
-/// come. Throws Error if there are more of them than cores, or if the host has no collectives of processes.
+/// Ranks that are processes of this host, each with cores of its own: none helps another, and an operation takes what
+/// it was measured to take once all have come. Throws Error if there are more of them than cores, or if the host has no
+/// collectives of processes.
 [[nodiscard]] HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host);
 
 }  // namespace echelon

@@ -35,8 +35,8 @@ class HostTime {
   [[nodiscard]] const HostSpec& host() const { return *host_; }
   [[nodiscard]] CoreSeconds of(const OpRecord& operation);
   [[nodiscard]] HostRanks ranks() const { return ranks_; }
-  /// Threads: what a core needs to copy and sum all that a collective or transfer of `num_ranks` ranks moves, by itself; the ranks that wait divide that work
-  /// among them. Processes: what the operation takes once all have come.
+  /// Threads: what a core needs to copy and sum all that a collective or transfer of `num_ranks` ranks moves, by
+  /// itself; the ranks that wait divide that work among them. Processes: what the operation takes once all have come.
   [[nodiscard]] double of(const CommRecord& record, int num_ranks);
   /// What it costs a core to lay one rank to sleep and to wake another, where there are more ranks than cores.
   [[nodiscard]] double switch_seconds() const { return switch_seconds_; }

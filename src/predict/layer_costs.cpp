@@ -8,7 +8,8 @@
 namespace echelon {
 namespace {
 
-// Two ranks of two stages each, so that no rank has both ends of the model: embedding | block | two blocks, the first one formed again | head.
+// Two ranks of two stages each, so that no rank has both ends of the model: embedding | block | two blocks, the first
+// one formed again | head.
 constexpr int embedding_stage = 0, block_stage = 1, blocks_stage = 2, head_stage = 3;
 
 RunConfig small_config(RunConfig config, const BlockOperations& recomputed) {
@@ -33,7 +34,8 @@ int rank_of_stage(const MeshShape& mesh, int stage) {
   return mesh.rank_of(coordinates);
 }
 
-constexpr ActionKind pass_actions[num_pass_kinds] = {ActionKind::forward, ActionKind::backward, ActionKind::backward_input, ActionKind::backward_weight};
+constexpr ActionKind pass_actions[num_pass_kinds] = {ActionKind::forward, ActionKind::backward,
+                                                     ActionKind::backward_input, ActionKind::backward_weight};
 
 StateCosts least_of(const StateCosts& a, const StateCosts& b) {
   const auto of_unit = [](const UnitSeconds& x, const UnitSeconds& y) {
@@ -52,7 +54,8 @@ StateCosts least_of(const StateCosts& a, const StateCosts& b) {
           .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
 }
 
-/// All units of a part go forward and back, the gradients of the weights formed by two microbatches one after the other.
+/// All units of a part go forward and back, the gradients of the weights formed by two microbatches one after the
+/// other.
 Program passes_of(const ModelPart& part, const std::vector<ActionKind>& kinds) {
   Program program = {{.kind = ActionKind::clear_gradients, .id = 0}};
   for (const ActionKind kind : kinds)
@@ -60,14 +63,19 @@ Program passes_of(const ModelPart& part, const std::vector<ActionKind>& kinds) {
       for (const StagePart& each : part.stages)
         for (int i = 0; i < each.stage->num_units(); ++i) {
           const int unit = kind == ActionKind::forward ? i : each.stage->num_units() - 1 - i;
-          program.push_back({.kind = kind, .stage = each.index, .microbatch = microbatch, .unit = unit, .id = static_cast<int>(program.size())});
+          program.push_back({.kind = kind,
+                             .stage = each.index,
+                             .microbatch = microbatch,
+                             .unit = unit,
+                             .id = static_cast<int>(program.size())});
         }
   return program;
 }
 
 unsigned bits_of(const BlockOperations& operations) {
   unsigned bits = 0;
-  for (const BlockOperation each : {BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp})
+  for (const BlockOperation each : {BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn,
+                                    BlockOperation::o_proj, BlockOperation::mlp})
     bits = 2 * bits + (operations.contain(each) ? 1 : 0);
   return bits;
 }
@@ -109,7 +117,8 @@ const StateTraces& CostTable::traces(const PlanShape& shape, const PlanData& dat
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {
   const auto& [shape, data, order] = at;
-  const StateKey key = {{shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level}, shape.pp, order};
+  const StateKey key = {
+      {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level}, shape.pp, order};
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
   const std::vector<AxisOrder>& orders = orders_.of(shape, data);
@@ -147,7 +156,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
       for (const Action& action : program) {
         UnitCost* unit = unit_of(action);
         if (unit == nullptr) continue;
-        const auto kind = static_cast<std::size_t>(std::find(std::begin(pass_actions), std::end(pass_actions), action.kind) - std::begin(pass_actions));
+        const auto kind = static_cast<std::size_t>(
+            std::find(std::begin(pass_actions), std::end(pass_actions), action.kind) - std::begin(pass_actions));
         const CallTrace& call = trace.of(action);
         unit->workspace_bytes[kind] = std::max(unit->workspace_bytes[kind], call.workspace_bytes);
         (action.microbatch == 0 ? unit->first : unit->later)[kind] = timer_.deed_of(call);
@@ -156,7 +166,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     };
     const Program fused = passes_of(part, {ActionKind::forward, ActionKind::backward});
     take_passes(RankTrace(mesh, rank, part, fused), fused);
-    const Program split = passes_of(part, {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight});
+    const Program split =
+        passes_of(part, {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight});
     const RankTrace trace(mesh, rank, part, split);
     take_passes(trace, split);
     const auto take = [&](UnitCost& unit, int stage) {
@@ -166,7 +177,8 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
     };
     if (pipeline_rank == 0) {
       take(costs.embedding, embedding_stage);
-      take(costs.block, blocks_stage);  // two blocks and what is kept between them; the other rank has one of them alone
+      take(costs.block,
+           blocks_stage);  // two blocks and what is kept between them; the other rank has one of them alone
     } else {
       take(costs.recomputed_block, block_stage);
       take(costs.head, head_stage);
@@ -181,17 +193,22 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
 namespace {
 
 /// What is done to a unit of a stage, alone.
-void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t stage, std::size_t unit, DeedTimer& timer, UnitState& state) {
-  ModelPart alone = {.options = part.options, .pipeline_rank = part.pipeline_rank, .rank_of_stage = part.rank_of_stage, .stages = {}};
+void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t stage, std::size_t unit, DeedTimer& timer,
+                UnitState& state) {
+  ModelPart alone = {
+      .options = part.options, .pipeline_rank = part.pipeline_rank, .rank_of_stage = part.rank_of_stage, .stages = {}};
   StagePart& from = part.stages[stage];
   alone.stages.push_back({.index = from.index, .layers = from.layers, .stage = std::move(from.stage), .units = {}});
   alone.stages.front().units.push_back(std::move(from.units[unit]));
   const ShardedUnit& own = alone.stages.front().units.front();
   Program program = {{.kind = ActionKind::clear_gradients, .id = 0}, {.kind = ActionKind::clip, .id = 1}};
   const auto add = [&](ActionKind kind) {
-    program.push_back({.kind = kind, .stage = from.index, .microbatch = 0, .unit = 0, .id = static_cast<int>(program.size())});
+    program.push_back(
+        {.kind = kind, .stage = from.index, .microbatch = 0, .unit = 0, .id = static_cast<int>(program.size())});
   };
-  for (const ActionKind kind : {ActionKind::open_gradients, ActionKind::reduce_gradients, ActionKind::store_gradients, ActionKind::update}) add(kind);
+  for (const ActionKind kind :
+       {ActionKind::open_gradients, ActionKind::reduce_gradients, ActionKind::store_gradients, ActionKind::update})
+    add(kind);
   if (own.options().level > 0 && own.options().replicate_degree > 1) add(ActionKind::reduce_parts);
   if (own.options().level > 0) add(ActionKind::gather_parameters);
   if (own.sums_replicas()) add(ActionKind::sum_replicas);
@@ -203,7 +220,8 @@ void trace_unit(const MeshShape& mesh, int rank, ModelPart& part, std::size_t st
   for (const Bucket& bucket : own.buckets()) {
     state.whole_param_bytes += aligned(bucket.num_elements * size_of(own.options().dtype));
     state.whole_grad_bytes += aligned(bucket.num_elements * size_of(own.options().grad_dtype));
-    if (own.options().converts_gradients()) state.converted_grad_bytes += aligned(bucket.num_elements * size_of(own.options().reduce_dtype));
+    if (own.options().converts_gradients())
+      state.converted_grad_bytes += aligned(bucket.num_elements * size_of(own.options().reduce_dtype));
   }
   from.stage = std::move(alone.stages.front().stage);
   from.units[unit] = std::move(alone.stages.front().units.front());
@@ -264,7 +282,11 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
   costs.block = seconds_of(costs.traces->block);
   costs.head = seconds_of(costs.traces->head);
   costs.tied_weight = seconds_of(costs.traces->tied_weight);
-  const CommRecord scalar = {.kind = CommKind::all_reduce, .group = world_group, .group_size = mesh.num_ranks(), .dtype = DType::float64, .num_elements = 1};
+  const CommRecord scalar = {.kind = CommKind::all_reduce,
+                             .group = world_group,
+                             .group_size = mesh.num_ranks(),
+                             .dtype = DType::float64,
+                             .num_elements = 1};
   costs.scalar_seconds = timer_.seconds({.comms = {scalar}}, mesh);
   return costs;
 }

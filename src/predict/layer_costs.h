@@ -1,5 +1,6 @@
-// What the parts of a model cost on one rank, from traces of a model of three layers: embedding, one block as it is, one block that is formed again, and head.
-// Layouts that share tensor degree, microbatch and recomputation share these, so a search traces each part once.
+// What the parts of a model cost on one rank, from traces of a model of three layers: embedding, one block as it is,
+// one block that is formed again, and head. Layouts that share tensor degree, microbatch and recomputation share these,
+// so a search traces each part once.
 #pragma once
 
 #include "predict/deed_timer.h"
@@ -38,7 +39,8 @@ struct UnitState {
   std::int64_t persistent_bytes = 0;  // parameters, gradients, optimizer states
   std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0, converted_grad_bytes = 0;
   bool sums_replicas = false;
-  std::map<ActionKind, Deed> deeds = {};  // of the data axes, the optimizer and the unit's part of clearing and clipping
+  std::map<ActionKind, Deed> deeds =
+      {};  // of the data axes, the optimizer and the unit's part of clearing and clipping
 };
 
 /// Of all units. The tied weight is the first stage's; its copy the last one's on another rank.
@@ -72,11 +74,16 @@ class CostTable {
   /// Seconds are those where tensor-parallel groups lie closest, of all orders.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
   /// Seconds are those on the mesh. The same object, where none are longer.
-  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh);
+  [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,
+                                         const MeshShape& mesh);
   [[nodiscard]] const StateTraces& traces(const PlanShape& shape, const PlanData& data);
   /// Seconds are each those under the order that is best for it.
-  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data) { return state_of({shape, data, std::nullopt}); }
-  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data, const AxisOrder& order) { return state_of({shape, data, order}); }
+  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data) {
+    return state_of({shape, data, std::nullopt});
+  }
+  [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data, const AxisOrder& order) {
+    return state_of({shape, data, order});
+  }
   /// Of a boundary to the next stage, at least.
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
@@ -104,7 +111,8 @@ class CostTable {
   std::list<LayerCosts> slower_layers_;
   std::map<TraceKey, StateTraces> traces_;
   std::map<StateKey, StateCosts> states_;
-  std::map<std::pair<int, std::int64_t>, double> transfers_;  // by the stride of the pipeline axis and the numbers of a boundary
+  std::map<std::pair<int, std::int64_t>, double>
+      transfers_;  // by the stride of the pipeline axis and the numbers of a boundary
 };
 
 }  // namespace echelon

@@ -1,5 +1,6 @@
-// The programs of a layout as a search plays them: lowered once for all layouts that have the same schedule, stages and way of the data axes, with every
-// action's lane and the lives of buffers. What they take and hold comes from the costs of the model's parts.
+// The programs of a layout as a search plays them: lowered once for all layouts that have the same schedule, stages and
+// way of the data axes, with every action's lane and the lives of buffers. What they take and hold comes from the costs
+// of the model's parts.
 #pragma once
 
 #include "predict/step_events.h"
@@ -9,7 +10,8 @@
 
 namespace echelon {
 
-/// From when to when something is held on a rank, in actions. What is small is left out: the owned part of one unit that is converted while replicas sum it.
+/// From when to when something is held on a rank, in actions. What is small is left out: the owned part of one unit
+/// that is converted while replicas sum it.
 struct BufferLife {
   enum class What : std::uint8_t {
     stash,
@@ -33,10 +35,10 @@ struct LayoutProgram {
 
   LoweringOptions options;
   std::vector<int> rank_of_stage;
-  std::vector<Program> programs;                            // by pipeline rank
-  StepWork work;                                            // its seconds are to be filled in
-  std::vector<std::vector<BufferLife>> lives;               // by pipeline rank
-  std::vector<int> first_to_form;                           // by stage: the microbatch whose gradients of the weights are formed first
+  std::vector<Program> programs;               // by pipeline rank
+  StepWork work;                               // its seconds are to be filled in
+  std::vector<std::vector<BufferLife>> lives;  // by pipeline rank
+  std::vector<int> first_to_form;  // by stage: the microbatch whose gradients of the weights are formed first
   [[nodiscard]] int peer_of(const Action& transfer) const;  // the pipeline rank at the other end
 };
 

@@ -34,17 +34,20 @@ using KindSeconds = std::array<double, num_action_kinds>;
 struct StageUnits {
   StageLayers layers;
   std::int64_t num_again = 0;  // blocks that are formed again, the first ones
-  [[nodiscard]] int num_units() const { return static_cast<int>(layers.num_layers) + (layers.has_embedding ? 1 : 0) + (layers.has_head ? 1 : 0); }
+  [[nodiscard]] int num_units() const {
+    return static_cast<int>(layers.num_layers) + (layers.has_embedding ? 1 : 0) + (layers.has_head ? 1 : 0);
+  }
 };
 
 /// A layout's costs on its own mesh.
 class Costs {
  public:
-  Costs(const LayerCosts& layers, const StateTraces& state, const LayoutProgram& program, const MeshShape& mesh, const MachineSpec& machine,
-        std::vector<StageUnits> stages)
+  Costs(const LayerCosts& layers, const StateTraces& state, const LayoutProgram& program, const MeshShape& mesh,
+        const MachineSpec& machine, std::vector<StageUnits> stages)
       : layers_(layers), state_(state), program_(program), devices_(mesh, machine), stages_(std::move(stages)) {
     const int num_ranks = static_cast<int>(program.programs.size());
-    const bool ranks_differ = machine.network.nodes_per_leaf > 0;  // a group's nodes may lie below one switch or several
+    const bool ranks_differ =
+        machine.network.nodes_per_leaf > 0;  // a group's nodes may lie below one switch or several
     for (int rank = 0; rank < num_ranks; ++rank) {
       if (rank > 0 && !ranks_differ) {
         ranks_.push_back(ranks_.front());
@@ -60,7 +63,8 @@ class Costs {
     const std::vector<PassSeconds> whole = whole_stages(own);
     std::map<std::pair<int, bool>, double> transfers;
     const Program& program = program_.programs[static_cast<std::size_t>(rank)];
-    for (const Action& action : program) works[static_cast<std::size_t>(action.id)].seconds = seconds_of(rank, action, own, whole, transfers);
+    for (const Action& action : program)
+      works[static_cast<std::size_t>(action.id)].seconds = seconds_of(rank, action, own, whole, transfers);
   }
 
   [[nodiscard]] std::int64_t peak_bytes(int rank) const {
@@ -111,17 +115,26 @@ class Costs {
         const bool only_adds = part == head && shares_tied_weight();
         of.passes[part][0][kind] = of_deed(only_adds ? units[part]->later[kind] : units[part]->first[kind]);
         // In buffers of their own the gradients of every microbatch are the first ones.
-        of.passes[part][1][kind] = program_.options.shards_gradients ? of.passes[part][0][kind] : of_deed(units[part]->later[kind]);
+        of.passes[part][1][kind] =
+            program_.options.shards_gradients ? of.passes[part][0][kind] : of_deed(units[part]->later[kind]);
       }
-    const UnitState* const states[] = {&state_.embedding, &state_.block, &state_.head, &state_.tied_weight, &state_.tied_copy};
+    const UnitState* const states[] = {&state_.embedding, &state_.block, &state_.head, &state_.tied_weight,
+                                       &state_.tied_copy};
     for (std::size_t part = 0; part < std::size(states); ++part) {
       of.states[part].fill(0);
       for (const auto& [kind, deed] : states[part]->deeds)
-        if (kind != ActionKind::sum_tied) of.states[part][at(kind)] = deed.compute_seconds + seconds_of(deed.comms, rank);  // middle ranks have none
+        if (kind != ActionKind::sum_tied)
+          of.states[part][at(kind)] = deed.compute_seconds + seconds_of(deed.comms, rank);  // middle ranks have none
     }
-    const int num_ranks = devices_.mesh().num_ranks(), num_copies = num_ranks / (devices_.mesh().degree(Axis::pp) * devices_.mesh().degree(Axis::tp));
+    const int num_ranks = devices_.mesh().num_ranks(),
+              num_copies = num_ranks / (devices_.mesh().degree(Axis::pp) * devices_.mesh().degree(Axis::tp));
     const auto sum_over = [&](const Group& group, int size, std::int64_t count) {
-      return seconds_of({{.kind = CommKind::all_reduce, .group = group, .group_size = size, .dtype = DType::float64, .num_elements = count}}, rank);
+      return seconds_of({{.kind = CommKind::all_reduce,
+                          .group = group,
+                          .group_size = size,
+                          .dtype = DType::float64,
+                          .num_elements = count}},
+                        rank);
     };
     of.count_seconds = sum_over(data_group, num_copies, num_count_scalars);
     of.clip_seconds = sum_over(world_group, num_ranks, num_clip_scalars);
@@ -139,7 +152,9 @@ class Costs {
 
   /// Two stages of one rank: neither forms the weight's gradient by a product alone.
   [[nodiscard]] bool shares_tied_weight() const { return program_.options.stages.back().borrows_tied_weight; }
-  [[nodiscard]] bool is_tied_alone(int stage) const { return rank_of(0) != rank_of(static_cast<int>(stages_.size()) - 1) && stage > 0; }
+  [[nodiscard]] bool is_tied_alone(int stage) const {
+    return rank_of(0) != rank_of(static_cast<int>(stages_.size()) - 1) && stage > 0;
+  }
   [[nodiscard]] int rank_of(int stage) const { return program_.rank_of_stage[static_cast<std::size_t>(stage)]; }
 
   [[nodiscard]] StatePart state_of(int stage, int unit) const {
@@ -155,12 +170,14 @@ class Costs {
     std::vector<PassSeconds> all;
     for (const StageUnits& units : stages_) {
       PassSeconds& stage = all.emplace_back();
-      const double counts[] = {units.layers.has_embedding ? 1.0 : 0.0, static_cast<double>(units.layers.num_layers - units.num_again),
+      const double counts[] = {units.layers.has_embedding ? 1.0 : 0.0,
+                               static_cast<double>(units.layers.num_layers - units.num_again),
                                static_cast<double>(units.num_again), units.layers.has_head ? 1.0 : 0.0};
       for (std::size_t later = 0; later < 2; ++later)
         for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
           stage[later][kind] = 0;
-          for (std::size_t part = 0; part < std::size(counts); ++part) stage[later][kind] += counts[part] * own.passes[part][later][kind];
+          for (std::size_t part = 0; part < std::size(counts); ++part)
+            stage[later][kind] += counts[part] * own.passes[part][later][kind];
         }
     }
     return all;
@@ -176,24 +193,33 @@ class Costs {
       if (layers.has_embedding) visit(of_embedding, 1);
       visit(of_block, layers.num_layers);
       if (layers.has_head) visit(of_head, 1);
-      if (ties && program_.options.stages[static_cast<std::size_t>(stage)].has_tied_weight) visit(is_tied_alone(stage) ? of_copy : of_tied, 1);
+      if (ties && program_.options.stages[static_cast<std::size_t>(stage)].has_tied_weight)
+        visit(is_tied_alone(stage) ? of_copy : of_tied, 1);
     }
   }
 
   [[nodiscard]] double of_all_units(int rank, const OfRank& own, ActionKind kind) const {
     double seconds = 0;
-    for_state_parts(rank, [&](StatePart part, std::int64_t count) { seconds += static_cast<double>(count) * own.states[part][at(kind)]; });
-    // Where head and embedding are of one stage the head's product forms the tied weight's gradient first: nobody zeroes it.
-    if (kind == ActionKind::clear_gradients && is_formed_by_head(rank)) seconds -= own.states[of_tied][at(kind)] - own.states[of_copy][at(kind)];
+    for_state_parts(rank, [&](StatePart part, std::int64_t count) {
+      seconds += static_cast<double>(count) * own.states[part][at(kind)];
+    });
+    // Where head and embedding are of one stage the head's product forms the tied weight's gradient first: nobody
+    // zeroes it.
+    if (kind == ActionKind::clear_gradients && is_formed_by_head(rank))
+      seconds -= own.states[of_tied][at(kind)] - own.states[of_copy][at(kind)];
     return seconds;
   }
-  [[nodiscard]] bool is_formed_by_head(int rank) const { return stages_.size() == 1 && rank == 0 && !program_.options.shards_gradients; }
+  [[nodiscard]] bool is_formed_by_head(int rank) const {
+    return stages_.size() == 1 && rank == 0 && !program_.options.shards_gradients;
+  }
 
   double seconds_of(int rank, const Action& action, const OfRank& own, const std::vector<PassSeconds>& whole,
                     std::map<std::pair<int, bool>, double>& transfers) const {
     if (const auto kind = pass_of(action.kind)) {
-      const std::size_t later = action.microbatch == program_.first_to_form[static_cast<std::size_t>(action.stage)] ? 0 : 1;
-      const PassSeconds& of = action.unit == whole_stage ? whole[static_cast<std::size_t>(action.stage)] : own.passes[part_of(action.stage, action.unit)];
+      const std::size_t later =
+          action.microbatch == program_.first_to_form[static_cast<std::size_t>(action.stage)] ? 0 : 1;
+      const PassSeconds& of = action.unit == whole_stage ? whole[static_cast<std::size_t>(action.stage)]
+                                                         : own.passes[part_of(action.stage, action.unit)];
       return of[later][static_cast<std::size_t>(*kind)];
     }
     switch (action.kind) {
@@ -218,7 +244,8 @@ class Costs {
 
   [[nodiscard]] double state_seconds(const Action& action, const OfRank& own) const {
     const StatePart part = state_of(action.stage, action.unit);
-    if (action.kind == ActionKind::sum_tied) return seconds_of(state(part).deeds.at(action.kind).comms, mesh_rank(rank_of(action.stage)));
+    if (action.kind == ActionKind::sum_tied)
+      return seconds_of(state(part).deeds.at(action.kind).comms, mesh_rank(rank_of(action.stage)));
     const bool is_formed = part == of_tied && stages_.size() == 1 && action.kind == ActionKind::open_gradients;
     return own.states[is_formed ? of_copy : part][at(action.kind)];
   }
@@ -236,14 +263,16 @@ class Costs {
   [[nodiscard]] std::int64_t bytes_of(const BufferLife& life) const {
     const auto sum_of_stage = [&](std::int64_t UnitCost::*bytes) {
       const StageUnits& units = stages_[static_cast<std::size_t>(life.stage)];
-      std::int64_t sum = (units.layers.num_layers - units.num_again) * (layers_.block.*bytes) + units.num_again * (layers_.recomputed_block.*bytes);
+      std::int64_t sum = (units.layers.num_layers - units.num_again) * (layers_.block.*bytes) +
+                         units.num_again * (layers_.recomputed_block.*bytes);
       if (units.layers.has_embedding) sum += layers_.embedding.*bytes;
       if (units.layers.has_head) sum += layers_.head.*bytes;
       return sum;
     };
     switch (life.what) {
       case BufferLife::What::stash:
-        return sum_of_stage(&UnitCost::stash_bytes) + (stages_[static_cast<std::size_t>(life.stage)].num_units() - 1) * layers_.boundary_bytes;
+        return sum_of_stage(&UnitCost::stash_bytes) +
+               (stages_[static_cast<std::size_t>(life.stage)].num_units() - 1) * layers_.boundary_bytes;
       case BufferLife::What::input_stash: return sum_of_stage(&UnitCost::input_stash_bytes);
       case BufferLife::What::gradient_stash: return sum_of_stage(&UnitCost::gradient_stash_bytes);
       case BufferLife::What::boundary: return layers_.boundary_bytes;
@@ -256,7 +285,8 @@ class Costs {
 
   [[nodiscard]] const UnitState& state(const BufferLife& life) const { return state(state_of(life.stage, life.unit)); }
   [[nodiscard]] const UnitState& state(StatePart part) const {
-    const UnitState* const states[] = {&state_.embedding, &state_.block, &state_.head, &state_.tied_weight, &state_.tied_copy};
+    const UnitState* const states[] = {&state_.embedding, &state_.block, &state_.head, &state_.tied_weight,
+                                       &state_.tied_copy};
     return *states[part];
   }
 
@@ -300,7 +330,8 @@ std::vector<StageUnits> units_of(const std::vector<StageLayers>& stages, const P
 }
 
 /// What lowering must know of the stages, without making them.
-std::vector<StageShape> shapes_of(const std::vector<StageLayers>& stages, const std::vector<int>& rank_of_stage, const StateTraces& state, bool ties) {
+std::vector<StageShape> shapes_of(const std::vector<StageLayers>& stages, const std::vector<int>& rank_of_stage,
+                                  const StateTraces& state, bool ties) {
   std::vector<StageShape> shapes;
   const bool shares_weight = stages.size() > 1 && rank_of_stage.front() == rank_of_stage.back();
   for (const StageLayers& layers : stages) {
@@ -309,7 +340,8 @@ std::vector<StageShape> shapes_of(const std::vector<StageLayers>& stages, const 
     shape.borrows_tied_weight = ties && layers.has_head && !layers.has_embedding && shares_weight;
     shape.has_tied_weight = ties && (layers.has_embedding || layers.has_head) && !shape.borrows_tied_weight;
     if (layers.has_embedding) shape.unit_sums_replicas.push_back(state.embedding.sums_replicas);
-    shape.unit_sums_replicas.insert(shape.unit_sums_replicas.end(), static_cast<std::size_t>(layers.num_layers), state.block.sums_replicas);
+    shape.unit_sums_replicas.insert(shape.unit_sums_replicas.end(), static_cast<std::size_t>(layers.num_layers),
+                                    state.block.sums_replicas);
     if (layers.has_head) shape.unit_sums_replicas.push_back(state.head.sums_replicas);
     shape.unit_sums_replicas.push_back(shape.has_tied_weight && state.tied_weight.sums_replicas);
   }
@@ -340,7 +372,8 @@ LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig
   const Schedule schedule = pipeline_schedule(config);
   const auto& stages = space_->stages_of(schedule.num_stages, choice.pipeline.layout);
   const bool ties = config.model.tie_word_embeddings;
-  const LoweringOptions options = lowering_options(config, schedule.rank_of_stage, shapes_of(stages, schedule.rank_of_stage, state, ties));
+  const LoweringOptions options =
+      lowering_options(config, schedule.rank_of_stage, shapes_of(stages, schedule.rank_of_stage, state, ties));
   const auto size_of_program = [](const LayoutProgram& program) {
     std::int64_t size = 0;
     for (const Program& each : program.programs) size += static_cast<std::int64_t>(each.size());
@@ -364,9 +397,11 @@ std::optional<LayoutStep> LayoutSteps::play(const PlanChoice& choice) {
   if (devices.has_several_kinds()) return std::nullopt;
   LayoutProgram& program = program_of(choice, config);
   const auto num_stages = static_cast<std::int64_t>(program.rank_of_stage.size());
-  Costs costs(costs_->layers(choice.shape, choice.recompute.operations), costs_->traces(choice.shape, choice.data), program, mesh, machine,
+  Costs costs(costs_->layers(choice.shape, choice.recompute.operations), costs_->traces(choice.shape, choice.data),
+              program, mesh, machine,
               units_of(space_->stages_of(num_stages, choice.pipeline.layout), choice.recompute));
-  costs.batch_bytes = 2 * aligned(choice.shape.num_microbatches * choice.shape.micro_batch_size * config.training.seq_len * size_of(DType::int32));
+  costs.batch_bytes = 2 * aligned(choice.shape.num_microbatches * choice.shape.micro_batch_size *
+                                  config.training.seq_len * size_of(DType::int32));
   LayoutStep step = {.is_exact = devices.is_regular()};
   for (int rank = 0; rank < static_cast<int>(program.programs.size()); ++rank) {
     costs.fill(rank, program.work.ranks[static_cast<std::size_t>(rank)].works);

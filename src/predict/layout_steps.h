@@ -1,5 +1,6 @@
-// The step of a layout on its own lowered programs, from costs of the model's parts: what `simulate` gives for its blueprint, but for rounding, without tracing
-// every rank and without placing its buffers. A search can afford it for thousands of layouts.
+// The step of a layout on its own lowered programs, from costs of the model's parts: what `simulate` gives for its
+// blueprint, but for rounding, without tracing every rank and without placing its buffers. A search can afford it for
+// thousands of layouts.
 #pragma once
 
 #include "predict/layer_costs.h"
@@ -14,14 +15,16 @@ namespace echelon {
 /// A layout's step, and the bytes that live at the same time on its fullest rank.
 struct LayoutStep {
   double seconds = 0;
-  bool is_exact = true;  // else at least so many: replicas may lie differently on nodes, and each stage's has the closest of the places
+  bool is_exact = true;  // else at least so many: replicas may lie differently on nodes, and each stage's has the
+                         // closest of the places
   std::int64_t live_bytes = 0;
 };
 
 /// Not thread-safe.
 class LayoutSteps {
  public:
-  LayoutSteps(const PlanSpace& space, const PlanRequest& request, CostTable& costs) : space_(&space), request_(&request), costs_(&costs) {}
+  LayoutSteps(const PlanSpace& space, const PlanRequest& request, CostTable& costs)
+      : space_(&space), request_(&request), costs_(&costs) {}
 
   /// None on nodes of several kinds, and on a host whose cores ranks share.
   [[nodiscard]] std::optional<LayoutStep> play(const PlanChoice& choice);

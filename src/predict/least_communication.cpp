@@ -23,8 +23,8 @@ std::optional<Axis> only_axis(const Group& group, const MeshShape& mesh) {
   return only;
 }
 
-/// First ranks of groups along the axis, one for each place in a block of ranks at which one begins. They are `low` + `high` stride degree with low < stride,
-/// and both repeat themselves.
+/// First ranks of groups along the axis, one for each place in a block of ranks at which one begins. They are `low` +
+/// `high` stride degree with low < stride, and both repeat themselves.
 std::vector<int> first_ranks(const MeshShape& mesh, Axis axis, int block) {
   const int stride = mesh.stride(axis), step = stride * mesh.degree(axis);
   const int num_high = std::min(mesh.num_ranks() / step, block / std::gcd(step, block));
@@ -45,7 +45,8 @@ double least_communication_seconds(const CommRecord& record, int rank, const Dev
   if (!axis) return 0;
   const NodeSpec& node = devices.kind_of(0);
   const std::int64_t nodes = devices.counts_leaves() ? devices.machine().network.nodes_per_leaf : 1;
-  const int own = mesh.coordinate(rank, *axis), part = record.group.part == Group::Part::block ? record.group.block : mesh.degree(*axis);
+  const int own = mesh.coordinate(rank, *axis),
+            part = record.group.part == Group::Part::block ? record.group.block : mesh.degree(*axis);
   double least = std::numeric_limits<double>::max();
   for (const int first : first_ranks(mesh, *axis, static_cast<int>(nodes * node.num_devices)))
     for (int coordinate = own % part; coordinate < mesh.degree(*axis); coordinate += part)

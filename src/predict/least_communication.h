@@ -1,4 +1,5 @@
-// What communication takes at least where groups of one kind lie differently on nodes: on a mesh that does not divide into them.
+// What communication takes at least where groups of one kind lie differently on nodes: on a mesh that does not divide
+// into them.
 #pragma once
 
 #include "blueprint/call_trace.h"
@@ -6,7 +7,8 @@
 
 namespace echelon {
 
-/// Of all replicas of `rank`, that is, of all groups of the record's kind in which a rank has its place. Devices are of one kind.
+/// Of all replicas of `rank`, that is, of all groups of the record's kind in which a rank has its place. Devices are of
+/// one kind.
 [[nodiscard]] double least_communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices);
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// Seconds of what a rank's trace communicates: where its group lies, and how long that takes there (predict/collective_time.h).
+// Seconds of what a rank's trace communicates: where its group lies, and how long that takes there
+// (predict/collective_time.h).
 #pragma once
 
 #include "comm/trace/trace_mesh.h"
@@ -6,10 +7,12 @@
 
 namespace echelon {
 
-/// As `rank` records it. The ranks of the other groups of the same axes communicate at the same time and share the cards of their nodes.
+/// As `rank` records it. The ranks of the other groups of the same axes communicate at the same time and share the
+/// cards of their nodes.
 [[nodiscard]] double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices);
 
-/// Where the record's group or pair lies. Who asks often keeps it: it depends on the record's group and peer, and on the rank.
+/// Where the record's group or pair lies. Who asks often keeps it: it depends on the record's group and peer, and on
+/// the rank.
 [[nodiscard]] GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices);
 
 }  // namespace echelon

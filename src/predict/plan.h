@@ -1,5 +1,5 @@
-// The layouts of a model on a machine, best first. Every number is that of the layout's blueprint, timed by `simulate`; bounds only decide which layouts need
-// not be timed (docs/plan.md).
+// The layouts of a model on a machine, best first. Every number is that of the layout's blueprint, timed by `simulate`;
+// bounds only decide which layouts need not be timed (docs/plan.md).
 #pragma once
 
 #include "predict/plan_space.h"
@@ -17,17 +17,18 @@ struct Plan {
 };
 
 struct PlanResult {
-  std::int64_t num_configurations = 0;   // legal layouts
-  std::int64_t num_evaluated = 0;        // blueprints that were made and timed
-  std::int64_t num_played = 0;           // layouts whose schedule was held against the clock
-  std::int64_t num_stepped = 0;          // layouts whose programs were played
-  double seconds = 0;                    // that the search took
-  double within = 0;                     // no layout is better than the first plan by more than this part of it
-  bool is_complete = true;               // false: time was over, and the plans are good ones that were found by then
-  std::vector<Plan> plans;               // those that fit, best first
-  std::optional<Plan> in_default_order;  // the first plan with its axes in the default order, where another one is better
-  std::optional<Plan> nearest;           // where none fits: the one that needs least memory
-  std::vector<std::string> mends;        // and the smallest changes of the request with which one does
+  std::int64_t num_configurations = 0;  // legal layouts
+  std::int64_t num_evaluated = 0;       // blueprints that were made and timed
+  std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
+  std::int64_t num_stepped = 0;         // layouts whose programs were played
+  double seconds = 0;                   // that the search took
+  double within = 0;                    // no layout is better than the first plan by more than this part of it
+  bool is_complete = true;              // false: time was over, and the plans are good ones that were found by then
+  std::vector<Plan> plans;              // those that fit, best first
+  std::optional<Plan>
+      in_default_order;            // the first plan with its axes in the default order, where another one is better
+  std::optional<Plan> nearest;     // where none fits: the one that needs least memory
+  std::vector<std::string> mends;  // and the smallest changes of the request with which one does
 };
 
 /// The best `request.top` plans whose tensor, pipeline and data degrees differ. Throws Error if no layout is legal.

@@ -18,11 +18,12 @@ PlanBounds::Ends& PlanBounds::ends_of(const PlanComputation& computation, const 
   return ends_;
 }
 
-/// On a host: seconds in which its cores do what one rank of every stage has to do, for all of them. Ranks that wait lend their cores, so only the sum bounds
-/// them.
+/// On a host: seconds in which its cores do what one rank of every stage has to do, for all of them. Ranks that wait
+/// lend their cores, so only the sum bounds them.
 double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) const {
   if (!request_->machine.host) return 0;
-  return rounding * static_cast<double>(shape.tp * shape.dp) * core_seconds / static_cast<double>(request_->machine.host->num_cores);
+  return rounding * static_cast<double>(shape.tp * shape.dp) * core_seconds /
+         static_cast<double>(request_->machine.host->num_cores);
 }
 
 double PlanBounds::shape_seconds(const PlanShape& shape) {
@@ -43,9 +44,11 @@ double PlanBounds::shape_seconds(const PlanShape& shape) {
 }
 
 double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
-  const PlanStages& stages = stages_.stages(computation, costs_.layers(computation.shape, computation.recompute.operations));
+  const PlanStages& stages =
+      stages_.stages(computation, costs_.layers(computation.shape, computation.recompute.operations));
   const std::vector<double>& ends = ends_of(computation, stages).unplayed;
-  return std::max(rounding * *std::max_element(ends.begin(), ends.end()), on_all_cores(computation.shape, core_seconds(computation, stages)));
+  return std::max(rounding * *std::max_element(ends.begin(), ends.end()),
+                  on_all_cores(computation.shape, core_seconds(computation, stages)));
 }
 
 /// By rank: when its last pass has ended; against the clock, if the seconds of a transfer are given.
@@ -67,7 +70,8 @@ std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, std::optiona
   if (is_new) {
     StageSeconds seconds;
     for (const StageCost& stage : stages.stages) seconds.push_back(stage.seconds);
-    played->second = last_pass_ends(stages_.schedule(computation.shape, computation.pipeline), seconds, *transfer_seconds);
+    played->second =
+        last_pass_ends(stages_.schedule(computation.shape, computation.pipeline), seconds, *transfer_seconds);
   }
   for (std::size_t rank = 0; rank < ends.size(); ++rank) ends[rank] = std::max(ends[rank], played->second[rank]);
   return ends;
@@ -76,7 +80,8 @@ std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, std::optiona
 double PlanBounds::step_seconds(const PlanCosts& costs, std::optional<double> transfer_seconds) {
   const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   if (request_->machine.host) {
-    const double all_cores = on_all_cores(costs.choice.shape, core_seconds(computation, costs.stages) + state_core_seconds(costs));
+    const double all_cores =
+        on_all_cores(costs.choice.shape, core_seconds(computation, costs.stages) + state_core_seconds(costs));
     return std::max(pipeline_seconds(computation), all_cores);
   }
   std::vector<double> ends = last_passes(costs, transfer_seconds);
@@ -91,14 +96,17 @@ double PlanBounds::step_seconds(const PlanCosts& costs, std::optional<double> tr
 double PlanBounds::seconds_of_any_order(const PlanChoice& choice) {
   const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations);
   const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
-  return step_seconds({choice, stages, layers, costs_.state(choice.shape, choice.data), stages_.passes(choice.shape, choice.pipeline)}, std::nullopt);
+  return step_seconds(
+      {choice, stages, layers, costs_.state(choice.shape, choice.data), stages_.passes(choice.shape, choice.pipeline)},
+      std::nullopt);
 }
 
 double PlanBounds::seconds(const PlanChoice& choice, bool plays) {
   const MeshShape mesh = space_->mesh_of(choice.shape, choice.data, choice.order);
   const LayerCosts& layers = costs_.layers(choice.shape, choice.recompute.operations, mesh);
   const PlanStages& stages = stages_.stages({choice.shape, choice.pipeline, choice.recompute}, layers);
-  const PlanCosts costs = {choice, stages, layers, costs_.state(choice.shape, choice.data, choice.order), stages_.passes(choice.shape, choice.pipeline)};
+  const PlanCosts costs = {choice, stages, layers, costs_.state(choice.shape, choice.data, choice.order),
+                           stages_.passes(choice.shape, choice.pipeline)};
   return plays ? step_seconds(costs, costs_.transfer_seconds(choice.shape, mesh)) : step_seconds(costs, std::nullopt);
 }
 

@@ -1,8 +1,10 @@
-// Seconds and bytes that no layout can be below, without its blueprint (docs/plan.md derives them). Three grades, each at least as high as the one before:
+// Seconds and bytes that no layout can be below, without its blueprint (docs/plan.md derives them). Three grades, each
+// at least as high as the one before:
 //
 //   of a shape      what a rank computes on average
-//   of a pipeline   its fullest rank: the way of the first microbatch to it, all its passes, the way of the last gradient back; what it keeps at its fullest
-//   of a layout     the schedule against the clock, and what comes before the next step: reduction, clipping, update, gathering
+//   of a pipeline   its fullest rank: the way of the first microbatch to it, all its passes, the way of the last
+//   gradient back; what it keeps at its fullest of a layout     the schedule against the clock, and what comes before
+//   the next step: reduction, clipping, update, gathering
 #pragma once
 
 #include "predict/plan_bytes.h"

@@ -1,5 +1,5 @@
-// Bytes that the fullest rank of a layout needs at least, without its blueprint. Three grades: of a layout; of a pipeline whatever its data axes are; and that
-// without its schedule.
+// Bytes that the fullest rank of a layout needs at least, without its blueprint. Three grades: of a layout; of a
+// pipeline whatever its data axes are; and that without its schedule.
 #pragma once
 
 #include "predict/plan_stages.h"
@@ -9,7 +9,8 @@ namespace echelon {
 class PlanBytes {
  public:
   /// It refers to all three.
-  PlanBytes(const PlanRequest& request, CostTable& costs, PlanStageTable& stages) : request_(&request), costs_(&costs), stages_(&stages) {}
+  PlanBytes(const PlanRequest& request, CostTable& costs, PlanStageTable& stages)
+      : request_(&request), costs_(&costs), stages_(&stages) {}
 
   [[nodiscard]] std::int64_t of_layout(const PlanChoice& choice);
   [[nodiscard]] std::int64_t of_pipeline(const PlanComputation& computation);
@@ -17,7 +18,8 @@ class PlanBytes {
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
 
  private:
-  /// What passes need at their fullest: any; one of a block forward, and one that forms gradients of weights, beside what the data axes have there.
+  /// What passes need at their fullest: any; one of a block forward, and one that forms gradients of weights, beside
+  /// what the data axes have there.
   struct Passing {
     std::int64_t any = 0, forward = 0, weights = 0;
   };

@@ -1,4 +1,5 @@
-// The cheapest token: of every number of devices that divides the one asked for, the fastest plan; the others may do something else.
+// The cheapest token: of every number of devices that divides the one asked for, the fastest plan; the others may do
+// something else.
 #include "predict/plan.h"
 
 #include "base/error.h"
@@ -12,7 +13,9 @@ double price_per_token(const Plan& plan, const PlanRequest& request) {
   double price = 0, devices = 0;  // of the first devices of the machine
   const auto wanted = static_cast<double>(plan.config.mesh_shape().num_ranks());
   for (const NodeSpec& node : request.machine.nodes) {
-    const double there = node.count == 0 ? wanted - devices : std::min(wanted - devices, static_cast<double>(node.count * node.num_devices));
+    const double there = node.count == 0
+                             ? wanted - devices
+                             : std::min(wanted - devices, static_cast<double>(node.count * node.num_devices));
     price += there * node.price_per_device_hour;
     devices += there;
   }
@@ -42,7 +45,9 @@ PlanResult find_cheapest_plans(const PlanRequest& request) {
       if (n == request.num_devices) throw;
     }
   }
-  std::stable_sort(all.plans.begin(), all.plans.end(), [&](const Plan& a, const Plan& b) { return price_per_token(a, request) < price_per_token(b, request); });
+  std::stable_sort(all.plans.begin(), all.plans.end(), [&](const Plan& a, const Plan& b) {
+    return price_per_token(a, request) < price_per_token(b, request);
+  });
   if (static_cast<int>(all.plans.size()) > request.top) all.plans.resize(static_cast<std::size_t>(request.top));
   return all;
 }

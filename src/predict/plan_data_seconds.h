@@ -28,7 +28,8 @@ struct PassWait {
 /// The step, if each rank's last pass ends so early.
 [[nodiscard]] double step_end(const PlanCosts& costs, const std::vector<double>& last_passes);
 
-/// On a host, of all its cores for one rank of every stage: what comes to the passes once a step, or once a microbatch under ZeRO-2 and 3.
+/// On a host, of all its cores for one rank of every stage: what comes to the passes once a step, or once a microbatch
+/// under ZeRO-2 and 3.
 [[nodiscard]] double state_core_seconds(const PlanCosts& costs);
 
 }  // namespace echelon

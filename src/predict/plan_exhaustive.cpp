@@ -23,7 +23,9 @@ double comparable(double seconds) {
 
 bool is_better(PlanObjective objective, const Plan& a, const Plan& b) {
   if (a.outcome.fits() != b.outcome.fits()) return a.outcome.fits();
-  const auto by_time = [](const Plan& each) { return std::pair(comparable(each.outcome.step_seconds), static_cast<double>(each.outcome.peak_memory_bytes())); };
+  const auto by_time = [](const Plan& each) {
+    return std::pair(comparable(each.outcome.step_seconds), static_cast<double>(each.outcome.peak_memory_bytes()));
+  };
   const auto by_memory = [](const Plan& each) {
     return std::pair(static_cast<double>(each.outcome.peak_memory_bytes()), comparable(each.outcome.step_seconds));
   };
@@ -51,7 +53,8 @@ PlanResult find_plans_exhaustively(const PlanRequest& request) {
     if (!is_new && is_better(request.objective, plan, held->second)) held->second = std::move(plan);
   });
   for (auto& [degrees, plan] : best) result.plans.push_back(std::move(plan));
-  std::sort(result.plans.begin(), result.plans.end(), [&](const Plan& a, const Plan& b) { return is_better(request.objective, a, b); });
+  std::sort(result.plans.begin(), result.plans.end(),
+            [&](const Plan& a, const Plan& b) { return is_better(request.objective, a, b); });
   if (!result.plans.front().outcome.fits()) result.nearest = result.plans.front();
   std::erase_if(result.plans, [](const Plan& plan) { return !plan.outcome.fits(); });
   if (static_cast<int>(result.plans.size()) > request.top) result.plans.resize(static_cast<std::size_t>(request.top));

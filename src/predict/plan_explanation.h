@@ -13,8 +13,10 @@ namespace echelon {
 [[nodiscard]] std::vector<std::string> memory_parts(const Plan& plan);
 /// What of the step is longer or shorter than in the best plan.
 [[nodiscard]] std::vector<std::string> differences(const Plan& best, const Plan& other);
-/// Where the best plan's order is not the default: what lies on a node under each of them, and what the default one costs.
-[[nodiscard]] std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_order, const MachineSpec& machine);
+/// Where the best plan's order is not the default: what lies on a node under each of them, and what the default one
+/// costs.
+[[nodiscard]] std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_order,
+                                                     const MachineSpec& machine);
 /// By how much the fullest rank is beyond its device.
 [[nodiscard]] std::vector<std::string> misses(const Plan& plan);
 /// The advice of textbooks, held against the best plan: where that contradicts, it says so.

@@ -20,8 +20,8 @@ struct PlanKey {
   auto operator<=>(const PlanKey&) const = default;
 };
 
-/// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which `choice` has the first; or all but
-/// an order; or one layout.
+/// A set of layouts: all that have the shape; or the pipeline and one of the recomputations of `chain`, of which
+/// `choice` has the first; or all but an order; or one layout.
 struct PlanNode {
   PlanKey key;
   PlanGrade grade{};

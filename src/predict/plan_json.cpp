@@ -17,14 +17,17 @@ Json fields_of(const Plan& plan, const PlanRequest& request) {
   for (const PredictedMemory& each : outcome.memory) {
     Json categories = Json::object();
     for (const auto& [category, bytes] : each.category_bytes) categories[std::string(name_of(category))] = bytes;
-    memory.push_back({{"arena_bytes", each.arena_bytes}, {"device_bytes", each.device_bytes}, {"categories", categories}});
+    memory.push_back(
+        {{"arena_bytes", each.arena_bytes}, {"device_bytes", each.device_bytes}, {"categories", categories}});
   }
   return {{"predicted_seconds", outcome.step_seconds},
           {"predicted_memory_bytes", outcome.peak_memory_bytes()},
           {"fits", outcome.fits()},
           {"mfu", 100 * outcome.mfu()},
           {"hfu", 100 * outcome.hfu()},
-          {"tokens_per_second", static_cast<double>(request.base.training.global_batch_size * request.base.training.seq_len) / outcome.step_seconds},
+          {"tokens_per_second",
+           static_cast<double>(request.base.training.global_batch_size * request.base.training.seq_len) /
+               outcome.step_seconds},
           {"price_per_million_tokens", 1e6 * price_per_token(plan, request)},
           {"gpus", plan.config.mesh_shape().num_ranks()},
           {"tensor_parallel_degree", shape.tp},

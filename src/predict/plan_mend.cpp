@@ -38,7 +38,8 @@ std::vector<std::string> mends_of(const PlanRequest& request) {
   }
   if (!mends.empty()) return mends;
   if (request.machine.host)
-    return {fmt::format("a smaller model, or shorter sequences than {}: ranks of a host share its memory", request.base.training.seq_len)};
+    return {fmt::format("a smaller model, or shorter sequences than {}: ranks of a host share its memory",
+                        request.base.training.seq_len)};
   PlanRequest open = request;
   open.fixed.clear();
   const auto available = request.machine.num_devices();
@@ -48,15 +49,17 @@ std::vector<std::string> mends_of(const PlanRequest& request) {
     const auto plan = best_of(open);
     if (!plan) continue;
     const PlanShape& shape = plan->choice.shape;
-    mends.push_back(fmt::format("--gpus={}: {:.4f} s/step in {:.2f} GiB (tp {}, pp {}, dp {})", open.num_devices, plan->outcome.step_seconds,
-                                static_cast<double>(plan->outcome.peak_memory_bytes()) / gib, shape.tp, shape.pp, shape.dp));
+    mends.push_back(fmt::format(
+        "--gpus={}: {:.4f} s/step in {:.2f} GiB (tp {}, pp {}, dp {})", open.num_devices, plan->outcome.step_seconds,
+        static_cast<double>(plan->outcome.peak_memory_bytes()) / gib, shape.tp, shape.pp, shape.dp));
     return mends;
   }
-  mends.push_back(available && request.num_devices * 2 > *available
-                      ? fmt::format("the machine '{}' has no more than {} devices: a smaller model, or shorter sequences than {}", request.machine.name,
-                                    *available, request.base.training.seq_len)
-                      : fmt::format("no number of devices up to {} helps: shorter sequences than {}", request.num_devices * most_times_more,
-                                    request.base.training.seq_len));
+  mends.push_back(
+      available && request.num_devices * 2 > *available
+          ? fmt::format("the machine '{}' has no more than {} devices: a smaller model, or shorter sequences than {}",
+                        request.machine.name, *available, request.base.training.seq_len)
+          : fmt::format("no number of devices up to {} helps: shorter sequences than {}",
+                        request.num_devices * most_times_more, request.base.training.seq_len));
   return mends;
 }
 

@@ -11,9 +11,10 @@
 namespace echelon {
 namespace {
 
-/// On how many nodes, and below how many switches, a group of each of the axes lies; none where that differs from rank to rank. Switches count where they are
-/// oversubscribed.
-std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const MeshShape& mesh, const MachineSpec& machine) {
+/// On how many nodes, and below how many switches, a group of each of the axes lies; none where that differs from rank
+/// to rank. Switches count where they are oversubscribed.
+std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const MeshShape& mesh,
+                                          const MachineSpec& machine) {
   const DeviceMap devices(mesh, machine);
   if (!devices.is_regular()) return std::nullopt;
   std::vector<int> spread;
@@ -53,7 +54,8 @@ const std::vector<MeshShape>& PlanOrders::of_tensor_axis(std::int64_t tp) {
   for (std::int64_t stride = 1; stride <= num_groups; ++stride) {
     if (num_groups % stride != 0) continue;
     const PlanData around = {.replicate = num_groups / stride, .shard = stride};
-    const MeshShape mesh = space_->mesh_of({.tp = tp}, around, AxisOrder(std::vector{Axis::dp_shard, Axis::tp, Axis::dp_replicate}));
+    const MeshShape mesh =
+        space_->mesh_of({.tp = tp}, around, AxisOrder(std::vector{Axis::dp_shard, Axis::tp, Axis::dp_replicate}));
     const auto spread = spread_of(std::array{Axis::tp}, mesh, request_->machine);
     if (!spread || spreads.insert(spread).second) meshes.push_back(mesh);
     if (tp == 1 || request_->machine.host) break;
@@ -61,7 +63,9 @@ const std::vector<MeshShape>& PlanOrders::of_tensor_axis(std::int64_t tp) {
   return meshes;
 }
 
-const std::vector<AxisOrder>& PlanOrders::of(const PlanShape& shape, const PlanData& data) { return known(shape, data).different; }
+const std::vector<AxisOrder>& PlanOrders::of(const PlanShape& shape, const PlanData& data) {
+  return known(shape, data).different;
+}
 
 const AxisOrder& PlanOrders::stand_in(const PlanShape& shape, const PlanData& data, const AxisOrder& order) {
   const std::vector<AxisOrder>& all = space_->orders(shape, data);

@@ -1,5 +1,6 @@
-// Which orders of the axes a machine can tell apart. What a group takes depends on how many of its ranks lie on a node and below a switch; where two orders
-// give each axis as many there, every collective and every transfer between stages takes the same, and one of the two stands for both.
+// Which orders of the axes a machine can tell apart. What a group takes depends on how many of its ranks lie on a node
+// and below a switch; where two orders give each axis as many there, every collective and every transfer between stages
+// takes the same, and one of the two stands for both.
 #pragma once
 
 #include "predict/plan_space.h"

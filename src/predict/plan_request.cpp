@@ -16,8 +16,10 @@ namespace {
 constexpr std::int64_t longest_default_sequence = 8192;
 
 bool is_chosen(std::string_view key) {
-  constexpr std::string_view of_training[] = {"training.micro_batch_size", "training.recompute", "training.recompute_method", "training.recompute_num_layers"};
-  return key.starts_with("parallelism.") || std::find(std::begin(of_training), std::end(of_training), key) != std::end(of_training);
+  constexpr std::string_view of_training[] = {"training.micro_batch_size", "training.recompute",
+                                              "training.recompute_method", "training.recompute_num_layers"};
+  return key.starts_with("parallelism.") ||
+         std::find(std::begin(of_training), std::end(of_training), key) != std::end(of_training);
 }
 
 /// One setting a string, "--section.key=value".
@@ -33,7 +35,8 @@ std::vector<std::string> joined(const std::vector<std::string>& settings) {
 }
 
 std::string key_of(const std::string& setting) {
-  std::string key = setting.substr(std::min<std::size_t>(2, setting.size()), setting.find('=') - std::min<std::size_t>(2, setting.size()));
+  std::string key = setting.substr(std::min<std::size_t>(2, setting.size()),
+                                   setting.find('=') - std::min<std::size_t>(2, setting.size()));
   std::replace(key.begin(), key.end(), '-', '_');
   return key;
 }
@@ -62,14 +65,17 @@ void add_defaults_of_choices(std::vector<std::string>& settings) {
 }
 
 bool says(const PlanQuestion& question, const std::vector<std::string>& settings, std::string_view key) {
-  return question.model.ends_with(".toml") || std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+  return question.model.ends_with(".toml") ||
+         std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
 }
 
 /// One thing is said once.
-void require_one_value(const std::vector<std::string>& settings, std::string_view flag, std::optional<std::int64_t> value, std::string_view key) {
-  const auto same = std::find_if(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
-  require(!value || same == settings.end(), "{}={} and {} say the same thing; leave one of them out", flag, value.value_or(0),
-          same == settings.end() ? "" : *same);
+void require_one_value(const std::vector<std::string>& settings, std::string_view flag,
+                       std::optional<std::int64_t> value, std::string_view key) {
+  const auto same =
+      std::find_if(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+  require(!value || same == settings.end(), "{}={} and {} say the same thing; leave one of them out", flag,
+          value.value_or(0), same == settings.end() ? "" : *same);
 }
 
 /// With the flags and all settings that are no choices.
@@ -85,7 +91,8 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
   // One sequence in one microbatch contradicts nothing; the real sizes come behind.
   for (const std::string& setting : settings)
     if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
-  if (question.global_batch_size) source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
+  if (question.global_batch_size)
+    source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
   // Sequences of a length that nobody said are set behind, too: the model may have no room for the usual ones.
   const std::int64_t least = 1;
   if (question.seq_len || !says(question, settings, "training.seq_len"))
@@ -95,14 +102,16 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
 
 /// bfloat16 where the machine has rates of it.
 std::string natural_dtype(const MachineSpec& machine) {
-  const bool has = std::all_of(machine.nodes.begin(), machine.nodes.end(), [](const NodeSpec& node) { return node.device.formats.contains("bfloat16"); });
+  const bool has = std::all_of(machine.nodes.begin(), machine.nodes.end(),
+                               [](const NodeSpec& node) { return node.device.formats.contains("bfloat16"); });
   return has ? "bfloat16" : "float32";
 }
 
 MachineSpec named_machine(const PlanQuestion& question, const std::string& of_config) {
   if (!question.machine.empty()) return read_machine(question.machine);
   if (!of_config.empty()) return read_machine(of_config);
-  require(static_cast<bool>(question.this_machine), "--machine is missing: the name of a machine or a file; such as --machine=h100");
+  require(static_cast<bool>(question.this_machine),
+          "--machine is missing: the name of a machine or a file; such as --machine=h100");
   return question.this_machine();
 }
 
@@ -110,24 +119,29 @@ void set_prices(const PlanQuestion& question, PlanRequest& request) {
   for (NodeSpec& node : request.machine.nodes) {
     if (question.price) node.price_per_device_hour = *question.price;
     require(request.objective != PlanObjective::cost || node.price_per_device_hour > 0,
-            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device and hour", request.machine.name,
-            node.name);
+            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device "
+            "and hour",
+            request.machine.name, node.name);
   }
 }
 
-/// What is not said: all devices of a cluster, a rank for each core of a host. There ranks are threads, of which there may be more than cores.
+/// What is not said: all devices of a cluster, a rank for each core of a host. There ranks are threads, of which there
+/// may be more than cores.
 std::int64_t num_devices_of(const PlanQuestion& question, const MachineSpec& machine) {
   if (machine.host) {
     const std::int64_t num_ranks = question.gpus.value_or(machine.host->num_cores);
     const std::int64_t most = machine.nodes.front().num_devices;
-    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be; nearest: {}", num_ranks, most);
+    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be; nearest: {}",
+            num_ranks, most);
     return num_ranks;
   }
   const auto devices = machine.num_devices();
-  require(question.gpus || devices, "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8", machine.name);
+  require(question.gpus || devices,
+          "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8",
+          machine.name);
   const std::int64_t wanted = question.gpus.value_or(devices.value_or(1));
-  require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}", wanted, devices.value_or(0), machine.name,
-          devices.value_or(0));
+  require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}",
+          wanted, devices.value_or(0), machine.name, devices.value_or(0));
   return wanted;
 }
 
@@ -149,22 +163,24 @@ PlanObjective parse_plan_objective(std::string_view key, std::string_view name) 
 
 PlanRequest read_plan_request(const PlanQuestion& question) {
   const std::vector<std::string> settings = joined(question.settings);
-  require(!question.model.empty(), "--model is missing: a preset, a Hugging Face folder or a config file; such as --model=llama3-8b");
+  require(!question.model.empty(),
+          "--model is missing: a preset, a Hugging Face folder or a config file; such as --model=llama3-8b");
   require(!question.gpus || *question.gpus >= 1, "--gpus={} are no devices; nearest: 1", question.gpus.value_or(0));
   require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000; nearest: {}", question.top,
           std::clamp<std::int64_t>(question.top, 1, 1000));
   require_one_value(settings, "--global-batch-size", question.global_batch_size, "training.global_batch_size");
   require_one_value(settings, "--seq-len", question.seq_len, "training.seq_len");
-  require(!question.price || (*question.price > 0 && std::isfinite(*question.price)), "--price={} is no price of a device and hour; such as --price=2.5",
-          question.price.value_or(0));
+  require(!question.price || (*question.price > 0 && std::isfinite(*question.price)),
+          "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
   PlanRequest request;
   request.objective = parse_plan_objective("--objective", question.objective);
   request.top = static_cast<int>(question.top);
-  require(question.within_percent >= 0 && question.within_percent <= 50, "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
+  require(question.within_percent >= 0 && question.within_percent <= 50,
+          "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
           question.within_percent > 50 ? 50 : 0);
   request.within = question.within_percent / 100;
-  require(question.seconds >= 0 && std::isfinite(question.seconds), "--seconds={} is no time for a search; nearest: 0, which is as long as it takes",
-          question.seconds);
+  require(question.seconds >= 0 && std::isfinite(question.seconds),
+          "--seconds={} is no time for a search; nearest: 0, which is as long as it takes", question.seconds);
   request.seconds = question.seconds;
   request.base = base_config(question, settings);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),

@@ -25,7 +25,8 @@ struct PlanRequest {
   RunConfig base;  // the model, the batch and all that is not chosen; and the values of the keys that are fixed
   MachineSpec machine;
   std::int64_t num_devices = 1;
-  std::set<std::string, std::less<>> fixed = {};  // keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
+  std::set<std::string, std::less<>> fixed =
+      {};  // keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
   PlanObjective objective = PlanObjective::time;
   int top = 5;         // plans that are wanted, of different tensor, pipeline and data degrees
   double within = 0;   // a plan is good enough when no other can be better by more than this part of it
@@ -44,10 +45,10 @@ struct PlanQuestion {
   std::optional<double> price = {};  // of a device and hour; else the machine's
   double within_percent = 0;
   double seconds = 30;
-  std::vector<std::string> settings = {};                               // --section.key=value: what the planner would choose is fixed by them
+  std::vector<std::string> settings = {};  // --section.key=value: what the planner would choose is fixed by them
   std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
   std::function<MachineSpec()> this_machine = {};                       // empty: a machine must be named
-  std::string device = "cuda";                                          // what training.device = auto stands for on a machine of devices
+  std::string device = "cuda";  // what training.device = auto stands for on a machine of devices
 };
 
 /// Throws Error naming the flag, its value and the nearest that goes.

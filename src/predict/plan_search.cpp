@@ -1,5 +1,5 @@
-// Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout that was timed comes first; nothing
-// that is left can be better than it. So the answer is that of timing all.
+// Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout
+// that was timed comes first; nothing that is left can be better than it. So the answer is that of timing all.
 #include "base/clock.h"
 #include "base/error.h"
 #include "predict/layout_steps.h"
@@ -26,8 +26,8 @@ constexpr double rounding_of_bounds = 1 - 1e-9;  // their sums are formed in ano
 // Where time is over:
 constexpr double grace = 0.2;                                  // of it, to find some plans nevertheless
 constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
-constexpr int most_sets = 100, most_timed = 3;                 // of a descent; of it, and of layouts of the same degrees
-constexpr int most_late = 16;                                  // descents when that is over too, as long as none has found anything
+constexpr int most_sets = 100, most_timed = 3;  // of a descent; of it, and of layouts of the same degrees
+constexpr int most_late = 16;                   // descents when that is over too, as long as none has found anything
 
 using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 
@@ -45,7 +45,8 @@ class Search {
     const double start = now_seconds();
     PlanResult result;
     result.num_configurations = space_.num_configurations();
-    for (const PlanShape& shape : space_.shapes()) push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
+    for (const PlanShape& shape : space_.shapes())
+      push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
     const double end = request_.seconds > 0 ? start + request_.seconds : std::numeric_limits<double>::infinity();
     while (static_cast<int>(result.plans.size()) < wanted) {
       drop_found(heap_);
@@ -61,7 +62,8 @@ class Search {
       }
       if (timed_.empty()) break;
       const Node& best = *timed_.top().node;
-      if (result.plans.empty() && !heap_.empty()) result.within = std::max(0.0, 1 - heap_.top().key.first / best.key.first);
+      if (result.plans.empty() && !heap_.empty())
+        result.within = std::max(0.0, 1 - heap_.top().key.first / best.key.first);
       found_.insert(degrees_of(best.choice.shape));
       result.plans.push_back(std::move(plans_[static_cast<std::size_t>(best.plan)]));
     }
@@ -82,8 +84,9 @@ class Search {
     return request_.within > 0 ? bound.first < timed.first * (1 - request_.within) : bound < timed;
   }
 
-  /// Time is over: layouts that are found going down by the lowest bounds, from the lowest set of each way to lay out the model, and then from the lowest
-  /// sets of the best degrees; the best of them are timed. Nothing is taken off the heap, whose first bound still says how much better another one could be.
+  /// Time is over: layouts that are found going down by the lowest bounds, from the lowest set of each way to lay out
+  /// the model, and then from the lowest sets of the best degrees; the best of them are timed. Nothing is taken off the
+  /// heap, whose first bound still says how much better another one could be.
   void find_some(int wanted, double end) {
     using Way = std::tuple<Degrees, std::int64_t, ReshardAfterForward>;
     std::map<Way, const Heap::Entry*> lowest;
@@ -118,7 +121,8 @@ class Search {
   }
 
   void descend_from(std::vector<const Heap::Entry*> entries, Heap& reached, double end) {
-    std::sort(entries.begin(), entries.end(), [](const Heap::Entry* a, const Heap::Entry* b) { return a->key < b->key; });
+    std::sort(entries.begin(), entries.end(),
+              [](const Heap::Entry* a, const Heap::Entry* b) { return a->key < b->key; });
     if (entries.size() > most_descents) entries.resize(most_descents);
     std::vector<Node> nodes;
     for (const Heap::Entry* each : entries) nodes.push_back(*each->node);
@@ -136,7 +140,8 @@ class Search {
     const std::size_t before = plans_.size();
     const std::int64_t most_evaluated = num_evaluated_ + most_timed;
     std::vector<Node> ahead = {node};
-    for (int i = 0; i < most_sets && !ahead.empty() && plans_.size() == before && num_evaluated_ < most_evaluated; ++i) {
+    for (int i = 0; i < most_sets && !ahead.empty() && plans_.size() == before && num_evaluated_ < most_evaluated;
+         ++i) {
       const Node next = std::move(ahead.back());
       ahead.pop_back();
       if (next.grade == Grade::stepped) return reached.push(next);
@@ -162,7 +167,9 @@ class Search {
   [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
 
   void push(Node node) { heap_.push(std::move(node)); }
-  void push(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) { push(layout_node(grade, choice, seconds, bytes)); }
+  void push(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) {
+    push(layout_node(grade, choice, seconds, bytes));
+  }
   [[nodiscard]] Node layout_node(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) const {
     Node node = {key(seconds, bytes), grade, choice};
     const std::vector<AxisOrder>& orders = space_.orders(choice.shape, choice.data);
@@ -184,11 +191,15 @@ class Search {
 
   void expand_shape(const PlanShape& shape) {
     for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
-      // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps less.
+      // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps
+      // less.
       const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
       for (auto first = all.begin(); first != all.end();) {
-        const auto end = std::find_if(first, all.end(), [&](const PlanRecompute& each) { return each.operations != first->operations; });
-        const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each})); };
+        const auto end = std::find_if(first, all.end(),
+                                      [&](const PlanRecompute& each) { return each.operations != first->operations; });
+        const auto fits = [&](const PlanRecompute& each) {
+          return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
+        };
         push_pipeline({shape, pipeline, {}, {}}, {first, end}, fits);
         first = end;
       }
@@ -200,21 +211,27 @@ class Search {
   /// The layouts with the recomputations of `chain`, without those at its begin of which none fits.
   template <class Fits>
   void push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits) {
-    const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(), [&](const PlanRecompute& each) { return !fits(each); }) : chain.begin();
+    const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(),
+                                                        [&](const PlanRecompute& each) { return !fits(each); })
+                                 : chain.begin();
     chain.erase(chain.begin(), first);
     if (chain.empty()) return;
     Node node = {.key = {}, .grade = Grade::pipeline, .choice = choice};
     node.choice.recompute = chain.front();
     const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
-    node.key = key(seconds, memory_first() ? bounds_.bytes().of_any_schedule({choice.shape, choice.pipeline, chain.back()}) : 0);
+    node.key = key(seconds,
+                   memory_first() ? bounds_.bytes().of_any_schedule({choice.shape, choice.pipeline, chain.back()}) : 0);
     node.chain = std::move(chain);
     push(std::move(node));
   }
 
-  /// The first layouts of a chain whose schedule says that they fit, one for each way of the data axes; the rest of the chain stays a node.
+  /// The first layouts of a chain whose schedule says that they fit, one for each way of the data axes; the rest of the
+  /// chain stays a node.
   void expand_pipeline(const Node& node) {
     PlanChoice choice = node.choice;
-    const auto fits = [&](const PlanRecompute& each) { return may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, each})); };
+    const auto fits = [&](const PlanRecompute& each) {
+      return may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, each}));
+    };
     if (!fits(node.chain.front())) return push_pipeline(choice, node.chain, fits);
     const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
     for (std::size_t i = 0; i < num_taken; ++i) {
@@ -225,7 +242,8 @@ class Search {
         if (may_fit(bytes)) push({key(bounds_.seconds_of_any_order(choice), bytes), Grade::any_order, choice});
       }
     }
-    if (num_taken < node.chain.size()) push_pipeline(node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; });
+    if (num_taken < node.chain.size())
+      push_pipeline(node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; });
   }
 
   /// One of each kind of orders that the machine can tell apart.
@@ -247,14 +265,16 @@ class Search {
     if (!step) return time(node);
     ++num_stepped_;
     if (may_fit(step->live_bytes))
-      push(Grade::stepped, node.choice, step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds, step->live_bytes);
+      push(Grade::stepped, node.choice, step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds,
+           step->live_bytes);
   }
 
   void time(const Node& node) {
     ++num_evaluated_;
     Plan plan = evaluate(space_, request_, node.choice);
     if (must_fit_ && !plan.outcome.fits()) return;
-    Node timed = layout_node(Grade::timed, node.choice, comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes());
+    Node timed =
+        layout_node(Grade::timed, node.choice, comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes());
     timed.plan = static_cast<std::int64_t>(plans_.size());
     plans_.push_back(std::move(plan));
     timed_.push(std::move(timed));
@@ -284,14 +304,16 @@ std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& reques
 PlanResult find_fitting_plans(const PlanRequest& request) { return Search(request, true).run(request.top); }
 
 PlanResult find_plans(const PlanRequest& request) {
-  PlanResult result = request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
+  PlanResult result =
+      request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
   if (!result.plans.empty()) {
     result.in_default_order = in_default_order(result.plans.front(), request);
     return result;
   }
   PlanResult any = Search(request, false).run(1);
   result.is_complete &= any.is_complete;
-  require(!any.plans.empty(), "--seconds={} are too few to find a layout; nearest: 0, which is as long as it takes", request.seconds);
+  require(!any.plans.empty(), "--seconds={} are too few to find a layout; nearest: 0, which is as long as it takes",
+          request.seconds);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;

@@ -11,14 +11,18 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_degree", shard_key = "parallelism.data_parallel_shard_degree",
-                           zero_key = "parallelism.zero_level", reshard_key = "parallelism.reshard_after_forward",
-                           tensor_key = "parallelism.tensor_parallel_degree", sequence_key = "parallelism.sequence_parallel",
-                           pipeline_key = "parallelism.pipeline_parallel_degree", schedule_key = "parallelism.pipeline_parallel_schedule",
-                           virtual_key = "parallelism.virtual_stages", layout_key = "parallelism.pipeline_parallel_layout",
+constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_degree",
+                           shard_key = "parallelism.data_parallel_shard_degree", zero_key = "parallelism.zero_level",
+                           reshard_key = "parallelism.reshard_after_forward",
+                           tensor_key = "parallelism.tensor_parallel_degree",
+                           sequence_key = "parallelism.sequence_parallel",
+                           pipeline_key = "parallelism.pipeline_parallel_degree",
+                           schedule_key = "parallelism.pipeline_parallel_schedule",
+                           virtual_key = "parallelism.virtual_stages",
+                           layout_key = "parallelism.pipeline_parallel_layout",
                            micro_batch_key = "training.micro_batch_size", recompute_key = "training.recompute",
-                           recompute_method_key = "training.recompute_method", recompute_layers_key = "training.recompute_num_layers",
-                           order_key = "parallelism.order";
+                           recompute_method_key = "training.recompute_method",
+                           recompute_layers_key = "training.recompute_num_layers", order_key = "parallelism.order";
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low, high;
@@ -114,11 +118,18 @@ std::vector<AxisOrder> orders_of(const std::vector<Axis>& axes, const PlanReques
   return request.machine.host ? std::vector{AxisOrder()} : permuted_orders(axes);
 }
 
-/// On one pipeline rank the others run the passes of one of these in the same order, or form weights' gradients apart for nobody's sake.
-bool is_for_one_rank(PipelineSchedule schedule) { return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs; }
+/// On one pipeline rank the others run the passes of one of these in the same order, or form weights' gradients apart
+/// for nobody's sake.
+bool is_for_one_rank(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs;
+}
 
-constexpr BlockOperations operation_sets[] = {
-    {}, {BlockOperation::core_attn}, attention_internals, {BlockOperation::mlp}, {BlockOperation::core_attn, BlockOperation::mlp}, whole_block};
+constexpr BlockOperations operation_sets[] = {{},
+                                              {BlockOperation::core_attn},
+                                              attention_internals,
+                                              {BlockOperation::mlp},
+                                              {BlockOperation::core_attn, BlockOperation::mlp},
+                                              whole_block};
 
 }  // namespace
 
@@ -131,9 +142,11 @@ PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
   }
   if (!shapes_.empty()) return;
   validate(request.base);  // says what contradicts what, if it is the fixed keys alone
-  throw Error(fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); leave some of them open",
-                          name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
-                          request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
+  throw Error(
+      fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
+                  "leave some of them open",
+                  name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
+                  request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
 }
 
 void PlanSpace::add_orders() {
@@ -154,9 +167,11 @@ void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
   for (const std::int64_t micro_batch : divisors(batch / dp)) {
     if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
     for (const bool sequence_parallel : {false, true}) {
-      if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1) continue;
+      if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
+        continue;
       const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch};
-      if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty()) shapes_.push_back(shape);
+      if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
+        shapes_.push_back(shape);
     }
   }
 }
@@ -167,7 +182,8 @@ const std::vector<PlanSpace::Split>& PlanSpace::splits(std::int64_t num_stages) 
   const PipelineLayout& fixed = request_->base.parallelism.pipeline_parallel_layout;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers, named = num_stages_of(fixed);
   if (request_->fixes(layout_key) && named != 0 && named != num_stages) return known->second;
-  for (const PipelineLayout& layout : request_->fixes(layout_key) ? std::vector{fixed} : layouts(num_layers, num_stages)) {
+  for (const PipelineLayout& layout :
+       request_->fixes(layout_key) ? std::vector{fixed} : layouts(num_layers, num_stages)) {
     Split split = {layout, stage_layout(num_layers, static_cast<int>(num_stages), layout)};
     for (const StageLayers& stage : split.stages) split.most_layers = std::max(split.most_layers, stage.num_layers);
     known->second.push_back(std::move(split));
@@ -183,7 +199,8 @@ const std::vector<StageLayers>& PlanSpace::stages_of(std::int64_t num_stages, co
 std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   const std::int64_t num_layers = request_->base.model.num_hidden_layers;
-  const bool fixes_recomputation = request_->fixes(recompute_key) || request_->fixes(recompute_method_key) || request_->fixes(recompute_layers_key);
+  const bool fixes_recomputation =
+      request_->fixes(recompute_key) || request_->fixes(recompute_method_key) || request_->fixes(recompute_layers_key);
   std::vector<PlanPipeline> all;
   for (const ScheduleEntry& entry : all_schedules()) {
     if (request_->fixes(schedule_key) && entry.kind != fixed.pipeline_parallel_schedule) continue;
@@ -227,8 +244,10 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
   const ParallelConfig& fixed = request_->base.parallelism;
   std::vector<PlanData> all;
   const auto add = [&](const PlanData& each) {
-    if (!fits(replicate_key, each.replicate, fixed.data_parallel_replicate_degree) || !fits(shard_key, each.shard, fixed.data_parallel_shard_degree) ||
-        !fits(zero_key, each.zero_level, fixed.zero_level) || (request_->fixes(reshard_key) && each.reshard != fixed.reshard_after_forward))
+    if (!fits(replicate_key, each.replicate, fixed.data_parallel_replicate_degree) ||
+        !fits(shard_key, each.shard, fixed.data_parallel_shard_degree) ||
+        !fits(zero_key, each.zero_level, fixed.zero_level) ||
+        (request_->fixes(reshard_key) && each.reshard != fixed.reshard_after_forward))
       return;
     if (!orders(shape, each).empty()) all.push_back(each);
   };
@@ -240,7 +259,8 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
       continue;
     }
     for (const std::int64_t level : {1, 2}) add({replicate, shard, level});
-    for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step}) add({replicate, shard, 3, reshard});
+    for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step})
+      add({replicate, shard, 3, reshard});
   }
   return all;
 }
@@ -257,7 +277,9 @@ const std::vector<AxisOrder>& PlanSpace::orders(const PlanShape& shape, const Pl
 MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const {
   std::array<int, num_axes> degrees;
   degrees.fill(1);
-  const auto set = [&](Axis axis, std::int64_t degree) { degrees[static_cast<std::size_t>(axis)] = static_cast<int>(degree); };
+  const auto set = [&](Axis axis, std::int64_t degree) {
+    degrees[static_cast<std::size_t>(axis)] = static_cast<int>(degree);
+  };
   set(Axis::dp_replicate, data.replicate);
   set(Axis::pp, shape.pp);
   set(Axis::dp_shard, data.shard);
@@ -269,8 +291,10 @@ std::int64_t PlanSpace::num_configurations() const {
   std::int64_t sum = 0;
   for (const PlanShape& shape : shapes_) {
     std::int64_t of_shape = 0;
-    for (const PlanPipeline& pipeline : pipelines(shape)) of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
-    for (const PlanData& data : data_layouts(shape)) sum += of_shape * static_cast<std::int64_t>(orders(shape, data).size());
+    for (const PlanPipeline& pipeline : pipelines(shape))
+      of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
+    for (const PlanData& data : data_layouts(shape))
+      sum += of_shape * static_cast<std::int64_t>(orders(shape, data).size());
   }
   return sum;
 }

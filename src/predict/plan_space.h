@@ -1,4 +1,5 @@
-// All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be counted without being listed:
+// All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be
+// counted without being listed:
 //
 //   shape        tensor (and sequence), pipeline and data degrees, sequences per microbatch
 //   pipeline     of a shape: schedule, virtual stages, layers per stage
@@ -63,8 +64,8 @@ class PlanSpace {
   /// From the fastest to the one that keeps least, for each set of operations.
   [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
   [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
-  /// Those that differ as meshes: axes of one rank stand where the default has them. The default comes first. On a host ranks are threads, which lie nowhere,
-  /// and the default stands for all.
+  /// Those that differ as meshes: axes of one rank stand where the default has them. The default comes first. On a host
+  /// ranks are threads, which lie nowhere, and the default stands for all.
   [[nodiscard]] const std::vector<AxisOrder>& orders(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] MeshShape mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const;
 
@@ -79,7 +80,9 @@ class PlanSpace {
  private:
   void add_orders();
   void add_shapes(std::int64_t tp, std::int64_t pp);
-  [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const { return !request_->fixes(key) || value == wanted; }
+  [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const {
+    return !request_->fixes(key) || value == wanted;
+  }
 
   struct Split {
     PipelineLayout layout;

@@ -7,15 +7,19 @@
 namespace echelon {
 namespace {
 
-constexpr auto forward = static_cast<std::size_t>(PassKind::forward), backward = static_cast<std::size_t>(PassKind::backward),
-               backward_input = static_cast<std::size_t>(PassKind::backward_input), backward_weight = static_cast<std::size_t>(PassKind::backward_weight);
+constexpr auto forward = static_cast<std::size_t>(PassKind::forward),
+               backward = static_cast<std::size_t>(PassKind::backward),
+               backward_input = static_cast<std::size_t>(PassKind::backward_input),
+               backward_weight = static_cast<std::size_t>(PassKind::backward_weight);
 
 int rank_of_stage(int stage, int num_ranks, Placement placement) {
   return placement == Placement::loop || stage < num_ranks ? stage % num_ranks : 2 * num_ranks - 1 - stage;
 }
 
 /// Of all cores of a host for one rank, whichever microbatch it is.
-double core_seconds_of(const UnitCost& unit, std::size_t kind) { return std::min(unit.first[kind].core_seconds, unit.later[kind].core_seconds); }
+double core_seconds_of(const UnitCost& unit, std::size_t kind) {
+  return std::min(unit.first[kind].core_seconds, unit.later[kind].core_seconds);
+}
 
 StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
   StageCost stage;
@@ -28,7 +32,8 @@ StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, con
   if (layers.has_head) stage.add(costs.head, 1);
   stage.stash_bytes += (stage.num_units - 1) * costs.boundary_bytes;     // between units
   if (!layers.has_embedding) stage.stash_bytes += costs.boundary_bytes;  // the stage's input, which lives as long
-  stage.flow_bytes = std::min<std::int64_t>(stage.num_units - 1, 2) * costs.boundary_bytes + (layers.has_head ? 0 : costs.boundary_bytes);
+  stage.flow_bytes = std::min<std::int64_t>(stage.num_units - 1, 2) * costs.boundary_bytes +
+                     (layers.has_head ? 0 : costs.boundary_bytes);
   return stage;
 }
 
@@ -82,12 +87,17 @@ std::vector<double> unplayed_ends(const PlanComputation& computation, const Plan
     there += stage.seconds[forward];
     back += least_backward_input(stage.seconds, kinds);
     all[rank] += m * (stage.seconds[forward] + least_backward(stage.seconds, kinds));
-    if (kinds != BackwardKinds::fused) weights[rank] += m * std::max(0.0, least_backward(stage.seconds, kinds) - least_backward_input(stage.seconds, kinds));
+    if (kinds != BackwardKinds::fused)
+      weights[rank] +=
+          m * std::max(0.0, least_backward(stage.seconds, kinds) - least_backward_input(stage.seconds, kinds));
   }
-  double first_rank = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;  // one microbatch after the other
+  double first_rank = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back)
+                                                                               : 0;  // one microbatch after the other
   for (std::size_t rank = 0; rank < num_ranks; ++rank) {
     all[rank] += way_there[rank];
-    first_rank = std::max(first_rank, all[rank] - weights[rank] + way_back[rank]);  // weights' gradients may come while the last gradient goes back
+    first_rank =
+        std::max(first_rank, all[rank] - weights[rank] +
+                                 way_back[rank]);  // weights' gradients may come while the last gradient goes back
   }
   all.front() = std::max(all.front(), first_rank);
   return all;
@@ -95,7 +105,8 @@ std::vector<double> unplayed_ends(const PlanComputation& computation, const Plan
 
 double core_seconds(const PlanComputation& computation, const PlanStages& stages) {
   double sum = 0;
-  for (const StageCost& stage : stages.stages) sum += stage.core_seconds[forward] + least_backward(stage.core_seconds, stages.backward_kinds);
+  for (const StageCost& stage : stages.stages)
+    sum += stage.core_seconds[forward] + least_backward(stage.core_seconds, stages.backward_kinds);
   return static_cast<double>(computation.shape.num_microbatches) * sum;
 }
 

@@ -1,4 +1,5 @@
-// The stages of a pipeline as the bounds of a search read them: what a pass of each takes and what it keeps. No data axes.
+// The stages of a pipeline as the bounds of a search read them: what a pass of each takes and what it keeps. No data
+// axes.
 #pragma once
 
 #include "predict/compact_schedule.h"
@@ -45,7 +46,8 @@ struct PlanStages {
 
 /// Passes of a stage in a step, as gathers under ZeRO-3 see them.
 struct StagePasses {
-  double all = 0, behind_own = 0;            // those that come behind another pass of the stage on their rank find its last block gathered
+  double all = 0,
+         behind_own = 0;  // those that come behind another pass of the stage on their rank find its last block gathered
   double openings = 0, open_behind_own = 0;  // those before which no microbatch waits for its way back
 };
 [[nodiscard]] std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule);
@@ -55,10 +57,15 @@ class PlanStageTable {
  public:
   explicit PlanStageTable(const PlanSpace& space) : space_(&space) {}
 
-  /// Until others are asked for: a search asks for those of a computation one time after the other. `layers` are those of its recomputation.
+  /// Until others are asked for: a search asks for those of a computation one time after the other. `layers` are those
+  /// of its recomputation.
   [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
-  [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) { return known(shape, pipeline).schedule; }
-  [[nodiscard]] const std::vector<StagePasses>& passes(const PlanShape& shape, const PlanPipeline& pipeline) { return known(shape, pipeline).passes; }
+  [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
+    return known(shape, pipeline).schedule;
+  }
+  [[nodiscard]] const std::vector<StagePasses>& passes(const PlanShape& shape, const PlanPipeline& pipeline) {
+    return known(shape, pipeline).passes;
+  }
 
  private:
   struct KnownSchedule {

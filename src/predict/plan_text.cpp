@@ -9,7 +9,9 @@ namespace echelon {
 
 std::string data_text(const PlanData& data) {
   if (data.shard == 1) return fmt::format("replicate {}", data.replicate);
-  std::string text = fmt::format("{}shard {} ZeRO-{}", data.replicate > 1 ? fmt::format("replicate {} x ", data.replicate) : "", data.shard, data.zero_level);
+  std::string text =
+      fmt::format("{}shard {} ZeRO-{}", data.replicate > 1 ? fmt::format("replicate {} x ", data.replicate) : "",
+                  data.shard, data.zero_level);
   if (data.zero_level == 3) text += fmt::format(" ({})", name_of(data.reshard));
   return text;
 }
@@ -34,10 +36,11 @@ std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "
 
 std::string row(const Plan& plan) {
   const PlanShape& shape = plan.choice.shape;
-  return fmt::format("{:>10.4f} {:>6.2f} {:>8.2f} {:>4}{} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}", plan.outcome.step_seconds, 100 * plan.outcome.mfu(),
-                     static_cast<double>(plan.outcome.peak_memory_bytes()) / gib, shape.tp, shape.sequence_parallel ? "s" : " ", shape.pp, shape.dp,
-                     shape.micro_batch_size, shape.num_microbatches, pipeline_text(plan.choice), data_text(plan.choice.data),
-                     recompute_text(plan.choice.recompute)) +
+  return fmt::format(
+             "{:>10.4f} {:>6.2f} {:>8.2f} {:>4}{} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}", plan.outcome.step_seconds,
+             100 * plan.outcome.mfu(), static_cast<double>(plan.outcome.peak_memory_bytes()) / gib, shape.tp,
+             shape.sequence_parallel ? "s" : " ", shape.pp, shape.dp, shape.micro_batch_size, shape.num_microbatches,
+             pipeline_text(plan.choice), data_text(plan.choice.data), recompute_text(plan.choice.recompute)) +
          order_text(plan.choice.order);
 }
 
@@ -51,32 +54,39 @@ std::string lines(const std::string& title, const std::vector<std::string>& sent
 }  // namespace
 
 std::string to_text(const PlanResult& result, const PlanRequest& request) {
-  std::string text = fmt::format("{} legal layouts of {:.4g} B parameters ({}, {} sequences of {} tokens) on {} devices of '{}': {} timed in {:.2f} s\n",
-                                 result.num_configurations, static_cast<double>(request.base.model.num_parameters()) / 1e9, request.base.training.dtype,
-                                 request.base.training.global_batch_size, request.base.training.seq_len, request.num_devices, request.machine.name,
-                                 result.num_evaluated, result.seconds);
-  text += fmt::format("{:>10} {:>6} {:>8} {:>5} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}\n", "s/step", "MFU %", "GiB", "tp", "pp", "dp", "mbs", "m",
-                      "schedule", "data", "recompute");
+  std::string text = fmt::format(
+      "{} legal layouts of {:.4g} B parameters ({}, {} sequences of {} tokens) on {} devices of '{}': {} timed in "
+      "{:.2f} s\n",
+      result.num_configurations, static_cast<double>(request.base.model.num_parameters()) / 1e9,
+      request.base.training.dtype, request.base.training.global_batch_size, request.base.training.seq_len,
+      request.num_devices, request.machine.name, result.num_evaluated, result.seconds);
+  text += fmt::format("{:>10} {:>6} {:>8} {:>5} {:>4} {:>5} {:>5} {:>5}  {:<26} {:<22} {}\n", "s/step", "MFU %", "GiB",
+                      "tp", "pp", "dp", "mbs", "m", "schedule", "data", "recompute");
   for (const Plan& plan : result.plans) text += row(plan) + "\n";
   if (result.nearest) {
     text += row(*result.nearest) + "\n";
-    const std::string nothing =
-        result.is_complete
-            ? "Nothing fits: above is what needs least memory."
-            : fmt::format("Nothing that fits was found in {:.3g} s (--seconds gives it more): above is what was found to need least memory.", request.seconds);
+    const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
+                                                   : fmt::format(
+                                                         "Nothing that fits was found in {:.3g} s (--seconds gives it "
+                                                         "more): above is what was found to need least memory.",
+                                                         request.seconds);
     return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.mends);
   }
   const Plan& best = result.plans.front();
   if (!result.is_complete)
-    text += fmt::format("\nthe search was ended after {:.3g} s (--seconds gives it more): these are good layouts, maybe not the best", request.seconds);
-  if (result.within > 0) text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
+    text += fmt::format(
+        "\nthe search was ended after {:.3g} s (--seconds gives it more): these are good layouts, maybe not the best",
+        request.seconds);
+  if (result.within > 0)
+    text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
   if (const double price = 1e6 * price_per_token(best, request); price > 0)
     text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
   text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
   if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
   if (result.in_default_order)
-    text += lines(fmt::format("Why the ranks lie in the order {}: what the default one would cost", name_of(best.choice.order)),
-                  order_reasons(best, *result.in_default_order, request.machine));
+    text += lines(
+        fmt::format("Why the ranks lie in the order {}: what the default one would cost", name_of(best.choice.order)),
+        order_reasons(best, *result.in_default_order, request.machine));
   text += lines("Memory of the fullest rank", memory_parts(best));
   return text + lines("Rules of thumb", rules_of_thumb(result, request));
 }

@@ -38,7 +38,8 @@ class RowReader {
     if (text.empty()) return otherwise;
     double number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    require(error == std::errc() && number >= 0 && number < 1e15 && std::floor(number) == number && (end == text.data() + text.size() || *end == '?'),
+    require(error == std::errc() && number >= 0 && number < 1e15 && std::floor(number) == number &&
+                (end == text.data() + text.size() || *end == '?'),
             "{} = '{}' is no whole number; nearest: {}", column, text, std::max<std::int64_t>(otherwise, 1));
     return static_cast<std::int64_t>(number);
   }
@@ -47,11 +48,14 @@ class RowReader {
     constexpr std::int64_t most = std::numeric_limits<int>::max();
     require(!row_.at(column).empty(), "{} is blank, and without it there is no run to predict", column);
     const std::int64_t value = count(column, 1);
-    require(value >= 1 && value <= most, "{} = {} is not between 1 and {}; nearest: {}", column, value, most, value < 1 ? 1 : most);
+    require(value >= 1 && value <= most, "{} = {} is not between 1 and {}; nearest: {}", column, value, most,
+            value < 1 ? 1 : most);
     return value;
   }
 
-  [[nodiscard]] std::int64_t degree(std::string_view column) const { return std::max<std::int64_t>(1, count(column, 1)); }
+  [[nodiscard]] std::int64_t degree(std::string_view column) const {
+    return std::max<std::int64_t>(1, count(column, 1));
+  }
 
   /// Of what there is at least one: 0 is read as blank.
   [[nodiscard]] std::int64_t size(std::string_view column, std::int64_t otherwise) const {
@@ -60,7 +64,8 @@ class RowReader {
   }
 
   void refuse_what_is_not_there() const {
-    require(count("experts", 0) <= 1, "experts = {}: mixtures of experts cannot be expressed yet; nearest: a dense model", row_.at("experts"));
+    require(count("experts", 0) <= 1,
+            "experts = {}: mixtures of experts cannot be expressed yet; nearest: a dense model", row_.at("experts"));
     require(degree("ep") == 1, "ep = {}: expert parallelism cannot be expressed yet; nearest: 1", row_.at("ep"));
     require(degree("cp") == 1, "cp = {}: context parallelism cannot be expressed yet; nearest: 1", row_.at("cp"));
   }
@@ -74,8 +79,8 @@ class RowReader {
     model.num_hidden_layers = needed("layers");
     model.num_attention_heads = size("heads", usual_heads(model.hidden_size));
     model.num_key_value_heads = size("kv_heads", model.num_attention_heads);
-    require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {}; nearest: {}", model.num_attention_heads,
-            model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
+    require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {}; nearest: {}",
+            model.num_attention_heads, model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
     model.head_dim = model.hidden_size / model.num_attention_heads;
     model.intermediate_size = count("ffn", is_gated ? model.hidden_size * 8 / 3 : 4 * model.hidden_size);
     model.max_position_embeddings = needed("seq");
@@ -87,14 +92,17 @@ class RowReader {
     constexpr std::int64_t widest = 1 << 20;
     std::int64_t best = 1;
     for (std::int64_t heads = 1; heads <= std::min(width, widest); ++heads)
-      if (width % heads == 0 && heads % degree("tp") == 0 && std::abs(width / heads - 128) < std::abs(width / best - 128)) best = heads;
+      if (width % heads == 0 && heads % degree("tp") == 0 &&
+          std::abs(width / heads - 128) < std::abs(width / best - 128))
+        best = heads;
     return best;
   }
 
   /// Of those in use the one with which the model comes closest to params_b; without that, GPT-2's.
   [[nodiscard]] std::int64_t usual_vocabulary() const {
-    constexpr std::int64_t gpt2 = 50304;              // padded
-    if (has(word("software"), "sail")) return 32000;  // Qi et al.'s sizes, 1.5 to 28.3 B, are those of tied models with it
+    constexpr std::int64_t gpt2 = 50304;  // padded
+    if (has(word("software"), "sail"))
+      return 32000;  // Qi et al.'s sizes, 1.5 to 28.3 B, are those of tied models with it
     const double billions = std::strtod(row_.at("params_b").c_str(), nullptr);
     ModelSpec model = config_.model;
     std::int64_t best = gpt2;
@@ -114,8 +122,8 @@ class RowReader {
     p.pipeline_parallel_degree = degree("pp");
     const std::int64_t of_model = p.tensor_parallel_degree * p.pipeline_parallel_degree;
     const std::int64_t dp = count("dp", std::max<std::int64_t>(1, num_gpus / of_model));
-    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {} x dp {}; nearest: {}", num_gpus, p.tensor_parallel_degree,
-            p.pipeline_parallel_degree, dp, dp * of_model);
+    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {} x dp {}; nearest: {}", num_gpus,
+            p.tensor_parallel_degree, p.pipeline_parallel_degree, dp, dp * of_model);
     p.sequence_parallel = count("sp", 0) != 0 && p.tensor_parallel_degree > 1;
     set_sharding(dp);
   }
@@ -131,8 +139,10 @@ class RowReader {
   [[nodiscard]] static std::int64_t level_of(const std::string& zero) {
     if (zero == "none") return 0;
     const std::size_t digit = zero.find_first_of("0123456789");
-    const double level = digit == std::string::npos || zero.starts_with('-') ? -1 : std::strtod(zero.c_str() + digit, nullptr);
-    require(level == 0 || level == 1 || level == 2 || level == 3, "zero = '{}' is no level of ZeRO; nearest: {}", zero, level > 3 ? 3 : 0);
+    const double level =
+        digit == std::string::npos || zero.starts_with('-') ? -1 : std::strtod(zero.c_str() + digit, nullptr);
+    require(level == 0 || level == 1 || level == 2 || level == 3, "zero = '{}' is no level of ZeRO; nearest: {}", zero,
+            level > 3 ? 3 : 0);
     return static_cast<std::int64_t>(level);
   }
 
@@ -147,16 +157,20 @@ class RowReader {
       return;
     }
     std::int64_t level = zero.empty() ? (count("dist_opt", 0) != 0 ? 1 : 0) : level_of(zero);
-    if (level == 2 && p.pipeline_parallel_degree > 1) level = 1;  // Megatron's distributed optimizer; DeepSpeed's pipelines refuse more, too
+    if (level == 2 && p.pipeline_parallel_degree > 1)
+      level = 1;  // Megatron's distributed optimizer; DeepSpeed's pipelines refuse more, too
     if (level == 0) {
       p.data_parallel_replicate_degree = dp;
-      p.order = parse_axis_order("parallelism.order", {"tp", "cp", "dp", "pp"});  // Megatron's, and DeepSpeed's: replicas inside the pipeline
+      p.order = parse_axis_order(
+          "parallelism.order", {"tp", "cp", "dp", "pp"});  // Megatron's, and DeepSpeed's: replicas inside the pipeline
       return;
     }
     p.data_parallel_shard_degree = dp;
     p.zero_level = level;
-    if (level == 3 && p.pipeline_parallel_degree > 1) p.reshard_after_forward = ReshardAfterForward::never;  // as torchtitan does beside a pipeline
-    if (level == 2 && has(word("software"), "fsdp")) {  // SHARD_GRAD_OP: parameters are gathered once for forward and backward
+    if (level == 3 && p.pipeline_parallel_degree > 1)
+      p.reshard_after_forward = ReshardAfterForward::never;  // as torchtitan does beside a pipeline
+    if (level == 2 &&
+        has(word("software"), "fsdp")) {  // SHARD_GRAD_OP: parameters are gathered once for forward and backward
       p.zero_level = 3;
       p.reshard_after_forward = ReshardAfterForward::never;
     }
@@ -170,13 +184,16 @@ class RowReader {
     t.micro_batch_size = std::max<std::int64_t>(1, std::min(size("mbs", usual_microbatch(batch / dp)), batch / dp));
     const std::int64_t per_microbatch = dp * t.micro_batch_size;
     t.global_batch_size = std::max<std::int64_t>(1, (batch + per_microbatch / 2) / per_microbatch) * per_microbatch;
-    // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in 32 bits.
+    // Gradients have the format of the weights in fp16 and where all is bf16; sums of bf16 ones are kept and reduced in
+    // 32 bits.
     const std::string precision = word("precision");
-    if (t.dtype == "bfloat16" && (has(precision, "fp16") || has(precision, "pure") || has(word("software"), "ibm"))) t.grad_dtype = t.dtype;
+    if (t.dtype == "bfloat16" && (has(precision, "fp16") || has(precision, "pure") || has(word("software"), "ibm")))
+      t.grad_dtype = t.dtype;
     set_recompute();
   }
 
-  /// torchtitan cuts a rank's batch into as many microbatches as there are stages (its configs up to 2025); others are taken to use sequence after sequence.
+  /// torchtitan cuts a rank's batch into as many microbatches as there are stages (its configs up to 2025); others are
+  /// taken to use sequence after sequence.
   [[nodiscard]] std::int64_t usual_microbatch(std::int64_t batch_of_rank) const {
     const std::int64_t pp = config_.parallelism.pipeline_parallel_degree;
     return has(word("software"), "titan") && pp > 1 ? std::max<std::int64_t>(1, batch_of_rank / pp) : 1;
@@ -190,7 +207,8 @@ class RowReader {
     } else if (has(recompute, "layer")) {  // some layers whole: every other one
       t.recompute = whole_block;
       t.recompute_method = RecomputeMethod::block;
-      t.recompute_num_layers = std::max<std::int64_t>(1, config_.model.num_hidden_layers / config_.parallelism.pipeline_parallel_degree / 2);
+      t.recompute_num_layers =
+          std::max<std::int64_t>(1, config_.model.num_hidden_layers / config_.parallelism.pipeline_parallel_degree / 2);
     } else if (has(recompute, "op") || (has(recompute, "selective") && has(word("software"), "titan"))) {
       t.recompute = {BlockOperation::mlp};  // every other product, which is about those of gate and up
     } else if (has(recompute, "selective") || has(recompute, "attn")) {
@@ -221,11 +239,14 @@ class RowReader {
       p.pipeline_parallel_schedule = PipelineSchedule::interleaved_one_f_one_b;
     const bool loops = p.pipeline_parallel_schedule == PipelineSchedule::interleaved_one_f_one_b;
     if (loops) p.virtual_stages = num_virtual;
-    if (p.pipeline_parallel_schedule == PipelineSchedule::zb_1p || p.pipeline_parallel_schedule == PipelineSchedule::zb_2p) {
-      p.pipeline_backward_weight_ms = 0.55;  // of 1 for the others: attention's core, norms and dropout have no part in weights' gradients
+    if (p.pipeline_parallel_schedule == PipelineSchedule::zb_1p ||
+        p.pipeline_parallel_schedule == PipelineSchedule::zb_2p) {
+      p.pipeline_backward_weight_ms =
+          0.55;  // of 1 for the others: attention's core, norms and dropout have no part in weights' gradients
       p.pipeline_p2p_ms = 0.03;
     }
-    const std::int64_t stages = p.pipeline_parallel_degree * (loops ? num_virtual : 1), layers = config_.model.num_hidden_layers;
+    const std::int64_t stages = p.pipeline_parallel_degree * (loops ? num_virtual : 1),
+                       layers = config_.model.num_hidden_layers;
     if (layers % stages != 0 && (layers + 2) % stages == 0)  // embedding and head count as a layer each
       p.pipeline_parallel_layout.counts.assign(static_cast<std::size_t>(stages), (layers + 2) / stages);
   }
@@ -240,7 +261,8 @@ DescribedRun described_run(const CsvRow& row) {
   DescribedRun run;
   run.config = RowReader(row).read();
   run.machine = described_machine({row.at("gpu"), row.at("gpu_mem_gb"), row.at("intra"), row.at("inter_per_node")});
-  run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"), row.at("zero"), row.at("source")});
+  run.profile = described_software({row.at("software"), row.at("precision"), row.at("flash_attn"), row.at("async_tp"),
+                                    row.at("zero"), row.at("source")});
   return run;
 }
 
@@ -287,7 +309,8 @@ SoftwareProfile described_software(const SoftwareWords& words) {
       {"2022", "megatron-2022"},
       {"megatron", "megatron-core"},
   };
-  std::string name = count_if(software.begin(), software.end(), [](char c) { return c != ' '; }) == 0 ? "megatron-core" : "fsdp";
+  std::string name =
+      count_if(software.begin(), software.end(), [](char c) { return c != ' '; }) == 0 ? "megatron-core" : "fsdp";
   for (const Rule& rule : rules)
     if (has(software, rule.word)) {
       name = rule.profile;
@@ -301,7 +324,8 @@ SoftwareProfile described_software(const SoftwareWords& words) {
   if (words.flash_attn == "1") name += "+flash";
   if (words.flash_attn == "0") name += "+unfused";
   if (words.async_tp == "1") name += "+async-tp";
-  if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025) name += "+compiled-loss";  // torchtitan compiles it since then
+  if (name.starts_with("torchtitan-compile") && year_of(words.source) >= 2025)
+    name += "+compiled-loss";  // torchtitan compiles it since then
   return software_profile(name);
 }
 

@@ -1,4 +1,5 @@
-// A training run as tables of published results describe it, one per row: as a config, a machine and the software that ran it.
+// A training run as tables of published results describe it, one per row: as a config, a machine and the software that
+// ran it.
 #pragma once
 
 #include "predict/csv.h"
@@ -14,10 +15,11 @@ struct DescribedRun {
   SoftwareProfile profile;
 };
 
-/// Columns: layers, hidden, heads, kv_heads, ffn, mlp, vocab, seq, gpu, gpu_mem_gb, gpus, intra, inter_per_node, tp, pp, vpp, cp, dp, ep, experts, mbs, gbs,
-/// sp, recompute, zero, precision, flash_attn, schedule, software, async_tp, source. What is blank takes its usual value; without layers, hidden, heads, seq,
-/// gpu, gpus or gbs there is no run. Throws Error with a sentence for what Echelon cannot express: experts, context parallelism, sizes that contradict each
-/// other.
+/// Columns: layers, hidden, heads, kv_heads, ffn, mlp, vocab, seq, gpu, gpu_mem_gb, gpus, intra, inter_per_node, tp,
+/// pp, vpp, cp, dp, ep, experts, mbs, gbs, sp, recompute, zero, precision, flash_attn, schedule, software, async_tp,
+/// source. What is blank takes its usual value; without layers, hidden, heads, seq, gpu, gpus or gbs there is no run.
+/// Throws Error with a sentence for what Echelon cannot express: experts, context parallelism, sizes that contradict
+/// each other.
 [[nodiscard]] DescribedRun described_run(const CsvRow& row);
 
 /// Those without which no row is a run.

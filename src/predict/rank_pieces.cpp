@@ -11,11 +11,14 @@ namespace echelon {
 namespace {
 
 /// Whether the engine goes on while what the action has started is under way (engine/step.cpp).
-bool leaves_under_way(ActionKind kind) { return lane_of(kind) != Lane::compute && kind != ActionKind::clip && kind != ActionKind::report; }
+bool leaves_under_way(ActionKind kind) {
+  return lane_of(kind) != Lane::compute && kind != ActionKind::clip && kind != ActionKind::report;
+}
 
 class Builder {
  public:
-  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks) {}
+  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks)
+      : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks) {}
 
   RankPieces build() {
     const int num_ranks = blueprint_.mesh().num_ranks();
@@ -34,11 +37,13 @@ class Builder {
     slowness_ = slow == slow_ranks_.end() ? 1 : slow->second;
     const RankBlueprint& like = representative(rank);
     const Program& program = like.program(ProgramKind::training);
-    all_.programs.push_back(&blueprint_.programs(ProgramKind::training)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
+    all_.programs.push_back(&blueprint_.programs(
+        ProgramKind::training)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
     std::vector<std::vector<int>> under_way(program.size());
     for (const Action& action : program) {
       for (const int id : action.after)
-        for (const int exchange : std::exchange(under_way[static_cast<std::size_t>(id)], {})) add({Piece::Kind::wait, id, exchange, {}});
+        for (const int exchange : std::exchange(under_way[static_cast<std::size_t>(id)], {}))
+          add({Piece::Kind::wait, id, exchange, {}});
       add({Piece::Kind::begin, action.id, -1, {}});
       const CallTrace& trace = like.trace(ProgramKind::training).of(action);
       if (leaves_under_way(action.kind))
@@ -94,7 +99,8 @@ class Builder {
       chain.push_back(static_cast<int>(all_.exchanges.size()));
       const std::int64_t bytes = record.num_elements * size_of(record.dtype);
       const bool is_indivisible = time_.ranks() == HostRanks::processes || is_done_by_the_last(bytes, num_parties);
-      all_.exchanges.push_back({num_parties, time_.of(record, num_parties), is_indivisible, is_transfer, name_of(record.group)});
+      all_.exchanges.push_back(
+          {num_parties, time_.of(record, num_parties), is_indivisible, is_transfer, name_of(record.group)});
     }
     add({Piece::Kind::join, -1, chain[number], {}});
     return chain[number];
@@ -105,7 +111,8 @@ class Builder {
   /// Ranks that differ in data axes alone do the same, each on its part of the batch and of the shards.
   const RankBlueprint& representative(int rank) {
     Coordinates like{};
-    for (const Axis axis : {Axis::pp, Axis::tp}) like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
+    for (const Axis axis : {Axis::pp, Axis::tp})
+      like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
     auto& known = representatives_[blueprint_.mesh().rank_of(like)];
     if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like)));
     return *known;

@@ -36,7 +36,9 @@ std::vector<int> numbered(const std::vector<Key>& keys) {
   return result;
 }
 
-int num_different(const std::vector<int>& numbers) { return numbers.empty() ? 0 : *std::max_element(numbers.begin(), numbers.end()) + 1; }
+int num_different(const std::vector<int>& numbers) {
+  return numbers.empty() ? 0 : *std::max_element(numbers.begin(), numbers.end()) + 1;
+}
 
 }  // namespace
 
@@ -65,14 +67,17 @@ int Replicas::rank_of(int replica_class, int pipeline_rank) const {
 int Replicas::replica_of(int rank) const {
   const Coordinates coordinates = mesh_.coordinates_of(rank);
   int replica = 0;
-  for (const Axis axis : replica_axes) replica = replica * mesh_.degree(axis) + coordinates[static_cast<std::size_t>(axis)];
+  for (const Axis axis : replica_axes)
+    replica = replica * mesh_.degree(axis) + coordinates[static_cast<std::size_t>(axis)];
   return replica;
 }
 
 int Replicas::class_of_rank(int rank) const { return class_of_[static_cast<std::size_t>(replica_of(rank))]; }
 
-/// What its own time depends on: of every rank the kind of its node, its pace, and whether its neighbours are on its node.
-std::vector<double> Replicas::look_of(int replica, const DeviceMap& devices, const std::map<int, double>& slow_ranks) const {
+/// What its own time depends on: of every rank the kind of its node, its pace, and whether its neighbours are on its
+/// node.
+std::vector<double> Replicas::look_of(int replica, const DeviceMap& devices,
+                                      const std::map<int, double>& slow_ranks) const {
   std::vector<double> look;
   const int first = first_rank_of(mesh_, replica);
   int before = devices.node_of(first);
@@ -101,7 +106,9 @@ void Replicas::refine() {
     before = num_different(class_of_);
     std::vector<std::vector<std::vector<int>>> keys;
     for (int replica = 0; replica < static_cast<int>(class_of_.size()); ++replica)
-      keys.push_back({{class_of_[static_cast<std::size_t>(replica)]}, neighbours_of(replica, shard_group), neighbours_of(replica, replicate_group)});
+      keys.push_back({{class_of_[static_cast<std::size_t>(replica)]},
+                      neighbours_of(replica, shard_group),
+                      neighbours_of(replica, replicate_group)});
     class_of_ = numbered(keys);
   }
 }

@@ -1,5 +1,6 @@
-// Which copies of the model are alike. A replica is the ranks that hold one copy, all stages and tensor-parallel ranks of it; those on the same kinds of
-// devices, placed alike, as fast, and that reduce gradients with the same others do everything at the same time, so one of them stands for all.
+// Which copies of the model are alike. A replica is the ranks that hold one copy, all stages and tensor-parallel ranks
+// of it; those on the same kinds of devices, placed alike, as fast, and that reduce gradients with the same others do
+// everything at the same time, so one of them stands for all.
 #pragma once
 
 #include "predict/device_map.h"
@@ -23,7 +24,8 @@ class Replicas {
 
  private:
   [[nodiscard]] int replica_of(int rank) const;
-  [[nodiscard]] std::vector<double> look_of(int replica, const DeviceMap& devices, const std::map<int, double>& slow_ranks) const;
+  [[nodiscard]] std::vector<double> look_of(int replica, const DeviceMap& devices,
+                                            const std::map<int, double>& slow_ranks) const;
   [[nodiscard]] std::vector<int> neighbours_of(int replica, const Group& group) const;
   void refine();
 

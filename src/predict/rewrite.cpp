@@ -12,7 +12,8 @@ namespace {
 /// Rewrites the operations of one action.
 class OperationRewriter {
  public:
-  OperationRewriter(const SoftwareProfile& profile, const RunConfig& config, const Action& action, const CallTrace& trace)
+  OperationRewriter(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                    const CallTrace& trace)
       : profile_(profile), config_(config), action_(action), trace_(trace) {
     const ParallelConfig& p = config.parallelism;
     tp_ = p.tensor_parallel_degree;
@@ -73,7 +74,8 @@ class OperationRewriter {
     return used;
   }
 
-  // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon forms again to keep less.
+  // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon forms again to keep
+  // less.
   void rewrite_head_product(OpRecord op) {
     const bool is_logits = op.n == logit_columns_, is_input_gradient = !is_logits && op.k == logit_columns_;
     if (is_logits && action_.kind == ActionKind::backward_weight) return;
@@ -84,7 +86,9 @@ class OperationRewriter {
     push(op);
   }
 
-  [[nodiscard]] bool forms_weight_gradient(const OpRecord& op) const { return forms_weight_gradients(action_.kind) && op.k == num_tokens_; }
+  [[nodiscard]] bool forms_weight_gradient(const OpRecord& op) const {
+    return forms_weight_gradients(action_.kind) && op.k == num_tokens_;
+  }
 
   /// What a product gives for one microbatch is added to what the others gave by a kernel of its own.
   void accumulate(OpRecord& op) {
@@ -97,15 +101,23 @@ class OperationRewriter {
   }
 
   static OpRecord product_of(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
-    return {.kind = OpKind::matmul, .dtype = dtype, .m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = (m * k + k * n + m * n) * size_of(dtype)};
+    return {.kind = OpKind::matmul,
+            .dtype = dtype,
+            .m = m,
+            .n = n,
+            .k = k,
+            .flops = 2 * m * n * k,
+            .bytes = (m * k + k * n + m * n) * size_of(dtype)};
   }
 
   [[nodiscard]] bool is_of_head(const OpRecord& op) const {
-    return (op.m == logit_columns_ && op.n == width_) || (op.k == logit_columns_ && op.n == width_) || (op.n == logit_columns_ && op.k == width_);
+    return (op.m == logit_columns_ && op.n == width_) || (op.k == logit_columns_ && op.n == width_) ||
+           (op.n == logit_columns_ && op.k == width_);
   }
 
   std::size_t fuse_qkv(std::size_t i, OpRecord& fused) const {
-    const std::int64_t C = config_.model.head_dim, kv = std::max<std::int64_t>(1, config_.model.num_key_value_heads / tp_) * C;
+    const std::int64_t C = config_.model.head_dim,
+                       kv = std::max<std::int64_t>(1, config_.model.num_key_value_heads / tp_) * C;
     std::vector<const OpRecord*> products;
     std::size_t end = i;
     for (; end < trace_.ops.size() && products.size() < 3; ++end) {
@@ -162,11 +174,13 @@ class OperationRewriter {
   }
 
   void run_unfused(int times) {
-    if (profile_.eager_bytes > 0) push(elementwise(static_cast<std::int64_t>(times * profile_.eager_bytes * static_cast<double>(local_tokens_ * width_))));
+    if (profile_.eager_bytes > 0)
+      push(elementwise(
+          static_cast<std::int64_t>(times * profile_.eager_bytes * static_cast<double>(local_tokens_ * width_))));
   }
 
-  /// Of all heads and sequences at once. Heads lie side by side: where their width is no multiple of 16 bytes, neither are their addresses, and the vector
-  /// units multiply instead of the tensor cores.
+  /// Of all heads and sequences at once. Heads lie side by side: where their width is no multiple of 16 bytes, neither
+  /// are their addresses, and the vector units multiply instead of the tensor cores.
   void batched_product(const OpRecord& op, std::int64_t m, std::int64_t n, std::int64_t k) {
     OpRecord product = product_of(m, n, k, op.dtype);
     if (config_.model.head_dim * size_of(op.dtype) % 16 != 0) product.dtype = DType::float32;
@@ -176,7 +190,8 @@ class OperationRewriter {
     push(product);
   }
 
-  /// Bias, dropout and sum with the residual are a kernel of their own, twice a block; Echelon's sum is part of the norm or an addition.
+  /// Bias, dropout and sum with the residual are a kernel of their own, twice a block; Echelon's sum is part of the
+  /// norm or an addition.
   void join_branches() {
     if (!profile_.has_dropout) return;
     push(elementwise(3 * local_tokens_ * width_));
@@ -191,11 +206,12 @@ class OperationRewriter {
     push(down);
     push(elementwise(3 * size_of(dtype_) * local_tokens_ * width_));
     if (tp_ > 1)
-      out_.comms.push_back({.kind = config_.parallelism.sequence_parallel ? CommKind::reduce_scatter : CommKind::all_reduce,
-                            .group = tp_group,
-                            .group_size = static_cast<int>(tp_),
-                            .dtype = dtype_,
-                            .num_elements = num_tokens_ * width_});
+      out_.comms.push_back(
+          {.kind = config_.parallelism.sequence_parallel ? CommKind::reduce_scatter : CommKind::all_reduce,
+           .group = tp_group,
+           .group_size = static_cast<int>(tp_),
+           .dtype = dtype_,
+           .num_elements = num_tokens_ * width_});
   }
 
   void loss(const OpRecord& op) {
@@ -213,7 +229,8 @@ class OperationRewriter {
   void rewrite_comms() {
     std::map<CommKind, std::size_t> statistics;
     for (CommRecord comm : trace_.comms) {
-      if (profile_.computes_in_fp8 && profile_.gathers_in_fp8 && is_compute(action_.kind) && comm.kind == CommKind::all_gather && comm.dtype == dtype_) {
+      if (profile_.computes_in_fp8 && profile_.gathers_in_fp8 && is_compute(action_.kind) &&
+          comm.kind == CommKind::all_gather && comm.dtype == dtype_) {
         comm.num_elements /= 2;  // of half the size
         comm.sent_bytes /= 2;
       }
@@ -224,7 +241,8 @@ class OperationRewriter {
         continue;
       }
       if (is_statistic) statistics[comm.kind] = out_.comms.size();
-      if (profile_.gathers_each_parameter && config_.parallelism.zero_level == 3 && !is_compute(action_.kind) && comm.num_elements > width_)
+      if (profile_.gathers_each_parameter && config_.parallelism.zero_level == 3 && !is_compute(action_.kind) &&
+          comm.num_elements > width_)
         divide(comm);
       else
         out_.comms.push_back(comm);
@@ -253,7 +271,8 @@ class OperationRewriter {
   CallTrace out_;
 };
 
-/// Every tensor-parallel rank holds the whole boundary: each sends its part, and the parts are gathered inside the node.
+/// Every tensor-parallel rank holds the whole boundary: each sends its part, and the parts are gathered inside the
+/// node.
 void scatter(const SoftwareProfile& profile, const RunConfig& config, std::vector<CommRecord>& message) {
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;
   if (!profile.scatters_transfers || tp == 1 || config.parallelism.sequence_parallel || message.empty()) return;
@@ -272,7 +291,8 @@ bool is_reduction(ActionKind kind) { return kind == ActionKind::reduce_gradients
 void reduce_all(const RunConfig& config, CallTrace& clip) {
   const ParallelConfig& p = config.parallelism;
   const bool is_sharded = p.data_parallel_shard_degree > 1;
-  CommRecord reduction = {.kind = is_sharded ? CommKind::reduce_scatter : CommKind::all_reduce, .group = is_sharded ? shard_group : replicate_group};
+  CommRecord reduction = {.kind = is_sharded ? CommKind::reduce_scatter : CommKind::all_reduce,
+                          .group = is_sharded ? shard_group : replicate_group};
   reduction.group_size = static_cast<int>(is_sharded ? p.data_parallel_shard_degree : p.data_parallel_replicate_degree);
   reduction.dtype = config.training.grad_dtype.empty() ? DType::float32 : parse_dtype(config.training.grad_dtype);
   for (const OpRecord& op : clip.ops)
@@ -282,7 +302,8 @@ void reduce_all(const RunConfig& config, CallTrace& clip) {
 
 }  // namespace
 
-CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action, const CallTrace& trace) {
+CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                    const CallTrace& trace) {
   if (profile.is_echelon) return trace;
   CallTrace does = OperationRewriter(profile, config, action, trace).run();
   if (is_send(action.kind)) scatter(profile, config, does.comms);

@@ -31,7 +31,9 @@ std::vector<KnownWords> known_words(const DescribedRun& run) {
   };
   const ParallelConfig& p = run.config.parallelism;
   if (p.pipeline_parallel_degree > 1)
-    all.push_back({"schedule", {"1f1b", "interleav", "gpipe", "zb", "1p", "2p", "h1", "h2", "none"}, std::string(name_of(p.pipeline_parallel_schedule))});
+    all.push_back({"schedule",
+                   {"1f1b", "interleav", "gpipe", "zb", "1p", "2p", "h1", "h2", "none"},
+                   std::string(name_of(p.pipeline_parallel_schedule))});
   return all;
 }
 
@@ -44,7 +46,8 @@ bool is_zero(const std::string& text) {
   return !text.empty() && std::strtod(text.c_str(), &end) == 0 && end != text.c_str();
 }
 
-void compare(std::vector<std::string>& sentences, const CsvRow& row, std::string_view column, std::int64_t taken, std::string_view why) {
+void compare(std::vector<std::string>& sentences, const CsvRow& row, std::string_view column, std::int64_t taken,
+             std::string_view why) {
   const std::string text = row.at(column);
   if (!text.empty() && !is_zero(text) && std::strtod(text.c_str(), nullptr) != static_cast<double>(taken))
     sentences.push_back(fmt::format("{} = '{}' {}; {} is taken", column, text, why, taken));
@@ -56,7 +59,8 @@ std::vector<std::string> assumptions_of(const CsvRow& row, const DescribedRun& r
   std::vector<std::string> sentences;
   for (const KnownWords& known : known_words(run)) {
     const std::string text = row.at(known.column);
-    if (!text.empty() && !knows(known, lower(text))) sentences.push_back(fmt::format("{} = '{}' is not known; {} is taken", known.column, text, known.taken));
+    if (!text.empty() && !knows(known, lower(text)))
+      sentences.push_back(fmt::format("{} = '{}' is not known; {} is taken", known.column, text, known.taken));
   }
   const std::string software = row.at("software");
   if (!software.empty() && run.profile.name.starts_with("fsdp") && !has(lower(software), "fsdp"))
@@ -66,7 +70,8 @@ std::vector<std::string> assumptions_of(const CsvRow& row, const DescribedRun& r
   const TrainingConfig& training = run.config.training;
   compare(sentences, row, "mbs", training.micro_batch_size, "is more than the sequences of a data-parallel rank");
   compare(sentences, row, "gbs", training.global_batch_size,
-          fmt::format("is no multiple of {} data-parallel ranks x microbatches of {}", run.config.data_parallel_degree(), training.micro_batch_size));
+          fmt::format("is no multiple of {} data-parallel ranks x microbatches of {}",
+                      run.config.data_parallel_degree(), training.micro_batch_size));
   return sentences;
 }
 

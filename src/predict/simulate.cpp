@@ -16,16 +16,18 @@ namespace {
 
 void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
   for (const auto& [rank, factor] : slow_ranks) {
-    require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} names none of the {} ranks; nearest: {}", rank, factor, num_ranks,
-            std::clamp(rank, 0, num_ranks - 1));
+    require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} names none of the {} ranks; nearest: {}", rank, factor,
+            num_ranks, std::clamp(rank, 0, num_ranks - 1));
     constexpr double slowest = 1e6;
-    require(factor > 0 && factor <= slowest, "--slow rank={}:{} is no factor of a rank's time; nearest: {}", rank, factor, factor > slowest ? slowest : 1);
+    require(factor > 0 && factor <= slowest, "--slow rank={}:{} is no factor of a rank's time; nearest: {}", rank,
+            factor, factor > slowest ? slowest : 1);
   }
 }
 
 PredictedMemory memory_of(const RankBlueprint& rank) {
   PredictedMemory memory;
-  for (const MemoryCategory category : memory_categories()) memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  for (const MemoryCategory category : memory_categories())
+    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
   memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
   memory.arena_bytes = rank.arena_bytes();
   memory.device_bytes = std::numeric_limits<std::int64_t>::max();
@@ -47,14 +49,20 @@ void count(Simulation& result, const StepWorks& works, const DeviceMap& devices,
 }
 
 SimulatedRank described(const StepWorks& works, int simulated) {
-  SimulatedRank rank{.rank = works.mesh_rank(simulated), .pipeline_rank = works.pipeline_rank(simulated), .num_ranks = works.num_alike(simulated)};
+  SimulatedRank rank{.rank = works.mesh_rank(simulated),
+                     .pipeline_rank = works.pipeline_rank(simulated),
+                     .num_ranks = works.num_alike(simulated)};
   for (const ActionTime* time : works.deeds(simulated).times)
     for (const auto& [group, bytes] : time->sent_bytes) rank.sent_bytes[group] += bytes;
-  for (const Work& work : works.work().ranks[static_cast<std::size_t>(simulated)].works) rank.lanes.push_back(work.lane);
+  for (const Work& work : works.work().ranks[static_cast<std::size_t>(simulated)].works)
+    rank.lanes.push_back(work.lane);
   rank.lane_names = works.lane_names(simulated);
   for (std::size_t action = 0; action < rank.lanes.size(); ++action) {
     const ActionTime& time = *works.deeds(simulated).times[action];
-    rank.layers_send_seconds.push_back(rank.lanes[action] == compute_lane ? exposed_seconds(compute_lane, time, works.deeds(simulated).hidden_tensor_part) : 0);
+    rank.layers_send_seconds.push_back(
+        rank.lanes[action] == compute_lane
+            ? exposed_seconds(compute_lane, time, works.deeds(simulated).hidden_tensor_part)
+            : 0);
   }
   return rank;
 }
@@ -82,7 +90,8 @@ void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& eve
 }  // namespace
 
 bool Simulation::fits() const {
-  return std::all_of(memory.begin(), memory.end(), [](const PredictedMemory& each) { return each.arena_bytes <= each.device_bytes; });
+  return std::all_of(memory.begin(), memory.end(),
+                     [](const PredictedMemory& each) { return each.arena_bytes <= each.device_bytes; });
 }
 
 std::int64_t Simulation::peak_memory_bytes() const {

@@ -1,4 +1,5 @@
-// Times one step of a blueprint on a machine without running it: discrete events over the lowered programs, each replica of a class once.
+// Times one step of a blueprint on a machine without running it: discrete events over the lowered programs, each
+// replica of a class once.
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -18,7 +19,8 @@ struct SimulationOptions {
   std::map<int, double> slow_ranks = {};  // factors of the time of what they compute
 };
 
-/// A rank that was simulated, for all that do the same at the same time: the tensor-parallel ranks of a stage of all replicas of a class.
+/// A rank that was simulated, for all that do the same at the same time: the tensor-parallel ranks of a stage of all
+/// replicas of a class.
 struct SimulatedRank {
   int rank = 0;  // the first of them
   int pipeline_rank = 0;
@@ -27,15 +29,17 @@ struct SimulatedRank {
   std::map<std::string, std::int64_t> sent_bytes = {};  // of one rank in one step, by the name of the group
   std::vector<int> lanes = {};                          // of each action of its program
   std::vector<std::string> lane_names = {};
-  std::vector<double> layers_send_seconds = {};  // of each action, as it would be alone: what of a pass is sent inside its layers and not hidden
+  std::vector<double> layers_send_seconds =
+      {};  // of each action, as it would be alone: what of a pass is sent inside its layers and not hidden
 };
 
 /// What a pipeline rank holds.
 struct PredictedMemory {
   std::map<MemoryCategory, std::int64_t> category_bytes = {};  // each at the moment when it needs most
-  std::map<MemoryCategory, std::int64_t> bytes_at_peak = {};   // at the moment when they need most together, as far as they need anything then
-  std::int64_t arena_bytes = 0;                                // of all at that moment, and what is lost between them
-  std::int64_t device_bytes = 0;                               // what the smallest device of the stage has
+  std::map<MemoryCategory, std::int64_t> bytes_at_peak =
+      {};                         // at the moment when they need most together, as far as they need anything then
+  std::int64_t arena_bytes = 0;   // of all at that moment, and what is lost between them
+  std::int64_t device_bytes = 0;  // what the smallest device of the stage has
 };
 
 /// Of one training step after the first.
@@ -57,7 +61,9 @@ struct Simulation {
   [[nodiscard]] std::int64_t peak_memory_bytes() const;  // of the fullest rank
 };
 
-/// Throws Error if the machine has too few devices or no rates for the format, or if a slow rank is none of the mesh or its factor no number above 0.
-[[nodiscard]] Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options = {});
+/// Throws Error if the machine has too few devices or no rates for the format, or if a slow rank is none of the mesh or
+/// its factor no number above 0.
+[[nodiscard]] Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine,
+                                  const SimulationOptions& options = {});
 
 }  // namespace echelon

@@ -96,7 +96,8 @@ void apply(std::string_view setting, SoftwareProfile& profile) {
     profile.logit_bytes = 8;
   } else {
     constexpr std::string_view settings[] = {"fp8", "fp8-rowwise", "flash", "unfused", "async-tp", "compiled-loss"};
-    throw Error(fmt::format("a software profile has no setting '{}'; nearest: {}", setting, nearest(setting, settings)));
+    throw Error(
+        fmt::format("a software profile has no setting '{}'; nearest: {}", setting, nearest(setting, settings)));
   }
 }
 
@@ -110,7 +111,8 @@ std::vector<std::string> software_profile_names() {
 
 SoftwareProfile software_profile(std::string_view name) {
   const std::string_view base = name.substr(0, name.find('+'));
-  const auto found = std::find_if(profiles().begin(), profiles().end(), [&](const SoftwareProfile& each) { return each.name == base; });
+  const auto found = std::find_if(profiles().begin(), profiles().end(),
+                                  [&](const SoftwareProfile& each) { return each.name == base; });
   if (found == profiles().end()) {
     std::vector<std::string_view> names;
     for (const SoftwareProfile& profile : profiles()) names.emplace_back(profile.name);
@@ -133,7 +135,8 @@ MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine) {
     node.device.memory_efficiency = fit.memory_efficiency;
     node.device.operation_seconds = fit.operation_seconds;
     for (auto& [format, rates] : node.device.formats) {
-      rates.matmul = {fit.matmul_efficiency, 0, 0, rates.matmul.half_k > 0 ? fit.matmul_half : 0};  // vector units have no such depth to fill
+      rates.matmul = {fit.matmul_efficiency, 0, 0,
+                      rates.matmul.half_k > 0 ? fit.matmul_half : 0};  // vector units have no such depth to fill
       rates.points.clear();
       rates.attention_efficiency = fit.attention_efficiency;
     }

@@ -1,5 +1,5 @@
-// What other software than Echelon does with the same layout: a named rewriting of a trace, for runs that were published. `echelon` is the identity.
-// docs/accuracy.md lists the profiles, what each rewrites, and every constant.
+// What other software than Echelon does with the same layout: a named rewriting of a trace, for runs that were
+// published. `echelon` is the identity. docs/accuracy.md lists the profiles, what each rewrites, and every constant.
 #pragma once
 
 #include "blueprint/call_trace.h"
@@ -40,38 +40,45 @@ struct SoftwareProfile {
 
   // What is computed.
   AttentionKernel attention = AttentionKernel::fused;
-  bool has_dropout = false;         // of attention's probabilities and of both branches
-  bool has_biases = true;           // added by the products' epilogues; their gradients are kernels of their own
-  bool has_positions = true;        // a table that is added
-  bool fuses_qkv = true;            // one product for q, k and v
-  double eager_bytes = 0;           // read and written per token and column of the width by what is not fused, in a block's forward; twice that in backward
+  bool has_dropout = false;   // of attention's probabilities and of both branches
+  bool has_biases = true;     // added by the products' epilogues; their gradients are kernels of their own
+  bool has_positions = true;  // a table that is added
+  bool fuses_qkv = true;      // one product for q, k and v
+  double eager_bytes = 0;     // read and written per token and column of the width by what is not fused, in a block's
+                              // forward; twice that in backward
   bool reruns_whole_blocks = true;  // recomputation runs a block's forward to its end
   bool computes_in_fp8 = false;     // products of blocks
   bool gathers_in_fp8 = false;      // then what tensor parallelism gathers for them has been cast before
   double fp8_speedup = 1.77;        // of products in 8 bits over those in 16
   double logit_bytes = 40;          // read and written per logit by the loss, forward and backward
-  double optimizer_bytes = 26;      // read and written per parameter by an update, beside what Echelon's reads and writes
-  std::int64_t softmax_bytes = 3;   // read and written per score by scale, mask and softmax where attention is not fused
+  double optimizer_bytes = 26;  // read and written per parameter by an update, beside what Echelon's reads and writes
+  std::int64_t softmax_bytes = 3;  // read and written per score by scale, mask and softmax where attention is not fused
   std::int64_t softmax_backward_bytes = 6;  // likewise, backward
-  std::int64_t accumulation_bytes = 6;      // read and written per parameter to add a microbatch to the gradients of the others
-  bool accumulates_in_products = false;     // the products that form weights' gradients add to the others' themselves, in 32 bits
-  bool gathers_each_parameter = false;      // ZeRO-3: a collective for every parameter, not for every block
+  std::int64_t accumulation_bytes =
+      6;  // read and written per parameter to add a microbatch to the gradients of the others
+  bool accumulates_in_products =
+      false;  // the products that form weights' gradients add to the others' themselves, in 32 bits
+  bool gathers_each_parameter = false;  // ZeRO-3: a collective for every parameter, not for every block
 
   // What is communicated.
   OverlapRules overlap = {};
-  bool reduces_at_the_end = false;  // gradients are reduced once all backward passes are over, not block by block on the way
-  bool scatters_transfers = true;   // each tensor-parallel rank sends its part, which is gathered behind (SC21, section 4.1)
+  bool reduces_at_the_end =
+      false;  // gradients are reduced once all backward passes are over, not block by block on the way
+  bool scatters_transfers =
+      true;  // each tensor-parallel rank sends its part, which is gathered behind (SC21, section 4.1)
 
   std::optional<Calibration> calibration = {};  // in the place of the table's, while constants are fitted
 
   // What is kept.
-  std::int64_t framework_bytes = 0;   // CUDA context, libraries' workspaces and communication buffers
-  bool keeps_wide_gradients = false;  // DeepSpeed: gradients of the owned part in 32 bits beside those of the weights' format
-  bool cuts_loss_eagerly = false;     // PyTorch's loss over a vocabulary that is cut among ranks, operation by operation
-  bool compiles_loss = false;         // of a vocabulary that is not cut: no copy of the logits in 32 bits
-  bool adds_whole_gradients = false;  // FSDP beside a pipeline reduces with the last microbatch: until then a stage's gradients are added up whole, in 32 bits
-  bool keeps_outputs = false;         // of all microbatches until the step ends: between stages, and the logits of the last
-  double fragmentation = 1.0;         // of what is allocated and freed on the way: reserved over used
+  std::int64_t framework_bytes = 0;  // CUDA context, libraries' workspaces and communication buffers
+  bool keeps_wide_gradients =
+      false;  // DeepSpeed: gradients of the owned part in 32 bits beside those of the weights' format
+  bool cuts_loss_eagerly = false;  // PyTorch's loss over a vocabulary that is cut among ranks, operation by operation
+  bool compiles_loss = false;      // of a vocabulary that is not cut: no copy of the logits in 32 bits
+  bool adds_whole_gradients = false;  // FSDP beside a pipeline reduces with the last microbatch: until then a stage's
+                                      // gradients are added up whole, in 32 bits
+  bool keeps_outputs = false;  // of all microbatches until the step ends: between stages, and the logits of the last
+  double fragmentation = 1.0;  // of what is allocated and freed on the way: reserved over used
 };
 
 /// "megatron-2021", or with settings behind it: "torchtitan-compile+fp8". Throws Error naming the nearest.
@@ -85,6 +92,7 @@ struct SoftwareProfile {
 [[nodiscard]] double* constant(Calibration& calibration, std::string_view name);
 
 /// What the software computes and sends in the place of `trace`, the trace of `action`.
-[[nodiscard]] CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action, const CallTrace& trace);
+[[nodiscard]] CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                                  const CallTrace& trace);
 
 }  // namespace echelon

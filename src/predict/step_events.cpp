@@ -67,8 +67,12 @@ class StepPlay {
   }
 
  private:
-  [[nodiscard]] const Work& work(Place place) const { return step_.ranks[std::size_t(place.rank)].works[std::size_t(place.action)]; }
-  [[nodiscard]] ActionTimes& times(Place place) { return result_.ranks[std::size_t(place.rank)][std::size_t(place.action)]; }
+  [[nodiscard]] const Work& work(Place place) const {
+    return step_.ranks[std::size_t(place.rank)].works[std::size_t(place.action)];
+  }
+  [[nodiscard]] ActionTimes& times(Place place) {
+    return result_.ranks[std::size_t(place.rank)][std::size_t(place.action)];
+  }
   [[nodiscard]] RankState& state(int rank) { return states_[std::size_t(rank)]; }
 
   /// Begins what the rank's program can begin now.
@@ -77,7 +81,9 @@ class StepPlay {
     const Program& program = *step_.ranks[std::size_t(rank)].program;
     while (own.standing < 0 && own.next < static_cast<int>(program.size())) {
       const std::vector<int>& after = program[std::size_t(own.next)].after;
-      while (own.awaited < static_cast<int>(after.size()) && own.has_ended[std::size_t(after[std::size_t(own.awaited)])]) ++own.awaited;
+      while (own.awaited < static_cast<int>(after.size()) &&
+             own.has_ended[std::size_t(after[std::size_t(own.awaited)])])
+        ++own.awaited;
       if (own.awaited < static_cast<int>(after.size())) return;
       const Place place = {rank, own.next++};
       own.awaited = 0;
@@ -144,19 +150,23 @@ class StepPlay {
   }
 
   [[nodiscard]] double slowdown(const RankState& rank) const {
-    return std::max(rank.num_collectives > 0 ? step_.slowdown_by_collectives : 1.0, rank.num_transfers > 0 ? step_.slowdown_by_transfers : 1.0);
+    return std::max(rank.num_collectives > 0 ? step_.slowdown_by_collectives : 1.0,
+                    rank.num_transfers > 0 ? step_.slowdown_by_transfers : 1.0);
   }
 
   void foresee(Place place, double time, int version) { pending_.push({time, num_foreseen_++, place, version}); }
 
-  [[nodiscard]] bool is_outdated(const PendingEnd& next) { return work(next.place).lane == compute_lane && next.version != state(next.place.rank).version; }
+  [[nodiscard]] bool is_outdated(const PendingEnd& next) {
+    return work(next.place).lane == compute_lane && next.version != state(next.place.rank).version;
+  }
 
   void require_ended(int rank) {
     const auto& has_ended = state(rank).has_ended;
     const auto waiting = std::find(has_ended.begin(), has_ended.end(), false);
     if (waiting == has_ended.end()) return;
     const Program& program = *step_.ranks[std::size_t(rank)].program;
-    throw Failure(fmt::format("simulated rank {} waits forever for {}", rank, to_string(program[std::size_t(waiting - has_ended.begin())])));
+    throw Failure(fmt::format("simulated rank {} waits forever for {}", rank,
+                              to_string(program[std::size_t(waiting - has_ended.begin())])));
   }
 
   const StepWork& step_;

@@ -1,8 +1,10 @@
-// One step as discrete events: what every simulated rank works on, lane by lane, from the programs' own order and edges.
+// One step as discrete events: what every simulated rank works on, lane by lane, from the programs' own order and
+// edges.
 //
-// A rank begins its actions in the order of its program, each once all in its `after` have ended, and stands still while one that is not hidden lasts (compute
-// never is). An action then queues on its lane, first in, first out. What several ranks do together begins when the last of them has come to the head of its
-// lane, and lasts as long as the slowest needs.
+// A rank begins its actions in the order of its program, each once all in its `after` have ended, and stands still
+// while one that is not hidden lasts (compute never is). An action then queues on its lane, first in, first out. What
+// several ranks do together begins when the last of them has come to the head of its lane, and lasts as long as the
+// slowest needs.
 #pragma once
 
 #include "schedule/action.h"

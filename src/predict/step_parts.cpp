@@ -17,10 +17,13 @@ struct Change {
   int step = 0;
   Doing doing{};
   int action = 0;
-  bool operator<(const Change& other) const { return std::tie(time, step, action) < std::tie(other.time, other.step, other.action); }
+  bool operator<(const Change& other) const {
+    return std::tie(time, step, action) < std::tie(other.time, other.step, other.action);
+  }
 };
 
-std::vector<Change> changes_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, const std::vector<double>& waits_since) {
+std::vector<Change> changes_of(const RankDeeds& rank, const std::vector<ActionTimes>& events,
+                               const std::vector<double>& waits_since) {
   std::vector<Change> changes;
   const auto add = [&](Doing doing, int action, double begin, double end) {
     if (end <= begin) return;
@@ -30,7 +33,10 @@ std::vector<Change> changes_of(const RankDeeds& rank, const std::vector<ActionTi
   for (int action = 0; action < static_cast<int>(events.size()); ++action) {
     const auto at = static_cast<std::size_t>(action);
     const int lane = rank.work->works[at].lane;
-    add(lane == compute_lane ? Doing::computing : lane == collective_lane ? Doing::collective : Doing::transfer, action, events[at].begin, events[at].end);
+    add(lane == compute_lane      ? Doing::computing
+        : lane == collective_lane ? Doing::collective
+                                  : Doing::transfer,
+        action, events[at].begin, events[at].end);
     add(Doing::waiting, action, waits_since[at], events[at].begin);
   }
   std::sort(changes.begin(), changes.end());
@@ -48,7 +54,8 @@ void add_action(StepParts& parts, const RankDeeds& rank, int action, double seco
   const ActionTime& time = *rank.times[at];
   const ActionKind kind = (*rank.work->program)[at].kind;
   const double sent = time.total_seconds() - time.compute_seconds;
-  const double exposed = exposed_seconds(rank.work->works[at].lane, time, rank.hidden_tensor_part), total = time.compute_seconds + exposed;
+  const double exposed = exposed_seconds(rank.work->works[at].lane, time, rank.hidden_tensor_part),
+               total = time.compute_seconds + exposed;
   if (total <= 0) {
     part_of(parts, kind) += seconds;
     return;
@@ -103,17 +110,20 @@ StepParts& StepParts::operator+=(const StepParts& other) {
   waiting_seconds += other.waiting_seconds;
   optimizer_seconds += other.optimizer_seconds;
   other_seconds += other.other_seconds;
-  for (const auto& [name, seconds] : other.exposed_communication_seconds) exposed_communication_seconds[name] += seconds;
+  for (const auto& [name, seconds] : other.exposed_communication_seconds)
+    exposed_communication_seconds[name] += seconds;
   return *this;
 }
 
 StepParts& StepParts::operator*=(double factor) {
-  for (double* part : {&compute_seconds, &bubble_seconds, &waiting_seconds, &optimizer_seconds, &other_seconds}) *part *= factor;
+  for (double* part : {&compute_seconds, &bubble_seconds, &waiting_seconds, &optimizer_seconds, &other_seconds})
+    *part *= factor;
   for (auto& [name, seconds] : exposed_communication_seconds) seconds *= factor;
   return *this;
 }
 
-std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events, int num_stages) {
+std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events,
+                                                          int num_stages) {
   std::vector<std::map<int, double>> last(step.meeting_sizes.size());  // of each meeting and replica
   const auto for_meetings = [&](const auto& f) {
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank)
@@ -133,7 +143,8 @@ std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, 
   return since;
 }
 
-StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, const std::vector<double>& waits_since, double step_seconds) {
+StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events,
+                   const std::vector<double>& waits_since, double step_seconds) {
   StepParts parts;
   Now now;
   double time = 0;

@@ -2,8 +2,8 @@
 //
 //   compute, optimizer, other   while the rank computes; what is sent inside its layers stands under its group
 //   exposed communication       while it does not compute, and something that it sends or receives is under way
-//   waiting                     while it does not compute, and its next collective waits for other replicas, while all of its own have come
-//   bubble                      all else: it waits for other stages
+//   waiting                     while it does not compute, and its next collective waits for other replicas, while all
+//   of its own have come bubble                      all else: it waits for other stages
 #pragma once
 
 #include "predict/action_time.h"
@@ -19,16 +19,17 @@ struct StepParts {
   double compute_seconds = 0;                                        // forward and backward
   std::map<std::string, double> exposed_communication_seconds = {};  // by the name of the group: what nothing hides
   double bubble_seconds = 0;                                         // waiting for other stages
-  double waiting_seconds = 0;                                        // for replicas that are behind, in collectives of the data axes
-  double optimizer_seconds = 0;                                      // clipping and the update
-  double other_seconds = 0;                                          // gradients cleared, stored and converted
+  double waiting_seconds = 0;    // for replicas that are behind, in collectives of the data axes
+  double optimizer_seconds = 0;  // clipping and the update
+  double other_seconds = 0;      // gradients cleared, stored and converted
 
   [[nodiscard]] double total_seconds() const;
   StepParts& operator+=(const StepParts& other);
   StepParts& operator*=(double factor);
 };
 
-/// Of what an action sends: the part that its own products do not hide. Only what is sent inside layers, on the compute lane, can be hidden so.
+/// Of what an action sends: the part that its own products do not hide. Only what is sent inside layers, on the compute
+/// lane, can be hidden so.
 [[nodiscard]] double exposed_seconds(int lane, const ActionTime& time, double hidden_tensor_part);
 
 /// What one rank's works are made of. `times[i]` is that of its i-th action.
@@ -38,11 +39,13 @@ struct RankDeeds {
   double hidden_tensor_part = 0;
 };
 
-/// By rank and action: since when it has been waiting for other replicas alone, as the last of its own has come to what they do together; no_time where it
-/// meets none. Rank r is of replica r / num_stages.
-[[nodiscard]] std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events, int num_stages);
+/// By rank and action: since when it has been waiting for other replicas alone, as the last of its own has come to what
+/// they do together; no_time where it meets none. Rank r is of replica r / num_stages.
+[[nodiscard]] std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events,
+                                                                        int num_stages);
 
 /// `waits_since`: that of the rank, by action.
-[[nodiscard]] StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events, const std::vector<double>& waits_since, double step_seconds);
+[[nodiscard]] StepParts parts_of(const RankDeeds& rank, const std::vector<ActionTimes>& events,
+                                 const std::vector<double>& waits_since, double step_seconds);
 
 }  // namespace echelon

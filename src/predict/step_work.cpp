@@ -13,7 +13,9 @@ namespace echelon {
 namespace {
 
 /// Where a collective takes place; that of no axis if it sends nothing.
-Group group_of(const ActionTime& collective) { return collective.communication_seconds.empty() ? Group() : collective.communication_seconds.begin()->first; }
+Group group_of(const ActionTime& collective) {
+  return collective.communication_seconds.empty() ? Group() : collective.communication_seconds.begin()->first;
+}
 
 }  // namespace
 
@@ -50,10 +52,12 @@ int other_stage(const Action& transfer) {
   return transfer.stage + (is_behind ? 1 : -1);
 }
 
-/// Numbers what ranks do together: a message by its receive, a collective by who takes part and how many of its kind these have had before.
+/// Numbers what ranks do together: a message by its receive, a collective by who takes part and how many of its kind
+/// these have had before.
 class StepWorks::Meetings {
  public:
-  Meetings(const MeshShape& mesh, const Replicas& replicas, StepWork& work) : mesh_(mesh), replicas_(replicas), sizes_(work.meeting_sizes) {}
+  Meetings(const MeshShape& mesh, const Replicas& replicas, StepWork& work)
+      : mesh_(mesh), replicas_(replicas), sizes_(work.meeting_sizes) {}
 
   int message(int replica_class, const Action& transfer) {
     const int at = is_send(transfer.kind) ? other_stage(transfer) : transfer.stage;
@@ -69,7 +73,8 @@ class StepWorks::Meetings {
     if (replicas_.num_classes() == 1 && !group.axes.contains(Axis::pp))
       there.insert(simulated);
     else
-      for (const int rank : mesh_.ranks_of(group, mesh_rank)) there.insert(replicas_.class_of_rank(rank) * num_stages + mesh_.coordinate(rank, Axis::pp));
+      for (const int rank : mesh_.ranks_of(group, mesh_rank))
+        there.insert(replicas_.class_of_rank(rank) * num_stages + mesh_.coordinate(rank, Axis::pp));
     known->second.assign(there.begin(), there.end());
     return known->second;
   }
@@ -96,11 +101,16 @@ class StepWorks::Meetings {
   std::map<Key, int> numbers_;
 };
 
-StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices, const std::map<int, double>& slow_ranks)
-    : blueprint_(blueprint), profile_(profile), num_stages_(blueprint.mesh().degree(Axis::pp)), replicas_(devices, slow_ranks) {
+StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices,
+                     const std::map<int, double>& slow_ranks)
+    : blueprint_(blueprint),
+      profile_(profile),
+      num_stages_(blueprint.mesh().degree(Axis::pp)),
+      replicas_(devices, slow_ranks) {
   for (int stage = 0; stage < num_stages_; ++stage) blueprints_.push_back(blueprint.rank(replicas_.rank_of(0, stage)));
   const int num_simulated = num_stages_ * replicas_.num_classes();
-  for (int simulated = 0; simulated < num_simulated; ++simulated) timers_.emplace_back(blueprint.config(), profile, devices, slow_ranks, mesh_rank(simulated));
+  for (int simulated = 0; simulated < num_simulated; ++simulated)
+    timers_.emplace_back(blueprint.config(), profile, devices, slow_ranks, mesh_rank(simulated));
   work_.slowdown_by_collectives = profile.overlap.slowdown_by_collectives;
   work_.slowdown_by_transfers = profile.overlap.slowdown_by_transfers;
   work_.ranks.resize(static_cast<std::size_t>(num_simulated));
@@ -108,7 +118,9 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
   for (int simulated = 0; simulated < num_simulated; ++simulated) add_works(simulated, meetings);
 }
 
-int StepWorks::num_alike(int simulated) const { return replicas_.size_of(simulated / num_stages_) * blueprint_.mesh().degree(Axis::tp); }
+int StepWorks::num_alike(int simulated) const {
+  return replicas_.size_of(simulated / num_stages_) * blueprint_.mesh().degree(Axis::tp);
+}
 
 /// The lanes of a rank's wires, numbered as they come.
 class StepWorks::Wires {
@@ -129,18 +141,21 @@ void StepWorks::add_works(int simulated, Meetings& meetings) {
   const RankBlueprint& rank = blueprints_[static_cast<std::size_t>(pipeline_rank(simulated))];
   RankWork& own = work_.ranks[static_cast<std::size_t>(simulated)];
   own.program = &rank.program(ProgramKind::training);
-  RankDeeds& deeds = deeds_.emplace_back(RankDeeds{.work = &own, .hidden_tensor_part = profile_.overlap.hidden_tensor_part});
+  RankDeeds& deeds =
+      deeds_.emplace_back(RankDeeds{.work = &own, .hidden_tensor_part = profile_.overlap.hidden_tensor_part});
   std::vector<std::string>& lane_names = lane_names_.emplace_back(std::vector<std::string>{"compute", "collectives"});
   Wires wires(lane_names);
   for (const Action& action : *own.program) {
-    const ActionTime& time = timers_[static_cast<std::size_t>(simulated)].time_of(action, rank.trace(ProgramKind::training).of(action));
+    const ActionTime& time =
+        timers_[static_cast<std::size_t>(simulated)].time_of(action, rank.trace(ProgramKind::training).of(action));
     deeds.times.push_back(&time);
     own.works.push_back({.is_hidden = is_hidden(action.kind, profile_.overlap)});
     Work& work = own.works.back();
     switch (lane_of(action.kind)) {
       case Lane::compute: break;
       case Lane::transfer:
-        work.lane = wires.lane(blueprint_.schedule().rank_of_stage[static_cast<std::size_t>(other_stage(action))], is_send(action.kind));
+        work.lane = wires.lane(blueprint_.schedule().rank_of_stage[static_cast<std::size_t>(other_stage(action))],
+                               is_send(action.kind));
         work.meeting = meetings.message(simulated / num_stages_, action);
         break;
       case Lane::collective: {

@@ -18,22 +18,28 @@ namespace echelon {
 /// The stage at the other end.
 [[nodiscard]] int other_stage(const Action& transfer);
 
-/// It refers to what it is made from. A simulated rank is a stage of a class of replicas: class after class, each by pipeline rank.
+/// It refers to what it is made from. A simulated rank is a stage of a class of replicas: class after class, each by
+/// pipeline rank.
 class StepWorks {
  public:
-  StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices, const std::map<int, double>& slow_ranks);
+  StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile, const DeviceMap& devices,
+            const std::map<int, double>& slow_ranks);
   StepWorks(const StepWorks&) = delete;
   StepWorks& operator=(const StepWorks&) = delete;
 
   [[nodiscard]] const StepWork& work() const { return work_; }
   [[nodiscard]] int num_ranks() const { return static_cast<int>(deeds_.size()); }
   /// Which of the mesh's ranks it is, the first of those that it stands for, and how many these are.
-  [[nodiscard]] int mesh_rank(int simulated) const { return replicas_.rank_of(simulated / num_stages_, simulated % num_stages_); }
+  [[nodiscard]] int mesh_rank(int simulated) const {
+    return replicas_.rank_of(simulated / num_stages_, simulated % num_stages_);
+  }
   [[nodiscard]] int num_alike(int simulated) const;
   [[nodiscard]] int pipeline_rank(int simulated) const { return simulated % num_stages_; }
   [[nodiscard]] const RankDeeds& deeds(int simulated) const { return deeds_[static_cast<std::size_t>(simulated)]; }
   /// "compute", "collectives", "to rank 3", "from rank 3": pipeline ranks.
-  [[nodiscard]] const std::vector<std::string>& lane_names(int simulated) const { return lane_names_[static_cast<std::size_t>(simulated)]; }
+  [[nodiscard]] const std::vector<std::string>& lane_names(int simulated) const {
+    return lane_names_[static_cast<std::size_t>(simulated)];
+  }
   /// By pipeline rank.
   [[nodiscard]] const std::vector<RankBlueprint>& blueprints() const { return blueprints_; }
 

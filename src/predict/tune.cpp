@@ -20,18 +20,22 @@ ScaledSeconds seconds_of(const std::vector<TunedPlan>& tried, const MachineSpec&
 }  // namespace
 
 const TunedPlan& Tuning::fastest() const {
-  return *std::min_element(tried.begin(), tried.end(), [](const TunedPlan& a, const TunedPlan& b) { return a.measured_seconds < b.measured_seconds; });
+  return *std::min_element(tried.begin(), tried.end(), [](const TunedPlan& a, const TunedPlan& b) {
+    return a.measured_seconds < b.measured_seconds;
+  });
 }
 
 double Tuning::measured_seconds(const RunConfig& config) const {
   const std::string layout = layout_text(config);
-  const auto found = std::find_if(tried.begin(), tried.end(), [&](const TunedPlan& each) { return layout_text(each.plan.config) == layout; });
+  const auto found = std::find_if(tried.begin(), tried.end(),
+                                  [&](const TunedPlan& each) { return layout_text(each.plan.config) == layout; });
   return found == tried.end() ? 0 : found->measured_seconds;
 }
 
 Tuning tune(const PlanRequest& request, const StepTimer& seconds_of_step) {
   const PlanResult plans = find_plans(request);
-  require(!plans.plans.empty(), "no layout of the model fits on '{}', so there is nothing to run; echelon plan says by how much it misses",
+  require(!plans.plans.empty(),
+          "no layout of the model fits on '{}', so there is nothing to run; echelon plan says by how much it misses",
           request.machine.name);
   Tuning tuning;
   std::vector<double> measured;

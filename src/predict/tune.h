@@ -1,5 +1,5 @@
-// The planner's best few, run for some steps: what they took says how the machine differs from its description, and the layouts are ranked again
-// (docs/plan.md).
+// The planner's best few, run for some steps: what they took says how the machine differs from its description, and the
+// layouts are ranked again (docs/plan.md).
 #pragma once
 
 #include "predict/cost_scales.h"
@@ -40,7 +40,8 @@ struct Tuning {
 [[nodiscard]] Tuning tune(const PlanRequest& request, const StepTimer& seconds_of_step);
 
 [[nodiscard]] std::string to_text(const Tuning& tuning);
-/// One object in the words of a plan's (predict/plan_fields.h): the search on the tuned machine, its plans, and scales, error_before, error_after and tried.
+/// One object in the words of a plan's (predict/plan_fields.h): the search on the tuned machine, its plans, and scales,
+/// error_before, error_after and tried.
 [[nodiscard]] std::string to_json(const Tuning& tuning, const PlanRequest& request);
 
 }  // namespace echelon

@@ -13,7 +13,8 @@ void append(std::string& bytes, std::uint64_t number) {
 }
 
 void append_signed(std::string& bytes, std::int64_t number) {
-  append(bytes, number >= 0 ? 2 * static_cast<std::uint64_t>(number) : 2 * static_cast<std::uint64_t>(-(number + 1)) + 1);
+  append(bytes,
+         number >= 0 ? 2 * static_cast<std::uint64_t>(number) : 2 * static_cast<std::uint64_t>(-(number + 1)) + 1);
 }
 
 std::string base64(const std::string& bytes) {
@@ -21,7 +22,8 @@ std::string base64(const std::string& bytes) {
   std::string text;
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (std::size_t j = 0; j < 3; ++j)
+      group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
     for (std::size_t j = 0; j < 4; ++j) text += i + j <= bytes.size() ? letters[group >> (18 - 6 * j) & 63] : '=';
   }
   return text;
@@ -41,7 +43,9 @@ BarCode encode(const HtmlTimeline& timeline) {
     code.span_seconds = std::max(code.span_seconds, bar.end);
     rows[static_cast<std::size_t>(bar.row)].push_back(&bar);
   }
-  const auto ticks = [&](double seconds) { return std::llround(seconds / code.span_seconds * static_cast<double>(BarCode::num_ticks)); };
+  const auto ticks = [&](double seconds) {
+    return std::llround(seconds / code.span_seconds * static_cast<double>(BarCode::num_ticks));
+  };
   std::map<BarGroup, std::uint64_t> index_of;
   std::string bytes;
   for (auto& row : rows) {

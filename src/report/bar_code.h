@@ -1,9 +1,12 @@
-// Tens of thousands of bars as little text, for the page's script to read: about four letters a bar where bars repeat, ten where they are measured.
+// Tens of thousands of bars as little text, for the page's script to read: about four letters a bar where bars repeat,
+// ten where they are measured.
 //
 //     row: number of bars, then of each, in the order of their starts:
-//          group, start - end of the bar before, (end - start) - that of the group's bar before, microbatch - that of the group's bar before
+//          group, start - end of the bar before, (end - start) - that of the group's bar before, microbatch - that of
+//          the group's bar before
 //
-// as variable-length integers (7 bits a byte, low ones first, the high bit says that more follow), signed ones as 2 n or -2 n - 1; all in base64.
+// as variable-length integers (7 bits a byte, low ones first, the high bit says that more follow), signed ones as 2 n
+// or -2 n - 1; all in base64.
 #pragma once
 
 #include "report/html_timeline.h"

@@ -31,13 +31,15 @@ std::string svg_box(const Action& action, const Rectangle& rectangle, double lig
   const auto [x, y, width, height] = rectangle;
   const Colour full = full_colour(action.kind);
   const auto mix = [&](int channel) { return static_cast<int>(channel + (255 - channel) * lightness); };
-  std::string svg = fmt::format(R"(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="#{:02x}{:02x}{:02x}" stroke="white" stroke-width="0.5">)",
-                                x, y, width, height, mix(full.red), mix(full.green), mix(full.blue));
+  std::string svg = fmt::format(
+      R"(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="#{:02x}{:02x}{:02x}" stroke="white" stroke-width="0.5">)",
+      x, y, width, height, mix(full.red), mix(full.green), mix(full.blue));
   svg += fmt::format("<title>{}</title></rect>\n", to_string(action));
   if (width < narrowest_label || !is_compute(action.kind)) return svg;
   return svg + fmt::format(R"(<text x="{:.2f}" y="{:.2f}" text-anchor="middle" fill="{}">{}</text>)"
                            "\n",
-                           x + width / 2, y + height / 2 + 4, lightness > 0.4 ? "black" : "white", action.microbatch + 1);
+                           x + width / 2, y + height / 2 + 4, lightness > 0.4 ? "black" : "white",
+                           action.microbatch + 1);
 }
 
 }  // namespace echelon

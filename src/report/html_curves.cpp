@@ -21,7 +21,9 @@ Series thinned(const Series& series) {
   if (size <= most_points) return series;
   std::vector<std::size_t> chosen = {0, size - 1};
   for (std::size_t i = 0; i < num_stretches; ++i) {
-    const auto at = [&](std::size_t stretch) { return series.y.begin() + static_cast<std::ptrdiff_t>(stretch * size / num_stretches); };
+    const auto at = [&](std::size_t stretch) {
+      return series.y.begin() + static_cast<std::ptrdiff_t>(stretch * size / num_stretches);
+    };
     const auto [least, greatest] = std::minmax_element(at(i), at(i + 1));
     for (const auto& one : {least, greatest}) chosen.push_back(static_cast<std::size_t>(one - series.y.begin()));
   }
@@ -84,7 +86,8 @@ std::string path_of(const Series& series, const HtmlCurve& curve, const Range& x
       is_open = false;
       continue;
     }
-    path += fmt::format("{}{:.1f} {:.1f}{}", is_open && !is_dots ? "L" : "M", width * xs.at(x), height * (1 - ys.at(series.y[i])), is_dots ? "h0" : "");
+    path += fmt::format("{}{:.1f} {:.1f}{}", is_open && !is_dots ? "L" : "M", width * xs.at(x),
+                        height * (1 - ys.at(series.y[i])), is_dots ? "h0" : "");
     is_open = true;
   }
   return path;
@@ -94,7 +97,8 @@ std::string lines_of(const std::vector<Series>& series, const HtmlCurve& curve, 
   std::string html;
   for (std::size_t i = 0; i < series.size(); ++i) {
     html += fmt::format("<path class=\"line s{}\" d=\"{}\"/>", i % 6, path_of(series[i], curve, xs, ys, false));
-    if (series[i].x.size() <= most_dots) html += fmt::format("<path class=\"dots s{}\" d=\"{}\"/>", i % 6, path_of(series[i], curve, xs, ys, true));
+    if (series[i].x.size() <= most_dots)
+      html += fmt::format("<path class=\"dots s{}\" d=\"{}\"/>", i % 6, path_of(series[i], curve, xs, ys, true));
   }
   return html;
 }
@@ -106,20 +110,24 @@ std::string drawing_of(const std::vector<Series>& series, const HtmlCurve& curve
   for (double y = ys.low; y <= ys.high + step / 2; y += step) {
     const double value = std::abs(y) < step * 1e-6 ? 0 : y;
     lines += fmt::format("<path class=\"grid\" d=\"M0 {0:.1f}H{1}\"/>", height * (1 - ys.at(y)), width);
-    ticks += fmt::format("<span class=\"y\" style=\"bottom:{:.2f}%\">{}</span>", 100 * ys.at(y), tick_text(curve.unit, value));
+    ticks += fmt::format("<span class=\"y\" style=\"bottom:{:.2f}%\">{}</span>", 100 * ys.at(y),
+                         tick_text(curve.unit, value));
   }
   const auto x_of = [&](double x) { return tick_text(HtmlUnit::number, curve.is_log_x ? std::exp(x) : x); };
-  ticks += fmt::format("<span class=\"x first\">{}</span><span class=\"x name\">{}</span><span class=\"x last\">{}</span>", x_of(xs.low), escaped(curve.x_name),
-                       x_of(xs.high));
+  ticks +=
+      fmt::format("<span class=\"x first\">{}</span><span class=\"x name\">{}</span><span class=\"x last\">{}</span>",
+                  x_of(xs.low), escaped(curve.x_name), x_of(xs.high));
   return fmt::format(
-      "<div class=\"plot\" tabindex=\"0\" role=\"img\" aria-label=\"{}\"><svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\" "
+      "<div class=\"plot\" tabindex=\"0\" role=\"img\" aria-label=\"{}\"><svg viewBox=\"0 0 {} {}\" "
+      "preserveAspectRatio=\"none\" "
       "aria-hidden=\"true\">{}{}</svg>{}"
       "<div class=\"cursor\" hidden></div><div class=\"tip\" hidden></div></div>\n",
       escaped(curve.title), width, height, lines, lines_of(series, curve, xs, ys), ticks);
 }
 
 std::string data_of(const std::vector<Series>& series, const HtmlCurve& curve, const Range& xs, const Range& ys) {
-  nlohmann::ordered_json data = {{"x_name", curve.x_name}, {"log", curve.is_log_x}, {"xs", {xs.low, xs.high}}, {"ys", {ys.low, ys.high}}};
+  nlohmann::ordered_json data = {
+      {"x_name", curve.x_name}, {"log", curve.is_log_x}, {"xs", {xs.low, xs.high}}, {"ys", {ys.low, ys.high}}};
   data["series"] = nlohmann::ordered_json::array();
   for (const Series& one : series) {
     nlohmann::ordered_json texts = nlohmann::ordered_json::array();
@@ -144,7 +152,8 @@ std::string to_html(const HtmlCurve& curve) {
   std::string html = fmt::format("<figure class=\"curve\"><figcaption><h3>{}</h3>", escaped(curve.title));
   html += "<ul class=\"legend\">";
   if (series.size() > 1)
-    for (std::size_t i = 0; i < series.size(); ++i) html += fmt::format("<li><i class=\"s{}\"></i>{}</li>", i % 6, escaped(series[i].name));
+    for (std::size_t i = 0; i < series.size(); ++i)
+      html += fmt::format("<li><i class=\"s{}\"></i>{}</li>", i % 6, escaped(series[i].name));
   html += "</ul></figcaption>\n" + drawing_of(series, curve, xs, ys);
   return html + fmt::format("<script type=\"application/json\">{}</script></figure>\n", data_of(series, curve, xs, ys));
 }

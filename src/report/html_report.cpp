@@ -18,7 +18,8 @@ std::string notes_to_html(const std::vector<std::string>& notes) {
 std::string curves_to_html(const std::vector<HtmlCurve>& curves) {
   std::string html;
   for (const HtmlCurve& curve : curves) html += to_html(curve);
-  return html.empty() ? html : "<section id=\"curves\"><h2>Curves</h2>\n<div class=\"grid\">\n" + html + "</div></section>\n";
+  return html.empty() ? html
+                      : "<section id=\"curves\"><h2>Curves</h2>\n<div class=\"grid\">\n" + html + "</div></section>\n";
 }
 
 std::string timelines_to_html(const std::vector<HtmlTimeline>& timelines) {
@@ -26,7 +27,8 @@ std::string timelines_to_html(const std::vector<HtmlTimeline>& timelines) {
   for (const HtmlTimeline& timeline : timelines)
     if (!timeline.bars.empty()) html += to_html(timeline, static_cast<int>(&timeline - timelines.data()));
   if (html.empty()) return {};
-  return "<section id=\"timelines\"><h2>Pipeline timeline</h2>\n<noscript><p class=\"note\">Timelines are drawn by the page's script, which is switched "
+  return "<section id=\"timelines\"><h2>Pipeline timeline</h2>\n<noscript><p class=\"note\">Timelines are drawn by the "
+         "page's script, which is switched "
          "off.</p></noscript>\n" +
          html + "</section>\n";
 }
@@ -40,9 +42,10 @@ std::string body_of(const HtmlReport& report) {
   for (const HtmlBars& bars : report.bars) html += to_html(bars);
   html += facts_to_html(report.facts) + notes_to_html(report.notes);
   if (report.config.empty()) return html;
-  return html +
-         fmt::format("<section id=\"config\"><details><summary>The config</summary>\n<pre class=\"scroll\" tabindex=\"0\">{}</pre></details></section>\n",
-                     escaped(report.config));
+  return html + fmt::format(
+                    "<section id=\"config\"><details><summary>The config</summary>\n<pre class=\"scroll\" "
+                    "tabindex=\"0\">{}</pre></details></section>\n",
+                    escaped(report.config));
 }
 
 }  // namespace
@@ -50,11 +53,15 @@ std::string body_of(const HtmlReport& report) {
 std::string to_html(const HtmlReport& report) {
   // The policy lets nothing be loaded from anywhere, so a page that asked for something would show it as an error.
   return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+      "content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"Echelon\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-      "<link rel=\"icon\" href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n"
-      "<footer>Made by Echelon. This page holds all that it shows and loads nothing.</footer>\n<script>\n{}</script>\n</body>\n</html>\n",
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'; img-src data:\">\n"
+      "<link rel=\"icon\" "
+      "href=\"data:,\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n"
+      "<footer>Made by Echelon. This page holds all that it shows and loads "
+      "nothing.</footer>\n<script>\n{}</script>\n</body>\n</html>\n",
       escaped(report.title), page_style, body_of(report), page_script);
 }
 

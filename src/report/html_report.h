@@ -1,8 +1,9 @@
-// A page about a run or a prediction: one HTML file that holds everything it needs, its styles and its script too, and asks no network for anything. Every
-// section may be empty and is then left out, so that one generator serves `train`, `simulate` and `plan`.
+// A page about a run or a prediction: one HTML file that holds everything it needs, its styles and its script too, and
+// asks no network for anything. Every section may be empty and is then left out, so that one generator serves `train`,
+// `simulate` and `plan`.
 //
-// Drawings are our own: bars are HTML, curves SVG, both readable without a script, and a pipeline's timeline is a canvas, since it can have tens of thousands
-// of bars. docs/report.md says what each section shows.
+// Drawings are our own: bars are HTML, curves SVG, both readable without a script, and a pipeline's timeline is a
+// canvas, since it can have tens of thousands of bars. docs/report.md says what each section shows.
 #pragma once
 
 #include "report/html_text.h"
@@ -30,7 +31,8 @@ struct HtmlComparison {
   double predicted = 0, measured = 0;
 };
 
-/// Rows of bars that are cut into parts: a stage's memory by category, its traffic by axis, a step's time by what it went into.
+/// Rows of bars that are cut into parts: a stage's memory by category, its traffic by axis, a step's time by what it
+/// went into.
 struct HtmlBars {
   struct Part {
     std::string name = {};

@@ -14,7 +14,8 @@ namespace echelon {
 [[nodiscard]] std::string to_html(const HtmlTable& table);
 /// A legend, a bar for each row, and the same numbers as a table to be opened.
 [[nodiscard]] std::string to_html(const HtmlBars& bars);
-/// An SVG of lines with at most 1,000 points each (the least and the greatest of what lies between), and the points as data for the page's script.
+/// An SVG of lines with at most 1,000 points each (the least and the greatest of what lies between), and the points as
+/// data for the page's script.
 [[nodiscard]] std::string to_html(const HtmlCurve& curve);
 
 }  // namespace echelon

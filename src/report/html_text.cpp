@@ -25,13 +25,15 @@ std::string three_digits(double amount) {
   return fmt::format("{:.{}f}", amount, size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4);
 }
 
-/// The largest unit of which there is one at least; the last one for what is smaller. Nothing is nothing of the unit that the others are made of.
+/// The largest unit of which there is one at least; the last one for what is smaller. Nothing is nothing of the unit
+/// that the others are made of.
 template <std::size_t N>
 std::string in_units(double amount, const std::array<std::pair<double, const char*>, N>& units) {
   const auto base = std::find_if(units.begin(), units.end(), [](const auto& unit) { return unit.first == 1; });
   if (amount == 0) return fmt::format("0 {}", base->second);
   for (const auto& [size, name] : units)
-    if (std::abs(amount) >= 0.9995 * size || size == units.back().first) return three_digits(amount / size) + " " + name;
+    if (std::abs(amount) >= 0.9995 * size || size == units.back().first)
+      return three_digits(amount / size) + " " + name;
   return {};
 }
 
@@ -40,7 +42,11 @@ std::string in_units(double amount, const std::array<std::pair<double, const cha
 std::string text_of(HtmlUnit unit, double amount) {
   using Units = std::pair<double, const char*>;
   constexpr double kibi = 1024;
-  constexpr std::array<Units, 5> bytes = {Units{kibi * kibi * kibi * kibi, "TiB"}, {kibi * kibi * kibi, "GiB"}, {kibi * kibi, "MiB"}, {kibi, "KiB"}, {1, "B"}};
+  constexpr std::array<Units, 5> bytes = {Units{kibi * kibi * kibi * kibi, "TiB"},
+                                          {kibi * kibi * kibi, "GiB"},
+                                          {kibi * kibi, "MiB"},
+                                          {kibi, "KiB"},
+                                          {1, "B"}};
   constexpr std::array<Units, 4> seconds = {Units{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}};
   if (!std::isfinite(amount)) return "–";
   switch (unit) {

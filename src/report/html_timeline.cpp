@@ -87,14 +87,19 @@ bool has_several_stages(const HtmlTimeline& timeline) {
 std::string to_html(const HtmlTimeline& timeline, int number) {
   const HtmlTimeline shown = reduced(timeline);
   const BarCode code = encode(shown);
-  nlohmann::ordered_json data = {{"rows", shown.rows}, {"span", code.span_seconds}, {"ticks", BarCode::num_ticks}, {"groups", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json data = {{"rows", shown.rows},
+                                 {"span", code.span_seconds},
+                                 {"ticks", BarCode::num_ticks},
+                                 {"groups", nlohmann::ordered_json::array()}};
   std::array<bool, num_bar_kinds> is_used{};
   for (const TimelineBar& bar : shown.bars) is_used[static_cast<std::size_t>(bar.kind)] = true;
-  for (const BarGroup& group : code.groups) data["groups"].push_back({name_of(group.kind), group.stage, group.is_merged ? 1 : 0});
+  for (const BarGroup& group : code.groups)
+    data["groups"].push_back({name_of(group.kind), group.stage, group.is_merged ? 1 : 0});
   data["bars"] = code.base64;
 
-  std::string html = fmt::format("<figure class=\"timeline\" id=\"timeline-{}\" data-bars=\"{}\">\n<figcaption><h3>{}</h3>", number, shown.bars.size(),
-                                 escaped(shown.title.empty() ? "Pipeline" : shown.title));
+  std::string html =
+      fmt::format("<figure class=\"timeline\" id=\"timeline-{}\" data-bars=\"{}\">\n<figcaption><h3>{}</h3>", number,
+                  shown.bars.size(), escaped(shown.title.empty() ? "Pipeline" : shown.title));
   html +=
       "<div class=\"buttons\"><button type=\"button\" data-do=\"in\" aria-label=\"zoom in\">+</button>"
       "<button type=\"button\" data-do=\"out\" aria-label=\"zoom out\">−</button>"
@@ -102,15 +107,19 @@ std::string to_html(const HtmlTimeline& timeline, int number) {
   html += "<ul class=\"legend\">";
   for (int kind = 0; kind < num_bar_kinds; ++kind) {
     const std::string_view name = name_of(static_cast<BarKind>(kind));
-    if (is_used[static_cast<std::size_t>(kind)]) html += fmt::format("<li><i class=\"kind {}\"></i>{}</li>", name, name);
+    if (is_used[static_cast<std::size_t>(kind)])
+      html += fmt::format("<li><i class=\"kind {}\"></i>{}</li>", name, name);
   }
   if (has_several_stages(shown)) html += "<li class=\"word\">a rank's later stages are paler</li>";
   html += fmt::format(
-      "</ul>\n<div class=\"stage\"><canvas tabindex=\"0\" role=\"application\" aria-label=\"{}: {} bars in {} rows over {}. Arrow keys go from bar to bar and "
-      "from row to row, plus and minus zoom, Home shows the whole.\"></canvas><div class=\"tip\" hidden></div><div class=\"window\"><i></i></div></div>\n",
+      "</ul>\n<div class=\"stage\"><canvas tabindex=\"0\" role=\"application\" aria-label=\"{}: {} bars in {} rows "
+      "over {}. Arrow keys go from bar to bar and "
+      "from row to row, plus and minus zoom, Home shows the whole.\"></canvas><div class=\"tip\" hidden></div><div "
+      "class=\"window\"><i></i></div></div>\n",
       escaped(shown.title), shown.bars.size(), shown.rows.size(), text_of(HtmlUnit::seconds, code.span_seconds));
   html +=
-      "<p class=\"readout\" aria-live=\"polite\">Point at a bar, or tap it, to learn what it is. Ctrl and the wheel, two fingers, + and − zoom; a drag "
+      "<p class=\"readout\" aria-live=\"polite\">Point at a bar, or tap it, to learn what it is. Ctrl and the wheel, "
+      "two fingers, + and − zoom; a drag "
       "moves.</p>\n";
   if (!shown.note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escaped(shown.note));
   return html + fmt::format("<script type=\"application/json\">{}</script>\n</figure>\n",

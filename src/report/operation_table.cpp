@@ -30,7 +30,8 @@ double own_seconds(const Span& action, const std::vector<Span>& spans) {
   double own = action.seconds();
   for (const Span& inner : spans) {
     const bool is_inside = inner.start >= action.start && inner.end <= action.end;
-    if (is_inside && (inner.kind == SpanKind::operation || inner.kind == SpanKind::communication)) own -= inner.seconds();
+    if (is_inside && (inner.kind == SpanKind::operation || inner.kind == SpanKind::communication))
+      own -= inner.seconds();
   }
   return std::max(0.0, own);
 }
@@ -44,7 +45,8 @@ std::vector<OperationRow> sorted(const Rows& rows, double num_steps) {
     if (mean.floor_seconds) *mean.floor_seconds /= num_steps;
     list.push_back(mean);
   }
-  std::sort(list.begin(), list.end(), [](const OperationRow& a, const OperationRow& b) { return a.seconds > b.seconds; });
+  std::sort(list.begin(), list.end(),
+            [](const OperationRow& a, const OperationRow& b) { return a.seconds > b.seconds; });
   return list;
 }
 
@@ -53,8 +55,9 @@ std::string percent(double part, double whole) { return whole > 0 ? fmt::format(
 std::string line(const OperationRow& row, double step_seconds) {
   const std::string floor = row.floor_seconds ? fmt::format("{:.3f}", 1e3 * *row.floor_seconds) : "";
   const std::string reached = row.floor_seconds ? percent(*row.floor_seconds, row.seconds) : "";
-  return fmt::format("{:<28}{:>8.0f}{:>12.3f}{:>8}{:>10.3f}{:>10.3f}{:>12}{:>9}\n", row.name, row.calls, 1e3 * row.seconds, percent(row.seconds, step_seconds),
-                     row.flops / 1e9, row.bytes / 1e9, floor, reached);
+  return fmt::format("{:<28}{:>8.0f}{:>12.3f}{:>8}{:>10.3f}{:>10.3f}{:>12}{:>9}\n", row.name, row.calls,
+                     1e3 * row.seconds, percent(row.seconds, step_seconds), row.flops / 1e9, row.bytes / 1e9, floor,
+                     reached);
 }
 
 nlohmann::ordered_json json_of(const OperationRow& row) {
@@ -85,9 +88,11 @@ OperationTable operation_table(const std::vector<StepTrace>& steps, const Progra
       if (span.kind == SpanKind::operation) {
         const double floor = floor_of(span, rates);
         add(rows[std::string(span.name)], span, floor);
-        add(shapes[std::string(span.name)][fmt::format("{}x{}x{} {}", span.m, span.n, span.k, span.dtype)], span, floor);
+        add(shapes[std::string(span.name)][fmt::format("{}x{}x{} {}", span.m, span.n, span.k, span.dtype)], span,
+            floor);
       }
-      if (span.kind == SpanKind::action && program[static_cast<std::size_t>(span.action_id)].kind == ActionKind::load_batch) {
+      if (span.kind == SpanKind::action &&
+          program[static_cast<std::size_t>(span.action_id)].kind == ActionKind::load_batch) {
         Span reading = span;
         reading.end = reading.start + own_seconds(span, step.spans);
         add(rows["load_batch"], reading, std::nullopt);
@@ -104,11 +109,13 @@ OperationTable operation_table(const std::vector<StepTrace>& steps, const Progra
 }
 
 std::string to_text(const OperationTable& table) {
-  std::string text = fmt::format("{:<28}{:>8}{:>12}{:>8}{:>10}{:>10}{:>12}{:>9}\n", "operation", "calls", "ms", "% step", "Gflop", "GB", "floor ms", "floor %");
+  std::string text = fmt::format("{:<28}{:>8}{:>12}{:>8}{:>10}{:>10}{:>12}{:>9}\n", "operation", "calls", "ms",
+                                 "% step", "Gflop", "GB", "floor ms", "floor %");
   for (const OperationRow& row : table.rows) text += line(row, table.step_seconds);
   text += line({.name = "unnamed", .seconds = table.unnamed_seconds}, table.step_seconds);
-  text += fmt::format("step {:.3f} ms (mean of {}), floor {:.3f} ms = {} % of it; {} % of the step is named\n", 1e3 * table.step_seconds, table.num_steps,
-                      1e3 * table.floor_seconds(), percent(table.floor_seconds(), table.step_seconds), percent(table.named_fraction(), 1));
+  text += fmt::format("step {:.3f} ms (mean of {}), floor {:.3f} ms = {} % of it; {} % of the step is named\n",
+                      1e3 * table.step_seconds, table.num_steps, 1e3 * table.floor_seconds(),
+                      percent(table.floor_seconds(), table.step_seconds), percent(table.named_fraction(), 1));
   return text;
 }
 

@@ -1,4 +1,5 @@
-// Where the time of a step goes: measured steps of one rank summed by kind of operation, beside what the processor cannot beat.
+// Where the time of a step goes: measured steps of one rank summed by kind of operation, beside what the processor
+// cannot beat.
 //
 //     floor = max(flops / peak of multiply-adds, bytes / memory bandwidth), summed over the calls
 //
@@ -37,7 +38,8 @@ struct OperationTable {
 };
 
 /// `rates`: of the cores that the rank computes on. At least one trace.
-[[nodiscard]] OperationTable operation_table(const std::vector<StepTrace>& steps, const Program& program, const ComputeRates& rates);
+[[nodiscard]] OperationTable operation_table(const std::vector<StepTrace>& steps, const Program& program,
+                                             const ComputeRates& rates);
 
 /// Some lines of text, with shares of the step and floor / measured in percent.
 [[nodiscard]] std::string to_text(const OperationTable& table);

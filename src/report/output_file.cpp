@@ -10,9 +10,11 @@ namespace echelon {
 OutputFile::OutputFile(std::string_view flag, std::string path, std::string_view usual_name) : path_(std::move(path)) {
   require(!path_.empty(), "{} is empty: which file is to be written? nearest: {}={}", flag, flag, usual_name);
   const std::filesystem::path file = path_, folder = file.parent_path();
-  require(!std::filesystem::is_directory(file), "{}={} cannot be written, for it is a folder; nearest: {}={}", flag, path_, flag, (file / usual_name).string());
-  require(folder.empty() || std::filesystem::is_directory(folder), "{}={} cannot be written, for there is no folder '{}'; make it, or write to {}={}", flag,
-          path_, folder.string(), flag, file.filename().string());
+  require(!std::filesystem::is_directory(file), "{}={} cannot be written, for it is a folder; nearest: {}={}", flag,
+          path_, flag, (file / usual_name).string());
+  require(folder.empty() || std::filesystem::is_directory(folder),
+          "{}={} cannot be written, for there is no folder '{}'; make it, or write to {}={}", flag, path_,
+          folder.string(), flag, file.filename().string());
   const bool was_there = std::filesystem::exists(file);
   const bool can_be_written = std::ofstream(path_, std::ios::app | std::ios::binary).good();
   std::error_code ignored;
@@ -20,7 +22,8 @@ OutputFile::OutputFile(std::string_view flag, std::string path, std::string_view
   require(can_be_written, "{}={} cannot be written; check the permissions of the folder", flag, path_);
 }
 
-std::optional<OutputFile> OutputFile::unless_empty(std::string_view flag, const std::string& path, std::string_view usual_name) {
+std::optional<OutputFile> OutputFile::unless_empty(std::string_view flag, const std::string& path,
+                                                   std::string_view usual_name) {
   return path.empty() ? std::nullopt : std::optional(OutputFile(flag, path, usual_name));
 }
 

@@ -9,12 +9,14 @@ namespace echelon {
 
 class OutputFile {
  public:
-  /// Throws Error with a sentence about `flag` (such as "--output") if nothing can be written there; asked before the work whose outcome is written, whose end
-  /// would be a late moment to hear of it. What stands there stays until `write`. `usual_name` is what a message offers for a path that is a folder.
+  /// Throws Error with a sentence about `flag` (such as "--output") if nothing can be written there; asked before the
+  /// work whose outcome is written, whose end would be a late moment to hear of it. What stands there stays until
+  /// `write`. `usual_name` is what a message offers for a path that is a folder.
   OutputFile(std::string_view flag, std::string path, std::string_view usual_name);
 
   /// None for an empty path: the flag was not given.
-  [[nodiscard]] static std::optional<OutputFile> unless_empty(std::string_view flag, const std::string& path, std::string_view usual_name);
+  [[nodiscard]] static std::optional<OutputFile> unless_empty(std::string_view flag, const std::string& path,
+                                                              std::string_view usual_name);
 
   /// In the place of what stood there. Throws Failure if the disk takes no more.
   void write(std::string_view text) const;

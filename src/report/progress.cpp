@@ -40,15 +40,18 @@ Progress::~Progress() {
 
 // Recent steps only: the first ones are slow, and the machine's load changes.
 double Progress::eta_seconds(std::int64_t step) const {
-  const double mean = std::accumulate(recent_seconds_.begin(), recent_seconds_.end(), 0.0) / static_cast<double>(recent_seconds_.size());
+  const double mean = std::accumulate(recent_seconds_.begin(), recent_seconds_.end(), 0.0) /
+                      static_cast<double>(recent_seconds_.size());
   return mean * static_cast<double>(options_.num_steps - step);
 }
 
 void Progress::draw(const StepReport& report) {
-  const std::int64_t filled = options_.num_steps > 0 ? bar_width * std::min(report.step, options_.num_steps) / options_.num_steps : 0;
-  const std::string bar = std::string(static_cast<std::size_t>(filled), '#') + std::string(static_cast<std::size_t>(bar_width - filled), '.');
-  drawn_ = fmt::format("[{}] {}/{}  loss {:.4f}  {:.0f} tokens/s  eta {}", bar, report.step, options_.num_steps, report.loss, report.tokens_per_second,
-                       duration(eta_seconds(report.step)));
+  const std::int64_t filled =
+      options_.num_steps > 0 ? bar_width * std::min(report.step, options_.num_steps) / options_.num_steps : 0;
+  const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
+                          std::string(static_cast<std::size_t>(bar_width - filled), '.');
+  drawn_ = fmt::format("[{}] {}/{}  loss {:.4f}  {:.0f} tokens/s  eta {}", bar, report.step, options_.num_steps,
+                       report.loss, report.tokens_per_second, duration(eta_seconds(report.step)));
   out_ << start_of_line << drawn_ << std::flush;
 }
 

@@ -1,4 +1,5 @@
-// How a run is followed: one line that is drawn anew on a terminal, plain lines in a log. Both say when the run will end.
+// How a run is followed: one line that is drawn anew on a terminal, plain lines in a log. Both say when the run will
+// end.
 #pragma once
 
 #include "report/step_report.h"

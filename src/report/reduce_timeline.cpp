@@ -25,17 +25,21 @@ HtmlTimeline with_fewer_rows(HtmlTimeline timeline, std::size_t most_rows) {
     bar.row = row_now[static_cast<std::size_t>(bar.row)];
     if (bar.row >= 0) fewer.bars.push_back(bar);
   }
-  fewer.note += fmt::format("{}{} of {} rows are shown, evenly chosen.", fewer.note.empty() ? "" : " ", fewer.rows.size(), num_rows);
+  fewer.note += fmt::format("{}{} of {} rows are shown, evenly chosen.", fewer.note.empty() ? "" : " ",
+                            fewer.rows.size(), num_rows);
   return fewer;
 }
 
 /// A bar that grows: what it holds by kind decides what it is in the end.
 class Growing {
  public:
-  explicit Growing(const TimelineBar& bar) : bar_(bar) { seconds_[static_cast<std::size_t>(bar.kind)] = bar.end - bar.start; }
+  explicit Growing(const TimelineBar& bar) : bar_(bar) {
+    seconds_[static_cast<std::size_t>(bar.kind)] = bar.end - bar.start;
+  }
 
   [[nodiscard]] bool takes(const TimelineBar& bar, double longest) const {
-    return bar.row == bar_.row && is_sent(bar.kind) == is_sent(bar_.kind) && std::max(bar.end, bar_.end) - bar_.start <= longest;
+    return bar.row == bar_.row && is_sent(bar.kind) == is_sent(bar_.kind) &&
+           std::max(bar.end, bar_.end) - bar_.start <= longest;
   }
   void add(const TimelineBar& bar) {
     seconds_[static_cast<std::size_t>(bar.kind)] += bar.end - bar.start;
@@ -45,7 +49,8 @@ class Growing {
   }
   [[nodiscard]] TimelineBar done() const {
     TimelineBar bar = bar_;
-    if (bar.num_actions > 1) bar.kind = static_cast<BarKind>(std::max_element(seconds_.begin(), seconds_.end()) - seconds_.begin());
+    if (bar.num_actions > 1)
+      bar.kind = static_cast<BarKind>(std::max_element(seconds_.begin(), seconds_.end()) - seconds_.begin());
     if (bar.num_actions > 1) bar.microbatch = -1;
     return bar;
   }
@@ -77,14 +82,17 @@ std::vector<TimelineBar> merged(const std::vector<TimelineBar>& bars, double lon
 HtmlTimeline reduced(HtmlTimeline timeline, std::size_t most_bars, std::size_t most_rows) {
   timeline = with_fewer_rows(std::move(timeline), most_rows);
   if (timeline.bars.size() <= most_bars) return timeline;
-  std::stable_sort(timeline.bars.begin(), timeline.bars.end(), [](const TimelineBar& a, const TimelineBar& b) { return a.start < b.start; });
+  std::stable_sort(timeline.bars.begin(), timeline.bars.end(),
+                   [](const TimelineBar& a, const TimelineBar& b) { return a.start < b.start; });
   double span = 0;
   for (const TimelineBar& bar : timeline.bars) span = std::max(span, bar.end);
   double longest = span / 65536;
   std::vector<TimelineBar> fewer = merged(timeline.bars, longest);
   while (fewer.size() > most_bars && longest < span) fewer = merged(timeline.bars, longest *= 1.25);
-  timeline.note += fmt::format("{}{} actions are more than a page holds: neighbours within {} are drawn as one bar.", timeline.note.empty() ? "" : " ",
-                               text_of(HtmlUnit::number, static_cast<double>(timeline.bars.size())), text_of(HtmlUnit::seconds, longest));
+  timeline.note += fmt::format("{}{} actions are more than a page holds: neighbours within {} are drawn as one bar.",
+                               timeline.note.empty() ? "" : " ",
+                               text_of(HtmlUnit::number, static_cast<double>(timeline.bars.size())),
+                               text_of(HtmlUnit::seconds, longest));
   timeline.bars = std::move(fewer);
   return timeline;
 }

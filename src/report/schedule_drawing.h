@@ -8,7 +8,8 @@
 
 namespace echelon {
 
-/// A row per rank; forwards are blue, gradients of the input (and fused backwards) green, those of the weights orange, lighter on a rank's later stages.
+/// A row per rank; forwards are blue, gradients of the input (and fused backwards) green, those of the weights orange,
+/// lighter on a rank's later stages.
 [[nodiscard]] std::string to_svg(const Schedule& schedule, const Timeline& timeline);
 
 /// One process, a thread per rank, an event per pass. The timeline's times are taken as milliseconds.

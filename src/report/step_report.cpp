@@ -37,10 +37,14 @@ void set_rates(StepReport& report, double flops_per_token, std::optional<double>
 std::string step_line(const StepReport& r) {
   const double ranks = static_cast<double>(r.world_size);
   const std::string mfu = r.mfu ? fmt::format("{:.2f}%", *r.mfu) : "N/A";
-  const std::string scale = r.loss_scale ? fmt::format("  loss_scale: {}{}", *r.loss_scale, r.is_skipped ? "  skipped: gradients overflowed" : "") : "";
-  return fmt::format("step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}", r.step, r.loss, r.grad_norm,
-                     static_cast<double>(r.memory_peak_bytes) / gibibyte, percent_of(r.memory_peak_bytes, r.memory_total_bytes),
-                     with_commas(r.tokens_per_second / ranks, 0), with_commas(r.tflops / ranks, 2), mfu, scale);
+  const std::string scale = r.loss_scale ? fmt::format("  loss_scale: {}{}", *r.loss_scale,
+                                                       r.is_skipped ? "  skipped: gradients overflowed" : "")
+                                         : "";
+  return fmt::format(
+      "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}", r.step,
+      r.loss, r.grad_norm, static_cast<double>(r.memory_peak_bytes) / gibibyte,
+      percent_of(r.memory_peak_bytes, r.memory_total_bytes), with_commas(r.tokens_per_second / ranks, 0),
+      with_commas(r.tflops / ranks, 2), mfu, scale);
 }
 
 std::string to_json(const StepReport& r) {
@@ -72,8 +76,8 @@ std::string to_json(const StepReport& r) {
 }
 
 std::string evaluation_line(const EvaluationReport& r) {
-  return fmt::format("validate step: {:2}  loss: {:>8.5f}  perplexity: {}  tokens: {}", r.step, r.loss, with_commas(std::exp(r.loss), 2),
-                     with_commas(static_cast<double>(r.tokens), 0));
+  return fmt::format("validate step: {:2}  loss: {:>8.5f}  perplexity: {}  tokens: {}", r.step, r.loss,
+                     with_commas(std::exp(r.loss), 2), with_commas(static_cast<double>(r.tokens), 0));
 }
 
 std::string to_json(const EvaluationReport& r) {

@@ -33,14 +33,16 @@ struct StepReport {
   std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
 };
 
-/// Sets tokens_per_second, tflops and mfu from tokens and step_seconds. `peak_flops`: dense flops per second of all ranks together.
+/// Sets tokens_per_second, tflops and mfu from tokens and step_seconds. `peak_flops`: dense flops per second of all
+/// ranks together.
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops);
 
-/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; a loss scale follows where there is one, and
-/// whether the step was skipped. tps and tflops are those of one rank.
+/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; a loss
+/// scale follows where there is one, and whether the step was skipped. tps and tflops are those of one rank.
 [[nodiscard]] std::string step_line(const StepReport& report);
 
-/// One line. Numbers read back as the same bits; what is unknown or was not predicted is null, and so is a number that is not finite.
+/// One line. Numbers read back as the same bits; what is unknown or was not predicted is null, and so is a number that
+/// is not finite.
 [[nodiscard]] std::string to_json(const StepReport& report);
 
 struct EvaluationReport {

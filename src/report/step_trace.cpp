@@ -7,7 +7,8 @@ namespace echelon {
 
 Timeline timeline_of(const StepTrace& trace, const Program& program) {
   Timeline timeline;
-  for (const Action& action : program) timeline.events.push_back({trace.rank, action.id, lane_of(action.kind), trace.start, trace.start});
+  for (const Action& action : program)
+    timeline.events.push_back({trace.rank, action.id, lane_of(action.kind), trace.start, trace.start});
   for (const Span& span : trace.spans) {
     if (span.kind != SpanKind::action && span.kind != SpanKind::wait) continue;
     Event& event = timeline.events[static_cast<std::size_t>(span.action_id)];

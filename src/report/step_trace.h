@@ -1,4 +1,5 @@
-// A measured step of one rank: what ran when, from the actions of its program down to every operation and every call into the transport.
+// A measured step of one rank: what ran when, from the actions of its program down to every operation and every call
+// into the transport.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -17,10 +18,12 @@ enum class SpanKind : std::uint8_t {
   communication,  // a call of Comm or Mesh
 };
 
-/// Something that a rank's thread did from start to end. Spans nest: operations and communication lie inside actions and waits, but for polls.
+/// Something that a rank's thread did from start to end. Spans nest: operations and communication lie inside actions
+/// and waits, but for polls.
 struct Span {
   SpanKind kind = SpanKind::action;
-  std::string_view name;      // "matmul", "all_reduce wait"; of actions and waits: the kind of the action. It must outlive the span
+  std::string_view
+      name;  // "matmul", "all_reduce wait"; of actions and waits: the kind of the action. It must outlive the span
   int action_id = -1;         // the action that it belongs to or waits for; -1: between two actions
   double start = 0, end = 0;  // seconds of the host's monotonic clock
   std::string_view dtype;     // of an operation

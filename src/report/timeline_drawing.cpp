@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5, band = compute_height + 2 * thin_height + 8;
+constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5,
+                 band = compute_height + 2 * thin_height + 8;
 constexpr double narrowest = 800, widest_drawing = 16000, middle_pass = 18;
 
 const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
@@ -42,13 +43,17 @@ std::map<int, double> lightness_of(const Program& program) {
   for (const Action& action : program)
     if (is_compute(action.kind)) stages.insert(action.stage);
   std::map<int, double> lightness;
-  for (const int stage : stages) lightness.emplace(stage, 0.7 * static_cast<double>(lightness.size()) / static_cast<double>(stages.size()));
+  for (const int stage : stages)
+    lightness.emplace(stage, 0.7 * static_cast<double>(lightness.size()) / static_cast<double>(stages.size()));
   return lightness;
 }
 
 Rectangle place_of(const Event& event, double scale) {
   const double y = header_height + band * event.rank;
-  const Rectangle place = {.x = label_width + event.start * scale, .y = y, .width = (event.end - event.start) * scale, .height = thin_height};
+  const Rectangle place = {.x = label_width + event.start * scale,
+                           .y = y,
+                           .width = (event.end - event.start) * scale,
+                           .height = thin_height};
   switch (event.lane) {
     case Lane::compute: return {place.x, y, place.width, compute_height};
     case Lane::transfer: return {place.x, y + compute_height, place.width, thin_height};
@@ -65,8 +70,10 @@ std::string axis(double end, double scale, double y) {
   std::string svg;
   for (int tick = 0; tick * step <= end; ++tick) {
     const double x = label_width + tick * step * scale;
-    svg += fmt::format("<path d=\"M{0:.2f} {1:.2f}v5\" stroke=\"#888\"/><text x=\"{0:.2f}\" y=\"{2:.2f}\" text-anchor=\"middle\">{3:.6g} s</text>\n", x, y,
-                       y + 16, tick * step);
+    svg += fmt::format(
+        "<path d=\"M{0:.2f} {1:.2f}v5\" stroke=\"#888\"/><text x=\"{0:.2f}\" y=\"{2:.2f}\" "
+        "text-anchor=\"middle\">{3:.6g} s</text>\n",
+        x, y, y + 16, tick * step);
   }
   return svg;
 }
@@ -81,16 +88,19 @@ std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline
   const double scale = scale_of(ranks, timeline);
   double end = 0;
   for (const Event& event : timeline.events) end = std::max(end, event.end);
-  std::string svg = fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
-                                label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + axis_height + 4);
+  std::string svg = fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
+      label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + axis_height + 4);
   svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-  svg += fmt::format(R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
-                     R"(collectives red</text>)",
-                     label_width, end);
+  svg += fmt::format(
+      R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
+      R"(collectives red</text>)",
+      label_width, end);
   svg += "\n";
   std::vector<std::map<int, double>> lightness;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", header_height + band * static_cast<double>(rank) + 15, ranks[rank].name);
+    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", header_height + band * static_cast<double>(rank) + 15,
+                       ranks[rank].name);
     lightness.push_back(lightness_of(*ranks[rank].program));
   }
   for (const Event& event : timeline.events) {

@@ -1,4 +1,5 @@
-// A step's timeline with all its lanes, for eyes and tools: as SVG, and as a Chrome trace (JSON) that opens in Perfetto.
+// A step's timeline with all its lanes, for eyes and tools: as SVG, and as a Chrome trace (JSON) that opens in
+// Perfetto.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -12,9 +13,10 @@ namespace echelon {
 struct DrawnRank {
   std::string name;
   const Program* program = nullptr;
-  std::vector<int> lanes = {};                   // by action; 0 computes
-  std::vector<std::string> lane_names = {};      // events of one lane never overlap
-  std::vector<double> layers_send_seconds = {};  // by action: the part of a pass in which its layers communicate; empty: unknown
+  std::vector<int> lanes = {};               // by action; 0 computes
+  std::vector<std::string> lane_names = {};  // events of one lane never overlap
+  std::vector<double> layers_send_seconds =
+      {};  // by action: the part of a pass in which its layers communicate; empty: unknown
 };
 
 /// A band per rank: what it computes, and below it in thin rows its transfers and collectives. Times are seconds.

@@ -52,7 +52,8 @@ Json arguments_of(const Span& span, const Program& program) {
     args["k"] = span.k;
     args["dtype"] = span.dtype;
     args["flops"] = span.flops;
-    if (span.flops > 0 && span.seconds() > 0) args["gflops_per_second"] = static_cast<double>(span.flops) / span.seconds() / 1e9;
+    if (span.flops > 0 && span.seconds() > 0)
+      args["gflops_per_second"] = static_cast<double>(span.flops) / span.seconds() / 1e9;
   }
   if (span.kind == SpanKind::operation || span.kind == SpanKind::communication) args["bytes"] = span.bytes;
   if (!span.group.empty()) args["group"] = span.group;
@@ -60,7 +61,8 @@ Json arguments_of(const Span& span, const Program& program) {
 }
 
 Json complete(const Span& span, int rank, const Program& program) {
-  const Lane lane = span.action_id < 0 ? Lane::collective : lane_of(program[static_cast<std::size_t>(span.action_id)].kind);
+  const Lane lane =
+      span.action_id < 0 ? Lane::collective : lane_of(program[static_cast<std::size_t>(span.action_id)].kind);
   const std::string name = span.kind == SpanKind::wait ? fmt::format("wait {}", span.name) : std::string(span.name);
   return {{"ph", "X"},
           {"name", name},
@@ -81,8 +83,13 @@ void add_flights(Json& events, const StepTrace& step, const Program& program) {
     const std::string id = fmt::format("{}.{}.{}", step.rank, step.step, span.action_id);
     const std::string name = to_string(program[static_cast<std::size_t>(span.action_id)]);
     for (const auto& [phase, time] : {std::pair{"b", event.start}, std::pair{"e", event.end}})
-      events.push_back(
-          {{"ph", phase}, {"name", name}, {"cat", "under way"}, {"id", id}, {"pid", step.rank}, {"tid", tid_of(event.lane)}, {"ts", microseconds(time)}});
+      events.push_back({{"ph", phase},
+                        {"name", name},
+                        {"cat", "under way"},
+                        {"id", id},
+                        {"pid", step.rank},
+                        {"tid", tid_of(event.lane)},
+                        {"ts", microseconds(time)}});
   }
 }
 
@@ -94,7 +101,8 @@ std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& p
     const int rank = steps.front().rank;
     events.push_back(metadata("process_name", rank, step_tid, fmt::format("rank {}", rank)));
     events.push_back(metadata("thread_name", rank, step_tid, "step"));
-    for (const Lane lane : lanes) events.push_back(metadata("thread_name", rank, tid_of(lane), std::string(name_of(lane))));
+    for (const Lane lane : lanes)
+      events.push_back(metadata("thread_name", rank, tid_of(lane), std::string(name_of(lane))));
   }
   for (const StepTrace& step : steps) {
     events.push_back({{"ph", "X"},

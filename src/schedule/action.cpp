@@ -34,7 +34,8 @@ std::string_view name_of(ActionKind kind) {
 }
 
 bool is_compute(ActionKind kind) {
-  return kind == ActionKind::forward || kind == ActionKind::backward || kind == ActionKind::backward_input || kind == ActionKind::backward_weight;
+  return kind == ActionKind::forward || kind == ActionKind::backward || kind == ActionKind::backward_input ||
+         kind == ActionKind::backward_weight;
 }
 
 std::string to_string(const Action& action) {

@@ -17,7 +17,8 @@ using Request = ScheduleRequest;
 constexpr int any = std::numeric_limits<int>::max();
 
 Schedule zb_under_limit(const Request& r, double own_limit) {
-  return zb_auto_schedule(r.num_ranks, r.num_microbatches, r.times, {r.memory.limit > 0 ? r.memory.limit : own_limit, r.memory.weight_memory});
+  return zb_auto_schedule(r.num_ranks, r.num_microbatches, r.times,
+                          {r.memory.limit > 0 ? r.memory.limit : own_limit, r.memory.weight_memory});
 }
 
 // clang-format off
@@ -63,7 +64,8 @@ std::string without_dashes(std::string_view name) {
 std::span<const ScheduleEntry> all_schedules() { return entries; }
 
 const ScheduleEntry& entry_of(PipelineSchedule kind) {
-  return *std::find_if(std::begin(entries), std::end(entries), [&](const ScheduleEntry& entry) { return entry.kind == kind; });
+  return *std::find_if(std::begin(entries), std::end(entries),
+                       [&](const ScheduleEntry& entry) { return entry.kind == kind; });
 }
 
 std::string_view name_of(PipelineSchedule kind) { return entry_of(kind).name; }
@@ -88,7 +90,8 @@ PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view 
       names.push_back(known);
     }
   }
-  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(names, ", "), nearest(name, names)));
+  throw Error(
+      fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(names, ", "), nearest(name, names)));
 }
 
 ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
@@ -96,13 +99,15 @@ ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, c
   ScheduleRequest asked = request;
   if (asked.num_virtual == 0) asked.num_virtual = entry.default_virtual;
   const int nearest_virtual = std::clamp(asked.num_virtual, entry.least_virtual, entry.most_virtual);
-  require(asked.num_virtual == nearest_virtual, "{} = {} is not there for {} = '{}'; nearest: {}", keys.num_virtual, asked.num_virtual, keys.schedule,
-          entry.name, nearest_virtual);
+  require(asked.num_virtual == nearest_virtual, "{} = {} is not there for {} = '{}'; nearest: {}", keys.num_virtual,
+          asked.num_virtual, keys.schedule, entry.name, nearest_virtual);
   const int least_microbatches = entry.microbatches_per_rank * asked.num_ranks;
-  require(asked.num_microbatches >= least_microbatches, "{} = '{}' on {} ranks wants {} microbatches at least, but {} makes {}; nearest {}: {}", keys.schedule,
-          entry.name, asked.num_ranks, least_microbatches, keys.num_microbatches, asked.num_microbatches, keys.num_microbatches,
-          least_microbatches * keys.per_microbatch);
-  require(asked.memory.limit == 0 || asked.memory.limit >= 1, "{} = {} holds no microbatch; nearest: 1", keys.memory_limit, asked.memory.limit);
+  require(asked.num_microbatches >= least_microbatches,
+          "{} = '{}' on {} ranks wants {} microbatches at least, but {} makes {}; nearest {}: {}", keys.schedule,
+          entry.name, asked.num_ranks, least_microbatches, keys.num_microbatches, asked.num_microbatches,
+          keys.num_microbatches, least_microbatches * keys.per_microbatch);
+  require(asked.memory.limit == 0 || asked.memory.limit >= 1, "{} = {} holds no microbatch; nearest: 1",
+          keys.memory_limit, asked.memory.limit);
   return asked;
 }
 
@@ -117,8 +122,8 @@ void check_memory(const Schedule& schedule, const MemoryLimit& memory, std::stri
   const std::vector<double> peaks = peak_memory(schedule, memory.weight_memory);
   const auto highest = std::max_element(peaks.begin(), peaks.end());
   const double enough = std::ceil(*highest * 1000) / 1000;  // no more digits than anybody would write
-  require(*highest <= memory.limit + 1e-9, "{} = {} is less than the {} microbatches in flight on rank {}; nearest: {}", key, memory.limit, *highest,
-          highest - peaks.begin(), enough);
+  require(*highest <= memory.limit + 1e-9, "{} = {} is less than the {} microbatches in flight on rank {}; nearest: {}",
+          key, memory.limit, *highest, highest - peaks.begin(), enough);
 }
 
 }  // namespace echelon

@@ -63,8 +63,8 @@ struct ScheduleKeys {
   std::int64_t per_microbatch = 1;  // by how much the number behind num_microbatches grows with one more
 };
 
-/// The request with the number of virtual stages that it left open. Throws Error naming the key if the schedule is not there for so many ranks, microbatches
-/// or virtual stages, or with that limit.
+/// The request with the number of virtual stages that it left open. Throws Error naming the key if the schedule is not
+/// there for so many ranks, microbatches or virtual stages, or with that limit.
 [[nodiscard]] ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 [[nodiscard]] Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 

@@ -1,4 +1,5 @@
-// The proof that programs do what their schedule says and end: first the parts of each rank, then what must agree between ranks, then the whole graph.
+// The proof that programs do what their schedule says and end: first the parts of each rank, then what must agree
+// between ranks, then the whole graph.
 #include "base/error.h"
 #include "schedule/check_edges.h"
 #include "schedule/check_parameters.h"
@@ -22,9 +23,12 @@ void check_ids(int rank, const Program& program, Faults& faults) {
   const int num_actions = static_cast<int>(program.size());
   for (int position = 0; position < num_actions; ++position) {
     const Action& action = program[position];
-    if (action.id != position) faults.push_back(fmt::format("rank {}: {} has id {} at position {}", rank, to_string(action), action.id, position));
+    if (action.id != position)
+      faults.push_back(
+          fmt::format("rank {}: {} has id {} at position {}", rank, to_string(action), action.id, position));
     for (const int id : action.after) {
-      if (id < 0 || id >= num_actions) faults.push_back(fmt::format("rank {}: {} waits for id {}, which no action has", rank, to_string(action), id));
+      if (id < 0 || id >= num_actions)
+        faults.push_back(fmt::format("rank {}: {} waits for id {}, which no action has", rank, to_string(action), id));
     }
     if (!std::is_sorted(action.after.begin(), action.after.end()))
       faults.push_back(fmt::format("rank {}: {} lists its edges in no order", rank, to_string(action)));
@@ -32,18 +36,22 @@ void check_ids(int rank, const Program& program, Faults& faults) {
 }
 
 // Each microbatch passes each stage once, and so for everything else that a step must do.
-void check_counts(int rank, const Program& program, const std::vector<Action>& expected, bool shards_parameters, Faults& faults) {
+void check_counts(int rank, const Program& program, const std::vector<Action>& expected, bool shards_parameters,
+                  Faults& faults) {
   std::map<Place, int> num_found;
   for (const Action& action : program) {
-    const bool comes_often = action.kind == Kind::gather_parameters || action.kind == Kind::release_parameters;  // as check_parameters sees fit
+    const bool comes_often = action.kind == Kind::gather_parameters ||
+                             action.kind == Kind::release_parameters;  // as check_parameters sees fit
     if (!shards_parameters || !comes_often) ++num_found[place_of(action)];
   }
   for (const Action& action : expected) {
     const int count = std::exchange(num_found[place_of(action)], 0);
-    if (count != 1) faults.push_back(fmt::format("rank {}: {} is there {} times instead of once", rank, to_string(action), count));
+    if (count != 1)
+      faults.push_back(fmt::format("rank {}: {} is there {} times instead of once", rank, to_string(action), count));
   }
   for (const Action& action : program) {
-    if (std::exchange(num_found[place_of(action)], 0) > 0) faults.push_back(fmt::format("rank {}: {} does not belong here", rank, to_string(action)));
+    if (std::exchange(num_found[place_of(action)], 0) > 0)
+      faults.push_back(fmt::format("rank {}: {} does not belong here", rank, to_string(action)));
   }
 }
 
@@ -51,7 +59,8 @@ void check_counts(int rank, const Program& program, const std::vector<Action>& e
 void check_compute_order(int rank, const Program& program, const ComputeOrder& order, bool trains, Faults& faults) {
   std::vector<Action> scheduled, computed;
   for (const Action& action : order) {
-    if (trains || action.kind == Kind::forward) scheduled.push_back({.kind = action.kind, .stage = action.stage, .microbatch = action.microbatch});
+    if (trains || action.kind == Kind::forward)
+      scheduled.push_back({.kind = action.kind, .stage = action.stage, .microbatch = action.microbatch});
   }
   for (const Action& action : program) {
     const Action whole{.kind = action.kind, .stage = action.stage, .microbatch = action.microbatch};
@@ -59,7 +68,8 @@ void check_compute_order(int rank, const Program& program, const ComputeOrder& o
   }
   const auto [found, wanted] = std::mismatch(computed.begin(), computed.end(), scheduled.begin(), scheduled.end());
   if (found == computed.end() && wanted == scheduled.end()) return;
-  faults.push_back(fmt::format("rank {}: {} runs where the schedule has {}", rank, found == computed.end() ? "nothing" : to_string(*found),
+  faults.push_back(fmt::format("rank {}: {} runs where the schedule has {}", rank,
+                               found == computed.end() ? "nothing" : to_string(*found),
                                wanted == scheduled.end() ? "nothing" : to_string(*wanted)));
 }
 
@@ -68,7 +78,9 @@ using Channels = std::map<std::pair<int, int>, std::vector<Action>>;
 
 Channels channels(const Programs& programs, const Schedule& schedule, bool of_senders) {
   const int num_ranks = static_cast<int>(programs.size());
-  const auto rank_of = [&](int stage) { return stage >= 0 && stage < schedule.num_stages ? schedule.rank_of_stage[stage] : -1; };
+  const auto rank_of = [&](int stage) {
+    return stage >= 0 && stage < schedule.num_stages ? schedule.rank_of_stage[stage] : -1;
+  };
   Channels messages;
   for (int rank = 0; rank < num_ranks; ++rank) {
     for (const Action& action : programs[rank]) {
@@ -77,7 +89,9 @@ Channels channels(const Programs& programs, const Schedule& schedule, bool of_se
       const int behind = is_forward ? 1 : -1;
       const int stage = of_senders ? action.stage + behind : action.stage;  // where the message is received
       messages[{rank_of(stage - behind), rank_of(stage)}].push_back(
-          {.kind = is_forward ? Kind::receive_forward : Kind::receive_backward, .stage = stage, .microbatch = action.microbatch});
+          {.kind = is_forward ? Kind::receive_forward : Kind::receive_backward,
+           .stage = stage,
+           .microbatch = action.microbatch});
     }
   }
   return messages;
@@ -90,8 +104,9 @@ void check_messages(const Programs& programs, const Schedule& schedule, Faults& 
     const auto& messages = sent[channel];
     const auto [message, receive] = std::mismatch(messages.begin(), messages.end(), posted.begin(), posted.end());
     if (message == messages.end() && receive == posted.end()) continue;
-    faults.push_back(fmt::format("message {} from rank {} to rank {} is sent for {}, but rank {} posts {}", message - messages.begin(), channel.first,
-                                 channel.second, message == messages.end() ? "nobody" : to_string(*message), channel.second,
+    faults.push_back(fmt::format("message {} from rank {} to rank {} is sent for {}, but rank {} posts {}",
+                                 message - messages.begin(), channel.first, channel.second,
+                                 message == messages.end() ? "nobody" : to_string(*message), channel.second,
                                  receive == posted.end() ? "no receive for it" : to_string(*receive)));
   }
 }
@@ -111,7 +126,8 @@ void check_collectives(const Programs& programs, Faults& faults) {
     const auto ours = collectives(programs[rank], both_ends), first = collectives(programs[0], both_ends);
     const auto [mine, theirs] = std::mismatch(ours.begin(), ours.end(), first.begin(), first.end());
     if (mine == ours.end() && theirs == first.end()) continue;
-    faults.push_back(fmt::format("rank {} enters {} where rank 0 enters {}", rank, mine == ours.end() ? "no collective" : name_of(*mine),
+    faults.push_back(fmt::format("rank {} enters {} where rank 0 enters {}", rank,
+                                 mine == ours.end() ? "no collective" : name_of(*mine),
                                  theirs == first.end() ? "no collective" : name_of(*theirs)));
   }
 }
@@ -135,7 +151,8 @@ void check_deadlock(const Programs& programs, Faults& faults) {
   const EventGraph graph = event_graph(programs);
   const std::vector<int> sorted = sorted_nodes(graph);
   if (sorted.size() == graph.before.size()) return;
-  std::vector<std::pair<int, int>> actions;  // (rank, id) around the cycle; of a run along one program only the two ends
+  std::vector<std::pair<int, int>>
+      actions;  // (rank, id) around the cycle; of a run along one program only the two ends
   for (const int node : find_cycle(graph, sorted)) {
     const auto behind = std::upper_bound(graph.first_node.begin(), graph.first_node.end(), node);
     const int rank = static_cast<int>(behind - graph.first_node.begin()) - 1;
@@ -157,7 +174,8 @@ void check_deadlock(const Programs& programs, Faults& faults) {
 
 std::vector<std::string> check(const Programs& programs, const Schedule& schedule, const LoweringOptions& options) {
   Faults faults;
-  if (programs.size() != schedule.ranks.size()) return {fmt::format("there are {} programs for {} pipeline ranks", programs.size(), schedule.ranks.size())};
+  if (programs.size() != schedule.ranks.size())
+    return {fmt::format("there are {} programs for {} pipeline ranks", programs.size(), schedule.ranks.size())};
   const int num_ranks = static_cast<int>(programs.size());
   for (int rank = 0; rank < num_ranks; ++rank) {
     check_ids(rank, programs[rank], faults);

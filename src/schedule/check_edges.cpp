@@ -17,15 +17,19 @@ using Kind = ActionKind;
 // What the schedule and the options say about the stages of a rank.
 class StageViews {
  public:
-  StageViews(int rank, const Schedule& schedule, const LoweringOptions& options) : rank_(rank), schedule_(schedule), options_(options) {
+  StageViews(int rank, const Schedule& schedule, const LoweringOptions& options)
+      : rank_(rank), schedule_(schedule), options_(options) {
     for (const Action& pass : schedule.ranks[rank]) {
       if (forms_weight_gradients(pass.kind)) last_gradient_[pass.stage] = pass;
-      if (pass.kind == Kind::backward_input || pass.kind == Kind::backward_weight) splits_.insert({pass.stage, pass.microbatch});
+      if (pass.kind == Kind::backward_input || pass.kind == Kind::backward_weight)
+        splits_.insert({pass.stage, pass.microbatch});
     }
   }
 
   [[nodiscard]] const StageShape& shape(int stage) const { return options_.stages[stage]; }
-  [[nodiscard]] int num_parts(int stage) const { return shape(stage).num_units + (shape(stage).has_tied_weight ? 1 : 0); }
+  [[nodiscard]] int num_parts(int stage) const {
+    return shape(stage).num_units + (shape(stage).has_tied_weight ? 1 : 0);
+  }
   [[nodiscard]] bool is_here(int stage) const { return exists(stage) && schedule_.rank_of_stage[stage] == rank_; }
   [[nodiscard]] bool is_elsewhere(int stage) const { return exists(stage) && schedule_.rank_of_stage[stage] != rank_; }
   [[nodiscard]] bool splits(int stage, int microbatch) const { return splits_.contains({stage, microbatch}); }
@@ -33,22 +37,32 @@ class StageViews {
     const std::vector<bool>& sums = shape(stage).unit_sums_replicas;
     return unit < static_cast<int>(sums.size()) && sums[unit];
   }
-  [[nodiscard]] bool sums_tied(int stage, int unit) const { return options_.ties_across_ranks && unit == shape(stage).num_units; }
-  /// Whether the pass goes unit by unit: because its parameters are gathered, its gradients reduced, or as the last of its stage that forms gradients.
+  [[nodiscard]] bool sums_tied(int stage, int unit) const {
+    return options_.ties_across_ranks && unit == shape(stage).num_units;
+  }
+  /// Whether the pass goes unit by unit: because its parameters are gathered, its gradients reduced, or as the last of
+  /// its stage that forms gradients.
   [[nodiscard]] bool is_by_units(const Action& pass) const {
     if (options_.shards_parameters || (options_.shards_gradients && forms_weight_gradients(pass.kind))) return true;
     const auto last = last_gradient_.find(pass.stage);
-    if (last == last_gradient_.end() || last->second.kind != pass.kind || last->second.microbatch != pass.microbatch) return false;
+    if (last == last_gradient_.end() || last->second.kind != pass.kind || last->second.microbatch != pass.microbatch)
+      return false;
     const std::vector<bool>& sums = shape(pass.stage).unit_sums_replicas;
     return options_.reduces_gradients || std::find(sums.begin(), sums.end(), true) != sums.end();
   }
-  /// The passes after which the gradient of a unit is complete on this rank, in the step or of one microbatch: one, or two that share a tied weight.
+  /// The passes after which the gradient of a unit is complete on this rank, in the step or of one microbatch: one, or
+  /// two that share a tied weight.
   [[nodiscard]] std::vector<Action> complete(const Action& gradient) const {
     const auto& [kind, stage, microbatch, unit, id, after] = gradient;
     const bool is_tied = unit == shape(stage).num_units;
     if (microbatch >= 0) {
       const Kind forming = splits(stage, microbatch) ? Kind::backward_weight : Kind::backward;
-      return {{.kind = forming, .stage = stage, .microbatch = microbatch, .unit = !is_tied ? unit : stage == 0 ? 0 : unit - 1}};
+      return {{.kind = forming,
+               .stage = stage,
+               .microbatch = microbatch,
+               .unit = !is_tied     ? unit
+                       : stage == 0 ? 0
+                                    : unit - 1}};
     }
     if (!is_tied) return {last_gradient(stage, unit)};
     if (options_.stages.back().borrows_tied_weight && stage == 0) {
@@ -59,15 +73,21 @@ class StageViews {
   }
   /// The action that ends the input gradient of a microbatch in a stage.
   [[nodiscard]] Action goes_back(int stage, int microbatch) const {
-    Action pass{.kind = splits(stage, microbatch) ? Kind::backward_input : Kind::backward, .stage = stage, .microbatch = microbatch};
+    Action pass{.kind = splits(stage, microbatch) ? Kind::backward_input : Kind::backward,
+                .stage = stage,
+                .microbatch = microbatch};
     if (is_by_units(pass)) pass.unit = 0;
     return pass;
   }
   /// The action that ends the forward pass of a microbatch through a stage.
   [[nodiscard]] Action goes_forward(int stage, int microbatch) const {
-    return {.kind = Kind::forward, .stage = stage, .microbatch = microbatch, .unit = options_.shards_parameters ? shape(stage).num_units - 1 : whole_stage};
+    return {.kind = Kind::forward,
+            .stage = stage,
+            .microbatch = microbatch,
+            .unit = options_.shards_parameters ? shape(stage).num_units - 1 : whole_stage};
   }
-  /// The units of a stage that get gradients of their own from each microbatch, a tied weight also where it is borrowed.
+  /// The units of a stage that get gradients of their own from each microbatch, a tied weight also where it is
+  /// borrowed.
   [[nodiscard]] int num_gradients(int stage) const {
     return shape(stage).num_units + (shape(stage).has_tied_weight || shape(stage).borrows_tied_weight ? 1 : 0);
   }
@@ -115,7 +135,7 @@ class EdgeCheck {
   StageViews stages_;
   std::map<std::tuple<Kind, int, int, int>, int> ids_;
   std::map<std::pair<Kind, int>, int> last_send_;  // (kind, stage)
-  std::map<Part, int> stored_;                     // the last store of a part's gradient, and so far of those that were read
+  std::map<Part, int> stored_;  // the last store of a part's gradient, and so far of those that were read
   std::map<Part, int> last_store_;
   std::vector<std::string> faults_;
 };
@@ -132,7 +152,8 @@ std::vector<std::string> EdgeCheck::run() {
   bool computed = false, adds_to_gradients = false;
   for (const Action& reader : program_) {
     if (is_compute(reader.kind) && !std::exchange(computed, true)) demand(reader, {.kind = Kind::load_batch});
-    if (forms_weight_gradients(reader.kind) && !std::exchange(adds_to_gradients, true)) demand(reader, {.kind = Kind::clear_gradients});
+    if (forms_weight_gradients(reader.kind) && !std::exchange(adds_to_gradients, true))
+      demand(reader, {.kind = Kind::clear_gradients});
     switch (reader.kind) {
       case Kind::load_batch:
       case Kind::clear_gradients:
@@ -154,7 +175,8 @@ std::vector<std::string> EdgeCheck::run() {
       case Kind::clip: check_clip(reader); break;
       case Kind::update: check_update(reader); break;
       case Kind::gather_parameters:
-        if (!options_.shards_parameters) demand(reader, {.kind = Kind::update, .stage = reader.stage, .unit = reader.unit});
+        if (!options_.shards_parameters)
+          demand(reader, {.kind = Kind::update, .stage = reader.stage, .unit = reader.unit});
         break;
       case Kind::release_parameters: break;  // see check_parameters
       case Kind::report: check_all_ended(reader); break;
@@ -165,8 +187,10 @@ std::vector<std::string> EdgeCheck::run() {
 
 void EdgeCheck::check_forward(const Action& reader) {
   const int stage = reader.stage, microbatch = reader.microbatch;
-  if (reader.unit > 0) return demand(reader, {.kind = Kind::forward, .stage = stage, .microbatch = microbatch, .unit = reader.unit - 1});
-  if (stages_.is_elsewhere(stage - 1)) demand(reader, {.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch});
+  if (reader.unit > 0)
+    return demand(reader, {.kind = Kind::forward, .stage = stage, .microbatch = microbatch, .unit = reader.unit - 1});
+  if (stages_.is_elsewhere(stage - 1))
+    demand(reader, {.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch});
   if (stages_.is_here(stage - 1)) demand(reader, stages_.goes_forward(stage - 1, microbatch));
 }
 
@@ -182,7 +206,8 @@ void EdgeCheck::check_backward(const Action& reader) {
     return demand(reader, {.kind = reader.kind, .stage = stage, .microbatch = microbatch, .unit = reader.unit + 1});
   if (reader.kind == Kind::backward_weight) return demand(reader, stages_.goes_back(stage, microbatch));
   demand(reader, stages_.goes_forward(stage, microbatch));
-  if (stages_.is_elsewhere(stage + 1)) demand(reader, {.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch});
+  if (stages_.is_elsewhere(stage + 1))
+    demand(reader, {.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch});
   if (stages_.is_here(stage + 1)) demand(reader, stages_.goes_back(stage + 1, microbatch));
 }
 
@@ -201,23 +226,31 @@ void EdgeCheck::check_opened(const Action& reader) {
   if (stored != stored_.end()) demand(reader, program_[stored->second]);
 }
 
-// The gradient of a part goes from its passes through reduce_gradients, store_gradients, reduce_parts, sum_replicas and sum_tied, as far as they are there. The
-// reader is `link` or comes after all of them: it waits for the last one before it.
+// The gradient of a part goes from its passes through reduce_gradients, store_gradients, reduce_parts, sum_replicas and
+// sum_tied, as far as they are there. The reader is `link` or comes after all of them: it waits for the last one before
+// it.
 void EdgeCheck::demand_gradient_before(Kind link, const Action& reader, const Part& part) {
   const auto on_part = [&](Kind kind) { return Action{.kind = kind, .stage = part.stage, .unit = part.unit}; };
   if (link == Kind::reduce_gradients) demand(reader, {.kind = Kind::count_tokens});
   if (link == Kind::store_gradients)
-    return demand(reader, {.kind = Kind::reduce_gradients, .stage = reader.stage, .microbatch = reader.microbatch, .unit = reader.unit});
-  const bool comes_after_all = link != Kind::sum_tied && link != Kind::sum_replicas && link != Kind::reduce_parts && link != Kind::reduce_gradients;
+    return demand(
+        reader,
+        {.kind = Kind::reduce_gradients, .stage = reader.stage, .microbatch = reader.microbatch, .unit = reader.unit});
+  const bool comes_after_all = link != Kind::sum_tied && link != Kind::sum_replicas && link != Kind::reduce_parts &&
+                               link != Kind::reduce_gradients;
   if (comes_after_all && stages_.sums_tied(part.stage, part.unit)) return demand(reader, on_part(Kind::sum_tied));
-  if ((comes_after_all || link == Kind::sum_tied) && stages_.sums_replicas(part.stage, part.unit)) return demand(reader, on_part(Kind::sum_replicas));
-  if (link != Kind::reduce_parts && link != Kind::reduce_gradients && options_.reduces_parts) return demand(reader, on_part(Kind::reduce_parts));
+  if ((comes_after_all || link == Kind::sum_tied) && stages_.sums_replicas(part.stage, part.unit))
+    return demand(reader, on_part(Kind::sum_replicas));
+  if (link != Kind::reduce_parts && link != Kind::reduce_gradients && options_.reduces_parts)
+    return demand(reader, on_part(Kind::reduce_parts));
   if (link != Kind::reduce_gradients && options_.stores_gradients()) {
     const auto last = last_store_.find(part);
     return demand(reader, last == last_store_.end() ? on_part(Kind::store_gradients) : program_[last->second]);
   }
-  if (link != Kind::reduce_gradients && options_.reduces_gradients) return demand(reader, on_part(Kind::reduce_gradients));
-  const Action gradient{.stage = part.stage, .microbatch = link == Kind::reduce_gradients ? reader.microbatch : -1, .unit = part.unit};
+  if (link != Kind::reduce_gradients && options_.reduces_gradients)
+    return demand(reader, on_part(Kind::reduce_gradients));
+  const Action gradient{
+      .stage = part.stage, .microbatch = link == Kind::reduce_gradients ? reader.microbatch : -1, .unit = part.unit};
   const std::vector<Action> writers = stages_.complete(gradient);
   if (link == Kind::reduce_gradients) {
     for (const Action& writer : writers) demand(reader, writer);
@@ -247,12 +280,15 @@ void EdgeCheck::check_all_ended(const Action& reader) {
   std::vector<bool> has_ended(program_.size(), false);
   for (const Action& action : program_) {
     if (action.id > reader.id)
-      faults_.push_back(fmt::format("rank {}: {} comes after {}, which must be the last action", rank_, to_string(action), to_string(reader)));
+      faults_.push_back(fmt::format("rank {}: {} comes after {}, which must be the last action", rank_,
+                                    to_string(action), to_string(reader)));
     for (const int id : action.after) has_ended[id] = true;
   }
   for (const Action& action : program_) {
     const bool pending = !has_ended[action.id] && action.id != reader.id;
-    if (pending) faults_.push_back(fmt::format("rank {}: {} is still pending at the end, for no action waits for it", rank_, to_string(action)));
+    if (pending)
+      faults_.push_back(
+          fmt::format("rank {}: {} is still pending at the end, for no action waits for it", rank_, to_string(action)));
   }
 }
 
@@ -264,7 +300,8 @@ int EdgeCheck::id_of(const Action& action) const {
 void EdgeCheck::demand(const Action& reader, const Action& writer) {
   const int id = id_of(writer);
   const bool waits = id >= 0 && std::binary_search(reader.after.begin(), reader.after.end(), id);
-  if (!waits) faults_.push_back(fmt::format("rank {}: {} does not wait for {}", rank_, to_string(reader), to_string(writer)));
+  if (!waits)
+    faults_.push_back(fmt::format("rank {}: {} does not wait for {}", rank_, to_string(reader), to_string(writer)));
 }
 
 }  // namespace
@@ -289,7 +326,9 @@ std::vector<Action> expected_actions(int rank, const Schedule& schedule, const L
       if (stages.is_elsewhere(stage + 1)) expect(Kind::receive_backward);
       if (stages.is_elsewhere(stage - 1)) expect(Kind::send_backward);
       const bool splits = stages.splits(stage, microbatch);
-      for (const Kind kind : splits ? std::vector{Kind::backward_input, Kind::backward_weight} : std::vector{Kind::backward}) expect(kind);
+      for (const Kind kind :
+           splits ? std::vector{Kind::backward_input, Kind::backward_weight} : std::vector{Kind::backward})
+        expect(kind);
       for (int unit = 0; options.shards_gradients && unit < stages.num_gradients(stage); ++unit)
         for (const Kind kind : {Kind::open_gradients, Kind::reduce_gradients, Kind::store_gradients})
           expected.push_back({.kind = kind, .stage = stage, .microbatch = microbatch, .unit = unit});
@@ -308,7 +347,8 @@ std::vector<Action> expected_actions(int rank, const Schedule& schedule, const L
   return expected;
 }
 
-std::vector<std::string> check_edges(int rank, const Program& program, const Schedule& schedule, const LoweringOptions& options) {
+std::vector<std::string> check_edges(int rank, const Program& program, const Schedule& schedule,
+                                     const LoweringOptions& options) {
   return EdgeCheck(rank, program, schedule, options).run();
 }
 

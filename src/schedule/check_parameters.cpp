@@ -15,7 +15,8 @@ using Kind = ActionKind;
 
 class ParameterCheck {
  public:
-  ParameterCheck(int rank, const Program& program, const LoweringOptions& options) : rank_(rank), program_(program), options_(options) {
+  ParameterCheck(int rank, const Program& program, const LoweringOptions& options)
+      : rank_(rank), program_(program), options_(options) {
     for (const Action& action : program)
       if (is_compute(action.kind)) passes_.push_back(action.id);
     for (const int id : passes_)
@@ -69,7 +70,8 @@ class ParameterCheck {
       }
       if (copy.last_user < 0) demand(pass, copy.gathered);
       const auto before = std::lower_bound(passes_.begin(), passes_.end(), pass.id);
-      if (copy.last_user < 0 && before != passes_.begin() && copy.gathered > *(before - 1)) fault(program_[copy.gathered], "is not a pass ahead of its use");
+      if (copy.last_user < 0 && before != passes_.begin() && copy.gathered > *(before - 1))
+        fault(program_[copy.gathered], "is not a pass ahead of its use");
       copy.last_user = pass.id;
       copy.microbatches.insert(pass.microbatch);
       if (last_use_.at({part, pass.microbatch}) == pass.id) copy.microbatches.erase(pass.microbatch);
@@ -77,11 +79,13 @@ class ParameterCheck {
     for (const auto& [part, copy] : copies_) {
       const bool is_needed = std::find(needed.begin(), needed.end(), part) != needed.end();
       if (copy.is_there && !is_needed && !may_stay(part, copy, pass.id))
-        fault(pass, fmt::format("runs while the parameters of stage {} unit {} are gathered for nothing", part.stage, part.unit));
+        fault(pass, fmt::format("runs while the parameters of stage {} unit {} are gathered for nothing", part.stage,
+                                part.unit));
     }
   }
 
-  // Whether a copy may be there during a pass that does not use it: the next pass does, or it was used and is kept for a later one.
+  // Whether a copy may be there during a pass that does not use it: the next pass does, or it was used and is kept for
+  // a later one.
   [[nodiscard]] bool may_stay(const Part& part, const Copy& copy, int id) const {
     const std::vector<int>& uses = uses_.at(part);
     const auto next_use = std::upper_bound(uses.begin(), uses.end(), id);
@@ -97,9 +101,12 @@ class ParameterCheck {
   }
 
   void demand(const Action& reader, int id) {
-    if (!std::binary_search(reader.after.begin(), reader.after.end(), id)) fault(reader, fmt::format("does not wait for {}", to_string(program_[id])));
+    if (!std::binary_search(reader.after.begin(), reader.after.end(), id))
+      fault(reader, fmt::format("does not wait for {}", to_string(program_[id])));
   }
-  void fault(const Action& action, const std::string& what) { faults_.push_back(fmt::format("rank {}: {} {}", rank_, to_string(action), what)); }
+  void fault(const Action& action, const std::string& what) {
+    faults_.push_back(fmt::format("rank {}: {} {}", rank_, to_string(action), what));
+  }
 
   int rank_;
   const Program& program_;

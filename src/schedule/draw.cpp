@@ -46,7 +46,8 @@ std::vector<Box> boxes(const Timeline& timeline, const std::vector<Program>& pro
 double columns_per_unit(const std::vector<Box>& all, double length, const DrawOptions& options) {
   double columns = options.columns_per_unit;
   if (options.columns_per_unit == 0) {
-    for (const Box& box : all) columns = std::max(columns, static_cast<double>(box.name.size()) / (box.end - box.start));
+    for (const Box& box : all)
+      columns = std::max(columns, static_cast<double>(box.name.size()) / (box.end - box.start));
   }
   return std::min(columns, options.max_columns / length);
 }
@@ -83,7 +84,8 @@ std::string draw(const Timeline& timeline, const std::vector<Program>& programs,
     const auto column_of = [&](double time) { return static_cast<std::size_t>(std::lround((time - first) * columns)); };
     std::string& row = rows[box.rank];
     // What is narrower than a column gets one, if no other has it.
-    const std::size_t begin = std::max(row.size(), column_of(box.start)), end = std::max(column_of(box.start) + 1, column_of(box.end));
+    const std::size_t begin = std::max(row.size(), column_of(box.start)),
+                      end = std::max(column_of(box.start) + 1, column_of(box.end));
     if (begin >= end) continue;
     row.resize(begin, ' ');
     row += box.name.substr(0, end - begin);
@@ -91,7 +93,8 @@ std::string draw(const Timeline& timeline, const std::vector<Program>& programs,
   }
   std::string drawing;
   const std::size_t digits = std::to_string(programs.size() - 1).size();
-  for (std::size_t rank = 0; rank < rows.size(); ++rank) drawing += fmt::format("rank {:<{}}  {}\n", rank, digits, rows[rank]);
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    drawing += fmt::format("rank {:<{}}  {}\n", rank, digits, rows[rank]);
   return drawing;
 }
 

@@ -1,9 +1,10 @@
-// DualPipeV ("cut in half": DualPipe of DeepSeek-V3, arXiv:2412.19437, section 3.2, folded into a V over half the ranks as by Sea AI Lab): like ZB-V, a rank
-// holds a stage on the way down and its mirror on the way up. In the steady state a forward of one leg stands beside a backward of the other, which DualPipe
-// computes at once, so that the messages of one hide behind the other. Here the two run one after the other (docs/limits.md); the order is the same.
+// DualPipeV ("cut in half": DualPipe of DeepSeek-V3, arXiv:2412.19437, section 3.2, folded into a V over half the ranks
+// as by Sea AI Lab): like ZB-V, a rank holds a stage on the way down and its mirror on the way up. In the steady state
+// a forward of one leg stands beside a backward of the other, which DualPipe computes at once, so that the messages of
+// one hide behind the other. Here the two run one after the other (docs/limits.md); the order is the same.
 //
-// Backwards are fused but where splitting them fills a bubble: while the pipeline fills, and in the second half of its draining. Wants 2p microbatches at
-// least.
+// Backwards are fused but where splitting them fills a bubble: while the pipeline fills, and in the second half of its
+// draining. Wants 2p microbatches at least.
 #include "schedule/v_rank.h"
 
 namespace echelon {

@@ -55,7 +55,8 @@ EventGraph event_graph(const std::vector<Program>& programs) {
     for (const Action& action : programs[rank]) {
       auto& before_start = graph.before[graph.start(rank, action.id)];
       if (action.id > 0) before_start.push_back(graph.start(rank, action.id - 1));
-      if (action.id > 0 && is_compute(programs[rank][action.id - 1].kind)) before_start.push_back(graph.end(rank, action.id - 1));
+      if (action.id > 0 && is_compute(programs[rank][action.id - 1].kind))
+        before_start.push_back(graph.end(rank, action.id - 1));
       for (const int id : action.after) before_start.push_back(graph.end(rank, id));
       graph.before[graph.end(rank, action.id)].push_back(graph.start(rank, action.id));
       const Meeting meeting = meeting_of(action, num_collectives);
@@ -89,6 +90,8 @@ std::vector<int> sorted_nodes(const EventGraph& graph) {
   return sorted;
 }
 
-bool crosses_ranks(ActionKind kind) { return kind == ActionKind::sum_tied || kind == ActionKind::clip || kind == ActionKind::report; }
+bool crosses_ranks(ActionKind kind) {
+  return kind == ActionKind::sum_tied || kind == ActionKind::clip || kind == ActionKind::report;
+}
 
 }  // namespace echelon

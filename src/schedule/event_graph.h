@@ -1,4 +1,5 @@
-// The starts and ends of all ranks' actions and what must come before what: the model of a run that the checker proves free of cycles and `play` times.
+// The starts and ends of all ranks' actions and what must come before what: the model of a run that the checker proves
+// free of cycles and `play` times.
 //
 //   start(i + 1) after start(i)          a program is begun in order
 //   start(i) after end(j), j in after    edges

@@ -43,7 +43,8 @@ class Uses {
       case KeepsGathered::for_next_pass: return false;
       case KeepsGathered::for_backward: {
         const auto& spans = of_microbatch_.at(part);
-        return std::any_of(spans.begin(), spans.end(), [&](const auto& span) { return span.second.goes_on_after(position); });
+        return std::any_of(spans.begin(), spans.end(),
+                           [&](const auto& span) { return span.second.goes_on_after(position); });
       }
       case KeepsGathered::for_step: return of_step_.at(part).goes_on_after(position);
     }

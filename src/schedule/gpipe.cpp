@@ -1,5 +1,5 @@
-// GPipe (Huang et al. 2019, arXiv:1811.06965, fig. 2c): all forwards, then all backwards. Keeps the activations of all microbatches; the backwards go in
-// ascending order, as Narayanan et al. 2021 (arXiv:2104.04473) draw them in fig. 3.
+// GPipe (Huang et al. 2019, arXiv:1811.06965, fig. 2c): all forwards, then all backwards. Keeps the activations of all
+// microbatches; the backwards go in ascending order, as Narayanan et al. 2021 (arXiv:2104.04473) draw them in fig. 3.
 //
 //   rank 0   F1F2F3    B1B2B3
 //   rank 1     F1F2F3B1B2B3

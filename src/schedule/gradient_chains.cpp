@@ -10,8 +10,12 @@ std::vector<Action> GradientChains::links_of(const Gradient& gradient) const {
   const auto& sums = options_.stages[part.stage].unit_sums_replicas;
   const bool sums_replicas = part.unit < static_cast<int>(sums.size()) && sums[part.unit];
   std::vector<Action> links;
-  const auto link = [&](ActionKind kind) { links.push_back({.kind = kind, .stage = place.stage, .microbatch = place.microbatch, .unit = place.unit}); };
-  const auto link_of_step = [&](ActionKind kind) { links.push_back({.kind = kind, .stage = part.stage, .unit = part.unit}); };
+  const auto link = [&](ActionKind kind) {
+    links.push_back({.kind = kind, .stage = place.stage, .microbatch = place.microbatch, .unit = place.unit});
+  };
+  const auto link_of_step = [&](ActionKind kind) {
+    links.push_back({.kind = kind, .stage = part.stage, .unit = part.unit});
+  };
   if (options_.reduces_gradients) link(ActionKind::reduce_gradients);
   if (options_.stores_gradients()) link(ActionKind::store_gradients);
   if (is_last && options_.reduces_parts) link_of_step(ActionKind::reduce_parts);

@@ -1,5 +1,6 @@
-// What follows the passes that form a part's gradient: it is reduced over the data axes, stored, summed over replicas. Each of these links waits for the one
-// before it; all but the first come one pass later each, so that they wait for communication that has had a pass of a unit to go on.
+// What follows the passes that form a part's gradient: it is reduced over the data axes, stored, summed over replicas.
+// Each of these links waits for the one before it; all but the first come one pass later each, so that they wait for
+// communication that has had a pass of a unit to go on.
 #pragma once
 
 #include "schedule/parts.h"
@@ -15,7 +16,8 @@ class GradientChains {
   using Add = std::function<int(const Action& place, std::vector<int> after)>;  // returns the action's id
   GradientChains(const LoweringOptions& options, Add add) : options_(options), add_(std::move(add)) {}
 
-  /// A gradient of `part` has been formed by the actions `writers`; `place` names its links by stage, unit and, where it is of one microbatch, that.
+  /// A gradient of `part` has been formed by the actions `writers`; `place` names its links by stage, unit and, where
+  /// it is of one microbatch, that.
   struct Gradient {
     Part part;
     Action place;

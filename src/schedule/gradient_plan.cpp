@@ -29,8 +29,10 @@ GradientPlan gradient_plan(const UnitPasses& passes, const LoweringOptions& opti
     const Action& pass = passes[static_cast<std::size_t>(position)];
     if (!forms_weight_gradients(pass.kind)) continue;
     for (const Part& part : parts_of(pass, options)) {
-      const Together together = options.shards_gradients ? Together{part, pass.stage, pass.microbatch} : Together{part, -1, -1};
-      formings.try_emplace(together, Forming{.first = position, .last_of_stage = {}}).first->second.last_of_stage[pass.stage] = position;
+      const Together together =
+          options.shards_gradients ? Together{part, pass.stage, pass.microbatch} : Together{part, -1, -1};
+      formings.try_emplace(together, Forming{.first = position, .last_of_stage = {}})
+          .first->second.last_of_stage[pass.stage] = position;
       last[part] = position;
     }
   }

@@ -1,4 +1,5 @@
-// When the gradient of a part is formed: at the end of a step once, or from ZeRO-2 on in every pass through a stage, in a buffer of its own.
+// When the gradient of a part is formed: at the end of a step once, or from ZeRO-2 on in every pass through a stage, in
+// a buffer of its own.
 #pragma once
 
 #include "schedule/parts.h"
@@ -7,8 +8,9 @@ namespace echelon {
 
 struct FormedGradient {
   Part part;
-  std::vector<int> writers;  // positions of the passes after which it is complete: of each stage that forms it the last one
-  bool is_last = false;      // of the step
+  std::vector<int>
+      writers;           // positions of the passes after which it is complete: of each stage that forms it the last one
+  bool is_last = false;  // of the step
 };
 
 /// For each unit pass: the parts that get a buffer before it, and the gradients that are complete after it.

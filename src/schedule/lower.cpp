@@ -1,4 +1,5 @@
-// Lowering, one pipeline rank at a time. Of the orders of the others a rank knows the receives to post alone: messages are matched by (stage, microbatch).
+// Lowering, one pipeline rank at a time. Of the orders of the others a rank knows the receives to post alone: messages
+// are matched by (stage, microbatch).
 #include "schedule/lower.h"
 
 #include "base/error.h"
@@ -43,7 +44,9 @@ class ProgramBuilder {
   [[nodiscard]] Ids inputs_of(const Action& pass);
   [[nodiscard]] std::vector<Part> own_parts() const;
   [[nodiscard]] Action gradient_of(const Action& pass, const Part& part) const;
-  [[nodiscard]] bool is_elsewhere(int stage) const { return stage >= 0 && stage < schedule_.num_stages && schedule_.rank_of_stage[stage] != rank_; }
+  [[nodiscard]] bool is_elsewhere(int stage) const {
+    return stage >= 0 && stage < schedule_.num_stages && schedule_.rank_of_stage[stage] != rank_;
+  }
 
   const Schedule& schedule_;
   int rank_;
@@ -111,8 +114,9 @@ void ProgramBuilder::begin_step() {
   count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
 }
 
-// One pass, of a unit or a whole stage, and what is done on the way for its parameters and their gradients. Where passes go by units, the next one is computed
-// while the parameters that come after it are gathered and the gradients before it reduced.
+// One pass, of a unit or a whole stage, and what is done on the way for its parameters and their gradients. Where
+// passes go by units, the next one is computed while the parameters that come after it are gathered and the gradients
+// before it reduced.
 void ProgramBuilder::run(int position) {
   const Action& pass = passes_[position];
   if (options_.shards_parameters)
@@ -129,8 +133,8 @@ void ProgramBuilder::run(int position) {
   for (const FormedGradient& formed : gradients_.formed_after[position]) finish_gradients(formed, pass);
 }
 
-// What a pass must wait for: the unit before it, or its messages, or what a stage of this rank has written; its parameters and the buffers of its gradients;
-// and once, since compute blocks, the batch and the cleared gradients.
+// What a pass must wait for: the unit before it, or its messages, or what a stage of this rank has written; its
+// parameters and the buffers of its gradients; and once, since compute blocks, the batch and the cleared gradients.
 Ids ProgramBuilder::inputs_of(const Action& pass) {
   const auto& [kind, stage, microbatch, unit, id, after] = pass;
   const auto end_of = [&](Kind wanted, int of_stage) {
@@ -140,7 +144,8 @@ Ids ProgramBuilder::inputs_of(const Action& pass) {
   Ids inputs;
   if (kind == Kind::forward) inputs.push_back(std::exchange(load_batch_, -1));
   if (forms_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
-  for (const Part& part : options_.shards_parameters ? parts_of(pass, options_) : std::vector<Part>()) inputs.push_back(std::exchange(gathered_[part], -1));
+  for (const Part& part : options_.shards_parameters ? parts_of(pass, options_) : std::vector<Part>())
+    inputs.push_back(std::exchange(gathered_[part], -1));
   if (forms_weight_gradients(kind) && options_.shards_gradients)
     for (const Part& part : parts_of(pass, options_)) {
       Action opened = gradient_of(pass, part);
@@ -150,14 +155,17 @@ Ids ProgramBuilder::inputs_of(const Action& pass) {
   if (!begins_pass(pass, options_)) {
     inputs.push_back(end_of(kind, stage));
   } else if (kind == Kind::forward) {
-    inputs.push_back(is_elsewhere(stage - 1) ? find({.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch})
-                                             : end_of(Kind::forward, stage - 1));
+    inputs.push_back(is_elsewhere(stage - 1)
+                         ? find({.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch})
+                         : end_of(Kind::forward, stage - 1));
   } else if (kind == Kind::backward_weight) {
     inputs.push_back(end_of(Kind::backward_input, stage));
   } else {
     const auto behind = end_of_backward_.find({stage + 1, microbatch});
     inputs.push_back(end_of(Kind::forward, stage));
-    inputs.push_back(behind != end_of_backward_.end() ? behind->second : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
+    inputs.push_back(behind != end_of_backward_.end()
+                         ? behind->second
+                         : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
   }
   return inputs;
 }
@@ -173,16 +181,19 @@ void ProgramBuilder::send_results(const Action& pass, int writer) {
   if (is_elsewhere(stage - 1)) send(Kind::send_backward, stage, microbatch, writer);
 }
 
-// One send at a time per direction: the next one waits for this one, and with that the source buffer of this one is free.
+// One send at a time per direction: the next one waits for this one, and with that the source buffer of this one is
+// free.
 void ProgramBuilder::send(Kind kind, int stage, int microbatch, int writer) {
   const auto last = last_send_.find({kind, stage});
-  last_send_[{kind, stage}] = add({.kind = kind, .stage = stage, .microbatch = microbatch}, {writer, last == last_send_.end() ? -1 : last->second});
+  last_send_[{kind, stage}] = add({.kind = kind, .stage = stage, .microbatch = microbatch},
+                                  {writer, last == last_send_.end() ? -1 : last->second});
 }
 
 // There is one whole copy at a time: the next one waits until this one is released.
 void ProgramBuilder::gather(const Part& part) {
   const auto released = released_.find(part);
-  gathered_[part] = add({.kind = Kind::gather_parameters, .stage = part.stage, .unit = part.unit}, {released == released_.end() ? -1 : released->second});
+  gathered_[part] = add({.kind = Kind::gather_parameters, .stage = part.stage, .unit = part.unit},
+                        {released == released_.end() ? -1 : released->second});
 }
 
 void ProgramBuilder::release(const Part& part, int last_user) {
@@ -200,11 +211,13 @@ void ProgramBuilder::open_gradients(const Action& pass, const Part& part) {
 void ProgramBuilder::finish_gradients(const FormedGradient& formed, const Action& pass) {
   Ids writers;
   for (const int position : formed.writers) writers.push_back(passes_ids_[position]);
-  const Action place = options_.shards_gradients ? gradient_of(pass, formed.part) : Action{.stage = formed.part.stage, .unit = formed.part.unit};
+  const Action place = options_.shards_gradients ? gradient_of(pass, formed.part)
+                                                 : Action{.stage = formed.part.stage, .unit = formed.part.unit};
   chains_.begin({.part = formed.part, .place = place, .writers = writers, .is_last = formed.is_last}, count_tokens_);
 }
 
-// Of one microbatch, named by the stage that forms it: a tied weight that two stages of a rank share gets a gradient from either.
+// Of one microbatch, named by the stage that forms it: a tied weight that two stages of a rank share gets a gradient
+// from either.
 Action ProgramBuilder::gradient_of(const Action& pass, const Part& part) const {
   const int unit = part.stage == pass.stage ? part.unit : options_.stages[pass.stage].num_units;
   return {.stage = pass.stage, .microbatch = pass.microbatch, .unit = unit};
@@ -223,7 +236,8 @@ void ProgramBuilder::sum_tied_weight() {
   for (const Part& part : own_parts()) {
     done_[part] = chains_.done(part);
     const bool is_tied = part.unit == options_.stages[part.stage].num_units;
-    if (is_tied && options_.ties_across_ranks) done_[part] = add({.kind = Kind::sum_tied, .stage = part.stage, .unit = part.unit}, {done_[part]});
+    if (is_tied && options_.ties_across_ranks)
+      done_[part] = add({.kind = Kind::sum_tied, .stage = part.stage, .unit = part.unit}, {done_[part]});
   }
 }
 
@@ -235,8 +249,10 @@ void ProgramBuilder::clip() {
 }
 
 void ProgramBuilder::update(const Part& part) {
-  const int update = add({.kind = Kind::update, .stage = part.stage, .unit = part.unit}, {done_[part], options_.clips ? -1 : count_tokens_});
-  if (options_.gathers_parameters) add({.kind = Kind::gather_parameters, .stage = part.stage, .unit = part.unit}, {update});
+  const int update = add({.kind = Kind::update, .stage = part.stage, .unit = part.unit},
+                         {done_[part], options_.clips ? -1 : count_tokens_});
+  if (options_.gathers_parameters)
+    add({.kind = Kind::gather_parameters, .stage = part.stage, .unit = part.unit}, {update});
 }
 
 // Waits for whatever nobody has waited for, so that nothing is pending when the step ends.
@@ -255,16 +271,18 @@ void ProgramBuilder::report() {
 }  // namespace
 
 std::vector<Program> lower(const Schedule& schedule, const LoweringOptions& options) {
-  require(schedule.num_stages >= 1 && schedule.num_microbatches >= 1, "a schedule of {} stages and {} microbatches has nothing to run; both must be 1 or more",
-          schedule.num_stages, schedule.num_microbatches);
-  require(static_cast<int>(options.stages.size()) == schedule.num_stages, "the shapes of {} stages do not fit a schedule of {} stages", options.stages.size(),
-          schedule.num_stages);
+  require(schedule.num_stages >= 1 && schedule.num_microbatches >= 1,
+          "a schedule of {} stages and {} microbatches has nothing to run; both must be 1 or more", schedule.num_stages,
+          schedule.num_microbatches);
+  require(static_cast<int>(options.stages.size()) == schedule.num_stages,
+          "the shapes of {} stages do not fit a schedule of {} stages", options.stages.size(), schedule.num_stages);
   Schedule wanted = schedule;
   for (ComputeOrder& order : wanted.ranks)
     if (!options.trains) std::erase_if(order, [](const Action& pass) { return pass.kind != Kind::forward; });
   const auto receives = receives_to_post(wanted);
   std::vector<Program> programs;
-  for (int rank = 0; rank < static_cast<int>(wanted.ranks.size()); ++rank) programs.push_back(ProgramBuilder(wanted, rank, options).build(receives[rank]));
+  for (int rank = 0; rank < static_cast<int>(wanted.ranks.size()); ++rank)
+    programs.push_back(ProgramBuilder(wanted, rank, options).build(receives[rank]));
   return programs;
 }
 

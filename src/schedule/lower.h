@@ -1,6 +1,7 @@
-// Lowering: turns a schedule into the programs that ranks run. Adds batch loading, pipeline transfers, gradient reduction, clipping, the update and the
-// gathering of parameters, gives every action its id and writes its predecessors down: data edges, resource edges and reuse edges. Order is known
-// here alone; checker, memory plan, simulator and engine only read edges.
+// Lowering: turns a schedule into the programs that ranks run. Adds batch loading, pipeline transfers, gradient
+// reduction, clipping, the update and the gathering of parameters, gives every action its id and writes its
+// predecessors down: data edges, resource edges and reuse edges. Order is known here alone; checker, memory plan,
+// simulator and engine only read edges.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -12,12 +13,13 @@ namespace echelon {
 /// What lowering must know of a stage.
 struct StageShape {
   int num_units = 1;
-  bool has_tied_weight = false;          // as unit `num_units`: its copy, or the rank's only one if the other stage borrows it
+  bool has_tied_weight = false;  // as unit `num_units`: its copy, or the rank's only one if the other stage borrows it
   bool borrows_tied_weight = false;      // of the first stage, on the same rank
   std::vector<bool> unit_sums_replicas;  // [num_units + 1]: the unit has gradients that are partial over tp
 };
 
-/// Until when gathered parameters stay (ZeRO-3): for the pass that comes next, until the microbatch that they were gathered for has gone back, or for the step.
+/// Until when gathered parameters stay (ZeRO-3): for the pass that comes next, until the microbatch that they were
+/// gathered for has gone back, or for the step.
 enum class KeepsGathered : std::uint8_t { for_next_pass, for_backward, for_step };
 
 struct LoweringOptions {
@@ -40,8 +42,10 @@ struct LoweringOptions {
 /// One program per pipeline rank; ranks that differ in other axes run the same one.
 [[nodiscard]] std::vector<Program> lower(const Schedule& schedule, const LoweringOptions& options);
 
-/// Proves: each microbatch passes each stage once and in order; sends and receives match in order per (source, destination); collectives across pipeline ranks
-/// come in one order; no cycle, hence no deadlock with no buffering of sends at all; every buffer reader runs after its writer. Returns one sentence per fault.
-[[nodiscard]] std::vector<std::string> check(const std::vector<Program>& programs, const Schedule& schedule, const LoweringOptions& options);
+/// Proves: each microbatch passes each stage once and in order; sends and receives match in order per (source,
+/// destination); collectives across pipeline ranks come in one order; no cycle, hence no deadlock with no buffering of
+/// sends at all; every buffer reader runs after its writer. Returns one sentence per fault.
+[[nodiscard]] std::vector<std::string> check(const std::vector<Program>& programs, const Schedule& schedule,
+                                             const LoweringOptions& options);
 
 }  // namespace echelon

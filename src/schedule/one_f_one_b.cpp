@@ -1,5 +1,6 @@
-// 1F1B, PipeDream-flush (Narayanan et al. 2021, arXiv:2104.04473, fig. 4 top): as many forwards as there are stages behind, then one forward and one backward
-// in turns, then the backwards that are left. Takes GPipe's time, and stage s keeps the activations of min(m, p - s) microbatches only.
+// 1F1B, PipeDream-flush (Narayanan et al. 2021, arXiv:2104.04473, fig. 4 top): as many forwards as there are stages
+// behind, then one forward and one backward in turns, then the backwards that are left. Takes GPipe's time, and stage s
+// keeps the activations of min(m, p - s) microbatches only.
 //
 //   rank 0   F1F2      B1F3    B2    B3
 //   rank 1     F1    B1F2    B2F3  B3          (B takes two F; fig. 4 aligns them so)

@@ -7,10 +7,13 @@ namespace echelon {
 namespace {
 
 bool sums_replicas(const StageShape& shape) {
-  return std::find(shape.unit_sums_replicas.begin(), shape.unit_sums_replicas.end(), true) != shape.unit_sums_replicas.end();
+  return std::find(shape.unit_sums_replicas.begin(), shape.unit_sums_replicas.end(), true) !=
+         shape.unit_sums_replicas.end();
 }
 
-bool is_first_unit_in_order(const Action& pass, int num_units, bool forwards) { return pass.unit == (forwards ? 0 : num_units - 1); }
+bool is_first_unit_in_order(const Action& pass, int num_units, bool forwards) {
+  return pass.unit == (forwards ? 0 : num_units - 1);
+}
 
 }  // namespace
 
@@ -38,7 +41,9 @@ UnitPasses by_units(const ComputeOrder& order, const LoweringOptions& options) {
     const Action& pass = order[i];
     const StageShape& shape = options.stages[pass.stage];
     const bool forms = forms_weight_gradients(pass.kind);
-    const bool is_reduced = forms && (options.shards_gradients || ((options.reduces_gradients || sums_replicas(shape)) && last_gradient[pass.stage] == i));
+    const bool is_reduced =
+        forms && (options.shards_gradients ||
+                  ((options.reduces_gradients || sums_replicas(shape)) && last_gradient[pass.stage] == i));
     Action unit_pass{.kind = pass.kind, .stage = pass.stage, .microbatch = pass.microbatch};
     if (!options.shards_parameters && !is_reduced) {
       passes.push_back(unit_pass);
@@ -53,11 +58,13 @@ UnitPasses by_units(const ComputeOrder& order, const LoweringOptions& options) {
 }
 
 bool begins_pass(const Action& pass, const LoweringOptions& options) {
-  return pass.unit == whole_stage || is_first_unit_in_order(pass, options.stages[pass.stage].num_units, pass.kind == ActionKind::forward);
+  return pass.unit == whole_stage ||
+         is_first_unit_in_order(pass, options.stages[pass.stage].num_units, pass.kind == ActionKind::forward);
 }
 
 bool ends_pass(const Action& pass, const LoweringOptions& options) {
-  return pass.unit == whole_stage || is_first_unit_in_order(pass, options.stages[pass.stage].num_units, pass.kind != ActionKind::forward);
+  return pass.unit == whole_stage ||
+         is_first_unit_in_order(pass, options.stages[pass.stage].num_units, pass.kind != ActionKind::forward);
 }
 
 }  // namespace echelon

@@ -13,7 +13,8 @@ namespace echelon {
 struct Passage {
   static constexpr int never = -1;
 
-  int first_forward = never, forward = never, first_backward = never, last_input = never, last = never;  // of passes that go by units the first or the last
+  int first_forward = never, forward = never, first_backward = never, last_input = never,
+      last = never;  // of passes that go by units the first or the last
   int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
   bool is_split = false;  // backward_input and backward_weight
 };
@@ -22,7 +23,8 @@ struct Passage {
 using Passages = std::map<std::pair<int, int>, Passage>;
 [[nodiscard]] Passages passages_of(const Program& program);
 
-/// By id: the first action that waits for it; until its end the memory that it reads is in use. Without one, the program's last.
+/// By id: the first action that waits for it; until its end the memory that it reads is in use. Without one, the
+/// program's last.
 [[nodiscard]] std::vector<int> released_at(const Program& program);
 
 }  // namespace echelon

@@ -16,8 +16,12 @@ class Play {
   void advance(int rank);
   [[nodiscard]] double input_ready(const Action& action) const;
   [[nodiscard]] double duration(const Action& action) const;
-  [[nodiscard]] std::size_t slot(int stage, int microbatch) const { return std::size_t(stage) * schedule_.num_microbatches + microbatch; }
-  [[nodiscard]] double message(int from, int to) const { return schedule_.rank_of_stage[from] == schedule_.rank_of_stage[to] ? 0 : times_.p2p; }
+  [[nodiscard]] std::size_t slot(int stage, int microbatch) const {
+    return std::size_t(stage) * schedule_.num_microbatches + microbatch;
+  }
+  [[nodiscard]] double message(int from, int to) const {
+    return schedule_.rank_of_stage[from] == schedule_.rank_of_stage[to] ? 0 : times_.p2p;
+  }
   void finish(const Action& action, double end);
 
   const Schedule& schedule_;
@@ -50,7 +54,8 @@ Timeline Play::run() {
   Timeline timeline;
   for (std::size_t rank = 0; rank < next_.size(); ++rank) {
     const ComputeOrder& order = schedule_.ranks[rank];
-    if (next_[rank] < order.size()) throw Failure(fmt::format("rank {} waits forever before {}", rank, to_string(order[next_[rank]])));
+    if (next_[rank] < order.size())
+      throw Failure(fmt::format("rank {} waits forever before {}", rank, to_string(order[next_[rank]])));
     timeline.events.insert(timeline.events.end(), events_[rank].begin(), events_[rank].end());
   }
   return timeline;
@@ -72,7 +77,8 @@ void Play::advance(int rank) {
 // A weight gradient needs its own input gradient only, which comes before it on its rank.
 double Play::input_ready(const Action& action) const {
   const int stage = action.stage, microbatch = action.microbatch;
-  if (action.kind == ActionKind::forward) return stage == 0 ? 0 : forward_end_[slot(stage - 1, microbatch)] + message(stage - 1, stage);
+  if (action.kind == ActionKind::forward)
+    return stage == 0 ? 0 : forward_end_[slot(stage - 1, microbatch)] + message(stage - 1, stage);
   if (action.kind == ActionKind::backward_weight) return backward_end_[slot(stage, microbatch)];
   const double own = forward_end_[slot(stage, microbatch)];
   if (stage == schedule_.num_stages - 1) return own;

@@ -24,11 +24,13 @@ std::vector<std::vector<Message>> messages_to_ranks(const Schedule& schedule, co
     const int stage = writer.stage + (is_forward ? 1 : -1);  // where it is received
     if (stage < 0 || stage >= schedule.num_stages || schedule.rank_of_stage[stage] == event.rank) continue;
     const ActionKind kind = is_forward ? ActionKind::receive_forward : ActionKind::receive_backward;
-    messages[schedule.rank_of_stage[stage]].push_back({event.end, event.rank, {.kind = kind, .stage = stage, .microbatch = writer.microbatch}});
+    messages[schedule.rank_of_stage[stage]].push_back(
+        {event.end, event.rank, {.kind = kind, .stage = stage, .microbatch = writer.microbatch}});
   }
   for (std::vector<Message>& received : messages)
-    std::stable_sort(received.begin(), received.end(),
-                     [](const Message& a, const Message& b) { return std::tie(a.produced, a.source) < std::tie(b.produced, b.source); });
+    std::stable_sort(received.begin(), received.end(), [](const Message& a, const Message& b) {
+      return std::tie(a.produced, a.source) < std::tie(b.produced, b.source);
+    });
   return messages;
 }
 

@@ -38,8 +38,10 @@ Lane lane_of(ActionKind kind) {
 
 Cost cost_of(const StageCosts& costs) {
   return [costs](int, const Action& action) {
-    if (action.kind == ActionKind::forward) return action.unit == whole_stage ? costs.forward : costs.forward / costs.num_units;
-    if (action.kind == ActionKind::backward) return action.unit == whole_stage ? costs.backward : costs.backward / costs.num_units;
+    if (action.kind == ActionKind::forward)
+      return action.unit == whole_stage ? costs.forward : costs.forward / costs.num_units;
+    if (action.kind == ActionKind::backward)
+      return action.unit == whole_stage ? costs.backward : costs.backward / costs.num_units;
     return is_transfer(action.kind) ? costs.transfer : 0.0;
   };
 }
@@ -47,7 +49,8 @@ Cost cost_of(const StageCosts& costs) {
 Timeline play(const std::vector<Program>& programs, const Cost& cost) {
   const EventGraph graph = event_graph(programs);
   const std::vector<int> sorted = sorted_nodes(graph);
-  if (sorted.size() != graph.before.size()) throw Failure("programs that deadlock have no timeline; `check` names the cycle");
+  if (sorted.size() != graph.before.size())
+    throw Failure("programs that deadlock have no timeline; `check` names the cycle");
 
   std::vector<double> duration(graph.before.size(), 0), time(graph.before.size(), 0);
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
@@ -60,7 +63,8 @@ Timeline play(const std::vector<Program>& programs, const Cost& cost) {
   Timeline timeline;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
     for (const Action& action : programs[rank])
-      timeline.events.push_back({rank, action.id, lane_of(action.kind), time[graph.start(rank, action.id)], time[graph.end(rank, action.id)]});
+      timeline.events.push_back({rank, action.id, lane_of(action.kind), time[graph.start(rank, action.id)],
+                                 time[graph.end(rank, action.id)]});
   }
   return timeline;
 }

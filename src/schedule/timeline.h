@@ -32,7 +32,8 @@ struct Timeline {
 /// How long an action of a rank takes, once all its participants are there.
 using Cost = std::function<double(int rank, const Action&)>;
 
-/// The costs of the papers' figures: what a stage needs for one microbatch. A backward of one unit takes its even part of `backward`; all else is free.
+/// The costs of the papers' figures: what a stage needs for one microbatch. A backward of one unit takes its even part
+/// of `backward`; all else is free.
 struct StageCosts {
   double forward = 1;
   double backward = 2;
@@ -41,10 +42,12 @@ struct StageCosts {
 };
 [[nodiscard]] Cost cost_of(const StageCosts& costs);
 
-/// Runs programs without data: every action starts and ends as early as the graph of event_graph.h lets it. Throws Failure if they deadlock.
+/// Runs programs without data: every action starts and ends as early as the graph of event_graph.h lets it. Throws
+/// Failure if they deadlock.
 [[nodiscard]] Timeline play(const std::vector<Program>& programs, const Cost& cost);
 
-/// The fraction of the ranks' time between the first and the last forward or backward of any rank in which they run neither.
+/// The fraction of the ranks' time between the first and the last forward or backward of any rank in which they run
+/// neither.
 [[nodiscard]] double bubble(const Timeline& timeline, const std::vector<Program>& programs);
 
 }  // namespace echelon

@@ -14,10 +14,13 @@ namespace {
 
 constexpr int largest_index = 1 << 20;
 
-constexpr std::array<std::pair<std::string_view, ActionKind>, 4> compute_words = {
-    {{"F", ActionKind::forward}, {"B", ActionKind::backward}, {"I", ActionKind::backward_input}, {"W", ActionKind::backward_weight}}};
-constexpr std::array<std::string_view, 10> words_of_lowering = {"SEND_F",      "RECV_F",  "SEND_B",  "RECV_B",      "WAIT_SEND_F",
-                                                                "WAIT_SEND_B", "UNSHARD", "RESHARD", "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
+constexpr std::array<std::pair<std::string_view, ActionKind>, 4> compute_words = {{{"F", ActionKind::forward},
+                                                                                   {"B", ActionKind::backward},
+                                                                                   {"I", ActionKind::backward_input},
+                                                                                   {"W", ActionKind::backward_weight}}};
+constexpr std::array<std::string_view, 10> words_of_lowering = {"SEND_F",      "RECV_F",          "SEND_B",  "RECV_B",
+                                                                "WAIT_SEND_F", "WAIT_SEND_B",     "UNSHARD", "RESHARD",
+                                                                "REDUCE_GRAD", "WAIT_REDUCE_GRAD"};
 
 struct Row {
   const std::string& file;
@@ -25,7 +28,8 @@ struct Row {
   ComputeOrder actions;
 
   [[noreturn]] void refuse(std::string_view cell) const {
-    throw Error(fmt::format("{}: row {} has '{}', which is no action of a stage on a microbatch; nearest: '{}F0'", file, rank + 1, cell.substr(0, 40), rank));
+    throw Error(fmt::format("{}: row {} has '{}', which is no action of a stage on a microbatch; nearest: '{}F0'", file,
+                            rank + 1, cell.substr(0, 40), rank));
   }
 };
 
@@ -62,7 +66,8 @@ void read_action(std::string_view cell, Row& row) {
   if (std::find(words_of_lowering.begin(), words_of_lowering.end(), word) != words_of_lowering.end()) return;
   rest.remove_prefix(num_letters);
   const std::optional<int> microbatch = leading_number(rest);
-  const auto* const compute = std::find_if(compute_words.begin(), compute_words.end(), [&](const auto& known) { return known.first == word; });
+  const auto* const compute =
+      std::find_if(compute_words.begin(), compute_words.end(), [&](const auto& known) { return known.first == word; });
   if (compute == compute_words.end() || !microbatch || !rest.empty()) row.refuse(cell);
   row.actions.push_back({.kind = compute->second, .stage = *stage, .microbatch = *microbatch});
 }
@@ -95,7 +100,8 @@ void place_stages(Schedule& schedule, const std::string& file) {
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
     for (const Action& action : schedule.ranks[rank]) {
       int& place = schedule.rank_of_stage[action.stage];
-      require(place < 0 || place == rank, "{}: stage {} stands in rows {} and {}; a stage lies on one rank", file, action.stage, place + 1, rank + 1);
+      require(place < 0 || place == rank, "{}: stage {} stands in rows {} and {}; a stage lies on one rank", file,
+              action.stage, place + 1, rank + 1);
       place = rank;
     }
   }
@@ -119,9 +125,11 @@ void check_counts(const Schedule& schedule, const std::string& file) {
     const auto& [forward, backward, input, weight] = counts[i];
     const bool is_complete = forward == 1 && input == weight && backward + input == 1;
     require(is_complete,
-            "{}: stage {} has {} forwards, {} backwards, {} of the input and {} of the weights on microbatch {}; nearest: '{}F{}' and '{}B{}', once each", file,
-            i / schedule.num_microbatches, forward, backward, input, weight, i % schedule.num_microbatches, i / schedule.num_microbatches,
-            i % schedule.num_microbatches, i / schedule.num_microbatches, i % schedule.num_microbatches);
+            "{}: stage {} has {} forwards, {} backwards, {} of the input and {} of the weights on microbatch {}; "
+            "nearest: '{}F{}' and '{}B{}', once each",
+            file, i / schedule.num_microbatches, forward, backward, input, weight, i % schedule.num_microbatches,
+            i / schedule.num_microbatches, i % schedule.num_microbatches, i / schedule.num_microbatches,
+            i % schedule.num_microbatches);
   }
 }
 
@@ -140,8 +148,9 @@ Schedule read_torch_csv(std::string_view text, const std::string& file) {
   }
   const std::size_t num_passes = static_cast<std::size_t>(schedule.num_stages) * schedule.num_microbatches;
   require(num_actions > 0 && 2 * num_passes <= num_actions,
-          "{}: {} stages and {} microbatches need {} passes at least, but there are {}; stages and microbatches are counted from 0", file, schedule.num_stages,
-          schedule.num_microbatches, std::max<std::size_t>(2 * num_passes, 2), num_actions);
+          "{}: {} stages and {} microbatches need {} passes at least, but there are {}; stages and microbatches are "
+          "counted from 0",
+          file, schedule.num_stages, schedule.num_microbatches, std::max<std::size_t>(2 * num_passes, 2), num_actions);
   schedule.rank_of_stage.assign(schedule.num_stages, -1);
   place_stages(schedule, file);
   check_counts(schedule, file);
@@ -150,7 +159,8 @@ Schedule read_torch_csv(std::string_view text, const std::string& file) {
   try {
     (void)play(schedule, {});
   } catch (const Failure& stuck) {
-    throw Error(fmt::format("{}: {}, which another pass behind it or on another rank should come before", file, stuck.what()));
+    throw Error(
+        fmt::format("{}: {}, which another pass behind it or on another rank should come before", file, stuck.what()));
   }
   return schedule;
 }
@@ -159,7 +169,8 @@ std::string to_torch_csv(const Schedule& schedule) {
   std::string text;
   for (const ComputeOrder& order : schedule.ranks) {
     for (const Action& action : order) {
-      const auto* const word = std::find_if(compute_words.begin(), compute_words.end(), [&](const auto& known) { return known.second == action.kind; });
+      const auto* const word = std::find_if(compute_words.begin(), compute_words.end(),
+                                            [&](const auto& known) { return known.second == action.kind; });
       text += fmt::format("{}{}{}{}", &action == order.data() ? "" : ",", action.stage, word->first, action.microbatch);
     }
     text += '\n';

@@ -1,5 +1,5 @@
-// The hand of one rank in a V: a stage on the way down (stage `rank`) and one on the way up (stage 2p - 1 - rank), each pass with the next microbatch of its
-// kind.
+// The hand of one rank in a V: a stage on the way down (stage `rank`) and one on the way up (stage 2p - 1 - rank), each
+// pass with the next microbatch of its kind.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -1,10 +1,11 @@
 // The paper's heuristics (section 3.1), for one rank that has become free:
 //
-//   before the first B   as many F as memory allows and as end before the B comes; some ranks may run one more, though it delays the B
-//   then                 one F and one B in turns; a W when memory is full, or when it fills a gap
-//   at the end           the W that are left
+//   before the first B   as many F as memory allows and as end before the B comes; some ranks may run one more, though
+//   it delays the B then                 one F and one B in turns; a W when memory is full, or when it fills a gap at
+//   the end           the W that are left
 //
-// Ranks decide in the order of time, so each knows what is on its way to it. The choices that the paper leaves open are a grid; the cheapest schedule wins.
+// Ranks decide in the order of time, so each knows what is on its way to it. The choices that the paper leaves open are
+// a grid; the cheapest schedule wins.
 #include "schedule/zb_auto.h"
 
 #include "schedule/rates.h"
@@ -20,7 +21,11 @@ namespace {
 using Kind = ActionKind;
 constexpr double rounding = 1e-9;
 
-enum class Gaps : std::uint8_t { that_hold_a_weight, that_would_be_the_largest_bubble_too, all };  // in which a W is run
+enum class Gaps : std::uint8_t {
+  that_hold_a_weight,
+  that_would_be_the_largest_bubble_too,
+  all
+};  // in which a W is run
 
 struct Choices {
   Gaps gaps{};
@@ -96,16 +101,19 @@ Next Greedy::next(int rank) const {
   if (state.num_backwards == num_microbatches_) return {Kind::backward_weight, now};
 
   const bool has_forward = state.num_forwards < num_microbatches_, has_weight = state.num_weights < state.num_backwards;
-  const double held = state.num_forwards - state.num_backwards * (1 - memory_.weight_memory) - state.num_weights * memory_.weight_memory;
+  const double held = state.num_forwards - state.num_backwards * (1 - memory_.weight_memory) -
+                      state.num_weights * memory_.weight_memory;
   const bool is_full = has_forward && held + 1 > memory_.limit + rounding;
   const double forward = has_forward && !is_full ? std::max(now, state.input_comes[state.num_forwards]) : no_time;
-  const double backward = state.num_backwards < state.num_forwards ? std::max(now, state.gradient_comes[state.num_backwards]) : no_time;
+  const double backward =
+      state.num_backwards < state.num_forwards ? std::max(now, state.gradient_comes[state.num_backwards]) : no_time;
 
   if (state.num_backwards == 0) return next_before_first_backward(rank, forward, backward);
   const bool forward_is_due = !state.forward_was_last && has_forward;
   if (forward_is_due && is_full && has_weight) return {Kind::backward_weight, now};
   const bool takes_forward = forward_is_due ? forward <= now || backward > now : backward == no_time && !has_weight;
-  const Next wanted = takes_forward && forward < no_time ? Next{Kind::forward, forward} : Next{Kind::backward_input, backward};
+  const Next wanted =
+      takes_forward && forward < no_time ? Next{Kind::forward, forward} : Next{Kind::backward_input, backward};
   if (wanted.start > now && has_weight && fills(wanted.start - now, state)) return {Kind::backward_weight, now};
   return wanted;
 }
@@ -113,7 +121,8 @@ Next Greedy::next(int rank) const {
 Next Greedy::next_before_first_backward(int rank, double forward, double backward) const {
   const bool delays_backward = forward + times_.forward > backward + rounding;
   const bool has_come = backward <= ranks_[rank].free_since;
-  if (forward < no_time && !has_come && (!delays_backward || rank < choices_.num_eager_ranks)) return {Kind::forward, forward};
+  if (forward < no_time && !has_come && (!delays_backward || rank < choices_.num_eager_ranks))
+    return {Kind::forward, forward};
   return {Kind::backward_input, backward};
 }
 
@@ -156,7 +165,8 @@ void Greedy::wake(int rank) {
   if (std::exchange(ranks_[rank].sleeps, false)) turns_.emplace(ranks_[rank].free_since, rank);
 }
 
-Schedule greedy_schedule(int num_ranks, int num_microbatches, const PassTimes& times, const MemoryLimit& memory, const Choices& choices) {
+Schedule greedy_schedule(int num_ranks, int num_microbatches, const PassTimes& times, const MemoryLimit& memory,
+                         const Choices& choices) {
   Schedule schedule = placed_in_a_loop(num_ranks, num_ranks, num_microbatches);
   Greedy(schedule, times, memory, choices).run();
   return schedule;
@@ -180,7 +190,9 @@ Schedule zb_auto_schedule(int num_ranks, int num_microbatches, const PassTimes& 
   }
   for (const Gaps gaps : {Gaps::that_hold_a_weight, Gaps::that_would_be_the_largest_bubble_too, Gaps::all}) {
     for (int eager = 0; eager <= num_ranks; eager = std::max(1, 2 * eager)) {
-      if (!consider(greedy_schedule(num_ranks, num_microbatches, times, memory, {.gaps = gaps, .num_eager_ranks = eager}))) return best;
+      if (!consider(
+              greedy_schedule(num_ranks, num_microbatches, times, memory, {.gaps = gaps, .num_eager_ranks = eager})))
+        return best;
     }
   }
   return best;

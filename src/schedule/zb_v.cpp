@@ -1,10 +1,12 @@
-// ZB-V (Qi et al. 2023, arXiv:2401.10241, section 6, and 2024, arXiv:2405.15362): stages in a V, so that the rank that begins a microbatch also ends
-// it, and gradients come back to where the memory of early microbatches lies. No bubble if F = B = W, with the memory of 1F1B on every rank.
+// ZB-V (Qi et al. 2023, arXiv:2401.10241, section 6, and 2024, arXiv:2405.15362): stages in a V, so that the rank that
+// begins a microbatch also ends it, and gradients come back to where the memory of early microbatches lies. No bubble
+// if F = B = W, with the memory of 1F1B on every rank.
 //
 //   rank 0   F1F2F3  f1b1w1f2b2w2..      (p = 2; capitals: on the way down, small letters: on the way up)
 //   rank 1     F1f1F2f2b1w1F3..
 //
-// The steady state, F B W down and F B W up in turns, wants 2p - 1 microbatches at least; of fewer, the same order with the others left out.
+// The steady state, F B W down and F B W up in turns, wants 2p - 1 microbatches at least; of fewer, the same order with
+// the others left out.
 #include "schedule/v_rank.h"
 
 #include <algorithm>

@@ -29,7 +29,8 @@ const std::vector<AxisWord>& axis_words() {
 }
 
 const AxisWord* find_axis_word(std::string_view name) {
-  const auto found = std::find_if(axis_words().begin(), axis_words().end(), [&](const AxisWord& word) { return equal_but_for_case(word.name, name); });
+  const auto found = std::find_if(axis_words().begin(), axis_words().end(),
+                                  [&](const AxisWord& word) { return equal_but_for_case(word.name, name); });
   return found == axis_words().end() ? nullptr : &*found;
 }
 
@@ -43,7 +44,8 @@ std::vector<std::string_view> split_at_dashes(std::string_view text) {
 }
 
 bool has_any(const std::vector<Axis>& axes, const AxisWord& word) {
-  return std::any_of(word.axes.begin(), word.axes.end(), [&](Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); });
+  return std::any_of(word.axes.begin(), word.axes.end(),
+                     [&](Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); });
 }
 
 /// What can be understood of the names, and around it the axes that are missing.
@@ -90,9 +92,10 @@ AxisOrder parse_axis_order(std::string_view key, const std::vector<std::string>&
   std::vector<Axis> axes;
   for (const std::string_view part : parts) {
     const AxisWord* word = find_axis_word(part);
-    require(word != nullptr, "{} = '{}': '{}' is none of tp, cp, ep, dp, pp, dp_shard, dp_replicate; nearest: '{}'", key, text, part,
+    require(word != nullptr, "{} = '{}': '{}' is none of tp, cp, ep, dp, pp, dp_shard, dp_replicate; nearest: '{}'",
+            key, text, part, name_of(nearest_order(parts)));
+    require(!has_any(axes, *word), "{} = '{}' names {} twice; nearest: '{}'", key, text, part,
             name_of(nearest_order(parts)));
-    require(!has_any(axes, *word), "{} = '{}' names {} twice; nearest: '{}'", key, text, part, name_of(nearest_order(parts)));
     axes.insert(axes.end(), word->axes.begin(), word->axes.end());
   }
   return AxisOrder(axes);

@@ -30,10 +30,12 @@ class AxisSet {
   std::uint8_t bits_ = 0;
 };
 
-inline constexpr AxisSet data_axes = {Axis::dp_replicate, Axis::dp_shard};  // the axes along which ranks see different samples
+inline constexpr AxisSet data_axes = {Axis::dp_replicate,
+                                      Axis::dp_shard};  // the axes along which ranks see different samples
 inline constexpr AxisSet world_axes = {Axis::cluster, Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
 
-/// Axes from the innermost, in which neighbouring ranks differ, to the outermost. An axis that is not named has one rank.
+/// Axes from the innermost, in which neighbouring ranks differ, to the outermost. An axis that is not named has one
+/// rank.
 class AxisOrder {
  public:
   /// Slow links outside, fast ones inside: tp-cp-dp_shard-pp-dp_replicate.
@@ -54,8 +56,8 @@ class AxisOrder {
 /// As Megatron-LM's --order says it: "tp-cp-dp-pp". dp is dp_shard with dp_replicate around it.
 [[nodiscard]] std::string name_of(const AxisOrder& order);
 
-/// Names of axes, or several of them joined by dashes, innermost first, in any letter case; ep has no ranks of its own and may stand anywhere.
-/// Throws Error naming `key` and the nearest order.
+/// Names of axes, or several of them joined by dashes, innermost first, in any letter case; ep has no ranks of its own
+/// and may stand anywhere. Throws Error naming `key` and the nearest order.
 [[nodiscard]] AxisOrder parse_axis_order(std::string_view key, const std::vector<std::string>& names);
 
 }  // namespace echelon

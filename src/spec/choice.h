@@ -11,7 +11,8 @@
 namespace echelon {
 
 [[nodiscard]] inline bool equal_but_for_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 /// The choice of that name (name_of). Throws Error naming `key` and the nearest.
@@ -22,7 +23,8 @@ template <class Choice, std::size_t n>
     if (equal_but_for_case(text, name_of(choice))) return choice;
     names.push_back(name_of(choice));
   }
-  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", key, text, fmt::join(names, ", "), nearest(text, names)));
+  throw Error(
+      fmt::format("{} = '{}' is none of {}; nearest: {}", key, text, fmt::join(names, ", "), nearest(text, names)));
 }
 
 }  // namespace echelon

@@ -173,11 +173,13 @@ bool is_there(const ConfigKey& key) { return !std::holds_alternative<NotYet>(key
 bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alternative<ModelBase>(key.field); }
 
 bool takes_names(const ConfigKey& key) {
-  return std::holds_alternative<FieldOf<BlockOperations>>(key.field) || std::holds_alternative<FieldOf<AxisOrder>>(key.field);
+  return std::holds_alternative<FieldOf<BlockOperations>>(key.field) ||
+         std::holds_alternative<FieldOf<AxisOrder>>(key.field);
 }
 
 const ConfigKey* find_config_key(std::string_view name) {
-  const auto found = std::find_if(std::begin(keys), std::end(keys), [&](const ConfigKey& key) { return key.name == name; });
+  const auto found =
+      std::find_if(std::begin(keys), std::end(keys), [&](const ConfigKey& key) { return key.name == name; });
   return found == std::end(keys) ? nullptr : found;
 }
 

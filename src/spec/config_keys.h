@@ -1,4 +1,5 @@
-// Every key of a config in one table: parsing, unknown-key errors, ranges, the listing in --help and printing a config back all read it.
+// Every key of a config in one table: parsing, unknown-key errors, ranges, the listing in --help and printing a config
+// back all read it.
 #pragma once
 
 #include "spec/run_config.h"
@@ -19,9 +20,10 @@ struct ModelBase {};
 /// Keys that are planned: named here so that they are refused as what they are, not as misspellings.
 struct NotYet {};
 
-using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>,
-                                 FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>,
-                                 FieldOf<RecomputeMethod>, FieldOf<AxisOrder>, ModelBase, NotYet>;
+using ConfigField =
+    std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>, FieldOf<PipelineLayout>,
+                 FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>, FieldOf<LrDecay>, FieldOf<Family>,
+                 FieldOf<BlockOperations>, FieldOf<RecomputeMethod>, FieldOf<AxisOrder>, ModelBase, NotYet>;
 
 struct ValueRange {
   double least = std::numeric_limits<double>::lowest();

@@ -22,13 +22,15 @@ std::string with_underscores(std::string name) {
   return name;
 }
 
-// "--training.seq-len=64", "--training.seq-len 64" (the value being the next argument) or "--parallelism.sequence-parallel".
+// "--training.seq-len=64", "--training.seq-len 64" (the value being the next argument) or
+// "--parallelism.sequence-parallel".
 std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
   const std::string origin = "command line";
   std::vector<Setting> settings;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    require(argument.starts_with("--") && argument.size() > 2, "{}: '{}' is no option; options of a run look like --training.steps=100", origin, argument);
+    require(argument.starts_with("--") && argument.size() > 2,
+            "{}: '{}' is no option; options of a run look like --training.steps=100", origin, argument);
     const std::size_t equals = argument.find('=');
     const std::string name = with_underscores(argument.substr(2, equals == std::string::npos ? equals : equals - 2));
     const ConfigKey& key = known_key(name, origin);
@@ -38,7 +40,8 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
     } else if (std::holds_alternative<FieldOf<bool>>(key.field)) {
       settings.push_back({name, true, origin});
     } else {
-      require(i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"), "{}: --{} has no value; write --{}=VALUE", origin, name, name);
+      require(i + 1 < arguments.size() && !arguments[i + 1].starts_with("--"),
+              "{}: --{} has no value; write --{}=VALUE", origin, name, name);
       settings.push_back({name, parse_text(key, arguments[++i]), origin});
     }
   }
@@ -103,7 +106,8 @@ std::string config_help() {
       text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
     }
     const std::string_view name = key.name.substr(section.size() + 1);
-    const std::string line = section == "model" ? std::string(name) : fmt::format("{} = {}", name, to_toml(value_of(key, defaults)));
+    const std::string line =
+        section == "model" ? std::string(name) : fmt::format("{} = {}", name, to_toml(value_of(key, defaults)));
     text += fmt::format("  {:<50}  {}\n", line, key.doc);
   }
   return text;

@@ -11,7 +11,8 @@ namespace echelon {
 
 struct ConfigSource {
   std::string path;                    // a TOML file; empty: the command line says everything
-  std::vector<std::string> arguments;  // --section.key=value, --section.key value, or --section.flag; they win over the file. Dashes equal underscores
+  std::vector<std::string> arguments;  // --section.key=value, --section.key value, or --section.flag; they win over the
+                                       // file. Dashes equal underscores
   std::function<ModelSpec(const std::string& folder)> read_model;  // reads the config.json of model.path
 };
 

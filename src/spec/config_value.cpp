@@ -14,7 +14,8 @@ namespace {
   RunConfig defaults;
   const bool has_example = section_of(key) != "model" && !std::holds_alternative<FieldOf<bool>>(key.field);
   const bool is_list = std::holds_alternative<FieldOf<PipelineLayout>>(key.field);  // empty by default
-  const std::string example = !has_example ? "" : ", such as " + (is_list ? "[3, 5]" : to_toml(value_of(key, defaults)));
+  const std::string example =
+      !has_example ? "" : ", such as " + (is_list ? "[3, 5]" : to_toml(value_of(key, defaults)));
   throw Error(fmt::format("{} = {} is not {}{}", key.name, to_toml(value), expected, example));
 }
 
@@ -51,21 +52,35 @@ struct Assign {
     if (const auto* letters = std::get_if<std::string>(&value))
       field(config) = {.counts = {}, .letters = *letters};
     else
-      field(config) = {.counts = get<std::vector<std::int64_t>>(key, value, "a list of integers or a string of the letters E, t and L"), .letters = {}};
+      field(config) = {.counts = get<std::vector<std::int64_t>>(
+                           key, value, "a list of integers or a string of the letters E, t and L"),
+                       .letters = {}};
   }
-  void operator()(FieldOf<PipelineSchedule> field) const { field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string")); }
-  void operator()(FieldOf<ReshardAfterForward> field) const { field(config) = parse_reshard_after_forward(key.name, get<std::string>(key, value, "a string")); }
-  void operator()(FieldOf<LrDecay> field) const { field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string")); }
-  void operator()(FieldOf<RecomputeMethod> field) const { field(config) = parse_recompute_method(key.name, get<std::string>(key, value, "a string")); }
+  void operator()(FieldOf<PipelineSchedule> field) const {
+    field(config) = parse_pipeline_schedule(key.name, get<std::string>(key, value, "a string"));
+  }
+  void operator()(FieldOf<ReshardAfterForward> field) const {
+    field(config) = parse_reshard_after_forward(key.name, get<std::string>(key, value, "a string"));
+  }
+  void operator()(FieldOf<LrDecay> field) const {
+    field(config) = parse_lr_decay(key.name, get<std::string>(key, value, "a string"));
+  }
+  void operator()(FieldOf<RecomputeMethod> field) const {
+    field(config) = parse_recompute_method(key.name, get<std::string>(key, value, "a string"));
+  }
   void operator()(FieldOf<BlockOperations> field) const {
     const auto* one = std::get_if<std::string>(&value);
-    field(config) = parse_recompute(key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a name or a list of names"));
+    field(config) = parse_recompute(
+        key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a name or a list of names"));
   }
   void operator()(FieldOf<AxisOrder> field) const {
     const auto* one = std::get_if<std::string>(&value);
-    field(config) = parse_axis_order(key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a string or a list of names"));
+    field(config) = parse_axis_order(
+        key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a string or a list of names"));
   }
-  void operator()(FieldOf<Family> field) const { field(config) = parse_family(get<std::string>(key, value, "a string")); }
+  void operator()(FieldOf<Family> field) const {
+    field(config) = parse_family(get<std::string>(key, value, "a string"));
+  }
   void operator()(ModelBase) const {}
   void operator()(NotYet) const {}
 };
@@ -144,7 +159,9 @@ std::string quoted(std::string_view text) {
 
 }  // namespace
 
-void assign(const ConfigKey& key, const ConfigValue& value, RunConfig& config) { std::visit(Assign{key, value, config}, key.field); }
+void assign(const ConfigKey& key, const ConfigValue& value, RunConfig& config) {
+  std::visit(Assign{key, value, config}, key.field);
+}
 
 void assign(const Setting& setting, RunConfig& config) {
   try {
@@ -163,7 +180,8 @@ ConfigValue parse_text(const ConfigKey& key, std::string_view text) {
     return split_list(text);
   } else if (std::holds_alternative<FieldOf<bool>>(key.field)) {
     if (text == "true" || text == "false") return text == "true";
-  } else if (std::holds_alternative<FieldOf<std::int64_t>>(key.field) || std::holds_alternative<FieldOf<double>>(key.field)) {
+  } else if (std::holds_alternative<FieldOf<std::int64_t>>(key.field) ||
+             std::holds_alternative<FieldOf<double>>(key.field)) {
     if (const auto whole = parse_number<std::int64_t>(text)) return *whole;
     if (const auto number = parse_number<double>(text)) return *number;
   }
@@ -176,7 +194,9 @@ std::string to_toml(const ConfigValue& value) {
     std::string operator()(double number) const { return fmt::format("{}", number); }
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(const std::string& text) const { return quoted(text); }
-    std::string operator()(const std::vector<std::int64_t>& list) const { return fmt::format("[{}]", fmt::join(list, ", ")); }
+    std::string operator()(const std::vector<std::int64_t>& list) const {
+      return fmt::format("[{}]", fmt::join(list, ", "));
+    }
     std::string operator()(const std::vector<std::string>& list) const {
       std::string out;
       for (const std::string& text : list) out += (out.empty() ? "" : ", ") + quoted(text);

@@ -8,7 +8,9 @@ namespace echelon {
 /// The tensor-parallel ranks: collectives inside layers.
 inline constexpr Group tp_group = {AxisSet{Axis::tp}, Group::Part::all, 0};
 /// The `num_replicas` tensor-parallel ranks that hold the same kv heads.
-[[nodiscard]] constexpr Group kv_replica_group(int num_replicas) { return {AxisSet{Axis::tp}, Group::Part::block, num_replicas}; }
+[[nodiscard]] constexpr Group kv_replica_group(int num_replicas) {
+  return {AxisSet{Axis::tp}, Group::Part::block, num_replicas};
+}
 
 /// The stages of a pipeline: their borders.
 inline constexpr Group pipeline_group = {AxisSet{Axis::pp}, Group::Part::all, 0};

@@ -35,7 +35,8 @@ const OperationPoint& nearest_point(const OperationCurve& curve, const Place& pl
     for (std::size_t i = 0; i < place.size(); ++i) sum += std::pow(log_of(place_of(point)[i]) - log_of(place[i]), 2);
     return sum;
   };
-  return *std::min_element(curve.begin(), curve.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+  return *std::min_element(curve.begin(), curve.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
 }
 
 }  // namespace

@@ -8,7 +8,8 @@
 
 namespace echelon {
 
-/// One size of an operation. `amount` is what its time is compared by: flops of products and of attention, bytes read and written of all else.
+/// One size of an operation. `amount` is what its time is compared by: flops of products and of attention, bytes read
+/// and written of all else.
 struct OperationPoint {
   std::int64_t m = 0, n = 0, k = 0;  // as in ops/cost.h
   double amount = 0;
@@ -33,8 +34,9 @@ struct CollectivePoint {
 /// By transport ("thread", "mpi") and operation ("all_reduce").
 using CollectiveCurves = std::map<std::string, std::map<std::string, std::vector<CollectivePoint>>>;
 
-/// Of the measured sizes the nearest around (m, n, k), joined by straight lines of log(seconds / amount) over the logarithms of the sizes; beyond them the
-/// outermost. `seconds` is one of the three. The curve has at least one point.
-[[nodiscard]] double interpolated_seconds(const OperationCurve& curve, const OperationPoint& size, double OperationPoint::*seconds);
+/// Of the measured sizes the nearest around (m, n, k), joined by straight lines of log(seconds / amount) over the
+/// logarithms of the sizes; beyond them the outermost. `seconds` is one of the three. The curve has at least one point.
+[[nodiscard]] double interpolated_seconds(const OperationCurve& curve, const OperationPoint& size,
+                                          double OperationPoint::*seconds);
 
 }  // namespace echelon

@@ -26,7 +26,8 @@ MachineSpec machine_of(const HostSpec& host) {
   node.num_devices = 4096;
   node.device.name = "a core of " + host.processor;
   node.device.memory_bytes = host.memory_bytes;
-  node.device.memory_bandwidth = host.device.memory_bandwidth() / static_cast<double>(std::max<std::int64_t>(1, host.num_cores));
+  node.device.memory_bandwidth =
+      host.device.memory_bandwidth() / static_cast<double>(std::max<std::int64_t>(1, host.num_cores));
   for (const char* dtype : {"float32", "bfloat16", "float64"}) node.device.formats[dtype] = rates_of_core(host, dtype);
   node.link.kind = LinkKind::shared_memory;
   node.link.bandwidth = host.all_reduce_bandwidth;

@@ -17,8 +17,9 @@ using Field = std::variant<double*, std::int64_t*, std::string*>;
 
 /// "device.float32_flops" and where its value lies: one list for reading and writing.
 std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
-  std::vector<std::pair<std::string, Field>> fields = {
-      {"machine.processor", &machine.processor}, {"machine.num_cores", &machine.num_cores}, {"machine.memory_bytes", &machine.memory_bytes}};
+  std::vector<std::pair<std::string, Field>> fields = {{"machine.processor", &machine.processor},
+                                                       {"machine.num_cores", &machine.num_cores},
+                                                       {"machine.memory_bytes", &machine.memory_bytes}};
   for (const auto& [table, rates] : {std::pair{"device", &machine.device}, {"core", &machine.core}})
     for (const auto& [name, value] : {std::pair{"float32_flops", &rates->float32_flops},
                                       {"float64_flops", &rates->float64_flops},
@@ -34,7 +35,8 @@ std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
 }
 
 toml::table parse(const std::string& path) {
-  require(std::filesystem::is_regular_file(path), "the machine file '{}' cannot be read; echelon bench --output {} makes it", path, path);
+  require(std::filesystem::is_regular_file(path),
+          "the machine file '{}' cannot be read; echelon bench --output {} makes it", path, path);
   try {
     return toml::parse_file(path);
   } catch (const toml::parse_error& error) {
@@ -56,7 +58,8 @@ void check_known(const toml::table& file, const std::string& path, const std::ve
     require(node.is_table(), "{}: the key '{}' stands outside a table", path, table.str());
     for (const auto& [key, value] : *node.as_table()) {
       const std::string name = fmt::format("{}.{}", table.str(), key.str());
-      require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; nearest: {}", path, name, nearest(name, names));
+      require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; nearest: {}", path,
+              name, nearest(name, names));
     }
   }
 }
@@ -66,20 +69,32 @@ void check_known(const toml::table& file, const std::string& path, const std::ve
 using Numbers = std::vector<double>;
 
 Numbers numbers_of(const OperationPoint& p) {
-  return {static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k), p.amount, p.core_seconds, p.busy_seconds, p.shared_seconds};
+  return {static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k), p.amount,
+          p.core_seconds,           p.busy_seconds,           p.shared_seconds};
 }
-Numbers numbers_of(const CollectivePoint& p) { return {static_cast<double>(p.num_ranks), static_cast<double>(p.bytes), p.seconds}; }
+Numbers numbers_of(const CollectivePoint& p) {
+  return {static_cast<double>(p.num_ranks), static_cast<double>(p.bytes), p.seconds};
+}
 
 void set(OperationPoint& p, const Numbers& v) {
-  p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), static_cast<std::int64_t>(v[2]), v[3], v[4], v[5], v[6]};
+  p = {static_cast<std::int64_t>(v[0]),
+       static_cast<std::int64_t>(v[1]),
+       static_cast<std::int64_t>(v[2]),
+       v[3],
+       v[4],
+       v[5],
+       v[6]};
 }
-void set(CollectivePoint& p, const Numbers& v) { p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), v[2]}; }
+void set(CollectivePoint& p, const Numbers& v) {
+  p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), v[2]};
+}
 
 /// Sizes are whole numbers; of seconds four digits are more than were measured.
 std::string to_text(double value) { return value >= 1 ? fmt::format("{:.0f}", value) : fmt::format("{:.3e}", value); }
 
 template <class Point>
-std::string tables_to_toml(std::string_view name, const std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
+std::string tables_to_toml(std::string_view name,
+                           const std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
   std::string text;
   for (const auto& [table, lists] : tables) {
     text += fmt::format("\n[{}.{}]\n", name, table);
@@ -103,7 +118,8 @@ std::vector<Point> read_points(const toml::node& list, const std::string& where)
   std::vector<Point> points;
   for (const toml::node& row : *list.as_array()) {
     const toml::array* columns = row.as_array();
-    require(columns != nullptr && columns->size() == length, "{}[{}] is no list of {} numbers", where, points.size(), length);
+    require(columns != nullptr && columns->size() == length, "{}[{}] is no list of {} numbers", where, points.size(),
+            length);
     Numbers numbers;
     for (const toml::node& column : *columns) {
       const auto number = column.value<double>();
@@ -124,14 +140,17 @@ void read_tables(const toml::table& file, const std::string& path, std::string_v
   for (const auto& [table, lists] : *all) {
     require(lists.is_table(), "{}: {}.{} is no table", path, name, table.str());
     for (const auto& [key, list] : *lists.as_table())
-      tables[std::string(table.str())][std::string(key.str())] = read_points<Point>(list, fmt::format("{}: {}.{}.{}", path, name, table.str(), key.str()));
+      tables[std::string(table.str())][std::string(key.str())] =
+          read_points<Point>(list, fmt::format("{}: {}.{}.{}", path, name, table.str(), key.str()));
   }
 }
 
 }  // namespace
 
 std::optional<double> ComputeRates::peak_flops(const std::string& dtype) const {
-  const double peak = dtype == "float64" ? float64_flops : dtype == "bfloat16" ? std::max(bfloat16_flops, float32_flops) : float32_flops;
+  const double peak = dtype == "float64"    ? float64_flops
+                      : dtype == "bfloat16" ? std::max(bfloat16_flops, float32_flops)
+                                            : float32_flops;
   return peak > 0 ? std::optional(peak) : std::nullopt;
 }
 
@@ -157,7 +176,8 @@ std::string to_toml(const HostSpec& machine) {
     const std::string key = name.substr(dot + 1);
     if (const auto* const* number = std::get_if<double*>(&field)) text += fmt::format("{} = {:.4e}\n", key, **number);
     if (const auto* const* whole = std::get_if<std::int64_t*>(&field)) text += fmt::format("{} = {}\n", key, **whole);
-    if (const auto* const* words = std::get_if<std::string*>(&field)) text += fmt::format("{} = \"{}\"\n", key, **words);
+    if (const auto* const* words = std::get_if<std::string*>(&field))
+      text += fmt::format("{} = \"{}\"\n", key, **words);
   }
   return text + tables_to_toml("operations", machine.operations) + tables_to_toml("collectives", machine.collectives);
 }

@@ -1,4 +1,5 @@
-// What a machine can do at most, as `echelon bench` measures it and machines/NAME.toml keeps it (format: docs/performance.md).
+// What a machine can do at most, as `echelon bench` measures it and machines/NAME.toml keeps it (format:
+// docs/performance.md).
 #pragma once
 
 #include "spec/host_curves.h"
@@ -9,8 +10,8 @@
 
 namespace echelon {
 
-/// Rates of one core or of all of them together. A multiply-add is two flops; bandwidths count the bytes that are read and written. 0: not there, or not
-/// measured.
+/// Rates of one core or of all of them together. A multiply-add is two flops; bandwidths count the bytes that are read
+/// and written. 0: not there, or not measured.
 struct ComputeRates {
   double float32_flops = 0;  // multiply-adds of operands in registers
   double float64_flops = 0;
@@ -34,7 +35,8 @@ struct HostSpec {
   std::int64_t memory_bytes = 0;
   ComputeRates device = {};  // all cores together
   ComputeRates core = {};    // one of them, the others idle
-  /// All-reduce among as many thread ranks as there are cores, at least two: seconds for 8 bytes, and bytes of the buffer per second for 64 MiB.
+  /// All-reduce among as many thread ranks as there are cores, at least two: seconds for 8 bytes, and bytes of the
+  /// buffer per second for 64 MiB.
   double all_reduce_latency_seconds = 0;
   double all_reduce_bandwidth = 0;
   OperationCurves operations = {};    // may be empty: then there are rates alone

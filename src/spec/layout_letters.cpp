@@ -22,8 +22,9 @@ class LetterReader {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw Error(fmt::format("parallelism.pipeline_parallel_layout = '{}' has {} at character {}; nearest: such as 'Et|tL' or 'E(t|)*4L'", text_.substr(0, 80),
-                            what, position_ + 1));
+    throw Error(fmt::format(
+        "parallelism.pipeline_parallel_layout = '{}' has {} at character {}; nearest: such as 'Et|tL' or 'E(t|)*4L'",
+        text_.substr(0, 80), what, position_ + 1));
   }
 
   void skip_blanks() {
@@ -61,7 +62,8 @@ class LetterReader {
     std::size_t times = 0;
     const char* const begin = text_.data() + position_;
     const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), times);
-    if (error != std::errc() || times < 1 || times > max_length || times * length > max_length) refuse("a '*' without a number of times from 1 on");
+    if (error != std::errc() || times < 1 || times > max_length || times * length > max_length)
+      refuse("a '*' without a number of times from 1 on");
     position_ += static_cast<std::size_t>(end - begin);
     return times;
   }

@@ -1,5 +1,5 @@
-// The keys of a machine file: one list for reading and for writing. A key's name ends with the unit in which its value is written; the structs hold bytes,
-// seconds, flops and bytes per second.
+// The keys of a machine file: one list for reading and for writing. A key's name ends with the unit in which its value
+// is written; the structs hold bytes, seconds, flops and bytes per second.
 #pragma once
 
 #include "base/units.h"

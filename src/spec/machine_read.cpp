@@ -12,8 +12,9 @@ namespace echelon {
 namespace {
 
 constexpr LinkKind link_kinds[] = {LinkKind::all_to_all, LinkKind::ring, LinkKind::shared_memory};
-constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
-                                      Collective::broadcast,  Collective::transfer,   Collective::barrier};
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                      Collective::all_to_all, Collective::broadcast,  Collective::transfer,
+                                      Collective::barrier};
 
 /// A table of which every key is asked for by name; what nobody asked for is unknown.
 class TableReader {
@@ -34,7 +35,8 @@ class TableReader {
   }
   void bytes(std::string_view key, std::int64_t& value) {
     if (const toml::node* node = find(key))
-      value = std::llround(std::max(in_range(key, at_most(1e6, key, number_of(key, *node)), FieldRange::positive) * gib, 1.0));
+      value = std::llround(
+          std::max(in_range(key, at_most(1e6, key, number_of(key, *node)), FieldRange::positive) * gib, 1.0));
     require_given(key, static_cast<double>(value), FieldRange::positive);
   }
   void text(std::string_view key, std::string& value) {
@@ -54,7 +56,8 @@ class TableReader {
   void numbers(std::string_view key, std::vector<double>& values, double unit) {
     const toml::node* node = find(key);
     require(node != nullptr && node->is_array(), "{}{} is missing; it is a list of numbers", where_, key);
-    for (const toml::node& each : *node->as_array()) values.push_back(in_range(key, number_of(key, each), FieldRange::any) * unit);
+    for (const toml::node& each : *node->as_array())
+      values.push_back(in_range(key, number_of(key, each), FieldRange::any) * unit);
   }
 
   template <class Value>
@@ -71,7 +74,8 @@ class TableReader {
   template <class Value>
   void list(std::string_view key, std::vector<Value>& values) {
     const toml::node* node = find(key);
-    require(node != nullptr || !std::is_same_v<Value, NodeSpec>, "{}[[{}]] is missing: a machine has at least one kind of node", where_, key);
+    require(node != nullptr || !std::is_same_v<Value, NodeSpec>,
+            "{}[[{}]] is missing: a machine has at least one kind of node", where_, key);
     if (node == nullptr) return;
     require(node->is_array(), "{}{} is no list of tables", where_, key);
     for (const toml::node& each : *node->as_array()) {
@@ -87,11 +91,13 @@ class TableReader {
   template <class Formats>
   void formats(std::string_view key, Formats& formats) {
     const toml::node* node = find(key);
-    require(node != nullptr && node->is_table() && !node->as_table()->empty(), "{}{} is missing; nearest: {}{}.float32", where_, key, where_, key);
+    require(node != nullptr && node->is_table() && !node->as_table()->empty(), "{}{} is missing; nearest: {}{}.float32",
+            where_, key, where_, key);
     for (const auto& [name, rates] : *node->as_table()) {
       const std::string where = fmt::format("{}{}.{}.", where_, key, name.str());
       require(std::find(std::begin(format_names), std::end(format_names), name.str()) != std::end(format_names),
-              "{}{}.{}: there is no such format; nearest: {}", where_, key, name.str(), nearest(name.str(), format_names));
+              "{}{}.{}: there is no such format; nearest: {}", where_, key, name.str(),
+              nearest(name.str(), format_names));
       require(rates.is_table(), "{} is no table", where);
       read(*rates.as_table(), where, formats[std::string(name.str())]);
     }
@@ -115,7 +121,8 @@ class TableReader {
     return *found;
   }
   double in_range(std::string_view key, double value, FieldRange range) const {
-    const bool may_be_zero = range == FieldRange::any || range == FieldRange::part, is_part = range == FieldRange::fraction || range == FieldRange::part;
+    const bool may_be_zero = range == FieldRange::any || range == FieldRange::part,
+               is_part = range == FieldRange::fraction || range == FieldRange::part;
     require(range != FieldRange::one_or_more || value >= 1, "{}{} = {} is below 1; nearest: 1", where_, key, value);
     require(!may_be_zero || value >= 0, "{}{} = {} is below 0; nearest: 0", where_, key, value);
     require(may_be_zero || value > 0, "{}{} = {} is impossible; it is above 0", where_, key, value);
@@ -128,7 +135,8 @@ class TableReader {
     return value;
   }
   void require_given(std::string_view key, double value, FieldRange range) const {
-    require(range == FieldRange::any || range == FieldRange::part || value > 0, "{}{} is missing; it has no default", where_, key);
+    require(range == FieldRange::any || range == FieldRange::part || value > 0, "{}{} is missing; it has no default",
+            where_, key);
   }
   template <class Choice, std::size_t n>
   void choose(std::string_view key, Choice& value, const Choice (&choices)[n]) {
@@ -138,8 +146,8 @@ class TableReader {
   }
   void check_known() const {
     for (const auto& [key, node] : *table_)
-      require(std::find(asked_.begin(), asked_.end(), key.str()) != asked_.end(), "{}{}: there is no such key; nearest: {}", where_, key.str(),
-              nearest(key.str(), asked_));
+      require(std::find(asked_.begin(), asked_.end(), key.str()) != asked_.end(),
+              "{}{}: there is no such key; nearest: {}", where_, key.str(), nearest(key.str(), asked_));
   }
 
   const toml::table* table_;
@@ -148,9 +156,10 @@ class TableReader {
 };
 
 void check_curve(const CollectiveCurve& curve, const std::string& where) {
-  require(!curve.bytes.empty() && curve.bytes.size() == curve.seconds.size(), "{}: bytes has {} numbers, but us has {}; one for one", where, curve.bytes.size(),
-          curve.seconds.size());
-  require(std::adjacent_find(curve.bytes.begin(), curve.bytes.end(), std::greater_equal<>()) == curve.bytes.end(), "{}.bytes do not ascend", where);
+  require(!curve.bytes.empty() && curve.bytes.size() == curve.seconds.size(),
+          "{}: bytes has {} numbers, but us has {}; one for one", where, curve.bytes.size(), curve.seconds.size());
+  require(std::adjacent_find(curve.bytes.begin(), curve.bytes.end(), std::greater_equal<>()) == curve.bytes.end(),
+          "{}.bytes do not ascend", where);
 }
 
 /// What no single key shows.
@@ -159,11 +168,15 @@ void check(const MachineSpec& machine, const std::string& origin) {
     const NodeSpec& node = machine.nodes[i];
     const std::string where = fmt::format("{}: node[{}]", origin, i);
     require(node.num_devices == 1 || node.link.bandwidth > 0 || !node.link.measured.empty(),
-            "{}.link.bandwidth_gb_per_s is missing: {} devices of a node reach each other somehow", where, node.num_devices);
-    require(node.count > 0 || i + 1 == machine.nodes.size(), "{}.count = 0 means as many as are asked for; that is for the last kind of node", where);
-    require((node.num_nics == 0) == (node.nic_bandwidth == 0), "{}.num_nics = {}, but nic_gbit_per_s = {}; give both or none", where, node.num_nics,
+            "{}.link.bandwidth_gb_per_s is missing: {} devices of a node reach each other somehow", where,
+            node.num_devices);
+    require(node.count > 0 || i + 1 == machine.nodes.size(),
+            "{}.count = 0 means as many as are asked for; that is for the last kind of node", where);
+    require((node.num_nics == 0) == (node.nic_bandwidth == 0),
+            "{}.num_nics = {}, but nic_gbit_per_s = {}; give both or none", where, node.num_nics,
             node.nic_bandwidth / unit::gbit);
-    for (std::size_t j = 0; j < node.link.measured.size(); ++j) check_curve(node.link.measured[j], fmt::format("{}.link.measured[{}]", where, j));
+    for (std::size_t j = 0; j < node.link.measured.size(); ++j)
+      check_curve(node.link.measured[j], fmt::format("{}.link.measured[{}]", where, j));
   }
 }
 

@@ -45,7 +45,8 @@ std::string_view name_of(Collective collective) {
 }
 
 std::optional<std::int64_t> MachineSpec::num_devices() const {
-  if (std::any_of(nodes.begin(), nodes.end(), [](const NodeSpec& node) { return node.count == 0; })) return std::nullopt;
+  if (std::any_of(nodes.begin(), nodes.end(), [](const NodeSpec& node) { return node.count == 0; }))
+    return std::nullopt;
   return std::accumulate(nodes.begin(), nodes.end(), std::int64_t{0},
                          [](std::int64_t sum, const NodeSpec& node) { return sum + node.count * node.num_devices; });
 }
@@ -56,9 +57,11 @@ MachineSpec read_machine(const std::string& name_or_path) {
     if (each.name == name_or_path) return parse_machine(each.text, fmt::format("machines/{}.toml", each.name));
     names.push_back(each.name);
   }
-  require(std::filesystem::is_regular_file(name_or_path), "the machine '{}' is neither a file nor one of {}; nearest: {}", name_or_path, fmt::join(names, ", "),
+  require(std::filesystem::is_regular_file(name_or_path),
+          "the machine '{}' is neither a file nor one of {}; nearest: {}", name_or_path, fmt::join(names, ", "),
           nearest(name_or_path, names));
-  return is_host_file(name_or_path) ? machine_of(read_host(name_or_path)) : parse_machine(machine_text(name_or_path), name_or_path);
+  return is_host_file(name_or_path) ? machine_of(read_host(name_or_path))
+                                    : parse_machine(machine_text(name_or_path), name_or_path);
 }
 
 }  // namespace echelon

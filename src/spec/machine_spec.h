@@ -1,5 +1,6 @@
-// A cluster to train on: its devices, the nodes that hold them and the network between nodes. What plan and simulate know of hardware, from
-// machines/NAME.toml (format: docs/machines.md). Constants are those of data sheets and of measurements; each file names its sources.
+// A cluster to train on: its devices, the nodes that hold them and the network between nodes. What plan and simulate
+// know of hardware, from machines/NAME.toml (format: docs/machines.md). Constants are those of data sheets and of
+// measurements; each file names its sources.
 #pragma once
 
 #include "spec/host_spec.h"
@@ -47,18 +48,19 @@ struct MatmulTile {
 };
 
 /// The formats that [node.device.formats] may name: the engine's, and those that only other software computes in.
-inline constexpr std::string_view format_names[] = {"float64", "float32", "tensorfloat32", "bfloat16", "float16", "float8"};
+inline constexpr std::string_view format_names[] = {"float64",  "float32", "tensorfloat32",
+                                                    "bfloat16", "float16", "float8"};
 
 struct DeviceSpec {
   std::string name;
-  std::int64_t memory_bytes = 0;                            // what the driver gives to a program, a little less than the data sheet's
-  double memory_bandwidth = 0;                              // bytes read and written per second, of the data sheet
-  double memory_efficiency = 1;                             // what large elementwise operations reach of it
-  double vector_flops = 0;                                  // outside of matrix units, float32; 0: no limit known
-  double operation_seconds = 0;                             // of any operation, whatever its size: a kernel's launch and tail
-  double host_bandwidth = 0;                                // bytes per second to the memory of the host; 0: not known
-  std::int64_t num_multiprocessors = 0;                     // compute a product's tiles in waves; 0: products are not cut into tiles
-  std::vector<MatmulTile> tiles = {};                       // libraries take the best of them
+  std::int64_t memory_bytes = 0;         // what the driver gives to a program, a little less than the data sheet's
+  double memory_bandwidth = 0;           // bytes read and written per second, of the data sheet
+  double memory_efficiency = 1;          // what large elementwise operations reach of it
+  double vector_flops = 0;               // outside of matrix units, float32; 0: no limit known
+  double operation_seconds = 0;          // of any operation, whatever its size: a kernel's launch and tail
+  double host_bandwidth = 0;             // bytes per second to the memory of the host; 0: not known
+  std::int64_t num_multiprocessors = 0;  // compute a product's tiles in waves; 0: products are not cut into tiles
+  std::vector<MatmulTile> tiles = {};    // libraries take the best of them
   std::map<std::string, FormatRates, std::less<>> formats;  // by dtype: float32, bfloat16, ...
   bool operator==(const DeviceSpec&) const = default;
 };
@@ -71,7 +73,15 @@ enum class LinkKind : std::uint8_t {
 [[nodiscard]] std::string_view name_of(LinkKind kind);
 
 /// What a link is measured with.
-enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, transfer, barrier };
+enum class Collective : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  transfer,
+  barrier
+};
 [[nodiscard]] std::string_view name_of(Collective collective);
 
 /// Seconds of a collective among `num_ranks` by the bytes of its whole buffer, ascending.
@@ -115,8 +125,9 @@ struct NetworkSpec {
   double efficiency = 1;            // what collectives of large buffers reach of the cards' bandwidth
   double oversubscription = 1;      // of the links above a leaf switch, e.g. 2 for 2:1
   std::int64_t nodes_per_leaf = 0;  // 0: all
-  bool rail_optimized = false;      // a leaf switch joins the cards of one position in their nodes, not all cards of its nodes
-  bool reduces_in_switch = false;   // InfiniBand SHARP
+  bool rail_optimized =
+      false;  // a leaf switch joins the cards of one position in their nodes, not all cards of its nodes
+  bool reduces_in_switch = false;  // InfiniBand SHARP
   bool operator==(const NetworkSpec&) const = default;
 };
 
@@ -125,15 +136,16 @@ struct MachineSpec {
   std::string source;
   std::vector<NodeSpec> nodes;  // one entry per kind; ranks fill them in this order
   NetworkSpec network;
-  std::optional<HostSpec> host = {};  // measured by `echelon bench`: ranks are threads or processes of this host, and share its cores
+  std::optional<HostSpec> host =
+      {};  // measured by `echelon bench`: ranks are threads or processes of this host, and share its cores
   bool operator==(const MachineSpec&) const = default;
 
   /// Devices there are; none: any number.
   [[nodiscard]] std::optional<std::int64_t> num_devices() const;
 };
 
-/// A machine that is shipped ("h100"), or the file of that path, which may be one of `echelon bench`. Throws Error with file and key for what cannot be read,
-/// is unknown, missing or impossible.
+/// A machine that is shipped ("h100"), or the file of that path, which may be one of `echelon bench`. Throws Error with
+/// file and key for what cannot be read, is unknown, missing or impossible.
 [[nodiscard]] MachineSpec read_machine(const std::string& name_or_path);
 
 /// Of the file's text; `origin` names it in errors.

@@ -81,7 +81,9 @@ class Writer {
   }
 
  private:
-  void scalar(std::string_view key, const std::string& text) { scalars_.push_back(fmt::format("{} = {}\n", key, text)); }
+  void scalar(std::string_view key, const std::string& text) {
+    scalars_.push_back(fmt::format("{} = {}\n", key, text));
+  }
 
   template <class Value>
   static std::string in_line(Value& value) {

@@ -21,7 +21,8 @@ std::vector<int> part_of(std::vector<int> ranks, const Group& group, int rank) {
       return std::find(ranks.begin(), ranks.end(), rank) == ranks.end() ? std::vector<int>() : ranks;
     case Group::Part::block: {
       const auto size = static_cast<int>(ranks.size());
-      require(group.block >= 1 && size % group.block == 0, "the group {} cannot be formed: its {} ranks do not split into blocks of {}", name_of(group), size,
+      require(group.block >= 1 && size % group.block == 0,
+              "the group {} cannot be formed: its {} ranks do not split into blocks of {}", name_of(group), size,
               group.block);
       const auto position = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
       const auto first = ranks.begin() + position / group.block * group.block;
@@ -55,8 +56,8 @@ MeshShape::MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order) 
     const int degree = degrees[static_cast<std::size_t>(i)];
     require(degree >= 1, "the mesh's {} degree = {} is below 1; nearest: 1", name_of(axis_at(i)), degree);
     num_ranks *= degree;
-    require(num_ranks <= std::numeric_limits<int>::max(), "the mesh's degrees multiply to more than {} ranks; make them smaller",
-            std::numeric_limits<int>::max());
+    require(num_ranks <= std::numeric_limits<int>::max(),
+            "the mesh's degrees multiply to more than {} ranks; make them smaller", std::numeric_limits<int>::max());
   }
   int stride = 1;
   const auto place = [&](Axis axis) {

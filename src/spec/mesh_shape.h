@@ -1,4 +1,5 @@
-// The mesh of ranks: its axes' degrees and order, and the arithmetic between a rank and its coordinates. No communication here.
+// The mesh of ranks: its axes' degrees and order, and the arithmetic between a rank and its coordinates. No
+// communication here.
 #pragma once
 
 #include "spec/axis.h"
@@ -30,7 +31,8 @@ using Coordinates = std::array<int, num_axes>;  // indexed by Axis
 class MeshShape {
  public:
   MeshShape();  // one rank
-  /// `degrees` is indexed by Axis; axes that `order` does not name lie around those that it names. Throws Error if a degree is below 1.
+  /// `degrees` is indexed by Axis; axes that `order` does not name lie around those that it names. Throws Error if a
+  /// degree is below 1.
   explicit MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order = {});
 
   [[nodiscard]] int degree(Axis axis) const { return degrees_[static_cast<std::size_t>(axis)]; }
@@ -38,11 +40,14 @@ class MeshShape {
   [[nodiscard]] int stride(Axis axis) const { return strides_[static_cast<std::size_t>(axis)]; }
   [[nodiscard]] int num_ranks() const;
   [[nodiscard]] Coordinates coordinates_of(int rank) const;
-  [[nodiscard]] int coordinate(int rank, Axis axis) const { return coordinates_of(rank)[static_cast<std::size_t>(axis)]; }
+  [[nodiscard]] int coordinate(int rank, Axis axis) const {
+    return coordinates_of(rank)[static_cast<std::size_t>(axis)];
+  }
   [[nodiscard]] int rank_of(const Coordinates& coordinates) const;
 
-  /// The ranks of the group that `rank` is in; empty if it is in none (a middle rank of Part::ends). They ascend by their coordinates as Axis lists them, in
-  /// any order of the axes: that says where a rank runs and never changes who is which member of a group, hence no sum and no bit.
+  /// The ranks of the group that `rank` is in; empty if it is in none (a middle rank of Part::ends). They ascend by
+  /// their coordinates as Axis lists them, in any order of the axes: that says where a rank runs and never changes who
+  /// is which member of a group, hence no sum and no bit.
   [[nodiscard]] std::vector<int> ranks_of(const Group& group, int rank) const;
   [[nodiscard]] int group_size(const Group& group, int rank) const;
 

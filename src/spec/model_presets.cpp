@@ -1,4 +1,5 @@
-// Models by name. Published models have the sizes of their config.json on Hugging Face, GPT-3 those of Brown et al. 2020, table 2.1.
+// Models by name. Published models have the sizes of their config.json on Hugging Face, GPT-3 those of Brown et al.
+// 2020, table 2.1.
 #include "base/error.h"
 #include "spec/model_spec.h"
 
@@ -11,7 +12,8 @@ namespace {
 struct Preset {
   std::string_view name;
   Family family;
-  std::int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size, vocab_size, max_position_embeddings;
+  std::int64_t hidden_size, num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, intermediate_size,
+      vocab_size, max_position_embeddings;
   double rope_theta;
   bool tie_word_embeddings;
   std::optional<RopeScaling> rope_scaling = {};

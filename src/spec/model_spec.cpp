@@ -21,11 +21,16 @@ void require_countable(const ModelSpec& m) {
   const auto real = [](std::int64_t size) { return static_cast<double>(size); };
   const double heads = real(m.num_attention_heads) * real(m.head_dim);
   const double layer = real(m.hidden_size) * (4 * heads + 3 * real(m.intermediate_size));
-  const double bound = real(m.num_hidden_layers) * layer + (2 * real(m.vocab_size) + real(m.max_position_embeddings)) * real(m.hidden_size);
-  require(bound <= most_parameters, "[model] describes about {:.0e} parameters; make its sizes smaller, such as model.hidden_size = {}", bound, m.hidden_size);
+  const double bound = real(m.num_hidden_layers) * layer +
+                       (2 * real(m.vocab_size) + real(m.max_position_embeddings)) * real(m.hidden_size);
+  require(bound <= most_parameters,
+          "[model] describes about {:.0e} parameters; make its sizes smaller, such as model.hidden_size = {}", bound,
+          m.hidden_size);
 }
 
-void require_positive(std::string_view key, std::int64_t value) { require(value >= 1, "model.{} = {} is below 1; nearest: 1", key, value); }
+void require_positive(std::string_view key, std::int64_t value) {
+  require(value >= 1, "model.{} = {} is below 1; nearest: 1", key, value);
+}
 
 // The divisor of `whole` that is closest to `wanted`, the smaller one of two.
 std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
@@ -37,14 +42,19 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
 }
 
 void validate_rope(const ModelSpec& m) {
-  require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs; nearest: {}", m.head_dim, m.head_dim + 1);
-  require(m.rope_theta > 1 && std::isfinite(m.rope_theta), "model.rope_theta = {} is not a number above 1; nearest usual value: 10000", m.rope_theta);
+  require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs; nearest: {}", m.head_dim,
+          m.head_dim + 1);
+  require(m.rope_theta > 1 && std::isfinite(m.rope_theta),
+          "model.rope_theta = {} is not a number above 1; nearest usual value: 10000", m.rope_theta);
   if (!m.rope_scaling) return;
   const RopeScaling& s = *m.rope_scaling;
-  require(s.factor >= 1 && std::isfinite(s.factor), "model.rope_scaling.factor = {} is not a number from 1 on; nearest: 1", s.factor);
-  require(s.low_freq_factor > 0, "model.rope_scaling.low_freq_factor = {} is not above 0; nearest usual value: 1", s.low_freq_factor);
+  require(s.factor >= 1 && std::isfinite(s.factor),
+          "model.rope_scaling.factor = {} is not a number from 1 on; nearest: 1", s.factor);
+  require(s.low_freq_factor > 0, "model.rope_scaling.low_freq_factor = {} is not above 0; nearest usual value: 1",
+          s.low_freq_factor);
   require(s.high_freq_factor > s.low_freq_factor && std::isfinite(s.high_freq_factor),
-          "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {}; nearest usual value: 4", s.high_freq_factor, s.low_freq_factor);
+          "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {}; nearest usual value: 4",
+          s.high_freq_factor, s.low_freq_factor);
   require_positive("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings);
 }
 
@@ -62,7 +72,8 @@ Family parse_family(std::string_view model_type) {
     if (name == model_type) return family;
     names.push_back(name);
   }
-  throw Error(fmt::format("model.model_type = '{}' is not a family that Echelon has; nearest: {}", model_type, nearest(model_type, names)));
+  throw Error(fmt::format("model.model_type = '{}' is not a family that Echelon has; nearest: {}", model_type,
+                          nearest(model_type, names)));
 }
 
 ModelSpec family_defaults(Family family) {
@@ -91,7 +102,8 @@ ModelSpec family_defaults(Family family) {
 }
 
 std::int64_t ModelSpec::num_parameters() const {
-  const std::int64_t D = hidden_size, F = intermediate_size, Q = num_attention_heads * head_dim, KV = num_key_value_heads * head_dim;
+  const std::int64_t D = hidden_size, F = intermediate_size, Q = num_attention_heads * head_dim,
+                     KV = num_key_value_heads * head_dim;
   const std::int64_t norm_size = norm == NormKind::layer_norm ? 2 * D : D;
   const std::int64_t num_up = mlp == MlpKind::swiglu ? 2 : 1;  // gate and up, or up alone
 
@@ -118,23 +130,29 @@ void validate(const ModelSpec& m) {
   };
   for (const auto& [key, value] : sizes) {
     require_positive(key, value);
-    require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value, (std::int64_t{1} << 31) - 1);
+    require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value,
+            (std::int64_t{1} << 31) - 1);
   }
-  require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {}; nearest: {}", m.num_hidden_layers, most_layers, most_layers);
+  require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {}; nearest: {}",
+          m.num_hidden_layers, most_layers, most_layers);
   require_countable(m);
-  require(m.num_attention_heads % m.num_key_value_heads == 0, "model.num_key_value_heads = {} does not divide model.num_attention_heads = {}; nearest: {}",
+  require(m.num_attention_heads % m.num_key_value_heads == 0,
+          "model.num_key_value_heads = {} does not divide model.num_attention_heads = {}; nearest: {}",
           m.num_key_value_heads, m.num_attention_heads, nearest_divisor(m.num_attention_heads, m.num_key_value_heads));
   require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1; nearest usual value: 1e-05",
           m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
-  require(m.initializer_range > 0 && m.initializer_range < 10, "model.initializer_range = {} is not between 0 and 10; nearest usual value: 0.02",
-          m.initializer_range);
+  require(m.initializer_range > 0 && m.initializer_range < 10,
+          "model.initializer_range = {} is not between 0 and 10; nearest usual value: 0.02", m.initializer_range);
   if (m.position == PositionKind::rope) validate_rope(m);
 }
 
 double model_flops_per_token(const ModelSpec& m, std::int64_t seq_len) {
-  const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) + (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
+  const std::int64_t looked_up = (m.tie_word_embeddings ? 0 : m.vocab_size) +
+                                 (m.position == PositionKind::learned ? m.max_position_embeddings : 0);
   const std::int64_t N = m.num_parameters() - looked_up * m.hidden_size;
-  return 6.0 * static_cast<double>(N) + 12.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) * static_cast<double>(seq_len);
+  return 6.0 * static_cast<double>(N) +
+         12.0 * static_cast<double>(m.num_hidden_layers * m.num_attention_heads * m.head_dim) *
+             static_cast<double>(seq_len);
 }
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// What a decoder-only transformer is made of. One decoder, several families: the differences are fields, so that layers never ask for a family.
+// What a decoder-only transformer is made of. One decoder, several families: the differences are fields, so that layers
+// never ask for a family.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +54,9 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t num_parameters() const;
 };
 
-/// 6 N + 12 L H d_head T, forward and backward. N: the parameters that multiply, hence without position tables and, where the head has a weight of its own,
-/// without the token table. Attention is not halved for the causal mask. (PaLM, Chowdhery et al. 2022, appendix B; torchtitan counts alike.)
+/// 6 N + 12 L H d_head T, forward and backward. N: the parameters that multiply, hence without position tables and,
+/// where the head has a weight of its own, without the token table. Attention is not halved for the causal mask. (PaLM,
+/// Chowdhery et al. 2022, appendix B; torchtitan counts alike.)
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
 
 /// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
@@ -66,7 +68,8 @@ struct ModelSpec {
 [[nodiscard]] ModelSpec preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> preset_names();
 
-/// Throws Error with the key, the value and the mend if the sizes contradict each other (zero sizes, heads % kv heads, odd head_dim under RoPE, ...).
+/// Throws Error with the key, the value and the mend if the sizes contradict each other (zero sizes, heads % kv heads,
+/// odd head_dim under RoPE, ...).
 void validate(const ModelSpec& model);
 
 }  // namespace echelon

@@ -24,8 +24,10 @@ ScheduleRequest request_of(const RunConfig& config) {
                           .num_microbatches = static_cast<int>(config.num_microbatches()),
                           .num_virtual = static_cast<int>(p.virtual_stages)};
   const int named_stages = num_stages_of(p.pipeline_parallel_layout);
-  if (request.num_virtual == 0 && named_stages % request.num_ranks == 0) request.num_virtual = named_stages / request.num_ranks;
-  request.times = {p.pipeline_forward_ms, p.pipeline_backward_input_ms, p.pipeline_backward_weight_ms, p.pipeline_p2p_ms};
+  if (request.num_virtual == 0 && named_stages % request.num_ranks == 0)
+    request.num_virtual = named_stages / request.num_ranks;
+  request.times = {p.pipeline_forward_ms, p.pipeline_backward_input_ms, p.pipeline_backward_weight_ms,
+                   p.pipeline_p2p_ms};
   request.memory.limit = p.pipeline_memory_limit;
   return request;
 }
@@ -34,17 +36,20 @@ Schedule schedule_from_file(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   const std::string& path = p.pipeline_parallel_schedule_csv;
   std::ifstream file(path, std::ios::binary);
-  require(file.good() && !std::filesystem::is_directory(path), "parallelism.pipeline_parallel_schedule_csv = '{}' cannot be read; check the path", path);
+  require(file.good() && !std::filesystem::is_directory(path),
+          "parallelism.pipeline_parallel_schedule_csv = '{}' cannot be read; check the path", path);
   const std::string text(std::istreambuf_iterator<char>(file), {});
   Schedule schedule = read_torch_csv(text, path);
   const auto num_ranks = static_cast<std::int64_t>(schedule.ranks.size());
-  require(num_ranks == p.pipeline_parallel_degree, "{} has {} rows, one for each rank, but parallelism.pipeline_parallel_degree = {}; nearest: {}", path,
+  require(num_ranks == p.pipeline_parallel_degree,
+          "{} has {} rows, one for each rank, but parallelism.pipeline_parallel_degree = {}; nearest: {}", path,
           num_ranks, p.pipeline_parallel_degree, num_ranks);
   require(p.virtual_stages == 0 || p.virtual_stages * num_ranks == schedule.num_stages,
-          "{} has {} stages on {} ranks, but parallelism.virtual_stages = {}; nearest: 0", path, schedule.num_stages, num_ranks, p.virtual_stages);
+          "{} has {} stages on {} ranks, but parallelism.virtual_stages = {}; nearest: 0", path, schedule.num_stages,
+          num_ranks, p.virtual_stages);
   require(schedule.num_microbatches == config.num_microbatches(),
-          "{} has {} microbatches, but training.global_batch_size = {} makes {} of each rank; nearest: {}", path, schedule.num_microbatches,
-          config.training.global_batch_size, config.num_microbatches(),
+          "{} has {} microbatches, but training.global_batch_size = {} makes {} of each rank; nearest: {}", path,
+          schedule.num_microbatches, config.training.global_batch_size, config.num_microbatches(),
           schedule.num_microbatches * config.data_parallel_degree() * config.training.micro_batch_size);
   return schedule;
 }

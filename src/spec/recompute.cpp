@@ -6,8 +6,8 @@
 namespace echelon {
 namespace {
 
-constexpr BlockOperation all_operations[] = {BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn, BlockOperation::o_proj,
-                                             BlockOperation::mlp};
+constexpr BlockOperation all_operations[] = {BlockOperation::qkv_proj, BlockOperation::qk_norm,
+                                             BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp};
 constexpr RecomputeMethod all_methods[] = {RecomputeMethod::uniform, RecomputeMethod::block};
 
 struct Word {
@@ -17,7 +17,8 @@ struct Word {
 constexpr Word words[] = {{"none", {}}, {"selective", attention_internals}, {"full", whole_block}};
 
 // Operations that other software recomputes, and that here run again in any case.
-constexpr std::string_view never_kept[] = {"layernorm", "norm", "input_layernorm", "post_attention_layernorm", "act", "mlp_act", "rope"};
+constexpr std::string_view never_kept[] = {"layernorm", "norm", "input_layernorm", "post_attention_layernorm", "act",
+                                           "mlp_act",   "rope"};
 
 BlockOperations parse_one(std::string_view key, std::string_view name, bool is_alone) {
   std::vector<std::string_view> known;
@@ -30,9 +31,11 @@ BlockOperations parse_one(std::string_view key, std::string_view name, bool is_a
     known.push_back(name_of(operation));
   }
   for (const std::string_view other : never_kept)
-    require(!equal_but_for_case(name, other), "{} = '{}' frees nothing, since what norms, rotations and activations give is never kept; nearest: {}", key, name,
-            is_alone ? "none" : name_of(BlockOperation::mlp));
-  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(known, ", "), nearest(name, known)));
+    require(!equal_but_for_case(name, other),
+            "{} = '{}' frees nothing, since what norms, rotations and activations give is never kept; nearest: {}", key,
+            name, is_alone ? "none" : name_of(BlockOperation::mlp));
+  throw Error(
+      fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(known, ", "), nearest(name, known)));
 }
 
 }  // namespace
@@ -77,6 +80,8 @@ std::vector<std::string> names_of(const BlockOperations& operations) {
   return names;
 }
 
-RecomputeMethod parse_recompute_method(std::string_view key, std::string_view name) { return parse_choice(key, name, all_methods); }
+RecomputeMethod parse_recompute_method(std::string_view key, std::string_view name) {
+  return parse_choice(key, name, all_methods);
+}
 
 }  // namespace echelon

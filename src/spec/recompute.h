@@ -1,5 +1,5 @@
-// What a decoder block does not keep from its forward to its backward pass but forms again there: memory for time (Chen et al. 2016, arXiv:1604.06174;
-// Korthikanti et al. 2022, arXiv:2205.05198). docs/memory.md has the bytes.
+// What a decoder block does not keep from its forward to its backward pass but forms again there: memory for time (Chen
+// et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022, arXiv:2205.05198). docs/memory.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ class BlockOperations {
 /// All that lies between a norm's outcome and o_proj.
 inline constexpr BlockOperations attention_internals = {BlockOperation::qkv_proj, BlockOperation::core_attn};
 /// The block keeps its input alone.
-inline constexpr BlockOperations whole_block = {BlockOperation::qkv_proj, BlockOperation::core_attn, BlockOperation::o_proj, BlockOperation::mlp};
+inline constexpr BlockOperations whole_block = {BlockOperation::qkv_proj, BlockOperation::core_attn,
+                                                BlockOperation::o_proj, BlockOperation::mlp};
 
 /// "none", "selective", "full", or operations. Throws Error naming `key` and the nearest.
 [[nodiscard]] BlockOperations parse_recompute(std::string_view key, const std::vector<std::string>& names);
@@ -59,9 +60,12 @@ enum class RecomputeMethod : std::uint8_t { uniform, block };
 /// What a stage's blocks form again.
 struct Recompute {
   BlockOperations operations;
-  std::int64_t num_blocks = std::numeric_limits<std::int64_t>::max();  // the first ones of the stage; the others keep everything
+  std::int64_t num_blocks =
+      std::numeric_limits<std::int64_t>::max();  // the first ones of the stage; the others keep everything
 
-  [[nodiscard]] BlockOperations of_block(std::int64_t index_in_stage) const { return index_in_stage < num_blocks ? operations : BlockOperations(); }
+  [[nodiscard]] BlockOperations of_block(std::int64_t index_in_stage) const {
+    return index_in_stage < num_blocks ? operations : BlockOperations();
+  }
 };
 
 }  // namespace echelon

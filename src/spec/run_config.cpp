@@ -8,7 +8,8 @@
 namespace echelon {
 namespace {
 
-constexpr ReshardAfterForward all_reshards[] = {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step};
+constexpr ReshardAfterForward all_reshards[] = {ReshardAfterForward::never, ReshardAfterForward::microbatch,
+                                                ReshardAfterForward::step};
 constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
 
 }  // namespace
@@ -39,7 +40,8 @@ ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::strin
 
 MeshShape RunConfig::mesh_shape() const {
   const auto degree = [](std::string_view key, std::int64_t value) {
-    require(value >= 1 && value <= std::numeric_limits<int>::max(), "parallelism.{} = {} is no number of ranks; nearest: 1", key, value);
+    require(value >= 1 && value <= std::numeric_limits<int>::max(),
+            "parallelism.{} = {} is no number of ranks; nearest: 1", key, value);
     return static_cast<int>(value);
   };
   const ParallelConfig& p = parallelism;
@@ -55,8 +57,12 @@ MeshShape RunConfig::mesh_shape() const {
       p.order);
 }
 
-std::int64_t RunConfig::data_parallel_degree() const { return parallelism.data_parallel_replicate_degree * parallelism.data_parallel_shard_degree; }
+std::int64_t RunConfig::data_parallel_degree() const {
+  return parallelism.data_parallel_replicate_degree * parallelism.data_parallel_shard_degree;
+}
 
-std::int64_t RunConfig::num_microbatches() const { return training.global_batch_size / (data_parallel_degree() * training.micro_batch_size); }
+std::int64_t RunConfig::num_microbatches() const {
+  return training.global_batch_size / (data_parallel_degree() * training.micro_batch_size);
+}
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// Everything a user can say about a run, as plain values. Keys in TOML and on the command line are these names: [section] key, --section.key=value.
+// Everything a user can say about a run, as plain values. Keys in TOML and on the command line are these names:
+// [section] key, --section.key=value.
 #pragma once
 
 #include "schedule/catalog.h"
@@ -39,17 +40,19 @@ struct DataConfig {
 struct TrainingConfig {
   std::int64_t steps = 100;
   std::int64_t seq_len = 256;
-  std::int64_t global_batch_size = 8;                // sequences per step, over all ranks
-  std::int64_t micro_batch_size = 1;                 // sequences per rank and microbatch
-  std::string dtype = "float32";                     // float32 | bfloat16 | float16 | float64: parameters and activations
-  std::string linear_dtype;                          // empty: dtype; float8: what the linear layers' operands are rounded to
-  std::string logits_dtype;                          // of the head: float32 (float64 for float64) or dtype; empty: on GPUs dtype, else float32
-  std::int64_t head_chunk_tokens = 0;                // whose logits exist at a time; 0: as the device likes
-  std::int64_t make_vocab_size_divisible_by = 0;     // rows of the vocabulary's matrices on a rank, with padding; 0: as the device likes
-  std::string grad_dtype;                            // empty: float64 for float64, else float32
-  std::string reduce_dtype;                          // empty: grad_dtype
-  std::string float32_matmul_precision = "highest";  // highest | high: products of float32 on GPUs, as such or in TensorFloat-32
-  double max_norm = 1.0;                             // 0: no clipping
+  std::int64_t global_batch_size = 8;  // sequences per step, over all ranks
+  std::int64_t micro_batch_size = 1;   // sequences per rank and microbatch
+  std::string dtype = "float32";       // float32 | bfloat16 | float16 | float64: parameters and activations
+  std::string linear_dtype;            // empty: dtype; float8: what the linear layers' operands are rounded to
+  std::string logits_dtype;  // of the head: float32 (float64 for float64) or dtype; empty: on GPUs dtype, else float32
+  std::int64_t head_chunk_tokens = 0;  // whose logits exist at a time; 0: as the device likes
+  std::int64_t make_vocab_size_divisible_by =
+      0;                     // rows of the vocabulary's matrices on a rank, with padding; 0: as the device likes
+  std::string grad_dtype;    // empty: float64 for float64, else float32
+  std::string reduce_dtype;  // empty: grad_dtype
+  std::string float32_matmul_precision =
+      "highest";          // highest | high: products of float32 on GPUs, as such or in TensorFloat-32
+  double max_norm = 1.0;  // 0: no clipping
   std::int64_t seed = 1;
   bool deterministic = true;
   std::int64_t eval_interval = 0;  // steps between evaluations; 0: at the end only
@@ -66,20 +69,22 @@ struct TrainingConfig {
 struct ParallelConfig {
   std::int64_t data_parallel_replicate_degree = 1;
   std::int64_t data_parallel_shard_degree = 1;
-  std::int64_t zero_level = 1;  // what is cut over the shard axis: 1 optimizer states, 2 gradients too, 3 parameters too
+  std::int64_t zero_level =
+      1;  // what is cut over the shard axis: 1 optimizer states, 2 gradients too, 3 parameters too
   ReshardAfterForward reshard_after_forward = ReshardAfterForward::microbatch;
   std::int64_t tensor_parallel_degree = 1;
   bool sequence_parallel = false;
   std::int64_t pipeline_parallel_degree = 1;
   PipelineSchedule pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
   std::string pipeline_parallel_schedule_csv;  // a schedule in PyTorch's format, instead of a named one
-  std::int64_t virtual_stages = 0;             // pipeline stages per rank; 0: as many as the layout or the schedule says
-  PipelineLayout pipeline_parallel_layout;     // empty: even
-  double pipeline_forward_ms = 1;              // of one microbatch on one rank: what ZB-1p and ZB-2p search an order for
+  std::int64_t virtual_stages = 0;          // pipeline stages per rank; 0: as many as the layout or the schedule says
+  PipelineLayout pipeline_parallel_layout;  // empty: even
+  double pipeline_forward_ms = 1;           // of one microbatch on one rank: what ZB-1p and ZB-2p search an order for
   double pipeline_backward_input_ms = 1;
   double pipeline_backward_weight_ms = 1;
   double pipeline_p2p_ms = 0;
-  double pipeline_memory_limit = 0;  // in microbatches of one rank's activations; 0: p for ZB-1p, 2p for ZB-2p, none for others
+  double pipeline_memory_limit =
+      0;  // in microbatches of one rank's activations; 0: p for ZB-1p, 2p for ZB-2p, none for others
   std::int64_t context_parallel_degree = 1;
   std::int64_t expert_parallel_degree = 1;
   AxisOrder order;  // of the mesh's axes over the ranks
@@ -94,7 +99,8 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::string moments_dtype;            // empty: float64 for float64, else float32; bfloat16: rounded at random
-  bool store_param_remainders = false;  // beside bfloat16 parameters: instead of float32 master weights what these have beyond the parameters, 2 bytes
+  bool store_param_remainders = false;  // beside bfloat16 parameters: instead of float32 master weights what these have
+                                        // beyond the parameters, 2 bytes
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -171,11 +177,13 @@ struct StepRange {
   [[nodiscard]] bool contains(std::int64_t step) const { return first <= step && step <= last; }
   bool operator==(const StepRange&) const = default;
 };
-/// "steps 3-5", "step 3", or without the word; empty: no step. At most 100 steps, which are held in memory. Throws Error naming metrics.trace.
+/// "steps 3-5", "step 3", or without the word; empty: no step. At most 100 steps, which are held in memory. Throws
+/// Error naming metrics.trace.
 [[nodiscard]] StepRange parse_traced_steps(const std::string& text);
 
-/// Throws Error with the key, the value and the nearest valid one for every contradiction that can be seen without data:
-/// batch sizes that do not divide, more stages than layers, tp against heads, seq_len over max_position_embeddings, features that are not there yet.
+/// Throws Error with the key, the value and the nearest valid one for every contradiction that can be seen without
+/// data: batch sizes that do not divide, more stages than layers, tp against heads, seq_len over
+/// max_position_embeddings, features that are not there yet.
 void validate(const RunConfig& config);
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// What contradicts what in a config. Sizes that need the data are checked where the data is read; the split of heads where heads are split (nn).
+// What contradicts what in a config. Sizes that need the data are checked where the data is read; the split of heads
+// where heads are split (nn).
 #include "base/error.h"
 #include "spec/config_value.h"
 #include "spec/pipeline.h"
@@ -24,9 +25,12 @@ void check_ranges(const RunConfig& config) {
     const auto* real = std::get_if<double>(&value);
     if (!whole && !real) continue;
     const double number = whole ? static_cast<double>(*whole) : *real;
-    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, to_toml(value), to_toml(value_of(key, defaults)));
-    require(number >= key.range.least, "{} = {} is below {}; nearest: {}", key.name, to_toml(value), key.range.least, key.range.least);
-    require(number <= key.range.most, "{} = {} is above {}; nearest: {}", key.name, to_toml(value), key.range.most, key.range.most);
+    require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, to_toml(value),
+            to_toml(value_of(key, defaults)));
+    require(number >= key.range.least, "{} = {} is below {}; nearest: {}", key.name, to_toml(value), key.range.least,
+            key.range.least);
+    require(number <= key.range.most, "{} = {} is above {}; nearest: {}", key.name, to_toml(value), key.range.most,
+            key.range.most);
   }
 }
 
@@ -38,21 +42,26 @@ struct Choices {
 };
 
 void check_choice(const Choices& c) {
-  const auto has = [&](const std::vector<std::string_view>& list) { return std::find(list.begin(), list.end(), c.value) != list.end(); };
+  const auto has = [&](const std::vector<std::string_view>& list) {
+    return std::find(list.begin(), list.end(), c.value) != list.end();
+  };
   if (has(c.there)) return;
   require(!has(c.not_yet), "{} = '{}' is not there yet; use {}", c.key, c.value, fmt::join(c.there, " or "));
   std::vector<std::string_view> all = c.there;
   all.insert(all.end(), c.not_yet.begin(), c.not_yet.end());
-  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", c.key, c.value, fmt::join(c.there, ", "), nearest(c.value, all)));
+  throw Error(fmt::format("{} = '{}' is none of {}; nearest: {}", c.key, c.value, fmt::join(c.there, ", "),
+                          nearest(c.value, all)));
 }
 
 void check_dtypes(const TrainingConfig& t) {
   check_choice({"training.dtype", t.dtype, {"float32", "bfloat16", "float16", "float64"}, {}});
   check_choice({"training.float32_matmul_precision", t.float32_matmul_precision, {"highest", "high"}, {"medium"}});
-  require(t.float32_matmul_precision == "highest" || t.dtype == "float32",
-          "training.float32_matmul_precision = '{}' says nothing about products of training.dtype = '{}'; nearest: highest", t.float32_matmul_precision,
-          t.dtype);
-  // A gradient is formed in the format of the weights or the one that their sums have; it may travel in the coarser one of that width in any case.
+  require(
+      t.float32_matmul_precision == "highest" || t.dtype == "float32",
+      "training.float32_matmul_precision = '{}' says nothing about products of training.dtype = '{}'; nearest: highest",
+      t.float32_matmul_precision, t.dtype);
+  // A gradient is formed in the format of the weights or the one that their sums have; it may travel in the coarser one
+  // of that width in any case.
   const bool is_double = t.dtype == "float64";
   const std::string_view accumulate = is_double ? "float64" : "float32";
   const bool is_half = t.dtype == "bfloat16" || t.dtype == "float16";
@@ -60,8 +69,8 @@ void check_dtypes(const TrainingConfig& t) {
     std::vector<std::string_view> valid = {accumulate};
     if (may_be_coarse) valid.push_back(is_half ? std::string_view(t.dtype) : "bfloat16");
     const bool is_valid = value.empty() || std::find(valid.begin(), valid.end(), value) != valid.end();
-    require(is_valid, "{} = '{}' does not go with training.dtype = '{}', but {} does; nearest: '{}'", key, value, t.dtype, fmt::join(valid, " or "),
-            nearest(value, valid));
+    require(is_valid, "{} = '{}' does not go with training.dtype = '{}', but {} does; nearest: '{}'", key, value,
+            t.dtype, fmt::join(valid, " or "), nearest(value, valid));
   };
   check_gradient("training.logits_dtype", t.logits_dtype, is_half);
   check_gradient("training.grad_dtype", t.grad_dtype, is_half);
@@ -76,15 +85,18 @@ void check_float8(const RunConfig& config) {
   const ModelSpec& m = config.model;
   constexpr std::int64_t unit = 16;  // of tensor cores in 8 bits
   const auto require_units = [&](std::string_view key, std::int64_t value, std::int64_t of) {
-    require(value % of == 0, "training.linear_dtype = 'float8' multiplies blocks of {} numbers, and {} = {} is no multiple of {}; nearest: {}", unit, key,
-            value, of, (value + of - 1) / of * of);
+    require(value % of == 0,
+            "training.linear_dtype = 'float8' multiplies blocks of {} numbers, and {} = {} is no multiple of {}; "
+            "nearest: {}",
+            unit, key, value, of, (value + of - 1) / of * of);
   };
   require_units("model.hidden_size", m.hidden_size, unit);
   require_units("model.head_dim", m.head_dim, unit);
   require_units("model.intermediate_size", m.intermediate_size, unit * p.tensor_parallel_degree);
   require_units("training.seq_len", t.seq_len, unit / std::gcd(unit, t.micro_batch_size));
   require(p.tensor_parallel_degree <= m.num_key_value_heads,
-          "training.linear_dtype = 'float8' rounds gradients, and beside parallelism.tensor_parallel_degree = {} above model.num_key_value_heads = {} those of "
+          "training.linear_dtype = 'float8' rounds gradients, and beside parallelism.tensor_parallel_degree = {} above "
+          "model.num_key_value_heads = {} those of "
           "keys and values are sums over ranks; nearest tensor_parallel_degree: {}",
           p.tensor_parallel_degree, m.num_key_value_heads, m.num_key_value_heads);
 }
@@ -95,38 +107,50 @@ void check_recompute(const RunConfig& config) {
   const BlockOperations of_q_and_k = {BlockOperation::qk_norm};
   require(t.recompute != of_q_and_k || config.model.qk_norm,
           "training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj");
-  require(!t.recompute.empty() || !is_block, "training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'uniform'");
+  require(
+      !t.recompute.empty() || !is_block,
+      "training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'uniform'");
   require(is_block || t.recompute_num_layers == 1,
-          "training.recompute_num_layers = {} is not there yet beside training.recompute_method = 'uniform' (one input for a group of layers); nearest: 1",
+          "training.recompute_num_layers = {} is not there yet beside training.recompute_method = 'uniform' (one input "
+          "for a group of layers); nearest: 1",
           t.recompute_num_layers);
   const ParallelConfig& p = config.parallelism;
   std::int64_t most = 0;
-  for (const StageLayers& stage : stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), p.pipeline_parallel_layout))
+  for (const StageLayers& stage :
+       stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), p.pipeline_parallel_layout))
     most = std::max(most, stage.num_layers);
-  require(!is_block || t.recompute_num_layers <= most, "training.recompute_num_layers = {} is more than the {} layers of the largest stage; nearest: {}",
+  require(!is_block || t.recompute_num_layers <= most,
+          "training.recompute_num_layers = {} is more than the {} layers of the largest stage; nearest: {}",
           t.recompute_num_layers, most, most);
 }
 
 void check_batch(const RunConfig& config) {
   const TrainingConfig& t = config.training;
-  require(t.seq_len <= config.model.max_position_embeddings, "training.seq_len = {} is more than model.max_position_embeddings = {}; nearest: {}", t.seq_len,
+  require(t.seq_len <= config.model.max_position_embeddings,
+          "training.seq_len = {} is more than model.max_position_embeddings = {}; nearest: {}", t.seq_len,
           config.model.max_position_embeddings, config.model.max_position_embeddings);
   const std::int64_t per_microbatch = config.data_parallel_degree() * t.micro_batch_size;
   const std::int64_t below = t.global_batch_size / per_microbatch * per_microbatch;
   const bool above_is_nearer = below == 0 || t.global_batch_size - below > per_microbatch / 2;
   require(t.global_batch_size % per_microbatch == 0,
-          "training.global_batch_size = {} is no multiple of {} = {} data-parallel ranks x training.micro_batch_size {}; nearest: {}", t.global_batch_size,
-          per_microbatch, config.data_parallel_degree(), t.micro_batch_size, above_is_nearer ? below + per_microbatch : below);
-  require(config.num_microbatches() <= max_microbatches, "training.global_batch_size = {} makes {} microbatches per rank and step, more than {}; nearest: {}",
+          "training.global_batch_size = {} is no multiple of {} = {} data-parallel ranks x training.micro_batch_size "
+          "{}; nearest: {}",
+          t.global_batch_size, per_microbatch, config.data_parallel_degree(), t.micro_batch_size,
+          above_is_nearer ? below + per_microbatch : below);
+  require(config.num_microbatches() <= max_microbatches,
+          "training.global_batch_size = {} makes {} microbatches per rank and step, more than {}; nearest: {}",
           t.global_batch_size, config.num_microbatches(), max_microbatches, max_microbatches * per_microbatch);
 }
 
 void check_sequence_parallel(const RunConfig& config) {
-  const std::int64_t degree = config.parallelism.tensor_parallel_degree, micro_batch = config.training.micro_batch_size, seq_len = config.training.seq_len;
+  const std::int64_t degree = config.parallelism.tensor_parallel_degree, micro_batch = config.training.micro_batch_size,
+                     seq_len = config.training.seq_len;
   const std::int64_t unit = degree / std::gcd(degree, micro_batch), below = seq_len / unit * unit;
-  const bool above_is_nearer = below == 0 || (below + unit - seq_len < seq_len - below && below + unit <= config.model.max_position_embeddings);
+  const bool above_is_nearer =
+      below == 0 || (below + unit - seq_len < seq_len - below && below + unit <= config.model.max_position_embeddings);
   require(seq_len % unit == 0,
-          "parallelism.sequence_parallel = true needs training.micro_batch_size {} x training.seq_len {} = {} tokens to be a multiple of "
+          "parallelism.sequence_parallel = true needs training.micro_batch_size {} x training.seq_len {} = {} tokens "
+          "to be a multiple of "
           "tensor_parallel_degree = {}; nearest training.seq_len: {}",
           micro_batch, seq_len, micro_batch * seq_len, degree, above_is_nearer ? below + unit : below);
 }
@@ -134,16 +158,20 @@ void check_sequence_parallel(const RunConfig& config) {
 void check_parallelism(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   require(p.zero_level >= 1 || p.data_parallel_shard_degree == 1,
-          "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {} (replicas are data_parallel_replicate_degree); nearest: 1",
+          "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {} (replicas are "
+          "data_parallel_replicate_degree); nearest: 1",
           p.data_parallel_shard_degree);
   require(p.zero_level == 3 || p.reshard_after_forward == ReshardAfterForward::microbatch,
-          "parallelism.reshard_after_forward = '{}' says nothing about parameters that are never cut (parallelism.zero_level = {}); nearest zero_level: 3",
+          "parallelism.reshard_after_forward = '{}' says nothing about parameters that are never cut "
+          "(parallelism.zero_level = {}); nearest zero_level: 3",
           name_of(p.reshard_after_forward), p.zero_level);
-  require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not there yet; nearest: 1", p.context_parallel_degree);
-  require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not there yet; nearest: 1", p.expert_parallel_degree);
+  require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not there yet; nearest: 1",
+          p.context_parallel_degree);
+  require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not there yet; nearest: 1",
+          p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,
-          "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {}; nearest: {}", p.tensor_parallel_degree,
-          config.model.num_attention_heads, config.model.num_attention_heads);
+          "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {}; nearest: {}",
+          p.tensor_parallel_degree, config.model.num_attention_heads, config.model.num_attention_heads);
   if (p.sequence_parallel) check_sequence_parallel(config);
 }
 
@@ -151,13 +179,17 @@ void check_parallelism(const RunConfig& config) {
 void check_num_stages(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   if (!p.pipeline_parallel_schedule_csv.empty()) return;  // the stages are the file's
-  const std::int64_t most = config.model.num_hidden_layers + 2, num_ranks = p.pipeline_parallel_degree, per_rank = num_pipeline_stages(config) / num_ranks;
-  const std::int64_t least_per_rank = entry_of(p.pipeline_parallel_schedule).least_virtual, most_per_rank = most / num_ranks;
+  const std::int64_t most = config.model.num_hidden_layers + 2, num_ranks = p.pipeline_parallel_degree,
+                     per_rank = num_pipeline_stages(config) / num_ranks;
+  const std::int64_t least_per_rank = entry_of(p.pipeline_parallel_schedule).least_virtual,
+                     most_per_rank = most / num_ranks;
   require(per_rank <= most_per_rank || most_per_rank < least_per_rank,
-          "parallelism.virtual_stages = {} makes {} stages on {} ranks, more than model.num_hidden_layers = {} with embedding and head; nearest: {}", per_rank,
-          per_rank * num_ranks, num_ranks, most - 2, most_per_rank);
+          "parallelism.virtual_stages = {} makes {} stages on {} ranks, more than model.num_hidden_layers = {} with "
+          "embedding and head; nearest: {}",
+          per_rank, per_rank * num_ranks, num_ranks, most - 2, most_per_rank);
   require(per_rank <= most_per_rank,
-          "parallelism.pipeline_parallel_degree = {} makes {} stages of virtual_stages = {}, more than model.num_hidden_layers = {} with embedding and head; "
+          "parallelism.pipeline_parallel_degree = {} makes {} stages of virtual_stages = {}, more than "
+          "model.num_hidden_layers = {} with embedding and head; "
           "nearest: {}",
           num_ranks, per_rank * num_ranks, per_rank, most - 2, most / least_per_rank);
 }
@@ -165,13 +197,15 @@ void check_num_stages(const RunConfig& config) {
 // Wants the number of microbatches to be right.
 void check_pipeline(const RunConfig& config) {
   check_num_stages(config);
-  (void)stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), config.parallelism.pipeline_parallel_layout);
+  (void)stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config),
+                     config.parallelism.pipeline_parallel_layout);
 }
 
 void check_ranks(const RunConfig& config) {
   check_choice({"comm.backend", config.comm.backend, {"auto", "thread", "mpi", "nccl"}, {}});
   check_choice({"training.device", config.training.device, {"auto", "cpu", "cuda"}, {}});
-  require(config.comm.backend != "nccl" || config.training.device != "cpu", "comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto");
+  require(config.comm.backend != "nccl" || config.training.device != "cpu",
+          "comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto");
   require(!config.training.cuda_graphs || config.training.device != "cpu",
           "training.cuda_graphs = true is for GPUs, but training.device = cpu; nearest: false");
   check_choice({"comm.bind", config.comm.bind, {"auto", "none"}, {}});
@@ -179,7 +213,8 @@ void check_ranks(const RunConfig& config) {
   const AxisOrder all;
   const AxisOrder& order = config.parallelism.order;
   for (const Axis axis : all.axes())
-    require(mesh.degree(axis) == 1 || order.names(axis), "parallelism.order = '{}' does not say where the {} ranks of {} lie; nearest: '{}-{}'", name_of(order),
+    require(mesh.degree(axis) == 1 || order.names(axis),
+            "parallelism.order = '{}' does not say where the {} ranks of {} lie; nearest: '{}-{}'", name_of(order),
             mesh.degree(axis), name_of(axis), name_of(order), name_of(axis));
 }
 
@@ -188,37 +223,47 @@ void check_optimizer(const RunConfig& config) {
   const std::string& moments = config.optimizer.moments_dtype;
   const bool is_double = config.training.dtype == "float64";
   require(!is_double || moments.empty() || moments == "float64",
-          "optimizer.moments_dtype = '{}' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'", moments);
+          "optimizer.moments_dtype = '{}' does not go with training.dtype = 'float64', but float64 does; nearest: "
+          "'float64'",
+          moments);
   if (!is_double && !moments.empty()) check_choice({"optimizer.moments_dtype", moments, {"float32", "bfloat16"}, {}});
   require(!config.optimizer.store_param_remainders || config.training.dtype == "bfloat16",
-          "optimizer.store_param_remainders = true does not go with training.dtype = '{}', but bfloat16 does; nearest: false", config.training.dtype);
+          "optimizer.store_param_remainders = true does not go with training.dtype = '{}', but bfloat16 does; nearest: "
+          "false",
+          config.training.dtype);
   require(config.optimizer.beta1 < 1, "optimizer.beta1 = {} is not below 1; nearest: 0.99", config.optimizer.beta1);
   require(config.optimizer.beta2 < 1, "optimizer.beta2 = {} is not below 1; nearest: 0.999", config.optimizer.beta2);
-  require(config.lr_scheduler.warmup_steps <= config.training.steps, "lr_scheduler.warmup_steps = {} is more than training.steps = {}; nearest: {}",
+  require(config.lr_scheduler.warmup_steps <= config.training.steps,
+          "lr_scheduler.warmup_steps = {} is more than training.steps = {}; nearest: {}",
           config.lr_scheduler.warmup_steps, config.training.steps, config.training.steps);
 }
 
 void check_grad_scaler(const RunConfig& config) {
   const GradScalerConfig& scaler = config.grad_scaler;
   if (config.training.dtype != "float16") {
-    require(scaler == GradScalerConfig(), "[grad_scaler] says something about training.dtype = '{}', whose gradients are not scaled; nearest: float16",
-            config.training.dtype);
+    require(
+        scaler == GradScalerConfig(),
+        "[grad_scaler] says something about training.dtype = '{}', whose gradients are not scaled; nearest: float16",
+        config.training.dtype);
     return;
   }
   require(scaler.growth_factor > 1, "grad_scaler.growth_factor = {} is not above 1; nearest: 2", scaler.growth_factor);
-  require(scaler.backoff_factor > 0 && scaler.backoff_factor < 1, "grad_scaler.backoff_factor = {} is not between 0 and 1; nearest: 0.5",
-          scaler.backoff_factor);
+  require(scaler.backoff_factor > 0 && scaler.backoff_factor < 1,
+          "grad_scaler.backoff_factor = {} is not between 0 and 1; nearest: 0.5", scaler.backoff_factor);
 }
 
 void check_output(const RunConfig& config) {
   const StepRange traced = parse_traced_steps(config.metrics.trace);
-  require(traced.last <= config.training.steps, "metrics.trace = '{}' goes beyond training.steps = {}; nearest: 'step {}'", config.metrics.trace,
+  require(traced.last <= config.training.steps,
+          "metrics.trace = '{}' goes beyond training.steps = {}; nearest: 'step {}'", config.metrics.trace,
           config.training.steps, config.training.steps);
   require(config.metrics.trace.empty() || !config.training.cuda_graphs,
-          "metrics.trace = '{}' times each operation of a step, which training.cuda_graphs = true replays as one piece; nearest cuda_graphs: false",
+          "metrics.trace = '{}' times each operation of a step, which training.cuda_graphs = true replays as one "
+          "piece; nearest cuda_graphs: false",
           config.metrics.trace);
   require(!config.output.dir.empty(), "output.dir = '' is empty; nearest: out");
-  require(!config.checkpoint.enable || !config.checkpoint.folder.empty(), "checkpoint.folder = '' is empty; nearest: checkpoint");
+  require(!config.checkpoint.enable || !config.checkpoint.folder.empty(),
+          "checkpoint.folder = '' is empty; nearest: checkpoint");
 }
 
 constexpr std::int64_t max_traced_steps = 100;
@@ -238,10 +283,12 @@ StepRange parse_traced_steps(const std::string& text) {
   for (const std::string_view word : {"steps ", "step "})
     if (numbers.starts_with(word)) numbers.remove_prefix(word.size());
   const std::size_t dash = numbers.find('-');
-  const std::int64_t first = step_number(numbers.substr(0, dash)), last = dash == std::string_view::npos ? first : step_number(numbers.substr(dash + 1));
+  const std::int64_t first = step_number(numbers.substr(0, dash)),
+                     last = dash == std::string_view::npos ? first : step_number(numbers.substr(dash + 1));
   require(first > 0 && last > 0, "metrics.trace = '{}' names no steps; nearest: 'steps 3-5'", text);
   require(first <= last, "metrics.trace = '{}' ends before it begins; nearest: 'steps {}-{}'", text, last, first);
-  require(last - first < max_traced_steps, "metrics.trace = '{}' are {} steps, more than the {} that are held in memory; nearest: 'steps {}-{}'", text,
+  require(last - first < max_traced_steps,
+          "metrics.trace = '{}' are {} steps, more than the {} that are held in memory; nearest: 'steps {}-{}'", text,
           last - first + 1, max_traced_steps, first, first + max_traced_steps - 1);
   return {first, last};
 }

@@ -25,18 +25,20 @@ std::vector<std::int64_t> with_ends(std::vector<std::int64_t> decoder_layers) {
 
 /// Layers per stage, embedding and head included.
 std::vector<std::int64_t> default_counts(std::int64_t num_layers, int num_stages) {
-  require(
-      num_layers + 2 >= num_stages,
-      "parallelism.pipeline_parallel_degree x virtual_stages = {} is more than model.num_hidden_layers = {} with embedding and head, so a stage would have no "
-      "layer; nearest: {}",
-      num_stages, num_layers, num_layers + 2);
-  return num_layers >= num_stages ? with_ends(even_split(num_layers, num_stages)) : even_split(num_layers + 2, num_stages);
+  require(num_layers + 2 >= num_stages,
+          "parallelism.pipeline_parallel_degree x virtual_stages = {} is more than model.num_hidden_layers = {} with "
+          "embedding and head, so a stage would have no "
+          "layer; nearest: {}",
+          num_stages, num_layers, num_layers + 2);
+  return num_layers >= num_stages ? with_ends(even_split(num_layers, num_stages))
+                                  : even_split(num_layers + 2, num_stages);
 }
 
 /// Megatron's letters of stages with so many layers.
 std::string letters_of(const std::vector<std::int64_t>& counts) {
   std::string letters;
-  for (const std::int64_t count : counts) letters += (letters.empty() ? "" : "|") + std::string(static_cast<std::size_t>(count), 't');
+  for (const std::int64_t count : counts)
+    letters += (letters.empty() ? "" : "|") + std::string(static_cast<std::size_t>(count), 't');
   letters.front() = 'E';
   letters.back() = 'L';
   return letters;
@@ -49,32 +51,42 @@ std::string nearest_layout(std::int64_t num_layers, int num_stages, const Pipeli
   return layout.letters.empty() ? fmt::format("[{}]", fmt::join(counts, ", ")) : "'" + letters_of(counts) + "'";
 }
 
-std::vector<std::int64_t> check_counts(const std::vector<std::int64_t>& counts, std::int64_t num_layers, const std::string& nearest) {
+std::vector<std::int64_t> check_counts(const std::vector<std::int64_t>& counts, std::int64_t num_layers,
+                                       const std::string& nearest) {
   for (const std::int64_t count : counts)
-    require(count >= 0 && count <= num_layers + 2, "{} = [{}] has a stage with {} layers; nearest: {}", key, fmt::join(counts, ", "), count, nearest);
+    require(count >= 0 && count <= num_layers + 2, "{} = [{}] has a stage with {} layers; nearest: {}", key,
+            fmt::join(counts, ", "), count, nearest);
   const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   require(sum == num_layers || sum == num_layers + 2,
-          "{} = [{}] adds up to {} layers but model.num_hidden_layers = {}, which are {} with embedding and head; nearest: {}", key, fmt::join(counts, ", "),
-          sum, num_layers, num_layers + 2, nearest);
+          "{} = [{}] adds up to {} layers but model.num_hidden_layers = {}, which are {} with embedding and head; "
+          "nearest: {}",
+          key, fmt::join(counts, ", "), sum, num_layers, num_layers + 2, nearest);
   const std::vector<std::int64_t> all = sum == num_layers ? with_ends(counts) : counts;
-  const bool is_full = std::all_of(all.begin(), all.end(), [](std::int64_t count) { return count >= 1; }) && (all.size() > 1 || all[0] >= 2);
-  require(is_full, "{} = [{}] has a stage with 0 layers, and a stage without layers is not there; nearest: {}", key, fmt::join(counts, ", "), nearest);
+  const bool is_full = std::all_of(all.begin(), all.end(), [](std::int64_t count) { return count >= 1; }) &&
+                       (all.size() > 1 || all[0] >= 2);
+  require(is_full, "{} = [{}] has a stage with 0 layers, and a stage without layers is not there; nearest: {}", key,
+          fmt::join(counts, ", "), nearest);
   return all;
 }
 
-std::vector<std::int64_t> counts_of_letters(const std::string& text, std::int64_t num_layers, const std::string& nearest) {
+std::vector<std::int64_t> counts_of_letters(const std::string& text, std::int64_t num_layers,
+                                            const std::string& nearest) {
   const std::vector<std::string> stages = layout_letters(text);
   std::string all;
   std::vector<std::int64_t> counts;
   for (const std::string& letters : stages) {
-    require(!letters.empty(), "{} = '{}' has no layer on stage {} of {}, and a stage without layers is not there; nearest: {}", key, text, counts.size(),
-            stages.size(), nearest);
+    require(!letters.empty(),
+            "{} = '{}' has no layer on stage {} of {}, and a stage without layers is not there; nearest: {}", key, text,
+            counts.size(), stages.size(), nearest);
     counts.push_back(static_cast<std::int64_t>(letters.size()));
     all += letters;
   }
   const bool is_model = all == "E" + std::string(static_cast<std::size_t>(num_layers), 't') + "L";
-  require(is_model, "{} = '{}' has {} E, {} t and {} L, which must be one E, model.num_hidden_layers = {} t and one L in this order; nearest: {}", key, text,
-          std::count(all.begin(), all.end(), 'E'), std::count(all.begin(), all.end(), 't'), std::count(all.begin(), all.end(), 'L'), num_layers, nearest);
+  require(is_model,
+          "{} = '{}' has {} E, {} t and {} L, which must be one E, model.num_hidden_layers = {} t and one L in this "
+          "order; nearest: {}",
+          key, text, std::count(all.begin(), all.end(), 'E'), std::count(all.begin(), all.end(), 't'),
+          std::count(all.begin(), all.end(), 'L'), num_layers, nearest);
   return counts;
 }
 
@@ -82,9 +94,12 @@ std::vector<std::int64_t> layer_counts(std::int64_t num_layers, int num_stages, 
   if (layout.empty()) return default_counts(num_layers, num_stages);
   const int named = num_stages_of(layout);
   const std::string nearest = nearest_layout(num_layers, num_stages, layout);
-  require(named == num_stages, "{} = {} names {} stages but parallelism.pipeline_parallel_degree x virtual_stages make {}; nearest: {}", key,
-          layout.letters.empty() ? fmt::format("[{}]", fmt::join(layout.counts, ", ")) : "'" + layout.letters + "'", named, num_stages, nearest);
-  return layout.letters.empty() ? check_counts(layout.counts, num_layers, nearest) : counts_of_letters(layout.letters, num_layers, nearest);
+  require(named == num_stages,
+          "{} = {} names {} stages but parallelism.pipeline_parallel_degree x virtual_stages make {}; nearest: {}", key,
+          layout.letters.empty() ? fmt::format("[{}]", fmt::join(layout.counts, ", ")) : "'" + layout.letters + "'",
+          named, num_stages, nearest);
+  return layout.letters.empty() ? check_counts(layout.counts, num_layers, nearest)
+                                : counts_of_letters(layout.letters, num_layers, nearest);
 }
 
 }  // namespace

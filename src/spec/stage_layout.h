@@ -17,8 +17,10 @@ struct StageLayers {
 
 /// What a user says about it, in one of two ways; neither: even.
 struct PipelineLayout {
-  std::vector<std::int64_t> counts;  // layers per stage, embedding and head counted as one each; or decoder layers alone
-  std::string letters;               // Megatron's: E embedding, t decoder layer, L head and loss; | between stages; *n repeats a letter or a (group)
+  std::vector<std::int64_t>
+      counts;           // layers per stage, embedding and head counted as one each; or decoder layers alone
+  std::string letters;  // Megatron's: E embedding, t decoder layer, L head and loss; | between stages; *n repeats a
+                        // letter or a (group)
   [[nodiscard]] bool empty() const { return counts.empty() && letters.empty(); }
   bool operator==(const PipelineLayout&) const = default;
 };
@@ -26,8 +28,10 @@ struct PipelineLayout {
 /// How many stages the layout names; 0 if it is empty. Throws Error if its letters cannot be read.
 [[nodiscard]] int num_stages_of(const PipelineLayout& layout);
 
-/// Stages in the order in which a microbatch passes them. Without a layout decoder layers are spread as evenly as they go, the earlier stages taking the
-/// remainder; if there are fewer of them than stages, embedding and head are spread with them. Throws Error if a stage would be empty or the sums differ.
-[[nodiscard]] std::vector<StageLayers> stage_layout(std::int64_t num_layers, int num_stages, const PipelineLayout& layout = {});
+/// Stages in the order in which a microbatch passes them. Without a layout decoder layers are spread as evenly as they
+/// go, the earlier stages taking the remainder; if there are fewer of them than stages, embedding and head are spread
+/// with them. Throws Error if a stage would be empty or the sums differ.
+[[nodiscard]] std::vector<StageLayers> stage_layout(std::int64_t num_layers, int num_stages,
+                                                    const PipelineLayout& layout = {});
 
 }  // namespace echelon

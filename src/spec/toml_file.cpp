@@ -14,7 +14,8 @@ namespace {
 
 std::string config_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  require(!std::filesystem::is_directory(path), "the config file '{}' is a folder; one of a model is for --model or model.path", path);
+  require(!std::filesystem::is_directory(path),
+          "the config file '{}' is a folder; one of a model is for --model or model.path", path);
   require(file.good(), "the config file '{}' cannot be read; check the path", path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -36,7 +37,8 @@ class Flattener {
         if (prefix.empty()) check_section(name, origin(node));
         add_table(*inner, name);
       } else {
-        require(!prefix.empty(), "{}: the key '{}' stands outside a section; nearest: {}", origin(node), name, nearest_config_key(name));
+        require(!prefix.empty(), "{}: the key '{}' stands outside a section; nearest: {}", origin(node), name,
+                nearest_config_key(name));
         settings_.push_back({.name = name, .value = value_of(name, node), .origin = origin(node)});
       }
     }

@@ -1,4 +1,5 @@
-// The one allocation of a rank in a memory space. Its size is the memory plan's peak; the engine has no other allocator.
+// The one allocation of a rank in a memory space. Its size is the memory plan's peak; the engine has no other
+// allocator.
 #pragma once
 
 #include "tensor/memory_space.h"

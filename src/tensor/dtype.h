@@ -29,7 +29,9 @@ enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, in
 [[nodiscard]] DType parse_dtype(std::string_view name);
 
 /// The format in which sums over `dtype` are formed and statistics are kept: float64 for float64, else float32.
-[[nodiscard]] constexpr DType accumulate_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
+[[nodiscard]] constexpr DType accumulate_dtype(DType dtype) {
+  return dtype == DType::float64 ? DType::float64 : DType::float32;
+}
 
 /// The upper half of a float32, rounded to nearest even.
 struct bfloat16 {
@@ -39,7 +41,8 @@ struct bfloat16 {
   explicit bfloat16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     const bool is_nan = (word & 0x7fffffffU) > 0x7f800000U;
-    bits = is_nan ? static_cast<std::uint16_t>((word >> 16) | 0x40U) : static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
+    bits = is_nan ? static_cast<std::uint16_t>((word >> 16) | 0x40U)
+                  : static_cast<std::uint16_t>((word + 0x7fffU + ((word >> 16) & 1U)) >> 16);
   }
   explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };

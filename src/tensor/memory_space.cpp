@@ -11,7 +11,8 @@ constexpr std::int64_t huge_page_bytes = std::int64_t{1} << 21;
 
 std::byte* map(std::int64_t num_bytes, int access) {
   void* address = mmap(nullptr, static_cast<std::size_t>(num_bytes), access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) throw Failure(fmt::format("the system has no {} bytes of memory for the arena that the plan asks for", num_bytes));
+  if (address == MAP_FAILED)
+    throw Failure(fmt::format("the system has no {} bytes of memory for the arena that the plan asks for", num_bytes));
   return static_cast<std::byte*>(address);
 }
 
@@ -19,7 +20,8 @@ std::byte* map(std::int64_t num_bytes, int access) {
 void populate(std::byte* base, std::int64_t num_bytes) {
   if (madvise(base, static_cast<std::size_t>(num_bytes), MADV_POPULATE_WRITE) == 0) return;
   constexpr std::int64_t page_bytes = 4096;  // a kernel before 5.14
-  for (std::int64_t offset = 0; offset < num_bytes; offset += page_bytes) *const_cast<volatile std::byte*>(base + offset) = std::byte{0};
+  for (std::int64_t offset = 0; offset < num_bytes; offset += page_bytes)
+    *const_cast<volatile std::byte*>(base + offset) = std::byte{0};
 }
 
 class HostMemory final : public MemorySpace {
@@ -31,13 +33,17 @@ class HostMemory final : public MemorySpace {
     populate(base, num_bytes);
     return base;
   }
-  void release(std::byte* address, std::int64_t num_bytes) override { munmap(address, static_cast<std::size_t>(num_bytes)); }
+  void release(std::byte* address, std::int64_t num_bytes) override {
+    munmap(address, static_cast<std::size_t>(num_bytes));
+  }
 };
 
 class BareAddresses final : public MemorySpace {
  public:
   std::byte* allocate(std::int64_t num_bytes) override { return map(num_bytes, PROT_NONE); }
-  void release(std::byte* address, std::int64_t num_bytes) override { munmap(address, static_cast<std::size_t>(num_bytes)); }
+  void release(std::byte* address, std::int64_t num_bytes) override {
+    munmap(address, static_cast<std::size_t>(num_bytes));
+  }
 };
 
 }  // namespace

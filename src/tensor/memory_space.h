@@ -14,7 +14,8 @@ class MemorySpace {
   virtual void release(std::byte* address, std::int64_t num_bytes) = 0;
 };
 
-/// All pages are put in place at once, large ones if the system gives them, so that no step waits for it and memory that is not there is missed before the run.
+/// All pages are put in place at once, large ones if the system gives them, so that no step waits for it and memory
+/// that is not there is missed before the run.
 [[nodiscard]] MemorySpace& host_memory();
 
 /// Addresses alone, for a rehearsal without numbers. Whoever reads or writes there crashes.

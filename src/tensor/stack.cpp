@@ -12,8 +12,8 @@ Tensor Stack::take(DType dtype, Sizes sizes) {
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   if (measures_) return {nullptr, dtype, sizes};
   if (used_bytes_ > capacity_bytes_)
-    throw Failure(
-        fmt::format("the memory plan gave {} bytes to a region of which {} are asked: {} {}", capacity_bytes_, used_bytes_, name_of(dtype), to_string(sizes)));
+    throw Failure(fmt::format("the memory plan gave {} bytes to a region of which {} are asked: {} {}", capacity_bytes_,
+                              used_bytes_, name_of(dtype), to_string(sizes)));
   return {base_ + offset, dtype, sizes};
 }
 

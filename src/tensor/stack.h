@@ -1,5 +1,5 @@
-// Buffers taken one after the other out of a planned region. The same code measures when it is traced and hands out memory when it runs,
-// so what a layer asks for and what the memory plan gave it are one number.
+// Buffers taken one after the other out of a planned region. The same code measures when it is traced and hands out
+// memory when it runs, so what a layer asks for and what the memory plan gave it are one number.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -11,14 +11,17 @@ namespace echelon {
 /// Every planned offset is a multiple of this, so that vectors and cache lines never straddle two buffers.
 inline constexpr std::int64_t alignment_bytes = 64;
 
-[[nodiscard]] constexpr std::int64_t aligned(std::int64_t num_bytes) { return (num_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes; }
+[[nodiscard]] constexpr std::int64_t aligned(std::int64_t num_bytes) {
+  return (num_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+}
 
 class Stack {
  public:
   /// Measures only: tensors without data, no limit.
   Stack() = default;
   /// Hands out [base, base + capacity_bytes).
-  Stack(std::byte* base, std::int64_t capacity_bytes) : base_(base), capacity_bytes_(capacity_bytes), measures_(false) {}
+  Stack(std::byte* base, std::int64_t capacity_bytes)
+      : base_(base), capacity_bytes_(capacity_bytes), measures_(false) {}
 
   /// An uninitialised tensor behind those taken before. Throws Failure if the plan gave less, which is a bug of ours.
   [[nodiscard]] Tensor take(DType dtype, Sizes sizes);

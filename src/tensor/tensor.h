@@ -21,8 +21,12 @@ class Sizes {
     for (const auto size : sizes) sizes_[static_cast<std::size_t>(num_dims_++)] = size;
   }
   [[nodiscard]] int num_dims() const { return num_dims_; }
-  [[nodiscard]] std::int64_t operator[](int dim) const { return sizes_[static_cast<std::size_t>(dim < 0 ? dim + num_dims_ : dim)]; }
-  [[nodiscard]] std::int64_t& operator[](int dim) { return sizes_[static_cast<std::size_t>(dim < 0 ? dim + num_dims_ : dim)]; }
+  [[nodiscard]] std::int64_t operator[](int dim) const {
+    return sizes_[static_cast<std::size_t>(dim < 0 ? dim + num_dims_ : dim)];
+  }
+  [[nodiscard]] std::int64_t& operator[](int dim) {
+    return sizes_[static_cast<std::size_t>(dim < 0 ? dim + num_dims_ : dim)];
+  }
   [[nodiscard]] std::int64_t num_elements() const {
     std::int64_t product = 1;
     for (int dim = 0; dim < num_dims_; ++dim) product *= (*this)[dim];

@@ -7,8 +7,10 @@ namespace {
 
 Writer writer_among(TypedMemory& memory, std::string_view operation, std::span<const Tensor> operands) {
   for (const Tensor& x : operands)
-    if (const NamedMemory* named = memory.named_at(x); named != nullptr && !named->is_of_host) return {operation, named->name};
-  if (const NamedMemory* named = operands.empty() ? nullptr : memory.named_at(operands.front())) return {operation, named->name};
+    if (const NamedMemory* named = memory.named_at(x); named != nullptr && !named->is_of_host)
+      return {operation, named->name};
+  if (const NamedMemory* named = operands.empty() ? nullptr : memory.named_at(operands.front()))
+    return {operation, named->name};
   for (const Tensor& x : operands)
     if (const TypedPiece* piece = memory.piece_at(x); piece != nullptr && !memory.writer(*piece).param.empty())
       return {operation, memory.writer(*piece).param, true};
@@ -23,8 +25,12 @@ TypedPiece without_zeros(TypedPiece piece) {
 
 }  // namespace
 
-Inference::Inference(TypedMemory& memory, const RankAxes& axes, std::string_view operation, std::span<const Tensor> operands)
-    : memory_(memory), axes_(axes), self_(writer_among(memory, operation, operands)), self_index_(memory.add_writer(self_)) {}
+Inference::Inference(TypedMemory& memory, const RankAxes& axes, std::string_view operation,
+                     std::span<const Tensor> operands)
+    : memory_(memory),
+      axes_(axes),
+      self_(writer_among(memory, operation, operands)),
+      self_index_(memory.add_writer(self_)) {}
 
 Operand Inference::read(std::string_view role, const Tensor& x) const {
   if (!x.exists() || x.num_elements() == 0) return {role, x, {}};
@@ -34,7 +40,8 @@ Operand Inference::read(std::string_view role, const Tensor& x) const {
   if (!differing) return {role, x, without_zeros(*piece)};
   const Operand first = {role, x, without_zeros(*piece)}, other = {role, x, without_zeros(*differing)};
   for (const TypeAxis axis : axes())
-    if (first[axis] != other[axis]) fail(fmt::format("one part of {}, but another part is {}", words(first, axis), describe(other[axis], x)));
+    if (first[axis] != other[axis])
+      fail(fmt::format("one part of {}, but another part is {}", words(first, axis), describe(other[axis], x)));
   return first;
 }
 
@@ -46,7 +53,9 @@ LayoutType Inference::as_gradient(const Tensor& x, LayoutType type) const {
   return type;
 }
 
-void Inference::write(const Tensor& x, const LayoutType& type) { memory_.write(x, {.type = as_gradient(x, type), .writer = self_index_}); }
+void Inference::write(const Tensor& x, const LayoutType& type) {
+  memory_.write(x, {.type = as_gradient(x, type), .writer = self_index_});
+}
 
 void Inference::write_gathered(const Tensor& x, const LayoutType& type, int gathered) {
   memory_.write(x, {.type = type, .writer = self_index_, .gathered = gathered});
@@ -57,21 +66,26 @@ void Inference::add_to(std::string_view role, const Tensor& x, const LayoutType&
   const Operand before = read(role, x);
   const bool is_zero = memory_.piece_at(x)->type == everywhere(Held::zero);
   for (const TypeAxis axis : axes())
-    if (!is_zero && before[axis] != added[axis]) fail(fmt::format("{}, and what is added to it {}", words(before, axis), describe(added[axis], x)));
+    if (!is_zero && before[axis] != added[axis])
+      fail(fmt::format("{}, and what is added to it {}", words(before, axis), describe(added[axis], x)));
   write(x, type);
 }
 
 void Inference::require_complete(const Operand& x, TypeAxis axis) const {
   const Held held = x[axis].held;
-  if (held == Held::partial) fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis), axes_.name(axis)));
+  if (held == Held::partial)
+    fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis),
+                     axes_.name(axis)));
   if (held == Held::local_sum || held == Held::local_max)
-    fail(fmt::format("{}, but is read as if it were that of all ranks: nothing has reduced it over {}", words(x, axis), axes_.name(axis)));
+    fail(fmt::format("{}, but is read as if it were that of all ranks: nothing has reduced it over {}", words(x, axis),
+                     axes_.name(axis)));
 }
 
 void Inference::require_whole(const Operand& x, TypeAxis axis) const {
   require_complete(x, axis);
   if (x[axis].held == Held::sharded)
-    fail(fmt::format("{}, but is read as if it were whole: nothing has gathered it over {}", words(x, axis), axes_.name(axis)));
+    fail(fmt::format("{}, but is read as if it were whole: nothing has gathered it over {}", words(x, axis),
+                     axes_.name(axis)));
 }
 
 void Inference::require_the_same(const Operand& x) const {
@@ -97,19 +111,23 @@ void Inference::require_position(const Operand& x, int dim, std::int64_t first) 
     is_cut = true;
   }
   if (!is_cut || first == index * x.tensor.size(dim)) return;
-  fail(fmt::format("{} is part {} of its dim {}, so it begins at {}, but {} is given", x.role, index, dim, index * x.tensor.size(dim), first));
+  fail(fmt::format("{} is part {} of its dim {}, so it begins at {}, but {} is given", x.role, index, dim,
+                   index * x.tensor.size(dim), first));
 }
 
-void Inference::for_uniform_ranges(std::initializer_list<Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const {
+void Inference::for_uniform_ranges(std::initializer_list<Tensor> tensors,
+                                   const std::function<void(std::int64_t, std::int64_t)>& f) const {
   memory_.for_uniform_ranges(tensors, f);
 }
 
-void Inference::fail(const std::string& sentence) const { throw Failure(fmt::format("{}: {}", self_.words(), sentence)); }
+void Inference::fail(const std::string& sentence) const {
+  throw Failure(fmt::format("{}: {}", self_.words(), sentence));
+}
 
 std::string Inference::words(const Operand& x, TypeAxis axis) const {
   const std::string writer = memory_.writer(x.piece).words();
-  return fmt::format("{}{} is {} over {}", x.role, writer.empty() ? "" : fmt::format(", which {} wrote,", writer), describe(x[axis], x.tensor),
-                     axes_.name(axis));
+  return fmt::format("{}{} is {} over {}", x.role, writer.empty() ? "" : fmt::format(", which {} wrote,", writer),
+                     describe(x[axis], x.tensor), axes_.name(axis));
 }
 
 void Inference::fail_together(const Operand& a, const Operand& b, TypeAxis axis) const {

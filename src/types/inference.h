@@ -1,5 +1,5 @@
-// One call as types see it: reads the types of its operands, writes those of its results, and says what is wrong in one sentence that names the layer and the
-// operation.
+// One call as types see it: reads the types of its operands, writes those of its results, and says what is wrong in one
+// sentence that names the layer and the operation.
 #pragma once
 
 #include "types/rank_axes.h"
@@ -16,7 +16,9 @@ struct Operand {
   TypedPiece piece;
 
   [[nodiscard]] AxisLayout operator[](TypeAxis axis) const { return piece.type[axis]; }
-  [[nodiscard]] bool is_cut_along(TypeAxis axis, int dim) const { return echelon::is_cut_along((*this)[axis], tensor, dim); }
+  [[nodiscard]] bool is_cut_along(TypeAxis axis, int dim) const {
+    return echelon::is_cut_along((*this)[axis], tensor, dim);
+  }
 };
 
 /// Elements [first, first + count) of x in a row; x itself where that is all of it.
@@ -36,7 +38,9 @@ class Inference {
   /// Fails where x was never written, or has different types in different places.
   [[nodiscard]] Operand read(std::string_view role, const Tensor& x) const;
   /// Nothing with a name lies there.
-  [[nodiscard]] bool is_nameless(const Tensor& x) const { return memory_.named_at(x) == nullptr && memory_.named_in(x.flat()).empty(); }
+  [[nodiscard]] bool is_nameless(const Tensor& x) const {
+    return memory_.named_at(x) == nullptr && memory_.named_in(x.flat()).empty();
+  }
   /// Between the parameters of a flat buffer: nameless, and never written.
   [[nodiscard]] bool is_padding(const Tensor& x) const { return memory_.piece_at(x) == nullptr && is_nameless(x); }
   void write(const Tensor& x, const LayoutType& type);
@@ -50,13 +54,15 @@ class Inference {
   void require_whole(const Operand& x, TypeAxis axis) const;  // complete, and not a part
   /// Fails unless all ranks have the same, since it decides what they do.
   void require_the_same(const Operand& x) const;
-  /// The layout that two operands share which are combined number by number. What is replicated goes with what is each rank's own.
+  /// The layout that two operands share which are combined number by number. What is replicated goes with what is each
+  /// rank's own.
   [[nodiscard]] AxisLayout shared(const Operand& a, const Operand& b, TypeAxis axis) const;
   /// Where this rank's part of x begins, if ranks hold parts along `dim`: `first` must be that.
   void require_position(const Operand& x, int dim, std::int64_t first) const;
 
   /// f(first, count) for ranges of elements in which no tensor changes its type.
-  void for_uniform_ranges(std::initializer_list<Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const;
+  void for_uniform_ranges(std::initializer_list<Tensor> tensors,
+                          const std::function<void(std::int64_t, std::int64_t)>& f) const;
 
   /// Throws Failure: "matmul of model.layers.0.mlp.down_proj.weight: " and the sentence.
   [[noreturn]] void fail(const std::string& sentence) const;

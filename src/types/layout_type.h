@@ -1,5 +1,6 @@
-// The layout type of a tensor: for each axis of the mesh, how the ranks along it hold the tensor. A statement about all ranks of an axis at once, since all of
-// them run the same program: what one rank calls its tensor is the same bits on the others, their parts of one tensor, or their addends of it.
+// The layout type of a tensor: for each axis of the mesh, how the ranks along it hold the tensor. A statement about all
+// ranks of an axis at once, since all of them run the same program: what one rank calls its tensor is the same bits on
+// the others, their parts of one tensor, or their addends of it.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -10,8 +11,8 @@
 
 namespace echelon {
 
-/// The axes of the mesh as types see them. Where several tensor-parallel ranks hold the same kv head, tp counts as two axes: the heads, and the ranks of a
-/// head.
+/// The axes of the mesh as types see them. Where several tensor-parallel ranks hold the same kv head, tp counts as two
+/// axes: the heads, and the ranks of a head.
 enum class TypeAxis : std::uint8_t { dp_replicate, pp, dp_shard, cp, tp, kv_replica };
 inline constexpr std::size_t num_type_axes = 6;
 
@@ -31,8 +32,8 @@ inline constexpr std::int64_t outermost = 0;
 
 struct AxisLayout {
   Held held = Held::replicated;
-  /// Of a sharded tensor: so many of a rank's elements lie together in the whole one, which is the product of the sizes from the cut dim on. It stays what it
-  /// is when the tensor is reshaped or cut into rows, as a dim's number does not.
+  /// Of a sharded tensor: so many of a rank's elements lie together in the whole one, which is the product of the sizes
+  /// from the cut dim on. It stays what it is when the tensor is reshaped or cut into rows, as a dim's number does not.
   std::int64_t block = outermost;
   bool operator==(const AxisLayout&) const = default;
 };
@@ -56,7 +57,9 @@ inline constexpr AxisLayout sharded_rows = {Held::sharded, outermost};
 /// The product of the sizes from `dim` on: the block of a tensor that is cut along it.
 [[nodiscard]] std::int64_t block_from(const Sizes& sizes, int dim);
 /// Cut along `dim`, which is not the outermost one, into parts like x.
-[[nodiscard]] inline AxisLayout sharded_along(const Tensor& x, int dim) { return {Held::sharded, block_from(x.sizes, dim)}; }
+[[nodiscard]] inline AxisLayout sharded_along(const Tensor& x, int dim) {
+  return {Held::sharded, block_from(x.sizes, dim)};
+}
 
 /// True if the ranks hold parts of x along `dim`.
 [[nodiscard]] bool is_cut_along(AxisLayout layout, const Tensor& x, int dim);

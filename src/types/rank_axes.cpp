@@ -8,7 +8,8 @@
 namespace echelon {
 namespace {
 
-constexpr std::array type_axes = {TypeAxis::dp_replicate, TypeAxis::pp, TypeAxis::dp_shard, TypeAxis::cp, TypeAxis::tp, TypeAxis::kv_replica};
+constexpr std::array type_axes = {TypeAxis::dp_replicate, TypeAxis::pp, TypeAxis::dp_shard,
+                                  TypeAxis::cp,           TypeAxis::tp, TypeAxis::kv_replica};
 
 Axis mesh_axis(TypeAxis axis) {
   switch (axis) {
@@ -38,8 +39,8 @@ std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   std::vector<TypeAxis> axes;
   const bool is_block = group.part == Group::Part::block;
   if (is_block && group.block != degree(TypeAxis::kv_replica))
-    throw Failure(
-        fmt::format("the group '{}' is cut in blocks of {}, but {} ranks hold the same kv head", name_of(group), group.block, degree(TypeAxis::kv_replica)));
+    throw Failure(fmt::format("the group '{}' is cut in blocks of {}, but {} ranks hold the same kv head",
+                              name_of(group), group.block, degree(TypeAxis::kv_replica)));
   for (const TypeAxis axis : all_)
     if (group.axes.contains(mesh_axis(axis)) && (!is_block || axis == TypeAxis::kv_replica)) axes.push_back(axis);
   return axes;

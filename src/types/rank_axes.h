@@ -37,7 +37,8 @@ class RankAxes {
   std::vector<TypeAxis> all_;
 };
 
-/// Ranks from which types see all that there is to see: one at the beginning of every axis, and one behind it along each axis in turn.
+/// Ranks from which types see all that there is to see: one at the beginning of every axis, and one behind it along
+/// each axis in turn.
 [[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas);
 
 }  // namespace echelon

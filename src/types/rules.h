@@ -1,5 +1,5 @@
-// The rule of every operation: from the layout types of what it reads to those of what it writes, axis by axis; docs/types.md has them in a table. What a rule
-// does not allow is a fault of the layers, not of the user's config.
+// The rule of every operation: from the layout types of what it reads to those of what it writes, axis by axis;
+// docs/types.md has them in a table. What a rule does not allow is a fault of the layers, not of the user's config.
 #pragma once
 
 #include "ops/operation.h"
@@ -65,7 +65,8 @@ struct MatrixFactor {
   [[nodiscard]] bool is_cut(TypeAxis axis, int dim) const;
 };
 /// The layout of c = a b: c's last dim is b's outer one, the dim before it a's.
-[[nodiscard]] AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, const MatrixFactor& b, const Tensor& c);
+[[nodiscard]] AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, const MatrixFactor& b,
+                                 const Tensor& c);
 
 /// The layout of a tensor with rows of `to` elements made row by row from one with rows of `from`.
 [[nodiscard]] AxisLayout with_rows_of(AxisLayout layout, std::int64_t from, std::int64_t to);

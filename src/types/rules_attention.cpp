@@ -1,5 +1,6 @@
-// Attention mixes positions and keeps sequences and heads apart: a rank needs all positions of some heads of some sequences. Where it has only some of a kv
-// head's query heads (k, v replicated, q sharded along its heads), its dk and dv are addends.
+// Attention mixes positions and keeps sequences and heads apart: a rank needs all positions of some heads of some
+// sequences. Where it has only some of a kv head's query heads (k, v replicated, q sharded along its heads), its dk and
+// dv are addends.
 #include "types/rules.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,8 @@ struct AttentionTypes {
   LayoutType out, lse, dkv;
 };
 
-AttentionTypes attention_types(const Inference& call, const Operand& q, const Operand& k, const Operand& v, const Tensor& lse) {
+AttentionTypes attention_types(const Inference& call, const Operand& q, const Operand& k, const Operand& v,
+                               const Tensor& lse) {
   AttentionTypes types;
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& x : {q, k, v}) require_whole_rows_of_heads(call, x, axis);
@@ -49,7 +51,8 @@ void require_starts_of(const Inference& call, const Operand& q, const AttentionM
 void require_type(const Inference& call, const Operand& x, const LayoutType& type) {
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(x, axis);
-    if (x[axis] != type[axis]) call.fail(fmt::format("{}, where it ought to be {}", call.words(x, axis), describe(type[axis], x.tensor)));
+    if (x[axis] != type[axis])
+      call.fail(fmt::format("{}, where it ought to be {}", call.words(x, axis), describe(type[axis], x.tensor)));
   }
 }
 

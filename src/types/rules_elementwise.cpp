@@ -1,5 +1,5 @@
-// Number by number: all operands are held alike. A sum and a multiple of addends are addends, anything else of them is a fault. The gradient of an activation
-// is linear in dy, so dy may be an addend where the kept values are replicated.
+// Number by number: all operands are held alike. A sum and a multiple of addends are addends, anything else of them is
+// a fault. The gradient of an activation is linear in dy, so dy may be an addend where the kept values are replicated.
 #include "types/rules.h"
 
 namespace echelon {
@@ -22,7 +22,8 @@ void require_bias_of(const Inference& call, const Operand& x, const Operand& bia
 
 void infer(Inference& call, const AddArgs& args) {
   call.for_uniform_ranges({args.out, args.a, args.b}, [&](std::int64_t first, std::int64_t count) {
-    const Tensor at_a = range_of(args.a, first, count), at_b = range_of(args.b, first, count), out = range_of(args.out, first, count);
+    const Tensor at_a = range_of(args.a, first, count), at_b = range_of(args.b, first, count),
+                 out = range_of(args.out, first, count);
     if ((call.is_padding(at_a) || call.is_padding(at_b)) && call.is_nameless(out)) return;
     const Operand a = call.read("a", at_a), b = call.read("b", at_b);
     const LayoutType zero = everywhere(Held::zero);
@@ -43,7 +44,9 @@ void infer(Inference& call, const CopyArgs& args) {
   });
 }
 
-void infer(Inference& call, const FillArgs& args) { call.write(args.out, everywhere(args.value == 0.0 ? Held::zero : Held::replicated)); }
+void infer(Inference& call, const FillArgs& args) {
+  call.write(args.out, everywhere(args.value == 0.0 ? Held::zero : Held::replicated));
+}
 
 void infer(Inference& /*call*/, const ScaleArgs& /*args*/) {}  // linear, in place
 

@@ -1,5 +1,6 @@
-// Rows of tokens among experts. Every rank orders the rows of its own tokens: where tokens are cut over ranks, slots are cut with them, and offsets are each
-// rank's own. The rows of experts are cut like the tokens that they are of. Experts cut over ranks (expert parallelism) have no rule yet.
+// Rows of tokens among experts. Every rank orders the rows of its own tokens: where tokens are cut over ranks, slots
+// are cut with them, and offsets are each rank's own. The rows of experts are cut like the tokens that they are of.
+// Experts cut over ranks (expert parallelism) have no rule yet.
 #include "types/rules.h"
 
 namespace echelon {
@@ -14,7 +15,8 @@ void require_same_tokens(const Inference& call, const Operand& of_tokens, const 
 
 /// Offsets count the rows of the same tokens: each rank its own, where these are cut.
 void require_count_of(const Inference& call, const Operand& offsets, const Operand& rows, TypeAxis axis) {
-  if ((offsets[axis] == own_layout) != (rows.is_cut_along(axis, 0) || rows[axis] == own_layout)) call.fail_together(offsets, rows, axis);
+  if ((offsets[axis] == own_layout) != (rows.is_cut_along(axis, 0) || rows[axis] == own_layout))
+    call.fail_together(offsets, rows, axis);
 }
 
 }  // namespace
@@ -47,7 +49,8 @@ void infer(Inference& call, const CombineExpertsArgs& args) {
   call.write(args.out, out);
 }
 
-// dy is linear in dout, and so is dweights; a part of the columns of both dout and y gives an addend of dweights, as a product does.
+// dy is linear in dout, and so is dweights; a part of the columns of both dout and y gives an addend of dweights, as a
+// product does.
 void infer(Inference& call, const CombineExpertsBackwardArgs& args) {
   const Operand dout = call.read("dout", args.dout), y = call.read("y", args.y), slots = call.read("slots", args.slots),
                 weights = call.read("weights", args.weights);
@@ -55,7 +58,8 @@ void infer(Inference& call, const CombineExpertsBackwardArgs& args) {
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& x : {slots, weights}) require_same_tokens(call, x, dout, axis);
     const bool columns_are_cut = dout.is_cut_along(axis, 1) && y.is_cut_along(axis, 1);
-    const bool is_linear = (dout[axis] == partial_layout && y[axis] == replicated_layout) || (y[axis] == partial_layout && dout[axis] == replicated_layout);
+    const bool is_linear = (dout[axis] == partial_layout && y[axis] == replicated_layout) ||
+                           (y[axis] == partial_layout && dout[axis] == replicated_layout);
     dy[axis] = dout[axis];
     if (columns_are_cut || is_linear)
       dweights[axis] = partial_layout;

@@ -1,6 +1,8 @@
-// c[M, N] = a[M, K] b[K, N] for n ranks that hold parts or addends. One of four things may be cut, and only one along the same axis:
+// c[M, N] = a[M, K] b[K, N] for n ranks that hold parts or addends. One of four things may be cut, and only one along
+// the same axis:
 //
-//     M of a: parts of c        N of b: parts of c        K of both: addends of c        nothing, but a or b is an addend: so is c, since c is linear in each
+//     M of a: parts of c        N of b: parts of c        K of both: addends of c        nothing, but a or b is an
+//     addend: so is c, since c is linear in each
 #include "types/rules.h"
 
 namespace echelon {
@@ -10,7 +12,8 @@ bool MatrixFactor::is_cut(TypeAxis axis, int dim) const {
   return dim == 0 && is_cut_between_rows(x[axis], x.tensor) && !x.is_cut_along(axis, 1);
 }
 
-AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, const MatrixFactor& b, const Tensor& c) {
+AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, const MatrixFactor& b,
+                   const Tensor& c) {
   const AxisLayout of_a = a.x[axis], of_b = b.x[axis];
   const bool a_is_replicated = of_a == replicated_layout, b_is_replicated = of_b == replicated_layout;
   const int num_dims = c.sizes.num_dims();
@@ -30,7 +33,8 @@ AxisLayout product(const Inference& call, TypeAxis axis, const MatrixFactor& a, 
 
 void infer(Inference& call, const MatmulArgs& args) {
   const Operand a = call.read("a", args.a), b = call.read("b", args.b);
-  const MatrixFactor left = {a, args.transpose_a ? 0 : 1, args.transpose_a ? 1 : 0}, right = {b, args.transpose_b ? 1 : 0, args.transpose_b ? 0 : 1};
+  const MatrixFactor left = {a, args.transpose_a ? 0 : 1, args.transpose_a ? 1 : 0},
+                     right = {b, args.transpose_b ? 1 : 0, args.transpose_b ? 0 : 1};
   LayoutType c;
   if (args.is_float8())  // rounded addends are not the addends of what is rounded
     for (const TypeAxis axis : call.axes())

@@ -28,7 +28,8 @@ class NormRule {
     const Operand other = call_.read(role, tensor);
     for (const TypeAxis axis : call_.axes()) {
       call_.require_complete(other, axis);
-      if (other[axis] != x_[axis] && other[axis] != own_layout && x_[axis] != own_layout) call_.fail_together(x_, other, axis);
+      if (other[axis] != x_[axis] && other[axis] != own_layout && x_[axis] != own_layout)
+        call_.fail_together(x_, other, axis);
     }
   }
 
@@ -56,7 +57,8 @@ class NormRule {
   void write_input_gradient(const Operand& dy, const Tensor& dx, const Tensor& dresidual) const {
     const LayoutType type = gradient(dy);
     if (dresidual.exists()) {
-      const Operand residual = call_.read("dresidual", dresidual), from_norm = {"the norm's gradient", dx, {.type = type, .writer = dy.piece.writer}};
+      const Operand residual = call_.read("dresidual", dresidual),
+                    from_norm = {"the norm's gradient", dx, {.type = type, .writer = dy.piece.writer}};
       for (const TypeAxis axis : call_.axes())
         if (residual[axis] != type[axis]) call_.fail_together(residual, from_norm, axis);
     }
@@ -67,7 +69,8 @@ class NormRule {
     product.piece.type = gradient(dy);
     product.piece.gathered = -1;
     LayoutType type;
-    for (const TypeAxis axis : call_.axes()) type[axis] = product[axis].held == Held::sharded ? partial_layout : product[axis];
+    for (const TypeAxis axis : call_.axes())
+      type[axis] = product[axis].held == Held::sharded ? partial_layout : product[axis];
     call_.add_to(role, dw, type);
   }
 

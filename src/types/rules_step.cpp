@@ -1,4 +1,5 @@
-// The norm of the gradients and the update, over flat buffers that hold many parameters; and what the host writes and reads.
+// The norm of the gradients and the update, over flat buffers that hold many parameters; and what the host writes and
+// reads.
 #include "types/rules.h"
 
 #include <fmt/format.h>
@@ -25,8 +26,8 @@ void infer(Inference& call, const SumOfSquaresArgs& args) {
       call.require_complete(x, axis);
       const bool counts_here = x[axis] != replicated_layout || call.ranks().index(axis) == 0;
       if (!counts_here)
-        call.fail(
-            fmt::format("{}, so it counts where {} = 0 alone, but rank {} counts it too", call.words(x, axis), call.ranks().name(axis), call.ranks().rank()));
+        call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} counts it too", call.words(x, axis),
+                              call.ranks().name(axis), call.ranks().rank()));
       sum[axis] = partial_layout;
     }
     TypedPiece* piece = call.memory().piece_at(range);
@@ -45,20 +46,26 @@ void infer(Inference& call, const GradientFactorArgs& args) {
 
 void infer(Inference& call, const AdamWArgs& args) {
   call.require_the_same(call.read("scalars", args.scalars));
-  call.for_uniform_ranges({args.param, args.master, args.grad, args.m, args.v}, [&](std::int64_t first, std::int64_t count) {
-    const Operand master = call.read("master", range_of(args.master, first, count)), grad = call.read("grad", range_of(args.grad, first, count)),
-                  m = call.read("m", range_of(args.m, first, count)), v = call.read("v", range_of(args.v, first, count));
-    std::vector<Operand> state = {master, m, v};
-    if (is_remainder(args)) state.push_back(call.read("param", range_of(args.param, first, count)));
-    LayoutType type;
-    for (const TypeAxis axis : call.axes()) {
-      call.require_complete(grad, axis);
-      for (const Operand& x : state)
-        if (as_part(call, x, axis) != grad[axis] && x[axis] != grad[axis]) call.fail_together(grad, x, axis);
-      type[axis] = grad[axis];
-    }
-    for (const Tensor& out : {args.param, args.master, args.m, args.v}) call.write(range_of(out, first, count), type);
-  });
+  call.for_uniform_ranges({args.param, args.master, args.grad, args.m, args.v},
+                          [&](std::int64_t first, std::int64_t count) {
+                            const Operand master = call.read("master", range_of(args.master, first, count)),
+                                          grad = call.read("grad", range_of(args.grad, first, count)),
+                                          m = call.read("m", range_of(args.m, first, count)),
+                                          v = call.read("v", range_of(args.v, first, count));
+                            std::vector<Operand> state = {master, m, v};
+                            if (is_remainder(args))
+                              state.push_back(call.read("param", range_of(args.param, first, count)));
+                            LayoutType type;
+                            for (const TypeAxis axis : call.axes()) {
+                              call.require_complete(grad, axis);
+                              for (const Operand& x : state)
+                                if (as_part(call, x, axis) != grad[axis] && x[axis] != grad[axis])
+                                  call.fail_together(grad, x, axis);
+                              type[axis] = grad[axis];
+                            }
+                            for (const Tensor& out : {args.param, args.master, args.m, args.v})
+                              call.write(range_of(out, first, count), type);
+                          });
 }
 
 // What the host writes is of the type that its places were given names with; else a constant.

@@ -1,5 +1,6 @@
-// Where the vocabulary is cut over ranks: a look-up in a part of the table gives addends, zeros but for the rank that has the row. Of a row of logits each rank
-// has some columns: its maximum is a maximum of a part, its sum of exponentials an addend in the scale of that maximum.
+// Where the vocabulary is cut over ranks: a look-up in a part of the table gives addends, zeros but for the rank that
+// has the row. Of a row of logits each rank has some columns: its maximum is a maximum of a part, its sum of
+// exponentials an addend in the scale of that maximum.
 #include "types/rules.h"
 
 #include <fmt/format.h>
@@ -21,17 +22,20 @@ void require_first_token(const Inference& call, const Operand& x, std::int64_t f
   for (const TypeAxis axis : {TypeAxis::cp, TypeAxis::tp, TypeAxis::kv_replica})
     if (x.is_cut_along(axis, rows)) index = index * call.ranks().degree(axis) + call.ranks().index(axis);
   const std::int64_t first = index * x.tensor.size(rows);
-  if (first_token != first) call.fail(fmt::format("{} begins at token {}, but position {} is given", x.role, first, first_token));
+  if (first_token != first)
+    call.fail(fmt::format("{} begins at token {}, but position {} is given", x.role, first, first_token));
 }
 
-/// What becomes of a type when it is added to a sum over all ranks: of what several ranks have alike, the first of them adds it.
+/// What becomes of a type when it is added to a sum over all ranks: of what several ranks have alike, the first of them
+/// adds it.
 LayoutType as_addend(const Inference& call, const Operand& x, const Tensor& sum, LayoutType type) {
   const NamedMemory* named = call.memory().named_at(sum);
   if (named == nullptr || !named->is_addend) return type;
   for (const TypeAxis axis : call.axes()) {
     if (type[axis] != replicated_layout) continue;
     if (call.ranks().index(axis) > 0)
-      call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} adds it too", call.words(x, axis), call.ranks().name(axis), call.ranks().rank()));
+      call.fail(fmt::format("{}, so it counts where {} = 0 alone, but rank {} adds it too", call.words(x, axis),
+                            call.ranks().name(axis), call.ranks().rank()));
     type[axis] = partial_layout;
   }
   return type;
@@ -104,7 +108,8 @@ void infer(Inference& call, const RowExpArgs& args) {
 }
 
 void infer(Inference& call, const RescaleSumsArgs& args) {
-  const Operand sum = call.read("sum", args.sum), max = call.read("max", args.max), row_max = call.read("row_max", args.row_max);
+  const Operand sum = call.read("sum", args.sum), max = call.read("max", args.max),
+                row_max = call.read("row_max", args.row_max);
   LayoutType type = sum.piece.type;
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(row_max, axis);
@@ -116,7 +121,8 @@ void infer(Inference& call, const RescaleSumsArgs& args) {
 }
 
 void infer(Inference& call, const CrossEntropyArgs& args) {
-  const Operand max = call.read("max", args.max), sum = call.read("sum", args.sum), target_logit = call.read("target_logit", args.target_logit),
+  const Operand max = call.read("max", args.max), sum = call.read("sum", args.sum),
+                target_logit = call.read("target_logit", args.target_logit),
                 targets = call.read("targets", args.targets);
   LayoutType lse, loss_sum;
   for (const TypeAxis axis : call.axes()) {

@@ -64,7 +64,8 @@ TypedPiece* TypedMemory::piece_at(const Tensor& x) {
   return found == stretches_.end() ? nullptr : &stretches_.at(found->first).piece;
 }
 
-void TypedMemory::for_uniform_ranges(std::span<const Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const {
+void TypedMemory::for_uniform_ranges(std::span<const Tensor> tensors,
+                                     const std::function<void(std::int64_t, std::int64_t)>& f) const {
   std::set<std::int64_t> borders = {0, tensors[0].num_elements()};
   for (const Tensor& x : tensors) {
     const std::int64_t size = size_of(x.dtype);
@@ -74,7 +75,8 @@ void TypedMemory::for_uniform_ranges(std::span<const Tensor> tensors, const std:
       for (const std::byte* border : {next->first, next->second.end})
         if (border > x.data && border < end_of(x)) borders.insert((border - x.data) / size);
   }
-  for (auto first = borders.begin(), end = std::next(first); end != borders.end(); ++first, ++end) f(*first, *end - *first);
+  for (auto first = borders.begin(), end = std::next(first); end != borders.end(); ++first, ++end)
+    f(*first, *end - *first);
 }
 
 void TypedMemory::name(const Tensor& x, NamedMemory named) {
@@ -89,7 +91,9 @@ void TypedMemory::forget(const Tensor& x) {
   erase_names(x);
 }
 
-void TypedMemory::erase_names(const Tensor& x) { named_.erase(named_.lower_bound(x.data), named_.lower_bound(end_of(x))); }
+void TypedMemory::erase_names(const Tensor& x) {
+  named_.erase(named_.lower_bound(x.data), named_.lower_bound(end_of(x)));
+}
 
 const NamedMemory* TypedMemory::named_at(const Tensor& x) const {
   const auto after = named_.upper_bound(x.data);
@@ -101,7 +105,8 @@ const NamedMemory* TypedMemory::named_at(const Tensor& x) const {
 std::vector<std::pair<Tensor, const NamedMemory*>> TypedMemory::named_in(const Tensor& x) const {
   std::vector<std::pair<Tensor, const NamedMemory*>> found;
   for (auto next = named_.lower_bound(x.data); next != named_.end() && next->first < end_of(x); ++next) {
-    const std::int64_t first = (next->first - x.data) / size_of(x.dtype), end = (next->second.first - x.data) / size_of(x.dtype);
+    const std::int64_t first = (next->first - x.data) / size_of(x.dtype),
+                       end = (next->second.first - x.data) / size_of(x.dtype);
     found.emplace_back(x.rows(first, end - first), &next->second.second);
   }
   return found;
@@ -120,7 +125,8 @@ int TypedMemory::add_gathered(GatheredParts parts) {
 bool TypedMemory::is_own_part(const TypedPiece& piece, const Tensor& x, TypeAxis axis) const {
   if (piece.gathered < 0) return false;
   const GatheredParts& parts = gathered_[static_cast<std::size_t>(piece.gathered)];
-  return std::find(parts.axes.begin(), parts.axes.end(), axis) != parts.axes.end() && x.data >= parts.own_begin && end_of(x) <= parts.own_end;
+  return std::find(parts.axes.begin(), parts.axes.end(), axis) != parts.axes.end() && x.data >= parts.own_begin &&
+         end_of(x) <= parts.own_end;
 }
 
 }  // namespace echelon

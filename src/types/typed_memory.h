@@ -1,5 +1,5 @@
-// What is known of every stretch of a rank's memory: its layout type, and who wrote it. Types are kept per address, so that views and slices of a buffer have
-// types without knowing of them.
+// What is known of every stretch of a rank's memory: its layout type, and who wrote it. Types are kept per address, so
+// that views and slices of a buffer have types without knowing of them.
 #pragma once
 
 #include "types/layout_type.h"
@@ -50,14 +50,15 @@ class TypedMemory {
  public:
   /// All of x gets one type.
   void write(const Tensor& x, const TypedPiece& piece);
-  /// What is known of all of x: nothing if some of it was never written. Throws nothing if parts of x differ: it returns the first, and sets `differing` to
-  /// another one.
+  /// What is known of all of x: nothing if some of it was never written. Throws nothing if parts of x differ: it
+  /// returns the first, and sets `differing` to another one.
   [[nodiscard]] std::optional<TypedPiece> find(const Tensor& x, std::optional<TypedPiece>& differing) const;
   /// The piece at the first element of x, if that was written.
   [[nodiscard]] TypedPiece* piece_at(const Tensor& x);
 
   /// Ranges of elements of equally long tensors in which none of them changes its type, in order: f(first, count).
-  void for_uniform_ranges(std::span<const Tensor> tensors, const std::function<void(std::int64_t, std::int64_t)>& f) const;
+  void for_uniform_ranges(std::span<const Tensor> tensors,
+                          const std::function<void(std::int64_t, std::int64_t)>& f) const;
 
   void name(const Tensor& x, NamedMemory named);
   /// Of x nothing is known any more: it was never written, and what begins in it has no name.
@@ -68,7 +69,9 @@ class TypedMemory {
   [[nodiscard]] std::vector<std::pair<Tensor, const NamedMemory*>> named_in(const Tensor& x) const;
 
   [[nodiscard]] int add_writer(Writer writer);
-  [[nodiscard]] const Writer& writer(const TypedPiece& piece) const { return writers_[static_cast<std::size_t>(piece.writer)]; }
+  [[nodiscard]] const Writer& writer(const TypedPiece& piece) const {
+    return writers_[static_cast<std::size_t>(piece.writer)];
+  }
   [[nodiscard]] int add_gathered(GatheredParts parts);
   /// True if x, which is part of `piece`, is this rank's own part of what was gathered along `axis`.
   [[nodiscard]] bool is_own_part(const TypedPiece& piece, const Tensor& x, TypeAxis axis) const;

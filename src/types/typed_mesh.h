@@ -1,4 +1,5 @@
-// A rank's mesh without peers, whose collectives compute types: which layouts a collective may be given over which axes, and what comes out.
+// A rank's mesh without peers, whose collectives compute types: which layouts a collective may be given over which
+// axes, and what comes out.
 //
 //     all_reduce        sum: partial -> replicated       max: maxima of parts -> replicated
 //     reduce_scatter    partial -> sharded(0)            all_gather     sharded(0) -> replicated

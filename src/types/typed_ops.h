@@ -1,4 +1,5 @@
-// A backend that computes types in place of numbers: every operation is held against its rule, and nothing is touched. It runs on memory that may not be there.
+// A backend that computes types in place of numbers: every operation is held against its rule, and nothing is touched.
+// It runs on memory that may not be there.
 #pragma once
 
 #include "ops/operation.h"

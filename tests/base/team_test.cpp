@@ -25,7 +25,8 @@ TEST(Team, ComputesEveryShareOnce) {
         std::array<int, 100> times{};  // plain numbers: what shares write is there when run returns
         auto count = [&](int share) { ++times.at(static_cast<std::size_t>(share)); };
         team.run(num_shares, count);
-        for (int share = 0; share < 100; ++share) ASSERT_EQ(times.at(static_cast<std::size_t>(share)), share < num_shares ? 1 : 0) << share;
+        for (int share = 0; share < 100; ++share)
+          ASSERT_EQ(times.at(static_cast<std::size_t>(share)), share < num_shares ? 1 : 0) << share;
       }
   }
 }
@@ -144,7 +145,8 @@ TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
       std::vector<int> of_worker;
       std::atomic<int> num_begun = 0;
       auto meet = [&](int) {
-        for (num_begun.fetch_add(1); num_begun.load() < 2;) std::this_thread::yield();  // so that each thread has one share
+        for (num_begun.fetch_add(1); num_begun.load() < 2;)
+          std::this_thread::yield();  // so that each thread has one share
         if (std::this_thread::get_id() != caller) of_worker = processors_of_this_thread();
       };
       Team::of_this_thread(2).run(2, meet);

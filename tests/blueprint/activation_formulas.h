@@ -1,4 +1,5 @@
-// The bytes of a decoder block's activations in the terms of docs/memory.md, where they are derived. Nothing here looks into a layer.
+// The bytes of a decoder block's activations in the terms of docs/memory.md, where they are derived. Nothing here looks
+// into a layer.
 #pragma once
 
 #include "spec/recompute.h"
@@ -69,7 +70,8 @@ inline std::vector<Outcome> outcomes(const Block& b) {
 }
 
 inline bool is_dropped(const Outcome& outcome, const BlockOperations& recompute) {
-  return std::any_of(outcome.dropped_with.begin(), outcome.dropped_with.end(), [&](BlockOperation each) { return recompute.contain(each); });
+  return std::any_of(outcome.dropped_with.begin(), outcome.dropped_with.end(),
+                     [&](BlockOperation each) { return recompute.contain(each); });
 }
 
 template <class Which>
@@ -90,8 +92,8 @@ inline Bytes kept_for_input(const Block& b, const BlockOperations& recompute) {
   return sum_of(b, [&](const Outcome& o) { return !is_dropped(o, recompute) && !o.weight_reads; });
 }
 
-/// From backward_input to backward_weight: gradients of the two branches' outputs and of the norms' outcomes, of q, k, v (twice where they are normalised),
-/// the activation once more; and what was formed again and weights read.
+/// From backward_input to backward_weight: gradients of the two branches' outputs and of the norms' outcomes, of q, k,
+/// v (twice where they are normalised), the activation once more; and what was formed again and weights read.
 inline Bytes kept_for_weights(const Block& b, const BlockOperations& recompute) {
   const Bytes gradients = 2 * b.x_full() + 2 * b.x() + b.q() + 2 * b.k() + (b.has_qk_norm ? b.q() + b.k() : 0) + b.f();
   return gradients + sum_of(b, [&](const Outcome& o) { return is_dropped(o, recompute) && o.weight_reads; });
@@ -99,16 +101,19 @@ inline Bytes kept_for_weights(const Block& b, const BlockOperations& recompute) 
 
 /// What a pass forms in its scratch: all that is dropped, but what backward_input keeps for backward_weight.
 inline Bytes in_scratch(const Block& b, const BlockOperations& recompute, Part part, bool is_split = false) {
-  return sum_of(b, [&](const Outcome& o) { return o.part == part && is_dropped(o, recompute) && !(is_split && o.weight_reads); });
+  return sum_of(
+      b, [&](const Outcome& o) { return o.part == part && is_dropped(o, recompute) && !(is_split && o.weight_reads); });
 }
 
 /// Scratch of forward: a norm's outcome, h if it is dropped, and what the branch takes that needs more.
 inline Bytes forward_workspace(const Block& b, const BlockOperations& recompute) {
-  const Bytes in_attention = in_scratch(b, recompute, Part::attention), in_mlp = in_scratch(b, recompute, Part::mlp) + b.f();
+  const Bytes in_attention = in_scratch(b, recompute, Part::attention),
+              in_mlp = in_scratch(b, recompute, Part::mlp) + b.f();
   return b.x() + in_scratch(b, recompute, Part::h) + std::max(in_attention, in_mlp) + b.gathered();
 }
 
-/// Scratch of the fused backward. Where h is dropped all of attention is formed before the feed-forward branch goes back, and stays.
+/// Scratch of the fused backward. Where h is dropped all of attention is formed before the feed-forward branch goes
+/// back, and stays.
 inline Bytes backward_workspace(const Block& b, const BlockOperations& recompute) {
   const auto gathered_for = [&](BlockOperation operation) { return recompute.contain(operation) ? b.gathered() : 0; };
   const Bytes behind_norms = b.has_qk_norm ? b.q() + b.k() : 0;

@@ -34,7 +34,8 @@ struct Shape {
   Family family = Family::llama;
   int tp = 1;
   bool sequence_parallel = false;
-  std::int64_t batch = 2, seq_len = 12, heads = 6, kv_heads = 3, head_dim = 10, hidden = 44, inner = 70;  // nothing divides much
+  std::int64_t batch = 2, seq_len = 12, heads = 6, kv_heads = 3, head_dim = 10, hidden = 44,
+               inner = 70;  // nothing divides much
 };
 
 const std::vector<Shape> shapes = {
@@ -45,7 +46,14 @@ const std::vector<Shape> shapes = {
     {.tp = 2, .sequence_parallel = true, .heads = 8, .kv_heads = 2},
     {.family = Family::qwen3, .tp = 3, .sequence_parallel = true},
     {.family = Family::qwen3, .tp = 4, .heads = 8, .kv_heads = 2, .hidden = 56},
-    {.family = Family::gpt2, .tp = 4, .sequence_parallel = true, .batch = 1, .seq_len = 16, .heads = 5, .kv_heads = 5, .hidden = 50},
+    {.family = Family::gpt2,
+     .tp = 4,
+     .sequence_parallel = true,
+     .batch = 1,
+     .seq_len = 16,
+     .heads = 5,
+     .kv_heads = 5,
+     .hidden = 50},
     {.batch = 3, .seq_len = 7, .heads = 4, .kv_heads = 1, .head_dim = 16, .hidden = 64, .inner = 176},
 };
 
@@ -110,7 +118,9 @@ StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_ran
   ModelPart part = make_model_part(config, schedule, rank);
   const Program program = lower(schedule, blueprint.lowering(ProgramKind::training))[middle];
   const RankTrace trace(blueprint.mesh(), rank, part, program);
-  StageBytes bytes = {.stash = trace.stash_bytes(middle), .input_stash = trace.input_stash_bytes(middle), .gradient_stash = trace.gradient_stash_bytes(middle)};
+  StageBytes bytes = {.stash = trace.stash_bytes(middle),
+                      .input_stash = trace.input_stash_bytes(middle),
+                      .gradient_stash = trace.gradient_stash_bytes(middle)};
   for (const Action& action : program) {
     Bytes& most = bytes.workspace[action.kind];
     most = std::max(most, trace.of(action).workspace_bytes);
@@ -130,8 +140,9 @@ TEST(ActivationFormulas, AreThePlan) {
           config.training.recompute = recompute;
           if (is_block) config.training.recompute_method = RecomputeMethod::block;
           if (is_block) config.training.recompute_num_layers = 2;
-          SCOPED_TRACE(fmt::format("family {}, tp {}{}, {}, {}, {}", static_cast<int>(shape.family), shape.tp, shape.sequence_parallel ? "sp" : "", dtype,
-                                   fmt::join(names_of(recompute), " "), name_of(config.training.recompute_method)));
+          SCOPED_TRACE(fmt::format("family {}, tp {}{}, {}, {}, {}", static_cast<int>(shape.family), shape.tp,
+                                   shape.sequence_parallel ? "sp" : "", dtype, fmt::join(names_of(recompute), " "),
+                                   name_of(config.training.recompute_method)));
           const int tp_rank = shape.tp - 1;
           const Block block = block_of(config, tp_rank);
           const std::vector<BlockOperations> blocks = {recompute, recompute, is_block ? BlockOperations() : recompute};
@@ -143,8 +154,11 @@ TEST(ActivationFormulas, AreThePlan) {
             }
             return std::pair(sum, most);
           };
-          const auto of = [&](auto formula) { return over_blocks([&](const BlockOperations& each) { return formula(block, each); }); };
-          const StageBytes fused = planned(config, one_f_one_b_schedule(3, 4), tp_rank), split = planned(config, zb_h1_schedule(3, 4), tp_rank);
+          const auto of = [&](auto formula) {
+            return over_blocks([&](const BlockOperations& each) { return formula(block, each); });
+          };
+          const StageBytes fused = planned(config, one_f_one_b_schedule(3, 4), tp_rank),
+                           split = planned(config, zb_h1_schedule(3, 4), tp_rank);
           for (const StageBytes& plan : {fused, split}) {
             EXPECT_EQ(plan.stash, of(formulas::kept).first + 2 * block.x());
             EXPECT_EQ(plan.input_stash, of(formulas::kept_for_input).first);
@@ -158,14 +172,17 @@ TEST(ActivationFormulas, AreThePlan) {
         }
 }
 
-// One block more on a stage that holds `in_flight` microbatches costs its parameters with what training keeps of them, and its activations as often.
+// One block more on a stage that holds `in_flight` microbatches costs its parameters with what training keeps of them,
+// and its activations as often.
 TEST(ActivationFormulas, AreWhatOneBlockMoreAddsToTheArena) {
   for (const std::string dtype : {"float32", "bfloat16"})
     for (const Family family : {Family::llama, Family::gpt2})
       for (const BlockOperations& recompute : {BlockOperations(), attention_internals, whole_block})
         for (const int stages : {1, 2, 4}) {
           const bool is_gpt2 = family == Family::gpt2;
-          RunConfig config = config_of({.family = family, .heads = 4, .kv_heads = is_gpt2 ? 4 : 2, .head_dim = 16, .hidden = 64, .inner = 192}, dtype);
+          RunConfig config = config_of(
+              {.family = family, .heads = 4, .kv_heads = is_gpt2 ? 4 : 2, .head_dim = 16, .hidden = 64, .inner = 192},
+              dtype);
           config.training.seq_len = 64;
           config.training.recompute = recompute;
           config.parallelism.pipeline_parallel_degree = stages;
@@ -182,8 +199,10 @@ TEST(ActivationFormulas, AreWhatOneBlockMoreAddsToTheArena) {
           const std::int64_t matrices = 2 * D * width + 2 * D * kv_width + (block.G + 1) * D * F;
           const std::int64_t vectors = 2 * block.S * D + (is_gpt2 ? width + 2 * kv_width + D + F + D : 0);
           const Bytes per_parameter = dtype == "bfloat16" ? 2 + 4 + 4 + 8 : 4 + 4 + 8;
-          const Bytes expected = (matrices + vectors) * per_parameter + stages * (formulas::kept(block, recompute) + block.x());
-          EXPECT_EQ(arena_bytes(7) - arena_bytes(6), expected) << dtype << ", " << (is_gpt2 ? "gpt2" : "llama") << ", " << stages << " stages";
+          const Bytes expected =
+              (matrices + vectors) * per_parameter + stages * (formulas::kept(block, recompute) + block.x());
+          EXPECT_EQ(arena_bytes(7) - arena_bytes(6), expected)
+              << dtype << ", " << (is_gpt2 ? "gpt2" : "llama") << ", " << stages << " stages";
         }
 }
 

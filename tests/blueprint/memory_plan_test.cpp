@@ -12,7 +12,11 @@ namespace echelon {
 namespace {
 
 PlannedBuffer buffer(int index, std::int64_t num_bytes, int first, int last) {
-  return {.key = {BufferRole::stash, index}, .category = MemoryCategory::activations, .num_bytes = num_bytes, .first_action = first, .last_action = last};
+  return {.key = {BufferRole::stash, index},
+          .category = MemoryCategory::activations,
+          .num_bytes = num_bytes,
+          .first_action = first,
+          .last_action = last};
 }
 
 bool meet_in_time(const PlannedBuffer& a, const PlannedBuffer& b) {
@@ -20,7 +24,9 @@ bool meet_in_time(const PlannedBuffer& a, const PlannedBuffer& b) {
   return a.first_action <= b.last_action && b.first_action <= a.last_action;
 }
 
-bool meet_in_space(const PlannedBuffer& a, const PlannedBuffer& b) { return a.offset < b.offset + b.num_bytes && b.offset < a.offset + a.num_bytes; }
+bool meet_in_space(const PlannedBuffer& a, const PlannedBuffer& b) {
+  return a.offset < b.offset + b.num_bytes && b.offset < a.offset + a.num_bytes;
+}
 
 TEST(MemoryPlan, BuffersThatLiveTogetherNeverShareBytes) {
   std::mt19937 random(1);
@@ -30,7 +36,8 @@ TEST(MemoryPlan, BuffersThatLiveTogetherNeverShareBytes) {
       const int scale = round % 2 == 0 ? 1 : 1 + static_cast<int>(random() % 300);  // up to thousands of actions
       const int first = scale * static_cast<int>(random() % 30), last = first + scale * static_cast<int>(random() % 10);
       const bool lives_always = random() % 8 == 0;
-      buffers.push_back(buffer(i, static_cast<std::int64_t>(64 * (1 + random() % 20)), lives_always ? always : first, lives_always ? always : last));
+      buffers.push_back(buffer(i, static_cast<std::int64_t>(64 * (1 + random() % 20)), lives_always ? always : first,
+                               lives_always ? always : last));
     }
     const MemoryPlan plan(buffers);
     ASSERT_EQ(plan.buffers().size(), buffers.size());
@@ -38,7 +45,8 @@ TEST(MemoryPlan, BuffersThatLiveTogetherNeverShareBytes) {
     for (const PlannedBuffer& a : plan.buffers()) {
       end = std::max(end, a.offset + a.num_bytes);
       for (const PlannedBuffer& b : plan.buffers())
-        EXPECT_FALSE(a.key != b.key && meet_in_time(a, b) && meet_in_space(a, b)) << a.key.index << " and " << b.key.index;
+        EXPECT_FALSE(a.key != b.key && meet_in_time(a, b) && meet_in_space(a, b))
+            << a.key.index << " and " << b.key.index;
     }
     EXPECT_EQ(plan.num_bytes(), end);
     EXPECT_GE(plan.num_bytes(), plan.peak_bytes(MemoryCategory::activations));
@@ -47,13 +55,16 @@ TEST(MemoryPlan, BuffersThatLiveTogetherNeverShareBytes) {
 
 // Two halves of the program that hold much: the second more in all, the first more of each kind apart.
 TEST(MemoryPlan, SaysWhatIsHeldWhenMostIs) {
-  std::vector<PlannedBuffer> buffers = {buffer(0, 640, 0, 3), buffer(1, 320, 5, 8), buffer(2, 384, 6, 6), buffer(3, 128, always, always), buffer(4, 64, 7, 9)};
+  std::vector<PlannedBuffer> buffers = {buffer(0, 640, 0, 3), buffer(1, 320, 5, 8), buffer(2, 384, 6, 6),
+                                        buffer(3, 128, always, always), buffer(4, 64, 7, 9)};
   buffers[2].category = MemoryCategory::workspace;
   buffers[3].category = MemoryCategory::parameters;
   buffers[3].padding_bytes = 28;
   const MemoryPlan plan(buffers);
-  const std::map<MemoryCategory, std::int64_t> expected = {
-      {MemoryCategory::parameters, 100}, {MemoryCategory::padding, 28}, {MemoryCategory::activations, 320}, {MemoryCategory::workspace, 384}};
+  const std::map<MemoryCategory, std::int64_t> expected = {{MemoryCategory::parameters, 100},
+                                                           {MemoryCategory::padding, 28},
+                                                           {MemoryCategory::activations, 320},
+                                                           {MemoryCategory::workspace, 384}};
   EXPECT_EQ(plan.bytes_at_peak(), expected);
   EXPECT_EQ(plan.peak_bytes(MemoryCategory::activations), 640);
 }
@@ -68,7 +79,8 @@ TEST(MemoryPlan, DisjointLifetimesShareTheirPlace) {
 TEST(MemoryPlan, BothProgramsHaveWhatOutlivesThemInOnePlace) {
   RunConfig config = testing::small_config();
   config.training.dtype = "bfloat16";
-  config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree = config.parallelism.data_parallel_shard_degree = 2;
+  config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree =
+      config.parallelism.data_parallel_shard_degree = 2;
   const Blueprint blueprint(config);
   const RankBlueprint rank = blueprint.rank(3);
   int num_persistent = 0;
@@ -83,7 +95,8 @@ TEST(MemoryPlan, BothProgramsHaveWhatOutlivesThemInOnePlace) {
 
 // Narayanan et al. 2021, section 2.2: 1F1B holds the activations of at most p - stage microbatches, GPipe those of all.
 TEST(MemoryPlan, ActivationsFollowTheSchedule) {
-  for (const PipelineSchedule schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive})
+  for (const PipelineSchedule schedule :
+       {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive})
     for (const std::int64_t microbatches : {1, 2, 4, 8}) {
       RunConfig config = testing::small_config();
       config.parallelism.pipeline_parallel_degree = 4;
@@ -92,16 +105,19 @@ TEST(MemoryPlan, ActivationsFollowTheSchedule) {
       const Blueprint blueprint(config);
       for (int stage = 0; stage < 4; ++stage) {
         const RankBlueprint rank = blueprint.rank(stage);
-        const std::int64_t in_flight = schedule == PipelineSchedule::naive   ? 1
-                                       : schedule == PipelineSchedule::gpipe ? microbatches
-                                                                             : std::min<std::int64_t>(microbatches, 4 - stage);
-        EXPECT_EQ(rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), in_flight * rank.trace(ProgramKind::training).stash_bytes(stage))
+        const std::int64_t in_flight = schedule == PipelineSchedule::naive ? 1
+                                       : schedule == PipelineSchedule::gpipe
+                                           ? microbatches
+                                           : std::min<std::int64_t>(microbatches, 4 - stage);
+        EXPECT_EQ(rank.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations),
+                  in_flight * rank.trace(ProgramKind::training).stash_bytes(stage))
             << "stage " << stage << " of " << microbatches;
       }
     }
 }
 
-// What a rank keeps at most, read off the order of its schedule: a stash from forward to the last backward, that of B's alone to B, what B keeps from B to W.
+// What a rank keeps at most, read off the order of its schedule: a stash from forward to the last backward, that of B's
+// alone to B, what B keeps from B to W.
 std::int64_t kept_at_most(const ComputeOrder& order, const RankTrace& trace) {
   std::int64_t kept = 0, most = 0;
   for (const Action& pass : order) {
@@ -131,7 +147,8 @@ TEST(MemoryPlan, ActivationsAreWhatTheScheduleKeepsInFlight) {
       for (int rank = 0; rank < p; ++rank) {
         const RankBlueprint plan = blueprint.rank(rank);
         const RankTrace& trace = plan.trace(ProgramKind::training);
-        EXPECT_EQ(plan.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations), kept_at_most(blueprint.schedule().ranks[rank], trace))
+        EXPECT_EQ(plan.memory(ProgramKind::training).peak_bytes(MemoryCategory::activations),
+                  kept_at_most(blueprint.schedule().ranks[rank], trace))
             << entry.name << " rank " << rank;
       }
     }
@@ -149,9 +166,11 @@ std::vector<std::int64_t> unit_elements(const Blueprint& blueprint) {
   return elements;
 }
 
-// Rajbhandari et al. 2020, figure 1: with Adam, psi parameters cost (2 + 2 + 12) psi bytes in bfloat16 (here also 2 + 4 + 12 with float32 gradients, and 4 + 4
-// + 8 in float32, which has no second copy); level 1 divides the last term by N, level 2 the last two, level 3 all. To the byte over all ranks, padding apart;
-// and no rank has more than its share of the padded whole. Replicas of a sharded model (hybrid sharding) cost each what it costs.
+// Rajbhandari et al. 2020, figure 1: with Adam, psi parameters cost (2 + 2 + 12) psi bytes in bfloat16 (here also 2 + 4
+// + 12 with float32 gradients, and 4 + 4
+// + 8 in float32, which has no second copy); level 1 divides the last term by N, level 2 the last two, level 3 all. To
+// the byte over all ranks, padding apart; and no rank has more than its share of the padded whole. Replicas of a
+// sharded model (hybrid sharding) cost each what it costs.
 struct StateBytes {
   const char *dtype, *grad_dtype;
   std::int64_t parameter, gradient, state;
@@ -193,22 +212,28 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
             states += bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
             const std::int64_t cut = (level >= 3 ? each.parameter : 0) + (level >= 2 ? each.gradient : 0) + each.state;
             const std::int64_t whole = each.parameter + each.gradient + each.state - cut;
-            const std::int64_t of_rank =
-                bytes(MemoryCategory::parameters) + bytes(MemoryCategory::gradients) + bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
+            const std::int64_t of_rank = bytes(MemoryCategory::parameters) + bytes(MemoryCategory::gradients) +
+                                         bytes(MemoryCategory::moments) + bytes(MemoryCategory::master_weights);
             EXPECT_LE(of_rank, whole * psi + cut * padded / N);
           }
-          const auto expected = [&](std::int64_t bytes, bool is_cut) { return bytes * psi * (is_cut ? 1 : N) * replicas; };
-          EXPECT_EQ(parameters, expected(each.parameter, level >= 3)) << each.dtype << " over " << degree << " at level " << level;
-          EXPECT_EQ(gradients, expected(each.gradient, level >= 2)) << each.dtype << " over " << degree << " at level " << level;
+          const auto expected = [&](std::int64_t bytes, bool is_cut) {
+            return bytes * psi * (is_cut ? 1 : N) * replicas;
+          };
+          EXPECT_EQ(parameters, expected(each.parameter, level >= 3))
+              << each.dtype << " over " << degree << " at level " << level;
+          EXPECT_EQ(gradients, expected(each.gradient, level >= 2))
+              << each.dtype << " over " << degree << " at level " << level;
           EXPECT_EQ(states, expected(each.state, true)) << each.dtype << " over " << degree << " at level " << level;
         }
 }
 
-// What is whole for a while: the parameters of a unit and of the next one, and the gradients of a unit and of the one behind it, which is reduced meanwhile; or
-// all parameters of the stage where they stay for a microbatch or a step.
-// 1 MiB of it is more than the rest of this model's workspace: 2 sequences of 4 heads of 8, of which 16 positions are one tile of 128.
+// What is whole for a while: the parameters of a unit and of the next one, and the gradients of a unit and of the one
+// behind it, which is reduced meanwhile; or all parameters of the stage where they stay for a microbatch or a step. 1
+// MiB of it is more than the rest of this model's workspace: 2 sequences of 4 heads of 8, of which 16 positions are one
+// tile of 128.
 TEST(MemoryPlan, CountsTheScratchOfAttentionsGradientsWhereTheDeviceWantsIt) {
-  const auto workspace_bytes = [](std::string_view device, std::string_view dtype, bool deterministic, bool masks_documents) {
+  const auto workspace_bytes = [](std::string_view device, std::string_view dtype, bool deterministic,
+                                  bool masks_documents) {
     RunConfig config = testing::small_config();
     config.training.device = device;
     config.training.dtype = dtype;
@@ -240,7 +265,8 @@ TEST(MemoryPlan, WholeUnitsAreThereTwoAtATime) {
       all += elements[i];
     }
     const MemoryPlan& memory = rank.memory(ProgramKind::training);
-    EXPECT_EQ(memory.peak_bytes(MemoryCategory::gathered_parameters), 4 * (reshard == ReshardAfterForward::microbatch ? neighbours : all));
+    EXPECT_EQ(memory.peak_bytes(MemoryCategory::gathered_parameters),
+              4 * (reshard == ReshardAfterForward::microbatch ? neighbours : all));
     EXPECT_EQ(memory.peak_bytes(MemoryCategory::unreduced_gradients), 4 * neighbours);
     EXPECT_EQ(rank.memory(ProgramKind::evaluation).peak_bytes(MemoryCategory::gathered_parameters),
               4 * (reshard == ReshardAfterForward::step ? all : neighbours));

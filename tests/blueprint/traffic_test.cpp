@@ -11,7 +11,8 @@ namespace {
 std::map<Group, std::int64_t> sent_per_step(const RankBlueprint& rank) {
   std::map<Group, std::int64_t> sent;
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const CommRecord& comm : rank.trace(ProgramKind::training).of(action).comms) sent[comm.group] += comm.sent_bytes;
+    for (const CommRecord& comm : rank.trace(ProgramKind::training).of(action).comms)
+      sent[comm.group] += comm.sent_bytes;
   return sent;
 }
 
@@ -33,14 +34,16 @@ TEST(Traffic, DataParallelSendsTheAllReduce) {
   }
 }
 
-// ZeRO-1 sends what plain data parallelism sends: a reduce-scatter of gradients and an all-gather of parameters (Rajbhandari et al. 2020, section 7.2.1).
+// ZeRO-1 sends what plain data parallelism sends: a reduce-scatter of gradients and an all-gather of parameters
+// (Rajbhandari et al. 2020, section 7.2.1).
 TEST(Traffic, ZeroOneSendsAsMuchAsDataParallel) {
   for (const int n : {2, 4, 8}) {
     RunConfig config = testing::small_config();
     config.parallelism.data_parallel_shard_degree = n;
     const Blueprint blueprint(config);
     const RankBlueprint rank = blueprint.rank(1);
-    EXPECT_EQ(sent_per_step(rank).at({AxisSet{Axis::dp_shard, Axis::cp}}), 2 * (n - 1) * 4 * padded_parameters(rank) / n);
+    EXPECT_EQ(sent_per_step(rank).at({AxisSet{Axis::dp_shard, Axis::cp}}),
+              2 * (n - 1) * 4 * padded_parameters(rank) / n);
   }
 }
 
@@ -76,13 +79,14 @@ TEST(Traffic, ZeroTwoScattersTheGradientsOfEachMicrobatch) {
     }
 }
 
-// ZeRO-3: 3/2 of data parallelism for one microbatch (section 7.2.2): a unit is gathered for its forward and for its backward pass, and its gradient scattered.
-// The last unit, whose two passes are neighbours, is gathered once for both, and so is the first one for its backward pass and the next microbatch's forward
-// pass.
+// ZeRO-3: 3/2 of data parallelism for one microbatch (section 7.2.2): a unit is gathered for its forward and for its
+// backward pass, and its gradient scattered. The last unit, whose two passes are neighbours, is gathered once for both,
+// and so is the first one for its backward pass and the next microbatch's forward pass.
 TEST(Traffic, ZeroThreeSendsThreeVolumesPerMicrobatch) {
   for (const int n : {2, 4, 8})
     for (const std::int64_t m : {1, 3})
-      for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
+      for (const auto reshard :
+           {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step}) {
         RunConfig config = sharded_config(n, 3, m);
         config.parallelism.reshard_after_forward = reshard;
         const Blueprint blueprint(config);
@@ -101,11 +105,13 @@ TEST(Traffic, ZeroThreeSendsThreeVolumesPerMicrobatch) {
         const std::int64_t sent = sent_per_step(blueprint.rank(1)).at(over_shards);
         EXPECT_EQ(sent, volumes * (n - 1) / n) << n << " " << m << " " << name_of(reshard);
         EXPECT_LE(sent, 3 * m * psi * (n - 1) / n);
-        EXPECT_FALSE(sent_per_step(blueprint.rank(1)).contains(replicate_group) && sent_per_step(blueprint.rank(1)).at(replicate_group) > 0);
+        EXPECT_FALSE(sent_per_step(blueprint.rank(1)).contains(replicate_group) &&
+                     sent_per_step(blueprint.rank(1)).at(replicate_group) > 0);
       }
 }
 
-// Hybrid sharding (Zhao et al. 2023, section 3.2.2): over the replicas only the shards are all-reduced, once a step: 2 (r - 1) / r of psi / n.
+// Hybrid sharding (Zhao et al. 2023, section 3.2.2): over the replicas only the shards are all-reduced, once a step: 2
+// (r - 1) / r of psi / n.
 TEST(Traffic, HybridShardingReducesShardsOverReplicas) {
   for (const int level : {1, 2, 3})
     for (const int r : {2, 4}) {
@@ -134,24 +140,28 @@ TEST(Traffic, GradientsTravelInTheFormatOfTheirReduction) {
   const Blueprint fine(config);
   config.training.reduce_dtype = "bfloat16";
   const Blueprint all_reduced(config);
-  EXPECT_EQ(2 * sent_per_step(all_reduced.rank(0)).at(replicate_group), sent_per_step(fine.rank(0)).at(replicate_group));
+  EXPECT_EQ(2 * sent_per_step(all_reduced.rank(0)).at(replicate_group),
+            sent_per_step(fine.rank(0)).at(replicate_group));
 }
 
-// Two all-reduces of the activations per layer in the forward pass and two in the backward pass (Shoeybi et al. 2019, section 3); one more of each kind for the
-// embedding and the head, and for the softmax two all-reduces of a maximum and of two sums per token.
+// Two all-reduces of the activations per layer in the forward pass and two in the backward pass (Shoeybi et al. 2019,
+// section 3); one more of each kind for the embedding and the head, and for the softmax two all-reduces of a maximum
+// and of two sums per token.
 TEST(Traffic, TensorParallelSendsFourAllReducesPerLayer) {
   for (const int n : {2, 4}) {
     RunConfig config = testing::small_config();
     config.parallelism.tensor_parallel_degree = n;
     const Blueprint blueprint(config);
-    const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len, activations = tokens * config.model.hidden_size * 4;
+    const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len,
+                       activations = tokens * config.model.hidden_size * 4;
     const std::int64_t per_microbatch = (4 * config.model.num_hidden_layers + 2) * activations + 3 * tokens * 4;
-    EXPECT_EQ(sent_per_step(blueprint.rank(0)).at({AxisSet{Axis::tp}}), config.num_microbatches() * 2 * (n - 1) * per_microbatch / n);
+    EXPECT_EQ(sent_per_step(blueprint.rank(0)).at({AxisSet{Axis::tp}}),
+              config.num_microbatches() * 2 * (n - 1) * per_microbatch / n);
   }
 }
 
-// With sequence parallelism all-gathers and reduce-scatters take the place of the all-reduces: the same bytes, but for the inputs that are gathered once more
-// in the backward pass (Korthikanti et al. 2022, section 4.2.2).
+// With sequence parallelism all-gathers and reduce-scatters take the place of the all-reduces: the same bytes, but for
+// the inputs that are gathered once more in the backward pass (Korthikanti et al. 2022, section 4.2.2).
 TEST(Traffic, SequenceParallelGathersInputsOnceMore) {
   const int n = 2;
   RunConfig config = testing::small_config();
@@ -159,17 +169,19 @@ TEST(Traffic, SequenceParallelGathersInputsOnceMore) {
   config.parallelism.sequence_parallel = true;
   const Blueprint blueprint(config);
   const ModelSpec& model = config.model;
-  const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len, activations = tokens * model.hidden_size * 4,
-                     layers = model.num_hidden_layers;
-  // Per layer: forward 2 gathers and 2 scatters, backward 2 gathers of dy, 2 scatters of dx, 2 gathers of x. Embedding: a scatter, a gather of dy.
-  // Head: a gather and a scatter of dx, both in its backward pass.
+  const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len,
+                     activations = tokens * model.hidden_size * 4, layers = model.num_hidden_layers;
+  // Per layer: forward 2 gathers and 2 scatters, backward 2 gathers of dy, 2 scatters of dx, 2 gathers of x. Embedding:
+  // a scatter, a gather of dy. Head: a gather and a scatter of dx, both in its backward pass.
   const std::int64_t shards = (10 * layers + 2 + 2) * activations * (n - 1) / n;
   const std::int64_t softmax = 3 * tokens * 4 * 2 * (n - 1) / n;
   std::int64_t norms = 0;  // their gradients are partial on each rank: once a step
   const RankBlueprint rank = blueprint.rank(0);
   for (const PlannedBuffer& buffer : rank.memory(ProgramKind::training).buffers())
-    if (buffer.key.role == BufferRole::grad && buffer.num_bytes - buffer.padding_bytes <= 2 * model.hidden_size * 4) norms += buffer.num_bytes;
-  EXPECT_EQ(sent_per_step(rank).at({AxisSet{Axis::tp}}), config.num_microbatches() * (shards + softmax) + norms * 2 * (n - 1) / n);
+    if (buffer.key.role == BufferRole::grad && buffer.num_bytes - buffer.padding_bytes <= 2 * model.hidden_size * 4)
+      norms += buffer.num_bytes;
+  EXPECT_EQ(sent_per_step(rank).at({AxisSet{Axis::tp}}),
+            config.num_microbatches() * (shards + softmax) + norms * 2 * (n - 1) / n);
 }
 
 // One activation forward and one gradient backward per border and microbatch.
@@ -177,15 +189,17 @@ TEST(Traffic, PipelinesSendBoundaries) {
   RunConfig config = testing::small_config();
   config.parallelism.pipeline_parallel_degree = 4;
   const Blueprint blueprint(config);
-  const std::int64_t boundary = config.training.micro_batch_size * config.training.seq_len * config.model.hidden_size * 4;
+  const std::int64_t boundary =
+      config.training.micro_batch_size * config.training.seq_len * config.model.hidden_size * 4;
   for (int stage = 0; stage < 4; ++stage) {
     const std::int64_t borders = (stage > 0 ? 1 : 0) + (stage < 3 ? 1 : 0);
-    EXPECT_EQ(sent_per_step(blueprint.rank(stage)).at({AxisSet{Axis::pp}}), borders * config.num_microbatches() * boundary);
+    EXPECT_EQ(sent_per_step(blueprint.rank(stage)).at({AxisSet{Axis::pp}}),
+              borders * config.num_microbatches() * boundary);
   }
 }
 
-// 6 flops per parameter and token for the matrix products and 12 L H C T / 2 for causal attention's two products (half of them are masked, plus the diagonal),
-// with the head's logits formed once more in the backward pass.
+// 6 flops per parameter and token for the matrix products and 12 L H C T / 2 for causal attention's two products (half
+// of them are masked, plus the diagonal), with the head's logits formed once more in the backward pass.
 TEST(Traffic, FlopsOfProductsAreSixPerParameterAndToken) {
   RunConfig config = testing::small_config();
   const Blueprint blueprint(config);
@@ -195,13 +209,15 @@ TEST(Traffic, FlopsOfProductsAreSixPerParameterAndToken) {
   for (const Action& action : rank.program(ProgramKind::training))
     for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops)
       if (op.kind == OpKind::matmul) products += static_cast<double>(op.flops);
-  const double D = static_cast<double>(model.hidden_size), F = static_cast<double>(model.intermediate_size), V = static_cast<double>(model.vocab_size);
+  const double D = static_cast<double>(model.hidden_size), F = static_cast<double>(model.intermediate_size),
+               V = static_cast<double>(model.vocab_size);
   const double in_layers = static_cast<double>(model.num_hidden_layers) * (4 * D * D + 3 * D * F);
   const auto tokens = static_cast<double>(config.training.global_batch_size * config.training.seq_len);
   EXPECT_DOUBLE_EQ(products, tokens * (6 * in_layers + 6 * D * V));
 }
 
-// Products of the first microbatch write the gradients of their weights, those of the others read them too; tied or not, the head's is such a product.
+// Products of the first microbatch write the gradients of their weights, those of the others read them too; tied or
+// not, the head's is such a product.
 TEST(Traffic, TheFirstMicrobatchReadsNoGradientThatAProductForms) {
   for (const bool is_tied : {false, true}) {
     RunConfig config = testing::small_config();
@@ -210,7 +226,9 @@ TEST(Traffic, TheFirstMicrobatchReadsNoGradientThatAProductForms) {
     const RankBlueprint rank = blueprint.rank(0);
     const auto bytes_of_products = [&](int microbatch) {
       std::int64_t bytes = 0;
-      for (const OpRecord& op : rank.trace(ProgramKind::training).of({.kind = ActionKind::backward, .stage = 0, .microbatch = microbatch}).ops)
+      for (const OpRecord& op : rank.trace(ProgramKind::training)
+                                    .of({.kind = ActionKind::backward, .stage = 0, .microbatch = microbatch})
+                                    .ops)
         if (op.kind == OpKind::matmul) bytes += op.bytes;
       return bytes;
     };

@@ -60,7 +60,9 @@ TEST(Fixtures, SpecsAreThoseOfTheirConfigs) {  // as tests/interop/README.md des
   const ModelSpec llama = read_model_spec(fixtures / "llama");
   EXPECT_EQ(llama.head_dim, 8);
   EXPECT_EQ(llama.num_key_value_heads, 2);
-  EXPECT_EQ(llama.rope_scaling, (RopeScaling{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 128}));
+  EXPECT_EQ(
+      llama.rope_scaling,
+      (RopeScaling{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 128}));
   EXPECT_FALSE(llama.tie_word_embeddings);
   EXPECT_EQ(read_model_spec(fixtures / "llama_tied").rope_theta, 500);
   EXPECT_TRUE(read_model_spec(fixtures / "llama_tied").tie_word_embeddings);

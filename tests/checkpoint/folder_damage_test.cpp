@@ -16,7 +16,8 @@ namespace {
 void write_model(const std::filesystem::path& folder, const ModelSpec& model, std::int64_t max_file_bytes) {
   ModelWriter writer({.folder = folder, .model = model, .max_file_bytes = max_file_bytes});
   writer.begin();
-  for (const NamedShape& parameter : global_parameters(model)) writer.write(sliced(parameter, 2, 0, 1), DType::float64, whole(parameter).data());
+  for (const NamedShape& parameter : global_parameters(model))
+    writer.write(sliced(parameter, 2, 0, 1), DType::float64, whole(parameter).data());
   writer.finish();
 }
 
@@ -74,9 +75,12 @@ TEST(DamagedFolder, NamesTheTensorAndBothShapes) {
     put(scratch / "model/config.json", text.replace(text.find(from), from.size(), to));
     return error_of([&] { read_all(scratch / "model"); });
   };
-  EXPECT_THAT(with("\"vocab_size\": 17", "\"vocab_size\": 18"),
-              ::testing::AllOf(::testing::HasSubstr("model.safetensors: tensor 'model.embed_tokens.weight' is [17, 12]"), ::testing::HasSubstr("[18, 12]")));
-  EXPECT_THAT(with("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"), ::testing::HasSubstr("no tensor 'model.layers.2.input_layernorm.weight' [12]"));
+  EXPECT_THAT(
+      with("\"vocab_size\": 17", "\"vocab_size\": 18"),
+      ::testing::AllOf(::testing::HasSubstr("model.safetensors: tensor 'model.embed_tokens.weight' is [17, 12]"),
+                       ::testing::HasSubstr("[18, 12]")));
+  EXPECT_THAT(with("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"),
+              ::testing::HasSubstr("no tensor 'model.layers.2.input_layernorm.weight' [12]"));
 }
 
 }  // namespace

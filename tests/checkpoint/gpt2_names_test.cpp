@@ -19,7 +19,8 @@ constexpr std::int64_t D = 4, F = 6, V = 5, P = 3;
 class Gpt2Folder {
  public:
   explicit Gpt2Folder(const std::string& prefix) {
-    put(scratch_ / "config.json", R"({"model_type":"gpt2","n_embd":4,"n_layer":1,"n_head":2,"n_inner":6,"n_positions":3,"vocab_size":5})");
+    put(scratch_ / "config.json",
+        R"({"model_type":"gpt2","n_embd":4,"n_layer":1,"n_head":2,"n_inner":6,"n_positions":3,"vocab_size":5})");
     add(prefix + "wte.weight", {V, D});
     add(prefix + "wpe.weight", {P, D});
     add(prefix + "h.0.ln_1.weight", {D});
@@ -52,7 +53,9 @@ class Gpt2Folder {
     std::int64_t count = 1;
     for (const auto size : shape) count *= size;
     first_[name] = static_cast<float>(first_.size()) * 1000;
-    header_[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {data_.size(), data_.size() + static_cast<std::size_t>(count) * 4}}};
+    header_[name] = {{"dtype", "F32"},
+                     {"shape", shape},
+                     {"data_offsets", {data_.size(), data_.size() + static_cast<std::size_t>(count) * 4}}};
     for (std::int64_t i = 0; i < count; ++i) {
       const float value = first_[name] + static_cast<float>(i);
       data_.append(reinterpret_cast<const char*>(&value), 4);
@@ -82,7 +85,8 @@ class Gpt2Names : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Gpt2Names, FusedAndTransposedProjections) {
   const Gpt2Folder folder(GetParam());
-  const float weights = folder.first_of(GetParam() + "h.0.attn.c_attn.weight"), biases = folder.first_of(GetParam() + "h.0.attn.c_attn.bias");
+  const float weights = folder.first_of(GetParam() + "h.0.attn.c_attn.weight"),
+              biases = folder.first_of(GetParam() + "h.0.attn.c_attn.bias");
   const char* projections[] = {"q", "k", "v"};
   for (std::int64_t part = 0; part < 3; ++part) {
     const std::string stem = fmt::format("model.layers.0.self_attn.{}_proj", projections[part]);
@@ -91,7 +95,8 @@ TEST_P(Gpt2Names, FusedAndTransposedProjections) {
     for (std::int64_t out = 0; out < D; ++out) {
       EXPECT_EQ(b[static_cast<std::size_t>(out)], biases + static_cast<float>(part * D + out));
       for (std::int64_t in = 0; in < D; ++in)
-        EXPECT_EQ(w[static_cast<std::size_t>(out * D + in)], weights + static_cast<float>(in * 3 * D + part * D + out)) << stem;
+        EXPECT_EQ(w[static_cast<std::size_t>(out * D + in)], weights + static_cast<float>(in * 3 * D + part * D + out))
+            << stem;
     }
   }
 }
@@ -122,7 +127,9 @@ TEST_P(Gpt2Names, EverythingElse) {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < cols; ++j) {
         const std::int64_t index = transposed ? j * rows + i : i * cols + j;
-        EXPECT_EQ(values[static_cast<std::size_t>(i * cols + j)], folder.first_of(GetParam() + tensor) + static_cast<float>(index)) << name;
+        EXPECT_EQ(values[static_cast<std::size_t>(i * cols + j)],
+                  folder.first_of(GetParam() + tensor) + static_cast<float>(index))
+            << name;
       }
   }
 }
@@ -132,9 +139,18 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutPrefix, Gpt2Names, ::testing::Values("", 
 
 TEST(Gpt2Folders, WrongSizesAndNamesAreErrors) {
   const Gpt2Folder folder("");
-  EXPECT_THAT(error_of([&] { read(folder, whole_param("model.embed_tokens.weight", {V + 1, D})); }), ::testing::HasSubstr("is [5, 4]"));
-  EXPECT_THAT(error_of([&] { read(folder, whole_param("model.embed_tokens.weight", {V + 1, D})); }), ::testing::HasSubstr("has [6, 4]"));
-  EXPECT_THAT(error_of([&] { read(folder, whole_param("model.layers.0.mlp.gate_proj.weight", {F, D})); }), ::testing::HasSubstr("mlp.gate_proj.weight"));
+  EXPECT_THAT(error_of([&] {
+                read(folder, whole_param("model.embed_tokens.weight", {V + 1, D}));
+              }),
+              ::testing::HasSubstr("is [5, 4]"));
+  EXPECT_THAT(error_of([&] {
+                read(folder, whole_param("model.embed_tokens.weight", {V + 1, D}));
+              }),
+              ::testing::HasSubstr("has [6, 4]"));
+  EXPECT_THAT(error_of([&] {
+                read(folder, whole_param("model.layers.0.mlp.gate_proj.weight", {F, D}));
+              }),
+              ::testing::HasSubstr("mlp.gate_proj.weight"));
 }
 
 }  // namespace

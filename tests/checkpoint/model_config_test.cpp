@@ -16,7 +16,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 json llama() {
-  return json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.03,
+  return json::parse(
+      R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.03,
     "intermediate_size": 96, "max_position_embeddings": 128, "mlp_bias": false, "model_type": "llama", "num_attention_heads": 4, "num_hidden_layers": 2,
     "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 500000.0, "tie_word_embeddings": false, "vocab_size": 100})");
 }
@@ -30,7 +31,8 @@ json qwen2() {
 }
 
 json gpt2() {
-  return json::parse(R"({"activation_function": "gelu_new", "attn_pdrop": 0.1, "initializer_range": 0.02, "layer_norm_epsilon": 1e-06, "model_type": "gpt2",
+  return json::parse(
+      R"({"activation_function": "gelu_new", "attn_pdrop": 0.1, "initializer_range": 0.02, "layer_norm_epsilon": 1e-06, "model_type": "gpt2",
     "n_ctx": 128, "n_embd": 64, "n_head": 4, "n_inner": null, "n_layer": 3, "n_positions": 128, "scale_attn_weights": true, "vocab_size": 100})");
 }
 
@@ -70,9 +72,13 @@ TEST(ReadModelSpec, Llama) {
 }
 
 TEST(ReadModelSpec, RopeInBothDialects) {
-  const json scaling = {
-      {"rope_type", "llama3"}, {"factor", 4.0}, {"low_freq_factor", 1.5}, {"high_freq_factor", 3.0}, {"original_max_position_embeddings", 64}};
-  const RopeScaling expected{.factor = 4, .low_freq_factor = 1.5, .high_freq_factor = 3, .original_max_position_embeddings = 64};
+  const json scaling = {{"rope_type", "llama3"},
+                        {"factor", 4.0},
+                        {"low_freq_factor", 1.5},
+                        {"high_freq_factor", 3.0},
+                        {"original_max_position_embeddings", 64}};
+  const RopeScaling expected{
+      .factor = 4, .low_freq_factor = 1.5, .high_freq_factor = 3, .original_max_position_embeddings = 64};
   EXPECT_EQ(read(changed(llama(), "rope_scaling", scaling)).rope_scaling, expected);
   json parameters = changed(scaling, "rope_theta", 7000.0);
   const json newer = without(without(changed(llama(), "rope_parameters", parameters), "rope_theta"), "rope_scaling");
@@ -88,7 +94,8 @@ TEST(ReadModelSpec, Qwen) {
   const ModelSpec two = read(qwen2());
   EXPECT_TRUE(two.qkv_bias && !two.output_bias && !two.qk_norm);
   EXPECT_EQ(two.head_dim, 16);
-  EXPECT_NO_THROW((void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));  // no layer slides
+  EXPECT_NO_THROW(
+      (void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));  // no layer slides
   const ModelSpec three = read(changed(llama(), "model_type", "qwen3"));
   EXPECT_TRUE(three.qk_norm && !three.qkv_bias);
   EXPECT_EQ(three.head_dim, 128);  // the family's default, whatever the hidden size
@@ -169,7 +176,8 @@ TEST(WriteModelConfig, RefusesWhatTheFamilyCannotSay) {
   EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, DType::float32); }), HasSubstr("family llama"));
   model = tiny_model(Family::gpt2, true);
   model.num_key_value_heads = 1;
-  EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, DType::float32); }), HasSubstr("num_key_value_heads = 1"));
+  EXPECT_THAT(error_of([&] { write_model_config(scratch.path(), model, DType::float32); }),
+              HasSubstr("num_key_value_heads = 1"));
   EXPECT_FALSE(std::filesystem::exists(scratch / "config.json"));
 }
 

@@ -64,7 +64,8 @@ TEST(ModelWriter, ReplacesAModel) {
   write_model({.folder = scratch / "model", .model = model}, 2);
   EXPECT_EQ(first_weight(scratch / "model"), 2 * before);
   EXPECT_EQ(names_in(scratch.path()), (std::vector<std::string>{"model"}));
-  EXPECT_EQ(names_in(scratch / "model"), (std::vector<std::string>{"config.json", "model.safetensors"}));  // none of the former's parts
+  EXPECT_EQ(names_in(scratch / "model"),
+            (std::vector<std::string>{"config.json", "model.safetensors"}));  // none of the former's parts
 }
 
 TEST(ModelWriter, LeavesWhatIsNoModelAlone) {
@@ -108,7 +109,8 @@ TEST(ModelWriter, WhatACrashLeftIsInNobodysWay) {
 
 TEST(ModelWriter, CopiesTheTokenizer) {
   const ScratchFolder scratch;
-  const std::string tokenizer = R"({"version":"1.0","added_tokens":[{"id":7,"content":"<|endoftext|>","special":true}],"model":{"type":"BPE"}})";
+  const std::string tokenizer =
+      R"({"version":"1.0","added_tokens":[{"id":7,"content":"<|endoftext|>","special":true}],"model":{"type":"BPE"}})";
   put(scratch / "tokenizer.json", tokenizer);
   write_model({.folder = scratch / "model", .model = model, .tokenizer = scratch / "tokenizer.json"});
   EXPECT_EQ(get(scratch / "model/tokenizer.json"), tokenizer);
@@ -117,7 +119,9 @@ TEST(ModelWriter, CopiesTheTokenizer) {
   EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
   EXPECT_EQ(config.at("model_max_length"), model.max_position_embeddings);
 
-  put(scratch / "tokenizer.json", R"({"added_tokens":[{"id":17,"content":"<|endoftext|>"}],"model":{"type":"BPE"}})");  // the model's tokens end at 16
+  put(scratch / "tokenizer.json",
+      R"({"added_tokens":[{"id":17,"content":"<|endoftext|>"}],"model":{"type":"BPE"}})");  // the model's tokens end at
+                                                                                            // 16
   write_model({.folder = scratch / "model", .model = model, .tokenizer = scratch / "tokenizer.json"});
   EXPECT_TRUE(nlohmann::json::parse(get(scratch / "model/config.json")).at("eos_token_id").is_null());
 }
@@ -128,7 +132,8 @@ TEST(ModelWriter, ABadTokenizerIsNamedBeforeAnythingIsWritten) {
   ModelWriter writer({.folder = scratch / "model", .model = model, .tokenizer = scratch / "tokenizer.json"});
   EXPECT_THAT(error_of([&] { writer.begin(); }), HasSubstr("is not a tokenizer.json"));
   EXPECT_FALSE(std::filesystem::exists(scratch / "model.tmp"));
-  EXPECT_THAT(error_of([&] { require_writable(model, scratch / "tokenizer.json"); }), HasSubstr("is not a tokenizer.json"));
+  EXPECT_THAT(error_of([&] { require_writable(model, scratch / "tokenizer.json"); }),
+              HasSubstr("is not a tokenizer.json"));
   EXPECT_THAT(error_of([&] { require_writable(model, scratch / "none.json"); }), HasSubstr("none.json: No such file"));
   EXPECT_NO_THROW(require_writable(model, ""));
 }
@@ -180,7 +185,8 @@ TEST(ModelWriter, AWriteThatFailsIsAFailure) {
   {
     ModelWriter writer({.folder = scratch / "model", .model = model});
     writer.begin();
-    const FileSizeLimit limit(1000);  // as if the disk broke half-way: the file is there in full size, but takes no byte behind the limit
+    const FileSizeLimit limit(
+        1000);  // as if the disk broke half-way: the file is there in full size, but takes no byte behind the limit
     EXPECT_THAT(error_of([&] { write_parameters(writer); }), HasSubstr("model.tmp/model.safetensors: File too large"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
@@ -188,7 +194,8 @@ TEST(ModelWriter, AWriteThatFailsIsAFailure) {
 
 class SmallDisk {
  public:
-  explicit SmallDisk(const std::filesystem::path& at) : at_(at), is_mounted_(::mount("tmpfs", at.c_str(), "tmpfs", 0, "size=64k") == 0) {}
+  explicit SmallDisk(const std::filesystem::path& at)
+      : at_(at), is_mounted_(::mount("tmpfs", at.c_str(), "tmpfs", 0, "size=64k") == 0) {}
   ~SmallDisk() {
     if (is_mounted_) ::umount(at_.c_str());
   }
@@ -204,7 +211,8 @@ class SmallDisk {
 TEST(ModelWriter, AFullDiskIsAFailure) {
   const ScratchFolder scratch;
   const SmallDisk disk(scratch.path());
-  if (!disk.is_mounted()) GTEST_SKIP() << "no right to mount a small disk; the tests with a file size limit cover the same path";
+  if (!disk.is_mounted())
+    GTEST_SKIP() << "no right to mount a small disk; the tests with a file size limit cover the same path";
   ModelSpec large = model;
   large.vocab_size = 10'000;
   {

@@ -1,4 +1,5 @@
-// What is no format of weights. (Every float16 and its rounding: tests/comm/sum_test.cpp; files of every format: round_trip_test.cpp.)
+// What is no format of weights. (Every float16 and its rounding: tests/comm/sum_test.cpp; files of every format:
+// round_trip_test.cpp.)
 #include "checkpoint/number_formats.h"
 
 #include "base/error.h"

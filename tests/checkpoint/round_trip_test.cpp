@@ -30,7 +30,8 @@ void write_all(const ModelWriter::Options& options, int tp, DType host_dtype) {
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       const Param param = sliced(parameters[p], cut_dim(p, tp), rank, tp);
       if (param.split_dim < 0 && rank > 0) continue;
-      ranks[static_cast<std::size_t>(rank)]->write(param, host_dtype, in_format(host_dtype, slice_values(param, whole(parameters[p]))).data());
+      ranks[static_cast<std::size_t>(rank)]->write(
+          param, host_dtype, in_format(host_dtype, slice_values(param, whole(parameters[p]))).data());
     }
     num_written += ranks[static_cast<std::size_t>(rank)]->num_written();
   }
@@ -75,7 +76,8 @@ TEST_P(RoundTrip, AnyFormatToAnyOther) {
   for (const DType file : formats)
     for (const DType memory : formats) {
       write_all({.folder = scratch / "model", .model = model, .dtype = file}, 2, memory);
-      for (const ListedTensor& tensor : list_tensors(scratch / "model")) EXPECT_EQ(tensor.format, safetensors_format(file));
+      for (const ListedTensor& tensor : list_tensors(scratch / "model"))
+        EXPECT_EQ(tensor.format, safetensors_format(file));
       expect_read(scratch / "model", model, 3, memory);
     }
 }
@@ -91,9 +93,12 @@ TEST_P(RoundTrip, SeveralFiles) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, RoundTrip,
-                         ::testing::Values(Case{Family::gpt2, true}, Case{Family::gpt2, false}, Case{Family::llama, true}, Case{Family::llama, false},
+                         ::testing::Values(Case{Family::gpt2, true}, Case{Family::gpt2, false},
+                                           Case{Family::llama, true}, Case{Family::llama, false},
                                            Case{Family::qwen2, false}, Case{Family::qwen3, true}),
-                         [](const auto& test) { return std::string(name_of(test.param.family)) + (test.param.tied ? "Tied" : "Untied"); });
+                         [](const auto& test) {
+                           return std::string(name_of(test.param.family)) + (test.param.tied ? "Tied" : "Untied");
+                         });
 
 TEST(GlobalParameters, AddUpToTheModelsCount) {
   for (const auto name : preset_names()) {

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 
 std::string with_length(const std::string& header, const std::string& data) {
   std::string file;
-  for (unsigned shift = 0; shift < 64; shift += 8) file += static_cast<char>(static_cast<std::uint64_t>(header.size()) >> shift & 0xffU);
+  for (unsigned shift = 0; shift < 64; shift += 8)
+    file += static_cast<char>(static_cast<std::uint64_t>(header.size()) >> shift & 0xffU);
   return file + header + data;
 }
 
@@ -66,7 +67,8 @@ TEST(SafetensorsHeader, NamesWhatIsWrong) {
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615])"), four, "truncated or corrupt"},
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), four + four, "begins at byte"},
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), four + four, "but the file at"},
-      {R"({"s":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", four, "begins at byte"},
+      {R"({"s":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+       four, "begins at byte"},
   };
   const ScratchFolder scratch;
   for (const Wrong& wrong : cases) {
@@ -134,8 +136,11 @@ TEST(SafetensorsPlan, AlignsTheDataAndKeepsTheOrder) {
 }
 
 TEST(SafetensorsPlan, SplitsByBytes) {
-  const FolderPlan plan =
-      plan_safetensors({{"a", DType::float32, {4}}, {"b", DType::float32, {4}}, {"c", DType::float32, {100}}, {"d", DType::float32, {1}}}, 32);
+  const FolderPlan plan = plan_safetensors({{"a", DType::float32, {4}},
+                                            {"b", DType::float32, {4}},
+                                            {"c", DType::float32, {100}},
+                                            {"d", DType::float32, {1}}},
+                                           32);
   ASSERT_EQ(plan.files.size(), 3U);  // a b | c alone, too large for any | d
   EXPECT_EQ(plan.files[0].file_name, "model-00001-of-00003.safetensors");
   EXPECT_EQ(plan.file_of("b"), &plan.files[0]);

@@ -34,7 +34,9 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-inline void put(const std::filesystem::path& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
+inline void put(const std::filesystem::path& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
 
 inline std::string get(const std::filesystem::path& path) {
   std::ostringstream text;

@@ -1,4 +1,5 @@
-// The parameters that the layers of every tensor- and pipeline-parallel rank hold are those of the model: written from their slices, read back into them.
+// The parameters that the layers of every tensor- and pipeline-parallel rank hold are those of the model: written from
+// their slices, read back into them.
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
 #include "nn/stage.h"
@@ -48,7 +49,8 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
   for (std::size_t rank = 0; rank < stages.size(); ++rank)
     for (const Param* param : params_of(*stages[rank])) {
       seen[param->name] = param->global_sizes;
-      const bool is_tied_copy = rank >= static_cast<std::size_t>(layout.tp) && param->name == "model.embed_tokens.weight";  // the last stage's
+      const bool is_tied_copy = rank >= static_cast<std::size_t>(layout.tp) &&
+                                param->name == "model.embed_tokens.weight";  // the last stage's
       if (!param->is_first_copy || is_tied_copy) continue;
       writer.write(*param, DType::float64, slice_values(*param, whole({param->name, param->global_sizes})).data());
     }

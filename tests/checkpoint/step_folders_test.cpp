@@ -14,7 +14,8 @@ using ::testing::IsEmpty;
 
 TEST(StepFolders, KnowsTheWholeOnesAlone) {
   const ScratchFolder scratch;
-  for (const char* name : {"step-10", "step-9", "step-100.tmp", "step-11.old", "step-", "step-x", "step-12x", "step--3", "step-007", "other"})
+  for (const char* name : {"step-10", "step-9", "step-100.tmp", "step-11.old", "step-", "step-x", "step-12x", "step--3",
+                           "step-007", "other"})
     std::filesystem::create_directory(scratch / name);
   put(scratch / "step-500", "a file");
   EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(9, 10));
@@ -26,13 +27,15 @@ TEST(StepFolders, KnowsTheWholeOnesAlone) {
 
 TEST(StepFolders, PruneKeepsTheLatestAndStrangers) {
   const ScratchFolder scratch;
-  for (const char* name : {"step-2", "step-10", "step-9", "step-100.tmp", "step-11.old", "step-100.txt", "step-50", "other"}) {
+  for (const char* name :
+       {"step-2", "step-10", "step-9", "step-100.tmp", "step-11.old", "step-100.txt", "step-50", "other"}) {
     std::filesystem::create_directory(scratch / name);
     put(scratch / name / "config.json", "{}");
   }
   prune_steps(scratch.path(), 10, 2);
   EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(9, 10, 50));
-  for (const char* gone : {"step-2", "step-2.old", "step-100.tmp", "step-11.old"}) EXPECT_FALSE(std::filesystem::exists(scratch / gone)) << gone;
+  for (const char* gone : {"step-2", "step-2.old", "step-100.tmp", "step-11.old"})
+    EXPECT_FALSE(std::filesystem::exists(scratch / gone)) << gone;
   for (const char* kept : {"step-100.txt", "other"}) EXPECT_TRUE(std::filesystem::exists(scratch / kept)) << kept;
   prune_steps(scratch.path(), 50, 0);
   EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(9, 10, 50));

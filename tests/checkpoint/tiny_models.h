@@ -38,7 +38,8 @@ inline std::vector<double> whole(const NamedShape& parameter) {
   return values;
 }
 
-/// How rank `rank` of `tp` holds the parameter: cut along `dim` (none if it has no such dim) into equal slices, the last of which may reach past the end.
+/// How rank `rank` of `tp` holds the parameter: cut along `dim` (none if it has no such dim) into equal slices, the
+/// last of which may reach past the end.
 inline Param sliced(const NamedShape& parameter, int dim, int rank, int tp) {
   Param param;
   param.name = parameter.name;

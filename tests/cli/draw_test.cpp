@@ -51,8 +51,9 @@ nlohmann::json drawn(std::vector<std::string> flags) {
 // Qi et al. 2023 (arXiv:2401.10241), table 5, GPT-1.5B with 24 microbatches, from the times of its table 6.
 TEST(Draw, GivesPublishedBubbleRatesFromFlagsAlone) {
   const auto rate = [](const std::string& schedule, const std::string& limit) {
-    return drawn({"--schedule=" + schedule, "--stages=8", "--microbatches=24", "--forward-ms=18.522", "--backward-input-ms=18.086",
-                  "--backward-weight-ms=9.337", "--p2p-ms=0.601", "--memory-limit=" + limit});
+    return drawn({"--schedule=" + schedule, "--stages=8", "--microbatches=24", "--forward-ms=18.522",
+                  "--backward-input-ms=18.086", "--backward-weight-ms=9.337", "--p2p-ms=0.601",
+                  "--memory-limit=" + limit});
   };
   EXPECT_NEAR(rate("1F1B", "0")["bubble_rate"], 0.2431, 0.5e-4);
   EXPECT_NEAR(rate("1F1B", "0")["cost_ms"], 24 * (18.522 + 18.086 + 9.337) / (1 - 0.2431), 0.2);
@@ -76,8 +77,8 @@ TEST(Draw, MemoryIsWhatTheFlagsSay) {
 }
 
 TEST(Draw, EverySchedulesNameInAnyCase) {
-  for (const std::string name : {"NAIVE", "gpipe", "1f1b", "interleaved1f1B", "loopedBFS", "interleavedzerobubble", "zb-h1", "zbH2", "ZB-1P", "zb-2p", "zb-v",
-                                 "ZBVZeroBubble", "dualpipev"}) {
+  for (const std::string name : {"NAIVE", "gpipe", "1f1b", "interleaved1f1B", "loopedBFS", "interleavedzerobubble",
+                                 "zb-h1", "zbH2", "ZB-1P", "zb-2p", "zb-v", "ZBVZeroBubble", "dualpipev"}) {
     const nlohmann::json json = drawn({"--schedule=" + name, "--stages=2", "--microbatches=4"});
     EXPECT_GE(json["events"].size(), 16U) << name;
     EXPECT_GE(json["bubble_rate"], 0) << name;
@@ -86,7 +87,8 @@ TEST(Draw, EverySchedulesNameInAnyCase) {
 
 TEST(Draw, SvgTraceAndFile) {
   const std::string path = testing::TempDir() + "/schedule.svg";
-  const Outcome svg = run_echelon({"draw", "--schedule=ZB-V", "--stages=2", "--microbatches=4", "--format=svg", "--output=" + path});
+  const Outcome svg =
+      run_echelon({"draw", "--schedule=ZB-V", "--stages=2", "--microbatches=4", "--format=svg", "--output=" + path});
   EXPECT_EQ(svg.status, 0) << svg.err;
   EXPECT_EQ(svg.out, "");
   std::ifstream file(path);
@@ -99,11 +101,13 @@ TEST(Draw, SvgTraceAndFile) {
 
   const Outcome trace = run_echelon({"draw", "--schedule=ZB-V", "--stages=2", "--microbatches=4", "--format=trace"});
   const auto events = nlohmann::json::parse(trace.out)["traceEvents"];
-  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const auto& event) { return event["ph"] == "X"; }), 2 * 2 * 4 * 3);
+  EXPECT_EQ(std::count_if(events.begin(), events.end(), [](const auto& event) { return event["ph"] == "X"; }),
+            2 * 2 * 4 * 3);
 }
 
 TEST(Draw, AScheduleOfPyTorchsFile) {
-  const Outcome outcome = run_echelon({"draw", "--schedule-csv=" ECHELON_SOURCE_DIR "/tests/schedule/torch_csv/ZBVZeroBubble-2-4-2.csv"});
+  const Outcome outcome =
+      run_echelon({"draw", "--schedule-csv=" ECHELON_SOURCE_DIR "/tests/schedule/torch_csv/ZBVZeroBubble-2-4-2.csv"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, run_echelon({"draw", "--schedule=ZB-V", "--stages=2", "--microbatches=4"}).out);
 }
@@ -111,7 +115,9 @@ TEST(Draw, AScheduleOfPyTorchsFile) {
 TEST(Draw, NothingTakesTimeAndOneOfEach) {
   EXPECT_EQ(drawn({"--forward-ms=0", "--backward-input-ms=0", "--backward-weight-ms=0"})["bubble_rate"], 0);
   EXPECT_EQ(run_echelon({"draw", "--forward-ms=0", "--backward-input-ms=0", "--backward-weight-ms=0"}).status, 0);
-  EXPECT_EQ(run_echelon({"draw", "--forward-ms=0", "--backward-input-ms=0", "--backward-weight-ms=0", "--format=svg"}).status, 0);
+  EXPECT_EQ(
+      run_echelon({"draw", "--forward-ms=0", "--backward-input-ms=0", "--backward-weight-ms=0", "--format=svg"}).status,
+      0);
   for (const std::string name : {"naive", "1F1B", "Interleaved1F1B", "ZB-H2", "ZB-2p", "ZB-V"})
     EXPECT_EQ(run_echelon({"draw", "--schedule=" + name, "--stages=1", "--microbatches=1"}).status, 0) << name;
 }

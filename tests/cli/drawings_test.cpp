@@ -34,10 +34,14 @@ TEST(Drawings, TheTableOfNamesIsTheProgramsTable) {
   const std::string text(std::istreambuf_iterator<char>(file), {});
   for (const ScheduleEntry& entry : all_schedules()) {
     const std::string also = entry.also_called.empty() ? "" : "`" + std::string(entry.also_called) + "` ";
-    const std::string stages =
-        entry.most_virtual == entry.least_virtual ? std::to_string(entry.least_virtual) : std::to_string(entry.least_virtual) + " and more";
-    const std::string_view backward = entry.backward == BackwardKinds::fused ? "one" : entry.backward == BackwardKinds::split ? "apart" : "both";
-    const std::string row = fmt::format("| `{}` | {}| {} | {} | {} |", entry.name, also, name_of(entry.placement), stages, backward);
+    const std::string stages = entry.most_virtual == entry.least_virtual
+                                   ? std::to_string(entry.least_virtual)
+                                   : std::to_string(entry.least_virtual) + " and more";
+    const std::string_view backward = entry.backward == BackwardKinds::fused   ? "one"
+                                      : entry.backward == BackwardKinds::split ? "apart"
+                                                                               : "both";
+    const std::string row =
+        fmt::format("| `{}` | {}| {} | {} | {} |", entry.name, also, name_of(entry.placement), stages, backward);
     EXPECT_NE(text.find(row), std::string::npos) << row;
   }
 }

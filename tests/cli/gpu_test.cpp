@@ -20,7 +20,8 @@ class GpuProgram : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("ECHELON_CUDA_PLUGIN", ECHELON_BINARY_DIR "/libechelon_cuda_emulated.so", 1);
-    folder_ = std::string(::testing::TempDir()) + "/echelon-gpu-" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = std::string(::testing::TempDir()) + "/echelon-gpu-" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
   }
   ~GpuProgram() override { unsetenv("ECHELON_CUDA_PLUGIN"); }
@@ -37,15 +38,17 @@ class GpuProgram : public ::testing::Test {
 // A tiny model on a corpus of sources: trained on the emulated GPU, then evaluated and continued on both.
 TEST_F(GpuProgram, EvaluatesAndGeneratesWhatProcessorsDo) {
   const std::string corpus = folder_ + "/corpus", model = folder_ + "/out/checkpoint/step-2";
-  ASSERT_EQ(run_echelon({"prepare", ECHELON_SOURCE_DIR "/src/base", "--output", corpus, "--vocab-size=300", "--training-sample-bytes=20000",
-                         "--validation-fraction=0.1"})
+  ASSERT_EQ(run_echelon({"prepare", ECHELON_SOURCE_DIR "/src/base", "--output", corpus, "--vocab-size=300",
+                         "--training-sample-bytes=20000", "--validation-fraction=0.1"})
                 .status,
             0);
   const Outcome trained =
-      run_echelon({"train", "--model.preset=llama-1m", "--model.vocab_size=300", "--model.num_hidden_layers=1", "--model.hidden_size=32",
-                   "--model.num_attention_heads=2", "--model.num_key_value_heads=1", "--model.head_dim=16", "--model.intermediate_size=48",
-                   "--model.initializer_range=0.3", "--training.steps=2", "--training.seq_len=16", "--training.global_batch_size=2", "--training.device=cuda",
-                   "--data.path=" + corpus + "/train", "--checkpoint.tokenizer=" + corpus + "/tokenizer.json", "--output.dir=" + folder_ + "/out"});
+      run_echelon({"train", "--model.preset=llama-1m", "--model.vocab_size=300", "--model.num_hidden_layers=1",
+                   "--model.hidden_size=32", "--model.num_attention_heads=2", "--model.num_key_value_heads=1",
+                   "--model.head_dim=16", "--model.intermediate_size=48", "--model.initializer_range=0.3",
+                   "--training.steps=2", "--training.seq_len=16", "--training.global_batch_size=2",
+                   "--training.device=cuda", "--data.path=" + corpus + "/train",
+                   "--checkpoint.tokenizer=" + corpus + "/tokenizer.json", "--output.dir=" + folder_ + "/out"});
   ASSERT_EQ(trained.status, 0) << trained.err;
 
   std::vector<std::string> evaluate = {"eval",
@@ -62,7 +65,9 @@ TEST_F(GpuProgram, EvaluatesAndGeneratesWhatProcessorsDo) {
   evaluate.back() = "--training.device=cuda";
   EXPECT_NEAR(json_of(evaluate)["validation_loss"], expected, 1e-5 * expected);
 
-  std::vector<std::string> generate = {"generate", "--model", model, "--prompt=#include", "--max-new-tokens=12", "--temperature=0", "--json", "--device=cpu"};
+  std::vector<std::string> generate = {
+      "generate",        "--model", model,         "--prompt=#include", "--max-new-tokens=12",
+      "--temperature=0", "--json",  "--device=cpu"};
   const auto on_cpu = json_of(generate);
   generate.back() = "--device=cuda";
   const auto on_gpu = json_of(generate);
@@ -76,7 +81,10 @@ TEST_F(GpuProgram, EvaluatesAndGeneratesWhatProcessorsDo) {
 // Biases of all layers go with products of one kind.
 TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
   const std::string corpus = folder_ + "/corpus";
-  ASSERT_EQ(run_echelon({"prepare", ECHELON_SOURCE_DIR "/src/base", "--output", corpus, "--vocab-size=300", "--training-sample-bytes=20000"}).status, 0);
+  ASSERT_EQ(run_echelon({"prepare", ECHELON_SOURCE_DIR "/src/base", "--output", corpus, "--vocab-size=300",
+                         "--training-sample-bytes=20000"})
+                .status,
+            0);
   std::vector<std::string> train = {"train",
                                     "--model.model_type=gpt2",
                                     "--model.vocab_size=300",
@@ -113,7 +121,8 @@ TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
 TEST_F(GpuProgram, MeasuresAMachineToPlanFor) {
   std::filesystem::create_directories(folder_);
   const std::string file = folder_ + "/gpu.toml";
-  const auto measured = json_of({"bench", "--device=cuda", "--largest-size=32", "--seconds=0.01", "--rounds=1", "--json", "--output=" + file});
+  const auto measured = json_of(
+      {"bench", "--device=cuda", "--largest-size=32", "--seconds=0.01", "--rounds=1", "--json", "--output=" + file});
   const MachineSpec machine = read_machine(file);
   const DeviceSpec& device = machine.nodes.front().device;
   EXPECT_EQ(device.memory_bytes, measured["memory_bytes"]);
@@ -127,12 +136,15 @@ TEST_F(GpuProgram, MeasuresAMachineToPlanFor) {
     EXPECT_GE(rates.peak_flops, rates.fastest_flops);
     EXPECT_DOUBLE_EQ(measured["formats"][format]["fastest_flops"].get<double>(), rates.fastest_flops);
   }
-  const std::vector<std::string> model = {"--model.preset=llama-1m", "--training.seq_len=64", "--training.dtype=bfloat16"};
+  const std::vector<std::string> model = {"--model.preset=llama-1m", "--training.seq_len=64",
+                                          "--training.dtype=bfloat16"};
   std::vector<std::string> simulate = {"simulate", "--machine=" + file, "--json"};
   simulate.insert(simulate.end(), model.begin(), model.end());
   EXPECT_GT(json_of(simulate)["predicted_seconds"].get<double>(), 0);
-  EXPECT_GT(
-      json_of({"plan", "--model=llama-1m", "--machine=" + file, "--gpus=1", "--global-batch-size=2", "--seq-len=64", "--top=1", "--json"})["plans"].size(), 0U);
+  EXPECT_GT(json_of({"plan", "--model=llama-1m", "--machine=" + file, "--gpus=1", "--global-batch-size=2",
+                     "--seq-len=64", "--top=1", "--json"})["plans"]
+                .size(),
+            0U);
 }
 
 }  // namespace

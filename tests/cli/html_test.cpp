@@ -20,10 +20,12 @@ using testing::Not;
 class Html : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) / ("echelon-html-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder_ = std::filesystem::path(testing::TempDir()) /
+              ("echelon-html-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(folder_);
-    const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output", (folder_ / "corpus").string(),
-                                         "--vocab-size=300", "--training-sample-bytes=10000", "--validation-fraction=0.2"});
+    const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output",
+                                         (folder_ / "corpus").string(), "--vocab-size=300",
+                                         "--training-sample-bytes=10000", "--validation-fraction=0.2"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
 
@@ -51,7 +53,8 @@ class Html : public testing::Test {
   std::filesystem::path folder_;
 };
 
-const std::vector<std::string> four_ranks = {"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"};
+const std::vector<std::string> four_ranks = {"--parallelism.tensor_parallel_degree=2",
+                                             "--parallelism.pipeline_parallel_degree=2"};
 
 TEST_F(Html, ShowsATrainingRun) {
   std::vector<std::string> options = four_ranks;
@@ -66,31 +69,43 @@ TEST_F(Html, ShowsATrainingRun) {
   browser.open(path(), {});
   EXPECT_THAT(browser.complaints(), testing::IsEmpty());
   EXPECT_THAT(browser.evaluate("document.querySelector('h1').textContent").get<std::string>(), HasSubstr("on 4 ranks"));
-  EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('figure.curve')].map(f => JSON.parse(f.querySelector('script').textContent).series[0].x.length)"),
+  EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('figure.curve')].map(f => "
+                             "JSON.parse(f.querySelector('script').textContent).series[0].x.length)"),
             nlohmann::json({4, 4, 4, 4}));
-  const auto loss = browser.evaluate("JSON.parse(document.querySelector('figure.curve script').textContent).series.map(s => s.name)");
+  const auto loss =
+      browser.evaluate("JSON.parse(document.querySelector('figure.curve script').textContent).series.map(s => s.name)");
   EXPECT_EQ(loss, nlohmann::json({"training", "validation"}));
-  // 1F1B of two stages and four microbatches of one sequence: eight passes on each, as predicted and as measured, and both are zoomed together.
+  // 1F1B of two stages and four microbatches of one sequence: eight passes on each, as predicted and as measured, and
+  // both are zoomed together.
   const auto passes = browser.evaluate(
-      "[...document.querySelectorAll('.timeline script')].map(s => readBars(JSON.parse(s.textContent)).map(row => row.bars.filter(bar => "
+      "[...document.querySelectorAll('.timeline script')].map(s => readBars(JSON.parse(s.textContent)).map(row => "
+      "row.bars.filter(bar => "
       "/forward|backward/.test(bar.group[0])).length))");
   EXPECT_EQ(passes, (nlohmann::json{{8, 8}, {8, 8}}));
-  EXPECT_EQ(browser.evaluate("document.querySelector('[data-do=in]').click(), new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => "
-                             "done(new Set([...document.querySelectorAll('.timeline')].map(t => t.dataset.to)).size))))"),
-            1);
+  EXPECT_EQ(
+      browser.evaluate("document.querySelector('[data-do=in]').click(), new Promise(done => requestAnimationFrame(() "
+                       "=> requestAnimationFrame(() => "
+                       "done(new Set([...document.querySelectorAll('.timeline')].map(t => t.dataset.to)).size))))"),
+      1);
   EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('#comparison tbody th')].map(t => t.textContent)"),
             nlohmann::json({"Step time, median", "Memory of rank 0"}));
   EXPECT_EQ(browser.evaluate("document.querySelectorAll('#comparison tbody tr')[1].children[3].textContent"), "+0.0 %");
-  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.bars .rows').length"), 2);  // memory of two stages, traffic of rank 0
-  EXPECT_THAT(browser.evaluate("document.querySelector('section.bars .legend').textContent").get<std::string>(), HasSubstr("activations"));
-  EXPECT_THAT(browser.evaluate("[...document.querySelectorAll('.legend')].map(l => l.textContent).join()").get<std::string>(), HasSubstr("tp"));
-  EXPECT_THAT(browser.evaluate("document.querySelector('#config pre').textContent").get<std::string>(), HasSubstr("tensor_parallel_degree = 2"));
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.bars .rows').length"),
+            2);  // memory of two stages, traffic of rank 0
+  EXPECT_THAT(browser.evaluate("document.querySelector('section.bars .legend').textContent").get<std::string>(),
+              HasSubstr("activations"));
+  EXPECT_THAT(
+      browser.evaluate("[...document.querySelectorAll('.legend')].map(l => l.textContent).join()").get<std::string>(),
+      HasSubstr("tp"));
+  EXPECT_THAT(browser.evaluate("document.querySelector('#config pre').textContent").get<std::string>(),
+              HasSubstr("tensor_parallel_degree = 2"));
   browser.photograph(folder_ / "train.png");
 }
 
 // A schedule alone: four ranks with eight forwards and eight fused backwards each.
 TEST_F(Html, ShowsASchedule) {
-  const Outcome outcome = run_echelon({"draw", "--schedule=1F1B", "--stages=4", "--microbatches=8", "--html=" + path()});
+  const Outcome outcome =
+      run_echelon({"draw", "--schedule=1F1B", "--stages=4", "--microbatches=8", "--html=" + path()});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("rank 3"));
   EXPECT_THAT(page(), HasSubstr("data-bars=\"64\""));
@@ -121,8 +136,10 @@ TEST_F(Html, ShowsASimulation) {
   EXPECT_LE(browser.evaluate("document.documentElement.scrollWidth"), 390);
   EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('section.bars h2')].map(h => h.textContent)"),
             nlohmann::json({"Where the time goes", "Memory", "Traffic"}));
-  // 1F1B of two stages and four microbatches of two sequences on each of two replicas: every pass is there, and the step ends with the last bar.
-  const auto rows = browser.evaluate("readBars(JSON.parse(document.querySelector('.timeline script').textContent)).map(row => row.bars)");
+  // 1F1B of two stages and four microbatches of two sequences on each of two replicas: every pass is there, and the
+  // step ends with the last bar.
+  const auto rows = browser.evaluate(
+      "readBars(JSON.parse(document.querySelector('.timeline script').textContent)).map(row => row.bars)");
   ASSERT_EQ(rows.size(), 2U);
   double end = 0;
   for (const auto& row : rows) {
@@ -138,7 +155,9 @@ TEST_F(Html, ShowsASimulation) {
 }
 
 TEST_F(Html, ShowsPlans) {
-  const std::vector<std::string> plan = {"plan", "--model=llama-1m", "--machine=h100", "--gpus=2", "--global-batch-size=4", "--seq-len=64", "--html=" + path()};
+  const std::vector<std::string> plan = {
+      "plan",         "--model=llama-1m", "--machine=h100", "--gpus=2", "--global-batch-size=4",
+      "--seq-len=64", "--html=" + path()};
   std::vector<std::string> arguments = plan;
   arguments.push_back("--json");
   const Outcome outcome = run_echelon(arguments);
@@ -149,7 +168,8 @@ TEST_F(Html, ShowsPlans) {
   Browser browser(*program, folder_ / "profile");
   browser.open(path(), {});
   EXPECT_THAT(browser.complaints(), testing::IsEmpty());
-  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.table tbody tr:not(.remark)').length"), json["plans"].size());
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.table tbody tr:not(.remark)').length"),
+            json["plans"].size());
   EXPECT_EQ(browser.evaluate("document.querySelectorAll('tr.best').length"), 1);
   EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('section.bars h2')].map(h => h.textContent)"),
             nlohmann::json({"Where the time goes", "Memory", "Traffic"}));
@@ -161,7 +181,8 @@ TEST_F(Html, ShowsPlans) {
   ASSERT_EQ(run_echelon(arguments).status, 0);
   browser.open(path(), {});
   EXPECT_THAT(browser.complaints(), testing::IsEmpty());
-  EXPECT_EQ(browser.evaluate("JSON.parse(document.querySelector('.curve script').textContent).series[0].x"), nlohmann::json({1, 2}));
+  EXPECT_EQ(browser.evaluate("JSON.parse(document.querySelector('.curve script').textContent).series[0].x"),
+            nlohmann::json({1, 2}));
   browser.photograph(folder_ / "scaling.png");
 }
 
@@ -173,7 +194,8 @@ TEST_F(Html, IsThereAfterCtrlC) {
 }
 
 TEST_F(Html, IsThereAfterAFailure) {
-  const Outcome outcome = run_echelon(train({"--optimizer.lr=1e30", "--lr_scheduler.decay=none", "--training.steps=50", "--html=" + path()}));
+  const Outcome outcome = run_echelon(
+      train({"--optimizer.lr=1e30", "--lr_scheduler.decay=none", "--training.steps=50", "--html=" + path()}));
   EXPECT_EQ(outcome.status, 1) << outcome.out;
   EXPECT_THAT(page(), HasSubstr("The run failed: "));
   EXPECT_THAT(page(), HasSubstr("the run diverged"));
@@ -181,7 +203,8 @@ TEST_F(Html, IsThereAfterAFailure) {
 
 TEST_F(Html, IsWrittenOnceByProcesses) {
   if (!std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures")) GTEST_SKIP() << "built without MPI";
-  const std::vector<std::string> options = {"--parallelism.pipeline_parallel_degree=2", "--metrics.trace=step 3", "--html=" + path()};
+  const std::vector<std::string> options = {"--parallelism.pipeline_parallel_degree=2", "--metrics.trace=step 3",
+                                            "--html=" + path()};
   const Outcome outcome = run_echelon_processes(2, train(options));
 
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -47,35 +47,41 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   const std::string drawing = get(svg);
   EXPECT_THAT(drawing, HasSubstr("<svg"));
   std::size_t num_marks = 0;
-  for (std::size_t at = drawing.find("<circle"); at != std::string::npos; at = drawing.find("<circle", at + 1)) ++num_marks;
+  for (std::size_t at = drawing.find("<circle"); at != std::string::npos; at = drawing.find("<circle", at + 1))
+    ++num_marks;
   EXPECT_EQ(num_marks, 3U);
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("add --scaling"));
 }
 
 // A number of devices that has no plan is named, and so is a search that was ended.
 TEST(Plan, ScalingNamesWhatIsMissing) {
-  const std::string text = run_echelon({"plan", "--model=llama3-8b", "--machine=h100", "--gpus=2", "--global-batch-size=8", "--scaling"}).out;
+  const std::string text =
+      run_echelon({"plan", "--model=llama3-8b", "--machine=h100", "--gpus=2", "--global-batch-size=8", "--scaling"})
+          .out;
   EXPECT_THAT(text, HasSubstr("numbers of devices on which nothing fits: 1\n"));
   const std::string hurried = planned({"--machine=h100", "--gpus=4", "--scaling", "--seconds=1e-6"}).out;
   EXPECT_THAT(hurried, HasSubstr("devices was ended (--seconds gives it more)"));
 }
 
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
-  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err, HasSubstr("--seq-len=64 and --training.seq_len=32 say the same thing"));
-  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.global_batch_size=4"}).err, HasSubstr("leave one of them out"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err,
+              HasSubstr("--seq-len=64 and --training.seq_len=32 say the same thing"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.global_batch_size=4"}).err,
+              HasSubstr("leave one of them out"));
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=inf"}).err, HasSubstr("--price=inf is no price"));
 }
 
 // Its sequences are then the model's longest, though a config's usual ones are longer.
 TEST(Plan, AModelMayHaveRoomForShortSequencesAlone) {
-  const Outcome outcome =
-      run_echelon({"plan", "--model=llama-1m", "--model.max_position_embeddings=48", "--global-batch-size=2", "--machine=h100", "--gpus=2"});
+  const Outcome outcome = run_echelon({"plan", "--model=llama-1m", "--model.max_position_embeddings=48",
+                                       "--global-batch-size=2", "--machine=h100", "--gpus=2"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("2 sequences of 48 tokens"));
 }
 
 TEST(Plan, ForMemoryTakesLeastAndForTimeIsFastest) {
-  const Json small = best_plan({"--machine=h100", "--gpus=2", "--objective=memory"}), fast = best_plan({"--machine=h100", "--gpus=2"});
+  const Json small = best_plan({"--machine=h100", "--gpus=2", "--objective=memory"}),
+             fast = best_plan({"--machine=h100", "--gpus=2"});
   EXPECT_LT(small["predicted_memory_bytes"], fast["predicted_memory_bytes"]);
   EXPECT_GT(small["predicted_seconds"], fast["predicted_seconds"]);
 }
@@ -84,10 +90,13 @@ TEST(Plan, ForCostHasTheCheapestTokenOfAllNumbersOfDevices) {
   const std::vector<std::string> asked = {"--machine=h100", "--gpus=4", "--objective=cost"};
   EXPECT_THAT(planned(asked).err, HasSubstr("--price=2.5"));
   const Json cheapest = best_plan({asked[0], asked[1], asked[2], "--price=3"});
-  const auto cost = [](const Json& plan) { return 3.0 * plan["gpus"].get<double>() * plan["predicted_seconds"].get<double>() / 3600 / (8 * 64) * 1e6; };
+  const auto cost = [](const Json& plan) {
+    return 3.0 * plan["gpus"].get<double>() * plan["predicted_seconds"].get<double>() / 3600 / (8 * 64) * 1e6;
+  };
   EXPECT_NEAR(cheapest["price_per_million_tokens"], cost(cheapest), 1e-9 * cost(cheapest));
   double least = cost(cheapest) * 2;
-  for (const int gpus : {1, 2, 4}) least = std::min(least, cost(best_plan({"--machine=h100", fmt::format("--gpus={}", gpus), "--top=1"})));
+  for (const int gpus : {1, 2, 4})
+    least = std::min(least, cost(best_plan({"--machine=h100", fmt::format("--gpus={}", gpus), "--top=1"})));
   EXPECT_NEAR(cost(cheapest), least, 1e-9 * least);
 }
 
@@ -131,13 +140,12 @@ TEST(Plan, SaysWhyReplicasLieInsideOfNodes) {
   EXPECT_THAT(get(config), HasSubstr("order = \"tp-cp-dp-pp\""));
   const Outcome simulated = run_echelon({"simulate", config, "--machine=h100", "--json"});
   EXPECT_EQ(Json::parse(simulated.out)["predicted_seconds"], found["plans"][0]["predicted_seconds"]);
-  const Json by_default = Json::parse(run({"--json", "--parallelism.order=tp-cp-dp_shard-pp-dp_replicate"}))["plans"][0];
+  const Json by_default =
+      Json::parse(run({"--json", "--parallelism.order=tp-cp-dp_shard-pp-dp_replicate"}))["plans"][0];
   EXPECT_LT(found["plans"][0]["predicted_seconds"], by_default["predicted_seconds"]);
-  EXPECT_THAT(
-      run({}),
-      testing::AllOf(
-          HasSubstr("Why the ranks lie in the order tp-cp-dp-pp"),
-          HasSubstr("a node holds of each axis: dp_replicate 8; in the default order tp-cp-dp_shard-pp-dp_replicate it would hold: pp 4, dp_replicate 2")));
+  EXPECT_THAT(run({}), testing::AllOf(HasSubstr("Why the ranks lie in the order tp-cp-dp-pp"),
+                                      HasSubstr("a node holds of each axis: dp_replicate 8; in the default order "
+                                                "tp-cp-dp_shard-pp-dp_replicate it would hold: pp 4, dp_replicate 2")));
 }
 
 // The machine that the config names for its peaks, with as many ranks as it has cores, or more.
@@ -145,7 +153,8 @@ TEST(Plan, WithoutAMachineIsForTheOneOfTheConfig) {
   const ScratchFolder scratch;
   const std::string machine = scratch / "machine.toml";
   ASSERT_EQ(run_echelon({"bench", "--seconds=0.01", "--rounds=0", "--output=" + machine}).status, 0);
-  const Json found = planned_json({"--metrics.machine=" + machine, "--training.micro_batch_size=1", "--training.recompute=none", "--gpus=4"});
+  const Json found = planned_json(
+      {"--metrics.machine=" + machine, "--training.micro_batch_size=1", "--training.recompute=none", "--gpus=4"});
   EXPECT_GT(found["configurations"], 10);
   EXPECT_EQ(found["plans"][0]["gpus"], 4);
   EXPECT_THAT(planned({"--metrics.machine=" + machine, "--gpus=5000"}).err, HasSubstr("nearest: 4096"));

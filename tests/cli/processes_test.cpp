@@ -22,10 +22,12 @@ class Processes : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures")) GTEST_SKIP() << "built without MPI";
-    folder_ = std::string(testing::TempDir()) + "/echelon-processes-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = std::string(testing::TempDir()) + "/echelon-processes-" +
+              testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
-    const Outcome prepared = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder_ + "/corpus", "--vocab-size=300",
-                                          "--training-sample-bytes=20000", "--validation-fraction=0.2"});
+    const Outcome prepared =
+        run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder_ + "/corpus",
+                     "--vocab-size=300", "--training-sample-bytes=20000", "--validation-fraction=0.2"});
     ASSERT_EQ(prepared.status, 0) << prepared.err;
   }
 
@@ -55,8 +57,8 @@ class Processes : public testing::Test {
     std::vector<nlohmann::json> steps;
     for (const std::string& line : tree::lines_of(tree::read_text(folder_ + "/" + out + "/metrics.jsonl"))) {
       steps.push_back(nlohmann::json::parse(line));
-      for (const char* const key :
-           {"step_seconds", "tokens_per_second", "tflops", "mfu", "validation_seconds", "process_peak_bytes", "page_faults", "predicted_step_seconds"})
+      for (const char* const key : {"step_seconds", "tokens_per_second", "tflops", "mfu", "validation_seconds",
+                                    "process_peak_bytes", "page_faults", "predicted_step_seconds"})
         steps.back().erase(key);
     }
     return steps;
@@ -69,14 +71,16 @@ TEST_F(Processes, TrainToTheBitsOfThreads) {
   for (const char* const dtype : {"--training.dtype=float32", "--training.dtype=bfloat16"}) {
     std::filesystem::remove_all(folder_ + "/threads");
     std::filesystem::remove_all(folder_ + "/processes");
-    const Outcome threads = run_echelon(train("threads", {dtype})), processes = run_echelon_processes(8, train("processes", {dtype, "--json"}));
+    const Outcome threads = run_echelon(train("threads", {dtype})),
+                  processes = run_echelon_processes(8, train("processes", {dtype, "--json"}));
     ASSERT_EQ(threads.status, 0) << threads.err;
     ASSERT_EQ(processes.status, 0) << processes.err;
     EXPECT_EQ(metrics("processes").size(), 5U);  // of one process, not of eight
     EXPECT_EQ(metrics("processes"), metrics("threads"));
     const std::string weights = "/checkpoint/step-4/model.safetensors";
     EXPECT_EQ(tree::read_text(folder_ + "/processes" + weights), tree::read_text(folder_ + "/threads" + weights));
-    EXPECT_EQ(tree::lines_of(processes.out).size(), 6U) << processes.out;  // four steps, the evaluation and the result, told once
+    EXPECT_EQ(tree::lines_of(processes.out).size(), 6U)
+        << processes.out;  // four steps, the evaluation and the result, told once
     EXPECT_EQ(processes.err, "");
   }
 }
@@ -84,7 +88,8 @@ TEST_F(Processes, TrainToTheBitsOfThreads) {
 TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
   const Outcome outcome = run_echelon_processes(4, train("out"));
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("echelon: the mesh has 8 ranks (the degrees of [parallelism] multiplied), but mpirun started 4 processes; nearest: 8"));
+  EXPECT_THAT(outcome.err, HasSubstr("echelon: the mesh has 8 ranks (the degrees of [parallelism] multiplied), but "
+                                     "mpirun started 4 processes; nearest: 8"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // three of four processes kept silent
 
   const Outcome threads = run_echelon_processes(2, train("out", {"--comm.backend=thread"}));
@@ -93,7 +98,9 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
 
   const Outcome alone = run_echelon(train("out", {"--comm.backend=mpi"}));
   EXPECT_EQ(alone.status, 2);
-  EXPECT_THAT(alone.err, HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n 8"));
+  EXPECT_THAT(
+      alone.err,
+      HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n 8"));
 }
 
 TEST_F(Processes, ArePredictedFromTheirCollectives) {
@@ -101,7 +108,8 @@ TEST_F(Processes, ArePredictedFromTheirCollectives) {
   host.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 1e-6, 1e-6, 1e-6}};
   const std::string machine = folder_ + "/machine.toml";
   std::ofstream(machine) << to_toml(host);
-  const std::vector<std::string> two = {"--json", "--parallelism.tensor_parallel_degree=1", "--parallelism.pipeline_parallel_degree=1",
+  const std::vector<std::string> two = {"--json", "--parallelism.tensor_parallel_degree=1",
+                                        "--parallelism.pipeline_parallel_degree=1",
                                         "--parallelism.sequence_parallel=false", "--metrics.machine=" + machine};
   const Outcome before = run_echelon_processes(2, train("before", two));
   ASSERT_EQ(before.status, 0) << before.err;

@@ -33,7 +33,8 @@ bool read_some(int file, std::string& text) {
 
 using Interrupt = std::function<void(pid_t child)>;
 
-Outcome run(const std::vector<std::string>& command, const std::string& when, const Interrupt& interrupt, const std::string& output = "") {
+Outcome run(const std::vector<std::string>& command, const std::string& when, const Interrupt& interrupt,
+            const std::string& output = "") {
   const Pipe out, err;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -81,12 +82,15 @@ std::vector<std::string> echelon_command(const std::vector<std::string>& argumen
 Outcome run_echelon(const std::vector<std::string>& arguments) { return run(echelon_command(arguments), "", {}); }
 
 Outcome run_echelon_processes(int num_processes, const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", std::to_string(num_processes)};
+  std::vector<std::string> command = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
+                                      std::to_string(num_processes)};
   for (const std::string& word : echelon_command(arguments)) command.push_back(word);
   return run(command, "", {});
 }
 
-Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) { return run(echelon_command(arguments), "", {}, path); }
+Outcome run_echelon_into(const std::string& path, const std::vector<std::string>& arguments) {
+  return run(echelon_command(arguments), "", {}, path);
+}
 
 Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) {
   return run(echelon_command(arguments), when, [](pid_t child) { kill(child, SIGINT); });

@@ -33,7 +33,8 @@ double sum_of(const nlohmann::json& parts) {
 }
 
 TEST(Simulate, JsonHasPartsThatAddUpAndTheNamesOfTrain) {
-  const Outcome outcome = simulated({"--machine=h100", "--json", "--slow=rank=17:1.3", "--mtbf-hours=3", "--checkpoint-seconds=30"});
+  const Outcome outcome =
+      simulated({"--machine=h100", "--json", "--slow=rank=17:1.3", "--mtbf-hours=3", "--checkpoint-seconds=30"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const nlohmann::json json = nlohmann::json::parse(outcome.out);
   const double seconds = json["predicted_seconds"];
@@ -45,21 +46,23 @@ TEST(Simulate, JsonHasPartsThatAddUpAndTheNamesOfTrain) {
   EXPECT_EQ(json["tokens"], 64 * 4096);
   EXPECT_EQ(json["world_size"], 64);
   EXPECT_GT(json["failures"]["goodput"], 0.5);
-  for (const char* name : {"step_seconds", "tokens_per_second", "tflops", "mfu", "memory_peak_bytes", "comm_bytes"}) EXPECT_TRUE(json.contains(name)) << name;
+  for (const char* name : {"step_seconds", "tokens_per_second", "tflops", "mfu", "memory_peak_bytes", "comm_bytes"})
+    EXPECT_TRUE(json.contains(name)) << name;
 }
 
 TEST(Simulate, TextSaysWhereTheTimeGoes) {
   const Outcome outcome = simulated({"--machine=h100"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* words : {"64 ranks = pp 2 x dp_shard 8 x tp 4", "a causal mask leaves half of them", "exposed communication, tp", "bubble", "optimizer",
-                            "fits", "sent in a step"})
+  for (const char* words : {"64 ranks = pp 2 x dp_shard 8 x tp 4", "a causal mask leaves half of them",
+                            "exposed communication, tp", "bubble", "optimizer", "fits", "sent in a step"})
     EXPECT_THAT(outcome.out, HasSubstr(words));
 }
 
 TEST(Simulate, WritesTraceAndDrawing) {
   const std::string folder = testing::TempDir() + "echelon_simulate";
   std::filesystem::create_directories(folder);
-  const Outcome outcome = simulated({"--machine=h100", "--trace=" + folder + "/step.json", "--svg=" + folder + "/step.svg"});
+  const Outcome outcome =
+      simulated({"--machine=h100", "--trace=" + folder + "/step.json", "--svg=" + folder + "/step.svg"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   std::ifstream trace(folder + "/step.json"), svg(folder + "/step.svg");
   EXPECT_GT(nlohmann::json::parse(trace)["traceEvents"].size(), 32U);
@@ -104,7 +107,8 @@ std::string written(const std::string& name, const std::string& text) {
 
 // Ids may be anything, and a row that is wrong does not stop the others.
 TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
-  const std::string run = ",24,2304,24,2048,A100-80GB-SXM,32,512,", table = "id,layers,hidden,heads,seq,gpu,gpus,gbs,iter_time_s,schedule\n";
+  const std::string run = ",24,2304,24,2048,A100-80GB-SXM,32,512,",
+                    table = "id,layers,hidden,heads,seq,gpu,gpus,gbs,iter_time_s,schedule\n";
   std::string text = table;
   const std::vector<std::string> ids = {"a", "\"b, \"\"c\"\"\"", "\xE2\x98\x83", "caf\xE9", "", "a"};
   for (const std::string& id : ids) text += id + run + ",\n";
@@ -139,7 +143,8 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
 TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
   const std::string machine = testing::TempDir() + "/simulate_machine.toml";
   ASSERT_EQ(run_echelon({"bench", "--seconds=0.01", "--rounds=0", "--output=" + machine}).status, 0);
-  const std::vector<std::string> run = {"simulate", "--model.preset=llama-1m", "--parallelism.pipeline_parallel_degree=2", "--json"};
+  const std::vector<std::string> run = {"simulate", "--model.preset=llama-1m",
+                                        "--parallelism.pipeline_parallel_degree=2", "--json"};
   const auto with = [&](const std::string& flag) {
     std::vector<std::string> arguments = run;
     arguments.push_back(flag + "=" + machine);
@@ -151,10 +156,12 @@ TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
   EXPECT_GT(of_config["predicted_seconds"], 0);
   EXPECT_EQ(of_config["parts"], named["parts"]);
   const std::string trace = testing::TempDir() + "/host_step.json", svg = testing::TempDir() + "/host_step.svg";
-  const Outcome drawn = run_echelon({run[0], run[1], run[2], "--machine=" + machine, "--trace=" + trace, "--svg=" + svg});
+  const Outcome drawn =
+      run_echelon({run[0], run[1], run[2], "--machine=" + machine, "--trace=" + trace, "--svg=" + svg});
   ASSERT_EQ(drawn.status, 0) << drawn.err;
   std::ifstream events(trace);
-  EXPECT_GT(nlohmann::json::parse(events)["traceEvents"].size(), 64U);  // two passes of eight microbatches on two ranks, and transfers
+  EXPECT_GT(nlohmann::json::parse(events)["traceEvents"].size(),
+            64U);  // two passes of eight microbatches on two ranks, and transfers
 }
 
 }  // namespace

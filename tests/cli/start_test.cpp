@@ -1,4 +1,5 @@
-// What the program does before it works, counted: processor time, page faults, libraries. Not the time on the clock, which depends on what else runs.
+// What the program does before it works, counted: processor time, page faults, libraries. Not the time on the clock,
+// which depends on what else runs.
 #include "cli/program.h"
 
 #include <gmock/gmock.h>
@@ -29,7 +30,9 @@ struct Use {
 Use use_of_children() {
   rusage use{};
   getrusage(RUSAGE_CHILDREN, &use);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
   return {seconds(use.ru_utime) + seconds(use.ru_stime), use.ru_minflt + use.ru_majflt};
 }
 
@@ -58,9 +61,13 @@ TEST(Start, HelpLoadsNothingThatComputes) {
 // From the start to the end of the first step of a model of 1 M parameters: 0.2 s of processor time as measured.
 TEST(Start, TheFirstStepIsThereWithinASecond) {
   const std::string folder = std::string(testing::TempDir()) + "/echelon-start";
-  ASSERT_EQ(run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder, "--vocab-size=300"}).status, 0);
-  const Use use = use_of({"train", "--model.preset=llama-1m", "--model.vocab_size=300", "--data.path=" + folder + "/train", "--training.steps=1",
-                          "--training.seq_len=128", "--checkpoint.enable=false", "--output.dir=" + folder});
+  ASSERT_EQ(
+      run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder, "--vocab-size=300"})
+          .status,
+      0);
+  const Use use =
+      use_of({"train", "--model.preset=llama-1m", "--model.vocab_size=300", "--data.path=" + folder + "/train",
+              "--training.steps=1", "--training.seq_len=128", "--checkpoint.enable=false", "--output.dir=" + folder});
   EXPECT_LT(use.cpu_seconds, 1 * slowness);
   std::filesystem::remove_all(folder);
 }

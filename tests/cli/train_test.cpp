@@ -20,10 +20,12 @@ using testing::HasSubstr;
 class Program : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::string(testing::TempDir()) + "/echelon-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ =
+        std::string(testing::TempDir()) + "/echelon-" + testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
-    const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", corpus(), "--vocab-size=300",
-                                         "--training-sample-bytes=20000", "--validation-fraction=0.2"});
+    const Outcome outcome =
+        run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", corpus(), "--vocab-size=300",
+                     "--training-sample-bytes=20000", "--validation-fraction=0.2"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   }
 
@@ -57,9 +59,11 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
 }
 
 TEST_F(Program, TrainsEvaluatesAndGenerates) {
-  const Outcome trained = run_echelon(train({"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"}));
+  const Outcome trained =
+      run_echelon(train({"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"}));
   ASSERT_EQ(trained.status, 0) << trained.err;
-  for (const char* part : {"step:  1  loss:", "step:  3  loss:", "validate step:  3", "unigram entropy", "eta: 0s"}) EXPECT_THAT(trained.out, HasSubstr(part));
+  for (const char* part : {"step:  1  loss:", "step:  3  loss:", "validate step:  3", "unigram entropy", "eta: 0s"})
+    EXPECT_THAT(trained.out, HasSubstr(part));
   std::ifstream metrics(out() + "/metrics.jsonl");
   std::ostringstream text;
   text << metrics.rdbuf();
@@ -71,11 +75,13 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_GT(objects[2]["predicted_step_seconds"].get<double>(), 0);
 
   const std::string model = out() + "/checkpoint/step-3";
-  const Outcome evaluated = run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});
+  const Outcome evaluated =
+      run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});
   ASSERT_EQ(evaluated.status, 0) << evaluated.err;
   EXPECT_NEAR(json_lines(evaluated.out)[0]["validation_loss"].get<double>(), std::log(300), 0.5);
 
-  const std::vector<std::string> generate = {"generate", "--model", model, "--prompt=#include", "--max-new-tokens=8", "--seed=3"};
+  const std::vector<std::string> generate = {"generate",           "--model", model, "--prompt=#include",
+                                             "--max-new-tokens=8", "--seed=3"};
   const Outcome generated = run_echelon(generate);
   ASSERT_EQ(generated.status, 0) << generated.err;
   EXPECT_THAT(generated.out, testing::StartsWith("#include"));
@@ -84,8 +90,9 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
 
 // A Llama of two layers of width D = 128, with F = 384, 4 heads, 2 of keys and values, and 300 tokens: counted by hand.
 TEST_F(Program, InspectsWhatItMade) {
-  ASSERT_EQ(run_echelon(train({"--training.steps=1", "--model.hidden_size=128", "--model.intermediate_size=384", "--model.num_attention_heads=4",
-                               "--model.num_key_value_heads=2", "--model.tie_word_embeddings=true"}))
+  ASSERT_EQ(run_echelon(train({"--training.steps=1", "--model.hidden_size=128", "--model.intermediate_size=384",
+                               "--model.num_attention_heads=4", "--model.num_key_value_heads=2",
+                               "--model.tie_word_embeddings=true"}))
                 .status,
             0);
   const std::string model = out() + "/checkpoint/step-1";
@@ -101,7 +108,8 @@ TEST_F(Program, InspectsWhatItMade) {
   const Outcome tokens = run_echelon({"inspect", corpus() + "/train", "--json"});
   ASSERT_EQ(tokens.status, 0) << tokens.err;
   EXPECT_EQ(json_lines(tokens.out)[0]["token_type"], "u16");
-  EXPECT_EQ(json_lines(tokens.out)[0]["num_tokens"].get<std::uintmax_t>(), std::filesystem::file_size(corpus() + "/train.bin") / 2);
+  EXPECT_EQ(json_lines(tokens.out)[0]["num_tokens"].get<std::uintmax_t>(),
+            std::filesystem::file_size(corpus() + "/train.bin") / 2);
   EXPECT_EQ(run_echelon({"inspect", corpus() + "/train.bin"}).out, run_echelon({"inspect", corpus() + "/train"}).out);
 }
 
@@ -125,7 +133,8 @@ TEST_F(Program, PrintsJsonAndTheConfig) {
 }
 
 TEST_F(Program, StopsAfterTheStepAtHandOnCtrlC) {
-  const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000", "--parallelism.data_parallel_shard_degree=2"}), "step:  2");
+  const Outcome outcome =
+      interrupt_echelon(train({"--training.steps=1000000", "--parallelism.data_parallel_shard_degree=2"}), "step:  2");
   EXPECT_EQ(outcome.status, 130) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("stopped after step"));
   EXPECT_THAT(outcome.out, HasSubstr("model: " + out() + "/checkpoint/step-"));
@@ -141,7 +150,8 @@ TEST_F(Program, SaysWhereItCannotWrite) {
 TEST_F(Program, SaysThatItsOutputGotLost) {
   const std::string file = "/dev/full";
   if (!std::filesystem::exists(file)) GTEST_SKIP() << "no " << file;
-  for (const auto& arguments : {std::vector<std::string>{"draw"}, {"draw", "--json"}, train({"--checkpoint.enable=false"})}) {
+  for (const auto& arguments :
+       {std::vector<std::string>{"draw"}, {"draw", "--json"}, train({"--checkpoint.enable=false"})}) {
     const Outcome outcome = run_echelon_into(file, arguments);
     EXPECT_EQ(outcome.status, 1) << arguments[0];
     EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
@@ -158,10 +168,12 @@ std::vector<std::string> files_below(const std::string& folder) {
 
 TEST_F(Program, CtrlCLeavesNothingOfAPreparation) {
   std::string lines;
-  for (int i = 0; i < 200'000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + " of a text that takes a while\"}\n";
+  for (int i = 0; i < 200'000; ++i)
+    lines += "{\"text\": \"line " + std::to_string(i) + " of a text that takes a while\"}\n";
   std::ofstream(folder_ + "/long.jsonl") << lines;
   for (const std::string phase : {"learning the tokenizer", "encoding"}) {
-    const Outcome outcome = interrupt_echelon({"prepare", folder_ + "/long.jsonl", "--output", out(), "--vocab-size=400"}, phase);
+    const Outcome outcome =
+        interrupt_echelon({"prepare", folder_ + "/long.jsonl", "--output", out(), "--vocab-size=400"}, phase);
     EXPECT_EQ(outcome.status, 130) << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr("interrupted"));
     EXPECT_THAT(files_below(out()), testing::IsEmpty()) << phase;
@@ -169,13 +181,16 @@ TEST_F(Program, CtrlCLeavesNothingOfAPreparation) {
 }
 
 TEST_F(Program, CtrlCInAPreparationKeepsWhatWasThere) {
-  const std::vector<std::string> small = {"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output", out(), "--vocab-size=300"};
+  const std::vector<std::string> small = {"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output", out(),
+                                          "--vocab-size=300"};
   ASSERT_EQ(run_echelon(small).status, 0);
   const auto files = files_below(out());
   std::string lines;
   for (int i = 0; i < 200'000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
   std::ofstream(folder_ + "/long.jsonl") << lines;
-  EXPECT_EQ(interrupt_echelon({"prepare", folder_ + "/long.jsonl", "--output", out(), "--vocab-size=400"}, "encoding").status, 130);
+  EXPECT_EQ(
+      interrupt_echelon({"prepare", folder_ + "/long.jsonl", "--output", out(), "--vocab-size=400"}, "encoding").status,
+      130);
   EXPECT_EQ(files_below(out()), files);
   EXPECT_THAT(run_echelon(small).out, HasSubstr("it was there already"));
 }

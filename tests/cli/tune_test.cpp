@@ -13,13 +13,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::vector<std::string> tiny_model = {"--model.model_type=llama",          "--model.hidden_size=32",       "--model.num_hidden_layers=4",
-                                             "--model.num_attention_heads=4",     "--model.intermediate_size=64", "--model.vocab_size=128",
+const std::vector<std::string> tiny_model = {"--model.model_type=llama",          "--model.hidden_size=32",
+                                             "--model.num_hidden_layers=4",       "--model.num_attention_heads=4",
+                                             "--model.intermediate_size=64",      "--model.vocab_size=128",
                                              "--model.max_position_embeddings=64"};
 
 std::string config_file() {
   const std::string path = ::testing::TempDir() + "tune.toml";
-  std::vector<std::string> arguments = {"train", "--show-config", "--training.seq_len=32", "--training.global_batch_size=8"};
+  std::vector<std::string> arguments = {"train", "--show-config", "--training.seq_len=32",
+                                        "--training.global_batch_size=8"};
   arguments.insert(arguments.end(), tiny_model.begin(), tiny_model.end());
   const Outcome shown = run_echelon(arguments);
   EXPECT_EQ(shown.status, 0) << shown.err;
@@ -29,9 +31,10 @@ std::string config_file() {
 
 // On a machine that is much faster than this one predictions are far off until they are fitted.
 TEST(Tune, RunsTheBestFewAndRanksThemAgain) {
-  const std::string config = config_file(), best = ::testing::TempDir() + "tuned.toml", machine = ::testing::TempDir() + "tuned_machine.toml";
-  const Outcome tuned =
-      run_echelon({"tune", config, "--machine=a100-80", "--gpus=2", "--top=3", "--steps=3", "--json", "--output=" + best, "--machine-output=" + machine});
+  const std::string config = config_file(), best = ::testing::TempDir() + "tuned.toml",
+                    machine = ::testing::TempDir() + "tuned_machine.toml";
+  const Outcome tuned = run_echelon({"tune", config, "--machine=a100-80", "--gpus=2", "--top=3", "--steps=3", "--json",
+                                     "--output=" + best, "--machine-output=" + machine});
   ASSERT_EQ(tuned.status, 0) << tuned.err;
   const auto json = nlohmann::json::parse(tuned.out);
   EXPECT_GE(json["tried"].size(), 2U);
@@ -42,12 +45,14 @@ TEST(Tune, RunsTheBestFewAndRanksThemAgain) {
   EXPECT_EQ(run_echelon({"inspect", best}).status, 0);
   const Outcome again = run_echelon({"plan", "--model=" + config, "--machine=" + machine, "--gpus=2", "--json"});
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_NEAR(nlohmann::json::parse(again.out)["plans"][0]["predicted_seconds"].get<double>(), json["plans"][0]["predicted_seconds"].get<double>(),
+  EXPECT_NEAR(nlohmann::json::parse(again.out)["plans"][0]["predicted_seconds"].get<double>(),
+              json["plans"][0]["predicted_seconds"].get<double>(),
               1e-3 * json["plans"][0]["predicted_seconds"].get<double>());
 }
 
 TEST(Tune, SaysWhatItLearnt) {
-  const Outcome tuned = run_echelon({"tune", config_file(), "--machine=a100-80", "--gpus=2", "--top=1", "--steps=1", "--parallelism.tensor_parallel_degree=2"});
+  const Outcome tuned = run_echelon({"tune", config_file(), "--machine=a100-80", "--gpus=2", "--top=1", "--steps=1",
+                                     "--parallelism.tensor_parallel_degree=2"});
   EXPECT_EQ(tuned.status, 0) << tuned.err;
   for (const char* part : {"predicted", "measured", "learnt: here operations take", "ranked again", "fastest of those"})
     EXPECT_THAT(tuned.out, HasSubstr(part));

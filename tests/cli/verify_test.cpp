@@ -46,7 +46,9 @@ TEST(Verify, GivesTheVerdictAsJson) {
   EXPECT_EQ(verdict.at("world_size"), 8);
   EXPECT_EQ(verdict.at("steps"), 2);
   for (const char* quantity : {"loss", "gradient", "norm", "weight"})
-    EXPECT_LE(verdict.at("worst").at(quantity).at("error").get<double>(), verdict.at("worst").at(quantity).at("tolerance").get<double>()) << quantity;
+    EXPECT_LE(verdict.at("worst").at(quantity).at("error").get<double>(),
+              verdict.at("worst").at(quantity).at("tolerance").get<double>())
+        << quantity;
   EXPECT_THAT(verdict.at("worst").at("gradient").at("tensor").get<std::string>(), HasSubstr("model."));
 }
 
@@ -61,7 +63,8 @@ TEST(Verify, RefusesWhatCannotBeVerified) {
   refused("--steps=101", "--steps = 101 is more than training.steps = 100; nearest: 100");
   refused("--layers=0.5", "--layers");
   const Outcome uneven = run_echelon(verify_with({"--parallelism.pipeline_parallel_layout=2,4", "--layers=3"}));
-  EXPECT_THAT(uneven.err, HasSubstr("--layers = 3 cannot be cut into the layout's 2 pipeline stages, which are kept; nearest: 4"));
+  EXPECT_THAT(uneven.err,
+              HasSubstr("--layers = 3 cannot be cut into the layout's 2 pipeline stages, which are kept; nearest: 4"));
   refused("--layers=7", "nearest: 6");
   refused("--hidden=20", "--hidden = 20 is no multiple of 8");
   refused("--hidden=72", "nearest: 64");

@@ -1,4 +1,5 @@
-// Collectives and transfers against naive loops, for every dtype, groups of 1 to 9 ranks, sizes that divide and that do not, in place and not.
+// Collectives and transfers against naive loops, for every dtype, groups of 1 to 9 ranks, sizes that divide and that do
+// not, in place and not.
 #include "comm/conformance.h"
 #include "comm/numbers.h"
 #include "spec/mesh_shape.h"
@@ -102,10 +103,12 @@ void broadcast_copies_the_root(const RunRanks& run) {
 
 void all_to_all_transposes(const RunRanks& run) {
   for_each_case(run, [](const Case& c) {
-    Buffer sent = numbers(c.dtype, c.count * c.n(), c.rank(), 4), received(c.dtype, c.count * c.n()), expected = received;
+    Buffer sent = numbers(c.dtype, c.count * c.n(), c.rank(), 4), received(c.dtype, c.count * c.n()),
+           expected = received;
     c.comm.all_to_all(received.tensor(), sent.tensor()).wait();
     for (int rank = 0; rank < c.n(); ++rank)
-      for (std::int64_t i = 0; i < c.count; ++i) expected.set(rank * c.count + i, number(rank, c.rank() * c.count + i, 4));
+      for (std::int64_t i = 0; i < c.count; ++i)
+        expected.set(rank * c.count + i, number(rank, c.rank() * c.count + i, 4));
     expect_same(received, expected, c.name("all_to_all"));
   });
 }
@@ -116,8 +119,8 @@ void transfers_arrive_in_order(const RunRanks& run) {
     const int next = (c.rank() + 1) % c.n(), previous = (c.rank() + c.n() - 1) % c.n();
     Buffer first = numbers(c.dtype, c.count, c.rank(), 5), second = numbers(c.dtype, 3, c.rank(), 6);
     Buffer got_first(c.dtype, c.count), got_second(c.dtype, 3);
-    Pending pending[] = {c.comm.send(first.tensor(), next), c.comm.send(second.tensor(), next), c.comm.receive(got_first.tensor(), previous),
-                         c.comm.receive(got_second.tensor(), previous)};
+    Pending pending[] = {c.comm.send(first.tensor(), next), c.comm.send(second.tensor(), next),
+                         c.comm.receive(got_first.tensor(), previous), c.comm.receive(got_second.tensor(), previous)};
     for (const int i : {3, 1, 0, 2}) pending[i].wait();
     expect_same(got_first, numbers(c.dtype, c.count, previous, 5), c.name("a first transfer"));
     expect_same(got_second, numbers(c.dtype, 3, previous, 6), c.name("a second transfer"));

@@ -1,4 +1,5 @@
-// What every transport must do, written against a function that runs ranks: expected values come from naive loops in rank order.
+// What every transport must do, written against a function that runs ranks: expected values come from naive loops in
+// rank order.
 #pragma once
 
 #include "comm/mesh.h"
@@ -36,22 +37,25 @@ struct Requirement {
   void (*test)(const RunRanks& run);
 };
 /// All of them, for INSTANTIATE_TEST_SUITE_P.
-inline constexpr Requirement requirements[] = {{"AllReduceAddsInRankOrder", all_reduce_adds_in_rank_order},
-                                               {"AllReduceTakesTheMaximum", all_reduce_takes_the_maximum},
-                                               {"AllGatherConcatenates", all_gather_concatenates},
-                                               {"ReduceScatterLeavesEachRankItsPart", reduce_scatter_leaves_each_rank_its_part},
-                                               {"BroadcastCopiesTheRoot", broadcast_copies_the_root},
-                                               {"AllToAllTransposes", all_to_all_transposes},
-                                               {"TransfersArriveInOrder", transfers_arrive_in_order},
-                                               {"BarrierWaitsForAll", barrier_waits_for_all},
-                                               {"ManyOperationsMayBeInFlight", many_operations_may_be_in_flight},
-                                               {"RanksMayWaitInDifferentOrders", ranks_may_wait_in_different_orders},
-                                               {"PollingAloneFinishes", polling_alone_finishes},
-                                               {"GroupsAreThoseOfTheMesh", groups_are_those_of_the_mesh},
-                                               {"LargeBuffers", large_buffers},
-                                               {"TwoRunsGiveTheSameBits", two_runs_give_the_same_bits},
-                                               {"BytesSentAreTheClosedForms", bytes_sent_are_the_closed_forms},
-                                               {"WrongArgumentsAreRefused", wrong_arguments_are_refused}};
-inline std::string name_of_requirement(const testing::TestParamInfo<Requirement>& requirement) { return requirement.param.name; }
+inline constexpr Requirement requirements[] = {
+    {"AllReduceAddsInRankOrder", all_reduce_adds_in_rank_order},
+    {"AllReduceTakesTheMaximum", all_reduce_takes_the_maximum},
+    {"AllGatherConcatenates", all_gather_concatenates},
+    {"ReduceScatterLeavesEachRankItsPart", reduce_scatter_leaves_each_rank_its_part},
+    {"BroadcastCopiesTheRoot", broadcast_copies_the_root},
+    {"AllToAllTransposes", all_to_all_transposes},
+    {"TransfersArriveInOrder", transfers_arrive_in_order},
+    {"BarrierWaitsForAll", barrier_waits_for_all},
+    {"ManyOperationsMayBeInFlight", many_operations_may_be_in_flight},
+    {"RanksMayWaitInDifferentOrders", ranks_may_wait_in_different_orders},
+    {"PollingAloneFinishes", polling_alone_finishes},
+    {"GroupsAreThoseOfTheMesh", groups_are_those_of_the_mesh},
+    {"LargeBuffers", large_buffers},
+    {"TwoRunsGiveTheSameBits", two_runs_give_the_same_bits},
+    {"BytesSentAreTheClosedForms", bytes_sent_are_the_closed_forms},
+    {"WrongArgumentsAreRefused", wrong_arguments_are_refused}};
+inline std::string name_of_requirement(const testing::TestParamInfo<Requirement>& requirement) {
+  return requirement.param.name;
+}
 
 }  // namespace echelon::conformance

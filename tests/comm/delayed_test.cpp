@@ -66,7 +66,8 @@ TEST(DelayedComm, WhatIsReadBeforeTheWaitIsPoison) {
       for (std::int64_t i = 0; i < 10; ++i) {
         expect_poison(x, i);
         expect_poison(full, 10 * comm.rank() + i);
-        EXPECT_EQ(full.get(10 * (1 - comm.rank()) + i), numbers(dtype, 20, comm.rank()).get(10 * (1 - comm.rank()) + i));
+        EXPECT_EQ(full.get(10 * (1 - comm.rank()) + i),
+                  numbers(dtype, 20, comm.rank()).get(10 * (1 - comm.rank()) + i));
       }
       while (!reduced.poll()) expect_poison(x, 9);
       scattered.wait();
@@ -85,7 +86,8 @@ TEST(DelayedComm, FindsASendBufferThatIsOverwrittenBeforeTheWait) {
       comm.receive(x.tensor(), 0).wait();
     }
   });
-  EXPECT_THAT(failure, HasSubstr("rank 0: the input of send in group dp_replicate on rank 0 was written before the operation was waited for: element 3 of 10"));
+  EXPECT_THAT(failure, HasSubstr("rank 0: the input of send in group dp_replicate on rank 0 was written before the "
+                                 "operation was waited for: element 3 of 10"));
 }
 
 TEST(DelayedComm, FindsAnOutputThatIsWrittenBeforeTheWait) {

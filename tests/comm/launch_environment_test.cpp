@@ -32,8 +32,10 @@ std::string error_of(const Variables& variables) {
 }
 
 const Variables torchrun = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
-const Variables openmpi = {
-    {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "6"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+const Variables openmpi = {{"OMPI_COMM_WORLD_RANK", "2"},
+                           {"OMPI_COMM_WORLD_SIZE", "6"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
 const Variables pmi = {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}};
 const Variables slurm = {{"PMIX_RANK", "4"},
                          {"SLURM_JOB_ID", "17"},
@@ -59,7 +61,8 @@ TEST(LaunchEnvironment, ReadsEachLauncher) {
   EXPECT_EQ(read(torchrun), (LaunchEnvironment{5, 8, 1, 4, LaunchSource::torchrun, false}));
   EXPECT_EQ(read(openmpi), (LaunchEnvironment{2, 6, 0, 2, LaunchSource::openmpi}));
   EXPECT_EQ(read(pmi), (LaunchEnvironment{3, 4, {}, {}, LaunchSource::pmi}));
-  EXPECT_EQ(read(with(pmi, {{"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}})), (LaunchEnvironment{3, 4, 1, 2, LaunchSource::pmi}));
+  EXPECT_EQ(read(with(pmi, {{"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}})),
+            (LaunchEnvironment{3, 4, 1, 2, LaunchSource::pmi}));
   EXPECT_EQ(read(slurm), (LaunchEnvironment{4, 7, 0, 2, LaunchSource::slurm}));
 }
 
@@ -74,12 +77,18 @@ TEST(LaunchEnvironment, CountsSlurmTasksPerNode) {
   EXPECT_EQ(local_size("1(x2),3,2", "2"), 3);
   EXPECT_EQ(local_size("", "2"), std::nullopt);
   for (const char* counts : {"x", "2(x3", "2(y3),1", "0(x7)", "2(x3),1,"})
-    EXPECT_THAT(error_of(with(slurm, {{"SLURM_STEP_TASKS_PER_NODE", counts}, {"SLURM_NODEID", "4"}})), HasSubstr(counts));
+    EXPECT_THAT(error_of(with(slurm, {{"SLURM_STEP_TASKS_PER_NODE", counts}, {"SLURM_NODEID", "4"}})),
+                HasSubstr(counts));
 }
 
-// What sbatch and salloc give to their shell: no step, or one with a reserved number (batch 0xfffffffb, interactive 0xfffffffa).
+// What sbatch and salloc give to their shell: no step, or one with a reserved number (batch 0xfffffffb, interactive
+// 0xfffffffa).
 TEST(LaunchEnvironment, TakesNoShellOfSlurmForATask) {
-  const Variables shell = {{"SLURM_JOB_ID", "17"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "0"}, {"SLURM_TASKS_PER_NODE", "4(x2)"}};
+  const Variables shell = {{"SLURM_JOB_ID", "17"},
+                           {"SLURM_PROCID", "0"},
+                           {"SLURM_NTASKS", "8"},
+                           {"SLURM_LOCALID", "0"},
+                           {"SLURM_TASKS_PER_NODE", "4(x2)"}};
   EXPECT_EQ(read(shell), std::nullopt);
   EXPECT_EQ(read(with(shell, {{"SLURM_STEP_ID", "4294967291"}, {"SLURM_STEP_NUM_TASKS", "1"}})), std::nullopt);
   EXPECT_EQ(read(with(shell, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}})), std::nullopt);
@@ -98,20 +107,25 @@ TEST(LaunchEnvironment, PrefersTheInnerLauncher) {
 TEST(LaunchEnvironment, KnowsAWrapperThatSetsTheNamesOfTorchrun) {
   const Variables wrapped = with(openmpi, {{"RANK", "2"}, {"WORLD_SIZE", "6"}});
   EXPECT_EQ(read(wrapped), (LaunchEnvironment{2, 6, 0, 2, LaunchSource::torchrun, true}));
-  EXPECT_THAT(error_of(with(openmpi, {{"RANK", "1"}, {"WORLD_SIZE", "6"}})), AllOf(HasSubstr("RANK = 1"), HasSubstr("OMPI_COMM_WORLD_RANK = 2")));
+  EXPECT_THAT(error_of(with(openmpi, {{"RANK", "1"}, {"WORLD_SIZE", "6"}})),
+              AllOf(HasSubstr("RANK = 1"), HasSubstr("OMPI_COMM_WORLD_RANK = 2")));
 }
 
 TEST(LaunchEnvironment, NamesTheVariableThatIsWrong) {
   for (const char* wrong : {"-1", "two", "3x", " 3", "99999999999", "1.0"}) {
     EXPECT_THAT(error_of(with(torchrun, {{"RANK", wrong}})), AllOf(HasSubstr("RANK = '" + std::string(wrong) + "'")));
-    EXPECT_THAT(error_of(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", wrong}})), HasSubstr("OMPI_COMM_WORLD_LOCAL_SIZE = '" + std::string(wrong) + "'"));
+    EXPECT_THAT(error_of(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", wrong}})),
+                HasSubstr("OMPI_COMM_WORLD_LOCAL_SIZE = '" + std::string(wrong) + "'"));
   }
   EXPECT_THAT(error_of({{"RANK", "0"}}), AllOf(HasSubstr("RANK = 0"), HasSubstr("WORLD_SIZE is not")));
   EXPECT_THAT(error_of({{"PMI_SIZE", "4"}}), AllOf(HasSubstr("PMI_SIZE = 4"), HasSubstr("PMI_RANK is not")));
   EXPECT_THAT(error_of(with(torchrun, {{"RANK", "8"}})), AllOf(HasSubstr("RANK = 8"), HasSubstr("WORLD_SIZE = 8")));
-  EXPECT_THAT(error_of(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}})), HasSubstr("OMPI_COMM_WORLD_LOCAL_RANK = 2"));
-  EXPECT_THAT(error_of(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "7"}})), HasSubstr("OMPI_COMM_WORLD_LOCAL_SIZE = 7"));
-  EXPECT_THAT(error_of(with(slurm, {{"SLURM_PROCID", "7"}})), AllOf(HasSubstr("SLURM_PROCID = 7"), HasSubstr("SLURM_STEP_NUM_TASKS = 7")));
+  EXPECT_THAT(error_of(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}})),
+              HasSubstr("OMPI_COMM_WORLD_LOCAL_RANK = 2"));
+  EXPECT_THAT(error_of(with(openmpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "7"}})),
+              HasSubstr("OMPI_COMM_WORLD_LOCAL_SIZE = 7"));
+  EXPECT_THAT(error_of(with(slurm, {{"SLURM_PROCID", "7"}})),
+              AllOf(HasSubstr("SLURM_PROCID = 7"), HasSubstr("SLURM_STEP_NUM_TASKS = 7")));
   EXPECT_THAT(error_of(with(slurm, {{"SLURM_STEP_ID", "batch"}})), HasSubstr("SLURM_STEP_ID = 'batch'"));
 }
 
@@ -120,7 +134,8 @@ TEST(LaunchEnvironment, RefusesTorchrunByName) {
     require_mpi_possible(read(torchrun).value());
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("process 5 of 8"), HasSubstr("torchrun"), HasSubstr("mpirun -n 8"), HasSubstr("threads")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("process 5 of 8"), HasSubstr("torchrun"), HasSubstr("mpirun -n 8"),
+                                    HasSubstr("threads")));
   }
   EXPECT_NO_THROW(require_mpi_possible(read(openmpi).value()));
 }
@@ -142,7 +157,8 @@ TEST(LaunchEnvironment, RefusesAWorldThatMpiDoesNotKnow) {
     require_mpi_world(read(slurm).value(), 0, 1);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("process 4 of 7 (srun)"), HasSubstr("rank 0 of 1"), HasSubstr("--mpi=pmix")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("process 4 of 7 (srun)"), HasSubstr("rank 0 of 1"), HasSubstr("--mpi=pmix")));
   }
 }
 

@@ -26,10 +26,12 @@ struct Job {
 /// tests/comm/mpi_failures with this argument on four processes.
 Job run_job(const std::string& mode) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::string command = "mpirun --allow-run-as-root --oversubscribe -n 4 " ECHELON_BINARY_DIR "/mpi_failures " + mode + " 2>&1";
+  const std::string command =
+      "mpirun --allow-run-as-root --oversubscribe -n 4 " ECHELON_BINARY_DIR "/mpi_failures " + mode + " 2>&1";
   Job job;
   std::FILE* const output = popen(command.c_str(), "r");
-  for (int letter = std::fgetc(output); letter != EOF; letter = std::fgetc(output)) job.output += static_cast<char>(letter);
+  for (int letter = std::fgetc(output); letter != EOF; letter = std::fgetc(output))
+    job.output += static_cast<char>(letter);
   const int status = pclose(output);
   job.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   job.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -76,9 +78,12 @@ TEST_F(MpiFailure, AKilledProcessEndsTheJob) {
 TEST_F(MpiFailure, AProcessThatHangsIsNamedThroughTheChainOfThoseWhoWait) {
   for (const char* const mode : {"stopped", "asleep"}) {
     const Job job = run_job(mode);
-    EXPECT_THAT(job.output, AllOf(HasSubstr("waited 4 s (comm.timeout_seconds) for receive of 5 float32 from rank"), HasSubstr("; rank 0 does not answer")))
+    EXPECT_THAT(job.output, AllOf(HasSubstr("waited 4 s (comm.timeout_seconds) for receive of 5 float32 from rank"),
+                                  HasSubstr("; rank 0 does not answer")))
         << mode;
-    EXPECT_THAT(job.output, Not(AnyOf(HasSubstr("rank 1 does not"), HasSubstr("rank 2 does not"), HasSubstr("rank 3 does not")))) << mode;
+    EXPECT_THAT(job.output,
+                Not(AnyOf(HasSubstr("rank 1 does not"), HasSubstr("rank 2 does not"), HasSubstr("rank 3 does not"))))
+        << mode;
     EXPECT_EQ(job.status, 1) << mode;
     EXPECT_GT(job.seconds, 4) << mode;
     EXPECT_LT(job.seconds, soon) << mode;
@@ -90,8 +95,10 @@ TEST_F(MpiFailure, ACircleOfWaitsIsTold) {
   const Job job = run_job("circle");
   EXPECT_THAT(job.output, HasSubstr(" waited 4 s (comm.timeout_seconds) for "));
   for (int rank = 0; rank < 4; ++rank) {
-    const std::string who = fmt::format("rank {} ", rank), what = fmt::format("receive of 5 float32 from rank {}", (rank + 1) % 4);
-    EXPECT_THAT(job.output, AnyOf(HasSubstr(who + "waits in " + what), HasSubstr(who + "waited 4 s (comm.timeout_seconds) for " + what)));
+    const std::string who = fmt::format("rank {} ", rank),
+                      what = fmt::format("receive of 5 float32 from rank {}", (rank + 1) % 4);
+    EXPECT_THAT(job.output, AnyOf(HasSubstr(who + "waits in " + what),
+                                  HasSubstr(who + "waited 4 s (comm.timeout_seconds) for " + what)));
   }
   EXPECT_THAT(job.output, Not(HasSubstr("not answer")));
   EXPECT_EQ(job.status, 1);
@@ -104,9 +111,10 @@ TEST_F(MpiFailure, DifferentOperationsAreNamed) {
     EXPECT_EQ(job.status, 1) << mode;
     EXPECT_LT(job.seconds, soon) << mode;
   };
-  expect("kinds",
-         AllOf(HasSubstr("group dp_replicate (ranks 0, 1, 2, 3)"), HasSubstr("rank 1 started barrier"), HasSubstr("started all_reduce(sum) of 10 float32")));
-  expect("sizes", AllOf(HasSubstr("rank 1 started all_reduce(sum) of 100001 float32"), HasSubstr("all_reduce(sum) of 100000 float32")));
+  expect("kinds", AllOf(HasSubstr("group dp_replicate (ranks 0, 1, 2, 3)"), HasSubstr("rank 1 started barrier"),
+                        HasSubstr("started all_reduce(sum) of 10 float32")));
+  expect("sizes", AllOf(HasSubstr("rank 1 started all_reduce(sum) of 100001 float32"),
+                        HasSubstr("all_reduce(sum) of 100000 float32")));
   expect("dtypes", AllOf(HasSubstr("of 10 float32"), HasSubstr("rank 2 started all_reduce(sum) of 10 int32")));
   expect("roots", AllOf(HasSubstr("from root 0"), HasSubstr("from root 1")));
   expect("transfers", AllOf(HasSubstr("group dp_replicate"), HasSubstr("rank 0 started send of 5 float32 to rank 1"),

@@ -65,7 +65,8 @@ double Buffer::get(std::int64_t i) const {
 }
 
 double number(int rank, std::int64_t i, int salt) {
-  std::uint64_t x = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ULL + static_cast<std::uint64_t>(rank) * 0xbf58476d1ce4e5b9ULL +
+  std::uint64_t x = static_cast<std::uint64_t>(i) * 0x9e3779b97f4a7c15ULL +
+                    static_cast<std::uint64_t>(rank) * 0xbf58476d1ce4e5b9ULL +
                     static_cast<std::uint64_t>(salt) * 0x94d049bb133111ebULL;
   x ^= x >> 31;
   x *= 0xd6e8feb86659fd93ULL;
@@ -89,7 +90,8 @@ Buffer reduced(DType dtype, std::int64_t count, int num_ranks, ReduceOp op, int 
     for (int rank = 1; rank < num_ranks; ++rank) {
       x.set(0, number(rank, first + i, salt));
       sum = op == ReduceOp::max ? std::max(sum, x.get(0)) : sum + x.get(0);
-      if (is_single) sum = static_cast<float>(sum);  // a double sum of two floats, rounded, is their float sum (Figueroa 1995)
+      if (is_single)
+        sum = static_cast<float>(sum);  // a double sum of two floats, rounded, is their float sum (Figueroa 1995)
     }
     sums.set(i, sum);
   }
@@ -102,8 +104,8 @@ void expect_same(const Buffer& got, const Buffer& expected, const std::string& w
   std::int64_t i = 0;
   while (i < got.num_elements() && got.get(i) == expected.get(i)) ++i;
   if (i < got.num_elements())
-    FAIL() << what << ": element " << i << " of " << got.num_elements() << " " << name_of(got.dtype()) << " is " << got.get(i) << ", expected "
-           << expected.get(i);
+    FAIL() << what << ": element " << i << " of " << got.num_elements() << " " << name_of(got.dtype()) << " is "
+           << got.get(i) << ", expected " << expected.get(i);
 }
 
 }  // namespace echelon::conformance

@@ -34,12 +34,14 @@ class Buffer {
   std::vector<std::byte> bytes_;
 };
 
-/// A number whose sums round differently in different orders; the same for all dtypes but for rounding. `salt` distinguishes buffers.
+/// A number whose sums round differently in different orders; the same for all dtypes but for rounding. `salt`
+/// distinguishes buffers.
 [[nodiscard]] double number(int rank, std::int64_t i, int salt = 0);
 [[nodiscard]] Buffer numbers(DType dtype, std::int64_t num_elements, int rank, int salt = 0);
 
 /// The elements [first, first + count) of the ranks' numbers, reduced in rank order and formed as comm.h says.
-[[nodiscard]] Buffer reduced(DType dtype, std::int64_t count, int num_ranks, ReduceOp op, int salt = 0, std::int64_t first = 0);
+[[nodiscard]] Buffer reduced(DType dtype, std::int64_t count, int num_ranks, ReduceOp op, int salt = 0,
+                             std::int64_t first = 0);
 
 /// EXPECTs equal bits and names the first element that differs.
 void expect_same(const Buffer& got, const Buffer& expected, const std::string& what);

@@ -1,4 +1,5 @@
-// What programs do with communicators: many operations at once, waits in any order, polling, subgroups, large buffers, and the count of bytes.
+// What programs do with communicators: many operations at once, waits in any order, polling, subgroups, large buffers,
+// and the count of bytes.
 #include "base/error.h"
 #include "comm/conformance.h"
 #include "comm/numbers.h"
@@ -17,13 +18,15 @@ constexpr std::int64_t several_chunks = 40001;
 
 std::vector<Buffer> buffers(int num_buffers, int rank) {
   std::vector<Buffer> x;
-  for (int i = 0; i < num_buffers; ++i) x.push_back(numbers(DType::float32, i % 3 == 0 ? several_chunks : 100 + i, rank, i));
+  for (int i = 0; i < num_buffers; ++i)
+    x.push_back(numbers(DType::float32, i % 3 == 0 ? several_chunks : 100 + i, rank, i));
   return x;
 }
 
 void expect_reduced(const std::vector<Buffer>& x, int n) {
   for (std::size_t i = 0; i < x.size(); ++i)
-    expect_same(x[i], reduced(DType::float32, x[i].num_elements(), n, ReduceOp::sum, static_cast<int>(i)), fmt::format("all_reduce {} of {} ranks", i, n));
+    expect_same(x[i], reduced(DType::float32, x[i].num_elements(), n, ReduceOp::sum, static_cast<int>(i)),
+                fmt::format("all_reduce {} of {} ranks", i, n));
 }
 
 // The mesh of 32 ranks that has every kind of group.
@@ -49,7 +52,8 @@ void many_operations_may_be_in_flight(const RunRanks& run) {
       for (Pending& operation : pending) operation.wait();
       expect_reduced(x, n);
       for (int i = 0; i < num_transfers; ++i)
-        expect_same(received[static_cast<std::size_t>(i)], numbers(DType::float64, 17 * i, previous, i), fmt::format("transfer {}", i));
+        expect_same(received[static_cast<std::size_t>(i)], numbers(DType::float64, 17 * i, previous, i),
+                    fmt::format("transfer {}", i));
     });
 }
 
@@ -124,7 +128,8 @@ void large_buffers(const RunRanks& run) {
     const auto number_at = [](std::int64_t i, int rank) { return static_cast<float>(i % 1021 + rank); };
     const auto expect_all = [&](const auto& expected, std::string_view what) {
       for (std::int64_t i = 0; i < count; ++i)
-        if (x[static_cast<std::size_t>(i)] != expected(i)) FAIL() << what << ": element " << i << " is " << x[static_cast<std::size_t>(i)];
+        if (x[static_cast<std::size_t>(i)] != expected(i))
+          FAIL() << what << ": element " << i << " is " << x[static_cast<std::size_t>(i)];
     };
     for (std::int64_t i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = number_at(i, comm.rank());
 
@@ -140,7 +145,8 @@ void large_buffers(const RunRanks& run) {
     const Tensor half_tensor = {half.data(), DType::float32, {count / 2}};
     comm.reduce_scatter(half_tensor, x_tensor, ReduceOp::sum).wait();
     comm.all_gather(x_tensor, half_tensor).wait();
-    expect_all([&](std::int64_t i) { return number_at(i, 0) + number_at(i, 1); }, "reduce_scatter and all_gather of 64 MiB");
+    expect_all([&](std::int64_t i) { return number_at(i, 0) + number_at(i, 1); },
+               "reduce_scatter and all_gather of 64 MiB");
   });
 }
 
@@ -156,7 +162,8 @@ void two_runs_give_the_same_bits(const RunRanks& run) {
     });
     results.push_back(std::move(result));
   }
-  for (std::size_t rank = 0; rank < n; ++rank) expect_same(results[1][rank], results[0][rank], fmt::format("rank {} in a second run", rank));
+  for (std::size_t rank = 0; rank < n; ++rank)
+    expect_same(results[1][rank], results[0][rank], fmt::format("rank {} in a second run", rank));
 }
 
 namespace {
@@ -184,7 +191,8 @@ void bytes_sent_are_the_closed_forms(const RunRanks& run) {
   const auto program = [](Mesh& mesh) {
     for (const DType dtype : all_dtypes)
       for (const std::int64_t count : {0, 1, 3, 64, 1001, 16411, 50001})
-        for (const Group& group : {Group{{Axis::tp}}, Group{data_axes}, Group{{Axis::cp}}, Group{{Axis::pp}, Group::Part::ends}, Group{{Axis::pp, Axis::tp}}}) {
+        for (const Group& group : {Group{{Axis::tp}}, Group{data_axes}, Group{{Axis::cp}},
+                                   Group{{Axis::pp}, Group::Part::ends}, Group{{Axis::pp, Axis::tp}}}) {
           if (count > 2000 && (dtype != DType::bfloat16 || group.axes == AxisSet{Axis::pp, Axis::tp})) continue;
           if (mesh.shape().group_size(group, mesh.rank()) > 0) communicate(mesh, group, dtype, count);
         }
@@ -210,7 +218,8 @@ void wrong_arguments_are_refused(const RunRanks& run) {
     EXPECT_THROW((void)comm.all_to_all(full.tensor(), other.tensor()), Error);
     EXPECT_THROW((void)comm.send(x.tensor(), comm.rank()), Error);
     EXPECT_THROW((void)comm.receive(x.tensor(), 3), Error);
-    EXPECT_THROW((void)mesh.comm({{Axis::dp_replicate}, Group::Part::block, 2}), Error) << "blocks of 2 do not divide 3 ranks";
+    EXPECT_THROW((void)mesh.comm({{Axis::dp_replicate}, Group::Part::block, 2}), Error)
+        << "blocks of 2 do not divide 3 ranks";
     comm.all_reduce(x.tensor(), ReduceOp::sum).wait();  // what was refused has left no trace
   });
 }

@@ -1,5 +1,5 @@
-// The inner loops of the transports on every instruction set that this processor has: lengths and alignments around vectors and lines, outputs that are inputs,
-// streaming stores, and every 16-bit number.
+// The inner loops of the transports on every instruction set that this processor has: lengths and alignments around
+// vectors and lines, outputs that are inputs, streaming stores, and every 16-bit number.
 #include "comm/numbers.h"
 #include "comm/sum.h"
 #include "comm/traffic.h"
@@ -20,7 +20,8 @@ using conformance::reduced;
 class SumKernels : public testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override {
-    if ((hwy::SupportedTargets() & GetParam()) == 0) GTEST_SKIP() << "this processor has no " << hwy::TargetName(GetParam());
+    if ((hwy::SupportedTargets() & GetParam()) == 0)
+      GTEST_SKIP() << "this processor has no " << hwy::TargetName(GetParam());
     use(GetParam());
   }
   void TearDown() override { use(0); }
@@ -35,7 +36,8 @@ class SumKernels : public testing::TestWithParam<std::int64_t> {
 // Numbers from any element of a line on, between others that have to stay.
 class Placed {
  public:
-  Placed(const Buffer& x, std::int64_t first) : size_(size_of(x.dtype())), first_(first), bytes_(static_cast<std::size_t>((x.num_elements() + 200) * size_)) {
+  Placed(const Buffer& x, std::int64_t first)
+      : size_(size_of(x.dtype())), first_(first), bytes_(static_cast<std::size_t>((x.num_elements() + 200) * size_)) {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::byte>(i);
     before_ = bytes_;
     Buffer copy = x;
@@ -52,7 +54,8 @@ class Placed {
     conformance::expect_same(found, x, what);
     for (std::int64_t i = 0; i < static_cast<std::int64_t>(bytes_.size()); ++i)
       if (i < begin || i >= begin + num_bytes) {
-        ASSERT_EQ(bytes_[static_cast<std::size_t>(i)], before_[static_cast<std::size_t>(i)]) << what << ": beside the numbers";
+        ASSERT_EQ(bytes_[static_cast<std::size_t>(i)], before_[static_cast<std::size_t>(i)])
+            << what << ": beside the numbers";
       }
   }
 
@@ -68,7 +71,8 @@ struct Case {
   int n;
   std::int64_t count, first;
   [[nodiscard]] std::string name() const {
-    return fmt::format("{} of {} x {} {} from {}, {}", name_of(op), n, count, name_of(dtype), first, stores == Stores::cached ? "cached" : "streaming");
+    return fmt::format("{} of {} x {} {} from {}, {}", name_of(op), n, count, name_of(dtype), first,
+                       stores == Stores::cached ? "cached" : "streaming");
   }
 };
 
@@ -100,7 +104,8 @@ TEST_P(SumKernels, AddInRankOrderAtAnyLengthAndAlignment) {
       for (const Stores stores : {Stores::cached, Stores::streaming})
         for (const int n : {1, 2, 3, 9})
           for (const std::int64_t count : {0, 1, 15, 31, 33, 64, 127, 128, 130, 1000})
-            for (const std::int64_t first : {0, 1, 7}) expect_in_place_and_elsewhere({dtype, op, stores, n, count, first});
+            for (const std::int64_t first : {0, 1, 7})
+              expect_in_place_and_elsewhere({dtype, op, stores, n, count, first});
 }
 
 TEST_P(SumKernels, CopyToAllAtAnyLengthAndAlignment) {
@@ -108,7 +113,8 @@ TEST_P(SumKernels, CopyToAllAtAnyLengthAndAlignment) {
     for (const std::int64_t count : {0, 1, 17, 32, 33, 300, 9001})  // the last is more than one block
       for (const std::int64_t first : {0, 1, 13}) {
         const Buffer x = numbers(DType::bfloat16, count, 0, 8);
-        Placed source(x, 3), alike(Buffer(DType::bfloat16, count), first), other(Buffer(DType::bfloat16, count), first + 5);
+        Placed source(x, 3), alike(Buffer(DType::bfloat16, count), first),
+            other(Buffer(DType::bfloat16, count), first + 5);
         const std::vector<std::byte*> out = {alike.data(), source.data(), other.data()};
         copy_to_all(out, source.data(), {0, 0, count * 2}, stores);
         for (Placed* const p : {&source, &alike, &other}) p->expect(x, fmt::format("{} numbers from {}", count, first));
@@ -121,7 +127,8 @@ TEST_P(SumKernels, RangesMayDifferInInputAndOutput) {
   const std::vector<const std::byte*> in = {x.tensor().data, y.tensor().data};
   const std::vector<std::byte*> out = {sum.tensor().data};
   reduce_in_rank_order({DType::float32, ReduceOp::sum}, in, out, {200 * 4, 10 * 4, 290 * 4});
-  for (std::int64_t i = 0; i < 300; ++i) ASSERT_EQ(sum.get(i), i < 10 ? 0 : static_cast<float>(a.get(190 + i) + b.get(190 + i))) << i;
+  for (std::int64_t i = 0; i < 300; ++i)
+    ASSERT_EQ(sum.get(i), i < 10 ? 0 : static_cast<float>(a.get(190 + i) + b.get(190 + i))) << i;
 }
 
 template <class T>
@@ -131,11 +138,13 @@ T from_bits(std::uint32_t bits) {
   return x;
 }
 
-// Against the scalar conversions, which have a test of their own. All numbers, each with another one chosen so that sums meet ties, overflow and subnormals.
+// Against the scalar conversions, which have a test of their own. All numbers, each with another one chosen so that
+// sums meet ties, overflow and subnormals.
 template <class T>
 void expect_all_numbers(DType dtype, ReduceOp op) {
   std::vector<T> x(65536), y(x.size()), z(x.size());
-  const std::vector<const std::byte*> in = {reinterpret_cast<const std::byte*>(x.data()), reinterpret_cast<const std::byte*>(y.data())};
+  const std::vector<const std::byte*> in = {reinterpret_cast<const std::byte*>(x.data()),
+                                            reinterpret_cast<const std::byte*>(y.data())};
   const std::vector<std::byte*> out = {reinterpret_cast<std::byte*>(z.data())};
   for (const std::uint32_t factor : {1U, 0x8001U, 12345U, 40503U}) {
     for (std::uint32_t i = 0; i < x.size(); ++i) {
@@ -162,7 +171,8 @@ TEST_P(SumKernels, RoundEvery16BitNumberLikeTheScalarConversions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, SumKernels, testing::Values(HWY_AVX3_DL, HWY_AVX3, HWY_AVX2, HWY_SCALAR),
+INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, SumKernels,
+                         testing::Values(HWY_AVX3_DL, HWY_AVX3, HWY_AVX2, HWY_SCALAR),
                          [](const auto& target) { return std::string(hwy::TargetName(target.param)); });
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Number formats and sums of the transports: every binary16 against the compiler's own, NaN in a maximum, overflow of int32.
+// Number formats and sums of the transports: every binary16 against the compiler's own, NaN in a maximum, overflow of
+// int32.
 #include "comm/sum.h"
 
 #include <gtest/gtest.h>
@@ -23,13 +24,15 @@ TEST(Float16, WidensAndRoundsLikeTheCompiler) {
     }
     EXPECT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected)) << bits;
     // The number itself, the ties around it, and what lies beside the ties.
-    const float next = static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits + 1))), tie = value + (next - value) / 2;
+    const float next = static_cast<float>(std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits + 1))),
+                tie = value + (next - value) / 2;
     for (const float x : {value, tie, std::nextafter(tie, 1e9F), std::nextafter(tie, -1e9F)}) {
       if (std::isnan(x)) continue;
       EXPECT_EQ(float16(x).bits, std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))) << x;
     }
   }
-  for (const float x : {65504.0F, 65519.996F, 65520.0F, 1e10F, std::numeric_limits<float>::infinity(), 1e-8F, 0x1p-25F, 0x1.000002p-25F, -0.0F})
+  for (const float x : {65504.0F, 65519.996F, 65520.0F, 1e10F, std::numeric_limits<float>::infinity(), 1e-8F, 0x1p-25F,
+                        0x1.000002p-25F, -0.0F})
     EXPECT_EQ(float16(x).bits, std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))) << x;
 }
 
@@ -53,7 +56,9 @@ TEST(RankOrderSum, ANotANumberSurvivesAMaximum) {
 
 TEST(RankOrderSum, RoundsBfloat16OnceAndInRankOrder) {
   // 256 + 1 is no bfloat16: rounded after every addition the sum would stay 256.
-  EXPECT_EQ(static_cast<float>(reduced<bfloat16>(ReduceOp::sum, DType::bfloat16, {bfloat16(256), bfloat16(1), bfloat16(1)})), 258.0F);
+  EXPECT_EQ(
+      static_cast<float>(reduced<bfloat16>(ReduceOp::sum, DType::bfloat16, {bfloat16(256), bfloat16(1), bfloat16(1)})),
+      258.0F);
   // In another order, 1 + -1e8 + 1e8 would be 0 and not 1.
   EXPECT_EQ(reduced<float>(ReduceOp::sum, DType::float32, {1e8F, -1e8F, 1}), 1.0F);
   EXPECT_EQ(reduced<float>(ReduceOp::sum, DType::float32, {1, -1e8F, 1e8F}), 0.0F);

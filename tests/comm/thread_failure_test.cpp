@@ -1,4 +1,5 @@
-// Thread ranks that fail: every rank returns, and one sentence names the culprit. No wait here is near its timeout, so a hang would show as another sentence.
+// Thread ranks that fail: every rank returns, and one sentence names the culprit. No wait here is near its timeout, so
+// a hang would show as another sentence.
 #include "base/error.h"
 #include "comm/conformance.h"
 #include "comm/numbers.h"
@@ -25,7 +26,8 @@ struct Outcome {
 
 Outcome outcome_of(int n, const std::function<void(Mesh&, Comm&)>& body, double timeout_seconds = 300) {
   try {
-    run_thread_ranks(line(n), {.timeout_seconds = timeout_seconds}, [&](Mesh& mesh) { body(mesh, mesh.comm(line_group)); });
+    run_thread_ranks(line(n), {.timeout_seconds = timeout_seconds},
+                     [&](Mesh& mesh) { body(mesh, mesh.comm(line_group)); });
   } catch (const Error& error) {
     return {error.what(), error.status()};
   }
@@ -122,24 +124,30 @@ TEST(ThreadFailure, DifferentOperationsAreNamed) {
     else
       all_reduce(comm, 10);
   });
-  EXPECT_THAT(kinds.sentence, AllOf(HasSubstr("group dp_replicate (ranks 0, 1, 2)"), HasSubstr("barrier"), HasSubstr("all_reduce(sum) of 10 float32")));
+  EXPECT_THAT(kinds.sentence, AllOf(HasSubstr("group dp_replicate (ranks 0, 1, 2)"), HasSubstr("barrier"),
+                                    HasSubstr("all_reduce(sum) of 10 float32")));
   EXPECT_EQ(kinds.status, ExitStatus::failure);
 
   const Outcome sizes = outcome_of(3, [](Mesh& mesh, Comm& comm) { all_reduce(comm, mesh.rank() == 1 ? 11 : 10); });
-  EXPECT_THAT(sizes.sentence, AllOf(HasSubstr("all_reduce(sum) of 11 float32"), HasSubstr("all_reduce(sum) of 10 float32")));
+  EXPECT_THAT(sizes.sentence,
+              AllOf(HasSubstr("all_reduce(sum) of 11 float32"), HasSubstr("all_reduce(sum) of 10 float32")));
 
-  const Outcome dtypes = outcome_of(3, [](Mesh& mesh, Comm& comm) { all_reduce(comm, 10, mesh.rank() == 2 ? DType::int32 : DType::float32); });
-  EXPECT_THAT(dtypes.sentence, AllOf(HasSubstr("of 10 int32"), HasSubstr("of 10 float32"), HasSubstr("rank 2 started")));
+  const Outcome dtypes = outcome_of(
+      3, [](Mesh& mesh, Comm& comm) { all_reduce(comm, 10, mesh.rank() == 2 ? DType::int32 : DType::float32); });
+  EXPECT_THAT(dtypes.sentence,
+              AllOf(HasSubstr("of 10 int32"), HasSubstr("of 10 float32"), HasSubstr("rank 2 started")));
 
-  const Outcome roots = outcome_of(3, [](Mesh& mesh, Comm& comm) { comm.broadcast(Buffer(DType::float32, 4).tensor(), mesh.rank() == 0 ? 0 : 1).wait(); });
+  const Outcome roots = outcome_of(3, [](Mesh& mesh, Comm& comm) {
+    comm.broadcast(Buffer(DType::float32, 4).tensor(), mesh.rank() == 0 ? 0 : 1).wait();
+  });
   EXPECT_THAT(roots.sentence, AllOf(HasSubstr("from root 0"), HasSubstr("from root 1")));
 
   const Outcome transfers = outcome_of(2, [](Mesh& mesh, Comm& comm) {
     Buffer x(DType::float32, mesh.rank() == 0 ? 5 : 6);
     (mesh.rank() == 0 ? comm.send(x.tensor(), 1) : comm.receive(x.tensor(), 0)).wait();
   });
-  EXPECT_THAT(transfers.sentence,
-              AllOf(HasSubstr("group dp_replicate"), HasSubstr("send of 5 float32 to rank 1"), HasSubstr("receive of 6 float32 from rank 0")));
+  EXPECT_THAT(transfers.sentence, AllOf(HasSubstr("group dp_replicate"), HasSubstr("send of 5 float32 to rank 1"),
+                                        HasSubstr("receive of 6 float32 from rank 0")));
 }
 
 TEST(ThreadFailure, ALongWaitNamesWhoIsLate) {
@@ -147,7 +155,8 @@ TEST(ThreadFailure, ALongWaitNamesWhoIsLate) {
     if (mesh.rank() != 2) all_reduce(comm, 10);
   };
   const Outcome collective = outcome_of(4, miss_one, 0.2);
-  EXPECT_THAT(collective.sentence, AllOf(HasSubstr("group dp_replicate (ranks 0, 1, 2, 3)"), HasSubstr("waited 0.2 s (comm.timeout_seconds)"),
+  EXPECT_THAT(collective.sentence, AllOf(HasSubstr("group dp_replicate (ranks 0, 1, 2, 3)"),
+                                         HasSubstr("waited 0.2 s (comm.timeout_seconds)"),
                                          HasSubstr("all_reduce(sum) of 10 float32; rank 2 has not arrived")));
   EXPECT_EQ(collective.status, ExitStatus::failure);
 
@@ -155,7 +164,8 @@ TEST(ThreadFailure, ALongWaitNamesWhoIsLate) {
     if (mesh.rank() == 1) comm.receive(Buffer(DType::float32, 4).tensor(), 0).wait();
   };
   const Outcome transfer = outcome_of(2, receive_nothing, 0.2);
-  EXPECT_THAT(transfer.sentence, AllOf(HasSubstr("receive of 4 float32 from rank 0"), HasSubstr("rank 0 has not arrived")));
+  EXPECT_THAT(transfer.sentence,
+              AllOf(HasSubstr("receive of 4 float32 from rank 0"), HasSubstr("rank 0 has not arrived")));
 }
 
 TEST(ThreadFailure, WhatIsDroppedWithoutAWaitIsNamed) {

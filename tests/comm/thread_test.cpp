@@ -11,11 +11,14 @@
 namespace echelon {
 namespace {
 
-void run(const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_thread_ranks(shape, {.timeout_seconds = 60}, body); }
+void run(const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+  run_thread_ranks(shape, {.timeout_seconds = 60}, body);
+}
 
 class ThreadTransport : public testing::TestWithParam<conformance::Requirement> {};
 TEST_P(ThreadTransport, Conforms) { GetParam().test(run); }
-INSTANTIATE_TEST_SUITE_P(Comm, ThreadTransport, testing::ValuesIn(conformance::requirements), conformance::name_of_requirement);
+INSTANTIATE_TEST_SUITE_P(Comm, ThreadTransport, testing::ValuesIn(conformance::requirements),
+                         conformance::name_of_requirement);
 
 // As on a machine with as many cores as ranks (which then spin before they sleep), and on one with a single core.
 TEST(ThreadComm, AnyNumberOfPermitsWillDo) {
@@ -32,17 +35,18 @@ TEST(ThreadComm, AnyNumberOfPermitsWillDo) {
 TEST(ThreadComm, NoMoreRanksComputeThanThereArePermits) {
   constexpr int permits = 3;
   std::atomic<int> num_computing = 0, most_computing = 0;
-  run_thread_ranks(MeshShape({1, 12, 1, 1, 1, 1}), {.compute_permits = permits, .timeout_seconds = 60}, [&](Mesh& mesh) {
-    Comm& comm = mesh.comm({{Axis::dp_replicate}});
-    for (int round = 0; round < 50; ++round) {
-      const int now = num_computing.fetch_add(1) + 1;
-      for (int most = most_computing.load(); most < now && !most_computing.compare_exchange_weak(most, now);) {
-      }
-      sched_yield();
-      num_computing.fetch_sub(1);
-      comm.barrier().wait();
-    }
-  });
+  run_thread_ranks(
+      MeshShape({1, 12, 1, 1, 1, 1}), {.compute_permits = permits, .timeout_seconds = 60}, [&](Mesh& mesh) {
+        Comm& comm = mesh.comm({{Axis::dp_replicate}});
+        for (int round = 0; round < 50; ++round) {
+          const int now = num_computing.fetch_add(1) + 1;
+          for (int most = most_computing.load(); most < now && !most_computing.compare_exchange_weak(most, now);) {
+          }
+          sched_yield();
+          num_computing.fetch_sub(1);
+          comm.barrier().wait();
+        }
+      });
   EXPECT_GE(most_computing, 1);
   EXPECT_LE(most_computing, permits);
 }
@@ -71,7 +75,8 @@ TEST(ThreadComm, AThousandRanksOnAnyMachine) {
   run_thread_ranks(shape, {.timeout_seconds = 120}, [&](Mesh& mesh) {
     float x = 1;
     const Tensor x_1 = {&x, DType::float32, {1}};
-    for (const Group& group : {Group{{Axis::tp}}, Group{{Axis::pp}}, Group{data_axes}}) mesh.comm(group).all_reduce(x_1, ReduceOp::sum).wait();
+    for (const Group& group : {Group{{Axis::tp}}, Group{{Axis::pp}}, Group{data_axes}})
+      mesh.comm(group).all_reduce(x_1, ReduceOp::sum).wait();
     EXPECT_EQ(x, 1024);
     mesh.comm({world_axes}).all_reduce(x_1, ReduceOp::sum).wait();
     EXPECT_EQ(x, 1024 * 1024);

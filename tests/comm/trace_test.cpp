@@ -16,7 +16,9 @@ TEST(Traffic, IsBandwidthOptimalWhereTheSizeDivides) {
   constexpr std::int64_t S = 1 << 12;
   for (const int n : {1, 2, 4, 8, 64})
     for (const int rank : {0, n - 1}) {
-      const auto sent = [&](CommKind kind) { return sent_bytes({.kind = kind, .rank = rank, .group_size = n, .num_elements = S, .dtype = DType::bfloat16}); };
+      const auto sent = [&](CommKind kind) {
+        return sent_bytes({.kind = kind, .rank = rank, .group_size = n, .num_elements = S, .dtype = DType::bfloat16});
+      };
       EXPECT_EQ(sent(CommKind::all_reduce), 2 * 2 * S * (n - 1) / n);
       EXPECT_EQ(sent(CommKind::all_gather), 2 * S * (n - 1) / n);
       EXPECT_EQ(sent(CommKind::reduce_scatter), 2 * S * (n - 1) / n);
@@ -33,7 +35,8 @@ TEST(Traffic, OfAnAllReduceAddsUpWhereTheSizeDoesNotDivide) {
     for (const int n : {1, 2, 3, 9}) {
       std::int64_t sum = 0, next = 0;
       for (int rank = 0; rank < n; ++rank) {
-        sum += sent_bytes({.kind = CommKind::all_reduce, .rank = rank, .group_size = n, .num_elements = S, .dtype = DType::float32});
+        sum += sent_bytes(
+            {.kind = CommKind::all_reduce, .rank = rank, .group_size = n, .num_elements = S, .dtype = DType::float32});
         const OwnedPart part = part_of(S, rank, n);
         EXPECT_EQ(part.first, next);
         EXPECT_TRUE(part.count == S / n || part.count == S / n + 1);
@@ -57,12 +60,20 @@ TEST(TraceMesh, WritesDownWhatIsCommunicatedWithoutData) {
   comm.barrier().wait();
 
   const auto record = [](CommKind kind, DType dtype, std::int64_t num_elements, std::int64_t bytes, int peer) {
-    return CommRecord{.kind = kind, .group = line_group, .group_size = 4, .dtype = dtype, .num_elements = num_elements, .sent_bytes = bytes, .peer = peer};
+    return CommRecord{.kind = kind,
+                      .group = line_group,
+                      .group_size = 4,
+                      .dtype = dtype,
+                      .num_elements = num_elements,
+                      .sent_bytes = bytes,
+                      .peer = peer};
   };
-  const std::vector<CommRecord> expected = {
-      record(CommKind::all_reduce, DType::float32, 100, 600, -1), record(CommKind::reduce_scatter, DType::bfloat16, 32, 48, -1),
-      record(CommKind::broadcast, DType::int32, 5, 60, 2),        record(CommKind::send, DType::float64, 3, 24, 1),
-      record(CommKind::receive, DType::float64, 3, 0, 3),         record(CommKind::barrier, DType::float32, 0, 0, -1)};
+  const std::vector<CommRecord> expected = {record(CommKind::all_reduce, DType::float32, 100, 600, -1),
+                                            record(CommKind::reduce_scatter, DType::bfloat16, 32, 48, -1),
+                                            record(CommKind::broadcast, DType::int32, 5, 60, 2),
+                                            record(CommKind::send, DType::float64, 3, 24, 1),
+                                            record(CommKind::receive, DType::float64, 3, 0, 3),
+                                            record(CommKind::barrier, DType::float32, 0, 0, -1)};
   EXPECT_EQ(mesh.records(), expected);
   EXPECT_EQ(mesh.sent_bytes(), (std::map<Group, std::int64_t>{{line_group, 600 + 48 + 60 + 24}}));
   mesh.clear();

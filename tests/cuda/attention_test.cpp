@@ -24,7 +24,8 @@ struct AttentionCase {
   bool has_documents = false;
 };
 
-/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16 and starts of documents, at addresses that the emulated device has.
+/// q, k, v, out, lse, dout, dq, dk, dv, delta of bfloat16 and starts of documents, at addresses that the emulated
+/// device has.
 struct AttentionTensors {
   std::vector<Numbers> of;
   AttentionCase a;
@@ -45,11 +46,20 @@ struct AttentionTensors {
     of.push_back(Numbers::tokens(starts));
   }
   [[nodiscard]] AttentionMask mask() const {
-    return {.first_query = a.first_query, .first_key = a.first_key, .starts = a.has_documents ? of[10].tensor() : Tensor()};
+    return {
+        .first_query = a.first_query, .first_key = a.first_key, .starts = a.has_documents ? of[10].tensor() : Tensor()};
   }
   [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(a.C)); }
   [[nodiscard]] AttentionArgs forward() const {
-    return {.q = of[0], .k = of[1], .v = of[2], .out = of[3], .lse = of[4], .scale = scale(), .group = a.group, .first_head = a.first_head, .mask = mask()};
+    return {.q = of[0],
+            .k = of[1],
+            .v = of[2],
+            .out = of[3],
+            .lse = of[4],
+            .scale = scale(),
+            .group = a.group,
+            .first_head = a.first_head,
+            .mask = mask()};
   }
   [[nodiscard]] AttentionBackwardArgs backward() const {
     return {.q = of[0],
@@ -69,8 +79,10 @@ struct AttentionTensors {
   }
 };
 
-void expect_same(const AttentionTensors& actual, const AttentionTensors& expected, const std::vector<std::size_t>& which) {
-  for (const std::size_t i : which) expect_near(actual.of[i], expected.of[i], tolerance_of(DType::bfloat16), "tensor " + std::to_string(i));
+void expect_same(const AttentionTensors& actual, const AttentionTensors& expected,
+                 const std::vector<std::size_t>& which) {
+  for (const std::size_t i : which)
+    expect_near(actual.of[i], expected.of[i], tolerance_of(DType::bfloat16), "tensor " + std::to_string(i));
 }
 
 void expect_like_the_reference(const AttentionCase& a) {
@@ -91,8 +103,8 @@ void expect_like_the_reference(const AttentionCase& a) {
   expect_same(actual, expected, {6, 7, 8, 9});
 }
 
-// Several tiles of keys and blocks of queries for each width that kernels are compiled for, and widths that are padded to them; groups that begin in the
-// middle; kv heads that nobody reads; fewer queries than keys, and more.
+// Several tiles of keys and blocks of queries for each width that kernels are compiled for, and widths that are padded
+// to them; groups that begin in the middle; kv heads that nobody reads; fewer queries than keys, and more.
 TEST(AttentionInTensorCores, EqualsTheReference) {
   for (const AttentionCase& a : {AttentionCase{1, 140, 140, 2, 2, 64, 2, 1},
                                  {1, 130, 130, 1, 2, 128, 1, 0},
@@ -127,14 +139,18 @@ TEST(AttentionInTensorCores, DoesNotDependOnTheOrderOfBlocks) {
 
 TEST(AttentionInTensorCores, RefusesWhatItIsNotFor) {
   Device device(0);
-  const auto takes = [&](const AttentionArgs& args) { return mma_attention(args, device.most_shared_bytes(), device.compute().get()); };
-  EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 20, 1, 0}).forward())) << "rows that are not multiples of 16 bytes";
+  const auto takes = [&](const AttentionArgs& args) {
+    return mma_attention(args, device.most_shared_bytes(), device.compute().get());
+  };
+  EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 20, 1, 0}).forward()))
+      << "rows that are not multiples of 16 bytes";
   EXPECT_FALSE(takes(AttentionTensors({1, 4, 4, 1, 1, 264, 1, 0}).forward())) << "too wide";
   const AttentionTensors tensors({1, 4, 4, 1, 1, 64, 1, 0});
   AttentionArgs args = tensors.forward();
   args.scale = -1;
   EXPECT_FALSE(takes(args)) << "the largest product has not the largest score";
-  EXPECT_FALSE(mma_attention_backward(AttentionTensors({1, 4, 4, 1, 1, 136, 1, 0}).backward(), device.most_shared_bytes(), device.compute().get()))
+  EXPECT_FALSE(mma_attention_backward(AttentionTensors({1, 4, 4, 1, 1, 136, 1, 0}).backward(),
+                                      device.most_shared_bytes(), device.compute().get()))
       << "too wide for two sums";
 }
 
@@ -146,7 +162,9 @@ class WhereABlockMayHave99KiB : public testing::Test {
 };
 
 TEST_F(WhereABlockMayHave99KiB, HeadsOf128HaveTensorCores) {
-  for (const AttentionCase& a : {AttentionCase{1, 150, 150, 1, 1, 128, 1, 0, 0, 0, true}, {1, 90, 20, 1, 1, 72, 1, 0}, {1, 130, 130, 2, 1, 104, 2, 0}}) {
+  for (const AttentionCase& a : {AttentionCase{1, 150, 150, 1, 1, 128, 1, 0, 0, 0, true},
+                                 {1, 90, 20, 1, 1, 72, 1, 0},
+                                 {1, 130, 130, 2, 1, 104, 2, 0}}) {
     SCOPED_TRACE(a.C);
     expect_like_the_reference(a);
   }
@@ -164,7 +182,8 @@ TEST_F(WhereABlockMayHave99KiB, WiderHeadsHaveTheGeneralKernels) {
   ops.attention(actual.forward());
   ops.finish();
   expect_same(actual, expected, {3, 4});
-  EXPECT_EQ(ops.attention_choices(), "attention of 1 x 20 queries and 75 keys, 1 heads of 136 and 1 kv heads in bfloat16: our general kernels");
+  EXPECT_EQ(ops.attention_choices(),
+            "attention of 1 x 20 queries and 75 keys, 1 heads of 136 and 1 kv heads in bfloat16: our general kernels");
 }
 
 TEST(AttentionInTensorCores, SaysWhatItIsFor) {
@@ -176,8 +195,10 @@ TEST(AttentionInTensorCores, SaysWhatItIsFor) {
   ops.attention_backward(tensors.backward());
   ops.finish();
   EXPECT_EQ(ops.attention_choices(),
-            "attention of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our kernels for tensor cores\n"
-            "attention's gradients of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our kernels for tensor cores");
+            "attention of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our kernels for tensor "
+            "cores\n"
+            "attention's gradients of 1 x 20 queries and 20 keys, 1 heads of 64 and 1 kv heads in bfloat16: our "
+            "kernels for tensor cores");
 }
 
 }  // namespace

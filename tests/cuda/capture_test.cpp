@@ -11,10 +11,13 @@ namespace {
 class EmulatedCapture : public ::testing::Test {
  protected:
   EmulatedCapture() {
-    for (cudaStream_t* stream : {&own, &other}) EXPECT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
-    for (cudaEvent_t* event : {&forked, &joined}) EXPECT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
+    for (cudaStream_t* stream : {&own, &other})
+      EXPECT_EQ(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), cudaSuccess);
+    for (cudaEvent_t* event : {&forked, &joined})
+      EXPECT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
     for (void** address : {&x, &y}) EXPECT_EQ(cudaMalloc(address, num_bytes), cudaSuccess);
-    for (std::int64_t** address : {&in, &out}) EXPECT_EQ(cudaMallocHost(reinterpret_cast<void**>(address), num_bytes), cudaSuccess);
+    for (std::int64_t** address : {&in, &out})
+      EXPECT_EQ(cudaMallocHost(reinterpret_cast<void**>(address), num_bytes), cudaSuccess);
   }
   ~EmulatedCapture() override {
     for (const cudaStream_t stream : {own, other}) cudaStreamDestroy(stream);
@@ -23,7 +26,9 @@ class EmulatedCapture : public ::testing::Test {
     for (std::int64_t* address : {in, out}) cudaFreeHost(address);
   }
 
-  cudaError_t copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t stream) const { return cudaMemcpyAsync(to, from, num_bytes, kind, stream); }
+  cudaError_t copy(void* to, const void* from, cudaMemcpyKind kind, cudaStream_t stream) const {
+    return cudaMemcpyAsync(to, from, num_bytes, kind, stream);
+  }
   void begin() const { ASSERT_EQ(cudaStreamBeginCapture(own, cudaStreamCaptureModeThreadLocal), cudaSuccess); }
   [[nodiscard]] cudaError_t end() {
     const cudaError_t error = cudaStreamEndCapture(own, &graph);

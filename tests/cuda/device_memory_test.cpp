@@ -1,4 +1,5 @@
-// A run whose arenas are larger than the GPUs that hold them is refused by every rank before anything is allocated: GPU by GPU.
+// A run whose arenas are larger than the GPUs that hold them is refused by every rank before anything is allocated: GPU
+// by GPU.
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
 #include "cuda/cuda_backend.h"
@@ -67,7 +68,8 @@ TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
   EXPECT_THAT(outcomes(3, smaller_arena_bytes_ - 1).front(), HasSubstr("nearest: training.micro_batch_size = 2"));
 }
 
-// Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of theirs.
+// Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of
+// theirs.
 TEST_F(GpuLoads, HoldsAllRanksThatShareAGpu) {
   EXPECT_TRUE(outcomes(2, 3 * arena_bytes_).empty());
   const std::vector<std::string> refused = outcomes(2, 3 * arena_bytes_ - 1);

@@ -1,4 +1,5 @@
-// Thread ranks on emulated GPUs, each with a mesh whose tensors are in the host's memory, for the tests of their transports.
+// Thread ranks on emulated GPUs, each with a mesh whose tensors are in the host's memory, for the tests of their
+// transports.
 #pragma once
 
 #include "comm/mesh.h"
@@ -16,7 +17,8 @@ RunGpuRanks run_on_one_gpu;
 RunGpuRanks run_on_own_gpus;
 
 /// Of n ranks in a line: what the run throws, empty if nothing.
-[[nodiscard]] std::string outcome_of(RunGpuRanks& run, int n, const std::function<void(Mesh&, Comm&)>& body, double timeout_seconds = 60);
+[[nodiscard]] std::string outcome_of(RunGpuRanks& run, int n, const std::function<void(Mesh&, Comm&)>& body,
+                                     double timeout_seconds = 60);
 
 void all_reduce(Comm& comm, std::int64_t num_elements);
 

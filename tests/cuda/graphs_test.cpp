@@ -65,7 +65,8 @@ std::unique_ptr<Steps> steps_of(const RunConfig& config, int num_gpus, Targets t
     if (host.rank() == 0) steps->sent = device->mesh().sent_bytes();
   });
   const emulated::Activity after = emulated::activity();
-  steps->activity = {after.num_enqueued - before.num_enqueued, after.num_captures - before.num_captures, after.num_graph_launches - before.num_graph_launches};
+  steps->activity = {after.num_enqueued - before.num_enqueued, after.num_captures - before.num_captures,
+                     after.num_graph_launches - before.num_graph_launches};
   emulated::set_num_devices(1);
   return steps;
 }
@@ -96,7 +97,8 @@ TEST(Graphs, ReplayTheStepsOfRanksThatTalkByNccl) {
   (void)expect_same_bits_when_replayed(graphs_config({.shard = 2, .family = Family::gpt2, .zero = 3, .layers = 1}));
 }
 
-// Parts of a graph need not run beside each other, and what one communicator does in each layer is between the parts of what another one does beside them.
+// Parts of a graph need not run beside each other, and what one communicator does in each layer is between the parts of
+// what another one does beside them.
 TEST(Graphs, ReplayOperationsOfSeveralCommunicatorsInOneOrder) {
   (void)expect_same_bits_when_replayed(graphs_config({.shard = 2, .tp = 2, .zero = 3, .layers = 2}));
 }
@@ -109,7 +111,8 @@ TEST(Graphs, SkipStepsWhoseGradientsOverflow) {
   config.optimizer.store_param_remainders = false;
   config.grad_scaler = {.init_scale = 0x1p30, .growth_factor = 0x1p18, .backoff_factor = 0x1p-18, .growth_interval = 3};
   std::vector<bool> skipped;
-  for (const StepResult& result : expect_same_bits_when_replayed(config, Targets::of_one_sequence)) skipped.push_back(result.is_skipped);
+  for (const StepResult& result : expect_same_bits_when_replayed(config, Targets::of_one_sequence))
+    skipped.push_back(result.is_skipped);
   EXPECT_EQ(skipped, (std::vector{true, false, false, false, true, false}));
 }
 
@@ -126,7 +129,8 @@ std::string outcome_of_steps(const RunConfig& config, int num_gpus) {
 TEST(Graphs, AreRefusedWhereTheHostArrangesWhatRanksExchange) {
   RunConfig config = graphs_config({.replicate = 2, .layers = 1});
   config.training.cuda_graphs = true;
-  EXPECT_THAT(outcome_of_steps(config, 1), HasSubstr("training.cuda_graphs = true needs a GPU of its own for each rank, and rank"));
+  EXPECT_THAT(outcome_of_steps(config, 1),
+              HasSubstr("training.cuda_graphs = true needs a GPU of its own for each rank, and rank"));
 }
 
 TEST(Graphs, AreRefusedForPipelines) {
@@ -187,7 +191,8 @@ TEST(Graphs, NameTheActionThatCannotBeRecorded) {
 
 TEST(Graphs, AreGivenUpBeforeTheCommunicatorsWhoseWorkTheyHold) {
   const RunConfig config = graphs_config({.shard = 2, .zero = 3, .layers = 1});
-  EXPECT_THAT(outcome_of_fault(Fault::in_recording, config), HasSubstr("rank 1: clip: work on the device: cudaErrorStreamCaptureUnsupported"));
+  EXPECT_THAT(outcome_of_fault(Fault::in_recording, config),
+              HasSubstr("rank 1: clip: work on the device: cudaErrorStreamCaptureUnsupported"));
   EXPECT_EQ(outcome_of_fault(Fault::between_replays, config), "rank 1: left between steps");
 }
 

@@ -1,4 +1,5 @@
-// Grouped products in tensor cores: that they are taken where they can be. Their numbers are the conformance tests' (ops_test.cpp).
+// Grouped products in tensor cores: that they are taken where they can be. Their numbers are the conformance tests'
+// (ops_test.cpp).
 #include "cuda/ops/grouped_products.h"
 
 #include "cuda/device/device.h"
@@ -14,11 +15,16 @@ TEST(GroupedProductsInTensorCores, TakeRowsOfMultiplesOf16BytesOfBfloat16) {
   const cudaStream_t stream = device.compute().get();
   const Numbers offsets = Numbers::tokens({0, 1, 2});
   const auto takes = [&](DType dtype, std::int64_t K, std::int64_t N) {
-    return mma_grouped_matmul({.a = Numbers(dtype, {2, K}), .w = Numbers(dtype, {2, K, N}), .offsets = offsets, .c = Numbers(dtype, {2, N})}, stream);
+    return mma_grouped_matmul(
+        {.a = Numbers(dtype, {2, K}), .w = Numbers(dtype, {2, K, N}), .offsets = offsets, .c = Numbers(dtype, {2, N})},
+        stream);
   };
   const auto takes_weight = [&](DType dtype, std::int64_t F, std::int64_t D) {
-    return mma_grouped_matmul_backward_weight(
-        {.dy = Numbers(dtype, {2, F}), .x = Numbers(dtype, {2, D}), .offsets = offsets, .dw = Numbers(DType::float32, {2, F, D})}, stream);
+    return mma_grouped_matmul_backward_weight({.dy = Numbers(dtype, {2, F}),
+                                               .x = Numbers(dtype, {2, D}),
+                                               .offsets = offsets,
+                                               .dw = Numbers(DType::float32, {2, F, D})},
+                                              stream);
   };
   EXPECT_FALSE(takes(DType::float16, 8, 8));
   EXPECT_FALSE(takes_weight(DType::float16, 8, 8));

@@ -51,11 +51,14 @@ class HostFacedOperation final : public Pending::Operation {
     Tensor host, device;
   };
   void copy(void* out, const void* in, std::int64_t num_bytes, cudaMemcpyKind kind) {
-    if (num_bytes > 0) check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), kind, mesh_.device_.compute().get()), "a copy of a test");
+    if (num_bytes > 0)
+      check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), kind, mesh_.device_.compute().get()),
+            "a copy of a test");
   }
   void bring_back() {
     mesh_.device_.finish();
-    for (const Copy& each : copies_) copy(each.host.data, each.device.data, each.host.num_bytes(), cudaMemcpyDeviceToHost);
+    for (const Copy& each : copies_)
+      copy(each.host.data, each.device.data, each.host.num_bytes(), cudaMemcpyDeviceToHost);
   }
 
   HostFacedMesh& mesh_;

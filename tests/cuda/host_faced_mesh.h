@@ -1,5 +1,5 @@
-// A device's mesh for callers whose tensors are in the host's memory: every operation goes by way of copies on the device. So the conformance suite of the
-// transports, which knows no device, tests one.
+// A device's mesh for callers whose tensors are in the host's memory: every operation goes by way of copies on the
+// device. So the conformance suite of the transports, which knows no device, tests one.
 #pragma once
 
 #include "comm/mesh.h"

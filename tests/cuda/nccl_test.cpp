@@ -49,7 +49,8 @@ TEST(Nccl, ARankThatThrowsReleasesAllThatWait) {
               "rank " + std::to_string(round % 4) + ": left in the middle");
 }
 
-// On the others a kernel of one communicator stands behind one of another communicator, which waits for the rank that left.
+// On the others a kernel of one communicator stands behind one of another communicator, which waits for the rank that
+// left.
 TEST(Nccl, CommunicatorsThatStandBehindEachOtherEndTogether) {
   emulated::set_num_devices(4);
   const auto run = [] {
@@ -76,12 +77,14 @@ TEST(Nccl, ALongWaitNamesTheOperation) {
     if (mesh.rank() != 2) all_reduce(comm, 10);
   };
   const auto second = HasSubstr("all_reduce(sum) of 10 float32 in group dp_replicate (ranks 0, 1, 2, 3)");
-  EXPECT_THAT(outcome_of(run_on_own_gpus, 4, miss_the_second, 0.2), AllOf(HasSubstr("not done after 0.2 s (comm.timeout_seconds); rank "), second));
+  EXPECT_THAT(outcome_of(run_on_own_gpus, 4, miss_the_second, 0.2),
+              AllOf(HasSubstr("not done after 0.2 s (comm.timeout_seconds); rank "), second));
   const auto miss_the_first = [](Mesh& mesh, Comm& comm) {
     if (mesh.rank() != 2) all_reduce(comm, 10);
   };
   EXPECT_THAT(outcome_of(run_on_own_gpus, 4, miss_the_first, 0.2),
-              AllOf(HasSubstr("ranks do not connect after 0.2 s (comm.timeout_seconds); rank "), HasSubstr("waits among ranks 0, 1, 2, 3 with "), second));
+              AllOf(HasSubstr("ranks do not connect after 0.2 s (comm.timeout_seconds); rank "),
+                    HasSubstr("waits among ranks 0, 1, 2, 3 with "), second));
 }
 
 // What rank 1 has not started stands on rank 0's device, while its host enqueues more than the driver takes.
@@ -103,8 +106,11 @@ TEST(Nccl, AHostFarAheadOfItsDeviceSeesWhatBecameOfOtherRanks) {
       device.finish();
     });
   };
-  EXPECT_THAT([&] { run(60, [] { throw Error("left in the middle"); }); }, ThrowsMessage<Error>("rank 1: left in the middle"));
-  EXPECT_THAT([&] { run(0.2, [] {}); }, ThrowsMessage<Error>(HasSubstr("not done after 0.2 s (comm.timeout_seconds); rank 0 waits for all_reduce(sum) of 10")));
+  EXPECT_THAT([&] { run(60, [] { throw Error("left in the middle"); }); },
+              ThrowsMessage<Error>("rank 1: left in the middle"));
+  EXPECT_THAT([&] { run(0.2, [] {}); },
+              ThrowsMessage<Error>(
+                  HasSubstr("not done after 0.2 s (comm.timeout_seconds); rank 0 waits for all_reduce(sum) of 10")));
   emulated::set_num_devices(1);
 }
 

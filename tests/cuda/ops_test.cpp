@@ -11,7 +11,8 @@ namespace {
 class CudaUnderTest final : public OpsUnderTest {
  public:
   CudaUnderTest() : device_(0), ops_(device_, {}) { emulated::seed(1); }
-  [[nodiscard]] Tensors run(const std::string& /*what*/, const Tensors& tensors, const OperationOnTensors& operation) override {
+  [[nodiscard]] Tensors run(const std::string& /*what*/, const Tensors& tensors,
+                            const OperationOnTensors& operation) override {
     Tensors moved = tensors;
     for (Numbers& numbers : moved) {
       const auto num_bytes = static_cast<std::int64_t>(numbers.bytes().size());
@@ -39,7 +40,9 @@ OpsVariant variant(DType dtype) {
   return {.dtype = dtype, .make = [] { return std::make_unique<CudaUnderTest>(); }};
 }
 INSTANTIATE_TEST_SUITE_P(Cuda, OpsConformance,
-                         testing::Values(variant(DType::float32), variant(DType::float64), variant(DType::bfloat16), variant(DType::float16)), name_of_variant);
+                         testing::Values(variant(DType::float32), variant(DType::float64), variant(DType::bfloat16),
+                                         variant(DType::float16)),
+                         name_of_variant);
 
 }  // namespace
 }  // namespace echelon

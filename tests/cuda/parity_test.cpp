@@ -1,5 +1,6 @@
-// Layouts on ranks with GPUs, from the config to the updated weights, against one rank on a processor, in float64: losses, gradient norms, first gradients and
-// weights, and the locks on memory and traffic. On the emulated device, which is slow: a few layouts, of every kind.
+// Layouts on ranks with GPUs, from the config to the updated weights, against one rank on a processor, in float64:
+// losses, gradient norms, first gradients and weights, and the locks on memory and traffic. On the emulated device,
+// which is slow: a few layouts, of every kind.
 #include "cuda/cuda_backend.h"
 #include "cuda/device/workspace.h"
 #include "cuda/emulated/runtime.h"
@@ -32,7 +33,8 @@ class OnGpus : public ::testing::TestWithParam<Layout> {
     const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
     ASSERT_NE(backend, nullptr) << reason;
     const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
-    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
+    const auto actual = run_training(
+        config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
     expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
   }
 };
@@ -47,7 +49,8 @@ TEST_P(OneForEachRank, EqualOneProcessor) {
 }
 
 using enum PipelineSchedule;
-const Layout everything = {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true, .zero = 2, .layers = 2};
+const Layout everything = {
+    .shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true, .zero = 2, .layers = 2};
 
 const Layout shared[] = {{.layers = 1},
                          {.replicate = 2, .family = Family::gpt2, .layers = 1},
@@ -62,13 +65,15 @@ const Layout shared[] = {{.layers = 1},
                          {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4},
                          {.tp = 2, .layers = 1, .documents = true},
                          everything};
-const Layout own[] = {{.shard = 2, .zero = 3, .layers = 2}, {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4}, everything};
+const Layout own[] = {
+    {.shard = 2, .zero = 3, .layers = 2}, {.pp = 2, .schedule = zb_v, .microbatches = 4, .layers = 4}, everything};
 
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
 INSTANTIATE_TEST_SUITE_P(Gpus, SharedByAllRanks, ::testing::ValuesIn(shared), test_name);
 INSTANTIATE_TEST_SUITE_P(Gpus, OneForEachRank, ::testing::ValuesIn(own), test_name);
 
-// A pipeline's rank starts to receive the gradient before it computes what is sent for it, with kernels that are loaded then.
+// A pipeline's rank starts to receive the gradient before it computes what is sent for it, with kernels that are loaded
+// then.
 TEST_F(OnGpus, LoadNothingWhileTransfersAreUnderWay) {
   for (const PipelineSchedule schedule : {naive, one_f_one_b, zb_v}) {
     emulated::set_num_devices(2);
@@ -106,7 +111,8 @@ TEST(OutsideDeterministicMode, ARunTakesWhatItsPlanSays) {
   const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);
   ASSERT_NE(backend, nullptr) << reason;
   const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
-  (void)run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
+  (void)run_training(
+      config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = backend.get()});
 }
 
 }  // namespace

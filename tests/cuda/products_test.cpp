@@ -1,4 +1,5 @@
-// How products are enqueued: plans, the choice of an algorithm, and what they do on their way (cuda/ops/pending_product.h). Their numbers: ops_test.cpp.
+// How products are enqueued: plans, the choice of an algorithm, and what they do on their way
+// (cuda/ops/pending_product.h). Their numbers: ops_test.cpp.
 #include "base/error.h"
 #include "cuda/emulated/include/cublasLt.h"
 #include "cuda/ops/cuda_ops.h"
@@ -20,7 +21,8 @@ class CudaProducts : public testing::Test {
   /// The numbers on the device, `offset` of them behind an aligned address.
   [[nodiscard]] Tensor moved(Numbers numbers, std::int64_t offset = 0) {
     const Tensor host = numbers.tensor();
-    memory_.emplace_back(device_.memory().allocate(host.num_bytes() + 16), [this](std::byte* address) { device_.memory().release(address, 0); });
+    memory_.emplace_back(device_.memory().allocate(host.num_bytes() + 16),
+                         [this](std::byte* address) { device_.memory().release(address, 0); });
     const Tensor x(memory_.back().get() + offset * size_of(host.dtype), host.dtype, host.sizes);
     ops_->upload(x, numbers.bytes().data());
     return x;
@@ -55,7 +57,8 @@ TEST_F(CudaProducts, ABiasIsAddedByTheProductThatMadeItsOperand) {
     const std::int64_t before = ops_->num_fused();
     ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
     ops_->add_bias(y, b);
-    EXPECT_EQ(ops_->num_fused() - before, dtype == DType::float64 ? 0 : 1);  // the library has no such product of float64
+    EXPECT_EQ(ops_->num_fused() - before,
+              dtype == DType::float64 ? 0 : 1);  // the library has no such product of float64
 
     ReferenceOps reference;
     reference.matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
@@ -150,9 +153,15 @@ TEST_F(CudaProducts, TensorFloat32OnRequestAlone) {
 // dy is rounded, and its column sums are not those of a bias's gradient; a bias of float32 would be read as bfloat16.
 TEST_F(CudaProducts, OfFloat8FuseABiasOfBfloat16Alone) {
   for (const DType dtype : {DType::bfloat16, DType::float32}) {
-    Numbers x = Numbers::random(dtype, {16, 32}, 1), w = Numbers::random(dtype, {48, 32}, 2), b = Numbers::random(dtype, {48}, 3), y(dtype, {16, 48});
+    Numbers x = Numbers::random(dtype, {16, 32}, 1), w = Numbers::random(dtype, {48, 32}, 2),
+            b = Numbers::random(dtype, {48}, 3), y(dtype, {16, 48});
     const Numbers scratch(DType::int32, {float8_scratch_size(16 * 32, 48 * 32)});
-    MatmulArgs args = {.a = x, .b = w, .c = y, .transpose_b = true, .a_format = OperandFormat::float8_e4m3, .b_format = OperandFormat::float8_e4m3};
+    MatmulArgs args = {.a = x,
+                       .b = w,
+                       .c = y,
+                       .transpose_b = true,
+                       .a_format = OperandFormat::float8_e4m3,
+                       .b_format = OperandFormat::float8_e4m3};
     args.scratch = scratch;
     ReferenceOps reference;
     reference.matmul(args);
@@ -174,9 +183,15 @@ TEST_F(CudaProducts, OfFloat8FuseABiasOfBfloat16Alone) {
 // Float8's kernels know no other compute type, whatever products of float32 are allowed.
 TEST_F(CudaProducts, OfFloat8AreFormedInFloat32) {
   open({.allows_tf32 = true});
-  Numbers x = Numbers::random(DType::float32, {16, 32}, 1), w = Numbers::random(DType::float32, {48, 32}, 2), y(DType::float32, {16, 48});
+  Numbers x = Numbers::random(DType::float32, {16, 32}, 1), w = Numbers::random(DType::float32, {48, 32}, 2),
+          y(DType::float32, {16, 48});
   const Numbers scratch(DType::int32, {float8_scratch_size(16 * 32, 48 * 32)});
-  MatmulArgs args = {.a = x, .b = w, .c = y, .transpose_b = true, .a_format = OperandFormat::float8_e4m3, .b_format = OperandFormat::float8_e4m3};
+  MatmulArgs args = {.a = x,
+                     .b = w,
+                     .c = y,
+                     .transpose_b = true,
+                     .a_format = OperandFormat::float8_e4m3,
+                     .b_format = OperandFormat::float8_e4m3};
   args.scratch = scratch;
   ReferenceOps().matmul(args);
 
@@ -202,7 +217,8 @@ TEST_F(CudaProducts, OutsideDeterministicModeTheFastestOfSeveralIsTaken) {
   emulated::products().slow_algorithms = 1;  // the one that is named first
   LinearNumbers n(DType::float32, DType::float32);
   ReferenceOps reference;
-  for (int i = 0; i < 2; ++i) reference.matmul({.a = n.dy, .b = n.x, .c = n.dw, .transpose_a = true, .accumulates = true});
+  for (int i = 0; i < 2; ++i)
+    reference.matmul({.a = n.dy, .b = n.x, .c = n.dw, .transpose_a = true, .accumulates = true});
   const Numbers expected = n.dw;
   for (const bool deterministic : {true, false}) {
     open({.deterministic = deterministic});
@@ -240,7 +256,9 @@ TEST_F(CudaProducts, MeasuringWaitsForNoOtherStream) {
   LinearNumbers n(DType::float32, DType::float32);
   const Tensor x = moved(n.x), w = moved(n.w), y = moved(n.dy);
   bool has_come = false;
-  ASSERT_EQ(emulated::enqueue_when(device_.communication().get(), [&] { return emulated::DueWork{.is_due = [&] { return has_come; }}; }), cudaSuccess);
+  ASSERT_EQ(emulated::enqueue_when(device_.communication().get(),
+                                   [&] { return emulated::DueWork{.is_due = [&] { return has_come; }}; }),
+            cudaSuccess);
   ReferenceOps().matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});
   ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
   ops_->finish();

@@ -27,13 +27,15 @@ TEST(SharedGpu, ARankThatThrowsReleasesAllThatWait) {
 }
 
 TEST(SharedGpu, DifferentOperationsAndLateRanksAreNamed) {
-  EXPECT_THAT(outcome_of(run_on_one_gpu, 3, [](Mesh& mesh, Comm& comm) { all_reduce(comm, mesh.rank() == 1 ? 11 : 10); }),
-              AllOf(HasSubstr("all_reduce(sum) of 11 float32"), HasSubstr("all_reduce(sum) of 10 float32")));
+  EXPECT_THAT(
+      outcome_of(run_on_one_gpu, 3, [](Mesh& mesh, Comm& comm) { all_reduce(comm, mesh.rank() == 1 ? 11 : 10); }),
+      AllOf(HasSubstr("all_reduce(sum) of 11 float32"), HasSubstr("all_reduce(sum) of 10 float32")));
   const auto miss_one = [](Mesh& mesh, Comm& comm) {
     if (mesh.rank() != 2) all_reduce(comm, 10);
   };
-  EXPECT_THAT(outcome_of(run_on_one_gpu, 4, miss_one, 0.2),
-              HasSubstr("waited 0.2 s (comm.timeout_seconds) for all_reduce(sum) of 10 float32; rank 2 has not arrived"));
+  EXPECT_THAT(
+      outcome_of(run_on_one_gpu, 4, miss_one, 0.2),
+      HasSubstr("waited 0.2 s (comm.timeout_seconds) for all_reduce(sum) of 10 float32; rank 2 has not arrived"));
 }
 
 TEST(SharedGpu, AnErrorOfTheDeviceEndsAllRanks) {

@@ -71,7 +71,8 @@ TEST(DatasetBatches, KnowWhereDocumentsBegin) {
       batches.read_document_starts(sequence, seq_len, starts.data());
       for (std::size_t i = 0; i < tokens.size() && tokens[i] != 0; ++i) {
         const std::int32_t first_of_document = (tokens[i] - 1) / 7 * 7 + 1, first_of_window = tokens[0];
-        EXPECT_EQ(starts[i], std::max(0, first_of_document - first_of_window)) << "token " << tokens[i] << " of a window of " << seq_len;
+        EXPECT_EQ(starts[i], std::max(0, first_of_document - first_of_window))
+            << "token " << tokens[i] << " of a window of " << seq_len;
       }
       EXPECT_TRUE(std::is_sorted(starts.begin(), starts.end()));
       EXPECT_TRUE(starts.front() == 0 && starts.back() < seq_len);
@@ -86,7 +87,8 @@ TEST(DatasetBatches, PassOverEmptyDocuments) {
   for (const auto& document : {none, two, none, none, two, none}) writer.add_document(document);
   writer.publish();
   std::vector<std::int32_t> starts(4);
-  DatasetBatches(IndexedDataset(scratch.path("a")), {.order = WindowOrder::in_order}).read_document_starts(0, 4, starts.data());
+  DatasetBatches(IndexedDataset(scratch.path("a")), {.order = WindowOrder::in_order})
+      .read_document_starts(0, 4, starts.data());
   EXPECT_EQ(starts, (std::vector<std::int32_t>{0, 0, 2, 2}));
 }
 
@@ -136,7 +138,8 @@ TEST(DatasetBatches, InOrderForValidation) {
   const DatasetBatches batches(counting(scratch, 25), {.order = WindowOrder::in_order});
   EXPECT_EQ(read(batches, 0, 10).first[0], 1);
   EXPECT_EQ(read(batches, 1, 10).first[0], 11);
-  EXPECT_EQ(read(batches, 2, 10).second, (std::vector<std::int32_t>{22, 23, 24, 25, -100, -100, -100, -100, -100, -100}));
+  EXPECT_EQ(read(batches, 2, 10).second,
+            (std::vector<std::int32_t>{22, 23, 24, 25, -100, -100, -100, -100, -100, -100}));
   EXPECT_EQ(read(batches, 3, 10), read(batches, 0, 10));
 }
 

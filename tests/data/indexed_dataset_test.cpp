@@ -22,9 +22,11 @@ std::string little(std::uint64_t value, int bytes) {
   return out;
 }
 
-std::string index_bytes(int type, std::vector<int> lengths, std::vector<std::int64_t> pointers, std::vector<std::int64_t> bounds) {
+std::string index_bytes(int type, std::vector<int> lengths, std::vector<std::int64_t> pointers,
+                        std::vector<std::int64_t> bounds) {
   std::string out("MMIDIDX\0\0", 9);
-  out += little(1, 8) + little(static_cast<std::uint64_t>(type), 1) + little(lengths.size(), 8) + little(bounds.size(), 8);
+  out +=
+      little(1, 8) + little(static_cast<std::uint64_t>(type), 1) + little(lengths.size(), 8) + little(bounds.size(), 8);
   for (const int n : lengths) out += little(static_cast<std::uint64_t>(n), 4);
   for (const std::int64_t p : pointers) out += little(static_cast<std::uint64_t>(p), 8);
   for (const std::int64_t b : bounds) out += little(static_cast<std::uint64_t>(b), 8);
@@ -116,7 +118,8 @@ TEST(IndexedDataset, SaysWhatIsWrong) {
   const std::string good = index_bytes(8, {2}, {0}, {0, 1});
   EXPECT_THAT(complaint(""), HasSubstr("a.idx is no token index"));
   EXPECT_THAT(complaint("X" + good.substr(1)), HasSubstr("a.idx is no token index"));
-  EXPECT_THAT(complaint(good.substr(0, good.size() - 1)), HasSubstr("is not what 1 sequences and 2 document bounds take"));
+  EXPECT_THAT(complaint(good.substr(0, good.size() - 1)),
+              HasSubstr("is not what 1 sequences and 2 document bounds take"));
   EXPECT_THAT(complaint(good.substr(0, 9) + little(2, 8) + good.substr(17)), HasSubstr("version 2"));
   EXPECT_THAT(complaint(index_bytes(7, {2}, {0}, {0, 1})), HasSubstr("token type code 7"));
   EXPECT_THAT(complaint(index_bytes(8, {3}, {0}, {0, 1})), HasSubstr("a.bin has 4 bytes"));
@@ -126,7 +129,8 @@ TEST(IndexedDataset, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0, 2})), HasSubstr("document bound 1 is 2"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {})), HasSubstr("no document bounds"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0})), HasSubstr("end at sequence 0 of 1"));
-  EXPECT_THAT(sentence_of([&] { IndexedDataset dataset(scratch.path("missing")); }), HasSubstr("missing.bin cannot be read: No such file"));
+  EXPECT_THAT(sentence_of([&] { IndexedDataset dataset(scratch.path("missing")); }),
+              HasSubstr("missing.bin cannot be read: No such file"));
   std::filesystem::create_directory(scratch.path("folder.bin"));
   EXPECT_THAT(sentence_of([&] { IndexedDataset dataset(scratch.path("folder")); }), HasSubstr("not a regular file"));
 }
@@ -155,7 +159,8 @@ TEST(IndexedDataset, MutatedIndexNeverCrashes) {
     try {
       const IndexedDataset dataset(scratch.path("a"));
       all_tokens(dataset);
-      for (std::int64_t d = 0; d <= dataset.num_documents(); ++d) EXPECT_LE(dataset.document_start(d), dataset.num_tokens());
+      for (std::int64_t d = 0; d <= dataset.num_documents(); ++d)
+        EXPECT_LE(dataset.document_start(d), dataset.num_tokens());
       ++accepted;
     } catch (const Error&) {
     }

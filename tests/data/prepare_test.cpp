@@ -68,35 +68,43 @@ TEST(Prepare, EveryDocumentIsInOneSplitByteForByte) {
 TEST(Prepare, TheOutcomeDependsOnNamesAndContentsAlone) {
   const Scratch one, two;
   for (const Scratch* scratch : {&one, &two}) {
-    for (int i = 0; i < 60; ++i) scratch->write("in/" + std::to_string(scratch == &one ? i : 59 - i), "text " + std::to_string(scratch == &one ? i : 59 - i));
+    for (int i = 0; i < 60; ++i)
+      scratch->write("in/" + std::to_string(scratch == &one ? i : 59 - i),
+                     "text " + std::to_string(scratch == &one ? i : 59 - i));
     prepare(options_for(*scratch, {scratch->path("in")}, 0.2));
   }
-  for (const char* file : {"out/train.bin", "out/train.idx", "out/validation.bin", "out/validation.idx", "out/tokenizer.json"}) {
+  for (const char* file :
+       {"out/train.bin", "out/train.idx", "out/validation.bin", "out/validation.idx", "out/tokenizer.json"}) {
     EXPECT_EQ(one.read(file), two.read(file)) << file;
   }
 }
 
 TEST(Prepare, GlobsChooseAmongTheFilesOfFolders) {
   const Scratch scratch;
-  for (const char* name : {"in/a.h", "in/b.hpp", "in/vector", "in/c.cpp", "in/.hidden/d.h", "in/sub/e.h"}) scratch.write(name, std::string(name) + " " + name);
+  for (const char* name : {"in/a.h", "in/b.hpp", "in/vector", "in/c.cpp", "in/.hidden/d.h", "in/sub/e.h"})
+    scratch.write(name, std::string(name) + " " + name);
   PrepareOptions options = options_for(scratch, {scratch.path("in")});
   options.corpus.globs = {"*.h", "*."};
   prepare(options);
-  EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/a.h in/a.h"), ended("in/sub/e.h in/sub/e.h"), ended("in/vector in/vector")));
+  EXPECT_THAT(documents(options.output, "train"),
+              ElementsAre(ended("in/a.h in/a.h"), ended("in/sub/e.h in/sub/e.h"), ended("in/vector in/vector")));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out/validation.bin")));
-  options.corpus.inputs = {scratch.path("in/*.cpp"), scratch.path("in/c.cpp")};  // a file that is named needs no match, and counts once
+  options.corpus.inputs = {scratch.path("in/*.cpp"),
+                           scratch.path("in/c.cpp")};  // a file that is named needs no match, and counts once
   prepare(options);
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/c.cpp in/c.cpp")));
 }
 
 TEST(Prepare, ReadsLinesOfJson) {
   const Scratch scratch;
-  scratch.write("a.jsonl", "{\"text\": \"one\\ntwo \\u00e4\"}\n\n{\"id\": 1, \"text\": \"\"}\r\n{\"text\": \"a<|endoftext|>b\"}");
+  scratch.write("a.jsonl",
+                "{\"text\": \"one\\ntwo \\u00e4\"}\n\n{\"id\": 1, \"text\": \"\"}\r\n{\"text\": \"a<|endoftext|>b\"}");
   const PrepareOptions options = options_for(scratch, {scratch.path("a.jsonl")});
   prepare(options);
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("one\ntwo ä"), ended("a<|endoftext|>b")));
   scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\"content\": \"two\"}\n");
-  EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not a JSON object with a text under \"text\""));
+  EXPECT_THAT(sentence_of([&] { prepare(options); }),
+              HasSubstr("a.jsonl:2 is not a JSON object with a text under \"text\""));
   scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\n");
   EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not"));
 }
@@ -203,15 +211,19 @@ TEST(Prepare, SaysWhatIsWrong) {
   };
   EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {}; }), HasSubstr("prepare --input is missing"));
   EXPECT_THAT(complaint([](auto& o) { o.output = ""; }), HasSubstr("prepare --output is missing"));
-  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {"/no/such/file"}; }), HasSubstr("prepare --input=/no/such/file: there is no such file or folder"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.inputs = {"/no/such/file"}; }),
+              HasSubstr("prepare --input=/no/such/file: there is no such file or folder"));
   EXPECT_THAT(complaint([&](auto& o) { o.corpus.inputs = {scratch.path("empty")}; }), HasSubstr("there is no text"));
-  EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }), HasSubstr("there is no text in files named *.rs"));
-  EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }), HasSubstr("prepare --validation-fraction=0.7 is not in [0, 0.5]"));
+  EXPECT_THAT(complaint([&](auto& o) { o.corpus.globs = {"*.rs"}; }),
+              HasSubstr("there is no text in files named *.rs"));
+  EXPECT_THAT(complaint([](auto& o) { o.corpus.validation_fraction = 0.7; }),
+              HasSubstr("prepare --validation-fraction=0.7 is not in [0, 0.5]"));
   EXPECT_THAT(complaint([](auto& o) { o.corpus.max_bytes = -1; }), HasSubstr("prepare --max-bytes=-1"));
   EXPECT_THAT(complaint([](auto& o) { o.vocab_size = 10; }), HasSubstr("--vocab-size=10"));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out")));  // nothing is touched for a bad request
   EXPECT_THAT(complaint([&](auto& o) { o.output = scratch.path("in/a/b"); }), HasSubstr("in/a is not a folder"));
-  EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }), HasSubstr("/no/such/tokenizer.json cannot be read"));
+  EXPECT_THAT(complaint([](auto& o) { o.tokenizer = "/no/such/tokenizer.json"; }),
+              HasSubstr("/no/such/tokenizer.json cannot be read"));
   scratch.write("few.jsonl", "{\"text\": \"a\"}\n");
   EXPECT_THAT(complaint([&](auto& o) {
                 o.corpus.inputs = {scratch.path("few.jsonl")};

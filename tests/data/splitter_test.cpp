@@ -15,7 +15,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<std::string> pieces(std::string_view text, std::vector<std::string> patterns = {std::string(gpt2_pattern)}) {
+std::vector<std::string> pieces(std::string_view text,
+                                std::vector<std::string> patterns = {std::string(gpt2_pattern)}) {
   std::vector<std::string> result;
   Splitter(patterns).split(text, [&](std::string_view piece) { result.emplace_back(piece); });
   return result;
@@ -24,7 +25,8 @@ std::vector<std::string> pieces(std::string_view text, std::vector<std::string> 
 // Each expectation is read off the published pattern by hand.
 TEST(Splitter, Gpt2Pattern) {
   EXPECT_THAT(pieces("Hello world"), ElementsAre("Hello", " world"));
-  EXPECT_THAT(pieces("I'm sure they'll've don't"), ElementsAre("I", "'m", " sure", " they", "'ll", "'ve", " don", "'t"));
+  EXPECT_THAT(pieces("I'm sure they'll've don't"),
+              ElementsAre("I", "'m", " sure", " they", "'ll", "'ve", " don", "'t"));
   EXPECT_THAT(pieces("IT'S"), ElementsAre("IT", "'", "S"));  // the contractions are lower case
   EXPECT_THAT(pieces("x=12345;"), ElementsAre("x", "=", "12345", ";"));
   EXPECT_THAT(pieces(" 3.14"), ElementsAre(" 3", ".", "14"));
@@ -34,8 +36,9 @@ TEST(Splitter, Gpt2Pattern) {
   EXPECT_THAT(pieces("a\n\n  b"), ElementsAre("a", "\n\n ", " b"));
   EXPECT_THAT(pieces("a\n\tb"), ElementsAre("a", "\n", "\t", "b"));  // a tab does not
   EXPECT_THAT(pieces("end  \n"), ElementsAre("end", "  \n"));
-  EXPECT_THAT(pieces("a\xc2\xa0\xe2\x80\x83z"), ElementsAre("a", "\xc2\xa0", "\xe2\x80\x83", "z"));  // no-break space, em space
-  EXPECT_THAT(pieces("a \xe1\xa0\x8e b"), ElementsAre("a", " \xe1\xa0\x8e", " b"));                  // U+180E is a mark like any other
+  EXPECT_THAT(pieces("a\xc2\xa0\xe2\x80\x83z"),
+              ElementsAre("a", "\xc2\xa0", "\xe2\x80\x83", "z"));                    // no-break space, em space
+  EXPECT_THAT(pieces("a \xe1\xa0\x8e b"), ElementsAre("a", " \xe1\xa0\x8e", " b"));  // U+180E is a mark like any other
   EXPECT_THAT(pieces(" ({}); 👍🏽"), ElementsAre(" ({});", " 👍🏽"));
   EXPECT_THAT(pieces(""), ElementsAre());
 }
@@ -46,7 +49,8 @@ TEST(Splitter, BytesThatAreNoTextStandAlone) {
 }
 
 TEST(Splitter, AppliesPatternsInTurnAndKeepsWhatTheyLeaveOut) {
-  EXPECT_THAT(pieces("ab12345 c", {R"(\p{N}{1,3})", R"(\s+|\S)"}), ElementsAre("a", "b", "1", "2", "3", "4", "5", " ", "c"));
+  EXPECT_THAT(pieces("ab12345 c", {R"(\p{N}{1,3})", R"(\s+|\S)"}),
+              ElementsAre("a", "b", "1", "2", "3", "4", "5", " ", "c"));
   EXPECT_THAT(pieces("a-b", {"b"}), ElementsAre("a-", "b"));
   EXPECT_THAT(pieces("äxä", {"x*"}), ElementsAre("ä", "x", "ä"));  // an empty match is no piece
   EXPECT_THAT(pieces("\xe4\xb8\xad z", {R"([\u4e00-\u9fff])"}), ElementsAre("\xe4\xb8\xad", " z"));
@@ -73,21 +77,22 @@ TEST(Splitter, PiecesOfRandomBytesAreTheText) {
 }
 
 TEST(Utf8, AgreesWithTheTableOfWellFormedBytes) {
-  for (const auto& [text, length] : std::vector<std::pair<std::string, std::size_t>>{{"a", 1},
-                                                                                     {"\xc3\xa4", 2},
-                                                                                     {"\xe2\x82\xac", 3},
-                                                                                     {"\xf0\x9f\x91\x8d", 4},
-                                                                                     {"\xf4\x8f\xbf\xbf", 4},  // up to U+10FFFF
-                                                                                     {"\xc0\xaf", 0},
-                                                                                     {"\xe0\x80\xaf", 0},
-                                                                                     {"\xf0\x80\x80\xaf", 0},
-                                                                                     {"\xed\xa0\x80", 0},
-                                                                                     {"\xf4\x90\x80\x80", 0},  // overlong, surrogate, too large
-                                                                                     {"\x80", 0},
-                                                                                     {"\xff", 0},
-                                                                                     {"\xc3", 0},
-                                                                                     {"\xe2\x82", 0},
-                                                                                     {"", 0}}) {
+  for (const auto& [text, length] :
+       std::vector<std::pair<std::string, std::size_t>>{{"a", 1},
+                                                        {"\xc3\xa4", 2},
+                                                        {"\xe2\x82\xac", 3},
+                                                        {"\xf0\x9f\x91\x8d", 4},
+                                                        {"\xf4\x8f\xbf\xbf", 4},  // up to U+10FFFF
+                                                        {"\xc0\xaf", 0},
+                                                        {"\xe0\x80\xaf", 0},
+                                                        {"\xf0\x80\x80\xaf", 0},
+                                                        {"\xed\xa0\x80", 0},
+                                                        {"\xf4\x90\x80\x80", 0},  // overlong, surrogate, too large
+                                                        {"\x80", 0},
+                                                        {"\xff", 0},
+                                                        {"\xc3", 0},
+                                                        {"\xe2\x82", 0},
+                                                        {"", 0}}) {
     EXPECT_EQ(utf8_character_length(text), length) << testing::PrintToString(text);
   }
   EXPECT_EQ(valid_utf8_prefix("0123456789\xc3\xa4\xff"), 12u);

@@ -1,4 +1,5 @@
-// Against Hugging Face's library: its files and its ids (tests/interop/check_tokenizer.py makes them) and, for that script to check, ours.
+// Against Hugging Face's library: its files and its ids (tests/interop/check_tokenizer.py makes them) and, for that
+// script to check, ours.
 #include "data/bpe_trainer.h"
 #include "data/tokenizer.h"
 
@@ -38,7 +39,8 @@ TEST(TokenizerInterop, WritesFilesForTheLibraryToCheck) {
     ids[name] = Tokenizer::load(written + name + ".json").encode(text);
     EXPECT_EQ(ids[name].get<Ids>(), tokenizer.encode(text));
   };
-  for (const char* name : {"byte_level", "three_digits", "one_digit", "chain"}) write(name, Tokenizer::load(fixtures + name + ".json"));
+  for (const char* name : {"byte_level", "three_digits", "one_digit", "chain"})
+    write(name, Tokenizer::load(fixtures + name + ".json"));
   BpeTrainer trainer;
   trainer.add(text);
   write("trained", Tokenizer(trainer.train(500)));

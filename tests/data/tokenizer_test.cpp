@@ -45,7 +45,8 @@ void merge_everywhere(Word& word, const std::pair<std::string, std::string>& pai
 // Counts all pairs anew for each merge, on strings instead of ids.
 std::vector<std::pair<std::string, std::string>> naive_merges(const std::string& text, std::size_t vocab_size) {
   std::map<std::string, int> ids;  // only to break ties as documented
-  for (const std::uint8_t byte : bytes_in_vocabulary_order()) ids.emplace(std::string(1, static_cast<char>(byte)), static_cast<int>(ids.size()));
+  for (const std::uint8_t byte : bytes_in_vocabulary_order())
+    ids.emplace(std::string(1, static_cast<char>(byte)), static_cast<int>(ids.size()));
   std::vector<Word> words;
   for (const std::string& word : words_of(text)) words.push_back(bytes_of(word));
   std::vector<std::pair<std::string, std::string>> merges;
@@ -59,7 +60,9 @@ std::vector<std::pair<std::string, std::string>> naive_merges(const std::string&
         names[pair] = {word[i], word[i + 1]};
       }
     }
-    const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });  // the first of equals
+    const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+      return a.second < b.second;
+    });  // the first of equals
     if (best == counts.end() || best->second < 2) break;
     const auto pair = names.at(best->first);
     if (std::find(merges.begin(), merges.end(), pair) == merges.end()) merges.push_back(pair);
@@ -72,7 +75,8 @@ std::vector<std::pair<std::string, std::string>> naive_merges(const std::string&
 std::vector<std::pair<std::string, std::string>> merges_by_name(const TokenizerSpec& spec) {
   std::vector<std::pair<std::string, std::string>> names;
   for (const Merge& merge : spec.merges) {
-    names.emplace_back(spec.tokens[static_cast<std::size_t>(merge.left)], spec.tokens[static_cast<std::size_t>(merge.right)]);
+    names.emplace_back(spec.tokens[static_cast<std::size_t>(merge.left)],
+                       spec.tokens[static_cast<std::size_t>(merge.right)]);
   }
   return names;
 }
@@ -92,8 +96,9 @@ TokenizerSpec trained(const std::string& text, std::int64_t vocab_size) {
 
 TEST(BpeTrainer, LearnsWhatTheNaiveOneLearns) {
   const std::string prose = "the cat sat on the mat and the other cat sat on that hat; banana bandana aaaa aaaaa aa\n";
-  for (const std::string& text : {prose, prose + prose, random_text(1, 600, "ab "), random_text(2, 250, "aab"), random_text(3, 2000, "abcd  \n"),
-                                  random_text(4, 200, "a"), random_text(5, 3000, "etaoin shrdlu'.")}) {
+  for (const std::string& text :
+       {prose, prose + prose, random_text(1, 600, "ab "), random_text(2, 250, "aab"), random_text(3, 2000, "abcd  \n"),
+        random_text(4, 200, "a"), random_text(5, 3000, "etaoin shrdlu'.")}) {
     EXPECT_EQ(merges_by_name(trained(text, 330)), naive_merges(text, 330)) << text.substr(0, 40);
   }
 }
@@ -107,14 +112,17 @@ TEST(BpeTrainer, GivesTheVocabularyThatWasAskedFor) {
   EXPECT_THAT(sentence_of([] { trained("ab", 256); }), HasSubstr("vocab_size = 256 is not in [257, "));
 }
 
-TEST(BpeTrainer, SeparatorsAreNoText) { EXPECT_TRUE(trained("a<|endoftext|>b<|endoftext|>a<|endoftext|>b<|endoftext|>", 300).merges.empty()); }
+TEST(BpeTrainer, SeparatorsAreNoText) {
+  EXPECT_TRUE(trained("a<|endoftext|>b<|endoftext|>a<|endoftext|>b<|endoftext|>", 300).merges.empty());
+}
 
 std::vector<std::string> naive_encode(const TokenizerSpec& spec, const std::string& text) {
   const auto merges = merges_by_name(spec);
   std::vector<std::string> tokens;
   for (const std::string& piece : words_of(text)) {
     Word word = bytes_of(piece);
-    for (const auto& pair : merges) merge_everywhere(word, pair);  // GPT-2's rule in its plainest form: every merge in its turn
+    for (const auto& pair : merges)
+      merge_everywhere(word, pair);  // GPT-2's rule in its plainest form: every merge in its turn
     tokens.insert(tokens.end(), word.begin(), word.end());
   }
   return tokens;
@@ -179,14 +187,15 @@ TEST(Tokenizer, SavedAndLoadedIsTheSame) {
 }
 
 // A file as Hugging Face writes it, put together here: 256 bytes, "ab" and "abc".
-std::string file_text(const std::string& merges, const std::string& pre_tokenizer, const std::string& model_extra = "", const std::string& extra = "") {
+std::string file_text(const std::string& merges, const std::string& pre_tokenizer, const std::string& model_extra = "",
+                      const std::string& extra = "") {
   std::string vocab;
   for (int b = 0; b < 256; ++b) {
     const std::string name = to_byte_alphabet(std::string(1, static_cast<char>(b)));
     vocab += (name == "\"" || name == "\\" ? "\"\\" + name : "\"" + name) + "\":" + std::to_string(b) + ",";
   }
-  return "{\"pre_tokenizer\":" + pre_tokenizer + ",\"model\":{\"type\":\"BPE\",\"vocab\":{" + vocab + "\"ab\":256,\"abc\":257},\"merges\":" + merges +
-         model_extra + "}" + extra + "}";
+  return "{\"pre_tokenizer\":" + pre_tokenizer + ",\"model\":{\"type\":\"BPE\",\"vocab\":{" + vocab +
+         "\"ab\":256,\"abc\":257},\"merges\":" + merges + model_extra + "}" + extra + "}";
 }
 const std::string byte_level = R"({"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true})";
 
@@ -198,7 +207,8 @@ TEST(TokenizerJson, ReadsBothFormsOfMerges) {
 }
 
 TEST(TokenizerJson, TakesTheSplitFromTheFile) {
-  const std::string split = R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"b"},"behavior":"Isolated","invert":false},
+  const std::string split =
+      R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"b"},"behavior":"Isolated","invert":false},
       {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]})";
   EXPECT_THAT(Tokenizer(parse_tokenizer_json(file_text(R"(["a b"])", split), "x")).encode("ab"), ElementsAre('a', 'b'));
 }
@@ -206,41 +216,63 @@ TEST(TokenizerJson, TakesTheSplitFromTheFile) {
 TEST(TokenizerJson, IgnoreMergesTakesWholePieces) {
   const std::string merges = R"(["a b"])";  // no merge makes abc
   EXPECT_THAT(Tokenizer(parse_tokenizer_json(file_text(merges, byte_level), "x")).encode("abc"), ElementsAre(256, 'c'));
-  EXPECT_THAT(Tokenizer(parse_tokenizer_json(file_text(merges, byte_level, ",\"ignore_merges\":true"), "x")).encode("abc"), ElementsAre(257));
+  EXPECT_THAT(
+      Tokenizer(parse_tokenizer_json(file_text(merges, byte_level, ",\"ignore_merges\":true"), "x")).encode("abc"),
+      ElementsAre(257));
 }
 
 TEST(TokenizerJson, NormalizesIfTheFileSaysSo) {
-  const Tokenizer tokenizer(parse_tokenizer_json(file_text("[]", byte_level, "", R"(,"normalizer":{"type":"NFC"})"), "x"));
+  const Tokenizer tokenizer(
+      parse_tokenizer_json(file_text("[]", byte_level, "", R"(,"normalizer":{"type":"NFC"})"), "x"));
   const auto round_trip = [&](std::string_view text) { return tokenizer.decode(tokenizer.encode(text)); };
-  EXPECT_EQ(round_trip("e\xcc\x81"), "\xc3\xa9");                                                 // e and acute
-  EXPECT_EQ(round_trip("\xe1\x84\x80\xe1\x85\xa1\xff\xe2\x84\xab"), "\xea\xb0\x80\xff\xc3\x85");  // two jamo are one syllable; the Angstrom sign is a letter
+  EXPECT_EQ(round_trip("e\xcc\x81"), "\xc3\xa9");  // e and acute
+  EXPECT_EQ(round_trip("\xe1\x84\x80\xe1\x85\xa1\xff\xe2\x84\xab"),
+            "\xea\xb0\x80\xff\xc3\x85");  // two jamo are one syllable; the Angstrom sign is a letter
   EXPECT_EQ(round_trip("\xc3\xa9 \xcc\x81"), "\xc3\xa9 \xcc\x81");
 }
 
 TEST(TokenizerJson, NamesWhatItCannotUse) {
-  const auto complaint = [](const std::string& text) { return sentence_of([&] { Tokenizer(parse_tokenizer_json(text, "t.json"), "t.json"); }); };
+  const auto complaint = [](const std::string& text) {
+    return sentence_of([&] { Tokenizer(parse_tokenizer_json(text, "t.json"), "t.json"); });
+  };
   const std::string merges = R"(["a b"])";
   EXPECT_THAT(complaint("{"), HasSubstr("t.json is not valid JSON"));
   EXPECT_THAT(complaint("[]"), HasSubstr("t.json is not a JSON object"));
   EXPECT_THAT(complaint("{}"), HasSubstr("has no pre_tokenizer"));
-  EXPECT_THAT(complaint(file_text(merges, R"({"type":"Metaspace"})")), HasSubstr("pre_tokenizer.type = Metaspace is not supported"));
-  EXPECT_THAT(complaint(file_text(merges, R"({"type":"ByteLevel","add_prefix_space":true})")), HasSubstr("add_prefix_space = true is not supported"));
-  EXPECT_THAT(complaint(file_text(merges, R"({"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel"}]})")),
-              HasSubstr("pretokenizers[0].type = Digits is not supported"));
-  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"normalizer":{"type":"Lowercase"})")), HasSubstr("normalizer"));
-  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"decoder":{"type":"WordPiece"})")), HasSubstr("decoder.type = \"WordPiece\" is not supported"));
+  EXPECT_THAT(complaint(file_text(merges, R"({"type":"Metaspace"})")),
+              HasSubstr("pre_tokenizer.type = Metaspace is not supported"));
+  EXPECT_THAT(complaint(file_text(merges, R"({"type":"ByteLevel","add_prefix_space":true})")),
+              HasSubstr("add_prefix_space = true is not supported"));
+  EXPECT_THAT(
+      complaint(file_text(merges, R"({"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel"}]})")),
+      HasSubstr("pretokenizers[0].type = Digits is not supported"));
+  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"normalizer":{"type":"Lowercase"})")),
+              HasSubstr("normalizer"));
+  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"decoder":{"type":"WordPiece"})")),
+              HasSubstr("decoder.type = \"WordPiece\" is not supported"));
   EXPECT_THAT(complaint(file_text(merges, byte_level, ",\"dropout\":0.1")), HasSubstr("model.dropout = 0.1"));
-  EXPECT_THAT(complaint(file_text(merges, byte_level, ",\"byte_fallback\":true")), HasSubstr("model.byte_fallback = true"));
-  EXPECT_THAT(complaint(file_text(R"(["a x y"])", byte_level)), HasSubstr("model.merges[0] = \"a x y\" is not two tokens"));
-  EXPECT_THAT(complaint(file_text(R"(["a c"])", byte_level)), HasSubstr("model.merges[0]: \"ac\" is not in model.vocab"));
+  EXPECT_THAT(complaint(file_text(merges, byte_level, ",\"byte_fallback\":true")),
+              HasSubstr("model.byte_fallback = true"));
+  EXPECT_THAT(complaint(file_text(R"(["a x y"])", byte_level)),
+              HasSubstr("model.merges[0] = \"a x y\" is not two tokens"));
+  EXPECT_THAT(complaint(file_text(R"(["a c"])", byte_level)),
+              HasSubstr("model.merges[0]: \"ac\" is not in model.vocab"));
   EXPECT_THAT(complaint(file_text(R"([7])", byte_level)), HasSubstr("model.merges[0] is not a string"));
-  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"type":"Unigram"}})"), HasSubstr("model.type = Unigram is not supported"));
-  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":-1},"merges":[]}})"), HasSubstr("model.vocab.a = -1"));
-  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1,"b":1},"merges":[]}})"), HasSubstr("id 1 is given"));
-  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":99999999999},"merges":[]}})"), HasSubstr("is not a token id"));
-  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1},"merges":[]}})"), HasSubstr("no token for byte 0x00"));
-  EXPECT_THAT(complaint(file_text(merges, byte_level, "", R"(,"added_tokens":[{"id":300,"content":"<m>","lstrip":true}])")), HasSubstr("lstrip = true"));
-  EXPECT_THAT(sentence_of([] { (void)Tokenizer::load("/no/such/tokenizer.json"); }), HasSubstr("/no/such/tokenizer.json cannot be read"));
+  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"type":"Unigram"}})"),
+              HasSubstr("model.type = Unigram is not supported"));
+  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":-1},"merges":[]}})"),
+              HasSubstr("model.vocab.a = -1"));
+  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1,"b":1},"merges":[]}})"),
+              HasSubstr("id 1 is given"));
+  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":99999999999},"merges":[]}})"),
+              HasSubstr("is not a token id"));
+  EXPECT_THAT(complaint(R"({"pre_tokenizer":)" + byte_level + R"(,"model":{"vocab":{"a":1},"merges":[]}})"),
+              HasSubstr("no token for byte 0x00"));
+  EXPECT_THAT(
+      complaint(file_text(merges, byte_level, "", R"(,"added_tokens":[{"id":300,"content":"<m>","lstrip":true}])")),
+      HasSubstr("lstrip = true"));
+  EXPECT_THAT(sentence_of([] { (void)Tokenizer::load("/no/such/tokenizer.json"); }),
+              HasSubstr("/no/such/tokenizer.json cannot be read"));
 }
 
 TEST(TokenizerJson, MutationsNeverCrash) {

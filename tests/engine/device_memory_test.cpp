@@ -1,4 +1,5 @@
-// Which devices are too small, from what ranks say of theirs: processes that see one GPU each, GPUs of several sizes, ranks that share some of them.
+// Which devices are too small, from what ranks say of theirs: processes that see one GPU each, GPUs of several sizes,
+// ranks that share some of them.
 #include "engine/device_memory.h"
 
 #include "base/error.h"
@@ -40,7 +41,8 @@ class DeviceMemories : public ::testing::Test {
 
 TEST_F(DeviceMemories, AreEachForTheirOwnRanks) {
   EXPECT_EQ(outcome([](int, DeviceFacts&) {}), "");
-  EXPECT_THAT(outcome([](int rank, DeviceFacts& own) { own.memory_bytes -= rank == 5 ? 1 : 0; }), HasSubstr("on the device of rank 5, which has"));
+  EXPECT_THAT(outcome([](int rank, DeviceFacts& own) { own.memory_bytes -= rank == 5 ? 1 : 0; }),
+              HasSubstr("on the device of rank 5, which has"));
 }
 
 TEST_F(DeviceMemories, AreSharedByTheRanksThatHaveTheDevice) {

@@ -58,7 +58,8 @@ RunConfig config_of_256_ranks() {
 TEST(FailingRank, EndsAll256AndNamesRankAndAction) {
   const RunConfig config = config_of_256_ranks();
   const Blueprint blueprint(config);
-  // The last sequence of the second batch belongs to data rank 7, whose first rank in the mesh is pipeline 0, shard 7, tensor 0.
+  // The last sequence of the second batch belongs to data rank 7, whose first rank in the mesh is pipeline 0, shard 7,
+  // tensor 0.
   const BrokenBatches batches(2 * config.training.global_batch_size - 1);
   try {
     run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
@@ -66,15 +67,18 @@ TEST(FailingRank, EndsAll256AndNamesRankAndAction) {
       RankRun run(blueprint, mesh, *ops);
       run.model().initialize(1, *ops);
       for (std::int64_t step = 1; step <= 3; ++step) {
-        (void)run.step().run(ProgramKind::training, {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}});
+        (void)run.step().run(ProgramKind::training,
+                             {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}});
       }
     });
     FAIL() << "nobody noticed";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), ExitStatus::failure);
-    EXPECT_THAT(std::string(error.what()), ::testing::MatchesRegex("rank [0-9]+: load_batch: the disk is gone")) << error.what();
+    EXPECT_THAT(std::string(error.what()), ::testing::MatchesRegex("rank [0-9]+: load_batch: the disk is gone"))
+        << error.what();
   }
-  // Within a second, and generously so on a loaded machine: without the abort the others would wait for comm.timeout_seconds.
+  // Within a second, and generously so on a loaded machine: without the abort the others would wait for
+  // comm.timeout_seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - batches.failed_at(), std::chrono::seconds(10));
 }
 
@@ -95,7 +99,8 @@ struct SlowEnd {
   ~SlowEnd() { std::this_thread::sleep_for(std::chrono::milliseconds(200)); }
 };
 
-// The gradient that the failing rank was about to receive is given up while it unwinds, and with that its peer ends: before the failure itself is told.
+// The gradient that the failing rank was about to receive is given up while it unwinds, and with that its peer ends:
+// before the failure itself is told.
 TEST(FailingRank, IsNamedThoughItsPeersEndBeforeIt) {
   RunConfig config = testing::small_config();
   config.parallelism.pipeline_parallel_degree = 2;

@@ -14,12 +14,14 @@
 namespace echelon {
 namespace {
 
-/// A tokenizer without merges, so that any text of letters has one encoding: a to z come first, then the other bytes in GPT-2's alphabet, where a byte that
-/// does not print stands as one of the characters from 256 on.
+/// A tokenizer without merges, so that any text of letters has one encoding: a to z come first, then the other bytes in
+/// GPT-2's alphabet, where a byte that does not print stands as one of the characters from 256 on.
 std::string bytes_tokenizer() {
   std::string vocabulary;
   int num_tokens = 0, num_hidden = 0;
-  const auto add = [&](int character) { vocabulary += fmt::format(R"({}"\u{:04x}":{})", num_tokens > 0 ? "," : "", character, num_tokens), ++num_tokens; };
+  const auto add = [&](int character) {
+    vocabulary += fmt::format(R"({}"\u{:04x}":{})", num_tokens > 0 ? "," : "", character, num_tokens), ++num_tokens;
+  };
   for (int byte = 'a'; byte <= 'z'; ++byte) add(byte);
   for (int byte = 0; byte < 256; ++byte) {
     const bool prints = (byte >= 33 && byte <= 126) || (byte >= 161 && byte != 173);
@@ -49,12 +51,18 @@ TEST(Generate, GoesOnTheSameFromAPromptAndFromItsOwnTokens) {
   const std::filesystem::path model = train(config, {}).model_folder;
 
   const auto likeliest = [&](const std::string& prompt, std::int64_t count) {
-    return generate({.model = model, .prompt = prompt, .max_new_tokens = count, .sampling = {.temperature = 0}, .on_text = {}}).text;
+    return generate({.model = model,
+                     .prompt = prompt,
+                     .max_new_tokens = count,
+                     .sampling = {.temperature = 0},
+                     .on_text = {}})
+        .text;
   };
   const std::string prompt = "generation", text = likeliest(prompt, 24);
   ASSERT_EQ(text.size(), 24U);
   EXPECT_GT(std::set<char>(text.begin(), text.end()).size(), 3U) << text;
-  for (const std::size_t known : {1U, 7U, 23U}) EXPECT_EQ(likeliest(prompt + text.substr(0, known), 24 - static_cast<std::int64_t>(known)), text.substr(known));
+  for (const std::size_t known : {1U, 7U, 23U})
+    EXPECT_EQ(likeliest(prompt + text.substr(0, known), 24 - static_cast<std::int64_t>(known)), text.substr(known));
 }
 
 }  // namespace

@@ -47,21 +47,27 @@ void expect_generation_uses_its_plan(const ModelSpec& spec, DType dtype, std::in
     const auto ops = make_cpu_ops({});
     const DType wide = accumulate_dtype(dtype);
     int index = 0;
-    for (Param* param : all_params(*model.stage)) ops->fill(param->value = memory.tensor({BufferRole::param, index++}, dtype, param->local_sizes()), 0.01);
+    for (Param* param : all_params(*model.stage))
+      ops->fill(param->value = memory.tensor({BufferRole::param, index++}, dtype, param->local_sizes()), 0.01);
     std::vector<KvCache> caches;
     for (int block = 0; block < static_cast<int>(spec.num_hidden_layers); ++block)
       caches.push_back({memory.tensor({BufferRole::key_cache, block}, dtype, kv_cache_sizes(model.options)),
                         memory.tensor({BufferRole::value_cache, block}, dtype, kv_cache_sizes(model.options))});
     const Sizes table = model.stage->rope_table_sizes();
     if (table.num_dims() > 0)
-      model.stage->bind_rope_tables(*ops, memory.tensor({BufferRole::rope_cos}, wide, table), memory.tensor({BufferRole::rope_sin}, wide, table));
+      model.stage->bind_rope_tables(*ops, memory.tensor({BufferRole::rope_cos}, wide, table),
+                                    memory.tensor({BufferRole::rope_sin}, wide, table));
     const Tensor tokens = memory.tensor({BufferRole::tokens}, DType::int32, {num_prompt_tokens});
     const Tensor logits = memory.tensor({BufferRole::logits}, wide, {1, model.stage->head().num_columns()});
     std::fill_n(tokens.as<std::int32_t>(), num_prompt_tokens, 1);
-    for (std::int64_t decoded = 0, count = num_prompt_tokens; decoded < num_prompt_tokens + 3; decoded += count, count = 1) {
+    for (std::int64_t decoded = 0, count = num_prompt_tokens; decoded < num_prompt_tokens + 3;
+         decoded += count, count = 1) {
       Stack workspace = memory.workspace();
       Context context = {*ops, mesh, workspace, {}};
-      model.stage->decode(context, {.tokens = {tokens.data, DType::int32, {count}}, .first_position = decoded, .caches = caches, .logits = logits});
+      model.stage->decode(context, {.tokens = {tokens.data, DType::int32, {count}},
+                                    .first_position = decoded,
+                                    .caches = caches,
+                                    .logits = logits});
       most_workspace = std::max(most_workspace, workspace.peak_bytes());
     }
   });

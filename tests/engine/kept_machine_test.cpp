@@ -52,7 +52,8 @@ TEST(KeptMachine, IsMeasuredEachTimeWhereNothingCanBeKept) {
   const ScratchFolder scratch;
   put(scratch / "file", "no folder");
   Bench bench;
-  for (const std::optional<std::filesystem::path>& folder : {std::optional(scratch / "file"), std::optional<std::filesystem::path>()}) {
+  for (const std::optional<std::filesystem::path>& folder :
+       {std::optional(scratch / "file"), std::optional<std::filesystem::path>()}) {
     const KeptMachine machine = kept_machine(own_machine(), folder, std::ref(bench));
     EXPECT_TRUE(machine.is_new);
     EXPECT_TRUE(machine.path.empty());

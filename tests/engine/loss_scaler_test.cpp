@@ -15,11 +15,13 @@ RunConfig float16_run(const GradScalerConfig& scaler) {
   return config;
 }
 
-// torch.amp.GradScaler(init_scale=8, growth_factor=4, backoff_factor=0.5, growth_interval=2): get_scale() after each update(), where 'o' found an inf.
+// torch.amp.GradScaler(init_scale=8, growth_factor=4, backoff_factor=0.5, growth_interval=2): get_scale() after each
+// update(), where 'o' found an inf.
 TEST(LossScaler, FollowsPyTorchsRule) {
   LossScaler scaler(float16_run({.init_scale = 8, .growth_factor = 4, .backoff_factor = 0.5, .growth_interval = 2}));
   EXPECT_EQ(scaler.scale(), 8);
-  const std::pair<char, double> steps[] = {{'.', 8}, {'.', 32}, {'.', 32}, {'o', 16}, {'.', 16}, {'o', 8}, {'o', 4}, {'.', 4}, {'.', 16}, {'.', 16}, {'.', 64}};
+  const std::pair<char, double> steps[] = {{'.', 8}, {'.', 32}, {'.', 32}, {'o', 16}, {'.', 16}, {'o', 8},
+                                           {'o', 4}, {'.', 4},  {'.', 16}, {'.', 16}, {'.', 64}};
   for (const auto& [outcome, scale] : steps) {
     scaler.ended_step({.is_skipped = outcome == 'o'});
     EXPECT_EQ(scaler.scale(), scale);

@@ -26,12 +26,14 @@ TEST(LrSchedule, WarmsUpLinearly) {
 // 100 steps of decay from 2 to 0.2.
 TEST(LrSchedule, DecaysToTheLeastFactorInTheLastStep) {
   EXPECT_DOUBLE_EQ(learning_rate(config_with(LrDecay::none), 110), 2.0);
-  for (const LrDecay decay : {LrDecay::cosine, LrDecay::linear, LrDecay::wsd}) EXPECT_NEAR(learning_rate(config_with(decay), 110), 0.2, 1e-12);
+  for (const LrDecay decay : {LrDecay::cosine, LrDecay::linear, LrDecay::wsd})
+    EXPECT_NEAR(learning_rate(config_with(decay), 110), 0.2, 1e-12);
 }
 
 TEST(LrSchedule, HasTheShapeOfItsName) {
   EXPECT_NEAR(learning_rate(config_with(LrDecay::cosine), 60), 0.5 * (2.0 + 0.2), 1e-12);
-  EXPECT_NEAR(learning_rate(config_with(LrDecay::cosine), 35), 0.2 + 1.8 * 0.5 * (1 + std::cos(std::acos(-1.0) / 4)), 1e-12);
+  EXPECT_NEAR(learning_rate(config_with(LrDecay::cosine), 35), 0.2 + 1.8 * 0.5 * (1 + std::cos(std::acos(-1.0) / 4)),
+              1e-12);
   EXPECT_NEAR(learning_rate(config_with(LrDecay::linear), 35), 0.2 + 1.8 * 0.75, 1e-12);
   EXPECT_NEAR(learning_rate(config_with(LrDecay::wsd), 90), 2.0, 1e-12);   // stable until the last fifth
   EXPECT_NEAR(learning_rate(config_with(LrDecay::wsd), 100), 1.1, 1e-12);  // half of it is gone

@@ -24,7 +24,8 @@ std::map<std::int32_t, double> frequencies(const SamplingOptions& options) {
 TEST(Sampler, DrawsWithTheSoftmaxProbabilities) {
   const auto shares = frequencies({});
   const std::array<double, 5> expected = {0.1, 0.4, 0.05, 0.25, 0.2};
-  for (std::int32_t token = 0; token < 5; ++token) EXPECT_NEAR(shares.at(token), expected[static_cast<std::size_t>(token)], 0.01);
+  for (std::int32_t token = 0; token < 5; ++token)
+    EXPECT_NEAR(shares.at(token), expected[static_cast<std::size_t>(token)], 0.01);
 }
 
 TEST(Sampler, TemperatureSharpens) {

@@ -47,7 +47,8 @@ class RecordedOps final : public UniformOps, public WorkRecorder {
 class Squares final : public BatchSource {
  public:
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    for (std::int64_t i = 0; i < seq_len; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>((sequence * 5 + i * i) % 32);
+    for (std::int64_t i = 0; i < seq_len; ++i)
+      tokens[i] = targets[i] = static_cast<std::int32_t>((sequence * 5 + i * i) % 32);
   }
 };
 
@@ -69,8 +70,11 @@ std::unique_ptr<Trained> trained(RecordedOps& ops, WorkRecorder* recorder, std::
     for (std::int64_t step = 1; step <= num_replayed_steps; ++step) {
       const AdamWOptions adamw = {.lr = 1e-3 * static_cast<double>(step), .step = step};
       run.step().observe_gradients(step == observed_step ? [](RankModel&, double) {} : GradientObserver());
-      const StepResult result = run.step().run(
-          ProgramKind::training, {.batches = &batches, .batch = step - 1, .adamw = adamw, .max_norm = step > num_replayed_steps - 3 ? 0.01 : 0.0});
+      const StepResult result =
+          run.step().run(ProgramKind::training, {.batches = &batches,
+                                                 .batch = step - 1,
+                                                 .adamw = adamw,
+                                                 .max_norm = step > num_replayed_steps - 3 ? 0.01 : 0.0});
       outcome->losses.push_back(result.loss);
       outcome->norms.push_back(result.grad_norm);
       if (step == 4) (void)run.step().run(ProgramKind::evaluation, {.batches = &batches, .batch = 9, .adamw = {}});
@@ -106,7 +110,8 @@ TEST(StepReplay, NamesTheActionThatCannotBeRecorded) {
     (void)trained(ops, &ops);
     FAIL() << "nobody noticed";
   } catch (const Error& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("rank 0: update stage 0 unit 0: this cannot be recorded")) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with("rank 0: update stage 0 unit 0: this cannot be recorded"))
+        << error.what();
   }
 }
 

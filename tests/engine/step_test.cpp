@@ -50,9 +50,11 @@ TEST(Step, WithoutAnyTargetHasNoGradient) {
     RankRun run(blueprint, mesh, *ops);
     run.model().initialize(1, *ops);
     for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
-      const StepResult text = run.step().run(kind, {.batches = &batches, .batch = 0, .adamw = {.lr = 1e-3, .step = 1}, .max_norm = 1.0});
+      const StepResult text =
+          run.step().run(kind, {.batches = &batches, .batch = 0, .adamw = {.lr = 1e-3, .step = 1}, .max_norm = 1.0});
       EXPECT_GT(text.loss, 0);
-      const StepResult nothing = run.step().run(kind, {.batches = &batches, .batch = 1, .adamw = {.lr = 1e-3, .step = 2}, .max_norm = 1.0});
+      const StepResult nothing =
+          run.step().run(kind, {.batches = &batches, .batch = 1, .adamw = {.lr = 1e-3, .step = 2}, .max_norm = 1.0});
       EXPECT_EQ(nothing.num_targets, 0);
       EXPECT_EQ(nothing.loss, 0);
       EXPECT_EQ(nothing.grad_norm, 0);
@@ -95,7 +97,10 @@ TEST(Step, TheWishOfOneRankIsHeardByAll) {
     RankRun run(blueprint, mesh, *ops);
     run.model().initialize(1, *ops);
     EXPECT_FALSE(run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}}).stops);
-    if (run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .wants_stop = mesh.rank() == 5}).stops) ++num_heard;
+    if (run.step()
+            .run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .wants_stop = mesh.rank() == 5})
+            .stops)
+      ++num_heard;
   });
   EXPECT_EQ(num_heard, 8);
 }
@@ -139,7 +144,8 @@ class CountingMesh : public Mesh {
   std::size_t num_polls_ = 0;
 };
 
-// Gradients are reduced while the backward pass goes on only if somebody advances them, and there is no thread that would.
+// Gradients are reduced while the backward pass goes on only if somebody advances them, and there is no thread that
+// would.
 TEST(Step, AdvancesWhatIsUnderWayAfterEveryAction) {
   const RunConfig config = layout_of_eight();
   const Blueprint blueprint(config);

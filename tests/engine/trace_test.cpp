@@ -1,4 +1,5 @@
-// A traced run: every action once per step, spans that nest, files that a viewer reads, and sums that agree with the step's time.
+// A traced run: every action once per step, spans that nest, files that a viewer reads, and sums that agree with the
+// step's time.
 #include "blueprint/small_config.h"
 #include "checkpoint/scratch_folder.h"
 #include "comm/thread/thread_world.h"
@@ -32,7 +33,8 @@ RunConfig traced_layout() {
 class SomeText final : public BatchSource {
  public:
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    for (std::int64_t i = 0; i < seq_len; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>((sequence + i * i) % 32);
+    for (std::int64_t i = 0; i < seq_len; ++i)
+      tokens[i] = targets[i] = static_cast<std::int32_t>((sequence + i * i) % 32);
   }
 };
 
@@ -55,7 +57,8 @@ std::map<int, Traced> record(const RunConfig& config) {
     run.model().initialize(1, recorder.ops());
     for (std::int64_t step = 1; step <= 3; ++step) {
       if (step != 2) recorder.begin_step(step);
-      static_cast<void>(run.step().run(ProgramKind::training, {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}}));
+      static_cast<void>(run.step().run(ProgramKind::training,
+                                       {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}}));
       if (step != 2) recorder.end_step();
     }
     const std::lock_guard lock(mutex);
@@ -116,7 +119,8 @@ TEST(StepRecorder, CountsTheFlopsOfTheBlueprint) {
       for (const OpRecord& record : planned.trace(ProgramKind::training).of(action).ops) expected += record.flops;
     }
     for (const Span& span : traced.steps[1].spans)
-      if (span.action_id >= 0 && is_compute(traced.program[static_cast<std::size_t>(span.action_id)].kind)) found += span.flops;
+      if (span.action_id >= 0 && is_compute(traced.program[static_cast<std::size_t>(span.action_id)].kind))
+        found += span.flops;
     EXPECT_GT(expected, 0);
     EXPECT_EQ(found, expected) << "rank " << rank;
   }
@@ -129,7 +133,8 @@ TEST(StepRecorder, TimelineCoversWhatWasLeftUnderWay) {
     ASSERT_EQ(timeline.events.size(), traced.program.size());
     for (const Action& action : traced.program) {
       const Event& event = timeline.events[static_cast<std::size_t>(action.id)];
-      for (const int before : action.after) EXPECT_GE(event.start, timeline.events[static_cast<std::size_t>(before)].end) << to_string(action);
+      for (const int before : action.after)
+        EXPECT_GE(event.start, timeline.events[static_cast<std::size_t>(before)].end) << to_string(action);
     }
   }
 }
@@ -146,7 +151,8 @@ class TracedRun : public ::testing::Test {
   ScratchFolder scratch_;
 };
 
-/// A stage's input is received after the stage before has started to send it, and what a rank does is ordered by its program's edges.
+/// A stage's input is received after the stage before has started to send it, and what a rank does is ordered by its
+/// program's edges.
 void expect_both_stages(const TraceReport& trace, const RunConfig& config) {
   const Blueprint blueprint(config);
   const std::vector<Program>& programs = blueprint.programs(ProgramKind::training);
@@ -162,7 +168,8 @@ void expect_both_stages(const TraceReport& trace, const RunConfig& config) {
     for (const Action& action : programs[static_cast<std::size_t>(rank)]) {
       const Event& event = event_of[{rank, action.id}];
       EXPECT_LE(event.start, event.end);
-      for (const int before : action.after) EXPECT_GE(event.start, (event_of[{rank, before}].end)) << rank << " " << to_string(action);
+      for (const int before : action.after)
+        EXPECT_GE(event.start, (event_of[{rank, before}].end)) << rank << " " << to_string(action);
       if (action.kind == ActionKind::receive_forward) {
         EXPECT_GE(event.end, sent.at(action.microbatch)) << to_string(action);
       }
@@ -201,7 +208,8 @@ TEST_F(TracedRun, WritesFilesThatAViewerReads) {
     std::map<std::string, int> open;
     for (const auto& event : json["traceEvents"]) {
       EXPECT_EQ(event["pid"], rank);
-      if (event["ph"] == "X") by_lane[event["tid"]].emplace_back(event["ts"], event["ts"].get<double>() + event["dur"].get<double>());
+      if (event["ph"] == "X")
+        by_lane[event["tid"]].emplace_back(event["ts"], event["ts"].get<double>() + event["dur"].get<double>());
       if (event["ph"] == "X" && event["cat"] == "step") ++num_steps;
       if (event["ph"] == "b") ++open[event["id"]];
       if (event["ph"] == "e") --open[event["id"]];
@@ -209,7 +217,9 @@ TEST_F(TracedRun, WritesFilesThatAViewerReads) {
     EXPECT_EQ(num_steps, 2);
     EXPECT_TRUE(std::all_of(open.begin(), open.end(), [](const auto& each) { return each.second == 0; }));
     for (auto& [lane, spans] : by_lane) {  // two spans of a lane are apart, or one lies in the other
-      std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.first < b.first || (a.first == b.first && a.second > b.second); });
+      std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
+        return a.first < b.first || (a.first == b.first && a.second > b.second);
+      });
       constexpr double rounding = 0.01;  // microseconds: the ends are sums
       std::vector<double> ends;
       for (const auto& [start, end] : spans) {
@@ -218,11 +228,13 @@ TEST_F(TracedRun, WritesFilesThatAViewerReads) {
         ends.push_back(end);
       }
     }
-    EXPECT_TRUE(nlohmann::json::parse(get(trace->folder / fmt::format("rank{}_operations.json", rank))).contains("named_fraction"));
+    EXPECT_TRUE(nlohmann::json::parse(get(trace->folder / fmt::format("rank{}_operations.json", rank)))
+                    .contains("named_fraction"));
   }
 }
 
-// The pages of a step are there after the first one. What remains: pages of the token file that are met for the first time.
+// The pages of a step are there after the first one. What remains: pages of the token file that are met for the first
+// time.
 TEST_F(TracedRun, StepsAfterTheFirstTouchNoFreshMemory) {
   RunConfig config = testing::small_config();
   config.model.hidden_size = 128;

@@ -1,4 +1,5 @@
-// A whole run: which data is trained and evaluated on, with which learning rate, what is saved when, and how a run ends early.
+// A whole run: which data is trained and evaluated on, with which learning rate, what is saved when, and how a run ends
+// early.
 #include "engine/train.h"
 
 #include "base/error.h"
@@ -28,7 +29,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t num_training_tokens = 1000, num_validation_tokens = 301;  // neither is a whole number of windows or batches
+constexpr std::int64_t num_training_tokens = 1000,
+                       num_validation_tokens = 301;  // neither is a whole number of windows or batches
 
 class Train : public ::testing::Test {
  protected:
@@ -37,11 +39,14 @@ class Train : public ::testing::Test {
     write("validation", num_validation_tokens, [](std::int64_t i) { return 40 + i % 5 * (i % 3); });
   }
 
-  static std::int64_t num_windows(const RunConfig& config) { return (num_validation_tokens - 1 + config.training.seq_len - 1) / config.training.seq_len; }
+  static std::int64_t num_windows(const RunConfig& config) {
+    return (num_validation_tokens - 1 + config.training.seq_len - 1) / config.training.seq_len;
+  }
 
   RunConfig config() const {
     RunConfig config = testing::small_config();
-    config.model.initializer_range = 0.2;  // so that a model knows more than nothing and less than nothing from the start
+    config.model.initializer_range =
+        0.2;  // so that a model knows more than nothing and less than nothing from the start
     config.data.path = (scratch_ / "train").string();
     config.data.validation_path = (scratch_ / "validation").string();
     config.output.dir = (scratch_ / "out").string();
@@ -73,7 +78,8 @@ class Train : public ::testing::Test {
     on_one_rank(one, [&](RankRun& run, Ops& ops) {
       run.model().load(ModelReader(model), ops);
       for (std::int64_t window = 0; window < num_windows(one); ++window) {
-        const StepResult result = run.step().run(ProgramKind::evaluation, {.batches = &data, .batch = window, .adamw = {}});
+        const StepResult result =
+            run.step().run(ProgramKind::evaluation, {.batches = &data, .batch = window, .adamw = {}});
         sum += result.loss * result.num_targets;
         count += result.num_targets;
       }
@@ -112,18 +118,22 @@ TEST_F(Train, StepsFollowTheScheduleAndTheData) {
     run.model().initialize(one.training.seed, ops);
     for (std::int64_t step = 1; step <= one.training.steps; ++step) {
       // Linear warm-up over two steps, then half a cosine down to zero at the last.
-      const double lr = one.optimizer.lr * (step <= 2 ? static_cast<double>(step) / 2 : 0.5 * (1 + std::cos(M_PI * static_cast<double>(step - 2) / 2)));
+      const double lr = one.optimizer.lr * (step <= 2 ? static_cast<double>(step) / 2
+                                                      : 0.5 * (1 + std::cos(M_PI * static_cast<double>(step - 2) / 2)));
       rates.push_back(lr);
-      const StepInput input = {.batches = &data,
-                               .batch = step - 1,
-                               .adamw = {.lr = lr, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = step},
-                               .max_norm = 1.0};
+      const StepInput input = {
+          .batches = &data,
+          .batch = step - 1,
+          .adamw = {.lr = lr, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = step},
+          .max_norm = 1.0};
       losses.push_back(run.step().run(ProgramKind::training, input).loss);
     }
   });
   std::vector<StepReport> reports;
-  (void)train(layout(),
-              {.events = {.on_start = {}, .on_step = [&](const StepReport& report) { reports.push_back(report); }, .on_validation = {}, .on_saved = {}}});
+  (void)train(layout(), {.events = {.on_start = {},
+                                    .on_step = [&](const StepReport& report) { reports.push_back(report); },
+                                    .on_validation = {},
+                                    .on_saved = {}}});
   ASSERT_EQ(reports.size(), losses.size());
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_EQ(reports[i].step, static_cast<std::int64_t>(i) + 1);
@@ -139,12 +149,14 @@ TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
   config.checkpoint.keep_latest_k = 2;
   std::vector<EvaluationReport> evaluations;
   std::vector<std::filesystem::path> saved;
-  const TrainResult result = train(config, {.events = {.on_start = {},
-                                                       .on_step = {},
-                                                       .on_validation = [&](const EvaluationReport& report) { evaluations.push_back(report); },
-                                                       .on_saved = [&](const std::filesystem::path& folder) { saved.push_back(folder); }}});
+  const TrainResult result =
+      train(config, {.events = {.on_start = {},
+                                .on_step = {},
+                                .on_validation = [&](const EvaluationReport& report) { evaluations.push_back(report); },
+                                .on_saved = [&](const std::filesystem::path& folder) { saved.push_back(folder); }}});
   ASSERT_EQ(evaluations.size(), 4U);
-  EXPECT_THAT(saved, ElementsAre(step_folder(checkpoints(), 1), step_folder(checkpoints(), 2), step_folder(checkpoints(), 3), step_folder(checkpoints(), 4)));
+  EXPECT_THAT(saved, ElementsAre(step_folder(checkpoints(), 1), step_folder(checkpoints(), 2),
+                                 step_folder(checkpoints(), 3), step_folder(checkpoints(), 4)));
   EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 4));
   EXPECT_EQ(result.model_folder, saved.back());
   EXPECT_EQ(result.validation_loss, evaluations.back().loss);
@@ -161,8 +173,8 @@ TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
   EXPECT_EQ(train(undisturbed, {}).last_step.loss, result.last_step.loss) << "evaluating and saving change nothing";
 }
 
-// One microbatch: every level adds up the same numbers in the same order, so losses, what is evaluated and what is saved have the same bits. Replicas add
-// theirs last.
+// One microbatch: every level adds up the same numbers in the same order, so losses, what is evaluated and what is
+// saved have the same bits. Replicas add theirs last.
 TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
   RunConfig config = this->config();
   config.training.dtype = "bfloat16";
@@ -185,7 +197,8 @@ TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
         losses = {result.last_step.loss, result.last_step.grad_norm, *result.validation_loss};
         saved = bytes;
       }
-      EXPECT_EQ((std::vector{result.last_step.loss, result.last_step.grad_norm, *result.validation_loss}), losses) << level;
+      EXPECT_EQ((std::vector{result.last_step.loss, result.last_step.grad_norm, *result.validation_loss}), losses)
+          << level;
       EXPECT_GT(bytes.size(), 1000U);
       EXPECT_EQ(bytes, saved) << level;
     }
@@ -204,7 +217,8 @@ TEST_F(Train, AnOrderOfTheAxesKeepsEveryBitAndLoadsWhatAnotherSaved) {
     const TrainResult result = train(config, {});
     return std::tuple(result.model_folder, result.last_step.loss, result.last_step.grad_norm, *result.validation_loss);
   };
-  const auto plain = outcome_of("tp-cp-dp_shard-pp-dp_replicate", "plain"), moved = outcome_of("pp-dp_replicate-tp-dp_shard", "moved");
+  const auto plain = outcome_of("tp-cp-dp_shard-pp-dp_replicate", "plain"),
+             moved = outcome_of("pp-dp_replicate-tp-dp_shard", "moved");
   EXPECT_EQ(std::get<1>(plain), std::get<1>(moved));
   EXPECT_EQ(std::get<2>(plain), std::get<2>(moved));
   EXPECT_EQ(std::get<3>(plain), std::get<3>(moved));
@@ -250,7 +264,8 @@ TEST_F(Train, IntervalsAreKept) {
                                   .on_validation =
                                       [&](const EvaluationReport& report) {
                                         evaluated.push_back(report.step);
-                                        EXPECT_EQ(report.tokens, config.training.global_batch_size * config.training.seq_len);
+                                        EXPECT_EQ(report.tokens,
+                                                  config.training.global_batch_size * config.training.seq_len);
                                       },
                                   .on_saved = {}}});
   EXPECT_THAT(evaluated, ElementsAre(2, 4, 5));
@@ -285,7 +300,8 @@ TEST_F(Train, EvaluationDoesNotDependOnBatchesAndLayout) {
   }
 }
 
-// Steps so small that they change no bfloat16: what is saved is what was loaded, which needs master weights that were loaded too.
+// Steps so small that they change no bfloat16: what is saved is what was loaded, which needs master weights that were
+// loaded too.
 TEST_F(Train, BeginsWithTheInitialWeights) {
   RunConfig config = layout();
   const std::filesystem::path model = train(config, {}).model_folder;
@@ -296,7 +312,8 @@ TEST_F(Train, BeginsWithTheInitialWeights) {
     config.optimizer.lr = 1e-12;
     const std::filesystem::path again = train(config, {}).model_folder;
     const double expected = validation_loss_of(model), tolerance = dtype == std::string("bfloat16") ? 0.02 : 1e-6;
-    EXPECT_GT(std::abs(expected - std::log(static_cast<double>(config.model.vocab_size))), 0.1) << "a model of zeros must not pass";
+    EXPECT_GT(std::abs(expected - std::log(static_cast<double>(config.model.vocab_size))), 0.1)
+        << "a model of zeros must not pass";
     EXPECT_NEAR(validation_loss_of(again), expected, tolerance * expected) << dtype;
   }
 }
@@ -315,7 +332,10 @@ TEST_F(Train, StopsAndSavesWhenAsked) {
   config.checkpoint.interval = 1000;
   std::atomic<bool> stop = false;
   const TrainResult result =
-      train(config, {.events = {.on_start = {}, .on_step = [&](const StepReport& report) { stop = report.step == 2; }, .on_validation = {}, .on_saved = {}},
+      train(config, {.events = {.on_start = {},
+                                .on_step = [&](const StepReport& report) { stop = report.step == 2; },
+                                .on_validation = {},
+                                .on_saved = {}},
                      .stop_requested = &stop});
   EXPECT_TRUE(result.was_stopped);
   EXPECT_EQ(result.last_step.step, 3);
@@ -334,8 +354,12 @@ TEST_F(Train, EndsOnAllRanksWhenOneCannotSave) {
 TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   std::int64_t num_steps = 0;
   const auto refusal = [&](const RunConfig& config) {
-    return error_of(
-        [&] { (void)train(config, {.events = {.on_start = {}, .on_step = [&](const StepReport&) { ++num_steps; }, .on_validation = {}, .on_saved = {}}}); });
+    return error_of([&] {
+      (void)train(config, {.events = {.on_start = {},
+                                      .on_step = [&](const StepReport&) { ++num_steps; },
+                                      .on_validation = {},
+                                      .on_saved = {}}});
+    });
   };
   RunConfig small_vocabulary = layout();
   small_vocabulary.model.vocab_size = 41;  // training data ends below, validation data does not
@@ -347,7 +371,8 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
 
   RunConfig of_one_document = layout();
   of_one_document.data.reset_attention_mask = true;
-  EXPECT_THAT(refusal(of_one_document), AllOf(HasSubstr("data.reset_attention_mask = true, but"), HasSubstr("1000 tokens are one document; nearest: false")));
+  EXPECT_THAT(refusal(of_one_document), AllOf(HasSubstr("data.reset_attention_mask = true, but"),
+                                              HasSubstr("1000 tokens are one document; nearest: false")));
 
   std::filesystem::create_directories(scratch_ / "out");
   put(checkpoints(), "a file where the folder should be");

@@ -66,7 +66,8 @@ TEST_P(FailingJobs, EndWhenAProcessHangs) {
   EXPECT_THAT(outcome.err, HasSubstr("rank " + std::to_string(last_rank()) + " does not answer"));
 }
 
-// Every token beyond the first half is one that no vocabulary has: which rank reads one first depends on the order of the data.
+// Every token beyond the first half is one that no vocabulary has: which rank reads one first depends on the order of
+// the data.
 TEST_P(FailingJobs, EndWhenAProcessThrows) {
   const std::string tokens = folder_ + "/corpus/train.bin";
   const auto size = static_cast<std::streamoff>(std::filesystem::file_size(tokens));
@@ -83,12 +84,15 @@ TEST_P(FailingJobs, EndWhenAProcessThrows) {
 // What is left when a machine loses its power: its daemon is gone with the processes.
 TEST_P(FailingJobs, EndWhenAHostIsLost) {
   if (GetParam().num_hosts == 1) return;
-  const auto host_of = [](int process) { return std::filesystem::read_symlink("/proc/" + std::to_string(process) + "/ns/net").string(); };
+  const auto host_of = [](int process) {
+    return std::filesystem::read_symlink("/proc/" + std::to_string(process) + "/ns/net").string();
+  };
   const Outcome outcome = run(job_, {.when = R"("step":2,)", .then = [&] {
                                        const std::string lost = host_of(processes(last_rank()).at(0));
                                        for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
                                          std::error_code error;
-                                         const auto host = std::filesystem::read_symlink(entry.path() / "ns/net", error);
+                                         const auto host =
+                                             std::filesystem::read_symlink(entry.path() / "ns/net", error);
                                          if (!error && host == lost) kill(std::stoi(entry.path().filename()), SIGKILL);
                                        }
                                      }});
@@ -98,7 +102,10 @@ TEST_P(FailingJobs, EndWhenAHostIsLost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, FailingJobs, testing::Values(Hosts{1, 2}, Hosts{1, 4}, Hosts{2, 2}, Hosts{2, 4}),
-                         [](const auto& given) { return std::to_string(given.param.num_hosts) + "Hosts" + std::to_string(given.param.num_processes); });
+                         [](const auto& given) {
+                           return std::to_string(given.param.num_hosts) + "Hosts" +
+                                  std::to_string(given.param.num_processes);
+                         });
 
 }  // namespace
 }  // namespace echelon

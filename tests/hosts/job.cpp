@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string tree = ECHELON_SOURCE_DIR, program = std::string(ECHELON_BINARY_DIR) + "/echelon", two_hosts = tree + "/tests/hosts/two_hosts";
+const std::string tree = ECHELON_SOURCE_DIR, program = std::string(ECHELON_BINARY_DIR) + "/echelon",
+                  two_hosts = tree + "/tests/hosts/two_hosts";
 
 std::string text_of(const fs::path& path) {
   std::ifstream file(path);
@@ -32,7 +33,8 @@ void Jobs::SetUp() {
   fs::remove_all(folder_);
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) setenv(name, "1", 1);
   setenv("OMP_NUM_THREADS", "1", 1);  // the hosts share this machine's cores
-  const Outcome outcome = run_echelon({"prepare", tree + "/src/spec", "--output", folder_ + "/corpus", "--vocab-size=300", "--training-sample-bytes=20000"});
+  const Outcome outcome = run_echelon({"prepare", tree + "/src/spec", "--output", folder_ + "/corpus",
+                                       "--vocab-size=300", "--training-sample-bytes=20000"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
 }
 
@@ -43,7 +45,8 @@ void Jobs::TearDown() {
 
 std::string Jobs::obstacle(int num_hosts) {
   if (run_command({"sh", "-c", "command -v mpirun"}).status != 0) return "there is no mpirun (Debian: openmpi-bin)";
-  if (run_command({"sh", "-c", "ldd '" + program + "' | grep -q libmpi"}).status != 0) return "echelon was built without MPI";
+  if (run_command({"sh", "-c", "ldd '" + program + "' | grep -q libmpi"}).status != 0)
+    return "echelon was built without MPI";
   return num_hosts == 1 ? "" : run_command({two_hosts, "--check"}).out;
 }
 
@@ -72,7 +75,8 @@ Outcome Jobs::run(const Job& job, const Watch& watch) const {
   line += " " + program + quoted(train(job.keys));
   std::string command = line;
   if (job.num_hosts == 2) {
-    std::ofstream(folder_ + "/job") << line << "; status=$?\ncat /sys/class/net/eth0/statistics/tx_bytes >" << folder_ << "/bytes\nexit $status\n";
+    std::ofstream(folder_ + "/job") << line << "; status=$?\ncat /sys/class/net/eth0/statistics/tx_bytes >" << folder_
+                                    << "/bytes\nexit $status\n";
     command = two_hosts + " " + job.link + " bash " + folder_ + "/job";
   }
   // Neither a job that hangs nor a test that is killed leaves anything behind.
@@ -90,7 +94,8 @@ std::vector<int> Jobs::processes(int rank) const {
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const std::string arguments = text_of(entry.path() / "cmdline"), environment = '\0' + text_of(entry.path() / "environ");
+    const std::string arguments = text_of(entry.path() / "cmdline"),
+                      environment = '\0' + text_of(entry.path() / "environ");
     if (!arguments.starts_with(program) || arguments.find(folder_) == std::string::npos) continue;
     const std::string variable = '\0' + std::string("OMPI_COMM_WORLD_RANK=") + std::to_string(rank) + '\0';
     if (rank < 0 || environment.find(variable) != std::string::npos) found.push_back(std::stoi(name));

@@ -1,4 +1,5 @@
-// The real program as an MPI job on this machine, or on two "hosts" of it (two_hosts), with a small corpus out of this tree's sources.
+// The real program as an MPI job on this machine, or on two "hosts" of it (two_hosts), with a small corpus out of this
+// tree's sources.
 #pragma once
 
 #include "cli/program.h"
@@ -13,8 +14,8 @@ namespace echelon {
 
 struct Job {
   int num_processes = 2;
-  int num_hosts = 1;              // 1 | 2, with equally many processes
-  std::string placing = "";       // further options of mpirun, e.g. "--map-by node": neighbouring ranks on different hosts
+  int num_hosts = 1;         // 1 | 2, with equally many processes
+  std::string placing = "";  // further options of mpirun, e.g. "--map-by node": neighbouring ranks on different hosts
   std::vector<std::string> keys;  // of the config
   std::string link = "";          // options of two_hosts
 };

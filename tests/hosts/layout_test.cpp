@@ -12,7 +12,8 @@ std::vector<std::vector<nlohmann::json>> numbers(const std::vector<nlohmann::jso
   return all;
 }
 
-const std::vector<std::string> data_tensor_pipeline = {"--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2",
+const std::vector<std::string> data_tensor_pipeline = {"--parallelism.data_parallel_shard_degree=2",
+                                                       "--parallelism.tensor_parallel_degree=2",
                                                        "--parallelism.pipeline_parallel_degree=2"};
 
 TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
@@ -37,15 +38,16 @@ std::int64_t sent(const std::vector<nlohmann::json>& steps, const char* group) {
   return bytes;
 }
 
-// Ranks 0 1 are one tensor-parallel pair, 0 2 one data-parallel pair. Both ranks of a host send alike, so the wire carries twice what rank 0 sends in the
-// group that lies across, and else only what starts a job and the sums of a few numbers.
+// Ranks 0 1 are one tensor-parallel pair, 0 2 one data-parallel pair. Both ranks of a host send alike, so the wire
+// carries twice what rank 0 sends in the group that lies across, and else only what starts a job and the sums of a few
+// numbers.
 TEST_F(Jobs, PutOnTheLinkWhatTheirLayoutSays) {
   if (const std::string why = obstacle(2); !why.empty()) GTEST_SKIP() << why;
   Job job = {.num_processes = 4,
              .num_hosts = 2,
              .placing = "--map-by slot",
-             .keys = {"--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2", "--training.steps=6", "--training.seq_len=64",
-                      "--training.global_batch_size=16"}};
+             .keys = {"--parallelism.data_parallel_shard_degree=2", "--parallelism.tensor_parallel_degree=2",
+                      "--training.steps=6", "--training.seq_len=64", "--training.global_batch_size=16"}};
   constexpr double start = 600e3, headers = 1.1;
   ASSERT_EQ(run(job).status, 0);
   const std::int64_t tensor_inside = bytes_on_link();

@@ -28,10 +28,13 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
   const ModelPart& part = run.model().part();
   Stage& stage = *run.model().part().stages.front().stage;
   const Arena arena(std::int64_t{8} << 20);
-  Stack workspace = arena.region(0, std::int64_t{4} << 20), buffers = arena.region(std::int64_t{4} << 20, std::int64_t{2} << 20);
-  Stash stash(arena.region(std::int64_t{6} << 20, std::int64_t{1} << 20), arena.region(std::int64_t{7} << 20, std::int64_t{1} << 20));
+  Stack workspace = arena.region(0, std::int64_t{4} << 20),
+        buffers = arena.region(std::int64_t{4} << 20, std::int64_t{2} << 20);
+  Stash stash(arena.region(std::int64_t{6} << 20, std::int64_t{1} << 20),
+              arena.region(std::int64_t{7} << 20, std::int64_t{1} << 20));
   std::vector<std::int32_t> tokens(num_sequences * seq_len), targets(tokens.size());
-  for (std::int64_t n = 0; n < num_sequences; ++n) FixtureText().read(n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
+  for (std::int64_t n = 0; n < num_sequences; ++n)
+    FixtureText().read(n, seq_len, tokens.data() + n * seq_len, targets.data() + n * seq_len);
   const Tensor device_tokens = buffers.take(DType::int32, {num_sequences * seq_len});
   ops.upload(device_tokens, tokens.data());
   Context context = {ops, mesh, workspace, {.tokens = device_tokens, .targets = {}, .loss_sum = {}}};
@@ -41,7 +44,8 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
     stage.unit(unit).forward(context, x, y, stash);
     x = y;
   }
-  const Tensor logits = buffers.take(accumulate_dtype(part.options.dtype), {num_sequences * seq_len, stage.head().num_columns()});
+  const Tensor logits =
+      buffers.take(accumulate_dtype(part.options.dtype), {num_sequences * seq_len, stage.head().num_columns()});
   stage.head().logits(context, x, logits);
   if (logits.dtype == DType::float64) return {logits.as<double>(), logits.as<double>() + logits.num_elements()};
   return {logits.as<float>(), logits.as<float>() + logits.num_elements()};
@@ -51,7 +55,9 @@ std::vector<double> logits_of(RankRun& run, Mesh& mesh, Ops& ops) {
 
 void FixtureText::read(std::int64_t sequence, std::int64_t length, std::int32_t* tokens, std::int32_t* targets) const {
   const std::int64_t n = sequence;
-  const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>((7 * i * i + 3 * n * i + 11 * n + 5) % 41); };
+  const auto token = [&](std::int64_t i) {
+    return static_cast<std::int32_t>((7 * i * i + 3 * n * i + 11 * n + 5) % 41);
+  };
   for (std::int64_t i = 0; i < length; ++i) {
     tokens[i] = token(i);
     targets[i] = (n + i) % 5 == 0 ? ignored_target : token(i + 1);
@@ -103,12 +109,19 @@ void run(const Fixture& fixture, const RunConfig& config, const std::vector<doub
     RankRun rank(blueprint, mesh, *ops);
     rank.model().load(reader, *ops);
     if (mesh.shape().num_ranks() == 1) outcome.logits = logits_of(rank, mesh, *ops);
-    rank.step().observe_gradients([&](RankModel& model, double factor) { outcome.gradients.add_gradients(model, *ops, factor); });
+    rank.step().observe_gradients(
+        [&](RankModel& model, double factor) { outcome.gradients.add_gradients(model, *ops, factor); });
     for (std::size_t step = 1; step <= learning_rates.size(); ++step) {
-      const AdamWOptions adamw = {
-          .lr = learning_rates[step - 1], .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = static_cast<std::int64_t>(step)};
-      const StepResult result = rank.step().run(
-          ProgramKind::training, {.batches = &text, .batch = static_cast<std::int64_t>(step) - 1, .adamw = adamw, .max_norm = config.training.max_norm});
+      const AdamWOptions adamw = {.lr = learning_rates[step - 1],
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.95,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.1,
+                                  .step = static_cast<std::int64_t>(step)};
+      const StepResult result = rank.step().run(ProgramKind::training, {.batches = &text,
+                                                                        .batch = static_cast<std::int64_t>(step) - 1,
+                                                                        .adamw = adamw,
+                                                                        .max_norm = config.training.max_norm});
       rank.step().observe_gradients({});
       if (mesh.rank() != 0) continue;
       outcome.losses.push_back(result.loss);
@@ -135,8 +148,9 @@ void rewrite(const Fixture& fixture, const RunConfig& config, const std::filesys
 }
 
 void write_logits(const Fixture& fixture, const std::vector<double>& logits, const std::filesystem::path& path) {
-  const std::vector<TensorPlan> tensors = {{"tokens", DType::int32, {num_sequences, seq_len}},
-                                           {"logits", DType::float64, {num_sequences, seq_len, fixture.model.vocab_size}}};
+  const std::vector<TensorPlan> tensors = {
+      {"tokens", DType::int32, {num_sequences, seq_len}},
+      {"logits", DType::float64, {num_sequences, seq_len, fixture.model.vocab_size}}};
   const FilePlan file = plan_safetensors(tensors, std::int64_t{1} << 30).files.front();
   std::vector<std::int32_t> tokens;
   for (const double token : fixture.expected.at("tokens")) tokens.push_back(static_cast<std::int32_t>(token));

@@ -12,8 +12,8 @@
 
 namespace echelon::testing {
 
-/// The text of the fixtures: token i of sequence n is (7 i^2 + 3 n i + 11 n + 5) mod 41, its target token i + 1 or, where (n + i) mod 5 = 0, none; a document
-/// begins where (i + 3 n) mod 7 = 5.
+/// The text of the fixtures: token i of sequence n is (7 i^2 + 3 n i + 11 n + 5) mod 41, its target token i + 1 or,
+/// where (n + i) mod 5 = 0, none; a document begins where (i + 3 n) mod 7 = 5.
 class FixtureText : public BatchSource {
  public:
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
@@ -39,7 +39,8 @@ struct Outcome {
   std::vector<double> logits;  // [2, 16, V] before the first step; of one rank only
 };
 
-/// Loads the fixture's folder into the config's layout and runs `config.training.steps` steps. learning_rates: one per step.
+/// Loads the fixture's folder into the config's layout and runs `config.training.steps` steps. learning_rates: one per
+/// step.
 void run(const Fixture& fixture, const RunConfig& config, const std::vector<double>& learning_rates, Outcome& outcome);
 
 /// Loads the folder into the config's layout and writes it again.

@@ -1,4 +1,5 @@
-// Echelon against the float64 oracle in PyTorch, on folders that transformers wrote: logits, loss, every gradient, 20 steps of AdamW.
+// Echelon against the float64 oracle in PyTorch, on folders that transformers wrote: logits, loss, every gradient, 20
+// steps of AdamW.
 #include "checkpoint/weight_names.h"
 #include "interop/fixture.h"
 
@@ -43,7 +44,8 @@ std::vector<double> cut_out(const std::vector<double>& tensor, const PlacedParam
   std::vector<double> part;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < cols; ++j)
-      part.push_back(tensor[static_cast<std::size_t>(transposed ? (first_row + j) * file_cols + first_col + i : (first_row + i) * file_cols + first_col + j)]);
+      part.push_back(tensor[static_cast<std::size_t>(transposed ? (first_row + j) * file_cols + first_col + i
+                                                                : (first_row + i) * file_cols + first_col + j)]);
   return part;
 }
 
@@ -110,19 +112,24 @@ TEST_P(Interop, TwentyStepsOfDocuments) {
     Outcome outcome;
     run(fixture_, config, fixture_.expected.at("train.lr"), outcome);
     EXPECT_LE(error(outcome.losses, fixture_.expected.at("documents.loss"), 0), precision_.losses) << degree;
-    EXPECT_LE(error(outcome.grad_norms, fixture_.expected.at("documents.grad_norm"), 0), 10 * precision_.losses) << degree;
+    EXPECT_LE(error(outcome.grad_norms, fixture_.expected.at("documents.grad_norm"), 0), 10 * precision_.losses)
+        << degree;
   }
 }
 
 constexpr const char* names[] = {"gpt2", "llama", "llama_tied", "qwen2", "qwen3"};
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Interop,
-                         ::testing::Combine(::testing::ValuesIn(names), ::testing::Values(Precision{"float64", 1e-10, 1e-9}, Precision{"float32", 1e-5, 1e-5})),
+                         ::testing::Combine(::testing::ValuesIn(names),
+                                            ::testing::Values(Precision{"float64", 1e-10, 1e-9},
+                                                              Precision{"float32", 1e-5, 1e-5})),
                          [](const ::testing::TestParamInfo<Interop::ParamType>& parameters) {
-                           return std::string(std::get<0>(parameters.param)) + "_" + std::get<1>(parameters.param).dtype;
+                           return std::string(std::get<0>(parameters.param)) + "_" +
+                                  std::get<1>(parameters.param).dtype;
                          });
 
-// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, and Echelon's logits of them.
+// What tests/interop/compare_written.py loads in transformers: folders written by a layout of eight ranks, and
+// Echelon's logits of them.
 TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
   for (const char* name : names) {
     const Fixture fixture(name);
@@ -134,7 +141,8 @@ TEST(InteropFolders, AreWrittenFromALayoutAsTheyWereRead) {
     config.parallelism.pipeline_parallel_degree = 2;
     std::filesystem::create_directories(folder.parent_path());
     rewrite(fixture, config, folder);
-    const auto original = read_all(fixture.folder / "model.safetensors"), written = read_all(folder / "model.safetensors");
+    const auto original = read_all(fixture.folder / "model.safetensors"),
+               written = read_all(folder / "model.safetensors");
     EXPECT_EQ(written, original) << name;
     Outcome outcome;
     run(fixture, fixture.config("float64"), {0.0}, outcome);

@@ -1,4 +1,5 @@
-// Which processors are there: masks against what the system reports elsewhere, quotas out of trees of control groups, shares of machines that hwloc makes up.
+// Which processors are there: masks against what the system reports elsewhere, quotas out of trees of control groups,
+// shares of machines that hwloc makes up.
 #include "machine/cpus.h"
 
 #include "machine/cores.h"
@@ -23,8 +24,8 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Runs `f` in a process that hwloc shows another machine to, and returns what it says. hwloc reads a machine once, so this comes
-/// before all other tests.
+/// Runs `f` in a process that hwloc shows another machine to, and returns what it says. hwloc reads a machine once, so
+/// this comes before all other tests.
 std::string on_machine(const char* description, const std::function<std::string()>& f) {
   std::array<int, 2> ends{};
   EXPECT_EQ(pipe(ends.data()), 0);
@@ -50,7 +51,8 @@ std::string shares_of(const CpuSet& cpus, int num_shares) {
   return text;
 }
 
-// Two packages of two cores with two threads each, numbered as Linux does on such machines: cores first, then their second threads.
+// Two packages of two cores with two threads each, numbered as Linux does on such machines: cores first, then their
+// second threads.
 constexpr const char* two_packages = "package:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)";
 
 TEST(Cores, AreWholeAndNeighboursInAShare) {

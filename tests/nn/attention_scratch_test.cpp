@@ -1,4 +1,5 @@
-// What attention's gradients may scribble in where the device wants it: as much as the formula says, planned, and nobody else's.
+// What attention's gradients may scribble in where the device wants it: as much as the formula says, planned, and
+// nobody else's.
 #include "comm/trace/trace_mesh.h"
 #include "nn/bench.h"
 #include "nn/models.h"
@@ -47,8 +48,10 @@ Outcome run(const ModelSpec& model, BackwardKind kind, bool gives_scratch) {
 }
 
 TEST(AttentionScratch, IsGivenWhereItIsWantedAndIsNobodyElses) {
-  // 2 sequences of 5 tokens, which are one tile of 128, 4 heads of 6: dq and the row sums in float32; of shared kv heads dk and dv, here in float64.
-  constexpr std::int64_t rows = 2 * 4 * 128, of_queries = rows * (6 + 1) * 4, of_keys = 2 * rows * 6 * 8, of_a_plan = 1 << 20;
+  // 2 sequences of 5 tokens, which are one tile of 128, 4 heads of 6: dq and the row sums in float32; of shared kv
+  // heads dk and dv, here in float64.
+  constexpr std::int64_t rows = 2 * 4 * 128, of_queries = rows * (6 + 1) * 4, of_keys = 2 * rows * 6 * 8,
+                         of_a_plan = 1 << 20;
   for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split}) {
     for (const ModelSpec& model : {small_llama(), small_gpt2()}) {
       const Outcome without = run(model, kind, false), with = run(model, kind, true);

@@ -30,7 +30,8 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 
 double norm(const std::vector<double>& a) { return std::sqrt(dot(a, a)); }
 
-void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor dy, Tensor dx, Stash& stash, Tensor input_memory) {
+void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor dy, Tensor dx, Stash& stash,
+              Tensor input_memory) {
   if (kind == BackwardKind::fused) return passes.backward(context, dy, dx, stash);
   passes.backward_input(context, dy, dx, stash);
   // The contract lets the caller overwrite dy from here on, and what was kept for backward_input alone.
@@ -47,7 +48,8 @@ RegionBytes used_bytes(const Stash& stash, const Stack& workspace) {
 }
 
 /// Forward, and this backward if there is one.
-RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh& mesh, Ops& ops, std::optional<BackwardKind> kind) {
+RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh& mesh, Ops& ops,
+                         std::optional<BackwardKind> kind) {
   for (Param* param : passes.params) {
     param->value = {nullptr, options.dtype, param->local_sizes()};
     param->grad = {nullptr, options.grad_dtype, param->local_sizes()};
@@ -57,7 +59,10 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
   const Tensor tokens = {nullptr, DType::int32, {options.num_tokens()}};
   const Tensor x = {nullptr, options.dtype, {options.num_local_tokens(), options.model.hidden_size}};
   const Tensor loss_sum = {nullptr, DType::float64, {1}};
-  Context context = {ops, mesh, workspace, {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .wants_gradient = kind.has_value()}};
+  Context context = {ops,
+                     mesh,
+                     workspace,
+                     {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .wants_gradient = kind.has_value()}};
   passes.forward(context, x, x, stash);
   if (kind) backward(passes, *kind, context, x, x, stash, {});
   EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
@@ -68,7 +73,8 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
 std::int64_t needed_bytes(const Passes& passes, const LayerOptions& options, const std::vector<RegionBytes>& calls) {
   std::int64_t bytes = 3 * aligned(options.num_tokens() * size_of(DType::float64));
   for (const Param* param : passes.params)
-    for (const DType dtype : {options.dtype, options.grad_dtype}) bytes += aligned(param->local_sizes().num_elements() * size_of(dtype));
+    for (const DType dtype : {options.dtype, options.grad_dtype})
+      bytes += aligned(param->local_sizes().num_elements() * size_of(dtype));
   bytes += 5 * aligned(options.num_local_tokens() * options.model.hidden_size * size_of(options.dtype));
   std::int64_t of_call = 0;
   for (const RegionBytes& call : calls) of_call = std::max(of_call, call.sum());
@@ -77,7 +83,9 @@ std::int64_t needed_bytes(const Passes& passes, const LayerOptions& options, con
 
 }  // namespace
 
-Comm& LonelyMesh::comm(const Group& group) { throw Failure(fmt::format("a layer with tp = 1 asked for the group '{}'", name_of(group))); }
+Comm& LonelyMesh::comm(const Group& group) {
+  throw Failure(fmt::format("a layer with tp = 1 asked for the group '{}'", name_of(group)));
+}
 
 Batch random_batch(const LayerOptions& options, unsigned seed, int ignore_every) {
   std::mt19937 generator(seed);
@@ -130,11 +138,14 @@ std::vector<double> random_parameter(const Param& param, double spread) {
 }
 
 Passes passes_of(Layer& layer) {
-  return {.params = layer.params(),
-          .forward = [&layer](Context& context, Tensor x, Tensor y, Stash& stash) { layer.forward(context, x, y, stash); },
-          .backward = [&layer](Context& context, Tensor dy, Tensor dx, Stash& stash) { layer.backward(context, dy, dx, stash); },
-          .backward_input = [&layer](Context& context, Tensor dy, Tensor dx, Stash& stash) { layer.backward_input(context, dy, dx, stash); },
-          .backward_weight = [&layer](Context& context, Stash& stash) { layer.backward_weight(context, stash); }};
+  return {
+      .params = layer.params(),
+      .forward = [&layer](Context& context, Tensor x, Tensor y, Stash& stash) { layer.forward(context, x, y, stash); },
+      .backward = [&layer](Context& context, Tensor dy, Tensor dx,
+                           Stash& stash) { layer.backward(context, dy, dx, stash); },
+      .backward_input = [&layer](Context& context, Tensor dy, Tensor dx,
+                                 Stash& stash) { layer.backward_input(context, dy, dx, stash); },
+      .backward_weight = [&layer](Context& context, Stash& stash) { layer.backward_weight(context, stash); }};
 }
 
 Passes passes_of(Stage& stage, Calls calls) {
@@ -147,16 +158,19 @@ Passes passes_of(Stage& stage, Calls calls) {
     for (int index = stage.num_units() - 1; index >= 0; --index) units.push_back(index);
   }
   const auto gradients = [](Context& context, Tensor dy, Tensor dx) {
-    const Stage::Gradients taken = {dy, dx, {context.workspace.take(dy.dtype, dy.sizes), context.workspace.take(dy.dtype, dy.sizes)}};
+    const Stage::Gradients taken = {
+        dy, dx, {context.workspace.take(dy.dtype, dy.sizes), context.workspace.take(dy.dtype, dy.sizes)}};
     for (const Tensor& tensor : taken.flow) context.ops.fill(tensor, std::nan(""));
     return taken;
   };
   // With three units or more the gradient alternates between the two tensors.
   const auto expect_both_used = [&stage](const Stage::Gradients& of_stage) {
-    for (const Tensor& tensor : of_stage.flow) EXPECT_FALSE(stage.num_units() >= 3 && tensor.data != nullptr && std::isnan(numbers_of(tensor)[0]));
+    for (const Tensor& tensor : of_stage.flow)
+      EXPECT_FALSE(stage.num_units() >= 3 && tensor.data != nullptr && std::isnan(numbers_of(tensor)[0]));
   };
   return {.params = params,
-          .forward = [&stage](Context& context, Tensor x, Tensor y, Stash& stash) { stage.forward(context, -1, x, y, stash); },
+          .forward = [&stage](Context& context, Tensor x, Tensor y,
+                              Stash& stash) { stage.forward(context, -1, x, y, stash); },
           .backward =
               [=, &stage](Context& context, Tensor dy, Tensor dx, Stash& stash) {
                 const Stack::Scope scope(context.workspace);
@@ -207,7 +221,8 @@ Bench::Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace
       mesh_(mesh),
       ops_(std::move(ops)),
       evaluation_bytes_(measure_evaluation(passes_, options, trace_mesh)),
-      bytes_{measure(passes_, options, trace_mesh, BackwardKind::fused), measure(passes_, options, trace_mesh, BackwardKind::split)},
+      bytes_{measure(passes_, options, trace_mesh, BackwardKind::fused),
+             measure(passes_, options, trace_mesh, BackwardKind::split)},
       arena_(needed_bytes(passes_, options, {evaluation_bytes_, bytes_[0], bytes_[1]})),
       memory_(arena_.region(0, arena_.num_bytes())) {
   for (Param* param : passes_.params) {
@@ -241,13 +256,19 @@ Context Bench::context(Stack& workspace, bool wants_gradient) {
   return {*ops_,
           mesh_,
           workspace,
-          {.tokens = tokens_, .targets = targets_, .loss_sum = loss_sum_, .gradient_scale = gradient_scale, .wants_gradient = wants_gradient}};
+          {.tokens = tokens_,
+           .targets = targets_,
+           .loss_sum = loss_sum_,
+           .gradient_scale = gradient_scale,
+           .wants_gradient = wants_gradient}};
 }
 
 void Bench::forward() {
   const Stack::Scope scope(memory_);
   const RegionBytes bytes = evaluation_bytes_;
-  const auto region = [&](std::int64_t num_bytes) { return Stack(memory_.take(DType::float32, {num_bytes / 4}).data, num_bytes); };
+  const auto region = [&](std::int64_t num_bytes) {
+    return Stack(memory_.take(DType::float32, {num_bytes / 4}).data, num_bytes);
+  };
   Stack workspace = region(bytes.workspace);
   Stash stash(region(bytes.slot), region(bytes.input_slot));
   Context now = context(workspace, false);
@@ -315,8 +336,10 @@ double finite_difference_error(Bench& bench, std::string& worst) {
       const double h = 1e-3 / norm(direction);
       const double difference = (8.0 * (shifted(h) - shifted(-h)) - (shifted(2 * h) - shifted(-2 * h))) / (12.0 * h);
       set_numbers(target.value, start);
-      const double error = std::abs(difference - dot(target.gradient, direction)) / (norm(target.gradient) * norm(direction) + 1.0);
-      if (error > largest) worst = fmt::format("{}: difference {}, gradient {}", name, difference, dot(target.gradient, direction));
+      const double error =
+          std::abs(difference - dot(target.gradient, direction)) / (norm(target.gradient) * norm(direction) + 1.0);
+      if (error > largest)
+        worst = fmt::format("{}: difference {}, gradient {}", name, difference, dot(target.gradient, direction));
       largest = std::max(largest, error);
     }
   }

@@ -1,4 +1,5 @@
-// A layer with memory, random parameters, inputs and output gradients, so that a test can run it, and nudge what it pleases.
+// A layer with memory, random parameters, inputs and output gradients, so that a test can run it, and nudge what it
+// pleases.
 #pragma once
 
 #include "nn/head.h"
@@ -25,7 +26,8 @@ class LonelyMesh : public Mesh {
   void abort(const std::string&) override {}
 };
 
-/// Tokens and targets of a microbatch, the same for everybody who asks with the same seed. About one target in `ignore_every` is not predicted.
+/// Tokens and targets of a microbatch, the same for everybody who asks with the same seed. About one target in
+/// `ignore_every` is not predicted.
 struct Batch {
   std::vector<std::int32_t> tokens, targets;
 };
@@ -35,7 +37,8 @@ struct Batch {
 [[nodiscard]] std::vector<double> numbers_of(const Tensor& tensor);
 void set_numbers(const Tensor& tensor, const std::vector<double>& numbers);
 
-/// This rank's slice of a random tensor that depends on the parameter's name alone: around 1 for norms, else around 0 with a spread that keeps softmaxes soft.
+/// This rank's slice of a random tensor that depends on the parameter's name alone: around 1 for norms, else around 0
+/// with a spread that keeps softmaxes soft.
 [[nodiscard]] std::vector<double> random_parameter(const Param& param, double spread = 0.4);
 
 enum class BackwardKind { fused, split };
@@ -66,8 +69,10 @@ struct Tables {
   RopeTables rope;
 };
 
-/// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or memory that nobody reads.
-[[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind, Ops& trace_ops);
+/// The bytes that forward and a backward pass take, measured without data. The parameters must have no memory, or
+/// memory that nobody reads.
+[[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind,
+                                  Ops& trace_ops);
 [[nodiscard]] RegionBytes measure(const Passes& passes, const LayerOptions& options, Mesh& mesh, BackwardKind kind);
 /// The same of forward alone, where no gradient is wanted.
 [[nodiscard]] RegionBytes measure_evaluation(const Passes& passes, const LayerOptions& options, Mesh& mesh);
@@ -75,7 +80,8 @@ struct Tables {
 /// One rank's layer at work in memory of exactly the measured sizes.
 class Bench {
  public:
-  Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace_mesh, std::unique_ptr<Ops> ops = make_reference_ops());
+  Bench(Passes passes, const LayerOptions& options, Mesh& mesh, Mesh& trace_mesh,
+        std::unique_ptr<Ops> ops = make_reference_ops());
 
   [[nodiscard]] std::vector<Param*> params() const { return passes_.params; }
   [[nodiscard]] Tensor x() const { return x_; }
@@ -114,8 +120,8 @@ class Bench {
   Tensor x_, y_, dx_, dy_;
 };
 
-/// The largest error of `bench`'s gradients against central differences of fourth order, along random directions and in single entries; relative to the size
-/// of the gradients.
+/// The largest error of `bench`'s gradients against central differences of fourth order, along random directions and in
+/// single entries; relative to the size of the gradients.
 [[nodiscard]] double finite_difference_error(Bench& bench, std::string& worst);
 
 }  // namespace echelon::test

@@ -19,10 +19,14 @@ constexpr std::int64_t B = 2, T = 7;
 // A whole model with memory, and caches for it.
 struct Generator {
   explicit Generator(const ModelSpec& model)
-      : options(one_rank(model, B, T)), stage(options, whole_model), tables(options), bench(passes_of(stage), options, mesh, mesh) {
+      : options(one_rank(model, B, T)),
+        stage(options, whole_model),
+        tables(options),
+        bench(passes_of(stage), options, mesh, mesh) {
     stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
     for (std::int64_t i = 0; i < model.num_hidden_layers; ++i) {
-      const Tensor k = memory.take(options.dtype, kv_cache_sizes(options)), v = memory.take(options.dtype, kv_cache_sizes(options));
+      const Tensor k = memory.take(options.dtype, kv_cache_sizes(options)),
+                   v = memory.take(options.dtype, kv_cache_sizes(options));
       bench.ops().fill(k, std::nan(""));  // positions that were not decoded yet must not be read
       bench.ops().fill(v, std::nan(""));
       caches.push_back({k, v});
@@ -35,9 +39,11 @@ struct Generator {
     const Stack::Scope scope(memory);
     const std::vector<std::int32_t> all = random_batch(options).tokens;
     const Tensor tokens = memory.take(DType::int32, {B * count});
-    for (std::int64_t b = 0; b < B; ++b) std::copy_n(all.begin() + b * T + first, count, tokens.as<std::int32_t>() + b * count);
+    for (std::int64_t b = 0; b < B; ++b)
+      std::copy_n(all.begin() + b * T + first, count, tokens.as<std::int32_t>() + b * count);
     Context context = {bench.ops(), mesh, memory, {}};
-    stage.decode(context, {.tokens = tokens, .num_sequences = B, .first_position = first, .caches = caches, .logits = logits});
+    stage.decode(context,
+                 {.tokens = tokens, .num_sequences = B, .first_position = first, .caches = caches, .logits = logits});
     return numbers_of(logits);
   }
 
@@ -52,7 +58,8 @@ struct Generator {
   Tensor logits;
 };
 
-// The losses of a forward pass tell the logits: with a single target, loss = log sum exp(logits) - logits[target]. So softmaxes are compared, token by token.
+// The losses of a forward pass tell the logits: with a single target, loss = log sum exp(logits) - logits[target]. So
+// softmaxes are compared, token by token.
 std::vector<double> log_softmax_of_forward(const ModelSpec& model, std::int64_t position) {
   const LayerOptions options = one_rank(model, B, T);
   LonelyMesh mesh;
@@ -106,7 +113,8 @@ TEST(Decode, RunsWithoutData) {
   const LayerOptions options = one_rank(small_qwen(), B, T);
   Stage stage(options, whole_model);
   for (Param* param : passes_of(stage).params) param->value = {nullptr, options.dtype, param->local_sizes()};
-  const KvCache cache = {{nullptr, options.dtype, kv_cache_sizes(options)}, {nullptr, options.dtype, kv_cache_sizes(options)}};
+  const KvCache cache = {{nullptr, options.dtype, kv_cache_sizes(options)},
+                         {nullptr, options.dtype, kv_cache_sizes(options)}};
   const std::vector<KvCache> caches = {cache, cache};
   TraceOps ops;
   LonelyMesh mesh;
@@ -119,11 +127,14 @@ TEST(Decode, RunsWithoutData) {
                          .logits = {nullptr, DType::float64, {B, options.model.vocab_size}}});
   EXPECT_GT(workspace.peak_bytes(), 0);
   EXPECT_EQ(workspace.used_bytes(), 0);
-  // Each weight's product once per new token: 2 flops per entry and token, without the embedding's table, and attention over 5 positions.
+  // Each weight's product once per new token: 2 flops per entry and token, without the embedding's table, and attention
+  // over 5 positions.
   const ModelSpec& model = options.model;
-  const std::int64_t heads_width = model.num_attention_heads * model.head_dim, kv_width = model.num_key_value_heads * model.head_dim;
+  const std::int64_t heads_width = model.num_attention_heads * model.head_dim,
+                     kv_width = model.num_key_value_heads * model.head_dim;
   const std::int64_t D = model.hidden_size;
-  const std::int64_t entries = 2 * (2 * D * heads_width + 2 * D * kv_width + 3 * D * model.intermediate_size) + D * model.vocab_size;
+  const std::int64_t entries =
+      2 * (2 * D * heads_width + 2 * D * kv_width + 3 * D * model.intermediate_size) + D * model.vocab_size;
   std::int64_t product_flops = 0;
   for (const OpRecord& record : ops.records())
     if (record.kind == OpKind::matmul) product_flops += record.flops;

@@ -1,4 +1,5 @@
-// What layers owe to asynchronous backends: publish before every communication, and wait for it before the next operation. And what they keep, in closed form.
+// What layers owe to asynchronous backends: publish before every communication, and wait for it before the next
+// operation. And what they keep, in closed form.
 #include "base/error.h"
 #include "nn/bench.h"
 #include "nn/models.h"
@@ -90,8 +91,8 @@ TEST(Discipline, LayersPublishBeforeAndWaitAfterEveryCommunication) {
   }
 }
 
-// Per token a block of a Llama keeps: the residual between the branches, q and its attention's outcome, k, v, gate and up.
-// Under tensor parallelism what lies inside the regions is divided by tp, under sequence parallelism the rest too.
+// Per token a block of a Llama keeps: the residual between the branches, q and its attention's outcome, k, v, gate and
+// up. Under tensor parallelism what lies inside the regions is divided by tp, under sequence parallelism the rest too.
 TEST(Discipline, ABlockKeepsWhatTheFormulaSays) {
   ModelSpec model = small_llama();
   model.hidden_size = 64;
@@ -106,7 +107,8 @@ TEST(Discipline, ABlockKeepsWhatTheFormulaSays) {
     StrictMesh mesh(ops);
     const RegionBytes bytes = measure(passes_of(stage), options, mesh, BackwardKind::fused, ops);
     const std::int64_t N = options.num_tokens(), local = options.num_local_tokens();
-    const std::int64_t q_width = model.num_attention_heads * model.head_dim, kv_width = model.num_key_value_heads * model.head_dim;
+    const std::int64_t q_width = model.num_attention_heads * model.head_dim,
+                       kv_width = model.num_key_value_heads * model.head_dim;
     const std::int64_t inside = N * (2 * q_width + 2 * kv_width + 2 * model.intermediate_size) / tp;
     const std::int64_t outside = local * model.hidden_size;
     const std::int64_t statistics = 2 * local + N * model.num_attention_heads / tp;  // 1/rms of two norms, lse

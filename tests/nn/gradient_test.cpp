@@ -71,7 +71,8 @@ TEST(Gradient, AttentionWithBiasesAndNormsOfQAndK) {
 TEST(Gradient, AttentionWithScaledRope) {
   LayerOptions options = one_rank(small_llama());
   options.model.rope_theta = 20.0;
-  options.model.rope_scaling = RopeScaling{.factor = 4.0, .low_freq_factor = 1.0, .high_freq_factor = 2.0, .original_max_position_embeddings = 12};
+  options.model.rope_scaling = RopeScaling{
+      .factor = 4.0, .low_freq_factor = 1.0, .high_freq_factor = 2.0, .original_max_position_embeddings = 12};
   const Tables tables(options);
   Attention attention(options, "attention", tables.rope);
   expect_right_gradients(attention, options);

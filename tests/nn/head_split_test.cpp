@@ -31,9 +31,11 @@ bool is_valid(const ModelSpec& model, int tp) {
   }
 }
 
-// Every query head lies on one rank, together with the kv head that it reads; kv heads lie on as many ranks as head_split says.
+// Every query head lies on one rank, together with the kv head that it reads; kv heads lie on as many ranks as
+// head_split says.
 TEST(HeadSplit, EveryHeadHasItsPlace) {
-  for (const auto& [num_heads, num_kv_heads] : {std::pair{12, 12}, {12, 4}, {12, 3}, {10, 5}, {12, 1}, {7, 7}, {6, 2}, {32, 8}}) {
+  for (const auto& [num_heads, num_kv_heads] :
+       {std::pair{12, 12}, {12, 4}, {12, 3}, {10, 5}, {12, 1}, {7, 7}, {6, 2}, {32, 8}}) {
     const ModelSpec model = with_heads(num_heads, num_kv_heads);
     for (int tp = 1; tp <= num_heads; ++tp) {
       if (!is_valid(model, tp)) continue;
@@ -81,7 +83,8 @@ TEST(HeadSplit, RefusesWhatLeavesARankWithoutHeads) {
   };
   const ModelSpec model = with_heads(12, 4);
   for (const int tp : {1, 2, 3, 4, 8, 12}) EXPECT_EQ(sentence_of(model, tp), "");
-  EXPECT_THAT(sentence_of(model, 5), testing::AllOf(testing::HasSubstr("parallelism.tensor_parallel_degree = 5"), testing::HasSubstr("nearest: 4")));
+  EXPECT_THAT(sentence_of(model, 5), testing::AllOf(testing::HasSubstr("parallelism.tensor_parallel_degree = 5"),
+                                                    testing::HasSubstr("nearest: 4")));
   EXPECT_THAT(sentence_of(model, 7), testing::HasSubstr("nearest: 8"));
   EXPECT_THAT(sentence_of(model, 100), testing::HasSubstr("nearest: 12"));
   EXPECT_THAT(sentence_of(model, 0), testing::HasSubstr("nearest: 1"));

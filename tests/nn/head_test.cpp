@@ -18,7 +18,8 @@ struct Expected {
 };
 
 // loss = sum of log sum_j exp(x . w_j) - x . w_target over rows with a target; its gradients times `scale`.
-Expected naive_loss(const std::vector<double>& x, const std::vector<double>& w, const std::vector<std::int32_t>& targets, std::size_t D, double scale) {
+Expected naive_loss(const std::vector<double>& x, const std::vector<double>& w,
+                    const std::vector<std::int32_t>& targets, std::size_t D, double scale) {
   const std::size_t V = w.size() / D;
   Expected expected = {0, std::vector<double>(x.size(), 0.0), std::vector<double>(w.size(), 0.0)};
   std::vector<double> logits(V);
@@ -80,8 +81,10 @@ TEST(Head, SeveralChunksGiveTheWholeLoss) {
 
     const Param* norm = bench.params()[0];
     const Param* w = bench.params()[1];
-    const std::vector<double> normed = rms_normed(numbers_of(bench.x()), numbers_of(norm->value), 4, options.model.norm_eps);
-    const Expected expected = naive_loss(normed, numbers_of(w->value), random_batch(options).targets, 4, Bench::gradient_scale);
+    const std::vector<double> normed =
+        rms_normed(numbers_of(bench.x()), numbers_of(norm->value), 4, options.model.norm_eps);
+    const Expected expected =
+        naive_loss(normed, numbers_of(w->value), random_batch(options).targets, 4, Bench::gradient_scale);
     EXPECT_NEAR(bench.loss_sum() / expected.loss_sum, 1.0, 1e-13);
     EXPECT_LT(largest_difference(numbers_of(w->grad), expected.dw), 1e-11);
   }
@@ -108,7 +111,8 @@ TEST(Head, LogitsAreThoseOfTheLoss) {
     const double* row = logits.as<double>() + n * head->num_columns();
     double sum = 0;
     for (std::int64_t j = 0; j < head->num_columns(); ++j) sum += std::exp(row[j]);
-    if (const std::int32_t target = targets[static_cast<std::size_t>(n)]; target != ignored_target) loss_sum += std::log(sum) - row[target];
+    if (const std::int32_t target = targets[static_cast<std::size_t>(n)]; target != ignored_target)
+      loss_sum += std::log(sum) - row[target];
   }
   EXPECT_NEAR(loss_sum, bench.loss_sum(), 1e-12);
 }

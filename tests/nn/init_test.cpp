@@ -18,8 +18,10 @@ using Words = std::array<std::uint32_t, 4>;
 // Known answers that the authors of the paper publish with their Random123 library.
 TEST(Philox, GivesTheKnownAnswers) {
   EXPECT_EQ(philox4x32_10({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(philox4x32_10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}), (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(philox4x32_10({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox4x32_10({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 std::vector<double> initialized(const Param& param, std::int64_t seed = 3) {
@@ -50,7 +52,8 @@ TEST(Initialize, SlicesHaveTheNumbersOfTheWhole) {
   for (std::int64_t first = 0; first < 7; ++first) {
     const std::vector<double> columns = initialized(slice(1, first, 3));
     for (std::int64_t i = 0; i < 5; ++i)
-      for (std::int64_t j = 0; j < 3; ++j) EXPECT_EQ(columns[i * 3 + j], first + j < 7 ? whole[i * 7 + first + j] : 0.0);
+      for (std::int64_t j = 0; j < 3; ++j)
+        EXPECT_EQ(columns[i * 3 + j], first + j < 7 ? whole[i * 7 + first + j] : 0.0);
   }
 }
 

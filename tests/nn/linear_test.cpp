@@ -1,4 +1,5 @@
-// The three products of a linear layer in float8: numbers that 8 bits hold give what they give in float64, and gradients are rounded to e5m2, the rest to e4m3.
+// The three products of a linear layer in float8: numbers that 8 bits hold give what they give in float64, and
+// gradients are rounded to e5m2, the rest to e4m3.
 #include "nn/linear.h"
 #include "nn/bench.h"
 #include "nn/models.h"
@@ -19,7 +20,8 @@ class RecordingOps final : public ReferenceOps {
 
 std::vector<double> whole_numbers(std::int64_t count, int seed) {
   std::vector<double> numbers;
-  for (std::int64_t i = 0; i < count; ++i) numbers.push_back(static_cast<double>((i * i * 7 + i * 3 + seed) % 17 - 8) / 4);
+  for (std::int64_t i = 0; i < count; ++i)
+    numbers.push_back(static_cast<double>((i * i * 7 + i * 3 + seed) % 17 - 8) / 4);
   return numbers;
 }
 
@@ -44,7 +46,8 @@ Products products_of(bool is_float8) {
   weight.global_sizes = {outputs, inputs};
   weight.value = tensor({outputs, inputs}, 1);
   weight.grad = tensor({outputs, inputs}, 2);
-  const Tensor x = tensor({tokens, inputs}, 3), dy = tensor({tokens, outputs}, 4), y = tensor({tokens, outputs}, 5), dx = tensor({tokens, inputs}, 6);
+  const Tensor x = tensor({tokens, inputs}, 3), dy = tensor({tokens, outputs}, 4), y = tensor({tokens, outputs}, 5),
+               dx = tensor({tokens, inputs}, 6);
   Linear linear(options, weight);
   RecordingOps ops;
   LonelyMesh mesh;
@@ -62,7 +65,8 @@ TEST(Linear, InFloat8) {
   EXPECT_EQ(plain.dx, rounded.dx);
   EXPECT_EQ(plain.dw, rounded.dw);
   const auto e4m3 = OperandFormat::float8_e4m3, e5m2 = OperandFormat::float8_e5m2;
-  EXPECT_EQ(rounded.float8, (std::vector<std::pair<OperandFormat, OperandFormat>>{{e4m3, e4m3}, {e5m2, e4m3}, {e5m2, e4m3}}));
+  EXPECT_EQ(rounded.float8,
+            (std::vector<std::pair<OperandFormat, OperandFormat>>{{e4m3, e4m3}, {e5m2, e4m3}, {e5m2, e4m3}}));
   EXPECT_TRUE(plain.float8.empty());
   EXPECT_EQ(plain.workspace_bytes, 0);
   EXPECT_EQ(rounded.workspace_bytes, 16 * 48 + 48 * 32 + 256) << "of the largest, in bytes: the operands of dx = dy w";

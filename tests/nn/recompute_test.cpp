@@ -1,4 +1,5 @@
-// What backward forms again: the same bits as what forward would have kept, in regions of exactly the measured sizes, and no operation more than it takes.
+// What backward forms again: the same bits as what forward would have kept, in regions of exactly the measured sizes,
+// and no operation more than it takes.
 #include "comm/thread/thread_world.h"
 #include "comm/trace/trace_mesh.h"
 #include "nn/bench.h"
@@ -17,9 +18,10 @@ namespace {
 
 using enum BlockOperation;
 
-const std::vector<BlockOperations> all_kinds = {{qkv_proj},           {qk_norm},           {core_attn},      {o_proj},        {mlp},
-                                                {qk_norm, core_attn}, {o_proj, core_attn}, {core_attn, mlp}, {qkv_proj, mlp}, attention_internals,
-                                                whole_block};
+const std::vector<BlockOperations> all_kinds = {
+    {qkv_proj},           {qk_norm},           {core_attn},      {o_proj},        {mlp},
+    {qk_norm, core_attn}, {o_proj, core_attn}, {core_attn, mlp}, {qkv_proj, mlp}, attention_internals,
+    whole_block};
 
 struct Case {
   ModelSpec model;
@@ -36,7 +38,9 @@ using Bits = std::vector<std::string>;
 
 Bits bits_of(const Bench& bench) {
   Bits bits;
-  const auto add = [&](const Tensor& tensor) { bits.emplace_back(reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.num_bytes())); };
+  const auto add = [&](const Tensor& tensor) {
+    bits.emplace_back(reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.num_bytes()));
+  };
   add(bench.dx());
   for (const Param* param : bench.params()) add(param->grad);
   const double loss = bench.loss_sum();
@@ -87,8 +91,9 @@ void expect_same_bits(Case of, const std::vector<BlockOperations>& kinds) {
   for (const BlockOperations& operations : kinds) {
     for (const std::int64_t num_blocks : {2, 1}) {
       of.recompute = {.operations = operations, .num_blocks = num_blocks};
-      EXPECT_EQ(bits_of(of), expected) << fmt::format("{}, {} blocks, {}, tp {}, sequence_parallel {}, {}", fmt::join(names_of(operations), " "), num_blocks,
-                                                      name_of(of.dtype), of.tp, of.sequence_parallel, of.kind == BackwardKind::fused ? "fused" : "split");
+      EXPECT_EQ(bits_of(of), expected) << fmt::format(
+          "{}, {} blocks, {}, tp {}, sequence_parallel {}, {}", fmt::join(names_of(operations), " "), num_blocks,
+          name_of(of.dtype), of.tp, of.sequence_parallel, of.kind == BackwardKind::fused ? "fused" : "split");
     }
   }
 }
@@ -96,7 +101,8 @@ void expect_same_bits(Case of, const std::vector<BlockOperations>& kinds) {
 TEST(Recompute, GivesTheSameBits) {
   for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()})
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split})
-      for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64}) expect_same_bits({.model = model, .dtype = dtype, .kind = kind}, all_kinds);
+      for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
+        expect_same_bits({.model = model, .dtype = dtype, .kind = kind}, all_kinds);
 }
 
 TEST(Recompute, GivesTheSameBitsUnderTensorParallelism) {
@@ -110,7 +116,8 @@ TEST(Recompute, GivesTheSameBitsUnderTensorParallelism) {
 TEST(Recompute, GivesTheSameBitsWithDelayedOperations) {
   for (const ModelSpec& model : {small_qwen(), small_gpt2()})
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split})
-      expect_same_bits({.model = model, .kind = kind, .tp = 2, .sequence_parallel = true, .is_delayed = true}, {attention_internals, {mlp}, whole_block});
+      expect_same_bits({.model = model, .kind = kind, .tp = 2, .sequence_parallel = true, .is_delayed = true},
+                       {attention_internals, {mlp}, whole_block});
 }
 
 struct Traced {
@@ -135,7 +142,8 @@ Traced trace_of(const Case& of) {
   return traced;
 }
 
-// A block that keeps its input alone computes everything of forward once more but the last product, and the two norms, which backward forms in any case.
+// A block that keeps its input alone computes everything of forward once more but the last product, and the two norms,
+// which backward forms in any case.
 TEST(Recompute, FormsNothingAgainThatNobodyReads) {
   for (const int tp : {1, 2}) {
     Case of = {.model = small_llama(), .tp = tp};
@@ -148,13 +156,15 @@ TEST(Recompute, FormsNothingAgainThatNobodyReads) {
     EXPECT_EQ(full.ops.at(OpKind::rope) - none.ops.at(OpKind::rope), 2);
     EXPECT_EQ(full.ops.at(OpKind::rms_norm), none.ops.at(OpKind::rms_norm));
     EXPECT_EQ(full.ops.at(OpKind::swiglu), none.ops.at(OpKind::swiglu));
-    const std::int64_t N = 12, C = m.head_dim, width = m.num_attention_heads * 2 * C + m.num_key_value_heads * 2 * C + 2 * m.intermediate_size;
+    const std::int64_t N = 12, C = m.head_dim,
+                       width = m.num_attention_heads * 2 * C + m.num_key_value_heads * 2 * C + 2 * m.intermediate_size;
     EXPECT_EQ(full.matmul_flops - none.matmul_flops, 2 * N * m.hidden_size * width / tp);
   }
 }
 
-// Without sequence parallelism the attention branch is summed once more for h. With it the tokens of both branches are gathered where forward's are formed
-// again, and read once more by the weights' gradients, which would have gathered them: nothing but the sum for h comes on top.
+// Without sequence parallelism the attention branch is summed once more for h. With it the tokens of both branches are
+// gathered where forward's are formed again, and read once more by the weights' gradients, which would have gathered
+// them: nothing but the sum for h comes on top.
 TEST(Recompute, CommunicatesForHAlone) {
   for (const bool sequence_parallel : {false, true}) {
     Case of = {.model = small_llama(), .tp = 2, .sequence_parallel = sequence_parallel};
@@ -162,7 +172,8 @@ TEST(Recompute, CommunicatesForHAlone) {
     for (const BlockOperations& operations : all_kinds) {
       of.recompute.operations = operations;
       Traced expected = none;
-      if (operations.contain(o_proj)) ++expected.comms[sequence_parallel ? CommKind::reduce_scatter : CommKind::all_reduce];
+      if (operations.contain(o_proj))
+        ++expected.comms[sequence_parallel ? CommKind::reduce_scatter : CommKind::all_reduce];
       EXPECT_EQ(trace_of(of).comms, expected.comms) << fmt::format("{}", fmt::join(names_of(operations), " "));
     }
   }

@@ -26,11 +26,13 @@ TEST(RopeTables, FrequenciesFallGeometrically) {
   const std::vector<double> frequencies = rope_frequencies(model);
   ASSERT_EQ(frequencies.size(), 64U);
   EXPECT_EQ(frequencies[0], 1.0);
-  for (std::size_t i = 1; i < 64; ++i) EXPECT_NEAR(frequencies[i] / frequencies[i - 1], std::pow(500000.0, -1.0 / 64.0), 1e-14);
+  for (std::size_t i = 1; i < 64; ++i)
+    EXPECT_NEAR(frequencies[i] / frequencies[i - 1], std::pow(500000.0, -1.0 / 64.0), 1e-14);
 }
 
-// Grattafiori et al. 2024 (arXiv:2407.21783): 8192 positions stretched by 8. Below a wavelength of 8192 / 4 nothing changes, above 8192 / 1 frequencies are
-// divided by 8, and between the two the interpolation is linear in the number of turns and continuous at both ends.
+// Grattafiori et al. 2024 (arXiv:2407.21783): 8192 positions stretched by 8. Below a wavelength of 8192 / 4 nothing
+// changes, above 8192 / 1 frequencies are divided by 8, and between the two the interpolation is linear in the number
+// of turns and continuous at both ends.
 TEST(RopeTables, Llama3ScalingStretchesLongWavelengths) {
   const ModelSpec model = llama3_like();
   ModelSpec plain = model;

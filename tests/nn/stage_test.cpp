@@ -40,16 +40,20 @@ TEST(Stage, NamesParametersAsHuggingFacesLlamaDoes) {
   std::vector<std::string> names;
   for (const Param* param : all_params(stage)) names.push_back(param->name);
   const std::string layer = "model.layers.7.";
-  EXPECT_EQ(names, (std::vector<std::string>{layer + "input_layernorm.weight", layer + "self_attn.q_proj.weight", layer + "self_attn.q_proj.bias",
-                                             layer + "self_attn.k_proj.weight", layer + "self_attn.k_proj.bias", layer + "self_attn.v_proj.weight",
-                                             layer + "self_attn.v_proj.bias", layer + "self_attn.q_norm.weight", layer + "self_attn.k_norm.weight",
-                                             layer + "self_attn.o_proj.weight", layer + "post_attention_layernorm.weight", layer + "mlp.gate_proj.weight",
-                                             layer + "mlp.up_proj.weight", layer + "mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"}));
+  EXPECT_EQ(
+      names,
+      (std::vector<std::string>{
+          layer + "input_layernorm.weight", layer + "self_attn.q_proj.weight", layer + "self_attn.q_proj.bias",
+          layer + "self_attn.k_proj.weight", layer + "self_attn.k_proj.bias", layer + "self_attn.v_proj.weight",
+          layer + "self_attn.v_proj.bias", layer + "self_attn.q_norm.weight", layer + "self_attn.k_norm.weight",
+          layer + "self_attn.o_proj.weight", layer + "post_attention_layernorm.weight", layer + "mlp.gate_proj.weight",
+          layer + "mlp.up_proj.weight", layer + "mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"}));
 }
 
 TEST(Stage, KeepsATiedWeightInAUnitOfItsOwn) {
   const LayerOptions options = one_rank(small_qwen());
-  for (const StageLayers& layers : {whole_model, StageLayers{.num_layers = 1, .has_embedding = true}, StageLayers{.num_layers = 1, .has_head = true}}) {
+  for (const StageLayers& layers : {whole_model, StageLayers{.num_layers = 1, .has_embedding = true},
+                                    StageLayers{.num_layers = 1, .has_head = true}}) {
     Stage stage(options, layers);
     ASSERT_TRUE(stage.has_tied_weight());
     const std::vector<Param*> tied = stage.unit_params(stage.num_units());
@@ -71,7 +75,8 @@ struct Outcome {
 
 // A stage with memory and tables.
 struct StageAtWork {
-  StageAtWork(const LayerOptions& options, const StageLayers& layers, Calls calls = Calls::whole_stage, std::unique_ptr<Ops> ops = make_reference_ops())
+  StageAtWork(const LayerOptions& options, const StageLayers& layers, Calls calls = Calls::whole_stage,
+              std::unique_ptr<Ops> ops = make_reference_ops())
       : stage(options, layers), tables(options), bench(passes_of(stage, calls), options, mesh, mesh, std::move(ops)) {
     stage.bind_rope_tables(bench.ops(), tables.rope.cos, tables.rope.sin);
   }
@@ -108,7 +113,8 @@ TEST(Stage, UnitWiseCallsGiveWhatOneCallGives) {
   }
 }
 
-// The first stage's y is the second's x, and the second's dx the first's dy; the two copies of a tied weight are summed.
+// The first stage's y is the second's x, and the second's dx the first's dy; the two copies of a tied weight are
+// summed.
 TEST(Stage, TwoStagesGiveWhatOneGives) {
   for (const ModelSpec& model : {small_llama(), small_qwen(), small_gpt2()}) {
     const LayerOptions options = one_rank(model);
@@ -131,7 +137,8 @@ TEST(Stage, TwoStagesGiveWhatOneGives) {
     EXPECT_EQ(outcome.loss_sum, expected.loss_sum);
     ASSERT_EQ(outcome.tensors.size(), expected.tensors.size());
     for (const auto& [name, numbers] : expected.tensors)
-      for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(outcome.tensors.at(name)[i], numbers[i], 1e-12) << name;
+      for (std::size_t i = 0; i < numbers.size(); ++i)
+        EXPECT_NEAR(outcome.tensors.at(name)[i], numbers[i], 1e-12) << name;
   }
 }
 
@@ -141,13 +148,15 @@ TEST(Stage, CpuBackendAgreesWithTheReference) {
     for (const BackwardKind kind : {BackwardKind::fused, BackwardKind::split}) {
       std::vector<Outcome> outcomes;
       for (const bool is_cpu : {false, true}) {
-        StageAtWork at_work(one_rank(model), whole_model, Calls::whole_stage, is_cpu ? make_cpu_ops({}) : make_reference_ops());
+        StageAtWork at_work(one_rank(model), whole_model, Calls::whole_stage,
+                            is_cpu ? make_cpu_ops({}) : make_reference_ops());
         at_work.bench.run(kind);
         add_outcome(outcomes.emplace_back(), at_work.bench);
       }
       EXPECT_NEAR(outcomes[1].loss_sum, outcomes[0].loss_sum, 1e-11);
       for (const auto& [name, numbers] : outcomes[0].tensors)
-        for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(outcomes[1].tensors.at(name)[i], numbers[i], 1e-11 * (1.0 + std::abs(numbers[i]))) << name;
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          EXPECT_NEAR(outcomes[1].tensors.at(name)[i], numbers[i], 1e-11 * (1.0 + std::abs(numbers[i]))) << name;
     }
   }
 }

@@ -1,4 +1,5 @@
-// Tensor-parallel ranks against one rank: outputs, loss and every gradient, with heads, features and vocabularies that do not divide.
+// Tensor-parallel ranks against one rank: outputs, loss and every gradient, with heads, features and vocabularies that
+// do not divide.
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
 #include "comm/trace/trace_mesh.h"
@@ -49,7 +50,8 @@ void add_gradient(Outcome& outcome, const Param& param) {
   std::vector<double>& whole = outcome.tensors[param.name];
   std::vector<int>& copies = outcome.copies[param.name];
   std::vector<int>& first_copies = outcome.first_copies[param.name];
-  for (auto* counts : {&copies, &first_copies}) counts->resize(static_cast<std::size_t>(param.global_sizes.num_elements()));
+  for (auto* counts : {&copies, &first_copies})
+    counts->resize(static_cast<std::size_t>(param.global_sizes.num_elements()));
   whole.resize(copies.size());
   const std::vector<double> part = numbers_of(param.grad);
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -72,7 +74,9 @@ void add_gradient(Outcome& outcome, const Param& param) {
 void put_tokens(std::vector<double>& whole, const LayerOptions& options, const Tensor& local) {
   const std::vector<double> part = numbers_of(local);
   whole.resize(static_cast<std::size_t>(options.num_tokens() * options.model.hidden_size));
-  std::copy(part.begin(), part.end(), whole.begin() + (options.sequence_parallel ? options.tp_rank : 0) * static_cast<std::ptrdiff_t>(part.size()));
+  std::copy(
+      part.begin(), part.end(),
+      whole.begin() + (options.sequence_parallel ? options.tp_rank : 0) * static_cast<std::ptrdiff_t>(part.size()));
 }
 
 Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layout& layout) {
@@ -103,7 +107,8 @@ Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layou
 }
 
 void expect_same(const Outcome& outcome, const Outcome& expected, const std::string& what) {
-  for (const auto& [name, counts] : outcome.first_copies) EXPECT_THAT(counts, testing::Each(1)) << what << ": each element of " << name << " counts once";
+  for (const auto& [name, counts] : outcome.first_copies)
+    EXPECT_THAT(counts, testing::Each(1)) << what << ": each element of " << name << " counts once";
   EXPECT_NEAR(outcome.loss_sum, expected.loss_sum, 1e-12 * (1.0 + std::abs(expected.loss_sum))) << what;
   ASSERT_EQ(outcome.tensors.size(), expected.tensors.size()) << what;
   for (const auto& [name, numbers] : expected.tensors) {
@@ -127,8 +132,9 @@ void expect_layouts_agree(const ModelSpec& model, const std::vector<int>& degree
     for (const int tp : degrees) {
       for (const bool sequence_parallel : {false, true}) {
         for (const BackwardKind backward : {BackwardKind::fused, BackwardKind::split}) {
-          const std::string what = fmt::format("tp {}, sequence_parallel {}, {}, {}", tp, sequence_parallel, layers.has_head ? "model" : "middle",
-                                               backward == BackwardKind::fused ? "fused" : "split");
+          const std::string what =
+              fmt::format("tp {}, sequence_parallel {}, {}, {}", tp, sequence_parallel,
+                          layers.has_head ? "model" : "middle", backward == BackwardKind::fused ? "fused" : "split");
           expect_same(run_stage(model, layers, {tp, sequence_parallel, backward}), expected, what);
         }
       }
@@ -179,10 +185,12 @@ TEST(TensorParallel, TrafficOfABlock) {
         return sent / unit;
       };
       const auto count = [&](CommKind kind) {
-        return std::count_if(mesh.records().begin(), mesh.records().end(), [&](const CommRecord& record) { return record.kind == kind; });
+        return std::count_if(mesh.records().begin(), mesh.records().end(),
+                             [&](const CommRecord& record) { return record.kind == kind; });
       };
       (void)measure(passes_of(stage), options, mesh, BackwardKind::fused);
-      // Forward 4 and backward 4 (two all-reduces each), or with sequence parallelism 4 and 6, since x is gathered again.
+      // Forward 4 and backward 4 (two all-reduces each), or with sequence parallelism 4 and 6, since x is gathered
+      // again.
       EXPECT_EQ(sent_in_units(), sequence_parallel ? 10 : 8);
       EXPECT_EQ(count(CommKind::all_reduce), sequence_parallel ? 0 : 4);
       EXPECT_EQ(count(CommKind::all_gather), sequence_parallel ? 6 : 0);

@@ -10,7 +10,8 @@
 
 namespace echelon {
 
-void OpsConformance::compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation, std::size_t num_scratch) const {
+void OpsConformance::compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation,
+                             std::size_t num_scratch) const {
   ReferenceOps reference;
   Tensors expected = tensors;
   operation(reference, expected);
@@ -47,9 +48,14 @@ TEST_P(OpsConformance, Matmul) {
     for (const DType c_dtype : gradient_dtypes())
       for (int bits = 0; bits < 8; ++bits) {
         const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
-        const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1), random(tb ? Sizes{n, k} : Sizes{k, n}, 2), Numbers::random(c_dtype, {m, n}, 3)};
-        compare(fmt::format("matmul {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors,
-                [&](Ops& ops, Tensors& t) { ops.matmul({.a = t[0], .b = t[1], .c = t[2], .transpose_a = ta, .transpose_b = tb, .accumulates = accumulates}); });
+        const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1), random(tb ? Sizes{n, k} : Sizes{k, n}, 2),
+                                 Numbers::random(c_dtype, {m, n}, 3)};
+        compare(
+            fmt::format("matmul {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors,
+            [&](Ops& ops, Tensors& t) {
+              ops.matmul(
+                  {.a = t[0], .b = t[1], .c = t[2], .transpose_a = ta, .transpose_b = tb, .accumulates = accumulates});
+            });
       }
 }
 
@@ -63,8 +69,9 @@ TEST_P(OpsConformance, MatmulInFloat8) {
       for (int bits = 0; bits < 8; ++bits) {
         const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
         if (ta && m % 16 != 0) continue;
-        const Tensors tensors = {random(ta ? Sizes{k, m} : Sizes{m, k}, 1, 1e-4), random(tb ? Sizes{n, k} : Sizes{k, n}, 2, 30),
-                                 Numbers::random(c_dtype, {m, n}, 3, 1e-2), Numbers(DType::int32, {float8_scratch_size(m * k, n * k)})};
+        const Tensors tensors = {
+            random(ta ? Sizes{k, m} : Sizes{m, k}, 1, 1e-4), random(tb ? Sizes{n, k} : Sizes{k, n}, 2, 30),
+            Numbers::random(c_dtype, {m, n}, 3, 1e-2), Numbers(DType::int32, {float8_scratch_size(m * k, n * k)})};
         const auto multiply = [&](Ops& ops, Tensors& t) {
           ops.matmul({.a = t[0],
                       .b = t[1],
@@ -76,7 +83,8 @@ TEST_P(OpsConformance, MatmulInFloat8) {
                       .b_format = OperandFormat::float8_e4m3,
                       .scratch = t[3]});
         };
-        compare(fmt::format("matmul in float8 {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors, multiply, 1);
+        compare(fmt::format("matmul in float8 {} {} {} transposes {}{} adds {}", m, n, k, ta, tb, accumulates), tensors,
+                multiply, 1);
       }
 }
 
@@ -91,18 +99,22 @@ TEST_P(OpsConformance, BiasesSumsAndCopies) {
   for (const std::int64_t rows : {0, 1, 5, 700})
     for (const std::int64_t columns : widths) {
       const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
-      compare("add_bias" + sizes, {random({rows, columns}, 1), random({columns}, 2)}, [](Ops& ops, Tensors& t) { ops.add_bias(t[0], t[1]); });
+      compare("add_bias" + sizes, {random({rows, columns}, 1), random({columns}, 2)},
+              [](Ops& ops, Tensors& t) { ops.add_bias(t[0], t[1]); });
       compare("add" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2), random({rows, columns}, 3)},
               [](Ops& ops, Tensors& t) { ops.add(t[0], t[1], t[2]); });
-      compare("add in place" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
+      compare("add in place" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)},
+              [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
       for (const DType other : other_dtypes())
         if (accumulate_dtype(other) == sums && (other == sums || dtype == sums))
-          compare("add of another format" + sizes, {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)},
+          compare("add of another format" + sizes,
+                  {random({rows, columns}, 1), Numbers::random(other, {rows, columns}, 2)},
                   [](Ops& ops, Tensors& t) { ops.add(t[0], t[0], t[1]); });
-      compare("fill and scale" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)}, [](Ops& ops, Tensors& t) {
-        ops.fill(t[0], 0.3);
-        ops.scale(t[1], -1.7);
-      });
+      compare("fill and scale" + sizes, {random({rows, columns}, 1), random({rows, columns}, 2)},
+              [](Ops& ops, Tensors& t) {
+                ops.fill(t[0], 0.3);
+                ops.scale(t[1], -1.7);
+              });
       compare("sum_of_squares" + sizes, {random({rows, columns}, 1), Numbers::random(DType::float64, {1}, 2)},
               [](Ops& ops, Tensors& t) { ops.sum_of_squares(t[0], t[1]); });
       for (const DType g : gradient_dtypes())
@@ -119,39 +131,50 @@ TEST_P(OpsConformance, BiasesSumsAndCopies) {
 // Ties, what float16 and bfloat16 hold as subnormals or round to infinity, and what is no number.
 TEST_P(OpsConformance, CopiesRound) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  const std::vector<double> values = {0,       -0.0,    1 + 0x1p-11, 1 + 0x3p-11, 1 + 0x1p-8, 1 + 0x3p-8, 65504,  65519,    -65520,    1e6,          0x1p-14,
-                                      0x3p-25, 0x1p-24, 0x1p-25,     -0x1.8p-25,  0x1p-30,    1e-40,      3.4e38, infinity, -infinity, std::nan(""), 1234.567};
+  const std::vector<double> values = {0,        -0.0,      1 + 0x1p-11,  1 + 0x3p-11, 1 + 0x1p-8, 1 + 0x3p-8,
+                                      65504,    65519,     -65520,       1e6,         0x1p-14,    0x3p-25,
+                                      0x1p-24,  0x1p-25,   -0x1.8p-25,   0x1p-30,     1e-40,      3.4e38,
+                                      infinity, -infinity, std::nan(""), 1234.567};
   Numbers wide(sums, {static_cast<std::int64_t>(values.size())});
   for (std::size_t i = 0; i < values.size(); ++i) wide.set(static_cast<std::int64_t>(i), values[i]);
-  const Tensors copied = run({wide, Numbers(dtype, wide.tensor().sizes)}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+  const Tensors copied =
+      run({wide, Numbers(dtype, wide.tensor().sizes)}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
   for (std::int64_t i = 0; i < wide.count(); ++i) {
     double expected = wide.get(i);
     visit_float(dtype, [&](auto t) { expected = to<double>(to<decltype(t)>(expected)); });
-    EXPECT_TRUE(std::isnan(expected) ? std::isnan(copied[1].get(i)) : copied[1].get(i) == expected) << wide.get(i) << " became " << copied[1].get(i);
+    EXPECT_TRUE(std::isnan(expected) ? std::isnan(copied[1].get(i)) : copied[1].get(i) == expected)
+        << wide.get(i) << " became " << copied[1].get(i);
   }
 }
 
 TEST_P(OpsConformance, SumOfSquaresOfManyNumbers) {
-  compare("sum_of_squares", {random({300'001}, 1), Numbers(DType::float64, {1})}, [](Ops& ops, Tensors& t) { ops.sum_of_squares(t[0], t[1]); });
+  compare("sum_of_squares", {random({300'001}, 1), Numbers(DType::float64, {1})},
+          [](Ops& ops, Tensors& t) { ops.sum_of_squares(t[0], t[1]); });
 }
 
 TEST_P(OpsConformance, EmbeddingAndPositions) {
   for (const std::int64_t columns : widths)
     for (const std::size_t count : {0UL, 1UL, 300UL}) {
       std::vector<std::int32_t> ids(count);
-      for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<std::int32_t>(i * i % 23);  // of 23 tokens, rows 5 .. 16 are here
+      for (std::size_t i = 0; i < count; ++i)
+        ids[i] = static_cast<std::int32_t>(i * i % 23);  // of 23 tokens, rows 5 .. 16 are here
       const auto N = static_cast<std::int64_t>(count);
       const Numbers tokens = Numbers::tokens(ids);
       compare("embedding", {tokens, random({12, columns}, 1), random({N, columns}, 2)},
               [](Ops& ops, Tensors& t) { ops.embedding({.tokens = t[0], .w = t[1], .y = t[2], .first_row = 5}); });
       compare("add_positions", {random({12, columns}, 1), random({N, columns}, 2)},
               [](Ops& ops, Tensors& t) { ops.add_positions({.w = t[0], .y = t[1], .seq_len = 10, .first_token = 7}); });
-      // Whole numbers are exact in every format, so that the order of a bfloat16 sum's roundings is all that is compared.
+      // Whole numbers are exact in every format, so that the order of a bfloat16 sum's roundings is all that is
+      // compared.
       for (const DType g : gradient_dtypes()) {
         compare("embedding_backward", {tokens, random({N, columns}, 1), Numbers::random(g, {12, columns}, 2)},
-                [](Ops& ops, Tensors& t) { ops.embedding_backward({.tokens = t[0], .dy = t[1], .dw = t[2], .first_row = 5}); });
+                [](Ops& ops, Tensors& t) {
+                  ops.embedding_backward({.tokens = t[0], .dy = t[1], .dw = t[2], .first_row = 5});
+                });
         compare("positions_backward", {random({N, columns}, 1), Numbers::random(g, {12, columns}, 2)},
-                [](Ops& ops, Tensors& t) { ops.positions_backward({.dy = t[0], .dw = t[1], .seq_len = 10, .first_token = 7}); });
+                [](Ops& ops, Tensors& t) {
+                  ops.positions_backward({.dy = t[0], .dw = t[1], .seq_len = 10, .first_token = 7});
+                });
       }
     }
 }
@@ -163,7 +186,9 @@ TEST_P(OpsConformance, GradientOfManyTokens) {
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i % 4 == 1 ? 77 : i * i % 1009);
   const std::int64_t N = static_cast<std::int64_t>(ids.size());
   const Tensors tensors = {Numbers::tokens(ids), random({N, 3}, 1), random({1000, 3}, 2)};
-  const auto embedding_backward = [](Ops& ops, Tensors& t) { ops.embedding_backward({.tokens = t[0], .dy = t[1], .dw = t[2], .first_row = 5}); };
+  const auto embedding_backward = [](Ops& ops, Tensors& t) {
+    ops.embedding_backward({.tokens = t[0], .dy = t[1], .dw = t[2], .first_row = 5});
+  };
   ReferenceOps reference;
   Tensors expected = tensors;
   embedding_backward(reference, expected);
@@ -174,85 +199,129 @@ TEST_P(OpsConformance, Norms) {
   for (const std::int64_t rows : {0, 1, 5, 300})
     for (const std::int64_t columns : {1, 3, 16, 33, 100, 768}) {
       const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
-      const Numbers x = random({rows, columns}, 1, 2.0), w = random({columns}, 2), b = random({columns}, 3), dy = random({rows, columns}, 4);
+      const Numbers x = random({rows, columns}, 1, 2.0), w = random({columns}, 2), b = random({columns}, 3),
+                    dy = random({rows, columns}, 4);
       Tensors forward = {x, w, b, x, statistics({rows}), statistics({rows})};
-      const auto layer_norm = [](Ops& ops, Tensors& t) { ops.layer_norm({.x = t[0], .w = t[1], .b = t[2], .y = t[3], .mean = t[4], .rstd = t[5]}); };
+      const auto layer_norm = [](Ops& ops, Tensors& t) {
+        ops.layer_norm({.x = t[0], .w = t[1], .b = t[2], .y = t[3], .mean = t[4], .rstd = t[5]});
+      };
       const auto rms_norm = [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[1], .y = t[3], .rstd = t[5]}); };
-      if (columns > 1) compare("layer_norm" + sizes, forward, layer_norm);  // of one column, gradients and x - mean are rounding errors
+      if (columns > 1)
+        compare("layer_norm" + sizes, forward,
+                layer_norm);  // of one column, gradients and x - mean are rounding errors
       compare("rms_norm" + sizes, forward, rms_norm);
 
       ReferenceOps reference;
       layer_norm(reference, forward);
       const Numbers mean = forward[4], rstd = forward[5];
       compare("layer_norm_backward_input" + sizes, {dy, x, w, mean, rstd, x}, [](Ops& ops, Tensors& t) {
-        if (t[0].tensor().size(1) > 1) ops.layer_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5]});
+        if (t[0].tensor().size(1) > 1)
+          ops.layer_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5]});
       });
       rms_norm(reference, forward);
       const Numbers rms_rstd = forward[5];
       compare("rms_norm_backward_input" + sizes, {dy, x, w, rms_rstd, x}, [](Ops& ops, Tensors& t) {
-        if (t[0].tensor().size(1) > 1) ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]});
+        if (t[0].tensor().size(1) > 1)
+          ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]});
       });
       if (columns > 1) {
-        compare("layer_norm of a residual stream" + sizes, {x, dy, w, b, x, mean, rstd},
-                [](Ops& ops, Tensors& t) { ops.layer_norm({.x = t[0], .w = t[2], .b = t[3], .y = t[4], .mean = t[5], .rstd = t[6], .residual = t[1]}); });
-        compare("rms_norm of a residual stream" + sizes, {x, dy, w, x, rstd},
-                [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[2], .y = t[3], .rstd = t[4], .residual = t[1]}); });
+        compare("layer_norm of a residual stream" + sizes, {x, dy, w, b, x, mean, rstd}, [](Ops& ops, Tensors& t) {
+          ops.layer_norm({.x = t[0], .w = t[2], .b = t[3], .y = t[4], .mean = t[5], .rstd = t[6], .residual = t[1]});
+        });
+        compare("rms_norm of a residual stream" + sizes, {x, dy, w, x, rstd}, [](Ops& ops, Tensors& t) {
+          ops.rms_norm({.x = t[0], .w = t[2], .y = t[3], .rstd = t[4], .residual = t[1]});
+        });
         for (const DType g : gradient_dtypes()) {
-          const Numbers dw = Numbers::random(g, {columns}, 5), db = Numbers::random(g, {columns}, 6), past = random({rows, columns}, 7);
+          const Numbers dw = Numbers::random(g, {columns}, 5), db = Numbers::random(g, {columns}, 6),
+                        past = random({rows, columns}, 7);
           compare("layer_norm_backward" + sizes, {dy, x, w, mean, rstd, past, dw, db}, [](Ops& ops, Tensors& t) {
-            ops.layer_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5], .dw = t[6], .db = t[7], .dresidual = t[5]});
+            ops.layer_norm_backward({.dy = t[0],
+                                     .x = t[1],
+                                     .w = t[2],
+                                     .mean = t[3],
+                                     .rstd = t[4],
+                                     .dx = t[5],
+                                     .dw = t[6],
+                                     .db = t[7],
+                                     .dresidual = t[5]});
           });
           compare("rms_norm_backward" + sizes, {dy, x, w, rms_rstd, x, dw, past}, [](Ops& ops, Tensors& t) {
-            ops.rms_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5], .dresidual = t[6]});
+            ops.rms_norm_backward(
+                {.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5], .dresidual = t[6]});
           });
           compare("norms' dx past and through" + sizes, {dy, x, w, mean, rstd, past, x, x}, [](Ops& ops, Tensors& t) {
-            ops.layer_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[6], .dresidual = t[5]});
-            ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[4], .dx = t[7], .dresidual = t[5]});
+            ops.layer_norm_backward_input(
+                {.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[6], .dresidual = t[5]});
+            ops.rms_norm_backward_input(
+                {.dy = t[0], .x = t[1], .w = t[2], .rstd = t[4], .dx = t[7], .dresidual = t[5]});
           });
         }
       }
       for (const DType g : gradient_dtypes()) {
-        compare("layer_norm_backward_weight" + sizes, {dy, x, mean, rstd, Numbers::random(g, {columns}, 5), Numbers::random(g, {columns}, 6)},
-                [](Ops& ops, Tensors& t) { ops.layer_norm_backward_weight({.dy = t[0], .x = t[1], .mean = t[2], .rstd = t[3], .dw = t[4], .db = t[5]}); });
+        compare("layer_norm_backward_weight" + sizes,
+                {dy, x, mean, rstd, Numbers::random(g, {columns}, 5), Numbers::random(g, {columns}, 6)},
+                [](Ops& ops, Tensors& t) {
+                  ops.layer_norm_backward_weight(
+                      {.dy = t[0], .x = t[1], .mean = t[2], .rstd = t[3], .dw = t[4], .db = t[5]});
+                });
         compare("rms_norm_backward_weight" + sizes, {dy, x, rms_rstd, Numbers::random(g, {columns}, 5)},
-                [](Ops& ops, Tensors& t) { ops.rms_norm_backward_weight({.dy = t[0], .x = t[1], .rstd = t[2], .dw = t[3]}); });
+                [](Ops& ops, Tensors& t) {
+                  ops.rms_norm_backward_weight({.dy = t[0], .x = t[1], .rstd = t[2], .dw = t[3]});
+                });
       }
     }
 }
 
-// Rows that many threads share, that are too wide for what these can keep, and that do not start at multiples of 16 bytes.
+// Rows that many threads share, that are too wide for what these can keep, and that do not start at multiples of 16
+// bytes.
 TEST_P(OpsConformance, NormsOfWideRows) {
   for (const std::int64_t columns : {2050, 2051, 5120, 16384}) {
     const std::int64_t rows = columns == 5120 ? 21 : 2;
     const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
-    const Numbers x = random({rows, columns}, 1, 2.0), w = random({columns}, 2), dy = random({rows, columns}, 3), past = random({rows, columns}, 4);
+    const Numbers x = random({rows, columns}, 1, 2.0), w = random({columns}, 2), dy = random({rows, columns}, 3),
+                  past = random({rows, columns}, 4);
     Tensors forward = {x, past, w, w, x, statistics({rows}), statistics({rows})};
     const auto layer_norm = [](Ops& ops, Tensors& t) {
       ops.layer_norm({.x = t[0], .w = t[2], .b = t[3], .y = t[4], .mean = t[5], .rstd = t[6], .residual = t[1]});
     };
     compare("layer_norm" + sizes, forward, layer_norm);
-    compare("rms_norm" + sizes, {x, w, x, statistics({rows})}, [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[1], .y = t[2], .rstd = t[3]}); });
+    compare("rms_norm" + sizes, {x, w, x, statistics({rows})},
+            [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[1], .y = t[2], .rstd = t[3]}); });
     ReferenceOps reference;
     layer_norm(reference, forward);
     const Numbers sum = forward[0], mean = forward[5], rstd = forward[6], dw = Numbers::random(sums, {columns}, 5);
     compare("layer_norm_backward" + sizes, {dy, sum, w, mean, rstd, past, dw, dw}, [](Ops& ops, Tensors& t) {
-      ops.layer_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .mean = t[3], .rstd = t[4], .dx = t[5], .dw = t[6], .db = t[7], .dresidual = t[5]});
+      ops.layer_norm_backward({.dy = t[0],
+                               .x = t[1],
+                               .w = t[2],
+                               .mean = t[3],
+                               .rstd = t[4],
+                               .dx = t[5],
+                               .dw = t[6],
+                               .db = t[7],
+                               .dresidual = t[5]});
     });
-    compare("rms_norm_backward" + sizes, {dy, sum, w, rstd, x, dw},
-            [](Ops& ops, Tensors& t) { ops.rms_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5]}); });
-    compare("rms_norm_backward_input" + sizes, {dy, sum, w, rstd, x},
-            [](Ops& ops, Tensors& t) { ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]}); });
+    compare("rms_norm_backward" + sizes, {dy, sum, w, rstd, x, dw}, [](Ops& ops, Tensors& t) {
+      ops.rms_norm_backward({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4], .dw = t[5]});
+    });
+    compare("rms_norm_backward_input" + sizes, {dy, sum, w, rstd, x}, [](Ops& ops, Tensors& t) {
+      ops.rms_norm_backward_input({.dy = t[0], .x = t[1], .w = t[2], .rstd = t[3], .dx = t[4]});
+    });
   }
 }
 
 TEST_P(OpsConformance, Rope) {
   for (const std::int64_t C : {2, 6, 64})
     for (const std::int64_t T : {0, 1, 50}) {
-      const Tensors tensors = {random({2, T, 3, C}, 1), random({2, T, 3, C}, 2), Numbers::random(sums, {60, C / 2}, 3), Numbers::random(sums, {60, C / 2}, 4)};
+      const Tensors tensors = {random({2, T, 3, C}, 1), random({2, T, 3, C}, 2), Numbers::random(sums, {60, C / 2}, 3),
+                               Numbers::random(sums, {60, C / 2}, 4)};
       for (const bool inverse : {false, true}) {
-        compare("rope", tensors,
-                [&](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[1], .cos = t[2], .sin = t[3], .inverse = inverse, .first_position = 9}); });
-        compare("rope in place", tensors, [&](Ops& ops, Tensors& t) { ops.rope({.x = t[0], .y = t[0], .cos = t[2], .sin = t[3], .inverse = inverse}); });
+        compare("rope", tensors, [&](Ops& ops, Tensors& t) {
+          ops.rope({.x = t[0], .y = t[1], .cos = t[2], .sin = t[3], .inverse = inverse, .first_position = 9});
+        });
+        compare("rope in place", tensors, [&](Ops& ops, Tensors& t) {
+          ops.rope({.x = t[0], .y = t[0], .cos = t[2], .sin = t[3], .inverse = inverse});
+        });
       }
     }
 }
@@ -283,7 +352,14 @@ TEST_P(OpsConformance, Attention) {
     const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
     Tensors forward = {q, k, v, random(queries, 4), statistics(rows)};
     const auto attention = [&](Ops& ops, Tensors& t) {
-      ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4], .scale = scale, .group = a.group, .first_head = a.first_head});
+      ops.attention({.q = t[0],
+                     .k = t[1],
+                     .v = t[2],
+                     .out = t[3],
+                     .lse = t[4],
+                     .scale = scale,
+                     .group = a.group,
+                     .first_head = a.first_head});
     };
     compare(what, forward, attention);
     if (a.Tq != a.Tk) continue;
@@ -304,11 +380,13 @@ TEST_P(OpsConformance, Attention) {
                               .group = a.group,
                               .first_head = a.first_head});
     };
-    compare(what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), q, k, v, statistics(rows)}, attention_backward, 1);
+    compare(what + " backward", {q, k, v, forward[3], forward[4], random(queries, 5), q, k, v, statistics(rows)},
+            attention_backward, 1);
   }
 }
 
-/// Of B sequences, for `count` positions from `first` on, where their documents begin: some have one token, some are longer than tiles.
+/// Of B sequences, for `count` positions from `first` on, where their documents begin: some have one token, some are
+/// longer than tiles.
 std::vector<std::int32_t> document_starts(std::int64_t B, std::int64_t first, std::int64_t count) {
   std::vector<std::int32_t> starts;
   for (std::int64_t b = 0; b < B; ++b) {
@@ -339,16 +417,25 @@ TEST_P(OpsConformance, AttentionUnderMasks) {
                                                   {{1, 5, 7, 1, 1, 3, 1, 0}, 0, 50}})
     for (const bool has_documents : {true, false}) {
       if (!has_documents && a.Tq == a.Tk) continue;
-      const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}", first_query, a.Tq, first_key, a.Tk, has_documents);
+      const std::string what = fmt::format("attention of queries {} + {} to keys {} + {}, documents {}", first_query,
+                                           a.Tq, first_key, a.Tk, has_documents);
       const Numbers starts = Numbers::tokens(document_starts(a.B, first_query, a.Tq));
       const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C}, rows = {a.B, a.H, a.Tq};
       const Numbers q = random(queries, 1, 2.0), k = random(keys, 2, 2.0), v = random(keys, 3);
       const auto mask = [&](const Numbers& of) {
-        return AttentionMask{.first_query = first_query, .first_key = first_key, .starts = has_documents ? of.tensor() : Tensor()};
+        return AttentionMask{
+            .first_query = first_query, .first_key = first_key, .starts = has_documents ? of.tensor() : Tensor()};
       };
       const auto attention = [&](Ops& ops, Tensors& t) {
-        ops.attention(
-            {.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4], .scale = 0.3, .group = a.group, .first_head = a.first_head, .mask = mask(t[5])});
+        ops.attention({.q = t[0],
+                       .k = t[1],
+                       .v = t[2],
+                       .out = t[3],
+                       .lse = t[4],
+                       .scale = 0.3,
+                       .group = a.group,
+                       .first_head = a.first_head,
+                       .mask = mask(t[5])});
       };
       Tensors forward = {q, k, v, random(queries, 4), statistics(rows), starts};
       compare(what, forward, attention);
@@ -390,11 +477,14 @@ TEST_P(OpsConformance, MergedAttention) {
         lse.set(8, 1000);
       }
       compare("merge_attention", {Numbers::random(out_dtype, sizes, 3), lse, random(sizes, 4), part_lse},
-              [](Ops& ops, Tensors& t) { ops.merge_attention({.out = t[0], .lse = t[1], .part = t[2], .part_lse = t[3]}); });
+              [](Ops& ops, Tensors& t) {
+                ops.merge_attention({.out = t[0], .lse = t[1], .part = t[2], .part_lse = t[3]});
+              });
     }
 }
 
-// Ring attention on one rank: blocks of the keys come by in any order, and their parts add up to attention to the whole sequence, forward and backward.
+// Ring attention on one rank: blocks of the keys come by in any order, and their parts add up to attention to the whole
+// sequence, forward and backward.
 TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
   constexpr std::int64_t T = 90, H = 2, K = 1, C = 8;
   struct Block {
@@ -408,7 +498,8 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
     const Sizes queries = {1, T, H, C}, keys = {1, T, K, C}, rows = {1, H, T};
     const Numbers starts = Numbers::tokens(document_starts(1, 0, T));
     const auto mask = [&](const Tensors& t, const Block& block) {
-      return AttentionMask{.first_query = 0, .first_key = block.first, .starts = has_documents ? t[6].tensor() : Tensor()};
+      return AttentionMask{
+          .first_query = 0, .first_key = block.first, .starts = has_documents ? t[6].tensor() : Tensor()};
     };
     // q, k, v, dout, out, lse, starts, dq, dk, dv, and scratch: part or dq of a block, its lse, delta
     const Tensors tensors = {random(queries, 1, 2.0),
@@ -429,7 +520,14 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
       ops.fill(t[5], -std::numeric_limits<double>::infinity());
       for (const Block& block : blocks) {
         const Tensor k = of_block(t[1], block), v = of_block(t[2], block);
-        ops.attention({.q = t[0], .k = k, .v = v, .out = t[10], .lse = t[11], .scale = 0.25, .group = H / K, .mask = mask(t, block)});
+        ops.attention({.q = t[0],
+                       .k = k,
+                       .v = v,
+                       .out = t[10],
+                       .lse = t[11],
+                       .scale = 0.25,
+                       .group = H / K,
+                       .mask = mask(t, block)});
         ops.merge_attention({.out = t[4], .lse = t[5], .part = t[10], .part_lse = t[11]});
       }
       ops.fill(t[7], 0);
@@ -457,7 +555,14 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
     ReferenceOps reference;
     Numbers out = random(queries, 10), dq = random(queries, 11);
     const AttentionMask all = {.starts = has_documents ? starts.tensor() : Tensor()};
-    reference.attention({.q = whole[0], .k = whole[1], .v = whole[2], .out = out, .lse = whole[5], .scale = 0.25, .group = H / K, .mask = all});
+    reference.attention({.q = whole[0],
+                         .k = whole[1],
+                         .v = whole[2],
+                         .out = out,
+                         .lse = whole[5],
+                         .scale = 0.25,
+                         .group = H / K,
+                         .mask = all});
     reference.attention_backward({.q = whole[0],
                                   .k = whole[1],
                                   .v = whole[2],
@@ -474,12 +579,14 @@ TEST_P(OpsConformance, AttentionToBlocksOfKeysIsThatToAll) {
     reference.copy(whole[4], out);
     reference.copy(whole[7], dq);
     const double tolerance = 2 * GetParam().slack * tolerance_of(dtype);  // of as many roundings as there are blocks
-    for (const std::size_t i : {4UL, 5UL, 7UL, 8UL, 9UL}) expect_near(actual[i], whole[i], tolerance, fmt::format("documents {}, tensor {}", has_documents, i));
+    for (const std::size_t i : {4UL, 5UL, 7UL, 8UL, 9UL})
+      expect_near(actual[i], whole[i], tolerance, fmt::format("documents {}, tensor {}", has_documents, i));
   }
 }
 
 // Few heads, many and grouped ones, an odd number of tiles, and work enough for all threads.
-// The running maximum is replaced often, and by much: every key points more in the direction of the queries than those before it.
+// The running maximum is replaced often, and by much: every key points more in the direction of the queries than those
+// before it.
 TEST_P(OpsConformance, AttentionOfScoresThatGrow) {
   const Sizes sizes = {1, 300, 1, 8};
   Numbers q = random(sizes, 1), k = random(sizes, 2), v = random(sizes, 3);
@@ -502,14 +609,16 @@ TEST_P(OpsConformance, AttentionOfInfiniteScores) {
           [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
 }
 
-// Zero times NaN is NaN, so a value may reach queries of its tile that do not see it; it is never lost, and never reaches earlier tiles.
+// Zero times NaN is NaN, so a value may reach queries of its tile that do not see it; it is never lost, and never
+// reaches earlier tiles.
 TEST_P(OpsConformance, NaNReachesTheQueriesThatSeeIt) {
   const Sizes sizes = {1, 100, 1, 16};
   Numbers k = random(sizes, 2), v = random(sizes, 3), out = random(sizes, 4), lse = statistics({1, 1, 100});
   k.set(70 * 16 + 2, std::numeric_limits<double>::quiet_NaN());
   v.set(90 * 16 + 3, std::numeric_limits<double>::quiet_NaN());
-  const Tensors after =
-      run({random(sizes, 1), k, v, out, lse}, [](Ops& ops, Tensors& t) { ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]}); });
+  const Tensors after = run({random(sizes, 1), k, v, out, lse}, [](Ops& ops, Tensors& t) {
+    ops.attention({.q = t[0], .k = t[1], .v = t[2], .out = t[3], .lse = t[4]});
+  });
   out = after[3];
   lse = after[4];
   for (std::int64_t i = 0; i < 100; ++i) {
@@ -522,18 +631,26 @@ TEST_P(OpsConformance, NaNReachesTheQueriesThatSeeIt) {
 }
 
 TEST_P(OpsConformance, Activations) {
-  for (const auto& [rows, columns] : {std::array<std::int64_t, 2>{0, 7}, {5, 0}, {1, 1}, {1, 7}, {3, 16}, {40, 1001}, {333, 100}, {130, 264}}) {
+  for (const auto& [rows, columns] :
+       {std::array<std::int64_t, 2>{0, 7}, {5, 0}, {1, 1}, {1, 7}, {3, 16}, {40, 1001}, {333, 100}, {130, 264}}) {
     const std::string sizes = fmt::format(" [{}, {}]", rows, columns);
-    const Numbers x = random({rows, columns}, 1, 3.0), up = random({rows, columns}, 2), dy = random({rows, columns}, 3), bias = random({columns}, 4);
+    const Numbers x = random({rows, columns}, 1, 3.0), up = random({rows, columns}, 2), dy = random({rows, columns}, 3),
+                  bias = random({columns}, 4);
     compare("gelu" + sizes, {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
-    compare("gelu with bias" + sizes, {x, bias}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[0], .bias = t[1]}); });
-    compare("gelu_backward" + sizes, {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+    compare("gelu with bias" + sizes, {x, bias},
+            [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[0], .bias = t[1]}); });
+    compare("gelu_backward" + sizes, {x, dy, x},
+            [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
     for (const DType g : gradient_dtypes())
       compare("gelu_backward with bias in place" + sizes, {x, dy, bias, Numbers::random(g, {columns}, 5)},
-              [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1]}); });
-    compare("swiglu" + sizes, {x, up, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
-    compare("swiglu_backward in place" + sizes, {x, up, dy},
-            [](Ops& ops, Tensors& t) { ops.swiglu_backward({.dy = t[2], .gate = t[0], .up = t[1], .dgate = t[0], .dup = t[1], .y = t[2]}); });
+              [](Ops& ops, Tensors& t) {
+                ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[0], .bias = t[2], .dbias = t[3], .y = t[1]});
+              });
+    compare("swiglu" + sizes, {x, up, x},
+            [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
+    compare("swiglu_backward in place" + sizes, {x, up, dy}, [](Ops& ops, Tensors& t) {
+      ops.swiglu_backward({.dy = t[2], .gate = t[0], .up = t[1], .dgate = t[0], .dup = t[1], .y = t[2]});
+    });
   }
 }
 
@@ -546,13 +663,16 @@ TEST_P(OpsConformance, ActivationsOfExtremeNumbers) {
     dy.set(i, 1);
   }
   compare("gelu", {x, x}, [](Ops& ops, Tensors& t) { ops.gelu({.x = t[0], .y = t[1]}); });
-  compare("gelu_backward", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
+  compare("gelu_backward", {x, dy, x},
+          [](Ops& ops, Tensors& t) { ops.gelu_backward({.dy = t[1], .x = t[0], .dx = t[2]}); });
   compare("swiglu", {x, dy, x}, [](Ops& ops, Tensors& t) { ops.swiglu({.gate = t[0], .up = t[1], .y = t[2]}); });
-  compare("swiglu_backward", {x, dy, x, x},
-          [](Ops& ops, Tensors& t) { ops.swiglu_backward({.dy = t[1], .gate = t[0], .up = t[1], .dgate = t[2], .dup = t[3]}); });
+  compare("swiglu_backward", {x, dy, x, x}, [](Ops& ops, Tensors& t) {
+    ops.swiglu_backward({.dy = t[1], .gate = t[0], .up = t[1], .dgate = t[2], .dup = t[3]});
+  });
   x.set(0, infinity);
   compare("sums with infinity and NaN", {x, dy}, [](Ops& ops, Tensors& t) { ops.add(t[1], t[0], t[1]); });
-  compare("rounding infinity and NaN", {x, Numbers(DType::bfloat16, {8})}, [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
+  compare("rounding infinity and NaN", {x, Numbers(DType::bfloat16, {8})},
+          [](Ops& ops, Tensors& t) { ops.copy(t[1], t[0]); });
 }
 
 struct LogitsCase {
@@ -571,7 +691,8 @@ TEST_P(OpsConformance, CrossEntropy) {
   for (const auto& [logits_dtype, V, padding] : logits_cases(gradient_dtypes())) {
     const std::int64_t N = 40, valid = std::max<std::int64_t>(0, V - padding);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(N));
-    for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = n % 7 == 0 ? ignored_target : static_cast<std::int32_t>(n * 37 % 1200);
+    for (std::size_t n = 0; n < ids.size(); ++n)
+      ids[n] = n % 7 == 0 ? ignored_target : static_cast<std::int32_t>(n * 37 % 1200);
     Tensors tensors = {Numbers::random(logits_dtype, {N, V}, 1, 3.0),
                        statistics({N}),
                        Numbers::tokens(ids),
@@ -583,20 +704,36 @@ TEST_P(OpsConformance, CrossEntropy) {
                        Numbers(dtype, {N, V})};
     if (V > 5) tensors[0].set(2 * V + 3, std::numeric_limits<double>::quiet_NaN());
     const bool is_in_place = dtype == logits_dtype && padding == 1, are_logits_left = is_half_dtype(logits_dtype);
-    compare(fmt::format("cross entropy of {} columns of {}, {} valid", V, name_of(logits_dtype), valid), tensors, [&](Ops& ops, Tensors& t) {
-      ops.row_exp({.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .first_column = 100, .valid_columns = valid});
-      ops.rescale_sums({.sum = t[3], .max = t[1], .row_max = t[7]});  // as if another shard had larger logits
-      ops.cross_entropy({.max = t[7], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
-      if (valid == 0) ops.fill(t[5], 0.5);  // of a row that lies in other shards alone
-      const Tensor dlogits = is_in_place ? t[0].tensor() : t[8].tensor();
-      ops.cross_entropy_backward(
-          {.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = dlogits, .first_column = 100, .valid_columns = valid, .scale = 0.25});
-      if (!is_in_place && !are_logits_left) ops.fill(t[0], 0.0);  // exponentials or logits, as the backend likes
-    });
+    compare(fmt::format("cross entropy of {} columns of {}, {} valid", V, name_of(logits_dtype), valid), tensors,
+            [&](Ops& ops, Tensors& t) {
+              ops.row_exp({.logits = t[0],
+                           .targets = t[2],
+                           .max = t[1],
+                           .sum = t[3],
+                           .target_logit = t[4],
+                           .first_column = 100,
+                           .valid_columns = valid});
+              ops.rescale_sums({.sum = t[3], .max = t[1], .row_max = t[7]});  // as if another shard had larger logits
+              ops.cross_entropy(
+                  {.max = t[7], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
+              if (valid == 0) ops.fill(t[5], 0.5);  // of a row that lies in other shards alone
+              const Tensor dlogits = is_in_place ? t[0].tensor() : t[8].tensor();
+              ops.cross_entropy_backward({.exps = t[0],
+                                          .max = t[1],
+                                          .lse = t[5],
+                                          .targets = t[2],
+                                          .dlogits = dlogits,
+                                          .first_column = 100,
+                                          .valid_columns = valid,
+                                          .scale = 0.25});
+              if (!is_in_place && !are_logits_left)
+                ops.fill(t[0], 0.0);  // exponentials or logits, as the backend likes
+            });
   }
 }
 
-// Rows that no block of threads holds at once, whose largest logit comes late and in small steps, after many that are minus infinity.
+// Rows that no block of threads holds at once, whose largest logit comes late and in small steps, after many that are
+// minus infinity.
 TEST_P(OpsConformance, CrossEntropyOfWideRows) {
   const std::int64_t N = 2, V = 18'003;
   Numbers loss_scale(DType::float64, {1});
@@ -610,10 +747,17 @@ TEST_P(OpsConformance, CrossEntropyOfWideRows) {
                            statistics({N}), statistics({N}), Numbers(DType::float64, {1}),     Numbers(dtype, {N, V}),
                            loss_scale};
   compare("cross entropy of wide rows", tensors, [&](Ops& ops, Tensors& t) {
-    ops.row_exp({.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .valid_columns = V - 2});
+    ops.row_exp(
+        {.logits = t[0], .targets = t[2], .max = t[1], .sum = t[3], .target_logit = t[4], .valid_columns = V - 2});
     ops.cross_entropy({.max = t[1], .sum = t[3], .target_logit = t[4], .targets = t[2], .lse = t[5], .loss_sum = t[6]});
-    ops.cross_entropy_backward(
-        {.exps = t[0], .max = t[1], .lse = t[5], .targets = t[2], .dlogits = t[7], .loss_scale = t[8], .valid_columns = V - 2, .scale = 0.25});
+    ops.cross_entropy_backward({.exps = t[0],
+                                .max = t[1],
+                                .lse = t[5],
+                                .targets = t[2],
+                                .dlogits = t[7],
+                                .loss_scale = t[8],
+                                .valid_columns = V - 2,
+                                .scale = 0.25});
     if (dtype == sums) ops.fill(t[0], 0.0);
   });
 }
@@ -643,7 +787,8 @@ TEST_P(OpsConformance, GradientFactor) {
           form(reference, expected);
           for (const std::size_t i : {2UL, 3UL}) {
             const double a = actual[i].get(0), b = expected[i].get(0);
-            EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << a << " " << b << ": " << squares << " " << num_targets << " " << max_norm;
+            EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b)))
+                << a << " " << b << ": " << squares << " " << num_targets << " " << max_norm;
           }
         }
 }
@@ -652,19 +797,21 @@ TEST_P(OpsConformance, GradientFactor) {
 Numbers adamw_scalars(const AdamWScalars& now) {
   Numbers numbers(DType::float64, {num_adamw_scalars});
   std::int64_t i = 0;
-  for (const double number : {now.lr, now.step_size, now.sqrt_bias2, now.step, now.grad_scale}) numbers.set(i++, number);
+  for (const double number : {now.lr, now.step_size, now.sqrt_bias2, now.step, now.grad_scale})
+    numbers.set(i++, number);
   return numbers;
 }
 
 TEST_P(OpsConformance, AdamW) {
   for (const std::int64_t count : {0, 1, 17, 40'001})
     for (const DType g : gradient_dtypes()) {
-      Tensors tensors = {random({count}, 1),
-                         Numbers::random(sums, {count}, 2),
-                         Numbers::random(g, {count}, 3),
-                         Numbers::random(sums, {count}, 4, 0.1),
-                         statistics({count}),
-                         adamw_scalars({.lr = 0.01, .step_size = 0.037, .sqrt_bias2 = 0.377, .step = 3, .grad_scale = 0.5})};
+      Tensors tensors = {
+          random({count}, 1),
+          Numbers::random(sums, {count}, 2),
+          Numbers::random(g, {count}, 3),
+          Numbers::random(sums, {count}, 4, 0.1),
+          statistics({count}),
+          adamw_scalars({.lr = 0.01, .step_size = 0.037, .sqrt_bias2 = 0.377, .step = 3, .grad_scale = 0.5})};
       for (std::int64_t i = 0; i < count; ++i) tensors[4].set(i, 0.01 + std::abs(tensors[3].get(i)));  // v is positive
       compare("adamw", tensors, [](Ops& ops, Tensors& t) {
         ops.adamw({.param = t[0],
@@ -690,13 +837,22 @@ TEST_P(OpsConformance, AdamWLeavesEverythingWhereGradientsAreNotFinite) {
                             Numbers::random(moment, {19}, 5),
                             adamw_scalars({.lr = 0.01, .step_size = 0.01, .grad_scale = std::nan("")})};
     const Tensors after = run(before, [](Ops& ops, Tensors& t) {
-      ops.adamw({.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .scalars = t[5], .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8});
+      ops.adamw({.param = t[0],
+                 .master = t[1],
+                 .grad = t[2],
+                 .m = t[3],
+                 .v = t[4],
+                 .scalars = t[5],
+                 .beta1 = 0.9,
+                 .beta2 = 0.95,
+                 .eps = 1e-8});
     });
     for (std::size_t i = 0; i < 5 && !after.empty(); ++i) EXPECT_TRUE(after[i] == before[i]) << i;
   }
 }
 
-// Numbers whose moments every backend forms exactly, so that the bits after their rounding are those of the reference: in flat tensors and in rows of a slice.
+// Numbers whose moments every backend forms exactly, so that the bits after their rounding are those of the reference:
+// in flat tensors and in rows of a slice.
 TEST_P(OpsConformance, AdamWRoundsMomentsAlike) {
   if (sums != DType::float32) return;
   for (const std::int64_t count : {0, 1, 18, 4'100})
@@ -715,8 +871,16 @@ TEST_P(OpsConformance, AdamWRoundsMomentsAlike) {
         tensors[4].set(i, static_cast<double>(i * 29 % 255 + 1) / 256);
       }
       const auto adamw = [&](Ops& ops, Tensors& t) {
-        ops.adamw(
-            {.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .scalars = t[5], .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-3, .noise = noise});
+        ops.adamw({.param = t[0],
+                   .master = t[1],
+                   .grad = t[2],
+                   .m = t[3],
+                   .v = t[4],
+                   .scalars = t[5],
+                   .beta1 = 0.5,
+                   .beta2 = 0.5,
+                   .eps = 1e-3,
+                   .noise = noise});
       };
       compare("adamw with moments in bfloat16", tensors, adamw);
       Tensors expected = tensors;
@@ -724,7 +888,8 @@ TEST_P(OpsConformance, AdamWRoundsMomentsAlike) {
       adamw(reference, expected);
       const Tensors actual = run(tensors, adamw);
       if (actual.empty()) return;
-      for (const std::size_t moment : {3UL, 4UL}) EXPECT_TRUE(actual[moment] == expected[moment]) << count << ", tensor " << moment;
+      for (const std::size_t moment : {3UL, 4UL})
+        EXPECT_TRUE(actual[moment] == expected[moment]) << count << ", tensor " << moment;
     }
 }
 
@@ -746,7 +911,15 @@ TEST_P(OpsConformance, AdamWKeepsWhatParametersLack) {
       wide[1].tensor().as<float>()[i] = joined({wide[0].tensor().as<bfloat16>()[i].bits, remainder});
     }
     const auto adamw = [&](Ops& ops, Tensors& t) {
-      ops.adamw({.param = t[0], .master = t[1], .grad = t[2], .m = t[3], .v = t[4], .scalars = t[5], .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8});
+      ops.adamw({.param = t[0],
+                 .master = t[1],
+                 .grad = t[2],
+                 .m = t[3],
+                 .v = t[4],
+                 .scalars = t[5],
+                 .beta1 = 0.9,
+                 .beta2 = 0.95,
+                 .eps = 1e-8});
     };
     const Tensors expected = run(wide, adamw), actual = run(split_in_two, adamw);
     if (actual.empty()) return;
@@ -755,7 +928,8 @@ TEST_P(OpsConformance, AdamWKeepsWhatParametersLack) {
       ASSERT_EQ(actual[0].tensor().as<bfloat16>()[i].bits, parts.upper) << i;
       ASSERT_EQ(actual[1].tensor().as<std::int16_t>()[i], parts.remainder) << i;
     }
-    for (const std::size_t moment : {3UL, 4UL}) EXPECT_TRUE(actual[moment] == expected[moment]) << count << ", tensor " << moment;
+    for (const std::size_t moment : {3UL, 4UL})
+      EXPECT_TRUE(actual[moment] == expected[moment]) << count << ", tensor " << moment;
   }
 }
 

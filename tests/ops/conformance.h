@@ -1,5 +1,6 @@
-// What every backend must compute: operation by operation against the reference, in every format, at odd, empty and large sizes. The tests stand in
-// conformance.cpp; whoever links it says which backends it is about: INSTANTIATE_TEST_SUITE_P(Name, OpsConformance, ...).
+// What every backend must compute: operation by operation against the reference, in every format, at odd, empty and
+// large sizes. The tests stand in conformance.cpp; whoever links it says which backends it is about:
+// INSTANTIATE_TEST_SUITE_P(Name, OpsConformance, ...).
 #pragma once
 
 #include "numbers.h"
@@ -22,7 +23,8 @@ class OpsUnderTest {
  public:
   virtual ~OpsUnderTest() = default;
   /// What `operation` makes of a copy of `tensors`.
-  [[nodiscard]] virtual Tensors run(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation) = 0;
+  [[nodiscard]] virtual Tensors run(const std::string& what, const Tensors& tensors,
+                                    const OperationOnTensors& operation) = 0;
 };
 
 struct OpsVariant {
@@ -30,7 +32,9 @@ struct OpsVariant {
   std::function<std::unique_ptr<OpsUnderTest>()> make;  // null where this machine lacks it: the test is skipped
   double slack = 1;                                     // factor on what rounding allows
 };
-[[nodiscard]] inline std::string name_of_variant(const testing::TestParamInfo<OpsVariant>& info) { return std::string(name_of(info.param.dtype)); }
+[[nodiscard]] inline std::string name_of_variant(const testing::TestParamInfo<OpsVariant>& info) {
+  return std::string(name_of(info.param.dtype));
+}
 
 class OpsConformance : public testing::TestWithParam<OpsVariant> {
  protected:
@@ -42,12 +46,17 @@ class OpsConformance : public testing::TestWithParam<OpsVariant> {
     if (!backend_) GTEST_SKIP() << "this machine has no such backend";
   }
 
-  [[nodiscard]] Numbers random(Sizes sizes, unsigned seed, double spread = 1.0) const { return Numbers::random(dtype, sizes, seed, spread); }
+  [[nodiscard]] Numbers random(Sizes sizes, unsigned seed, double spread = 1.0) const {
+    return Numbers::random(dtype, sizes, seed, spread);
+  }
   [[nodiscard]] Numbers statistics(Sizes sizes) const { return {sums, sizes}; }
-  /// Runs `operation` on copies of `tensors` with the reference and with the backend, and compares every tensor afterwards, but for
-  /// the last ones if they are scratch.
-  void compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation, std::size_t num_scratch = 0) const;
-  [[nodiscard]] Tensors run(const Tensors& tensors, const OperationOnTensors& operation) const { return backend_->run("", tensors, operation); }
+  /// Runs `operation` on copies of `tensors` with the reference and with the backend, and compares every tensor
+  /// afterwards, but for the last ones if they are scratch.
+  void compare(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation,
+               std::size_t num_scratch = 0) const;
+  [[nodiscard]] Tensors run(const Tensors& tensors, const OperationOnTensors& operation) const {
+    return backend_->run("", tensors, operation);
+  }
 
   /// Formats that numbers are converted from and to.
   [[nodiscard]] std::vector<DType> other_dtypes() const {
@@ -56,7 +65,9 @@ class OpsConformance : public testing::TestWithParam<OpsVariant> {
     return all;
   }
   /// Formats that a gradient of a weight may have.
-  [[nodiscard]] std::vector<DType> gradient_dtypes() const { return dtype == sums ? std::vector{dtype} : std::vector{dtype, sums}; }
+  [[nodiscard]] std::vector<DType> gradient_dtypes() const {
+    return dtype == sums ? std::vector{dtype} : std::vector{dtype, sums};
+  }
 
  private:
   std::unique_ptr<OpsUnderTest> backend_;

@@ -1,4 +1,5 @@
-// The CPU backend: conformance with vectors of every width, the same bits with any number of threads, and what it counts.
+// The CPU backend: conformance with vectors of every width, the same bits with any number of threads, and what it
+// counts.
 #include "ops/cpu/cpu_ops.h"
 
 #include "base/error.h"
@@ -24,12 +25,14 @@ class CpuUnderTest final : public OpsUnderTest {
   ~CpuUnderTest() override { choose(0); }
   CpuUnderTest(const CpuUnderTest&) = delete;
   CpuUnderTest& operator=(const CpuUnderTest&) = delete;
-  [[nodiscard]] Tensors run(const std::string& what, const Tensors& tensors, const OperationOnTensors& operation) override {
+  [[nodiscard]] Tensors run(const std::string& what, const Tensors& tensors,
+                            const OperationOnTensors& operation) override {
     CpuOps cpu({.num_threads = 1}), cpu_of_two({.num_threads = 2});
     Tensors of_one = tensors, of_two = tensors;
     operation(cpu, of_one);
     operation(cpu_of_two, of_two);
-    for (std::size_t i = 0; i < tensors.size(); ++i) EXPECT_TRUE(of_two[i] == of_one[i]) << what << ", tensor " << i << " depends on the number of threads";
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      EXPECT_TRUE(of_two[i] == of_one[i]) << what << ", tensor " << i << " depends on the number of threads";
     return of_one;
   }
 };
@@ -42,7 +45,8 @@ OpsVariant variant(DType dtype, std::int64_t target) {
           }};
 }
 auto variants(std::int64_t target) {
-  return testing::Values(variant(DType::float32, target), variant(DType::float64, target), variant(DType::bfloat16, target));
+  return testing::Values(variant(DType::float32, target), variant(DType::float64, target),
+                         variant(DType::bfloat16, target));
 }
 INSTANTIATE_TEST_SUITE_P(Best, OpsConformance, variants(0), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(BestFloat16, OpsConformance, testing::Values(variant(DType::float16, 0)), name_of_variant);
@@ -59,13 +63,19 @@ class CpuThreads : public testing::TestWithParam<DType> {
   [[nodiscard]] Numbers random(Sizes sizes, unsigned seed) const { return Numbers::random(dtype, sizes, seed); }
 };
 std::string name_of_case(const testing::TestParamInfo<DType>& tested) { return std::string(name_of(tested.param)); }
-INSTANTIATE_TEST_SUITE_P(Best, CpuThreads, testing::Values(DType::float32, DType::float64, DType::bfloat16), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Best, CpuThreads, testing::Values(DType::float32, DType::float64, DType::bfloat16),
+                         name_of_case);
 
 TEST_P(CpuThreads, LargeMatmulsHaveTheSameBitsOnAnyNumberOfThreads) {
-  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{385, 500, 201}, {401, 389, 301}, {50, 7001, 130}, {7001, 51, 150}, {1024, 208, 768}})
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{385, 500, 201},
+                                {401, 389, 301},
+                                {50, 7001, 130},
+                                {7001, 51, 150},
+                                {1024, 208, 768}})
     for (int bits = 0; bits < 8; ++bits) {
       const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0, accumulates = (bits & 4) != 0;
-      const Numbers a = random(ta ? Sizes{k, m} : Sizes{m, k}, 1), b = random(tb ? Sizes{n, k} : Sizes{k, n}, 2), c = random({m, n}, 3);
+      const Numbers a = random(ta ? Sizes{k, m} : Sizes{m, k}, 1), b = random(tb ? Sizes{n, k} : Sizes{k, n}, 2),
+                    c = random({m, n}, 3);
       std::vector<Numbers> results;
       for (const int num_threads : {1, 2, 3}) {
         CpuOps ops({.num_threads = num_threads});
@@ -73,14 +83,16 @@ TEST_P(CpuThreads, LargeMatmulsHaveTheSameBitsOnAnyNumberOfThreads) {
         ops.matmul({.a = a, .b = b, .c = result, .transpose_a = ta, .transpose_b = tb, .accumulates = accumulates});
         results.push_back(result);
       }
-      EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << m << " " << n << " " << k << " " << ta << tb << accumulates;
+      EXPECT_TRUE(results[0] == results[1] && results[0] == results[2])
+          << m << " " << n << " " << k << " " << ta << tb << accumulates;
     }
 }
 
 /// The gradients of q, k and v behind one another.
 Tensors differentiated_attention(Ops& ops, const AttentionArgs& forward, const Numbers& dout) {
   ops.attention(forward);
-  const Numbers dq(forward.q.dtype, forward.q.sizes), dk(forward.k.dtype, forward.k.sizes), dv = dk, delta(forward.lse.dtype, forward.lse.sizes);
+  const Numbers dq(forward.q.dtype, forward.q.sizes), dk(forward.k.dtype, forward.k.sizes),
+      dv = dk, delta(forward.lse.dtype, forward.lse.sizes);
   ops.attention_backward({.q = forward.q,
                           .k = forward.k,
                           .v = forward.v,
@@ -98,14 +110,16 @@ Tensors differentiated_attention(Ops& ops, const AttentionArgs& forward, const N
 }
 
 TEST_P(CpuThreads, AttentionHasTheSameBitsOnAnyNumberOfThreads) {
-  for (const auto& a : {AttentionCase{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
+  for (const auto& a :
+       {AttentionCase{1, 700, 700, 1, 1, 24, 1, 0}, {1, 320, 320, 6, 3, 16, 2, 0}, {3, 130, 130, 5, 2, 16, 3, 1}}) {
     const Sizes queries = {a.B, a.Tq, a.H, a.C}, keys = {a.B, a.Tk, a.K, a.C};
     const Numbers q = random(queries, 1), k = random(keys, 2), v = random(keys, 3), dout = random(queries, 4);
     std::vector<Tensors> results;
     for (const int num_threads : {1, 2, 3, 5}) {
       CpuOps ops({.num_threads = num_threads});
       const Numbers out(dtype, queries), lse(accumulate_dtype(dtype), {a.B, a.H, a.Tq});
-      Tensors result = differentiated_attention(ops, {.q = q, .k = k, .v = v, .out = out, .lse = lse, .group = a.group, .first_head = a.first_head}, dout);
+      Tensors result = differentiated_attention(
+          ops, {.q = q, .k = k, .v = v, .out = out, .lse = lse, .group = a.group, .first_head = a.first_head}, dout);
       result.insert(result.end(), {out, lse});
       results.push_back(result);
     }
@@ -116,8 +130,8 @@ TEST_P(CpuThreads, AttentionHasTheSameBitsOnAnyNumberOfThreads) {
 TEST(CpuOps, CountsProductsAsTheTraceDoes) {
   CpuOps cpu({});
   TraceOps trace;
-  const Numbers x = Numbers::random(DType::float32, {6, 4}, 1), w = Numbers::random(DType::float32, {5, 4}, 2), y(DType::float32, {6, 5}),
-                dw(DType::float32, {5, 4});
+  const Numbers x = Numbers::random(DType::float32, {6, 4}, 1), w = Numbers::random(DType::float32, {5, 4}, 2),
+                y(DType::float32, {6, 5}), dw(DType::float32, {5, 4});
   for (Ops* ops : {static_cast<Ops*>(&cpu), static_cast<Ops*>(&trace)}) {
     ops->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
     ops->matmul({.a = x, .b = w, .c = y, .transpose_b = true});

@@ -25,8 +25,8 @@ TEST(DelayedOps, AResultReadWithoutPublishIsPoison) {
   }
 }
 
-// A message sent from a buffer before publish() carries poison; received into a buffer that an enqueued operation still reads, it changes that operation's
-// result.
+// A message sent from a buffer before publish() carries poison; received into a buffer that an enqueued operation still
+// reads, it changes that operation's result.
 TEST(DelayedOps, ABufferGivenAwayWithoutPublishSpoilsTheResult) {
   DelayedOps ops(make_reference_ops(), 3);
   const Numbers x = Numbers::random(f32, {64}, 1), y(f32, {64});
@@ -84,7 +84,8 @@ TEST(DelayedOps, UploadAndDownloadKeepTheOrder) {
   ops.add(y, y, x);
   ops.download(sum.tensor().data, y);
   const Numbers first = Numbers::random(f32, {16}, 1);
-  for (std::int64_t i = 0; i < 16; ++i) EXPECT_EQ(sum.get(i), static_cast<double>(static_cast<float>(first.get(i)) + static_cast<float>(host.get(i))));
+  for (std::int64_t i = 0; i < 16; ++i)
+    EXPECT_EQ(sum.get(i), static_cast<double>(static_cast<float>(first.get(i)) + static_cast<float>(host.get(i))));
 }
 
 TEST(DelayedOps, MisfitsAreFailuresAtOnce) {

@@ -47,7 +47,8 @@ HWY_EXPORT(Exp2OfDouble);
 class ExponentialTest : public testing::TestWithParam<std::int64_t> {
  protected:
   void SetUp() override {
-    if ((hwy::SupportedTargets() & GetParam()) != GetParam()) GTEST_SKIP() << "this processor has no " << hwy::TargetName(GetParam());
+    if ((hwy::SupportedTargets() & GetParam()) != GetParam())
+      GTEST_SKIP() << "this processor has no " << hwy::TargetName(GetParam());
     choose(GetParam());
   }
   void TearDown() override { choose(0); }
@@ -64,7 +65,8 @@ template <class A, class F>
 double largest_error(F&& f, long double (*exact)(long double), A first, A last) {
   constexpr std::int64_t count = 300'001;
   std::vector<A> x(count), y(count);
-  for (std::int64_t i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = first + (last - first) * static_cast<A>(i) / static_cast<A>(count - 1);
+  for (std::int64_t i = 0; i < count; ++i)
+    x[static_cast<std::size_t>(i)] = first + (last - first) * static_cast<A>(i) / static_cast<A>(count - 1);
   f(x.data(), y.data(), count);
   double largest = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -79,8 +81,14 @@ double largest_error(F&& f, long double (*exact)(long double), A first, A last) 
 template <class A, class F>
 void expect_limits(F&& f, A beyond) {
   constexpr A infinity = std::numeric_limits<A>::infinity();
-  const std::vector<A> x = {
-      0, -beyond, beyond, -infinity, infinity, std::numeric_limits<A>::quiet_NaN(), std::numeric_limits<A>::lowest(), std::numeric_limits<A>::max()};
+  const std::vector<A> x = {0,
+                            -beyond,
+                            beyond,
+                            -infinity,
+                            infinity,
+                            std::numeric_limits<A>::quiet_NaN(),
+                            std::numeric_limits<A>::lowest(),
+                            std::numeric_limits<A>::max()};
   std::vector<A> y(x.size());
   f(x.data(), y.data(), static_cast<std::int64_t>(x.size()));
   const std::vector<A> expected = {1, 0, infinity, 0, infinity, 0, 0, infinity};
@@ -93,9 +101,15 @@ void expect_limits(F&& f, A beyond) {
 }
 
 const auto exp_of_floats = [](const float* x, float* y, std::int64_t count) { HWY_DYNAMIC_DISPATCH(Exp)(x, y, count); };
-const auto exp2_of_floats = [](const float* x, float* y, std::int64_t count) { HWY_DYNAMIC_DISPATCH(Exp2)(x, y, count); };
-const auto exp_of_doubles = [](const double* x, double* y, std::int64_t count) { HWY_DYNAMIC_DISPATCH(ExpOfDouble)(x, y, count); };
-const auto exp2_of_doubles = [](const double* x, double* y, std::int64_t count) { HWY_DYNAMIC_DISPATCH(Exp2OfDouble)(x, y, count); };
+const auto exp2_of_floats = [](const float* x, float* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Exp2)(x, y, count);
+};
+const auto exp_of_doubles = [](const double* x, double* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(ExpOfDouble)(x, y, count);
+};
+const auto exp2_of_doubles = [](const double* x, double* y, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Exp2OfDouble)(x, y, count);
+};
 
 TEST_P(ExponentialTest, IsWithinTwoUnitsOfTheLastPlace) {
   const auto exact_exp = [](long double x) { return std::exp(x); };

@@ -1,4 +1,5 @@
-// Rounding to 8 bits against tables of all numbers of the formats, and products in float8 against what the formats say of them.
+// Rounding to 8 bits against tables of all numbers of the formats, and products in float8 against what the formats say
+// of them.
 #include "ops/float8.h"
 
 #include "base/error.h"
@@ -63,11 +64,13 @@ TEST(Float8, APartOfATensorIsRoundedAsTheWholeIs) {
   for (const OperandFormat format : formats) {
     Numbers whole(DType::float64, {64, 16}), parts(DType::float64, {64, 16});
     round_to_float8(whole, x, format);
-    for (std::int64_t first = 0; first < 64; first += 16) round_to_float8(parts.tensor().rows(first, 16), x.tensor().rows(first, 16), format);
+    for (std::int64_t first = 0; first < 64; first += 16)
+      round_to_float8(parts.tensor().rows(first, 16), x.tensor().rows(first, 16), format);
     std::int64_t num_changed = 0;
     for (std::int64_t i = 0; i < x.count(); ++i) {
       EXPECT_NEAR(parts.get(i), whole.get(i), 4 * 0x1p-9 / 448) << "but for numbers that are tiny beside the largest";
-      EXPECT_NEAR(whole.get(i), x.get(i), std::abs(x.get(i)) / (format == OperandFormat::float8_e4m3 ? 16 : 8) + 4 * 0x1p-10 / 448);
+      EXPECT_NEAR(whole.get(i), x.get(i),
+                  std::abs(x.get(i)) / (format == OperandFormat::float8_e4m3 ? 16 : 8) + 4 * 0x1p-10 / 448);
       num_changed += whole.get(i) != x.get(i) ? 1 : 0;
     }
     EXPECT_GT(num_changed, 1000);
@@ -91,7 +94,13 @@ struct Product {
         c(dtype, {M, N}),
         scratch(DType::int32, {float8_scratch_size(M * K, N * K)}) {}
   [[nodiscard]] MatmulArgs args() const {
-    return {.a = a, .b = b, .c = c, .transpose_b = true, .a_format = OperandFormat::float8_e5m2, .b_format = OperandFormat::float8_e4m3, .scratch = scratch};
+    return {.a = a,
+            .b = b,
+            .c = c,
+            .transpose_b = true,
+            .a_format = OperandFormat::float8_e5m2,
+            .b_format = OperandFormat::float8_e4m3,
+            .scratch = scratch};
   }
 };
 

@@ -40,7 +40,8 @@ TEST_P(Agendas, HaveEveryShareOnceBehindWhatItNeeds) {
     const GemmAgenda::Share share = agenda[position];
     ASSERT_EQ(open.erase({share.section, share.is_of_columns, share.index}), 1) << position;
     for (const Place& later : open)
-      ASSERT_FALSE(needs(share, later, num_buffers(GetParam()))) << "place " << position << " waits for section " << std::get<0>(later);
+      ASSERT_FALSE(needs(share, later, num_buffers(GetParam())))
+          << "place " << position << " waits for section " << std::get<0>(later);
   }
 }
 
@@ -88,15 +89,19 @@ TEST(GemmRowCuts, CoverAllRowsAndEndWithSmallShares) {
       EXPECT_EQ(next, num_rows) << threads << " threads";
     }
   const GemmRowCuts cuts(1024, 14, 2);
-  EXPECT_NEAR(static_cast<double>(cuts.rows_of(cuts.row_shares() - 1).size) / static_cast<double>(cuts.first_rows().size), 0.5, 0.02);
+  EXPECT_NEAR(
+      static_cast<double>(cuts.rows_of(cuts.row_shares() - 1).size) / static_cast<double>(cuts.first_rows().size), 0.5,
+      0.02);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gemm, Agendas,
-                         testing::Values(GemmAgenda::Counts{1, 1, 0, 0}, GemmAgenda::Counts{1, 2, 10, 2}, GemmAgenda::Counts{5, 2, 10, 2},
-                                         GemmAgenda::Counts{4, 3, 2, 7}, GemmAgenda::Counts{3, 2, 0, 2}, GemmAgenda::Counts{6, 1, 8, 0}),
+                         testing::Values(GemmAgenda::Counts{1, 1, 0, 0}, GemmAgenda::Counts{1, 2, 10, 2},
+                                         GemmAgenda::Counts{5, 2, 10, 2}, GemmAgenda::Counts{4, 3, 2, 7},
+                                         GemmAgenda::Counts{3, 2, 0, 2}, GemmAgenda::Counts{6, 1, 8, 0}),
                          [](const auto& test) {
                            const GemmAgenda::Counts& n = test.param;
-                           return fmt::format("{}sections_{}columns_{}rows_{}late", n.sections, n.column_shares, n.row_shares, n.late_shares);
+                           return fmt::format("{}sections_{}columns_{}rows_{}late", n.sections, n.column_shares,
+                                              n.row_shares, n.late_shares);
                          });
 
 }  // namespace

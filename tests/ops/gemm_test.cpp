@@ -48,13 +48,17 @@ GemmProduct product_of(const Case& c, const Operands& x, const Numbers& into) {
 }
 
 /// |error| <= k eps sum |a b| in float32, and half a unit of what c is stored in (Higham 2002, section 3.5).
-void expect_product(const Case& c, const Operands& x, const Numbers& before, const Numbers& after, const std::string& what) {
-  const double rounding = after.tensor().dtype == DType::bfloat16 ? 1.0 / 256 : after.tensor().dtype == DType::float16 ? 1.0 / 2048 : 0.0;
+void expect_product(const Case& c, const Operands& x, const Numbers& before, const Numbers& after,
+                    const std::string& what) {
+  const double rounding = after.tensor().dtype == DType::bfloat16  ? 1.0 / 256
+                          : after.tensor().dtype == DType::float16 ? 1.0 / 2048
+                                                                   : 0.0;
   for (std::int64_t i = 0; i < c.m; ++i)
     for (std::int64_t j = 0; j < c.n; ++j) {
       double sum = c.accumulates ? before.get(i * c.n + j) : 0, magnitude = std::abs(sum);
       for (std::int64_t l = 0; l < c.k; ++l) {
-        const double term = x.a.get(c.transpose_a ? l * c.m + i : i * c.k + l) * x.b.get(c.transpose_b ? j * c.k + l : l * c.n + j);
+        const double term =
+            x.a.get(c.transpose_a ? l * c.m + i : i * c.k + l) * x.b.get(c.transpose_b ? j * c.k + l : l * c.n + j);
         sum += term;
         magnitude += std::abs(term);
       }
@@ -84,7 +88,8 @@ TEST(Gemm, EveryKindIsAsGoodAsItsSums) {
           const Numbers before = Numbers::random(into, {m, n}, 3);
           Numbers after = before;
           multiply(*kernels, product_of(c, x, after), 1);
-          expect_product(c, x, before, after, fmt::format("{} {} {} {} case {} into {}", name, m, n, k, bits, name_of(into)));
+          expect_product(c, x, before, after,
+                         fmt::format("{} {} {} {} case {} into {}", name, m, n, k, bits, name_of(into)));
         }
 }
 
@@ -106,11 +111,13 @@ TEST(Gemm, BitsDependNeitherOnThreadsNorOnTheRowsAndColumnsBeside) {
       of_some.m = rows;
       of_some.a.data += first * (c.transpose_a ? 1 : c.k) * size_of(kernels->dtype);
       multiply(*kernels, of_some, 1);
-      for (std::int64_t i = 0; i < rows * c.n; ++i) ASSERT_EQ(some.get(i), whole.get(first * c.n + i)) << name << " " << i;
+      for (std::int64_t i = 0; i < rows * c.n; ++i)
+        ASSERT_EQ(some.get(i), whole.get(first * c.n + i)) << name << " " << i;
     }
 }
 
-/// Blocks of columns, of k and, where sums of 16 bits are formed in float32, groups of them: threads are in two sections at a time.
+/// Blocks of columns, of k and, where sums of 16 bits are formed in float32, groups of them: threads are in two
+/// sections at a time.
 TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {
   for (const auto& [name, kernels] : kinds())
     for (const DType into : {DType::float32, DType::bfloat16})
@@ -130,7 +137,9 @@ TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {
 
 TEST(Gemm, WhatIsChosenIsSaid) {
   const bool is_native = &chosen_bfloat16_kernels() == bfloat16_kernels();
-  EXPECT_NE(describe_gemm_choice().find(is_native ? "bfloat16 products native" : "bfloat16 products widened"), std::string::npos) << describe_gemm_choice();
+  EXPECT_NE(describe_gemm_choice().find(is_native ? "bfloat16 products native" : "bfloat16 products widened"),
+            std::string::npos)
+      << describe_gemm_choice();
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 TEST(InstructionSet, HasANameAndAnUnknownOneNamesTheNearest) {
-  for (const InstructionSet set : {InstructionSet::scalar, InstructionSet::avx2, InstructionSet::avx512}) EXPECT_EQ(parse_instruction_set(name_of(set)), set);
+  for (const InstructionSet set : {InstructionSet::scalar, InstructionSet::avx2, InstructionSet::avx512})
+    EXPECT_EQ(parse_instruction_set(name_of(set)), set);
   try {
     static_cast<void>(parse_instruction_set("avx-2"));
     FAIL() << "no exception";

@@ -17,7 +17,8 @@ namespace echelon {
 
 class Numbers {
  public:
-  Numbers(DType dtype, Sizes sizes) : bytes_(static_cast<std::size_t>(sizes.num_elements() * size_of(dtype)) + 64), tensor_(nullptr, dtype, sizes) {}
+  Numbers(DType dtype, Sizes sizes)
+      : bytes_(static_cast<std::size_t>(sizes.num_elements() * size_of(dtype)) + 64), tensor_(nullptr, dtype, sizes) {}
 
   /// Normal with the given spread, the same for every run and (rounded) for every dtype.
   static Numbers random(DType dtype, Sizes sizes, unsigned seed, double spread = 1.0) {
@@ -38,7 +39,8 @@ class Numbers {
     std::byte* const here = const_cast<std::byte*>(bytes_.data());
     return {tensor_.data != nullptr ? tensor_.data : here, tensor_.dtype, tensor_.sizes};
   }
-  /// From now on tensor() is a view of other memory, with a copy of the numbers for all that is known here; null: of its own again.
+  /// From now on tensor() is a view of other memory, with a copy of the numbers for all that is known here; null: of
+  /// its own again.
   void lie_at(std::byte* address) { tensor_.data = address; }
   [[nodiscard]] std::vector<std::byte>& bytes() { return bytes_; }
   operator Tensor() const { return tensor(); }
@@ -60,12 +62,14 @@ class Numbers {
   Tensor tensor_;
 };
 
-/// What rounding allows relative to the largest number compared: storage in `dtype`, sums of some hundred terms in its accumulate_dtype.
+/// What rounding allows relative to the largest number compared: storage in `dtype`, sums of some hundred terms in its
+/// accumulate_dtype.
 inline double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::float64: return 1e-12;
     case DType::float32: return 2e-5;
-    case DType::bfloat16: return 1.0 / 64;  // 8 bits of mantissa; an intermediate rounding and the result's may differ by one unit each
+    case DType::bfloat16:
+      return 1.0 / 64;  // 8 bits of mantissa; an intermediate rounding and the result's may differ by one unit each
     case DType::float16: return 1.0 / 512;  // 11 bits
     case DType::int32:
     case DType::int16: break;
@@ -86,7 +90,8 @@ inline void expect_near(const Numbers& actual, const Numbers& expected, double t
 }
 
 /// dx against central differences of `loss` (a function of the numbers in x), all in float64.
-inline void expect_gradient(Numbers& x, const Numbers& dx, const std::function<double()>& loss, const std::string& what) {
+inline void expect_gradient(Numbers& x, const Numbers& dx, const std::function<double()>& loss,
+                            const std::string& what) {
   ASSERT_EQ(x.count(), dx.count());
   constexpr double step = 1e-5;
   for (std::int64_t i = 0; i < x.count(); ++i) {

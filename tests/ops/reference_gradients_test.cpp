@@ -1,4 +1,5 @@
-// The reference's gradients against central differences in float64: loss = sum of (a fixed random number times an output).
+// The reference's gradients against central differences in float64: loss = sum of (a fixed random number times an
+// output).
 #include "ops/reference/reference_ops.h"
 
 #include "numbers.h"
@@ -56,15 +57,18 @@ TEST(ReferenceGradients, RmsNorm) {
 TEST(ReferenceGradients, NormsOfAResidualStream) {
   ReferenceOps ops;
   const std::int64_t N = 3, D = 7;
-  Numbers x = random({N, D}, 1), w = random({D}, 2), b = random({D}, 3), residual = random({N, D}, 4), dy = random({N, D}, 5), dh = random({N, D}, 6);
-  Numbers y = empty({N, D}), mean = empty({N}), rstd = empty({N}), dx = empty({N, D}), dw = empty({D}), db = empty({D}), h = x;
+  Numbers x = random({N, D}, 1), w = random({D}, 2), b = random({D}, 3), residual = random({N, D}, 4),
+          dy = random({N, D}, 5), dh = random({N, D}, 6);
+  Numbers y = empty({N, D}), mean = empty({N}), rstd = empty({N}), dx = empty({N, D}), dw = empty({D}), db = empty({D}),
+          h = x;
   const auto layer_norm = [&] {
     h = x;
     ops.layer_norm({.x = h, .w = w, .b = b, .y = y, .mean = mean, .rstd = rstd, .residual = residual});
     return dot(y, dy) + dot(h, dh);
   };
   layer_norm();
-  ops.layer_norm_backward({.dy = dy, .x = h, .w = w, .mean = mean, .rstd = rstd, .dx = dx, .dw = dw, .db = db, .dresidual = dh});
+  ops.layer_norm_backward(
+      {.dy = dy, .x = h, .w = w, .mean = mean, .rstd = rstd, .dx = dx, .dw = dw, .db = db, .dresidual = dh});
   for (Numbers* of : {&x, &residual}) expect_gradient(*of, dx, layer_norm, "layer_norm dx");
   expect_gradient(w, dw, layer_norm, "layer_norm dw");
   expect_gradient(b, db, layer_norm, "layer_norm db");
@@ -104,11 +108,13 @@ TEST(ReferenceGradients, AttentionWithGroupsAndAFirstHead) {
   ReferenceOps ops;
   const std::int64_t B = 2, T = 5, H = 4, K = 3, C = 3;
   for (const auto& [group, first_head] : {std::pair<std::int64_t, std::int64_t>{2, 1}, {2, 0}, {4, 6}}) {
-    Numbers q = random({B, T, H, C}, 1), k = random({B, T, K, C}, 2), v = random({B, T, K, C}, 3), dout = random({B, T, H, C}, 4);
+    Numbers q = random({B, T, H, C}, 1), k = random({B, T, K, C}, 2), v = random({B, T, K, C}, 3),
+            dout = random({B, T, H, C}, 4);
     Numbers out = empty({B, T, H, C}), lse = empty({B, H, T}), delta = empty({B, H, T});
     Numbers dq = random({B, T, H, C}, 5), dk = random({B, T, K, C}, 6), dv = random({B, T, K, C}, 7);  // overwritten
     const auto loss = [&] {
-      ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = 0.6, .group = group, .first_head = first_head});
+      ops.attention(
+          {.q = q, .k = k, .v = v, .out = out, .lse = lse, .scale = 0.6, .group = group, .first_head = first_head});
       return dot(out, dout);
     };
     loss();
@@ -138,7 +144,11 @@ TEST(ReferenceAttention, OfTheLastQueriesIsTheEndOfTheWhole) {
   const Numbers q = random({1, T, H, C}, 1), k = random({1, T, H, C}, 2), v = random({1, T, H, C}, 3);
   Numbers out = empty({1, T, H, C}), lse = empty({1, H, T}), last = empty({1, Tq, H, C}), last_lse = empty({1, H, Tq});
   ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse});
-  ops.attention({.q = q.tensor().reshaped({T, H, C}).rows(T - Tq, Tq).reshaped({1, Tq, H, C}), .k = k, .v = v, .out = last, .lse = last_lse});
+  ops.attention({.q = q.tensor().reshaped({T, H, C}).rows(T - Tq, Tq).reshaped({1, Tq, H, C}),
+                 .k = k,
+                 .v = v,
+                 .out = last,
+                 .lse = last_lse});
   for (std::int64_t i = 0; i < last.count(); ++i) EXPECT_EQ(last.get(i), out.get((T - Tq) * H * C + i));
 }
 
@@ -146,20 +156,30 @@ TEST(ReferenceAttention, OfTheLastQueriesIsTheEndOfTheWhole) {
 TEST(ReferenceAttention, OfADocumentIsThatOfItAlone) {
   ReferenceOps ops;
   const std::int64_t T = 9, H = 1, C = 3;
-  const Numbers q = random({1, T, H, C}, 1), k = random({1, T, H, C}, 2), v = random({1, T, H, C}, 3), dout = random({1, T, H, C}, 4);
+  const Numbers q = random({1, T, H, C}, 1), k = random({1, T, H, C}, 2), v = random({1, T, H, C}, 3),
+                dout = random({1, T, H, C}, 4);
   const Numbers starts = Numbers::tokens({0, 0, 0, 3, 4, 4, 4, 4, 4});
   Numbers out = empty({1, T, H, C}), lse = empty({1, H, T}), delta = empty({1, H, T});
   Numbers dq = empty({1, T, H, C}), dk = empty({1, T, H, C}), dv = empty({1, T, H, C});
   ops.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .mask = {.starts = starts}});
-  ops.attention_backward(
-      {.q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = dout, .dq = dq, .dk = dk, .dv = dv, .delta = delta, .mask = {.starts = starts}});
+  ops.attention_backward({.q = q,
+                          .k = k,
+                          .v = v,
+                          .out = out,
+                          .lse = lse,
+                          .dout = dout,
+                          .dq = dq,
+                          .dk = dk,
+                          .dv = dv,
+                          .delta = delta,
+                          .mask = {.starts = starts}});
   for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}, {4, 5}}) {
     const auto part = [&, first = first, count = count](const Numbers& x) {
       return x.tensor().reshaped({T, H, C}).rows(first, count).reshaped({1, count, H, C});
     };
     const Sizes sizes = {1, count, H, C};
-    Numbers own_out = empty(sizes), own_lse = empty({1, H, count}), own_delta = empty({1, H, count}), own_dq = empty(sizes), own_dk = empty(sizes),
-            own_dv = empty(sizes);
+    Numbers own_out = empty(sizes), own_lse = empty({1, H, count}), own_delta = empty({1, H, count}),
+            own_dq = empty(sizes), own_dk = empty(sizes), own_dv = empty(sizes);
     ops.attention({.q = part(q), .k = part(k), .v = part(v), .out = own_out, .lse = own_lse});
     ops.attention_backward({.q = part(q),
                             .k = part(k),
@@ -237,7 +257,12 @@ TEST(ReferenceGradients, CrossEntropyOverShardsOfTheVocabulary) {
       ops.add(sum, sum, part_sum[shard]);
       ops.add(target_logit, target_logit, part_target[shard]);
     }
-    ops.cross_entropy({.max = row_max, .sum = sum, .target_logit = target_logit, .targets = targets, .lse = lse, .loss_sum = loss_sum});
+    ops.cross_entropy({.max = row_max,
+                       .sum = sum,
+                       .target_logit = target_logit,
+                       .targets = targets,
+                       .lse = lse,
+                       .loss_sum = loss_sum});
     return loss_sum.get(0);
   };
   // The closed form for the first row: -log softmax of token 6, which is column 2 of the second shard.
@@ -266,7 +291,8 @@ TEST(ReferenceGradients, EmbeddingPositionsBiasAndProduct) {
   ReferenceOps ops;
   const std::int64_t N = 6, D = 3, T = 3;
   const Numbers tokens = Numbers::tokens({4, 7, 5, 4, 3, 5});  // rows 4..6 are here
-  Numbers w = random({3, D}, 1), positions = random({4, D}, 2), bias = random({D}, 3), a = random({D, 2}, 4), dc = random({N, 2}, 5);
+  Numbers w = random({3, D}, 1), positions = random({4, D}, 2), bias = random({D}, 3), a = random({D, 2}, 4),
+          dc = random({N, 2}, 5);
   Numbers y = empty({N, D}), c = empty({N, 2}), dy = empty({N, D});
   Numbers dw = empty({3, D}), dpositions = empty({4, D}), dbias = empty({D}), da = empty({D, 2});
   const auto loss = [&] {
@@ -322,7 +348,8 @@ TEST(ReferenceAdamW, FollowsPyTorchsOrderOfOperations) {
   }
 }
 
-// torch.nn.utils.clip_grad_norm_ on the gradient of a mean of 3 targets, where 8 were expected and the loss was scaled by 4.
+// torch.nn.utils.clip_grad_norm_ on the gradient of a mean of 3 targets, where 8 were expected and the loss was scaled
+// by 4.
 TEST(ReferenceGradientFactor, ClipsTheGradientOfTheMean) {
   ReferenceOps ops;
   double squares = 36, num_targets = 3, loss_scale = 4, norm = 0, factor = 0;

@@ -1,4 +1,5 @@
-// What rounding to a bfloat16 loses. At random: what it may give, its mean, and where its bits come from. To the nearest: what is kept of the rest.
+// What rounding to a bfloat16 loses. At random: what it may give, its mean, and where its bits come from. To the
+// nearest: what is kept of the rest.
 #include "ops/rounding_noise.h"
 #include "ops/remainder.h"
 
@@ -18,7 +19,8 @@ float rounded(float x, std::uint32_t random) {
   return static_cast<float>(result);
 }
 
-// Over all 2^16 values of the noise the mean is the number itself, to the last bit: rounding keeps what is lost in every single number.
+// Over all 2^16 values of the noise the mean is the number itself, to the last bit: rounding keeps what is lost in
+// every single number.
 TEST(StochasticRounding, KeepsTheMean) {
   for (const float x : {1.0F + 0x1p-10F, -3.3F, 1e-20F, 7.0e30F, 0x1p-130F + 0x1p-140F}) {
     double sum = 0;
@@ -35,18 +37,22 @@ TEST(StochasticRounding, KeepsTheMean) {
 }
 
 TEST(StochasticRounding, LeavesWhatIsThereAlready) {
-  for (const float x : {0.0F, -0.0F, 1.0F, -2.5F, 0x1p-133F, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()})
+  for (const float x : {0.0F, -0.0F, 1.0F, -2.5F, 0x1p-133F, std::numeric_limits<float>::infinity(),
+                        -std::numeric_limits<float>::infinity()})
     for (const std::uint32_t random : {0U, 0xffffU, 0xffffffffU}) {
       EXPECT_EQ(rounded(x, random), x);
       EXPECT_EQ(std::signbit(rounded(x, random)), std::signbit(x));
     }
   for (const std::uint32_t bits : {0x7f800001U, 0xffffffffU, 0x7fc00000U})
-    for (const std::uint32_t random : {0U, 0xffffU}) EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(bits), random)));
+    for (const std::uint32_t random : {0U, 0xffffU})
+      EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(bits), random)));
 }
 
-// Of every float32 with some upper halves: zero, subnormal and normal numbers, even and odd ones, the largest, infinity.
+// Of every float32 with some upper halves: zero, subnormal and normal numbers, even and odd ones, the largest,
+// infinity.
 TEST(Remainder, BringsEveryFloatBack) {
-  for (const std::uint32_t upper : {0x0000U, 0x8000U, 0x0001U, 0x0080U, 0x3f80U, 0x3f81U, 0xbf80U, 0x7f7fU, 0xff7fU, 0x7f80U})
+  for (const std::uint32_t upper :
+       {0x0000U, 0x8000U, 0x0001U, 0x0080U, 0x3f80U, 0x3f81U, 0xbf80U, 0x7f7fU, 0xff7fU, 0x7f80U})
     for (std::uint32_t lower = 0; lower < (upper == 0x7f80U ? 1U : 1U << 16); ++lower) {
       const auto x = std::bit_cast<float>(upper << 16 | lower);
       const SplitFloat parts = split(x);
@@ -65,7 +71,12 @@ TEST(Remainder, BringsEveryFloatBack) {
 TEST(RoundingNoise, IsTheWholeParametersInAnySlice) {
   constexpr std::int64_t C = 10;
   const RoundingNoise whole = {.stream = 11, .key = 12}, flat = {.stream = 11, .key = 12, .first = 23};
-  const RoundingNoise columns = {.stream = 11, .key = 12, .first = 7, .row = 4, .stride = C, .offset = 3};  // columns 3 to 6, from the slice's element 7 on
+  const RoundingNoise columns = {.stream = 11,
+                                 .key = 12,
+                                 .first = 7,
+                                 .row = 4,
+                                 .stride = C,
+                                 .offset = 3};  // columns 3 to 6, from the slice's element 7 on
   for (std::int64_t i = 0; i < 40; ++i) {
     EXPECT_EQ(noise_word(flat, i), noise_word(whole, 23 + i));
     const std::int64_t local = 7 + i;
@@ -73,10 +84,12 @@ TEST(RoundingNoise, IsTheWholeParametersInAnySlice) {
   }
 }
 
-// Five standard deviations of the mean of uniform numbers; and other words for another element, parameter, step and moment.
+// Five standard deviations of the mean of uniform numbers; and other words for another element, parameter, step and
+// moment.
 TEST(RoundingNoise, IsUniformAndUncorrelated) {
   constexpr std::int64_t count = 20'000;
-  const RoundingNoise noise = {.stream = 1, .key = 1}, next_step = {.stream = 1, .key = 1 + (std::uint64_t{1} << 32)}, other = {.stream = 2, .key = 1};
+  const RoundingNoise noise = {.stream = 1, .key = 1}, next_step = {.stream = 1, .key = 1 + (std::uint64_t{1} << 32)},
+                      other = {.stream = 2, .key = 1};
   const auto half = [](std::uint32_t word) { return (static_cast<double>(word & 0xffffU) + 0.5) / 65536 - 0.5; };
   double mean = 0, with_next = 0, with_other = 0, with_step = 0, with_v = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -89,7 +102,8 @@ TEST(RoundingNoise, IsUniformAndUncorrelated) {
     with_v += x * half(word >> 16) / count;
   }
   EXPECT_LT(std::abs(mean), 5 * std::sqrt(1.0 / 12 / count));
-  for (const double product : {with_next, with_other, with_step, with_v}) EXPECT_LT(std::abs(product), 5 * (1.0 / 12) / std::sqrt(count));
+  for (const double product : {with_next, with_other, with_step, with_v})
+    EXPECT_LT(std::abs(product), 5 * (1.0 / 12) / std::sqrt(count));
 }
 
 }  // namespace

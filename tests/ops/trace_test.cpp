@@ -16,7 +16,8 @@ TEST(TraceOps, CountsTwoFlopsPerMultiplyAddOfAProduct) {
   ops.matmul({.a = traced({5, 7}), .b = traced({5, 3}), .c = traced({7, 3}), .transpose_a = true, .accumulates = true});
   ASSERT_EQ(ops.records().size(), 2U);
   EXPECT_EQ(ops.records()[0], (OpRecord{OpKind::matmul, DType::float32, 5, 7, 3, 2 * 5 * 7 * 3, 4 * (15 + 21 + 35)}));
-  EXPECT_EQ(ops.records()[1], (OpRecord{OpKind::matmul, DType::float32, 7, 3, 5, 2 * 5 * 7 * 3, 4 * (35 + 15 + 2 * 21)}));
+  EXPECT_EQ(ops.records()[1],
+            (OpRecord{OpKind::matmul, DType::float32, 7, 3, 5, 2 * 5 * 7 * 3, 4 * (35 + 15 + 2 * 21)}));
   EXPECT_EQ(ops.total_flops(), 2 * 2 * 5 * 7 * 3);
   ops.clear();
   EXPECT_EQ(ops.total_bytes(), 0);
@@ -34,22 +35,26 @@ TEST(TraceOps, CountsTheVisiblePartOfAttention) {
         std::int64_t of_part = 0;
         for (std::int64_t i = 0; i < num_queries; ++i)
           for (std::int64_t j = 0; j < num_keys; ++j) of_part += j <= i + diagonal;
-        EXPECT_EQ(num_visible_pairs(num_queries, num_keys, diagonal), of_part) << num_queries << " queries, " << num_keys << " keys, " << diagonal;
+        EXPECT_EQ(num_visible_pairs(num_queries, num_keys, diagonal), of_part)
+            << num_queries << " queries, " << num_keys << " keys, " << diagonal;
       }
     }
   TraceOps ops;
   const std::int64_t B = 2, T = 16, H = 4, K = 2, C = 8;
   const auto q = traced({B, T, H, C}), k = traced({B, T, K, C}), lse = traced({B, H, T});
   ops.attention({.q = q, .k = k, .v = k, .out = q, .lse = lse, .group = 2});
-  ops.attention_backward({.q = q, .k = k, .v = k, .out = q, .lse = lse, .dout = q, .dq = q, .dk = k, .dv = k, .delta = lse, .group = 2});
+  ops.attention_backward(
+      {.q = q, .k = k, .v = k, .out = q, .lse = lse, .dout = q, .dq = q, .dk = k, .dv = k, .delta = lse, .group = 2});
   EXPECT_EQ(ops.records()[0].flops, 2 * (2 * B * H * C * T * (T + 1) / 2));
   EXPECT_EQ(ops.records()[1].flops, 5 * (2 * B * H * C * T * (T + 1) / 2));
 }
 
-// Reads g, p, m, v and writes p, m, v: 28 bytes per parameter in float32, and 2 more for a bfloat16 copy of p, but none where that is one half of p.
+// Reads g, p, m, v and writes p, m, v: 28 bytes per parameter in float32, and 2 more for a bfloat16 copy of p, but none
+// where that is one half of p.
 TEST(TraceOps, AnAdamWStepTouchesEveryNumberOnce) {
   TraceOps ops;
-  const auto x = traced({1000}), copy = traced({1000}, DType::bfloat16), scalars = traced({num_adamw_scalars}, DType::float64);
+  const auto x = traced({1000}), copy = traced({1000}, DType::bfloat16),
+             scalars = traced({num_adamw_scalars}, DType::float64);
   ops.adamw({.param = x, .master = x, .grad = x, .m = x, .v = x, .scalars = scalars});
   ops.adamw({.param = copy, .master = x, .grad = x, .m = x, .v = x, .scalars = scalars});
   ops.adamw({.param = copy, .master = traced({1000}, DType::int16), .grad = x, .m = x, .v = x, .scalars = scalars});

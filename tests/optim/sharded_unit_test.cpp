@@ -1,5 +1,5 @@
-// One unit over small meshes of thread ranks, at every level: its gradients are the sums that they should be, each counted once, and an update gives what
-// one rank's update gives, to the bit.
+// One unit over small meshes of thread ranks, at every level: its gradients are the sums that they should be, each
+// counted once, and an update gives what one rank's update gives, to the bit.
 #include "optim/sharded_unit.h"
 
 #include "comm/thread/thread_world.h"
@@ -24,8 +24,8 @@ struct Case {
 };
 
 std::string name_of(const Case& c) {
-  return fmt::format("replicate{}_shard{}_level{}_m{}_{}_{}_{}{}", c.replicate, c.shard, c.level, c.microbatches, echelon::name_of(c.dtype),
-                     echelon::name_of(c.grad_dtype), echelon::name_of(c.reduce_dtype),
+  return fmt::format("replicate{}_shard{}_level{}_m{}_{}_{}_{}{}", c.replicate, c.shard, c.level, c.microbatches,
+                     echelon::name_of(c.dtype), echelon::name_of(c.grad_dtype), echelon::name_of(c.reduce_dtype),
                      c.has_coarse_moments  ? "_coarse_moments"
                      : c.stores_remainders ? "_remainders"
                                            : "");
@@ -46,13 +46,15 @@ std::vector<Param> make_params() {
 
 /// Whole numbers, so that any order of summation gives the same bits; small enough for bfloat16 to hold their sums.
 double gradient_of(int rank, int microbatch, std::size_t param, std::int64_t index) {
-  return static_cast<double>((rank * 5 + microbatch * 3 + static_cast<int>(param) * 2 + static_cast<int>(index)) % 4) - 1;
+  return static_cast<double>((rank * 5 + microbatch * 3 + static_cast<int>(param) * 2 + static_cast<int>(index)) % 4) -
+         1;
 }
 
 /// A unit with the memory that a plan would give it.
 class Rank {
  public:
-  Rank(const Case& c, Mesh& mesh, Ops& ops) : case_(c), mesh_(mesh), ops_(ops), params_(make_params()), unit_(pointers(), options()) {
+  Rank(const Case& c, Mesh& mesh, Ops& ops)
+      : case_(c), mesh_(mesh), ops_(ops), params_(make_params()), unit_(pointers(), options()) {
     std::vector<BucketMemory> memory;
     for (const Bucket& bucket : unit_.buckets()) {
       const std::int64_t whole = bucket.num_elements, owned = unit_.owned(bucket).count;
@@ -64,7 +66,8 @@ class Rank {
     }
     unit_.bind(memory);
     for (std::size_t b = 0; b < memory.size(); ++b)
-      for (std::int64_t i = 0; i < unit_.param_part(b).num_elements(); ++i) set(unit_.param_part(b), i, 0.25 * static_cast<double>((first(b) + i) % 9));
+      for (std::int64_t i = 0; i < unit_.param_part(b).num_elements(); ++i)
+        set(unit_.param_part(b), i, 0.25 * static_cast<double>((first(b) + i) % 9));
     unit_.refresh_master(ops_);
   }
 
@@ -77,14 +80,19 @@ class Rank {
       }
       form_gradients(m);
       if (!unit_.options().shards_gradients() && m + 1 < case_.microbatches) continue;
-      wait(unit_.reduce_gradients(ops_, mesh_, unit_.options().converts_gradients() ? whole_buffers(case_.reduce_dtype) : std::vector<Tensor>()));
+      wait(unit_.reduce_gradients(
+          ops_, mesh_,
+          unit_.options().converts_gradients() ? whole_buffers(case_.reduce_dtype) : std::vector<Tensor>()));
       if (!unit_.is_reduced_in_place()) unit_.store_gradients(ops_);
     }
     if (case_.shard > 1 && case_.replicate > 1)
-      wait(unit_.reduce_parts(ops_, mesh_, unit_.options().converts_gradients() ? part_buffers(case_.reduce_dtype) : std::vector<Tensor>()));
+      wait(unit_.reduce_parts(
+          ops_, mesh_,
+          unit_.options().converts_gradients() ? part_buffers(case_.reduce_dtype) : std::vector<Tensor>()));
   }
 
-  /// Every parameter after two updates, of which the second reads what the first left of the moments, as the model sees it.
+  /// Every parameter after two updates, of which the second reads what the first left of the moments, as the model sees
+  /// it.
   std::vector<double> updated() {
     const Tensor scalars = take(DType::float64, num_adamw_scalars);
     for (std::int64_t step = 1; step <= 2; ++step) {
@@ -115,7 +123,8 @@ class Rank {
         const Range part = overlap(segment, unit_.owned(unit_.buckets()[b]));
         const auto param = static_cast<std::size_t>(segment.param - params_.data());
         for (std::int64_t i = 0; i < part.count; ++i)
-          EXPECT_EQ(get(unit_.grad_part(b), part.first - first(b) + i), sum_of(param, part.first - segment.offset + i)) << segment.param->name << " " << i;
+          EXPECT_EQ(get(unit_.grad_part(b), part.first - first(b) + i), sum_of(param, part.first - segment.offset + i))
+              << segment.param->name << " " << i;
       }
   }
 
@@ -236,7 +245,9 @@ std::vector<Case> cases() {
         all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::bfloat16, DType::float32});
         all.push_back({replicate, shard, level, microbatches, DType::float32, DType::float32, DType::bfloat16});
         all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32, true});
-        if (microbatches == 1) all.push_back({replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32, false, true});
+        if (microbatches == 1)
+          all.push_back(
+              {replicate, shard, level, microbatches, DType::bfloat16, DType::float32, DType::float32, false, true});
       }
   return all;
 }

@@ -9,7 +9,8 @@
 namespace echelon::testing {
 namespace {
 
-/// Three documents in each sequence. The first one's tokens are `first` and those behind it; targets of the others alone count.
+/// Three documents in each sequence. The first one's tokens are `first` and those behind it; targets of the others
+/// alone count.
 class ThreeDocuments final : public BatchSource {
  public:
   explicit ThreeDocuments(std::int32_t first) : first_(first) {}
@@ -30,7 +31,9 @@ class ThreeDocuments final : public BatchSource {
 
 class FirstStep final : public RunWatcher {
  public:
-  void has_gradients(const RankView& rank, std::int64_t /*step*/, double factor) override { gradients.add_gradients(rank.run.model(), rank.ops, factor); }
+  void has_gradients(const RankView& rank, std::int64_t /*step*/, double factor) override {
+    gradients.add_gradients(rank.run.model(), rank.ops, factor);
+  }
   void ended_step(const RankView& rank, std::int64_t /*step*/, const StepResult& result) override {
     if (rank.mesh.rank() == 0) loss = result.loss;
   }

@@ -1,4 +1,5 @@
-// float16 with dynamic loss scaling under layouts: losses follow float32, and a step that overflows anywhere is skipped everywhere and leaves no trace.
+// float16 with dynamic loss scaling under layouts: losses follow float32, and a step that overflows anywhere is skipped
+// everywhere and leaves no trace.
 #include "engine/tensor_collection.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
@@ -37,8 +38,9 @@ TEST_P(Float16, LossesFollowFloat32) {
   config.grad_scaler.init_scale = 1024;  // of some batches only 24 tokens count
   for (const char* reduce : {"float32", "float16"}) {
     config.training.reduce_dtype = reduce;
-    const auto actual =
-        run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                     }});
     for (std::size_t step = 0; step < expected->losses.size(); ++step) {
       EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.003 * expected->losses[step]) << step;
       EXPECT_NEAR(actual->grad_norms[step], expected->grad_norms[step], 0.03 * expected->grad_norms[step]) << step;
@@ -53,7 +55,8 @@ class SomeBatches final : public BatchSource {
   SomeBatches(const BatchSource& all, std::int64_t batch_size, std::vector<std::int64_t> numbers)
       : all_(all), batch_size_(batch_size), numbers_(std::move(numbers)) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    all_.read(numbers_[static_cast<std::size_t>(sequence / batch_size_)] * batch_size_ + sequence % batch_size_, seq_len, tokens, targets);
+    all_.read(numbers_[static_cast<std::size_t>(sequence / batch_size_)] * batch_size_ + sequence % batch_size_,
+              seq_len, tokens, targets);
   }
 
  private:
@@ -95,8 +98,9 @@ double mean_difference(const TensorCollection& a, const TensorCollection& b) {
 
 class Overflow : public ::testing::TestWithParam<Layout> {};
 
-// Targets are in one sequence of each batch, so that most ranks see no overflow of their own. At 2^30 a gradient of a logit is beyond float16 in any layout,
-// at 2^12 none is. Without the steps that are skipped it is float32's run on the other batches: AdamW counts updates, not steps.
+// Targets are in one sequence of each batch, so that most ranks see no overflow of their own. At 2^30 a gradient of a
+// logit is beyond float16 in any layout, at 2^12 none is. Without the steps that are skipped it is float32's run on the
+// other batches: AdamW counts updates, not steps.
 TEST_P(Overflow, IsSkippedByAllRanksAlikeAndLeavesNoTrace) {
   RunConfig config = config_of(GetParam());
   config.training.steps = 6;
@@ -108,7 +112,8 @@ TEST_P(Overflow, IsSkippedByAllRanksAlikeAndLeavesNoTrace) {
   SkipWatcher actual;
   run_layout({.blueprint = Blueprint(config), .batches = batches, .num_steps = config.training.steps}, actual);
   EXPECT_EQ(actual.skipped().size(), static_cast<std::size_t>(config.mesh_shape().num_ranks()));
-  for (const auto& [rank, skipped] : actual.skipped()) EXPECT_EQ(skipped, (std::vector{true, false, false, false, true, false})) << "rank " << rank;
+  for (const auto& [rank, skipped] : actual.skipped())
+    EXPECT_EQ(skipped, (std::vector{true, false, false, false, true, false})) << "rank " << rank;
   EXPECT_EQ(mean_difference(actual.weights(1), actual.weights(0)), 0);
   EXPECT_EQ(mean_difference(actual.weights(5), actual.weights(4)), 0);
   EXPECT_GT(mean_difference(actual.weights(2), actual.weights(1)), 0.1 * config.optimizer.lr);
@@ -120,8 +125,12 @@ TEST_P(Overflow, IsSkippedByAllRanksAlikeAndLeavesNoTrace) {
   run_layout({.blueprint = Blueprint(one_rank(config)), .batches = others, .num_steps = 4}, expected);
   const std::int64_t steps[] = {2, 3, 4, 6};
   for (std::size_t i = 0; i < 4; ++i) {
-    EXPECT_NEAR(actual.losses()[static_cast<std::size_t>(steps[i] - 1)], expected.losses()[i], 0.002 * expected.losses()[i]) << i;
-    EXPECT_LT(mean_difference(actual.weights(steps[i]), expected.weights(static_cast<std::int64_t>(i) + 1)), 0.05 * config.optimizer.lr) << i;
+    EXPECT_NEAR(actual.losses()[static_cast<std::size_t>(steps[i] - 1)], expected.losses()[i],
+                0.002 * expected.losses()[i])
+        << i;
+    EXPECT_LT(mean_difference(actual.weights(steps[i]), expected.weights(static_cast<std::int64_t>(i) + 1)),
+              0.05 * config.optimizer.lr)
+        << i;
   }
 }
 INSTANTIATE_TEST_SUITE_P(Rows, Overflow, ::testing::ValuesIn(layouts), test_name);

@@ -1,4 +1,5 @@
-// Linear layers in float8: layouts equal one rank as far as numbers that are tiny beside the largest of a rank's part let them, and losses follow float32's.
+// Linear layers in float8: layouts equal one rank as far as numbers that are tiny beside the largest of a rank's part
+// let them, and losses follow float32's.
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -45,10 +46,12 @@ TEST(Float8, LayoutsEqualOneRank) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = float8_config(layout);
     config.training.steps = 3;
-    const auto actual =
-        run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                     }});
     const auto expected = run_training(alone(config));
-    // Tensor parallelism cuts what has one scale: tiny numbers are rounded otherwise, and now and then a larger one behind them to its other neighbour.
+    // Tensor parallelism cuts what has one scale: tiny numbers are rounded otherwise, and now and then a larger one
+    // behind them to its other neighbour.
     const double tolerance = layout.tp == 1 ? 1e-11 : 1e-6;
     EXPECT_NEAR(actual->losses[0], expected->losses[0], tolerance * expected->losses[0]);
     EXPECT_NEAR(actual->grad_norms[0], expected->grad_norms[0], tolerance * expected->grad_norms[0]);

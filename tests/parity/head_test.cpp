@@ -20,7 +20,8 @@ std::unique_ptr<Trajectory> run_with_locks(const RunConfig& config) {
 }
 
 /// With each of these values of a key of [training] a layout does what one rank does without.
-void expect_equal_for(std::int64_t TrainingConfig::*key, std::initializer_list<std::int64_t> values, const Layout& layout) {
+void expect_equal_for(std::int64_t TrainingConfig::*key, std::initializer_list<std::int64_t> values,
+                      const Layout& layout) {
   SCOPED_TRACE(name_of(layout));
   RunConfig config = config_of(layout);
   config.training.steps = 3;
@@ -35,7 +36,8 @@ TEST(HeadChunks, OfAnySizeEqualOneRank) {
   for (const Layout& layout : head_layouts) expect_equal_for(&TrainingConfig::head_chunk_tokens, {1, 5}, layout);
 }
 
-// Of 16 bits are the logits alone: the losses are those of float32 logits as far as their rounding lets them, and layouts round alike.
+// Of 16 bits are the logits alone: the losses are those of float32 logits as far as their rounding lets them, and
+// layouts round alike.
 TEST(HalfLogits, LossesAreThoseOfOneRank) {
   for (const char* dtype : {"bfloat16", "float16"})
     for (const Layout& layout : head_layouts) {
@@ -57,7 +59,8 @@ TEST(HalfLogits, LossesAreThoseOfOneRank) {
 
 // Rows and columns beside the vocabulary change nothing, with and without tensor parallelism.
 TEST(PaddedVocabulary, EqualsOneRankWithoutPadding) {
-  for (const Layout& layout : head_layouts) expect_equal_for(&TrainingConfig::make_vocab_size_divisible_by, {7, 64}, layout);
+  for (const Layout& layout : head_layouts)
+    expect_equal_for(&TrainingConfig::make_vocab_size_divisible_by, {7, 64}, layout);
   expect_equal_for(&TrainingConfig::make_vocab_size_divisible_by, {7, 64}, {.tied = true});
 }
 

@@ -7,7 +7,9 @@
 namespace echelon::testing {
 namespace {
 
-int num_stages(const Layout& layout) { return layout.pp * (layout.virtual_stages > 0 ? layout.virtual_stages : entry_of(layout.schedule).default_virtual); }
+int num_stages(const Layout& layout) {
+  return layout.pp * (layout.virtual_stages > 0 ? layout.virtual_stages : entry_of(layout.schedule).default_virtual);
+}
 
 /// A tiny model whose vocabulary, heads and feed-forward width do not divide by most degrees.
 ModelSpec tiny_model(const Layout& layout) {
@@ -30,12 +32,14 @@ ModelSpec tiny_model(const Layout& layout) {
 
 std::string name_of(const Layout& layout) {
   std::ostringstream name;
-  name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate << "_shard" << layout.shard << "_tp" << layout.tp
-       << (layout.sequence_parallel ? "sp" : "") << "_pp" << layout.pp;
+  name << echelon::name_of(layout.family) << (layout.tied ? "_tied" : "") << "_replicate" << layout.replicate
+       << "_shard" << layout.shard << "_tp" << layout.tp << (layout.sequence_parallel ? "sp" : "") << "_pp"
+       << layout.pp;
   if (layout.pp > 1 || layout.schedule != PipelineSchedule::one_f_one_b) {
     name << "_";
     for (const char letter : echelon::name_of(layout.schedule))
-      if (std::isalnum(static_cast<unsigned char>(letter)) != 0) name << static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+      if (std::isalnum(static_cast<unsigned char>(letter)) != 0)
+        name << static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
     if (layout.virtual_stages > 0) name << "_v" << layout.virtual_stages;
   }
   name << "_layers" << layout.layers;
@@ -61,7 +65,8 @@ RunConfig config_of(const Layout& layout) {
   config.training.global_batch_size = 2 * layout.microbatches * layout.replicate * layout.shard;
   config.training.dtype = "float64";
   config.optimizer.lr = 1e-2;
-  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than itself.
+  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than
+  // itself.
   config.optimizer.eps = 1e-7;
   config.lr_scheduler.warmup_steps = 3;
   config.parallelism.data_parallel_replicate_degree = layout.replicate;
@@ -85,10 +90,17 @@ std::vector<Layout> grid() {
       for (int pp = 1; dp * tp * pp <= 8; ++pp)
         for (const bool sharded : {false, true})
           for (const bool sequence_parallel : {false, true})
-            for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive}) {
-              if ((sharded && dp == 1) || (sequence_parallel && tp == 1) || (schedule != PipelineSchedule::one_f_one_b && pp == 1)) continue;
-              Layout layout = {
-                  .replicate = sharded ? 1 : dp, .shard = sharded ? dp : 1, .tp = tp, .pp = pp, .sequence_parallel = sequence_parallel, .schedule = schedule};
+            for (const auto schedule :
+                 {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe, PipelineSchedule::naive}) {
+              if ((sharded && dp == 1) || (sequence_parallel && tp == 1) ||
+                  (schedule != PipelineSchedule::one_f_one_b && pp == 1))
+                continue;
+              Layout layout = {.replicate = sharded ? 1 : dp,
+                               .shard = sharded ? dp : 1,
+                               .tp = tp,
+                               .pp = pp,
+                               .sequence_parallel = sequence_parallel,
+                               .schedule = schedule};
               layout.tied = (dp + tp + pp) % 2 == 0;
               layout.microbatches = 1 + (dp + pp) % 3;
               layout.family = static_cast<Family>((dp + 2 * tp + 3 * pp) % 4);
@@ -104,7 +116,8 @@ std::vector<Layout> schedule_rows() {
   for (const ScheduleEntry& entry : all_schedules()) {
     for (const int pp : {1, 2, 3, 4}) {
       for (const int more : {0, 1, 3}) {  // microbatches beyond the least
-        Layout layout = {.pp = pp, .schedule = entry.kind, .microbatches = std::max(1, entry.microbatches_per_rank * pp) + more};
+        Layout layout = {
+            .pp = pp, .schedule = entry.kind, .microbatches = std::max(1, entry.microbatches_per_rank * pp) + more};
         if (entry.most_virtual > 2) layout.virtual_stages = 2 + index % 2;
         if (index % 4 == 1) layout.shard = 2;
         if (index % 4 >= 2) layout.replicate = 2;
@@ -122,8 +135,15 @@ std::vector<Layout> schedule_rows() {
   }
   // more stages than layers: the embedding or the head alone; stages as the user cuts them
   layouts.push_back({.shard = 2, .pp = 4, .schedule = Kind::zb_v, .microbatches = 5, .tied = true, .layers = 7});
-  layouts.push_back({.pp = 3, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 3, .layers = 4});
-  layouts.push_back({.replicate = 2, .pp = 2, .schedule = Kind::dualpipe_v, .microbatches = 4, .tied = true, .layers = 9, .layers_per_stage = {1, 5, 1, 2}});
+  layouts.push_back(
+      {.pp = 3, .schedule = Kind::interleaved_one_f_one_b, .virtual_stages = 2, .microbatches = 3, .layers = 4});
+  layouts.push_back({.replicate = 2,
+                     .pp = 2,
+                     .schedule = Kind::dualpipe_v,
+                     .microbatches = 4,
+                     .tied = true,
+                     .layers = 9,
+                     .layers_per_stage = {1, 5, 1, 2}});
   return layouts;
 }
 
@@ -142,23 +162,79 @@ std::vector<Layout> sharded_rows() {
       {.shard = 2, .microbatches = 3, .family = Family::qwen3, .tied = true, .zero = 3, .reshard = step},
       // with a pipeline, where microbatches are under way at the same time
       {.shard = 2, .pp = 2, .schedule = gpipe, .microbatches = 3, .zero = 3, .reshard = never},
-      {.shard = 2, .pp = 3, .microbatches = 4, .tied = true, .zero = 3, .reshard = step, .layers = 7, .layers_per_stage = {1, 5, 1}},
+      {.shard = 2,
+       .pp = 3,
+       .microbatches = 4,
+       .tied = true,
+       .zero = 3,
+       .reshard = step,
+       .layers = 7,
+       .layers_per_stage = {1, 5, 1}},
       {.shard = 2, .pp = 4, .microbatches = 5, .zero = 3, .reshard = never},
       {.shard = 2, .pp = 2, .schedule = naive, .microbatches = 2, .zero = 2},
-      // input and weight gradients apart, and several virtual stages a rank; in a V both ends of the model, and with them the tied weight, lie on one rank
+      // input and weight gradients apart, and several virtual stages a rank; in a V both ends of the model, and with
+      // them the tied weight, lie on one rank
       {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 6, .tied = true, .zero = 2},
-      {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_zero_bubble, .microbatches = 4, .tied = true, .zero = 3, .layers = 5},
-      {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_one_f_one_b, .microbatches = 4, .tied = true, .zero = 2, .layers = 5},
-      {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .zero = 2, .layers = 5},
-      {.shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .tied = true, .zero = 3, .reshard = never, .layers = 5},
-      {.replicate = 2, .shard = 2, .pp = 2, .schedule = PipelineSchedule::dualpipe_v, .microbatches = 4, .tied = true, .zero = 3, .layers = 5},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::interleaved_zero_bubble,
+       .microbatches = 4,
+       .tied = true,
+       .zero = 3,
+       .layers = 5},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::interleaved_one_f_one_b,
+       .microbatches = 4,
+       .tied = true,
+       .zero = 2,
+       .layers = 5},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .family = Family::gpt2,
+       .tied = true,
+       .zero = 2,
+       .layers = 5},
+      {.shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .tied = true,
+       .zero = 3,
+       .reshard = never,
+       .layers = 5},
+      {.replicate = 2,
+       .shard = 2,
+       .pp = 2,
+       .schedule = PipelineSchedule::dualpipe_v,
+       .microbatches = 4,
+       .tied = true,
+       .zero = 3,
+       .layers = 5},
       // hybrid sharding by itself, with one more axis, and with all
       {.replicate = 2, .shard = 3, .microbatches = 3, .zero = 1},
-      {.replicate = 2, .shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::gpt2, .tied = true, .zero = 1},
+      {.replicate = 2,
+       .shard = 2,
+       .tp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .family = Family::gpt2,
+       .tied = true,
+       .zero = 1},
       {.replicate = 3, .shard = 2, .microbatches = 2, .tied = true, .zero = 2},
       {.replicate = 2, .shard = 2, .pp = 2, .microbatches = 3, .tied = true, .zero = 2},
       {.replicate = 2, .shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .zero = 3},
-      {.replicate = 2, .shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = 3},
+      {.replicate = 2,
+       .shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .family = Family::qwen2,
+       .tied = true,
+       .zero = 3},
   };
   for (const int zero : {2, 3}) {
     // the last microbatch only, and levels that disagree under accumulation
@@ -169,11 +245,20 @@ std::vector<Layout> sharded_rows() {
     layouts.push_back({.shard = 7, .microbatches = 2, .family = Family::gpt2, .tied = true, .zero = zero});
     // a tied embedding on both ends of a pipeline
     layouts.push_back({.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true, .zero = zero});
-    layouts.push_back({.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = zero});
+    layouts.push_back({.shard = 2,
+                       .tp = 2,
+                       .pp = 2,
+                       .sequence_parallel = true,
+                       .microbatches = 3,
+                       .family = Family::qwen2,
+                       .tied = true,
+                       .zero = zero});
     // gradients that are partial on tensor-parallel ranks: norms and shared key/value heads
-    layouts.push_back({.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3, .zero = zero});
+    layouts.push_back(
+        {.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3, .zero = zero});
     layouts.push_back({.shard = 2, .tp = 4, .microbatches = 3, .zero = zero});
-    layouts.push_back({.shard = 2, .tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .zero = zero});
+    layouts.push_back(
+        {.shard = 2, .tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .zero = zero});
   }
   return layouts;
 }
@@ -185,7 +270,15 @@ std::vector<Layout> order_rows() {
       // Megatron's: replicas inside the pipeline
       {.replicate = 2, .shard = 2, .pp = 2, .microbatches = 3, .tied = true, .zero = 2, .order = "tp-dp-pp"},
       // the tensor-parallel ranks furthest apart
-      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = 3, .order = "pp-dp-tp"},
+      {.shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .family = Family::qwen2,
+       .tied = true,
+       .zero = 3,
+       .order = "pp-dp-tp"},
       // those that share a key/value head, too
       {.shard = 2, .tp = 4, .microbatches = 3, .order = "dp_replicate-dp_shard-tp"},
   };
@@ -196,7 +289,13 @@ std::vector<Layout> rows() {
   std::vector<Layout> layouts = {
       // a tied embedding with pipeline and sharded optimizer, in each family that ties
       {.shard = 2, .pp = 2, .microbatches = 3, .family = Family::gpt2, .tied = true},
-      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
+      {.shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .family = Family::qwen2,
+       .tied = true},
       {.replicate = 2, .tp = 2, .pp = 2, .schedule = gpipe, .microbatches = 4, .family = Family::qwen3, .tied = true},
       // a data group of one rank with accumulation: gradients must not double from microbatch to microbatch
       {.microbatches = 7},
@@ -209,7 +308,8 @@ std::vector<Layout> rows() {
       // embedding and head on stages of their own, which then hold no decoder layer
       {.pp = 4, .microbatches = 3, .tied = true, .layers = 2},
       {.shard = 2, .tp = 2, .pp = 3, .sequence_parallel = true, .microbatches = 3, .family = Family::gpt2, .layers = 1},
-      // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed and counted once
+      // key/value heads on more ranks than there are heads, with and without sequence parallelism: replicas are summed
+      // and counted once
       {.shard = 2, .tp = 4, .microbatches = 3},
       {.tp = 8, .sequence_parallel = true, .microbatches = 2, .family = Family::qwen3},
       {.tp = 8, .microbatches = 2, .family = Family::qwen2, .tied = true},
@@ -217,13 +317,29 @@ std::vector<Layout> rows() {
       {.tp = 3, .sequence_parallel = true, .microbatches = 2, .family = Family::gpt2, .tied = true},
       {.tp = 5, .microbatches = 2},
       {.replicate = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
-      // documents: known on every stage, of every microbatch; with backward in halves, and with parts of a sequence between blocks
+      // documents: known on every stage, of every microbatch; with backward in halves, and with parts of a sequence
+      // between blocks
       {.replicate = 2, .microbatches = 3, .documents = true},
-      {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true, .zero = 3, .documents = true},
+      {.shard = 2,
+       .tp = 2,
+       .pp = 2,
+       .sequence_parallel = true,
+       .microbatches = 3,
+       .family = Family::qwen2,
+       .tied = true,
+       .zero = 3,
+       .documents = true},
       {.tp = 4, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .documents = true},
-      {.pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .layers = 5, .documents = true},
+      {.pp = 2,
+       .schedule = PipelineSchedule::zb_v,
+       .microbatches = 4,
+       .family = Family::gpt2,
+       .tied = true,
+       .layers = 5,
+       .documents = true},
   };
-  for (const std::vector<Layout>& more : {sharded_rows(), order_rows()}) layouts.insert(layouts.end(), more.begin(), more.end());
+  for (const std::vector<Layout>& more : {sharded_rows(), order_rows()})
+    layouts.insert(layouts.end(), more.begin(), more.end());
   return layouts;
 }
 

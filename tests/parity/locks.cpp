@@ -19,10 +19,11 @@ void expect_memory_as_planned(RankRun& run, ProgramKind kind) {
   for (const PlannedBuffer& buffer : plan.buffers()) {
     planned_sum[buffer.category] += buffer.num_bytes;
     used_sum[buffer.category] += used[buffer.key];
-    EXPECT_EQ(used[buffer.key], buffer.num_bytes) << name_of(buffer.category) << ", role " << static_cast<int>(buffer.key.role) << " index "
-                                                  << buffer.key.index;
+    EXPECT_EQ(used[buffer.key], buffer.num_bytes)
+        << name_of(buffer.category) << ", role " << static_cast<int>(buffer.key.role) << " index " << buffer.key.index;
   }
-  for (const MemoryCategory category : memory_categories()) EXPECT_EQ(used_sum[category], planned_sum[category]) << name_of(category);
+  for (const MemoryCategory category : memory_categories())
+    EXPECT_EQ(used_sum[category], planned_sum[category]) << name_of(category);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The locks between prediction and run: what a rank used, multiplied and sent equals what its blueprint said, to the byte.
+// The locks between prediction and run: what a rank used, multiplied and sent equals what its blueprint said, to the
+// byte.
 #pragma once
 
 #include "engine/layout_run.h"
@@ -11,8 +12,8 @@ struct ProgramRuns {
   std::int64_t evaluation = 0;
 };
 
-/// Memory used per planned buffer and per category == the plan; products counted at the BLAS call and bytes counted in the transport == the trace.
-/// Products are counted where the rank computes with ops/cpu and nothing between.
+/// Memory used per planned buffer and per category == the plan; products counted at the BLAS call and bytes counted in
+/// the transport == the trace. Products are counted where the rank computes with ops/cpu and nothing between.
 void expect_locks_hold(const RankView& rank, ProgramRuns runs);
 
 }  // namespace echelon::testing

@@ -16,9 +16,10 @@ namespace {
 const Trajectory& baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
-  const std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads, model.num_hidden_layers, model.tie_word_embeddings,
-                  config.training.seq_len, config.training.global_batch_size, config.training.dtype, config.training.steps, config.data.reset_attention_mask);
+  const std::string key = fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family),
+                                      model.num_attention_heads, model.num_hidden_layers, model.tie_word_embeddings,
+                                      config.training.seq_len, config.training.global_batch_size, config.training.dtype,
+                                      config.training.steps, config.data.reset_attention_mask);
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
@@ -30,9 +31,11 @@ TEST_P(Parity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
   const Blueprint blueprint(config);
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
-    EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)), std::vector<std::string>());
-  const auto actual =
-      run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+    EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)),
+              std::vector<std::string>());
+  const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                     expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                   }});
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
@@ -56,8 +59,9 @@ class EverySchedule : public ::testing::TestWithParam<Layout> {};
 TEST_P(EverySchedule, EqualsOneRank) {
   RunConfig config = config_of(GetParam());
   config.training.steps = 4;
-  const auto actual =
-      run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+  const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                     expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                   }});
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
@@ -72,17 +76,24 @@ INSTANTIATE_TEST_SUITE_P(Rows, EverySchedule, ::testing::ValuesIn(schedule_rows(
 // 256 ranks on however few cores: tensor 4 x pipeline 8 x data 8.
 TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
   for (const bool sharded : {false, true}) {
-    RunConfig config =
-        config_of({.replicate = sharded ? 1 : 8, .shard = sharded ? 8 : 1, .tp = 4, .pp = 8, .sequence_parallel = sharded, .tied = true, .layers = 8});
+    RunConfig config = config_of({.replicate = sharded ? 1 : 8,
+                                  .shard = sharded ? 8 : 1,
+                                  .tp = 4,
+                                  .pp = 8,
+                                  .sequence_parallel = sharded,
+                                  .tied = true,
+                                  .layers = 8});
     config.training.steps = 3;
     const auto actual = run_training(config);
     expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
   }
 }
 
-// The textbook's layout of 70 B parameters on 1,024 devices: tensor 8 x pipeline 8 x data 16, eight microbatches per pipeline (examples/many_ranks.toml).
+// The textbook's layout of 70 B parameters on 1,024 devices: tensor 8 x pipeline 8 x data 16, eight microbatches per
+// pipeline (examples/many_ranks.toml).
 TEST(ManyRanks, AThousandAndTwentyFourEqualOne) {
-  RunConfig config = config_of({.shard = 16, .tp = 8, .pp = 8, .sequence_parallel = true, .microbatches = 8, .layers = 8});
+  RunConfig config =
+      config_of({.shard = 16, .tp = 8, .pp = 8, .sequence_parallel = true, .microbatches = 8, .layers = 8});
   config.training.micro_batch_size = 1;
   config.training.global_batch_size = 16 * 8;
   config.training.seq_len = 8;
@@ -93,7 +104,8 @@ TEST(ManyRanks, AThousandAndTwentyFourEqualOne) {
 
 class Delayed : public ::testing::TestWithParam<Layout> {};
 
-// Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
+// Operations and collectives that complete late, with poison where their results will be: a wait that is missing
+// anywhere shows in the numbers.
 TEST_P(Delayed, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
   const auto actual = run_training(config, {.interpose = delayed});
@@ -112,7 +124,8 @@ TEST_P(Float32, FirstLossesEqualOneRank) {
   config.training.steps = 3;
   const auto actual = run_training(config);
   const Trajectory& expected = baseline(config);
-  for (std::size_t step = 0; step < expected.losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected.losses[step], 1e-5 * expected.losses[step]);
+  for (std::size_t step = 0; step < expected.losses.size(); ++step)
+    EXPECT_NEAR(actual->losses[step], expected.losses[step], 1e-5 * expected.losses[step]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Grid, Float32, ::testing::ValuesIn(grid()), test_name);
@@ -128,7 +141,8 @@ TEST_P(Bfloat16, LossesFollowFloat32) {
   const auto actual = run_training(config);
   config.training.dtype = "float32";
   const auto expected = run_training(one_rank(config));
-  for (std::size_t step = 0; step < expected->losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]);
+  for (std::size_t step = 0; step < expected->losses.size(); ++step)
+    EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]);
 }
 
 // Gradients in bfloat16, and gradients that are converted for their reduction: a little rounding, and the locks hold.
@@ -140,9 +154,10 @@ TEST(GradientFormats, LossesFollowFloat32) {
                                  {"bfloat16", "bfloat16", "float32"},
                                  {"bfloat16", "float32", "bfloat16"},
                                  {"float32", "float32", "bfloat16"}})
-    for (const Layout& layout : {Layout{.replicate = 2, .microbatches = 3}, Layout{.shard = 2, .pp = 2, .microbatches = 3, .tied = true},
-                                 Layout{.replicate = 2, .shard = 2, .microbatches = 3, .zero = 2},
-                                 Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .zero = 3}}) {
+    for (const Layout& layout :
+         {Layout{.replicate = 2, .microbatches = 3}, Layout{.shard = 2, .pp = 2, .microbatches = 3, .tied = true},
+          Layout{.replicate = 2, .shard = 2, .microbatches = 3, .zero = 2},
+          Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .zero = 3}}) {
       SCOPED_TRACE(fmt::format("{} {} {} {}", name_of(layout), formats.dtype, formats.grad, formats.reduce));
       RunConfig config = config_of(layout);
       config.training.dtype = "float32";
@@ -150,8 +165,9 @@ TEST(GradientFormats, LossesFollowFloat32) {
       config.training.dtype = formats.dtype;
       config.training.grad_dtype = formats.grad;
       config.training.reduce_dtype = formats.reduce;
-      const auto actual =
-          run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+      const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                         expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                       }});
       for (std::size_t step = 0; step < expected->losses.size(); ++step)
         EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]) << step;
     }
@@ -160,25 +176,30 @@ TEST(GradientFormats, LossesFollowFloat32) {
 double root_mean_square_difference(const TensorCollection& a, const TensorCollection& b) {
   double squares = 0, count = 0;
   for (const auto& [name, expected] : b.tensors())
-    for (std::size_t i = 0; i < expected.size(); ++i, ++count) squares += std::pow(a.tensors().at(name).at(i) - expected[i], 2);
+    for (std::size_t i = 0; i < expected.size(); ++i, ++count)
+      squares += std::pow(a.tensors().at(name).at(i) - expected[i], 2);
   return std::sqrt(squares / count);
 }
 
-// Moments in bfloat16 are rounded by bits that are a function of the global element and the step: layouts differ by the order of their sums alone, and two runs
-// by nothing. Weights that were rounded by other bits are ten times as far from one rank's.
+// Moments in bfloat16 are rounded by bits that are a function of the global element and the step: layouts differ by the
+// order of their sums alone, and two runs by nothing. Weights that were rounded by other bits are ten times as far from
+// one rank's.
 TEST(CoarseMoments, EveryLayoutFollowsOneRankAndRepeatsItsBits) {
-  for (const Layout& layout : {Layout{.replicate = 2, .shard = 2, .zero = 2}, Layout{.tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
+  for (const Layout& layout : {Layout{.replicate = 2, .shard = 2, .zero = 2},
+                               Layout{.tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
                                Layout{.shard = 2, .tp = 2, .family = Family::gpt2, .zero = 3}}) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = config_of(layout);
     config.training.dtype = "float32";
     config.optimizer.moments_dtype = "bfloat16";
-    const auto actual =
-        run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
+    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                     }});
     const auto again = run_training(config), alone = run_training(one_rank(config));
     EXPECT_EQ(actual->losses, again->losses);
     EXPECT_EQ(worst_difference(actual->values, again->values, 1).error, 0);
-    // What rounding does to the weights; other bits for each layout would differ by as much. The last bit of a gradient turns few of them.
+    // What rounding does to the weights; other bits for each layout would differ by as much. The last bit of a gradient
+    // turns few of them.
     RunConfig exact = one_rank(config);
     exact.optimizer.moments_dtype = "float32";
     const double of_rounding = root_mean_square_difference(run_training(exact)->values, alone->values);
@@ -187,26 +208,32 @@ TEST(CoarseMoments, EveryLayoutFollowsOneRankAndRepeatsItsBits) {
   }
 }
 
-// Masters in two halves take the steps of whole ones; parameters differ where a master lies halfway between two of them, which few do.
+// Masters in two halves take the steps of whole ones; parameters differ where a master lies halfway between two of
+// them, which few do.
 TEST(Remainders, LossesAreThoseOfMasters) {
-  for (const Layout& layout : {Layout{.replicate = 2, .shard = 2, .zero = 1}, Layout{.tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
+  for (const Layout& layout : {Layout{.replicate = 2, .shard = 2, .zero = 1},
+                               Layout{.tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
                                Layout{.shard = 2, .tp = 2, .family = Family::gpt2, .zero = 3}}) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = config_of(layout);
     config.training.dtype = "bfloat16";
     const auto expected = run_training(config);
     config.optimizer.store_param_remainders = true;
-    const auto actual =
-        run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }});
-    for (std::size_t step = 0; step < expected->losses.size(); ++step) EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-4 * expected->losses[step]);
+    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
+                                       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+                                     }});
+    for (std::size_t step = 0; step < expected->losses.size(); ++step)
+      EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-4 * expected->losses[step]);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, Bfloat16,
-                         ::testing::Values(Layout{.replicate = 2}, Layout{.shard = 4}, Layout{.tp = 4},
-                                           Layout{.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .tied = true}, Layout{.pp = 4, .microbatches = 3},
-                                           Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4}),
-                         test_name);
+INSTANTIATE_TEST_SUITE_P(
+    Rows, Bfloat16,
+    ::testing::Values(Layout{.replicate = 2}, Layout{.shard = 4}, Layout{.tp = 4},
+                      Layout{.tp = 2, .sequence_parallel = true, .family = Family::gpt2, .tied = true},
+                      Layout{.pp = 4, .microbatches = 3},
+                      Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 4}),
+    test_name);
 
 }  // namespace
 }  // namespace echelon::testing

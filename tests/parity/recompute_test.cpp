@@ -1,4 +1,5 @@
-// What backward forms again has the bits that forward would have kept: three whole steps, in every layout and dtype; and the locks hold for what runs twice.
+// What backward forms again has the bits that forward would have kept: three whole steps, in every layout and dtype;
+// and the locks hold for what runs twice.
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -16,21 +17,41 @@ struct Kind {
   RecomputeMethod method = RecomputeMethod::uniform;
 };
 
-const std::vector<Kind> kinds = {{attention_internals}, {whole_block}, {{core_attn, mlp}}, {{o_proj}}, {whole_block, RecomputeMethod::block}};
+const std::vector<Kind> kinds = {
+    {attention_internals}, {whole_block}, {{core_attn, mlp}}, {{o_proj}}, {whole_block, RecomputeMethod::block}};
 
-/// Accumulation, pipelines with uneven stages, backward in halves, several stages a rank, sequence parallelism and sharded optimizers; every family.
+/// Accumulation, pipelines with uneven stages, backward in halves, several stages a rank, sequence parallelism and
+/// sharded optimizers; every family.
 const std::vector<Layout> layouts = {
     {.microbatches = 3, .layers = 2},
     {.microbatches = 2, .family = Family::gpt2, .tied = true, .layers = 2},
     {.tp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen3},
     {.shard = 2, .tp = 3, .microbatches = 2, .family = Family::gpt2},
     {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .family = Family::qwen2, .tied = true},
-    {.replicate = 2, .pp = 3, .schedule = PipelineSchedule::gpipe, .microbatches = 4, .layers = 7, .layers_per_stage = {1, 4, 2}},
-    {.tp = 2, .pp = 2, .sequence_parallel = true, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .family = Family::qwen3, .layers = 5},
+    {.replicate = 2,
+     .pp = 3,
+     .schedule = PipelineSchedule::gpipe,
+     .microbatches = 4,
+     .layers = 7,
+     .layers_per_stage = {1, 4, 2}},
+    {.tp = 2,
+     .pp = 2,
+     .sequence_parallel = true,
+     .schedule = PipelineSchedule::zb_h1,
+     .microbatches = 4,
+     .family = Family::qwen3,
+     .layers = 5},
     {.pp = 2, .schedule = PipelineSchedule::zb_v, .microbatches = 4, .family = Family::gpt2, .tied = true, .layers = 6},
     {.shard = 2, .pp = 2, .schedule = PipelineSchedule::interleaved_one_f_one_b, .microbatches = 4, .layers = 6},
     {.shard = 2, .tp = 2, .sequence_parallel = true, .microbatches = 2, .zero = 3},
-    {.replicate = 2, .shard = 2, .pp = 2, .schedule = PipelineSchedule::zb_h1, .microbatches = 4, .family = Family::gpt2, .tied = true, .zero = 3},
+    {.replicate = 2,
+     .shard = 2,
+     .pp = 2,
+     .schedule = PipelineSchedule::zb_h1,
+     .microbatches = 4,
+     .family = Family::gpt2,
+     .tied = true,
+     .zero = 3},
     {.tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 2, .documents = true},
 };
 
@@ -41,7 +62,9 @@ TEST_P(Recomputed, GivesTheSameBits) {
   config.training.steps = 3;
   config.training.dtype = std::get<1>(GetParam());
   const auto expected = run_training(config);
-  const auto at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); };
+  const auto at_end = [&](const RankView& rank) {
+    expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+  };
   for (const Kind& kind : kinds) {
     config.training.recompute = kind.operations;
     config.training.recompute_method = kind.method;
@@ -59,7 +82,10 @@ std::string test_name(const ::testing::TestParamInfo<std::tuple<Layout, std::str
   return name_of(std::get<0>(info.param)) + "_" + std::get<1>(info.param);
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Recomputed, ::testing::Combine(::testing::ValuesIn(layouts), ::testing::Values("float64", "float32", "bfloat16")), test_name);
+INSTANTIATE_TEST_SUITE_P(Layouts, Recomputed,
+                         ::testing::Combine(::testing::ValuesIn(layouts),
+                                            ::testing::Values("float64", "float32", "bfloat16")),
+                         test_name);
 
 }  // namespace
 }  // namespace echelon::testing

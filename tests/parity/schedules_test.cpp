@@ -1,4 +1,5 @@
-// Any schedule equals one rank: passes of several stages a rank in any order that data allows, with weight gradients at once or later.
+// Any schedule equals one rank: passes of several stages a rank in any order that data allows, with weight gradients at
+// once or later.
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -19,7 +20,8 @@ struct RandomRun {
   RandomScheduleOptions order;
 };
 
-// Layouts in turns: data parallel, sharded at each level, tensor parallel with and without sequence parallelism, tied and untied, uneven stages.
+// Layouts in turns: data parallel, sharded at each level, tensor parallel with and without sequence parallelism, tied
+// and untied, uneven stages.
 RandomRun random_run(unsigned seed) {
   RandomRun run;
   run.order = {.num_ranks = 1 + static_cast<int>(seed % 4),
@@ -47,9 +49,13 @@ class AnySchedule : public ::testing::TestWithParam<unsigned> {
 TEST_P(AnySchedule, EqualsOneRank) {
   const Blueprint blueprint(config, schedule);
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
-    EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)), std::vector<std::string>());
+    EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)),
+              std::vector<std::string>());
   const auto actual = run_training(
-      config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }, .schedule = schedule});
+      config,
+      {.at_end =
+           [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); },
+       .schedule = schedule});
   expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
 }
 
@@ -62,16 +68,20 @@ TEST_P(AnySchedule, EqualsOneRankWithLateResults) {
 TEST(TorchSchedules, EqualOneRank) {
   int num_files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(ECHELON_SOURCE_DIR "/tests/schedule/torch_csv")) {
-    if (entry.path().extension() != ".csv" || entry.path().stem() == "1F1B-4-8-1") continue;  // the one that misses a pass
+    if (entry.path().extension() != ".csv" || entry.path().stem() == "1F1B-4-8-1")
+      continue;  // the one that misses a pass
     SCOPED_TRACE(entry.path().filename());
     std::ifstream file(entry.path());
     const Schedule schedule = read_torch_csv(std::string(std::istreambuf_iterator<char>(file), {}), entry.path());
-    RunConfig config = config_of({.pp = static_cast<int>(schedule.ranks.size()), .microbatches = schedule.num_microbatches, .tied = num_files % 2 == 0});
+    RunConfig config = config_of({.pp = static_cast<int>(schedule.ranks.size()),
+                                  .microbatches = schedule.num_microbatches,
+                                  .tied = num_files % 2 == 0});
     config.model.num_hidden_layers = schedule.num_stages;
     config.parallelism.pipeline_parallel_schedule_csv = entry.path();
     config.training.steps = 3;
     EXPECT_EQ(Blueprint(config).schedule().ranks, schedule.ranks);
-    const auto actual = run_training(config, {.at_end = [](const RankView& rank) { expect_locks_hold(rank, {.training = 3, .evaluation = 1}); }});
+    const auto actual = run_training(
+        config, {.at_end = [](const RankView& rank) { expect_locks_hold(rank, {.training = 3, .evaluation = 1}); }});
     expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
     ++num_files;
   }

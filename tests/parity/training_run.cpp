@@ -25,7 +25,8 @@ class TrajectoryWatcher final : public RunWatcher {
     trajectory_.grad_norms.push_back(result.grad_norm);
   }
   void ends(const RankView& rank) override {
-    const StepResult result = rank.run.step().run(ProgramKind::evaluation, {.batches = &validation_, .batch = 1000, .adamw = {}});
+    const StepResult result =
+        rank.run.step().run(ProgramKind::evaluation, {.batches = &validation_, .batch = 1000, .adamw = {}});
     if (rank.mesh.rank() == 0) trajectory_.validation_loss = result.loss;
     trajectory_.values.add_values(rank.run.model(), rank.ops);
     if (options_.at_end) options_.at_end(rank);
@@ -86,12 +87,15 @@ Difference worst_difference(const TensorCollection& a, const TensorCollection& b
 
 namespace {
 
-Difference worst_difference(const std::vector<double>& actual, const std::vector<double>& expected, const std::string& name) {
+Difference worst_difference(const std::vector<double>& actual, const std::vector<double>& expected,
+                            const std::string& name) {
   if (actual.size() != expected.size()) return {INFINITY, name + " (steps are missing)"};
   Difference worst;
   for (std::size_t step = 0; step < expected.size(); ++step) {
     const double difference = std::abs(actual[step] - expected[step]);
-    const double error = difference == 0 ? 0 : std::isnan(difference) ? INFINITY : difference / std::abs(expected[step]);
+    const double error = difference == 0          ? 0
+                         : std::isnan(difference) ? INFINITY
+                                                  : difference / std::abs(expected[step]);
     if (error > worst.error) worst = {error, name + " of step " + std::to_string(step + 1)};
   }
   return worst;
@@ -102,15 +106,18 @@ Difference worst_difference(const std::vector<double>& actual, const std::vector
 Errors errors_of(const Trajectory& actual, const Trajectory& expected, double lr) {
   Errors errors;
   errors.loss = worst_difference(actual.losses, expected.losses, "loss");
-  const Difference validation = worst_difference({actual.validation_loss}, {expected.validation_loss}, "validation loss");
+  const Difference validation =
+      worst_difference({actual.validation_loss}, {expected.validation_loss}, "validation loss");
   if (!(validation.error <= errors.loss.error)) errors.loss = validation;
   errors.grad_norm = worst_difference(actual.grad_norms, expected.grad_norms, "gradient norm");
-  errors.gradient = worst_difference(actual.first_gradients, expected.first_gradients, root_mean_square(expected.first_gradients));
+  errors.gradient =
+      worst_difference(actual.first_gradients, expected.first_gradients, root_mean_square(expected.first_gradients));
   errors.weight = worst_difference(actual.values, expected.values, lr);
   return errors;
 }
 
-void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr) {
+void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance,
+                  double tensor_tolerance, double lr) {
   const Errors errors = errors_of(actual, expected, lr);
   EXPECT_LE(errors.loss.error, scalar_tolerance) << errors.loss.name;
   EXPECT_LE(errors.grad_norm.error, scalar_tolerance) << errors.grad_norm.name;

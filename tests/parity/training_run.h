@@ -1,4 +1,5 @@
-// Runs a small model for some steps under a layout, with ranks as threads or as they are given, and returns what can be compared with another layout.
+// Runs a small model for some steps under a layout, with ranks as threads or as they are given, and returns what can be
+// compared with another layout.
 #pragma once
 
 #include "engine/layout_run.h"
@@ -15,7 +16,8 @@ namespace echelon::testing {
 /// Which targets count.
 enum class Targets : std::uint8_t {
   all,
-  unequal,          // ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences everywhere
+  unequal,  // ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences
+            // everywhere
   of_one_sequence,  // of each global batch: most ranks have none
 };
 
@@ -25,7 +27,9 @@ class FormulaBatches : public BatchSource {
   FormulaBatches(const RunConfig& config, Targets targets)
       : vocab_size_(config.model.vocab_size), batch_size_(config.training.global_batch_size), targets_(targets) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override {
-    const auto token = [&](std::int64_t i) { return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + (sequence * i) % 5) % vocab_size_); };
+    const auto token = [&](std::int64_t i) {
+      return static_cast<std::int32_t>((sequence * 7 + i * i * 3 + (sequence * i) % 5) % vocab_size_);
+    };
     for (std::int64_t i = 0; i < seq_len; ++i) {
       tokens[i] = token(i);
       targets[i] = counts(sequence, i, seq_len) ? token(i + 1) : ignored_target;
@@ -80,16 +84,19 @@ struct Difference {
 };
 [[nodiscard]] Difference worst_difference(const TensorCollection& a, const TensorCollection& b, double floor);
 
-/// The worst of each kind over all steps; of losses and norms relative to what is expected, with the step's name. `lr`: the floor of a weight's size.
+/// The worst of each kind over all steps; of losses and norms relative to what is expected, with the step's name. `lr`:
+/// the floor of a weight's size.
 struct Errors {
   Difference loss, grad_norm, gradient, weight;
 };
 [[nodiscard]] Errors errors_of(const Trajectory& actual, const Trajectory& expected, double lr);
 
 /// Losses and norms to `scalar_tolerance`, first gradients and weights to `tensor_tolerance`.
-void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance, double tensor_tolerance, double lr);
+void expect_equal(const Trajectory& actual, const Trajectory& expected, double scalar_tolerance,
+                  double tensor_tolerance, double lr);
 
-/// Operations and collectives that complete late, with poison where their results will be: a wait that is missing anywhere shows in the numbers.
+/// Operations and collectives that complete late, with poison where their results will be: a wait that is missing
+/// anywhere shows in the numbers.
 [[nodiscard]] std::unique_ptr<RankInterposer> delayed(Ops& ops, Mesh& mesh);
 
 }  // namespace echelon::testing

@@ -51,30 +51,42 @@ MachineSpec machine_of_slow_links() {
 
 TEST(CommunicationSeconds, OfARingInsideANodeAndBetweenNodes) {
   const MachineSpec machine = machine_of_slow_links();
-  const CommRecord two = {.kind = CommKind::all_reduce, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
-  EXPECT_DOUBLE_EQ(communication_seconds(two, 0, DeviceMap(mesh_of(2), machine)), 40.0 / 10 + 2 * 0.5);  // 2 (n - 1)/n of 40 bytes
-  const CommRecord four = {.kind = CommKind::all_gather, .group = shard_group, .group_size = 4, .dtype = DType::float32, .num_elements = 10};
-  EXPECT_DOUBLE_EQ(communication_seconds(four, 0, DeviceMap(mesh_of(4), machine)), 30.0 / 4 + 2 * 0.5);  // both cards carry one ring; two of its hops are links
+  const CommRecord two = {
+      .kind = CommKind::all_reduce, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
+  EXPECT_DOUBLE_EQ(communication_seconds(two, 0, DeviceMap(mesh_of(2), machine)),
+                   40.0 / 10 + 2 * 0.5);  // 2 (n - 1)/n of 40 bytes
+  const CommRecord four = {
+      .kind = CommKind::all_gather, .group = shard_group, .group_size = 4, .dtype = DType::float32, .num_elements = 10};
+  EXPECT_DOUBLE_EQ(communication_seconds(four, 0, DeviceMap(mesh_of(4), machine)),
+                   30.0 / 4 + 2 * 0.5);  // both cards carry one ring; two of its hops are links
 }
 
 TEST(CommunicationSeconds, GroupsThatCommunicateTogetherShareTheCards) {
   const MachineSpec machine = machine_of_slow_links();
-  const CommRecord gather = {.kind = CommKind::all_gather, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
+  const CommRecord gather = {
+      .kind = CommKind::all_gather, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
   EXPECT_DOUBLE_EQ(communication_seconds(gather, 0, DeviceMap(mesh_of(2, 2), machine)), 20.0 / 2);  // one card each
 }
 
 TEST(CommunicationSeconds, OfATransferBetweenStages) {
   const MachineSpec machine = machine_of_slow_links();
-  const CommRecord send = {.kind = CommKind::send, .group = pipeline_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10, .peer = 1};
+  const CommRecord send = {.kind = CommKind::send,
+                           .group = pipeline_group,
+                           .group_size = 2,
+                           .dtype = DType::float32,
+                           .num_elements = 10,
+                           .peer = 1};
   EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 1, 2), machine)), 40.0 / 10 + 0.5);
-  EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 2, 2), machine)), 40.0 / 2);  // the other tensor rank sends too, each by its card
+  EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 2, 2), machine)),
+                   40.0 / 2);  // the other tensor rank sends too, each by its card
 }
 
 TEST(CommunicationSeconds, OfATransferFindsItsPeer) {
   MachineSpec machine = machine_of_slow_links();
   machine.nodes.front().num_devices = 4;
   const DeviceMap devices(mesh_of(1, 2, 4), machine);  // two stages of two ranks on a node
-  const CommRecord send = {.kind = CommKind::send, .group = pipeline_group, .group_size = 4, .num_elements = 1, .peer = 1};
+  const CommRecord send = {
+      .kind = CommKind::send, .group = pipeline_group, .group_size = 4, .num_elements = 1, .peer = 1};
   EXPECT_EQ(placement_of(send, 0, devices).num_nodes, 1);
   EXPECT_EQ(placement_of(send, 5, devices).num_nodes, 2);
 }
@@ -87,7 +99,8 @@ TEST(CommunicationSeconds, ALoneSenderHasOneCard) {
   machine.nodes.front().num_devices = 2;
   machine.nodes.front().num_nics = 1;
   const DeviceMap devices(mesh_of(1, 2, 2), machine);
-  EXPECT_DOUBLE_EQ(collective_seconds(CommKind::send, 40, devices.placement_of_pair(0, 2), machine.network), 40.0 / 1);  // two senders, one card
+  EXPECT_DOUBLE_EQ(collective_seconds(CommKind::send, 40, devices.placement_of_pair(0, 2), machine.network),
+                   40.0 / 1);  // two senders, one card
 }
 
 /// A measurement of others (sources: docs/machines.md) and what is predicted for it, in GB/s.
@@ -98,7 +111,8 @@ struct Row {
 
 constexpr double large = 16 * GiB;
 
-Row all_reduce_row(std::string what, double measured, double bytes, int num_ranks, const MachineSpec& machine, double tolerance = 0.02) {
+Row all_reduce_row(std::string what, double measured, double bytes, int num_ranks, const MachineSpec& machine,
+                   double tolerance = 0.02) {
   return {std::move(what), measured, all_reduce_bandwidth(bytes, num_ranks, machine) / GB, tolerance};
 }
 
@@ -118,13 +132,15 @@ void add_shipped(std::vector<Row>& rows) {
   sharp.network.reduces_in_switch = true;
   rows.push_back(all_reduce_row("DGX H100 nodes, InfiniBand SHARP", 480, large, 64, sharp, 0.15));
   rows.push_back(all_reduce_row("B200, 4 nodes, 8 x 400 Gbit/s", 381.8, large, 32, read_machine("b200")));
-  rows.push_back(all_reduce_row("Jean Zay, 4 nodes, 4 x 100 Gbit/s Omni-Path", 5.06125, 4e9, 32, read_machine("a100-80-omnipath")));
+  rows.push_back(all_reduce_row("Jean Zay, 4 nodes, 4 x 100 Gbit/s Omni-Path", 5.06125, 4e9, 32,
+                                read_machine("a100-80-omnipath")));
 }
 
 /// One device a node and one card, of which rings reach `efficiency`; and devices on a bus.
 void add_plain(std::vector<Row>& rows) {
-  for (const auto& [what, gbit, efficiency, measured] :
-       {std::tuple{"1 x 200 Gbit/s RDMA", 200, 0.96, 24.0}, {"1 x 400 Gbit/s RDMA", 400, 0.96, 48.0}, {"100 Gbit/s Ethernet, TCP", 100, 0.8, 10.0}}) {
+  for (const auto& [what, gbit, efficiency, measured] : {std::tuple{"1 x 200 Gbit/s RDMA", 200, 0.96, 24.0},
+                                                         {"1 x 400 Gbit/s RDMA", 400, 0.96, 48.0},
+                                                         {"100 Gbit/s Ethernet, TCP", 100, 0.8, 10.0}}) {
     MachineSpec machine = read_machine("a100-80");
     machine.nodes.front().num_devices = 1;
     machine.nodes.front().num_nics = 1;
@@ -134,7 +150,8 @@ void add_plain(std::vector<Row>& rows) {
   }
   for (const auto& [what, peak, measured] : {std::tuple{"PCIe 4.0 x16", 31.5, 24.0}, {"PCIe 5.0 x16", 63.0, 48.0}}) {
     MachineSpec machine = read_machine("a100-80");
-    machine.nodes.front().link = {.kind = LinkKind::ring, .bandwidth = peak * GB, .efficiency = 0.762, .latency_seconds = 1e-6};
+    machine.nodes.front().link = {
+        .kind = LinkKind::ring, .bandwidth = peak * GB, .efficiency = 0.762, .latency_seconds = 1e-6};
     rows.push_back(all_reduce_row(what, measured, large, 8, machine));
   }
 }
@@ -143,14 +160,15 @@ void add_plain(std::vector<Row>& rows) {
 void add_copies(std::vector<Row>& rows) {
   const MachineSpec machine = read_machine("h200");
   const DeviceMap devices(mesh_of(8), machine);
-  const double copy = large / collective_seconds(CommKind::send, large, devices.placement_of_pair(0, 1), machine.network) / GB;
+  const double copy =
+      large / collective_seconds(CommKind::send, large, devices.placement_of_pair(0, 1), machine.network) / GB;
   rows.push_back({"H200, copy between two devices", 396.4, copy, 0.08});
   rows.push_back({"H200, copies both ways", 783.73, 2 * copy, 0.08});
   rows.push_back({"H200, host to device", 55.43, machine.nodes.front().device.host_bandwidth / GB, 0.001});
 }
 
-/// 4 nodes of 8 devices, whose fabric the source does not name: the cards and the start are a fit. NCCL changes its algorithm between 8 and 32 MiB, where the
-/// measured bandwidth rises above that of the largest buffers.
+/// 4 nodes of 8 devices, whose fabric the source does not name: the cards and the start are a fit. NCCL changes its
+/// algorithm between 8 and 32 MiB, where the measured bandwidth rises above that of the largest buffers.
 void add_sizes(std::vector<Row>& rows) {
   MachineSpec machine = read_machine("a100-80");
   machine.nodes.front().nic_bandwidth = 12.5 * GB;
@@ -163,7 +181,10 @@ void add_sizes(std::vector<Row>& rows) {
     const std::string size = bytes < MiB   ? fmt::format("{} KiB", bytes / KiB)
                              : bytes < GiB ? fmt::format("{} MiB", bytes / MiB)
                                            : fmt::format("{} GiB", bytes / GiB);
-    rows.push_back(all_reduce_row("4 nodes, fabric not named, " + size, each, bytes, 32, machine, bytes > 64 * MiB ? 0.05 : bytes < 2 * MiB ? 0.15 : 0.3));
+    rows.push_back(all_reduce_row("4 nodes, fabric not named, " + size, each, bytes, 32, machine,
+                                  bytes > 64 * MiB  ? 0.05
+                                  : bytes < 2 * MiB ? 0.15
+                                                    : 0.3));
     bytes *= 2;
   }
 }
@@ -182,13 +203,15 @@ TEST(CollectiveSeconds, AreAsMeasuredAndAsDocumented) {
   for (const Row& row : rows) {
     sum += std::abs(row.predicted / row.measured - 1);
     EXPECT_NEAR(row.predicted / row.measured, 1, row.tolerance) << row.what;
-    EXPECT_THAT(document.str(), ::testing::HasSubstr(fmt::format("| {} | {} | {:.3g} |\n", row.what, row.measured, row.predicted)));
+    EXPECT_THAT(document.str(),
+                ::testing::HasSubstr(fmt::format("| {} | {} | {:.3g} |\n", row.what, row.measured, row.predicted)));
   }
   EXPECT_EQ(rows.size(), 39);
   EXPECT_LT(sum / static_cast<double>(rows.size()), 0.05);
 }
 
-constexpr CommKind kinds[] = {CommKind::all_reduce, CommKind::all_gather, CommKind::reduce_scatter, CommKind::all_to_all, CommKind::broadcast};
+constexpr CommKind kinds[] = {CommKind::all_reduce, CommKind::all_gather, CommKind::reduce_scatter,
+                              CommKind::all_to_all, CommKind::broadcast};
 
 class OnShipped : public ::testing::TestWithParam<const char*> {};
 
@@ -231,18 +254,23 @@ TEST_P(OnShipped, LessBandwidthIsNeverFaster) {
     for (const double bytes : {8.0, 1 * MiB, 1 * GiB})
       for (const int num_ranks : {2, 8, 16, 64})
         for (const MachineSpec* less : {&slow_links, &slow_cards, &far, &thin})
-          EXPECT_GE(world_seconds(kind, bytes, num_ranks, *less), world_seconds(kind, bytes, num_ranks, machine)) << name_of(kind) << " " << num_ranks;
+          EXPECT_GE(world_seconds(kind, bytes, num_ranks, *less), world_seconds(kind, bytes, num_ranks, machine))
+              << name_of(kind) << " " << num_ranks;
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, OnShipped, ::testing::Values("v100", "a100-80", "h100", "b200"), [](const auto& each) {
-  std::string name(each.param);
-  return name.substr(0, name.find('-'));
-});
+INSTANTIATE_TEST_SUITE_P(Machines, OnShipped, ::testing::Values("v100", "a100-80", "h100", "b200"),
+                         [](const auto& each) {
+                           std::string name(each.param);
+                           return name.substr(0, name.find('-'));
+                         });
 
 TEST(MeasuredSeconds, LieBetweenMeasuredSizesAndGroups) {
   NodeLink link;
-  link.measured = {{Collective::all_reduce, 2, {1e3, 1e5}, {1e-6, 1e-5}}, {Collective::all_reduce, 4, {1e3, 1e5}, {3e-6, 3e-5}}};
-  const auto seconds = [&](double bytes, int num_ranks) { return measured_seconds(link, Collective::all_reduce, bytes, num_ranks).value(); };
+  link.measured = {{Collective::all_reduce, 2, {1e3, 1e5}, {1e-6, 1e-5}},
+                   {Collective::all_reduce, 4, {1e3, 1e5}, {3e-6, 3e-5}}};
+  const auto seconds = [&](double bytes, int num_ranks) {
+    return measured_seconds(link, Collective::all_reduce, bytes, num_ranks).value();
+  };
   EXPECT_DOUBLE_EQ(seconds(1e3, 2), 1e-6);
   EXPECT_NEAR(seconds(1e4, 2), std::sqrt(1e-11), 1e-12);  // the middle of a straight line in logarithms
   EXPECT_DOUBLE_EQ(seconds(8, 2), 1e-6);

@@ -12,7 +12,8 @@ namespace {
 ScaledSeconds steps_of(std::vector<std::pair<double, double>> parts) {
   return [parts = std::move(parts)](const CostScales& scales) {
     std::vector<double> seconds;
-    for (const auto& [compute, communication] : parts) seconds.push_back(scales.compute * compute + scales.communication * communication);
+    for (const auto& [compute, communication] : parts)
+      seconds.push_back(scales.compute * compute + scales.communication * communication);
     return seconds;
   };
 }
@@ -40,12 +41,15 @@ TEST(FitCostScales, NothingIsLearntFromWhatIsRight) {
 
 TEST(ScaledMachine, ASimulatedStepTakesSoMuchLonger) {
   RunConfig config = testing::small_config();
-  config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree = config.parallelism.data_parallel_shard_degree = 2;
+  config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree =
+      config.parallelism.data_parallel_shard_degree = 2;
   const Blueprint blueprint(config);
   const MachineSpec machine = read_machine("a100-80");
   const double seconds = simulate(blueprint, machine).step_seconds;
   for (const double scale : {0.25, 0.9, 1.0, 5.0})
-    EXPECT_NEAR(simulate(blueprint, scaled(machine, {scale, scale})).step_seconds, scale * seconds, 1e-6 * scale * seconds) << scale;
+    EXPECT_NEAR(simulate(blueprint, scaled(machine, {scale, scale})).step_seconds, scale * seconds,
+                1e-6 * scale * seconds)
+        << scale;
   EXPECT_LT(simulate(blueprint, scaled(machine, {0.5, 1})).step_seconds, seconds);
   EXPECT_LT(simulate(blueprint, scaled(machine, {1, 0.5})).step_seconds, seconds);
 }
@@ -57,7 +61,8 @@ TEST(ScaledMachine, IsAMachineFile) {
     const MachineSpec read = parse_machine(to_toml(machine), "tuned");
     EXPECT_NEAR(read.nodes[0].device.memory_bandwidth * read.nodes[0].device.memory_efficiency,
                 machine.nodes[0].device.memory_bandwidth * machine.nodes[0].device.memory_efficiency, 1);
-    EXPECT_NEAR(read.network.efficiency * read.nodes[0].nic_bandwidth, machine.network.efficiency * machine.nodes[0].nic_bandwidth, 1);
+    EXPECT_NEAR(read.network.efficiency * read.nodes[0].nic_bandwidth,
+                machine.network.efficiency * machine.nodes[0].nic_bandwidth, 1);
   }
 }
 

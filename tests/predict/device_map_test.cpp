@@ -75,7 +75,8 @@ TEST(DeviceMap, RefusesMoreRanksThanDevicesAndNodesWithoutCards) {
     }
     return "";
   };
-  EXPECT_THAT(error_of(cluster({{1, 8}})), HasSubstr("the layout has 16 ranks, but the machine 'cluster' has 8 devices; nearest: 8"));
+  EXPECT_THAT(error_of(cluster({{1, 8}})),
+              HasSubstr("the layout has 16 ranks, but the machine 'cluster' has 8 devices; nearest: 8"));
   MachineSpec alone = cluster({{0, 8}});
   alone.nodes.front().num_nics = 0;
   EXPECT_THAT(error_of(alone), HasSubstr("8 devices on a node and no cards between nodes (num_nics = 0); nearest: 8"));
@@ -108,8 +109,10 @@ TEST(GroupPlacement, IsWhatCountingFinds) {
   for (int i = 0; i < 300; ++i) {
     std::array axes = {Axis::tp, Axis::dp_shard, Axis::pp, Axis::dp_replicate};
     if (random() % 2 == 0) std::shuffle(axes.begin(), axes.end(), random);
-    const MeshShape mesh({1, one_of({1, 2, 3}), one_of({1, 2, 4, 5}), one_of({1, 2, 4, 6}), 1, one_of({1, 2, 3, 4, 8})}, AxisOrder(axes));
-    MachineSpec machine = random() % 3 == 0 ? cluster({{one_of({1, 2}), 4}, {0, 8}}) : cluster({{0, one_of({1, 4, 6, 8, 16})}});
+    const MeshShape mesh({1, one_of({1, 2, 3}), one_of({1, 2, 4, 5}), one_of({1, 2, 4, 6}), 1, one_of({1, 2, 3, 4, 8})},
+                         AxisOrder(axes));
+    MachineSpec machine =
+        random() % 3 == 0 ? cluster({{one_of({1, 2}), 4}, {0, 8}}) : cluster({{0, one_of({1, 4, 6, 8, 16})}});
     machine.network.nodes_per_leaf = one_of({0, 1, 2, 3});
     const DeviceMap devices(mesh, machine);
     for (const Group& group : groups) {
@@ -128,7 +131,8 @@ TEST(GroupPlacement, OfAMixedGroupHasTheSlowestLinkAndCards) {
   EXPECT_DOUBLE_EQ(placement.cards_bandwidth, 0.5);
 }
 
-/// Eight data-parallel groups, one per tensor rank, share a node's cards; without tensor parallelism the one group has all of them.
+/// Eight data-parallel groups, one per tensor rank, share a node's cards; without tensor parallelism the one group has
+/// all of them.
 TEST(GroupPlacement, SharesTheCardsOfANode) {
   MachineSpec machine = cluster({{0, 8}});
   machine.nodes.front().num_nics = 4;

@@ -18,8 +18,15 @@ namespace {
 DeviceSpec device_of(const char* machine) { return read_machine(machine).nodes.front().device; }
 
 /// TFLOP/s with everything that an operation costs.
-double product_tflops(const DeviceSpec& device, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype = DType::bfloat16) {
-  const OpRecord product = {.kind = OpKind::matmul, .dtype = dtype, .m = m, .n = n, .k = k, .flops = 2 * m * n * k, .bytes = 2 * (m * k + k * n + m * n)};
+double product_tflops(const DeviceSpec& device, std::int64_t m, std::int64_t n, std::int64_t k,
+                      DType dtype = DType::bfloat16) {
+  const OpRecord product = {.kind = OpKind::matmul,
+                            .dtype = dtype,
+                            .m = m,
+                            .n = n,
+                            .k = k,
+                            .flops = 2 * m * n * k,
+                            .bytes = 2 * (m * k + k * n + m * n)};
   return static_cast<double>(product.flops) / operation_seconds(product, device) / 1e12;
 }
 
@@ -34,16 +41,23 @@ TEST(TileEfficiency, IsThatOfFullAndPartialWaves) {
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 500, 100, 1000, 0), 1);    // two parts of k each
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 500, 100, 64, 64), 0.25);  // too short for that
   device.tiles.push_back({.m = 50, .n = 100, .efficiency = 0.9});
-  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0), 0.9);  // three waves of small tiles, where large ones leave half a wave
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0),
+                   0.9);  // three waves of small tiles, where large ones leave half a wave
 }
 
 TEST(DeviceTime, ProductsOfFloat32MayHaveTheRatesOfTensorFloat32) {
   const MachineSpec exact = read_machine("h100"), rounding = with_tensorfloat32(exact);
   const DeviceSpec &before = exact.nodes.front().device, &after = rounding.nodes.front().device;
-  EXPECT_GT(product_tflops(after, 8192, 8192, 8192, DType::float32), 4 * product_tflops(before, 8192, 8192, 8192, DType::float32));
+  EXPECT_GT(product_tflops(after, 8192, 8192, 8192, DType::float32),
+            4 * product_tflops(before, 8192, 8192, 8192, DType::float32));
   EXPECT_EQ(product_tflops(after, 8192, 8192, 8192), product_tflops(before, 8192, 8192, 8192));
-  const OpRecord attention = {
-      .kind = OpKind::attention, .dtype = DType::float32, .m = 4096, .n = 4096LL * 4096 / 2, .k = 128, .flops = 1'000'000'000'000, .bytes = 1};
+  const OpRecord attention = {.kind = OpKind::attention,
+                              .dtype = DType::float32,
+                              .m = 4096,
+                              .n = 4096LL * 4096 / 2,
+                              .k = 128,
+                              .flops = 1'000'000'000'000,
+                              .bytes = 1};
   EXPECT_DOUBLE_EQ(operation_seconds(attention, after), operation_seconds(attention, before));
 }
 
@@ -52,13 +66,17 @@ TEST(DeviceTime, NeedsRatesOnlyForProductsAndAttention) {
   DeviceSpec device;
   device.memory_bandwidth = 1e12;
   device.formats["bfloat16"].peak_flops = 3e14;
-  EXPECT_DOUBLE_EQ(operation_seconds({.kind = OpKind::adamw, .dtype = DType::float32, .m = 1, .flops = 10, .bytes = 1'000'000}, device), 1e-6);
+  EXPECT_DOUBLE_EQ(
+      operation_seconds({.kind = OpKind::adamw, .dtype = DType::float32, .m = 1, .flops = 10, .bytes = 1'000'000},
+                        device),
+      1e-6);
   EXPECT_NEAR(product_tflops(device, 4096, 4096, 4096), 300, 1e-6);
   try {
     (void)product_tflops(device, 64, 64, 64, DType::float32);
     FAIL() << "a product in float32 has no rate here";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "training.dtype = 'float32': the device has no rates of it, nor of float32; nearest: bfloat16");
+    EXPECT_STREQ(error.what(),
+                 "training.dtype = 'float32': the device has no rates of it, nor of float32; nearest: bfloat16");
   }
 }
 
@@ -103,7 +121,8 @@ TEST(MatmulRate, IsAsMeasuredAndAsDocumented) {
     const double predicted = product_tflops(device_of(each.machine), each.m, each.n, each.k, each.dtype);
     sum += std::abs(predicted / each.tflops - 1);
     EXPECT_NEAR(predicted / each.tflops, 1, each.tolerance) << each.what;
-    EXPECT_THAT(document.str(), ::testing::HasSubstr(fmt::format("| {} | {} | {:.0f} |\n", each.what, each.tflops, predicted)));
+    EXPECT_THAT(document.str(),
+                ::testing::HasSubstr(fmt::format("| {} | {} | {:.0f} |\n", each.what, each.tflops, predicted)));
   }
   EXPECT_LT(sum / std::size(products), 0.04);
 }
@@ -112,7 +131,8 @@ TEST(MatmulRate, NeverExceedsThePeakAndMoreIsNeverFaster) {
   const DeviceSpec device = device_of("h100");
   const FormatRates& rates = device.formats.at("bfloat16");
   const auto seconds = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) / matmul_rate(device, rates, m, n, k);
+    return static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) /
+           matmul_rate(device, rates, m, n, k);
   };
   for (const std::int64_t m : {1, 60, 128, 1000, 4096, 50000})
     for (const std::int64_t n : {1, 64, 333, 4096})
@@ -129,7 +149,9 @@ TEST(MatmulRate, OfMeasuredPointsLiesBetweenThem) {
   for (const std::int64_t m : {64, 256, 1024})
     for (const std::int64_t n : {64, 1024})
       for (const std::int64_t k : {64, 256, 1024})
-        rates.points.push_back({m, n, k, 100.0 * static_cast<double>(k) / static_cast<double>(k + 64) * static_cast<double>(m) / static_cast<double>(m + 64)});
+        rates.points.push_back({m, n, k,
+                                100.0 * static_cast<double>(k) / static_cast<double>(k + 64) * static_cast<double>(m) /
+                                    static_cast<double>(m + 64)});
   const auto rate = [&](std::int64_t m, std::int64_t n, std::int64_t k) { return matmul_rate(device, rates, m, n, k); };
   for (const MatmulPoint& point : rates.points) EXPECT_NEAR(rate(point.m, point.n, point.k) / point.flops, 1, 1e-3);
   const double low = 25, high = 100.0 * 1024 / 1088 * 1024 / 1088;
@@ -143,13 +165,19 @@ TEST(MatmulRate, OfMeasuredPointsLiesBetweenThem) {
   EXPECT_NEAR(rate(512, 256, 512), 100.0 * 512 / 576 * 512 / 576, 8);
 }
 
-/// FlashAttention-2 (arXiv:2307.08691) on A100 80 GB, forward and backward, causal: heads of 128 at about 150 to 190 TFLOP/s from 2k to 16k, those of 64 less.
+/// FlashAttention-2 (arXiv:2307.08691) on A100 80 GB, forward and backward, causal: heads of 128 at about 150 to 190
+/// TFLOP/s from 2k to 16k, those of 64 less.
 TEST(AttentionSeconds, AreThoseOfBlocks) {
   const DeviceSpec device = device_of("a100-80");
   const auto tflops = [&](std::int64_t queries, std::int64_t head) {
     const std::int64_t pairs = queries * (queries + 1) / 2;
-    const OpRecord attention = {
-        .kind = OpKind::attention, .dtype = DType::bfloat16, .m = 256, .n = pairs, .k = head, .flops = 4 * 256 * pairs * head, .bytes = 1};
+    const OpRecord attention = {.kind = OpKind::attention,
+                                .dtype = DType::bfloat16,
+                                .m = 256,
+                                .n = pairs,
+                                .k = head,
+                                .flops = 4 * 256 * pairs * head,
+                                .bytes = 1};
     return static_cast<double>(attention.flops) / operation_seconds(attention, device) / 1e12;
   };
   EXPECT_NEAR(tflops(2048, 128), 165, 15);
@@ -169,7 +197,8 @@ TEST(DeviceTime, ProductsInFloat8HaveItsRate) {
   DeviceSpec device;
   device.memory_bandwidth = 1e12;
   device.formats["bfloat16"].peak_flops = 1e12;
-  OpRecord product = {.kind = OpKind::matmul, .dtype = DType::bfloat16, .m = 100, .n = 100, .k = 100, .flops = 2'000'000};
+  OpRecord product = {
+      .kind = OpKind::matmul, .dtype = DType::bfloat16, .m = 100, .n = 100, .k = 100, .flops = 2'000'000};
   EXPECT_DOUBLE_EQ(operation_seconds(product, device), 2e-6);
   product.is_float8 = true;
   EXPECT_THROW((void)operation_seconds(product, device), Error);

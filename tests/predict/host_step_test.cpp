@@ -46,7 +46,8 @@ double product_seconds(const Blueprint& blueprint) {
   const RankBlueprint rank = blueprint.rank(0);
   double flops = 0;
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const OpRecord& each : rank.trace(ProgramKind::training).of(action).ops) flops += each.kind == OpKind::matmul ? static_cast<double>(each.flops) : 0;
+    for (const OpRecord& each : rank.trace(ProgramKind::training).of(action).ops)
+      flops += each.kind == OpKind::matmul ? static_cast<double>(each.flops) : 0;
   return flops;
 }
 
@@ -81,11 +82,13 @@ TEST(HostStep, MoreRanksTakeTurnsAndNoCoreIsIdle) {
 
 TEST(HostStep, ASlowRankIsHelpedByTheOther) {
   const Blueprint blueprint(config(2, 1));
-  // Work of 1 and 3: for as long as both compute, a core each; then the other core helps: 1 + 2 / 2. What the norm of the gradients waits for is free.
+  // Work of 1 and 3: for as long as both compute, a core each; then the other core helps: 1 + 2 / 2. What the norm of
+  // the gradients waits for is free.
   EXPECT_NEAR(host_step(blueprint, products_alone(), {{1, 3.0}}).seconds / product_seconds(blueprint), 2, 1e-6);
 }
 
-// Each on its core, and what they all-reduce takes a second per byte that is moved (2 n of the buffer's), one after the other.
+// Each on its core, and what they all-reduce takes a second per byte that is moved (2 n of the buffer's), one after the
+// other.
 TEST(HostStep, ProcessesWaitForEachOtherAndHelpNobody) {
   const Blueprint blueprint(config(2, 1));
   HostSpec host = products_alone();
@@ -95,7 +98,8 @@ TEST(HostStep, ProcessesWaitForEachOtherAndHelpNobody) {
   const RankBlueprint rank = blueprint.rank(0);
   for (const Action& action : rank.program(ProgramKind::training))
     for (const CommRecord& each : rank.trace(ProgramKind::training).of(action).comms)
-      if (each.group_size > 1 && each.kind == CommKind::all_reduce) sent_seconds += 4.0 * static_cast<double>(each.num_elements * size_of(each.dtype));
+      if (each.group_size > 1 && each.kind == CommKind::all_reduce)
+        sent_seconds += 4.0 * static_cast<double>(each.num_elements * size_of(each.dtype));
   ASSERT_GT(sent_seconds, 0);
   EXPECT_NEAR(host_step_of_processes(blueprint, host).seconds / (product_seconds(blueprint) + sent_seconds), 1, 1e-6);
   EXPECT_THROW((void)host_step_of_processes(Blueprint(config(4, 1)), host), Error);  // more than cores
@@ -105,8 +109,10 @@ TEST(HostTime, OfAMeasuredSizeIsWhatWasMeasured) {
   HostSpec host = products_alone();
   host.operations["matmul"]["float32"] = {{8, 8, 8, 1024, 3, 4, 2}, {64, 64, 64, 524288, 300, 400, 200}};
   HostTime time(host, 2);
-  EXPECT_NEAR(time.of(OpRecord{.kind = OpKind::matmul, .m = 64, .n = 64, .k = 64, .flops = 524288, .bytes = 1}).busy, 400, 1e-9);
-  EXPECT_NEAR(time.of(OpRecord{.kind = OpKind::matmul, .m = 8, .n = 8, .k = 8, .flops = 1024, .bytes = 1}).shared, 2, 1e-9);
+  EXPECT_NEAR(time.of(OpRecord{.kind = OpKind::matmul, .m = 64, .n = 64, .k = 64, .flops = 524288, .bytes = 1}).busy,
+              400, 1e-9);
+  EXPECT_NEAR(time.of(OpRecord{.kind = OpKind::matmul, .m = 8, .n = 8, .k = 8, .flops = 1024, .bytes = 1}).shared, 2,
+              1e-9);
 }
 
 TEST(Simulate, AHostHasRoomForAllItsRanks) {
@@ -127,17 +133,20 @@ TEST(Simulate, AHostsRanksHaveLanesTrafficAndPartsLikeOthers) {
   StepParts parts;
   for (const SimulatedRank& rank : result.ranks) {
     EXPECT_EQ(rank.lanes.size(), blueprint.rank(rank.rank).program(ProgramKind::training).size());
-    EXPECT_LT(static_cast<std::size_t>(*std::max_element(rank.lanes.begin(), rank.lanes.end())), rank.lane_names.size());
+    EXPECT_LT(static_cast<std::size_t>(*std::max_element(rank.lanes.begin(), rank.lanes.end())),
+              rank.lane_names.size());
     EXPECT_NEAR(rank.parts.total_seconds(), result.step_seconds, 1e-9 * result.step_seconds);
     StepParts of_all = rank.parts;
     parts += (of_all *= rank.num_ranks);
     std::int64_t held = 0;
-    for (const auto& [category, bytes] : result.memory[static_cast<std::size_t>(rank.pipeline_rank)].bytes_at_peak) held += bytes;
+    for (const auto& [category, bytes] : result.memory[static_cast<std::size_t>(rank.pipeline_rank)].bytes_at_peak)
+      held += bytes;
     EXPECT_GT(held, 0.9 * static_cast<double>(result.memory[static_cast<std::size_t>(rank.pipeline_rank)].arena_bytes));
     EXPECT_EQ(rank.sent_bytes.contains("pp"), true);
   }
   EXPECT_NEAR(parts.compute_seconds / 4, result.parts.compute_seconds, 1e-9 * result.step_seconds);
-  EXPECT_EQ(result.sent_bytes.at("pp"), 2 * (result.ranks[0].sent_bytes.at("pp") + result.ranks[1].sent_bytes.at("pp")));
+  EXPECT_EQ(result.sent_bytes.at("pp"),
+            2 * (result.ranks[0].sent_bytes.at("pp") + result.ranks[1].sent_bytes.at("pp")));
 }
 
 }  // namespace

@@ -18,7 +18,10 @@ MachineSpec two_kinds_of_nodes(double bandwidth = 1e9) {
   node.name = "fast";
   node.count = 2;
   node.num_devices = 4;
-  node.device = {.name = "fast", .memory_bytes = 1 << 30, .memory_bandwidth = 1e10, .formats = {{"float32", {.peak_flops = 1e10}}}};
+  node.device = {.name = "fast",
+                 .memory_bytes = 1 << 30,
+                 .memory_bandwidth = 1e10,
+                 .formats = {{"float32", {.peak_flops = 1e10}}}};
   node.link = {.bandwidth = bandwidth, .latency_seconds = 1e-6};
   node.num_nics = 1;
   node.nic_bandwidth = bandwidth / 4;
@@ -78,7 +81,8 @@ Drawn draw(unsigned seed) {
   p.pipeline_parallel_schedule = schedules[chance.below(static_cast<unsigned>(schedules.size()))].kind;
   drawn.config.model.tie_word_embeddings = chance.below(2) == 0;
   const std::int64_t num_microbatches = 2 * p.pipeline_parallel_degree * (1 + chance.below(2));
-  drawn.config.training.global_batch_size = num_microbatches * p.data_parallel_shard_degree * p.data_parallel_replicate_degree;
+  drawn.config.training.global_batch_size =
+      num_microbatches * p.data_parallel_shard_degree * p.data_parallel_replicate_degree;
   OverlapRules& overlap = drawn.options.profile.overlap;
   overlap.hides_transfers = chance.below(2) == 0;
   overlap.hides_gradient_reductions = chance.below(2) == 0;

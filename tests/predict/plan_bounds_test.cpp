@@ -1,5 +1,5 @@
-// No layout is faster or smaller than its bounds say, and its programs take what its blueprint takes: random layouts of several models and machines against
-// their blueprints.
+// No layout is faster or smaller than its bounds say, and its programs take what its blueprint takes: random layouts of
+// several models and machines against their blueprints.
 #include "predict/plan_bounds.h"
 
 #include "predict/layout_steps.h"
@@ -22,16 +22,19 @@ struct Case {
   int draws;
   std::vector<std::string> settings = {};
 };
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.model << " on " << c.gpus << " of " << c.machine; }
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.model << " on " << c.gpus << " of " << c.machine;
+}
 
 PlanRequest request_of(const Case& c) {
-  return read_plan_request({.model = c.model,
-                            .machine = c.machine,
-                            .gpus = c.gpus,
-                            .global_batch_size = c.batch,
-                            .seq_len = c.seq_len,
-                            .settings = c.machine.empty() ? std::vector<std::string>{"--training.dtype=float32"} : c.settings,
-                            .this_machine = some_host});
+  return read_plan_request(
+      {.model = c.model,
+       .machine = c.machine,
+       .gpus = c.gpus,
+       .global_batch_size = c.batch,
+       .seq_len = c.seq_len,
+       .settings = c.machine.empty() ? std::vector<std::string>{"--training.dtype=float32"} : c.settings,
+       .this_machine = some_host});
 }
 
 template <class T>
@@ -91,13 +94,28 @@ const Case cases[] = {
     {"GroupedQueries", "llama3-8b", "h100", 16, 32, 4096, 120},
     {"QueryNorms", "qwen3-0.6b", "a100-40", 12, 24, 2048, 60},
     {"RanksThatShareCores", "llama-10m", "", 12, 24, 64, 60},
-    {"WholeParametersForTheWayBack", "gpt2-124m", "v100", 16, 64, 64, 150, {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=never"}},
-    {"GatheredForEachPass", "gpt2-124m", "v100", 16, 64, 64, 150, {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=microbatch"}},
+    {"WholeParametersForTheWayBack",
+     "gpt2-124m",
+     "v100",
+     16,
+     64,
+     64,
+     150,
+     {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=never"}},
+    {"GatheredForEachPass",
+     "gpt2-124m",
+     "v100",
+     16,
+     64,
+     64,
+     150,
+     {"--parallelism.zero_level=3", "--parallelism.reshard_after_forward=microbatch"}},
     {"RanksWithCoresOfTheirOwn", "llama-10m", "", 2, 8, 128, 60},
     {"Large", "gpt3-175b", "a100-80", 128, 128, 2048, 8},
 };
 
-INSTANTIATE_TEST_SUITE_P(Plan, Bounds, ::testing::ValuesIn(cases), [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Plan, Bounds, ::testing::ValuesIn(cases),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 }  // namespace
 }  // namespace echelon

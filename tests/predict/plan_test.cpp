@@ -17,7 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-PlanQuestion question(const std::string& model, const std::string& machine, std::int64_t gpus, std::int64_t batch, std::int64_t seq_len) {
+PlanQuestion question(const std::string& model, const std::string& machine, std::int64_t gpus, std::int64_t batch,
+                      std::int64_t seq_len) {
   return {.model = model, .machine = machine, .gpus = gpus, .global_batch_size = batch, .seq_len = seq_len};
 }
 
@@ -31,7 +32,8 @@ std::string sentence_of(const PlanQuestion& asked) {
   return "";
 }
 
-/// Requests whose spaces are small enough to be timed as a whole; where memory is short and where it is not, for time and for memory.
+/// Requests whose spaces are small enough to be timed as a whole; where memory is short and where it is not, for time
+/// and for memory.
 std::vector<PlanRequest> small_requests() {
   std::vector<PlanRequest> requests;
   for (const char* objective : {"time", "memory"}) {
@@ -44,17 +46,20 @@ std::vector<PlanRequest> small_requests() {
     asked.settings = {"--parallelism.pipeline_parallel_schedule=1F1B", "--training.recompute_method=uniform"};
     requests.push_back(read_plan_request(asked));
     requests.push_back(requests.back());
-    requests.back().machine.nodes.front().device.memory_bytes = std::int64_t{3} << 29;  // 1.5 GiB: most layouts do not fit
+    requests.back().machine.nodes.front().device.memory_bytes = std::int64_t{3}
+                                                                << 29;  // 1.5 GiB: most layouts do not fit
     asked = question("llama-1m", "", 4, 4, 64);
     asked.objective = objective;
     asked.this_machine = some_host;
-    asked.settings = {"--training.micro_batch_size=1", "--parallelism.virtual_stages=1", "--training.recompute=none", "--training.dtype=float32"};
+    asked.settings = {"--training.micro_batch_size=1", "--parallelism.virtual_stages=1", "--training.recompute=none",
+                      "--training.dtype=float32"};
     requests.push_back(read_plan_request(asked));
   }
   // Orders of the axes: nodes that meshes divide into, with three axes of two ranks, and nodes that they do not.
   for (const auto& [gpus, gpus_per_node] : {std::pair{8, 2}, std::pair{6, 4}}) {
     PlanQuestion asked = question("llama-1m", "v100", gpus, 24, 64);
-    asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none", "--parallelism.pipeline_parallel_schedule=1F1B"};
+    asked.settings = {"--training.micro_batch_size=1", "--training.recompute=none",
+                      "--parallelism.pipeline_parallel_schedule=1F1B"};
     requests.push_back(read_plan_request(asked));
     requests.back().machine.nodes.front().num_devices = gpus_per_node;
   }
@@ -64,7 +69,8 @@ std::vector<PlanRequest> small_requests() {
 TEST(Plan, IsThatOfTimingEveryLayout) {
   for (const PlanRequest& request : small_requests()) {
     const PlanResult found = find_plans(request), all = find_plans_exhaustively(request);
-    SCOPED_TRACE(fmt::format("{} of {}: {} layouts", request.num_devices, request.machine.name, all.num_configurations));
+    SCOPED_TRACE(
+        fmt::format("{} of {}: {} layouts", request.num_devices, request.machine.name, all.num_configurations));
     EXPECT_EQ(found.num_configurations, all.num_configurations);
     EXPECT_LT(found.num_evaluated, all.num_evaluated);
     ASSERT_EQ(found.plans.size(), all.plans.size());
@@ -87,7 +93,8 @@ TEST(Plan, WhoseTimeIsOverIsOneThatFitsAndSaysHowMuchBetterOthersMayBe) {
     ASSERT_FALSE(found.plans.empty());
     const auto figure_of = [&](const PlanResult& result) {
       const Simulation& outcome = result.plans.front().outcome;
-      return request.objective == PlanObjective::memory ? static_cast<double>(outcome.peak_memory_bytes()) : outcome.step_seconds;
+      return request.objective == PlanObjective::memory ? static_cast<double>(outcome.peak_memory_bytes())
+                                                        : outcome.step_seconds;
     };
     EXPECT_TRUE(found.plans.front().outcome.fits());
     EXPECT_LE(figure_of(best), figure_of(found) * (1 + 1e-9));
@@ -140,13 +147,16 @@ TEST(Plan, OfALargeModelTakesFewBlueprints) {
 TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
   std::mt19937 random(3);
   const auto any_of = [&](const auto& all) { return *(std::begin(all) + random() % std::size(all)); };
-  constexpr const char *models[] = {"gpt2-124m", "llama-100m", "qwen2-0.5b", "llama-10m"}, *machines[] = {"v100", "a100-80", "h100"},
-                       *sets[] = {"--training.recompute=full", "--training.recompute=none", "--parallelism.sequence_parallel=true", "--training.dtype=float32"};
+  constexpr const char *models[] = {"gpt2-124m", "llama-100m", "qwen2-0.5b", "llama-10m"},
+                       *machines[] = {"v100", "a100-80", "h100"},
+                       *sets[] = {"--training.recompute=full", "--training.recompute=none",
+                                  "--parallelism.sequence_parallel=true", "--training.dtype=float32"};
   constexpr std::int64_t gpus[] = {1, 2, 3, 4};
   int num_plans = 0;
   for (int i = 0; i < 200; ++i) {
     const std::int64_t n = any_of(gpus);
-    PlanQuestion asked = question(any_of(models), any_of(machines), n, n * static_cast<std::int64_t>(1 + random() % 3), 1024);
+    PlanQuestion asked =
+        question(any_of(models), any_of(machines), n, n * static_cast<std::int64_t>(1 + random() % 3), 1024);
     asked.top = 2;
     asked.within_percent = 50;  // what is legal is the question here, not what is best
     asked.settings = {any_of(sets), "--training.micro_batch_size=1", "--training.recompute_method=uniform",
@@ -217,8 +227,10 @@ TEST(Plan, SaysWhatWouldHelp) {
 
 TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(question("llama-10m", "h100", 0, 4, 64)), HasSubstr("--gpus=0"));
-  EXPECT_THAT(sentence_of(question("llama-10m", "h101", 8, 8, 64)), ::testing::AllOf(HasSubstr("h101"), HasSubstr("h100")));
-  EXPECT_THAT(sentence_of(question("lama-10m", "h100", 8, 8, 64)), ::testing::AllOf(HasSubstr("lama-10m"), HasSubstr("llama-10m")));
+  EXPECT_THAT(sentence_of(question("llama-10m", "h101", 8, 8, 64)),
+              ::testing::AllOf(HasSubstr("h101"), HasSubstr("h100")));
+  EXPECT_THAT(sentence_of(question("lama-10m", "h100", 8, 8, 64)),
+              ::testing::AllOf(HasSubstr("lama-10m"), HasSubstr("llama-10m")));
   PlanQuestion asked = question("llama-10m", "h100", 7, 6, 64);
   asked.settings = {"--parallelism.pipeline_parallel_degree=1"};
   EXPECT_THAT(sentence_of(asked), HasSubstr("--gpus=7"));

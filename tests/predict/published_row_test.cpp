@@ -1,4 +1,5 @@
-// Rows of tables of published runs: what becomes of their words, and that a row and the config that it stands for are timed alike.
+// Rows of tables of published runs: what becomes of their words, and that a row and the config that it stands for are
+// timed alike.
 #include "predict/published_row.h"
 #include "predict/row_assumptions.h"
 #include "predict/software_memory.h"
@@ -15,9 +16,10 @@
 namespace echelon {
 namespace {
 
-// Configurations from: Narayanan et al. 2021 (arXiv:2104.04473), table 1; Korthikanti et al. 2022 (arXiv:2205.05198), table 5; Megatron-LM, images/tables.tex
-// of 2020; BigScience, chronicles of 176B; MosaicML llm-foundry, benchmarking README; fms-fsdp README; torchtitan, benchmarks; vTrain, ground truth; Qi et al.
-// 2023 (arXiv:2401.10241), tables 3 and 4.
+// Configurations from: Narayanan et al. 2021 (arXiv:2104.04473), table 1; Korthikanti et al. 2022 (arXiv:2205.05198),
+// table 5; Megatron-LM, images/tables.tex of 2020; BigScience, chronicles of 176B; MosaicML llm-foundry, benchmarking
+// README; fms-fsdp README; torchtitan, benchmarks; vTrain, ground truth; Qi et al. 2023 (arXiv:2401.10241), tables 3
+// and 4.
 constexpr std::string_view rows_text = R"csv(
 id,params_b,layers,hidden,heads,kv_heads,ffn,mlp,vocab,seq,gpu,gpu_mem_gb,gpus,intra,inter_per_node,tp,pp,vpp,dp,mbs,gbs,sp,recompute,zero,precision,flash_attn,schedule,software,async_tp
 sc21-t1-1.7B,1.7,24,2304,24,24,9216,gelu4h,51200,2048,A100-80GB-SXM,80,32,NVLink3+NVSwitch 300GB/s/dir,8x200Gb HDR IB,1,1,1,32,16,512,0,"full(uniform,1)",0,fp16,0,1F1B,Megatron-LM 2021,0
@@ -95,7 +97,9 @@ TEST(PublishedRows, WordsOfNetworksAndGpus) {
   EXPECT_THROW((void)described_machine({"TPUv4", "", "", ""}), Error);
 
   // What drivers call GPUs, with the dense bfloat16 of NVIDIA's data sheets.
-  const auto tflops = [&](const char* gpu) { return node({gpu, "", "", ""}).device.formats.at("bfloat16").peak_flops / 1e12; };
+  const auto tflops = [&](const char* gpu) {
+    return node({gpu, "", "", ""}).device.formats.at("bfloat16").peak_flops / 1e12;
+  };
   EXPECT_NEAR(tflops("NVIDIA H100 80GB HBM3"), 989.4, 1e-9);
   EXPECT_NEAR(tflops("NVIDIA H200"), 989.4, 1e-9);
   EXPECT_NEAR(tflops("NVIDIA H100 PCIe"), 756, 1e-9);
@@ -111,10 +115,13 @@ TEST(PublishedRows, WordsOfSoftware) {
   EXPECT_EQ(name({"TorchTitan compile", "bf16", "1", "1", "3"}), "torchtitan-compile+flash+async-tp");
   EXPECT_EQ(name({"Megatron-DeepSpeed (BigScience) Feb 2022", "fp16", "0", "", "1"}), "bloom+unfused");
   EXPECT_EQ(name({"a framework of tomorrow", "bf16", "", "", "3"}), "fsdp");
-  const auto of_release = [&](const char* source) { return name({"TorchTitan compile", "bf16", "1", "", "3", source}); };
+  const auto of_release = [&](const char* source) {
+    return name({"TorchTitan compile", "bf16", "1", "", "3", source});
+  };
   EXPECT_EQ(of_release("benchmarks/llama3_h100_202412_torchtitan.md"), "torchtitan-compile+flash");
   EXPECT_EQ(of_release("benchmarks/llama3-8b_h200_202506_x.md"), "torchtitan-compile+flash+compiled-loss");
-  EXPECT_EQ(of_release("benchmarks/asyncTP_llama3_h100_2025-06.md (commit 20b5bcd)"), "torchtitan-compile+flash+compiled-loss");
+  EXPECT_EQ(of_release("benchmarks/asyncTP_llama3_h100_2025-06.md (commit 20b5bcd)"),
+            "torchtitan-compile+flash+compiled-loss");
   EXPECT_EQ(of_release("commit 202"), "torchtitan-compile+flash");
 }
 
@@ -125,9 +132,11 @@ TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
     return described_run(row).config;
   };
   // torchtitan makes as many microbatches as there are stages; others take sequence after sequence.
-  const std::map<std::string, std::string> pipeline = {{"pp", "4"}, {"dp", "2"}, {"gpus", "64"}, {"mbs", ""}, {"gbs", "64"}};
+  const std::map<std::string, std::string> pipeline = {
+      {"pp", "4"}, {"dp", "2"}, {"gpus", "64"}, {"mbs", ""}, {"gbs", "64"}};
   EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).num_microbatches(), 4);
-  EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).parallelism.reshard_after_forward, ReshardAfterForward::never);
+  EXPECT_EQ(config_of("titan-8b-64-bf16-async", pipeline).parallelism.reshard_after_forward,
+            ReshardAfterForward::never);
   EXPECT_EQ(config_of("bloom-036", {{"mbs", ""}}).training.micro_batch_size, 1);
   EXPECT_EQ(config_of("bloom-036", {{"zero", "2"}}).parallelism.zero_level, 1);
   EXPECT_EQ(config_of("zb-1.5B-1F1B-m24", {}).model.vocab_size, 32000);
@@ -136,15 +145,23 @@ TEST(PublishedRows, WhatIsNotSaidIsWhatTheSoftwareDoes) {
 // A step's seconds at the width 13,824, on one node without a pipeline, with so many heads.
 double seconds_with_heads(const char* heads) {
   CsvRow row = row_called("bloom-036");
-  for (const auto& [column, value] : std::map<std::string, std::string>{
-           {"layers", "6"}, {"hidden", "13824"}, {"ffn", ""}, {"heads", heads}, {"kv_heads", ""}, {"pp", "1"}, {"dp", "1"}, {"gpus", "8"}, {"gbs", "8"}})
+  for (const auto& [column, value] : std::map<std::string, std::string>{{"layers", "6"},
+                                                                        {"hidden", "13824"},
+                                                                        {"ffn", ""},
+                                                                        {"heads", heads},
+                                                                        {"kv_heads", ""},
+                                                                        {"pp", "1"},
+                                                                        {"dp", "1"},
+                                                                        {"gpus", "8"},
+                                                                        {"gbs", "8"}})
     row.fields[column] = value;
   const DescribedRun run = described_run(row);
   return seconds_of(run.config, run.machine, run.profile);
 }
 
-// 128 heads of 108 columns: 216 bytes, no multiple of 16. Attention's products (two forward, again recomputed, and four backward) run on the vector units, at
-// most at 19.5 TFLOP/s where tensor cores do 312. Heads of 128 columns have more of them and no such loss.
+// 128 heads of 108 columns: 216 bytes, no multiple of 16. Attention's products (two forward, again recomputed, and four
+// backward) run on the vector units, at most at 19.5 TFLOP/s where tensor cores do 312. Heads of 128 columns have more
+// of them and no such loss.
 TEST(SoftwareProfile, HeadsOfOddWidthMissTheTensorCores) {
   constexpr double S = 2048, microbatches = 2, sequences = 4, layers = 6, heads = 128.0 / 8;
   const double flops = microbatches * layers * 8 * sequences * heads * 2 * S * S * 108;
@@ -154,7 +171,8 @@ TEST(SoftwareProfile, HeadsOfOddWidthMissTheTensorCores) {
   EXPECT_NEAR(seconds_with_heads("108") / seconds_with_heads("96"), 1, 0.02);
 }
 
-// What software reaches on a GPU that it was not fitted on is taken from software of its kind there, and from another GPU only if there is none.
+// What software reaches on a GPU that it was not fitted on is taken from software of its kind there, and from another
+// GPU only if there is none.
 TEST(SoftwareProfile, StandsInForWhatWasNotFitted) {
   const auto reaches = [](std::string_view profile, const char* machine) {
     return calibration_of(software_profile(profile), read_machine(machine).nodes.front().device).matmul_efficiency;
@@ -208,14 +226,16 @@ TEST(PublishedRows, WhatIsTakenInsteadOfWhatARowSaysIsSaid) {
   EXPECT_EQ(assumed({{"schedule", "foo"}}), "schedule = 'foo' is not known; 1F1B is taken\n");
   EXPECT_EQ(assumed({{"schedule", "foo"}, {"pp", "1"}, {"gpus", "32"}}), "");  // it does not matter there
   EXPECT_EQ(assumed({{"precision", "int4"}}), "precision = 'int4' is not known; bfloat16 is taken\n");
-  EXPECT_EQ(assumed({{"gbs", "2049"}}), "gbs = '2049' is no multiple of 4 data-parallel ranks x microbatches of 4; 2048 is taken\n");
-  EXPECT_EQ(assumed({{"mbs", "1000"}}), "mbs = '1000' is more than the sequences of a data-parallel rank; 512 is taken\n");
+  EXPECT_EQ(assumed({{"gbs", "2049"}}),
+            "gbs = '2049' is no multiple of 4 data-parallel ranks x microbatches of 4; 2048 is taken\n");
+  EXPECT_EQ(assumed({{"mbs", "1000"}}),
+            "mbs = '1000' is more than the sequences of a data-parallel rank; 512 is taken\n");
   EXPECT_EQ(assumed({{"kv_heads", "0"}}), "kv_heads = 0 is read as blank\n");
   EXPECT_EQ(assumed({{"software", "JAX"}}).substr(0, 26), "software = 'JAX' is not kn");
 }
 
-// PyTorch's pipelines with FSDP hold a stage's gradients whole in 32 bits, and every microbatch's output; a compiled loss holds the logits and their gradient
-// alone.
+// PyTorch's pipelines with FSDP hold a stage's gradients whole in 32 bits, and every microbatch's output; a compiled
+// loss holds the logits and their gradient alone.
 TEST(SoftwareMemory, OfPyTorch) {
   CsvRow row = row_called("titan-8b-64-bf16-async");
   const auto memory_of = [&](bool compiles_loss) {
@@ -223,20 +243,26 @@ TEST(SoftwareMemory, OfPyTorch) {
     run.profile.compiles_loss = compiles_loss;
     return simulate_software(Blueprint(run.config), run.machine, {.profile = run.profile}).memory;
   };
-  for (const auto& [column, value] : std::map<std::string, std::string>{{"pp", "2"}, {"dp", "4"}, {"mbs", "1"}, {"gbs", "32"}}) row.fields[column] = value;
+  for (const auto& [column, value] :
+       std::map<std::string, std::string>{{"pp", "2"}, {"dp", "4"}, {"mbs", "1"}, {"gbs", "32"}})
+    row.fields[column] = value;
   const std::vector<PredictedMemory> memory = memory_of(false);
   const std::int64_t sharded = memory.front().category_bytes.at(MemoryCategory::master_weights);
   EXPECT_GE(memory.front().category_bytes.at(MemoryCategory::gradients), 4 * sharded);
   const std::int64_t logits = 8192 * 128256 / 8;
   EXPECT_GE(memory.back().category_bytes.at(MemoryCategory::boundaries), 8 * 2 * logits);
-  EXPECT_EQ(memory_of(true).back().arena_bytes, memory.back().arena_bytes);  // a loss over a vocabulary that is cut is not compiled
+  EXPECT_EQ(memory_of(true).back().arena_bytes,
+            memory.back().arena_bytes);  // a loss over a vocabulary that is cut is not compiled
 
-  for (const auto& [column, value] : std::map<std::string, std::string>{{"tp", "1"}, {"pp", "1"}, {"dp", "64"}, {"sp", "0"}, {"gbs", "64"}})
+  for (const auto& [column, value] :
+       std::map<std::string, std::string>{{"tp", "1"}, {"pp", "1"}, {"dp", "64"}, {"sp", "0"}, {"gbs", "64"}})
     row.fields[column] = value;
-  EXPECT_EQ(memory_of(false).front().arena_bytes - memory_of(true).front().arena_bytes, std::int64_t{8} * 8192 * 128256);
+  EXPECT_EQ(memory_of(false).front().arena_bytes - memory_of(true).front().arena_bytes,
+            std::int64_t{8} * 8192 * 128256);
 }
 
-// Korthikanti et al. 2022, section 4: s b h (34 + 5 a s / h) bytes a layer without parallelism, s b h (10 + 24 / t + 5 a s / (h t)) over t ranks.
+// Korthikanti et al. 2022, section 4: s b h (34 + 5 a s / h) bytes a layer without parallelism, s b h (10 + 24 / t + 5
+// a s / (h t)) over t ranks.
 TEST(SoftwareMemory, OfABlockIsTheFormula) {
   const SoftwareProfile profile = software_profile("megatron-2022");
   RunConfig config = described_run(row_called("kort-t5-22B-full")).config;

@@ -9,11 +9,13 @@
 namespace echelon {
 namespace {
 
-/// Products at 100 flops a second, memory at 10 bytes a second, links of 10 bytes a second inside nodes of two devices and of 4 between them.
+/// Products at 100 flops a second, memory at 10 bytes a second, links of 10 bytes a second inside nodes of two devices
+/// and of 4 between them.
 MachineSpec slow_machine() {
   NodeSpec node;
   node.num_devices = 2;
-  node.device = {.name = "slow", .memory_bytes = 1000, .memory_bandwidth = 10, .formats = {{"float32", {.peak_flops = 100}}}};
+  node.device = {
+      .name = "slow", .memory_bytes = 1000, .memory_bandwidth = 10, .formats = {{"float32", {.peak_flops = 100}}}};
   node.link = {.bandwidth = 10, .latency_seconds = 0.5};
   node.num_nics = 2;
   node.nic_bandwidth = 2;
@@ -24,8 +26,10 @@ MachineSpec slow_machine() {
 
 TEST(OperationSeconds, AreThoseOfArithmeticOrOfMemory) {
   const DeviceSpec device = slow_machine().nodes.front().device;
-  EXPECT_DOUBLE_EQ(operation_seconds({.kind = OpKind::matmul, .m = 10, .n = 10, .k = 10, .flops = 2000, .bytes = 100}, device), 20);
-  EXPECT_DOUBLE_EQ(operation_seconds({.kind = OpKind::matmul, .m = 10, .n = 10, .k = 10, .flops = 2000, .bytes = 400}, device), 40);
+  EXPECT_DOUBLE_EQ(
+      operation_seconds({.kind = OpKind::matmul, .m = 10, .n = 10, .k = 10, .flops = 2000, .bytes = 100}, device), 20);
+  EXPECT_DOUBLE_EQ(
+      operation_seconds({.kind = OpKind::matmul, .m = 10, .n = 10, .k = 10, .flops = 2000, .bytes = 400}, device), 40);
 }
 
 /// Eight devices a node, arithmetic alone: no latency, no memory traffic to speak of, links without end.
@@ -35,7 +39,10 @@ MachineSpec pure_machine(std::vector<double> peaks = {1e12}) {
     NodeSpec node;
     node.count = peaks.size() > 1 ? 1 : 0;
     node.num_devices = peaks.size() > 1 ? 2 : 8;
-    node.device = {.name = "pure", .memory_bytes = 1 << 30, .memory_bandwidth = 1e18, .formats = {{"float32", {.peak_flops = peak}}}};
+    node.device = {.name = "pure",
+                   .memory_bytes = 1 << 30,
+                   .memory_bandwidth = 1e18,
+                   .formats = {{"float32", {.peak_flops = peak}}}};
     node.device.vector_flops = peak;
     node.link = {.bandwidth = 1e18};
     node.num_nics = 8;
@@ -88,7 +95,8 @@ TEST(Simulate, ATensorParallelGroupGoesAtThePaceOfItsSlowestMember) {
   EXPECT_DOUBLE_EQ(simulate(blueprint, pure_machine(), {.slow_ranks = {{0, 2}, {1, 2}}}).step_seconds, first);
 }
 
-// The second node's devices do half as much: replicas on the first wait half of the step, and it lasts as on slow devices alone.
+// The second node's devices do half as much: replicas on the first wait half of the step, and it lasts as on slow
+// devices alone.
 TEST(Simulate, AnUnevenClusterGoesAtThePaceOfItsSlowNodes) {
   const Blueprint blueprint(pure_config());
   const Simulation uneven = simulate(blueprint, pure_machine({1e12, 5e11}));
@@ -99,7 +107,8 @@ TEST(Simulate, AnUnevenClusterGoesAtThePaceOfItsSlowNodes) {
   EXPECT_NEAR(uneven.peak_flops, 2 * 1e12 + 2 * 5e11, 1);
 }
 
-// Tensor-parallel ranks on two nodes wait for the network in every layer; where they are neighbours, only gradients cross it.
+// Tensor-parallel ranks on two nodes wait for the network in every layer; where they are neighbours, only gradients
+// cross it.
 TEST(Simulate, TensorParallelismAcrossNodesIsSlower) {
   RunConfig config;
   config.model = preset("llama3-8b");
@@ -143,8 +152,8 @@ RunConfig llama3_405b(PipelineSchedule schedule, const std::string& letters) {
 
 // 16,384 ranks cost as many events as one replica's 16 have actions: one end for each.
 TEST(Simulate, AlikeRanksAreSimulatedOnce) {
-  for (const auto& [schedule, letters] :
-       {std::pair{PipelineSchedule::one_f_one_b, "Et*7|(t*8|)*14,t*7L"}, std::pair{PipelineSchedule::interleaved_one_f_one_b, "E|(t|)*126,L"}}) {
+  for (const auto& [schedule, letters] : {std::pair{PipelineSchedule::one_f_one_b, "Et*7|(t*8|)*14,t*7L"},
+                                          std::pair{PipelineSchedule::interleaved_one_f_one_b, "E|(t|)*126,L"}}) {
     const Blueprint blueprint(llama3_405b(schedule, letters));
     const Simulation result = simulate(blueprint, read_machine("h100"));
     std::size_t num_actions = 0;

@@ -1,4 +1,5 @@
-// The event engine on programs whose times can be worked out by hand, and against schedule/timeline.h, which knows no lanes.
+// The event engine on programs whose times can be worked out by hand, and against schedule/timeline.h, which knows no
+// lanes.
 #include "predict/step_events.h"
 
 #include "base/error.h"
@@ -18,7 +19,8 @@ namespace {
 
 LoweringOptions plain_options(const Schedule& schedule) {
   LoweringOptions options;
-  options.stages.assign(static_cast<std::size_t>(schedule.num_stages), {.num_units = 2, .unit_sums_replicas = {false, false, false}});
+  options.stages.assign(static_cast<std::size_t>(schedule.num_stages),
+                        {.num_units = 2, .unit_sums_replicas = {false, false, false}});
   return options;
 }
 
@@ -28,8 +30,10 @@ class Meetings {
   explicit Meetings(StepWork& step) : step_(step) {}
   int of(int rank, const Action& action) {
     switch (action.kind) {
-      case ActionKind::send_forward: return number({int(ActionKind::receive_forward), action.stage + 1, action.microbatch});
-      case ActionKind::send_backward: return number({int(ActionKind::receive_backward), action.stage - 1, action.microbatch});
+      case ActionKind::send_forward:
+        return number({int(ActionKind::receive_forward), action.stage + 1, action.microbatch});
+      case ActionKind::send_backward:
+        return number({int(ActionKind::receive_backward), action.stage - 1, action.microbatch});
       case ActionKind::receive_forward:
       case ActionKind::receive_backward: return number({int(action.kind), action.stage, action.microbatch});
       case ActionKind::sum_tied:
@@ -61,7 +65,8 @@ StepWork without_contention(const std::vector<Program>& programs, const Cost& co
     own.num_lanes = first_wire_lane + int(own.program->size());
     for (const Action& action : *own.program) {
       const bool computes = is_compute(action.kind);
-      own.works.push_back({cost(rank, action), computes ? compute_lane : first_wire_lane + action.id, meetings.of(rank, action), !computes});
+      own.works.push_back({cost(rank, action), computes ? compute_lane : first_wire_lane + action.id,
+                           meetings.of(rank, action), !computes});
     }
     step.ranks.push_back(std::move(own));
   }
@@ -69,7 +74,8 @@ StepWork without_contention(const std::vector<Program>& programs, const Cost& co
 }
 
 Schedule scheduled(PipelineSchedule kind, int num_ranks, int num_microbatches, int num_virtual = 0) {
-  const ScheduleRequest request = checked(kind, {.num_ranks = num_ranks, .num_microbatches = num_microbatches, .num_virtual = num_virtual}, {});
+  const ScheduleRequest request =
+      checked(kind, {.num_ranks = num_ranks, .num_microbatches = num_microbatches, .num_virtual = num_virtual}, {});
   return make_schedule(kind, request, {});
 }
 
@@ -92,12 +98,14 @@ TEST(StepEvents, AreThoseOfTheGraphWhereEverythingOverlaps) {
       const StepEvents events = play(without_contention(programs, cost));
       for (const Event& event : expected.events)
         EXPECT_NEAR(events.ranks[std::size_t(event.rank)][std::size_t(event.action_id)].end, event.end, 1e-9)
-            << entry.name << " rank " << event.rank << " " << to_string(programs[std::size_t(event.rank)][std::size_t(event.action_id)]);
+            << entry.name << " rank " << event.rank << " "
+            << to_string(programs[std::size_t(event.rank)][std::size_t(event.action_id)]);
     }
   }
 }
 
-double step_seconds(PipelineSchedule kind, int num_ranks, int num_microbatches, int num_virtual, const StageCosts& costs) {
+double step_seconds(PipelineSchedule kind, int num_ranks, int num_microbatches, int num_virtual,
+                    const StageCosts& costs) {
   const Schedule schedule = scheduled(kind, num_ranks, num_microbatches, num_virtual);
   const std::vector<Program> programs = lower(schedule, plain_options(schedule));
   StageCosts of_units = costs;
@@ -105,7 +113,8 @@ double step_seconds(PipelineSchedule kind, int num_ranks, int num_microbatches, 
   return play(without_contention(programs, cost_of(of_units))).end;
 }
 
-// Narayanan et al. 2021, section 2.2: the bubble is (p - 1)/m of the ideal time, hence (p - 1)/(m + p - 1) of the step; interleaving divides it by v.
+// Narayanan et al. 2021, section 2.2: the bubble is (p - 1)/m of the ideal time, hence (p - 1)/(m + p - 1) of the step;
+// interleaving divides it by v.
 TEST(StepEvents, HaveTheBubbleOfThePapers) {
   const double F = 1, B = 2;
   for (const int p : {2, 4, 8})
@@ -113,7 +122,8 @@ TEST(StepEvents, HaveTheBubbleOfThePapers) {
       EXPECT_NEAR(step_seconds(PipelineSchedule::one_f_one_b, p, m, 0, {F, B}), (m + p - 1) * (F + B), 1e-9);
       EXPECT_NEAR(step_seconds(PipelineSchedule::gpipe, p, m, 0, {F, B}), (m + p - 1) * (F + B), 1e-9);
       for (const int v : {2, 4})
-        EXPECT_NEAR(step_seconds(PipelineSchedule::interleaved_one_f_one_b, p, m, v, {F / v, B / v}), (m + (p - 1.0) / v) * (F + B), 1e-9);
+        EXPECT_NEAR(step_seconds(PipelineSchedule::interleaved_one_f_one_b, p, m, v, {F / v, B / v}),
+                    (m + (p - 1.0) / v) * (F + B), 1e-9);
     }
 }
 
@@ -134,7 +144,9 @@ StepWork step_of(const std::vector<const Line*>& lines, std::vector<int> meeting
   return step;
 }
 
-constexpr Work hidden_collective(double seconds, int meeting = meets_nobody) { return {seconds, collective_lane, meeting, true}; }
+constexpr Work hidden_collective(double seconds, int meeting = meets_nobody) {
+  return {seconds, collective_lane, meeting, true};
+}
 
 TEST(StepEvents, ALaneIsFirstInFirstOut) {
   Line line;  // three collectives at once: one after the other beside compute that ends sooner

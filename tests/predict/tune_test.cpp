@@ -42,9 +42,11 @@ TEST(Tune, LearnsWhatIsSlower) {
   EXPECT_NEAR(tuning.again.plans.front().outcome.step_seconds, find_plans(known).plans.front().outcome.step_seconds,
               0.1 * tuning.again.plans.front().outcome.step_seconds);
   EXPECT_THAT(to_text(tuning), HasSubstr("ranked again"));
-  const auto json = nlohmann::json::parse(to_json(tuning, request)), plan = nlohmann::json::parse(to_json(find_plans(request), request));
+  const auto json = nlohmann::json::parse(to_json(tuning, request)),
+             plan = nlohmann::json::parse(to_json(find_plans(request), request));
   for (const char* list : {"tried", "plans"})
-    for (const auto& [name, value] : plan["plans"][0].items()) EXPECT_TRUE(json[list][0].contains(name)) << list << " " << name;
+    for (const auto& [name, value] : plan["plans"][0].items())
+      EXPECT_TRUE(json[list][0].contains(name)) << list << " " << name;
   for (const auto& [name, value] : plan.items()) EXPECT_TRUE(json.contains(name)) << name;
   EXPECT_GT(json["tried"][0]["measured_seconds"], 0.0);
 }

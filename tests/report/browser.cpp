@@ -38,7 +38,8 @@ std::string from_base64(const std::string& text) {
 }  // namespace
 
 std::optional<std::string> Browser::program() {
-  for (const char* path : {"/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"})
+  for (const char* path :
+       {"/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"})
     if (access(path, X_OK) == 0) return path;
   return std::nullopt;
 }
@@ -47,7 +48,8 @@ Browser::Browser(const std::string& program, const std::filesystem::path& folder
   std::signal(SIGPIPE, SIG_IGN);  // a browser that is gone is an error, not the end of the tests
   std::array<int, 2> to{}, from{};
   if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0) throw Failure("no pipes for the browser");
-  // Its sandbox wants rights that a container or a chroot often lacks. Nothing but our own pages is shown, and no name leads anywhere.
+  // Its sandbox wants rights that a container or a chroot often lacks. Nothing but our own pages is shown, and no name
+  // leads anywhere.
   std::vector<std::string> words = {program,
                                     "--headless=new",
                                     "--no-sandbox",
@@ -68,10 +70,12 @@ Browser::Browser(const std::string& program, const std::filesystem::path& folder
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   // The browser reads commands from 3 and answers on 4. Through numbers far above, since our own ends may be 3 or 4.
-  for (const auto& [end, high] : {std::pair{to[0], 103}, {from[1], 104}}) posix_spawn_file_actions_adddup2(&actions, end, high);
+  for (const auto& [end, high] : {std::pair{to[0], 103}, {from[1], 104}})
+    posix_spawn_file_actions_adddup2(&actions, end, high);
   for (const auto& [high, low] : {std::pair{103, 3}, {104, 4}}) posix_spawn_file_actions_adddup2(&actions, high, low);
   for (const int high : {103, 104}) posix_spawn_file_actions_addclose(&actions, high);
-  for (const int output : {STDOUT_FILENO, STDERR_FILENO}) posix_spawn_file_actions_addopen(&actions, output, "/dev/null", O_WRONLY, 0);
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+    posix_spawn_file_actions_addopen(&actions, output, "/dev/null", O_WRONLY, 0);
   const int error = posix_spawn(&process_, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(to[0]);
@@ -79,8 +83,11 @@ Browser::Browser(const std::string& program, const std::filesystem::path& folder
   commands_ = to[1], answers_ = from[0];
   if (error != 0) throw Failure(program + " cannot be started");
   const Json target = send("Target.createTarget", {{"url", "about:blank"}}, "");
-  session_ = send("Target.attachToTarget", {{"targetId", target.at("targetId")}, {"flatten", true}}, "").at("sessionId").get<std::string>();
-  for (const char* domain : {"Page", "Runtime", "Log", "Network"}) call(std::string(domain) + ".enable", Json::object());
+  session_ = send("Target.attachToTarget", {{"targetId", target.at("targetId")}, {"flatten", true}}, "")
+                 .at("sessionId")
+                 .get<std::string>();
+  for (const char* domain : {"Page", "Runtime", "Log", "Network"})
+    call(std::string(domain) + ".enable", Json::object());
 }
 
 Browser::~Browser() {
@@ -92,7 +99,8 @@ Browser::~Browser() {
 }
 
 void Browser::open(const std::filesystem::path& file, const Screen& screen) {
-  call("Emulation.setDeviceMetricsOverride", {{"width", screen.width}, {"height", screen.height}, {"deviceScaleFactor", 1}, {"mobile", screen.is_phone}});
+  call("Emulation.setDeviceMetricsOverride",
+       {{"width", screen.width}, {"height", screen.height}, {"deviceScaleFactor", 1}, {"mobile", screen.is_phone}});
   call("Emulation.setTouchEmulationEnabled", {{"enabled", screen.is_phone}});
   const Json scheme = {{"name", "prefers-color-scheme"}, {"value", screen.is_dark ? "dark" : "light"}};
   call("Emulation.setEmulatedMedia", {{"features", Json::array({scheme})}});
@@ -104,7 +112,8 @@ void Browser::open(const std::filesystem::path& file, const Screen& screen) {
 }
 
 Json Browser::evaluate(const std::string& expression) {
-  const Json answer = call("Runtime.evaluate", {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
+  const Json answer =
+      call("Runtime.evaluate", {{"expression", expression}, {"returnByValue", true}, {"awaitPromise", true}});
   if (answer.contains("exceptionDetails")) throw Failure(expression + ": " + answer["exceptionDetails"].dump());
   return answer.at("result").value("value", Json());
 }
@@ -156,7 +165,8 @@ void Browser::take(const Json& event) {
   const Json& parameters = event.contains("params") ? event["params"] : event;
   if (method == "Page.loadEventFired") is_loaded_ = true;
   if (method == "Runtime.exceptionThrown" || method == "Log.entryAdded") complaints_.push_back(parameters.dump());
-  if (method == "Runtime.consoleAPICalled" && (parameters["type"] == "error" || parameters["type"] == "warning")) complaints_.push_back(parameters.dump());
+  if (method == "Runtime.consoleAPICalled" && (parameters["type"] == "error" || parameters["type"] == "warning"))
+    complaints_.push_back(parameters.dump());
   if (method == "Network.requestWillBeSent") {
     const std::string url = parameters["request"]["url"];
     if (url != page_ && !url.starts_with("data:")) complaints_.push_back("asked the network for " + url);

@@ -1,5 +1,5 @@
-// A real browser without a window, driven over its debugging pipe (the DevTools protocol): pages are opened, asked and photographed, and what the browser
-// complains about is collected.
+// A real browser without a window, driven over its debugging pipe (the DevTools protocol): pages are opened, asked and
+// photographed, and what the browser complains about is collected.
 #pragma once
 
 #include <sys/types.h>

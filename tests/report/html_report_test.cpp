@@ -72,7 +72,8 @@ TEST(HtmlReport, WorksWithWhatHasNoSize) {
 
 TEST(HtmlReport, DrawsSomeOfManyRowsAndTellsAll) {
   HtmlBars bars = {.title = "Memory"};
-  for (int i = 0; i < 1000; ++i) bars.rows.push_back({.label = "stage " + std::to_string(i), .parts = {{"parameters", 1e9}}});
+  for (int i = 0; i < 1000; ++i)
+    bars.rows.push_back({.label = "stage " + std::to_string(i), .parts = {{"parameters", 1e9}}});
   const std::string page = to_html(HtmlReport{.title = "Many", .bars = {bars}});
   const auto count = [&](const std::string& text) {
     std::size_t found = 0;
@@ -87,7 +88,9 @@ TEST(HtmlReport, DrawsSomeOfManyRowsAndTellsAll) {
 }
 
 TEST(HtmlReport, NamesInALegendWhatCanBeSeenAndAllAmongTheNumbers) {
-  const HtmlBars bars = {.title = "Time", .unit = HtmlUnit::seconds, .rows = {{.label = "rank 0", .parts = {{"compute", 1}, {"clipping", 1e-3}}}}};
+  const HtmlBars bars = {.title = "Time",
+                         .unit = HtmlUnit::seconds,
+                         .rows = {{.label = "rank 0", .parts = {{"compute", 1}, {"clipping", 1e-3}}}}};
   const std::string page = to_html(HtmlReport{.title = "Legend", .bars = {bars}});
   EXPECT_THAT(page, HasSubstr("</i>compute</li>"));
   EXPECT_THAT(page, Not(HasSubstr("</i>clipping</li>")));
@@ -109,7 +112,8 @@ TEST(HtmlTimeline, HasABarForEveryActionThatTakesTime) {
   EXPECT_EQ(figure.bars.size(), num_actions);  // everything takes time there
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::forward, &TimelineBar::kind), 4 * 8);
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::backward_weight, &TimelineBar::kind), 4 * 8);
-  EXPECT_EQ(std::ranges::count(figure.bars, BarKind::transfer, &TimelineBar::kind), 2 * 2 * 3 * 8);  // both ends, both ways, three borders
+  EXPECT_EQ(std::ranges::count(figure.bars, BarKind::transfer, &TimelineBar::kind),
+            2 * 2 * 3 * 8);  // both ends, both ways, three borders
   EXPECT_DOUBLE_EQ(std::ranges::min(figure.bars, {}, &TimelineBar::start).start, 0);
 }
 
@@ -119,13 +123,19 @@ double seconds_of(const std::vector<TimelineBar>& bars) {
   return sum;
 }
 
-// 300 rows of 500 bars of 1 ms: rows are chosen, then neighbours joined. Nothing is lost between a row's first and last bar.
+// 300 rows of 500 bars of 1 ms: rows are chosen, then neighbours joined. Nothing is lost between a row's first and last
+// bar.
 TEST(HtmlTimeline, IsReducedToWhatAnEyeCanSee) {
   HtmlTimeline many = {.title = "many", .note = {}, .rows = {}, .bars = {}};
   for (int row = 0; row < 300; ++row) {
     many.rows.push_back("rank " + std::to_string(row));
     for (int i = 0; i < 500; ++i)
-      many.bars.push_back({.row = row, .kind = BarKind::forward, .stage = 0, .microbatch = i, .start = 1e-3 * i, .end = 1e-3 * (i + 1)});
+      many.bars.push_back({.row = row,
+                           .kind = BarKind::forward,
+                           .stage = 0,
+                           .microbatch = i,
+                           .start = 1e-3 * i,
+                           .end = 1e-3 * (i + 1)});
   }
   const HtmlTimeline rows = reduced(many, 1'000'000, 100);
   ASSERT_EQ(rows.rows.size(), 100U);
@@ -146,9 +156,14 @@ TEST(HtmlTimeline, IsReducedToWhatAnEyeCanSee) {
 TEST(HtmlTimeline, KeepsLongBarsWhenShortOnesAreJoined) {
   HtmlTimeline timeline = {.title = "mixed", .note = {}, .rows = {"rank 0"}, .bars = {}};
   for (int i = 0; i < 10; ++i) {
-    timeline.bars.push_back({.kind = BarKind::forward, .stage = 0, .microbatch = i, .start = 10.0 * i, .end = 10.0 * i + 8});
+    timeline.bars.push_back(
+        {.kind = BarKind::forward, .stage = 0, .microbatch = i, .start = 10.0 * i, .end = 10.0 * i + 8});
     for (int j = 0; j < 20; ++j)
-      timeline.bars.push_back({.kind = BarKind::backward, .stage = 0, .microbatch = j, .start = 10.0 * i + 8 + 0.1 * j, .end = 10.0 * i + 8.1 + 0.1 * j});
+      timeline.bars.push_back({.kind = BarKind::backward,
+                               .stage = 0,
+                               .microbatch = j,
+                               .start = 10.0 * i + 8 + 0.1 * j,
+                               .end = 10.0 * i + 8.1 + 0.1 * j});
   }
   const HtmlTimeline fewer = reduced(timeline, 20);
   EXPECT_EQ(std::ranges::count(fewer.bars, 1, &TimelineBar::num_actions), 10);
@@ -171,8 +186,10 @@ TEST(HtmlFile, SaysWhereItCannotWrite) {
   const std::string there = (folder / "a.html").string();
   EXPECT_EQ(refusal_of(there), "");
   EXPECT_FALSE(std::filesystem::exists(there)) << "a run that fails leaves no empty page";
-  EXPECT_THAT(refusal_of((folder / "none" / "a.html").string()), HasSubstr("there is no folder '" + (folder / "none").string() + "'"));
-  EXPECT_THAT(refusal_of(folder.string()), HasSubstr("is a folder; nearest: --html=" + (folder / "report.html").string()));
+  EXPECT_THAT(refusal_of((folder / "none" / "a.html").string()),
+              HasSubstr("there is no folder '" + (folder / "none").string() + "'"));
+  EXPECT_THAT(refusal_of(folder.string()),
+              HasSubstr("is a folder; nearest: --html=" + (folder / "report.html").string()));
   EXPECT_THAT(refusal_of(""), HasSubstr("--html is empty"));
   EXPECT_THAT(refusal_of("/dev/null/a.html"), HasSubstr("there is no folder"));
   if (std::filesystem::exists("/dev/full")) {

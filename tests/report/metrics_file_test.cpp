@@ -42,7 +42,9 @@ TEST(MetricsFile, SaysThatTheDiskIsFull) {
   }
 }
 
-TEST(MetricsFile, SaysThatTheFolderCannotBeMade) { EXPECT_THROW(MetricsFile("/dev/null/folder/metrics.jsonl"), Failure); }
+TEST(MetricsFile, SaysThatTheFolderCannotBeMade) {
+  EXPECT_THROW(MetricsFile("/dev/null/folder/metrics.jsonl"), Failure);
+}
 
 }  // namespace
 }  // namespace echelon

@@ -10,7 +10,8 @@ namespace echelon {
 namespace {
 
 Span span(SpanKind kind, std::string_view name, int action_id, double start, double end) {
-  return {.kind = kind, .name = name, .action_id = action_id, .start = start, .end = end, .dtype = "float32", .group = {}};
+  return {
+      .kind = kind, .name = name, .action_id = action_id, .start = start, .end = end, .dtype = "float32", .group = {}};
 }
 
 /// load_batch with an upload in it, a forward with two products and something that has no name, and a wait.
@@ -59,7 +60,9 @@ TEST(OperationTable, AsTextAndAsJson) {
   rates.float32_flops = 2000;
   rates.read_bandwidth = 200;
   const OperationTable table = operation_table({trace()}, program, rates);
-  EXPECT_THAT(to_text(table), testing::HasSubstr("step 10000.000 ms (mean of 1), floor 4000.000 ms = 40.0 % of it; 85.0 % of the step is named"));
+  EXPECT_THAT(to_text(table),
+              testing::HasSubstr(
+                  "step 10000.000 ms (mean of 1), floor 4000.000 ms = 40.0 % of it; 85.0 % of the step is named"));
   const auto json = nlohmann::json::parse(to_json(table));
   EXPECT_EQ(json["rows"][0]["name"], "matmul");
   EXPECT_EQ(json["rows"][0]["flops"], 4000);

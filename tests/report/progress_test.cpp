@@ -12,7 +12,9 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
-StepReport step(std::int64_t number) { return {.step = number, .loss = 2.5, .tokens = 100, .step_seconds = 3, .tokens_per_second = 33.3}; }
+StepReport step(std::int64_t number) {
+  return {.step = number, .loss = 2.5, .tokens = 100, .step_seconds = 3, .tokens_per_second = 33.3};
+}
 
 TEST(Duration, ReadsLikeAClock) {
   EXPECT_EQ(duration(0), "0s");

@@ -26,12 +26,16 @@ TEST(StepLine, IsTheLineThatTorchtitanPrints) {
   StepReport report = example();
   report.tokens_per_second = 4938270;  // over 4 ranks
   report.tflops = 4938.272;
-  EXPECT_EQ(step_line(report), "step:  7  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 1,234,568  tflops: 1,234.57  mfu: N/A");
+  EXPECT_EQ(step_line(report),
+            "step:  7  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 1,234,568  tflops: 1,234.57  "
+            "mfu: N/A");
   report.mfu = 41.256;
   report.step = 12345;
   report.tflops = 0.5;
   report.tokens_per_second = 999 * 4;
-  EXPECT_EQ(step_line(report), "step: 12345  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 999  tflops: 0.12  mfu: 41.26%");
+  EXPECT_EQ(
+      step_line(report),
+      "step: 12345  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 999  tflops: 0.12  mfu: 41.26%");
 }
 
 TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
@@ -41,7 +45,8 @@ TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
   report.loss_scale = 65536;
   EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536")) << step_line(report);
   report.is_skipped = true;
-  EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536  skipped: gradients overflowed")) << step_line(report);
+  EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536  skipped: gradients overflowed"))
+      << step_line(report);
   EXPECT_EQ(nlohmann::json::parse(to_json(report)).at("loss_scale").get<double>(), 65536);
   EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
 }
@@ -52,7 +57,8 @@ TEST(StepLine, SurvivesWhatIsNotFinite) {
   report.grad_norm = std::numeric_limits<double>::infinity();
   report.tokens_per_second = std::numeric_limits<double>::infinity();
   report.memory_total_bytes = 0;
-  const std::regex form("step:  7  loss: +nan  grad_norm: +inf  memory:  0.50GiB\\(N/A\\)  tps: inf  tflops: 0.00  mfu: N/A");
+  const std::regex form(
+      "step:  7  loss: +nan  grad_norm: +inf  memory:  0.50GiB\\(N/A\\)  tps: inf  tflops: 0.00  mfu: N/A");
   EXPECT_TRUE(std::regex_match(step_line(report), form)) << step_line(report);
   EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());
 }
@@ -68,7 +74,8 @@ TEST(StepJson, ReadsBackAsTheSameBits) {
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_TRUE(json["mfu"].is_null());
   EXPECT_EQ(json["comm_bytes"]["dp_shard"].get<std::int64_t>(), 123456789012345);
-  for (const char* key : {"step", "tokens", "step_seconds", "tokens_per_second", "tflops", "memory_peak_bytes", "world_size", "grad_norm"})
+  for (const char* key : {"step", "tokens", "step_seconds", "tokens_per_second", "tflops", "memory_peak_bytes",
+                          "world_size", "grad_norm"})
     EXPECT_TRUE(json[key].is_number()) << key;
   EXPECT_EQ(to_json(report).find('\n'), std::string::npos);
 }
@@ -94,16 +101,20 @@ TEST(Rates, FollowFromTokensAndSeconds) {
   EXPECT_FALSE(report.mfu.has_value());
 }
 
-// Each matrix product of m tokens with a k x n weight takes 2 m k n flops, twice more in backward; scores and their sum take 2 x 2 T d_head per head and token.
+// Each matrix product of m tokens with a k x n weight takes 2 m k n flops, twice more in backward; scores and their sum
+// take 2 x 2 T d_head per head and token.
 TEST(Flops, EqualTheProductsOfTheModel) {
   const std::int64_t T = 64;
   for (const auto name : {"llama-1m", "llama-10m", "gpt2-124m", "qwen3-0.6b"}) {
     const ModelSpec m = preset(name);
     const std::int64_t Q = m.num_attention_heads * m.head_dim, KV = m.num_key_value_heads * m.head_dim;
-    const std::int64_t projections = m.hidden_size * (2 * Q + 2 * KV) + (m.mlp == MlpKind::swiglu ? 3 : 2) * m.hidden_size * m.intermediate_size;
+    const std::int64_t projections =
+        m.hidden_size * (2 * Q + 2 * KV) + (m.mlp == MlpKind::swiglu ? 3 : 2) * m.hidden_size * m.intermediate_size;
     const std::int64_t per_layer = 2 * projections + 4 * T * Q;
-    const double expected = 3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);
-    EXPECT_NEAR(model_flops_per_token(m, T) / expected, 1, 2e-3) << name;  // norms and biases are counted as parameters too
+    const double expected =
+        3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);
+    EXPECT_NEAR(model_flops_per_token(m, T) / expected, 1, 2e-3)
+        << name;  // norms and biases are counted as parameters too
   }
 }
 

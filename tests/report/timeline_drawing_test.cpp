@@ -15,8 +15,10 @@ struct Example {
   Program program = {{.kind = ActionKind::forward, .stage = 0, .microbatch = 2, .id = 0},
                      {.kind = ActionKind::send_forward, .stage = 0, .microbatch = 2, .id = 1, .after = {0}},
                      {.kind = ActionKind::update, .stage = 0, .unit = 1, .id = 2}};
-  std::vector<DrawnRank> ranks = {{"stage 0", &program, {0, 2, 0}, {"compute", "collectives", "to rank 1"}, {0.125, 0, 0}}};
-  Timeline timeline = {{{0, 0, Lane::compute, 0, 0.5}, {0, 1, Lane::transfer, 0.5, 0.75}, {0, 2, Lane::compute, 0.5, 1}}};
+  std::vector<DrawnRank> ranks = {
+      {"stage 0", &program, {0, 2, 0}, {"compute", "collectives", "to rank 1"}, {0.125, 0, 0}}};
+  Timeline timeline = {
+      {{0, 0, Lane::compute, 0, 0.5}, {0, 1, Lane::transfer, 0.5, 0.75}, {0, 2, Lane::compute, 0.5, 1}}};
 };
 
 TEST(TimelineDrawing, TheTraceHasAThreadPerLaneAndMicroseconds) {
@@ -44,7 +46,8 @@ TEST(TimelineDrawing, TheSvgHasABoxPerEventAndNumbersPasses) {
   EXPECT_THAT(svg, HasSubstr("<title>update stage 0 unit 1</title>"));
   EXPECT_THAT(svg, HasSubstr(">3</text>"));  // counted from 1
   EXPECT_THAT(svg, HasSubstr(">stage 0</text>"));
-  for (const char* tick : {">0 s</text>", ">0.2 s</text>", ">1 s</text>"}) EXPECT_THAT(svg, HasSubstr(tick));  // 800 wide: one each 160
+  for (const char* tick : {">0 s</text>", ">0.2 s</text>", ">1 s</text>"})
+    EXPECT_THAT(svg, HasSubstr(tick));  // 800 wide: one each 160
   EXPECT_THAT(svg, testing::Not(HasSubstr(">1.2 s</text>")));
 }
 

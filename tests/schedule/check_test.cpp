@@ -32,7 +32,8 @@ TEST(Check, FindsNothingInTheGrid) {
             for (StageShape& shape : options.stages) shape.unit_sums_replicas.clear();
           }
           const Schedule schedule = generate(p, m);
-          ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << "p = " << p << ", m = " << m << ", flags = " << flags;
+          ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty())
+              << "p = " << p << ", m = " << m << ", flags = " << flags;
         }
       }
     }
@@ -51,7 +52,8 @@ TEST(Check, FindsNothingInAnySchedule) {
           if (flags & 4) {
             for (StageShape& shape : options.stages) shape.unit_sums_replicas.clear();
           }
-          ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << "p = " << p << ", m = " << m << ", flags = " << flags;
+          ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty())
+              << "p = " << p << ", m = " << m << ", flags = " << flags;
         }
       }
     }
@@ -65,8 +67,8 @@ TEST(Check, FindsNothingInAnyOrderThatDataAllows) {
                                                .num_microbatches = 1 + static_cast<int>(seed % 11),
                                                .seed = seed});
     for (const bool trains : {false, true}) {
-      LoweringOptions options =
-          at_level(train_options(schedule, seed % 2 == 0), static_cast<int>(seed % 4), all_keeps[seed / 4 % 3], seed % 5 == 0, seed % 7 == 0);
+      LoweringOptions options = at_level(train_options(schedule, seed % 2 == 0), static_cast<int>(seed % 4),
+                                         all_keeps[seed / 4 % 3], seed % 5 == 0, seed % 7 == 0);
       options.trains = trains;
       ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty()) << seed;
     }
@@ -75,7 +77,8 @@ TEST(Check, FindsNothingInAnyOrderThatDataAllows) {
 
 TEST(Check, FindsAnyMissingEdgeInAnyOrder) {
   for (unsigned seed = 0; seed < 6; ++seed) {
-    const Schedule schedule = random_schedule({.num_ranks = 1 + static_cast<int>(seed % 3), .num_virtual = 2, .num_microbatches = 3, .seed = seed});
+    const Schedule schedule = random_schedule(
+        {.num_ranks = 1 + static_cast<int>(seed % 3), .num_virtual = 2, .num_microbatches = 3, .seed = seed});
     LoweringOptions options = at_level(train_options(schedule), static_cast<int>(seed % 4), all_keeps[seed % 3]);
     options.clips = seed % 2 == 0;
     std::vector<Program> programs = lower(schedule, options);
@@ -85,7 +88,8 @@ TEST(Check, FindsAnyMissingEdgeInAnyOrder) {
         for (const int writer : after) {
           std::erase(reader.after, writer);
           EXPECT_THAT(check(programs, schedule, options),
-                      Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)), HasSubstr(to_string(programs[rank][writer])))));
+                      Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)),
+                                              HasSubstr(to_string(programs[rank][writer])))));
           reader.after = after;
         }
       }
@@ -100,11 +104,13 @@ TEST(Check, FindsNothingAtAnyLevelOfZero) {
         for (const int level : {1, 2, 3})
           for (const KeepsGathered keeps : all_keeps)
             for (int flags = 0; flags < 16; ++flags) {
-              LoweringOptions options = at_level(train_options(schedule, flags & 1), level, keeps, flags & 2, flags & 4);
+              LoweringOptions options =
+                  at_level(train_options(schedule, flags & 1), level, keeps, flags & 2, flags & 4);
               options.trains = flags & 8;
               options.clips = flags & 2;
               ASSERT_THAT(check(lower(schedule, options), schedule, options), IsEmpty())
-                  << "p = " << p << ", m = " << m << ", level = " << level << ", keeps = " << static_cast<int>(keeps) << ", flags = " << flags;
+                  << "p = " << p << ", m = " << m << ", level = " << level << ", keeps = " << static_cast<int>(keeps)
+                  << ", flags = " << flags;
             }
 }
 
@@ -120,23 +126,25 @@ struct Spoilt : testing::Test {
 
 TEST_F(Spoilt, SwappedReceives) {
   std::swap(at(1, Kind::receive_forward, 1).microbatch, at(1, Kind::receive_forward, 2).microbatch);
-  EXPECT_THAT(faults(),
-              ElementsAre("message 1 from rank 0 to rank 1 is sent for receive_forward stage 1 microbatch 1, but rank 1 posts receive_forward stage 1 "
-                          "microbatch 2"));
+  EXPECT_THAT(faults(), ElementsAre("message 1 from rank 0 to rank 1 is sent for receive_forward stage 1 microbatch 1, "
+                                    "but rank 1 posts receive_forward stage 1 "
+                                    "microbatch 2"));
 }
 
 TEST_F(Spoilt, AnyMissingEdge) {
   for (int variant = 0; variant < 5; ++variant) {
     schedule = variant < 3 ? one_f_one_b_schedule(3, 4) : interleaved_zero_bubble_schedule(2, 2, 2);
     const bool hybrid = variant % 2 == 1;
-    options = at_level(train_options(schedule), variant < 3 ? variant + 1 : variant - 1, all_keeps[variant % 3], hybrid, hybrid);
+    options = at_level(train_options(schedule), variant < 3 ? variant + 1 : variant - 1, all_keeps[variant % 3], hybrid,
+                       hybrid);
     programs = lower(schedule, options);
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
       for (Action& reader : programs[rank]) {
         const auto after = reader.after;
         for (const int writer : after) {
           std::erase(reader.after, writer);
-          EXPECT_THAT(faults(), Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)), HasSubstr(to_string(programs[rank][writer])))));
+          EXPECT_THAT(faults(), Contains(testing::AllOf(HasSubstr(fmt::format("rank {}: ", rank)),
+                                                        HasSubstr(to_string(programs[rank][writer])))));
           reader.after = after;
         }
       }
@@ -164,7 +172,8 @@ struct SpoiltGathers : Spoilt {
     program.erase(program.begin() + from);
     if (to >= 0) program.insert(program.begin() + (to > from ? to - 1 : to), moved);
     std::map<int, int> new_id;
-    for (std::size_t position = 0; position < program.size(); ++position) new_id[program[position].id] = static_cast<int>(position);
+    for (std::size_t position = 0; position < program.size(); ++position)
+      new_id[program[position].id] = static_cast<int>(position);
     for (Action& action : program) {
       action.id = new_id[action.id];
       std::erase_if(action.after, [&](int id) { return !new_id.contains(id); });
@@ -176,7 +185,8 @@ struct SpoiltGathers : Spoilt {
 
 TEST_F(SpoiltGathers, AForgottenGather) {
   move(nth(Kind::gather_parameters, 1, 0), -1);
-  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 0 unit 0 runs without the parameters of stage 0 unit 0"));
+  EXPECT_THAT(faults(),
+              Contains("rank 0: backward stage 0 microbatch 0 unit 0 runs without the parameters of stage 0 unit 0"));
 }
 
 TEST_F(SpoiltGathers, AForgottenRelease) {
@@ -186,7 +196,8 @@ TEST_F(SpoiltGathers, AForgottenRelease) {
 
 TEST_F(SpoiltGathers, AReleaseBeforeTheLastUse) {
   move(nth(Kind::release_parameters, 0, 1), find(programs[0], Kind::backward, 0, 1)->id);
-  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 0 unit 1 runs without the parameters of stage 0 unit 1"));
+  EXPECT_THAT(faults(),
+              Contains("rank 0: backward stage 0 microbatch 0 unit 1 runs without the parameters of stage 0 unit 1"));
 }
 
 TEST_F(SpoiltGathers, AGatherThatOverlapsWithNothing) {
@@ -200,23 +211,28 @@ TEST_F(SpoiltGathers, ACopyThatIsKeptForNothing) {
   programs = lower(schedule, options);
   ASSERT_THAT(faults(), IsEmpty());
   move(nth(Kind::release_parameters, 0, 1), find(programs[0], Kind::forward, 0, 3)->id + 1);
-  EXPECT_THAT(faults(), Contains("rank 0: forward stage 0 microbatch 0 unit 3 runs while the parameters of stage 0 unit 1 are gathered for nothing"));
+  EXPECT_THAT(faults(), Contains("rank 0: forward stage 0 microbatch 0 unit 3 runs while the parameters of stage 0 "
+                                 "unit 1 are gathered for nothing"));
 }
 
 TEST_F(Spoilt, AnEdgeFromTheFuture) {
   at(0, Kind::forward, 0).after = {0, at(0, Kind::backward, 0).id};
-  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 forward stage 0 microbatch 0 waits for "))));
+  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "),
+                                                   HasSubstr("rank 0 forward stage 0 microbatch 0 waits for "))));
   EXPECT_THROW((void)play(programs, cost_of({})), Failure);
 }
 
-// Rank 0 wants a gradient before it computes a forward that the others need before they send any: every rank is in order by itself.
+// Rank 0 wants a gradient before it computes a forward that the others need before they send any: every rank is in
+// order by itself.
 TEST_F(Spoilt, ACycleThroughTwoRanks) {
   schedule = gpipe_schedule(3, 2);
   programs = lower(schedule, options);
   const int received = at(0, Kind::receive_backward, 0).id;
   at(0, Kind::forward, 1).after.push_back(received);
-  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 forward stage 0 microbatch 1"),
-                                                   HasSubstr("rank 1 send_backward stage 1 microbatch 0"), HasSubstr("waits for the first of these"))));
+  EXPECT_THAT(faults(),
+              ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 forward stage 0 microbatch 1"),
+                                         HasSubstr("rank 1 send_backward stage 1 microbatch 0"),
+                                         HasSubstr("waits for the first of these"))));
 }
 
 // Both post their receive only after their own send has ended: fine with buffered sends, a deadlock without.
@@ -231,7 +247,8 @@ TEST_F(Spoilt, TwoSendsThatNeedBuffers) {
     program.insert(program.begin() + at(rank, send, sent).id + 1, posted);
     program.erase(program.begin() + posted.id);
     std::vector<int> new_id(program.size());
-    for (std::size_t position = 0; position < program.size(); ++position) new_id[program[position].id] = static_cast<int>(position);
+    for (std::size_t position = 0; position < program.size(); ++position)
+      new_id[program[position].id] = static_cast<int>(position);
     for (Action& action : program) {
       action.id = new_id[action.id];
       for (int& id : action.after) id = new_id[id];
@@ -242,8 +259,9 @@ TEST_F(Spoilt, TwoSendsThatNeedBuffers) {
   post_after(0, Kind::receive_backward, 0, Kind::send_forward, 1);
   EXPECT_THAT(faults(), IsEmpty());
   post_after(1, Kind::receive_forward, 1, Kind::send_backward, 0);
-  EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 send_forward stage 0 microbatch 1"),
-                                                   HasSubstr("rank 1 send_backward stage 1 microbatch 0"))));
+  EXPECT_THAT(faults(),
+              ElementsAre(testing::AllOf(HasSubstr("deadlock: "), HasSubstr("rank 0 send_forward stage 0 microbatch 1"),
+                                         HasSubstr("rank 1 send_backward stage 1 microbatch 0"))));
 }
 
 TEST_F(Spoilt, ADuplicatedMicrobatch) {
@@ -262,12 +280,15 @@ TEST_F(Spoilt, ADuplicatedMicrobatchInTheSchedule) {
 
 TEST_F(Spoilt, ComputeInAnotherOrderThanTheSchedule) {
   std::swap(at(2, Kind::forward, 1).microbatch, at(2, Kind::forward, 2).microbatch);
-  EXPECT_THAT(faults(), Contains("rank 2: forward stage 2 microbatch 2 runs where the schedule has forward stage 2 microbatch 1"));
+  EXPECT_THAT(
+      faults(),
+      Contains("rank 2: forward stage 2 microbatch 2 runs where the schedule has forward stage 2 microbatch 1"));
 }
 
 TEST_F(Spoilt, CollectivesInAnotherOrder) {
   Program& program = programs[2];
-  const auto tied = std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == Kind::sum_tied; });
+  const auto tied =
+      std::find_if(program.begin(), program.end(), [](const Action& action) { return action.kind == Kind::sum_tied; });
   ASSERT_EQ((tied + 1)->kind, Kind::clip);
   std::swap(*tied, *(tied + 1));
   EXPECT_THAT(faults(), Contains("rank 2 enters clip where rank 0 enters sum_tied"));

@@ -1,5 +1,5 @@
-// Cost and activations in flight of the schedules against the closed forms of their papers, over a grid of (p, m, v). Costs are the longest rank's, in whole
-// numbers, so that they are exact.
+// Cost and activations in flight of the schedules against the closed forms of their papers, over a grid of (p, m, v).
+// Costs are the longest rank's, in whole numbers, so that they are exact.
 #include "schedule/catalog.h"
 #include "schedule/rates.h"
 
@@ -13,7 +13,9 @@ namespace {
 constexpr PassTimes unequal = {.forward = 4, .backward_input = 5, .backward_weight = 2};
 constexpr double F = unequal.forward, B = unequal.backward_input, W = unequal.backward_weight;
 
-PassTimes times(PassTimes of_one, int factor) { return {of_one.forward * factor, of_one.backward_input * factor, of_one.backward_weight * factor, of_one.p2p}; }
+PassTimes times(PassTimes of_one, int factor) {
+  return {of_one.forward * factor, of_one.backward_input * factor, of_one.backward_weight * factor, of_one.p2p};
+}
 
 double bubble_of(const Schedule& schedule, const PassTimes& t) {
   return longest_rank(play(schedule, t), static_cast<int>(schedule.ranks.size())) -
@@ -32,8 +34,8 @@ void for_grid(int least_m_per_p, Check check) {
   }
 }
 
-// Narayanan et al. 2021 (arXiv:2104.04473), section 2.2.1: (p-1)(F+B) for GPipe and 1F1B alike; all m microbatches in flight against p, on rank r of 1F1B p -
-// r.
+// Narayanan et al. 2021 (arXiv:2104.04473), section 2.2.1: (p-1)(F+B) for GPipe and 1F1B alike; all m microbatches in
+// flight against p, on rank r of 1F1B p - r.
 TEST(ClosedForms, GpipeAndOneFOneB) {
   for_grid(0, [](int p, int m) {
     EXPECT_EQ(bubble_of(gpipe_schedule(p, m), unequal), (p - 1) * (F + B + W)) << p << " " << m;
@@ -45,14 +47,15 @@ TEST(ClosedForms, GpipeAndOneFOneB) {
   });
 }
 
-// Narayanan et al. 2021, section 2.2.2: (p-1)(F+B)/v. Korthikanti et al. 2022 (arXiv:2205.05198), section 4.2.3: p (1 + (p-1)/(p v)) microbatches on the first
-// rank.
+// Narayanan et al. 2021, section 2.2.2: (p-1)(F+B)/v. Korthikanti et al. 2022 (arXiv:2205.05198), section 4.2.3: p (1 +
+// (p-1)/(p v)) microbatches on the first rank.
 TEST(ClosedForms, InterleavedOneFOneB) {
   for_grid(1, [](int p, int m) {
     for (int v = 2; m % p == 0 && v <= 4; ++v) {
       const Schedule schedule = interleaved_one_f_one_b_schedule(p, m, v);
       EXPECT_EQ(bubble_of(schedule, times(unequal, v)), (p - 1) * (F + B + W)) << p << " " << m << " " << v;
-      EXPECT_DOUBLE_EQ(peak_memory(schedule, 1)[0], std::min<double>(m, (p * v + p - 1.0) / v)) << p << " " << m << " " << v;
+      EXPECT_DOUBLE_EQ(peak_memory(schedule, 1)[0], std::min<double>(m, (p * v + p - 1.0) / v))
+          << p << " " << m << " " << v;
     }
   });
 }
@@ -68,7 +71,8 @@ TEST(ClosedForms, LoopedBfs) {
   });
 }
 
-// Qi et al. 2023 (arXiv:2401.10241), table 1: (p-1)(F+B-W) and p microbatches, (p-1)(F+B-2W) and 2p - 1. From as many microbatches on as fill the pipeline.
+// Qi et al. 2023 (arXiv:2401.10241), table 1: (p-1)(F+B-W) and p microbatches, (p-1)(F+B-2W) and 2p - 1. From as many
+// microbatches on as fill the pipeline.
 TEST(ClosedForms, HandcraftedZeroBubble) {
   for_grid(2, [](int p, int m) {
     for (const PassTimes& t : {PassTimes{}, unequal}) {
@@ -102,8 +106,9 @@ TEST(ClosedForms, ZbV) {
   });
 }
 
-// The README of DualPipe: (PP/2 - 1)(F&B + B - 3W) with F&B the time of an overlapped pair, B the whole backward and PP = 2p stages, PP + 1 stages' activations
-// on each rank. Without overlap the forward of a pair hands its result on before the backward begins, which leaves (p-1)(F+B-W) of a stage's times.
+// The README of DualPipe: (PP/2 - 1)(F&B + B - 3W) with F&B the time of an overlapped pair, B the whole backward and PP
+// = 2p stages, PP + 1 stages' activations on each rank. Without overlap the forward of a pair hands its result on
+// before the backward begins, which leaves (p-1)(F+B-W) of a stage's times.
 TEST(ClosedForms, DualPipeV) {
   for_grid(2, [](int p, int m) {
     EXPECT_EQ(bubble_of(dualpipe_v_schedule(p, m), times({}, 2)), p - 1) << p << " " << m;
@@ -111,11 +116,13 @@ TEST(ClosedForms, DualPipeV) {
   });
 }
 
-// Qi et al. 2023, section 3: never above the limit, never worse than what is handcrafted for it, and without a bubble where twice the memory allows that.
+// Qi et al. 2023, section 3: never above the limit, never worse than what is handcrafted for it, and without a bubble
+// where twice the memory allows that.
 TEST(ClosedForms, AutomaticZeroBubble) {
   for_grid(1, [](int p, int m) {
     if (m % p != 0) return;
-    for (const PassTimes& t : {PassTimes{}, unequal, PassTimes{3, 1, 2, 1}, PassTimes{1, 4, 3, 2}, PassTimes{0, 0, 0, 0}, PassTimes{1, 1, 0, 0}}) {
+    for (const PassTimes& t : {PassTimes{}, unequal, PassTimes{3, 1, 2, 1}, PassTimes{1, 4, 3, 2},
+                               PassTimes{0, 0, 0, 0}, PassTimes{1, 1, 0, 0}}) {
       for (const double weight_memory : {0.0, 0.4, 1.0}) {
         for (const int limit : {1, p, 2 * p}) {
           const Schedule found = zb_auto_schedule(p, m, t, {.limit = 1.0 * limit, .weight_memory = weight_memory});
@@ -141,7 +148,8 @@ TEST(ClosedForms, EveryScheduleOfTheTableIsWhole) {
     for (int p = 1; p <= 6; ++p) {
       for (int m = std::max(1, entry.microbatches_per_rank * p); m <= 14; ++m) {
         for (int v = entry.least_virtual; v <= std::min(entry.most_virtual, 4); ++v) {
-          const Schedule schedule = make_schedule(entry.kind, {.num_ranks = p, .num_microbatches = m, .num_virtual = v}, {});
+          const Schedule schedule =
+              make_schedule(entry.kind, {.num_ranks = p, .num_microbatches = m, .num_virtual = v}, {});
           ASSERT_EQ(schedule.num_stages, p * v);
           std::vector<int> passes(3 * p * v * m);
           for (int rank = 0; rank < p; ++rank) {
@@ -155,7 +163,8 @@ TEST(ClosedForms, EveryScheduleOfTheTableIsWhole) {
               EXPECT_FALSE(entry.backward == BackwardKinds::split && action.kind == ActionKind::backward);
             }
           }
-          EXPECT_EQ(std::count(passes.begin(), passes.end(), 1), std::ssize(passes)) << entry.name << " " << p << " " << m << " " << v;
+          EXPECT_EQ(std::count(passes.begin(), passes.end(), 1), std::ssize(passes))
+              << entry.name << " " << p << " " << m << " " << v;
           EXPECT_NO_THROW((void)play(schedule, unequal)) << entry.name << " " << p << " " << m << " " << v;
         }
       }

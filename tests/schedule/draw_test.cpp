@@ -10,8 +10,8 @@ std::string drawn(const Schedule& schedule, const StageCosts& costs, const DrawO
   return draw(play(programs, cost_of(costs)), programs, options);
 }
 
-// Checked by hand against the words of Narayanan et al. 2021 (arXiv:2104.04473), figure 4, top: four devices, eight microbatches, a backward as long as two
-// forwards.
+// Checked by hand against the words of Narayanan et al. 2021 (arXiv:2104.04473), figure 4, top: four devices, eight
+// microbatches, a backward as long as two forwards.
 TEST(Draw, OneFOneBIsFigureFour) {
   EXPECT_EQ(drawn(one_f_one_b_schedule(4, 8), {.num_units = 2}),
             "rank 0  F1F2F3F4            B1==F5B2==F6B3==F7B4==F8B5==  B6==  B7==  B8==\n"
@@ -29,7 +29,8 @@ TEST(Draw, Gpipe) {
 }
 
 TEST(Draw, TenthMicrobatchWidensTheColumns) {
-  EXPECT_EQ(drawn(naive_schedule(1, 10), {.backward = 1, .num_units = 2}), "rank 0  F1=B1=F2=B2=F3=B3=F4=B4=F5=B5=F6=B6=F7=B7=F8=B8=F9=B9=F10B10\n");
+  EXPECT_EQ(drawn(naive_schedule(1, 10), {.backward = 1, .num_units = 2}),
+            "rank 0  F1=B1=F2=B2=F3=B3=F4=B4=F5=B5=F6=B6=F7=B7=F8=B8=F9=B9=F10B10\n");
 }
 
 TEST(Draw, ScalesALongStepDown) {

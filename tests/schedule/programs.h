@@ -21,7 +21,8 @@ inline LoweringOptions train_options(int num_stages, bool tied = true) {
   LoweringOptions options;
   for (int stage = 0; stage < num_stages; ++stage) {
     const bool is_end = stage == 0 || stage == num_stages - 1;
-    options.stages.push_back({.num_units = 2, .has_tied_weight = tied && is_end, .unit_sums_replicas = {true, false, false}});
+    options.stages.push_back(
+        {.num_units = 2, .has_tied_weight = tied && is_end, .unit_sums_replicas = {true, false, false}});
   }
   options.gathers_parameters = true;
   options.ties_across_ranks = tied && num_stages > 1;
@@ -31,7 +32,8 @@ inline LoweringOptions train_options(int num_stages, bool tied = true) {
 /// For several stages a rank, too: the head borrows the tied weight where the embedding lies beside it.
 inline LoweringOptions train_options(const Schedule& schedule, bool tied = true) {
   LoweringOptions options = train_options(schedule.num_stages, tied);
-  const bool is_shared = tied && schedule.num_stages > 1 && schedule.rank_of_stage.front() == schedule.rank_of_stage.back();
+  const bool is_shared =
+      tied && schedule.num_stages > 1 && schedule.rank_of_stage.front() == schedule.rank_of_stage.back();
   options.ties_across_ranks = options.ties_across_ranks && !is_shared;
   if (is_shared) {
     options.stages.back().has_tied_weight = false;
@@ -41,8 +43,8 @@ inline LoweringOptions train_options(const Schedule& schedule, bool tied = true)
 }
 
 /// The same at a level of ZeRO, with replicas beside it and a format of its own for reductions if asked.
-inline LoweringOptions at_level(LoweringOptions options, int level, KeepsGathered keeps = KeepsGathered::for_next_pass, bool hybrid = false,
-                                bool converts = false) {
+inline LoweringOptions at_level(LoweringOptions options, int level, KeepsGathered keeps = KeepsGathered::for_next_pass,
+                                bool hybrid = false, bool converts = false) {
   options.gathers_parameters = level == 1 || level == 2;
   options.shards_gradients = level >= 2;
   options.shards_parameters = level >= 3;
@@ -52,15 +54,18 @@ inline LoweringOptions at_level(LoweringOptions options, int level, KeepsGathere
   return options;
 }
 
-inline constexpr KeepsGathered all_keeps[] = {KeepsGathered::for_next_pass, KeepsGathered::for_backward, KeepsGathered::for_step};
+inline constexpr KeepsGathered all_keeps[] = {KeepsGathered::for_next_pass, KeepsGathered::for_backward,
+                                              KeepsGathered::for_step};
 
 /// Every schedule that takes so many microbatches, with two and three virtual stages where it has a choice.
 inline std::vector<Schedule> schedules_of(int num_ranks, int num_microbatches) {
   std::vector<Schedule> all;
   for (const ScheduleEntry& entry : all_schedules()) {
     if (num_microbatches < entry.microbatches_per_rank * num_ranks) continue;
-    for (int num_virtual = std::min(2, entry.most_virtual); num_virtual <= std::min(3, entry.most_virtual); ++num_virtual) {
-      const ScheduleRequest request = {.num_ranks = num_ranks, .num_microbatches = num_microbatches, .num_virtual = num_virtual};
+    for (int num_virtual = std::min(2, entry.most_virtual); num_virtual <= std::min(3, entry.most_virtual);
+         ++num_virtual) {
+      const ScheduleRequest request = {
+          .num_ranks = num_ranks, .num_microbatches = num_microbatches, .num_virtual = num_virtual};
       all.push_back(make_schedule(entry.kind, request, {}));
     }
   }

@@ -1,6 +1,7 @@
-// The bubble rates of Qi et al. 2023 (arXiv:2401.10241), table 5, from the times that its authors measured (table 6). They computed them from these times, so a
-// simulation that agrees on the rules gives their digits. The rules: a message takes T_comm from the end of a pass on and no rank's time; a fused backward
-// sends at its end; the cost is the longest time of a rank from its first start to its last end.
+// The bubble rates of Qi et al. 2023 (arXiv:2401.10241), table 5, from the times that its authors measured (table 6).
+// They computed them from these times, so a simulation that agrees on the rules gives their digits. The rules: a
+// message takes T_comm from the end of a pass on and no rank's time; a fused backward sends at its end; the cost is the
+// longest time of a rank from its first start to its last end.
 #include "base/error.h"
 #include "schedule/catalog.h"
 #include "schedule/rates.h"
@@ -16,7 +17,8 @@ struct Row {
   int p, m;
   PassTimes times;
   double one_f_one_b, interleaved, zb_h1, zb_h2, zb_1p, zb_2p;
-  int layers_per_rank;  // of GPT 1.5B, 6.2B, 14.6B and 28.3B with 22, 30, 46 and 62 layers; embedding and head count as one each
+  int layers_per_rank;  // of GPT 1.5B, 6.2B, 14.6B and 28.3B with 22, 30, 46 and 62 layers; embedding and head count as
+                        // one each
 };
 
 constexpr Row rows[] = {
@@ -36,13 +38,15 @@ class TableFive : public testing::TestWithParam<Row> {
  protected:
   const Row row = GetParam();
   [[nodiscard]] Schedule schedule(PipelineSchedule kind, int num_virtual = 0) const {
-    return make_schedule(kind, {row.p, row.m, num_virtual, row.times, {.limit = 0, .weight_memory = weight_memory}}, {});
+    return make_schedule(kind, {row.p, row.m, num_virtual, row.times, {.limit = 0, .weight_memory = weight_memory}},
+                         {});
   }
   [[nodiscard]] double cost(const Schedule& schedule) const { return longest_rank(play(schedule, row.times), row.p); }
   [[nodiscard]] double rate(const Schedule& schedule) const { return bubble_rate(cost(schedule), row.m, row.times); }
 };
-INSTANTIATE_TEST_SUITE_P(Rows, TableFive, testing::ValuesIn(rows),
-                         [](const auto& row) { return fmt::format("p{}_m{}_{}", row.param.p, row.param.m, row.index); });
+INSTANTIATE_TEST_SUITE_P(Rows, TableFive, testing::ValuesIn(rows), [](const auto& row) {
+  return fmt::format("p{}_m{}_{}", row.param.p, row.param.m, row.index);
+});
 
 TEST_P(TableFive, OneFOneBAndTheHandcraftedOnesToFourDigits) {
   EXPECT_NEAR(rate(schedule(PipelineSchedule::one_f_one_b)), row.one_f_one_b, four_digits);
@@ -51,7 +55,8 @@ TEST_P(TableFive, OneFOneBAndTheHandcraftedOnesToFourDigits) {
 }
 
 TEST_P(TableFive, AutomaticOnesAreNoWorseInTheSameMemory) {
-  for (const auto& [kind, published, limit] : {std::tuple{PipelineSchedule::zb_1p, row.zb_1p, row.p}, {PipelineSchedule::zb_2p, row.zb_2p, 2 * row.p}}) {
+  for (const auto& [kind, published, limit] :
+       {std::tuple{PipelineSchedule::zb_1p, row.zb_1p, row.p}, {PipelineSchedule::zb_2p, row.zb_2p, 2 * row.p}}) {
     const Schedule found = schedule(kind);
     EXPECT_LE(rate(found), published + four_digits);
     const std::vector<double> peaks = peak_memory(found, weight_memory);
@@ -59,8 +64,9 @@ TEST_P(TableFive, AutomaticOnesAreNoWorseInTheSameMemory) {
   }
 }
 
-// The published interleaved rates are those of a cost that is p messages less than ours: 2 (p v - 1) messages stand on the way of a microbatch down the stages
-// and up again, of which the paper's count has 2 (p v - 1) - p. Its simulation of this baseline is not described.
+// The published interleaved rates are those of a cost that is p messages less than ours: 2 (p v - 1) messages stand on
+// the way of a microbatch down the stages and up again, of which the paper's count has 2 (p v - 1) - p. Its simulation
+// of this baseline is not described.
 TEST_P(TableFive, InterleavedCostsPMessagesMore) {
   const Schedule interleaved = schedule(PipelineSchedule::interleaved_one_f_one_b, row.layers_per_rank);
   const double our_cost = cost(interleaved), with_fewer_messages = our_cost - row.p * row.times.p2p;

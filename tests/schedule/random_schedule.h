@@ -1,4 +1,5 @@
-// Any order that data allows: at each turn some rank does some pass whose inputs are there, so every choice is a schedule.
+// Any order that data allows: at each turn some rank does some pass whose inputs are there, so every choice is a
+// schedule.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -30,7 +31,8 @@ inline Schedule random_schedule(const RandomScheduleOptions& options) {
       for (int mb = 0; mb < m; ++mb) {
         const State now = state[stage][mb];
         const bool can_forward = now == State::idle && (stage == 0 || state[stage - 1][mb] != State::idle);
-        const bool can_go_back = now == State::forward_done && (stage == last || state[stage + 1][mb] >= State::input_done);
+        const bool can_go_back =
+            now == State::forward_done && (stage == last || state[stage + 1][mb] >= State::input_done);
         if (can_forward || can_go_back || now == State::input_done) places.emplace_back(stage, mb);
       }
     return places;
@@ -41,11 +43,15 @@ inline Schedule random_schedule(const RandomScheduleOptions& options) {
     const bool is_fused = random() % 2 == 0;
     switch (now) {
       case State::idle: schedule.add(ActionKind::forward, stage, mb); break;
-      case State::forward_done: schedule.add(is_fused ? ActionKind::backward : ActionKind::backward_input, stage, mb); break;
+      case State::forward_done:
+        schedule.add(is_fused ? ActionKind::backward : ActionKind::backward_input, stage, mb);
+        break;
       case State::input_done: schedule.add(ActionKind::backward_weight, stage, mb); break;
       case State::done: break;
     }
-    now = now == State::idle ? State::forward_done : now == State::forward_done && !is_fused ? State::input_done : State::done;
+    now = now == State::idle                        ? State::forward_done
+          : now == State::forward_done && !is_fused ? State::input_done
+                                                    : State::done;
   }
   return schedule;
 }

@@ -52,7 +52,8 @@ TEST_P(Grid, ActivationsInFlight) {
   }
 }
 
-// A transfer no longer than a forward hides behind it, because its receive is posted one action ahead: only filling and draining the pipeline shows it.
+// A transfer no longer than a forward hides behind it, because its receive is posted one action ahead: only filling and
+// draining the pipeline shows it.
 TEST_P(Grid, TransfersOverlapCompute) {
   for (int m = 1; m <= 16; ++m) {
     const auto programs = lower(gpipe_schedule(p, m), train_options(p));

@@ -25,7 +25,8 @@ Schedule read_fixture(const std::string& name) {
 }
 
 Schedule ours(std::string_view name, int p, int m, int v) {
-  return make_schedule(parse_pipeline_schedule("name", name), {.num_ranks = p, .num_microbatches = m, .num_virtual = v}, {});
+  return make_schedule(parse_pipeline_schedule("name", name), {.num_ranks = p, .num_microbatches = m, .num_virtual = v},
+                       {});
 }
 
 struct Fixture {
@@ -34,14 +35,16 @@ struct Fixture {
 };
 
 class TorchCsv : public testing::TestWithParam<Fixture> {};
-INSTANTIATE_TEST_SUITE_P(All, TorchCsv,
-                         testing::Values(Fixture{"GPipe", 3, 5, 1}, Fixture{"Interleaved1F1B", 2, 4, 2}, Fixture{"Interleaved1F1B", 4, 8, 2},
-                                         Fixture{"Interleaved1F1B", 3, 9, 3}, Fixture{"Interleaved1F1B", 4, 6, 2}, Fixture{"InterleavedZeroBubble", 2, 4, 2},
-                                         Fixture{"InterleavedZeroBubble", 4, 8, 2}, Fixture{"InterleavedZeroBubble", 3, 9, 3},
-                                         Fixture{"InterleavedZeroBubble", 4, 6, 2}, Fixture{"ZBVZeroBubble", 2, 4, 2}, Fixture{"ZBVZeroBubble", 4, 10, 2},
-                                         Fixture{"ZBVZeroBubble", 4, 3, 2}, Fixture{"ZBVZeroBubble", 3, 6, 2}, Fixture{"DualPipeV", 2, 4, 2},
-                                         Fixture{"DualPipeV", 4, 10, 2}, Fixture{"DualPipeV", 3, 7, 2}),
-                         [](const auto& row) { return fmt::format("{}_{}_{}_{}", row.param.name, row.param.p, row.param.m, row.param.v); });
+INSTANTIATE_TEST_SUITE_P(
+    All, TorchCsv,
+    testing::Values(Fixture{"GPipe", 3, 5, 1}, Fixture{"Interleaved1F1B", 2, 4, 2}, Fixture{"Interleaved1F1B", 4, 8, 2},
+                    Fixture{"Interleaved1F1B", 3, 9, 3}, Fixture{"Interleaved1F1B", 4, 6, 2},
+                    Fixture{"InterleavedZeroBubble", 2, 4, 2}, Fixture{"InterleavedZeroBubble", 4, 8, 2},
+                    Fixture{"InterleavedZeroBubble", 3, 9, 3}, Fixture{"InterleavedZeroBubble", 4, 6, 2},
+                    Fixture{"ZBVZeroBubble", 2, 4, 2}, Fixture{"ZBVZeroBubble", 4, 10, 2},
+                    Fixture{"ZBVZeroBubble", 4, 3, 2}, Fixture{"ZBVZeroBubble", 3, 6, 2}, Fixture{"DualPipeV", 2, 4, 2},
+                    Fixture{"DualPipeV", 4, 10, 2}, Fixture{"DualPipeV", 3, 7, 2}),
+    [](const auto& row) { return fmt::format("{}_{}_{}_{}", row.param.name, row.param.p, row.param.m, row.param.v); });
 
 TEST_P(TorchCsv, HasTheOrderOfOurs) {
   const auto& [name, p, m, v] = GetParam();
@@ -68,7 +71,8 @@ TEST(TorchCsvFiles, AByteOrderMarkIsNoAction) {
 }
 
 TEST(TorchCsvFiles, MessagesAreLeftOut) {
-  EXPECT_EQ(to_torch_csv(read_fixture("ZBVZeroBubble-2-4-2-with-messages.csv")), to_torch_csv(read_fixture("ZBVZeroBubble-2-4-2.csv")));
+  EXPECT_EQ(to_torch_csv(read_fixture("ZBVZeroBubble-2-4-2-with-messages.csv")),
+            to_torch_csv(read_fixture("ZBVZeroBubble-2-4-2.csv")));
 }
 
 // PyTorch 2.15 leaves out the first forward of 1F1B's last rank and adds one behind the last.
@@ -102,7 +106,8 @@ TEST(TorchCsvFiles, FilesThatAreNoScheduleAreRefusedByName) {
       {"0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", "waits forever"},
   };
   for (const auto& [text, sentence] : faults)
-    EXPECT_THAT([text = text] { (void)read_torch_csv(text, "a.csv"); }, ThrowsMessage<Error>(testing::AllOf(HasSubstr("a.csv: "), HasSubstr(sentence))))
+    EXPECT_THAT([text = text] { (void)read_torch_csv(text, "a.csv"); },
+                ThrowsMessage<Error>(testing::AllOf(HasSubstr("a.csv: "), HasSubstr(sentence))))
         << text;
   EXPECT_NO_THROW((void)read_torch_csv(" 0F0 , ,\"0B0\"\r\n", "a.csv"));
 }

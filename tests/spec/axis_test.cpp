@@ -27,7 +27,8 @@ TEST(AxisOrder, IsReadAsMegatronWritesIt) {
 }
 
 TEST(AxisOrder, IsWrittenAsItIsRead) {
-  for (const std::string text : {"tp-cp-dp_shard-pp-dp_replicate", "tp-cp-dp-pp", "dp_replicate-dp_shard-tp", "pp"}) EXPECT_EQ(name_of(parsed({text})), text);
+  for (const std::string text : {"tp-cp-dp_shard-pp-dp_replicate", "tp-cp-dp-pp", "dp_replicate-dp_shard-tp", "pp"})
+    EXPECT_EQ(name_of(parsed({text})), text);
 }
 
 TEST(AxisOrder, RefusesOthersWithTheNearest) {
@@ -40,8 +41,10 @@ TEST(AxisOrder, RefusesOthersWithTheNearest) {
   };
   const std::string all = "is none of tp, cp, ep, dp, pp, dp_shard, dp_replicate; nearest: ";
   EXPECT_EQ(error_of({"tp-dp-ppp"}), "order = 'tp-dp-ppp': 'ppp' " + all + "'tp-dp-pp-cp'");
-  EXPECT_EQ(error_of({"tp", "dp", "tp", "cp", "pp"}), "order = 'tp-dp-tp-cp-pp' names tp twice; nearest: 'tp-dp-cp-pp'");
-  EXPECT_EQ(error_of({"dp-dp_shard-tp-pp-cp"}), "order = 'dp-dp_shard-tp-pp-cp' names dp_shard twice; nearest: 'dp-tp-pp-cp'");
+  EXPECT_EQ(error_of({"tp", "dp", "tp", "cp", "pp"}),
+            "order = 'tp-dp-tp-cp-pp' names tp twice; nearest: 'tp-dp-cp-pp'");
+  EXPECT_EQ(error_of({"dp-dp_shard-tp-pp-cp"}),
+            "order = 'dp-dp_shard-tp-pp-cp' names dp_shard twice; nearest: 'dp-tp-pp-cp'");
   EXPECT_EQ(error_of({""}), "order = '': '' " + all + "'tp-cp-dp_shard-pp-dp_replicate'");
 }
 

@@ -31,7 +31,8 @@ RunConfig read(const std::string& text, std::vector<std::string> arguments = {})
 }
 
 TEST(ConfigReader, ReadsFileAndCommandLine) {
-  const RunConfig config = read(R"(
+  const RunConfig config =
+      read(R"(
 [model]
 preset = "llama-10m"
 rope-theta = 500000
@@ -45,8 +46,8 @@ pipeline_parallel_layout = [3, 5]
 [optimizer]
 lr = 1
 )",
-                                {"--training.steps=7", "--training.seq-len", "64", "--parallelism.sequence-parallel", "--data.path=/tmp/a=b",
-                                 "--parallelism.pipeline_parallel_layout=5,3", "--optimizer.eps=1e-6"});
+           {"--training.steps=7", "--training.seq-len", "64", "--parallelism.sequence-parallel", "--data.path=/tmp/a=b",
+            "--parallelism.pipeline_parallel_layout=5,3", "--optimizer.eps=1e-6"});
   EXPECT_EQ(config.model.hidden_size, preset("llama-10m").hidden_size);
   EXPECT_EQ(config.model.rope_theta, 500000.0);
   EXPECT_EQ(config.training.steps, 7);
@@ -61,7 +62,8 @@ lr = 1
 
 TEST(ConfigReader, SchedulesAreReadInAnyLetterCase) {
   for (const std::string name : {"1F1B", "1f1b"})
-    EXPECT_EQ(read("[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_schedule=" + name}).parallelism.pipeline_parallel_schedule,
+    EXPECT_EQ(read("[model]\npreset = 'llama-1m'", {"--parallelism.pipeline_parallel_schedule=" + name})
+                  .parallelism.pipeline_parallel_schedule,
               PipelineSchedule::one_f_one_b);
 }
 
@@ -83,14 +85,17 @@ max_position_embeddings = 256
 }
 
 TEST(ConfigReader, FieldsChangeAPreset) {
-  const RunConfig config = read("[model]\npreset = 'llama3-405b'\nnum_hidden_layers = 4\nhidden_size = 8192\nrope_scaling = {factor = 32}\n");
+  const RunConfig config = read(
+      "[model]\npreset = 'llama3-405b'\nnum_hidden_layers = 4\nhidden_size = 8192\nrope_scaling = {factor = 32}\n");
   EXPECT_EQ(config.model.num_hidden_layers, 4);
   EXPECT_EQ(config.model.head_dim, 64);
   EXPECT_EQ(config.model.num_key_value_heads, 8);
   EXPECT_EQ(config.model.rope_scaling->factor, 32);
   EXPECT_EQ(config.model.rope_scaling->original_max_position_embeddings, 8192);
-  EXPECT_FALSE(read("[model]\npreset = 'llama3-405b'", {"--model.rope_scaling.rope_type=default"}).model.rope_scaling.has_value());
-  EXPECT_TRUE(read("[model]\npreset = 'llama3-8b'\nrope_scaling = {rope_type = 'llama3'}").model.rope_scaling.has_value());
+  EXPECT_FALSE(read("[model]\npreset = 'llama3-405b'", {"--model.rope_scaling.rope_type=default"})
+                   .model.rope_scaling.has_value());
+  EXPECT_TRUE(
+      read("[model]\npreset = 'llama3-8b'\nrope_scaling = {rope_type = 'llama3'}").model.rope_scaling.has_value());
 }
 
 TEST(ConfigReader, AsksForTheModelOfAFolder) {
@@ -98,7 +103,8 @@ TEST(ConfigReader, AsksForTheModelOfAFolder) {
     EXPECT_EQ(folder, "some/folder");
     return preset("gpt2-124m");
   };
-  const RunConfig config = read_run_config({.path = "", .arguments = {"--model.path=some/folder", "--model.vocab_size=50304"}, .read_model = read_model});
+  const RunConfig config = read_run_config(
+      {.path = "", .arguments = {"--model.path=some/folder", "--model.vocab_size=50304"}, .read_model = read_model});
   EXPECT_EQ(config.model.family, Family::gpt2);
   EXPECT_EQ(config.model.vocab_size, 50304);
 }
@@ -125,19 +131,25 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
 
 TEST(ConfigReader, ALayoutIsAListOrLetters) {
   const std::string degrees =
-      "[model]\npreset = 'llama-1m'\n[training]\nglobal_batch_size = 4\n[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = 'zb-v'\n";
+      "[model]\npreset = 'llama-1m'\n[training]\nglobal_batch_size = 4\n[parallelism]\npipeline_parallel_degree = "
+      "2\npipeline_parallel_schedule = 'zb-v'\n";
   const RunConfig letters = read(degrees + "pipeline_parallel_layout = 'Et|t|t|tL'");
   EXPECT_EQ(letters.parallelism.pipeline_parallel_layout, (PipelineLayout{.counts = {}, .letters = "Et|t|t|tL"}));
   EXPECT_EQ(read(to_toml(letters)), letters);
   EXPECT_EQ(read(degrees, {"--parallelism.pipeline_parallel_layout=Et|t|t|tL"}), letters);
-  EXPECT_EQ(read(degrees, {"--parallelism.pipeline_parallel_layout=[2,1,1,2]"}).parallelism.pipeline_parallel_layout.counts,
-            (std::vector<std::int64_t>{2, 1, 1, 2}));
+  EXPECT_EQ(
+      read(degrees, {"--parallelism.pipeline_parallel_layout=[2,1,1,2]"}).parallelism.pipeline_parallel_layout.counts,
+      (std::vector<std::int64_t>{2, 1, 1, 2}));
 }
 
 TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
   using enum BlockOperation;
-  const auto from_file = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'\n[training]\nrecompute = " + value).training.recompute; };
-  const auto from_line = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'", {"--training.recompute=" + value}).training.recompute; };
+  const auto from_file = [](const std::string& value) {
+    return read("[model]\npreset = 'llama-1m'\n[training]\nrecompute = " + value).training.recompute;
+  };
+  const auto from_line = [](const std::string& value) {
+    return read("[model]\npreset = 'llama-1m'", {"--training.recompute=" + value}).training.recompute;
+  };
   EXPECT_EQ(from_file("'none'"), BlockOperations());
   EXPECT_EQ(from_file("[]"), BlockOperations());
   EXPECT_EQ(from_file("'Selective'"), attention_internals);
@@ -153,8 +165,12 @@ TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
 }
 
 TEST(ConfigReader, AnOrderIsAStringOrAList) {
-  const auto from_file = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'\n[parallelism]\norder = " + value).parallelism.order; };
-  const auto from_line = [](const std::string& value) { return read("[model]\npreset = 'llama-1m'", {"--parallelism.order=" + value}).parallelism.order; };
+  const auto from_file = [](const std::string& value) {
+    return read("[model]\npreset = 'llama-1m'\n[parallelism]\norder = " + value).parallelism.order;
+  };
+  const auto from_line = [](const std::string& value) {
+    return read("[model]\npreset = 'llama-1m'", {"--parallelism.order=" + value}).parallelism.order;
+  };
   const AxisOrder megatron = parse_axis_order("order", {"tp-cp-dp-pp"});
   EXPECT_NE(megatron, AxisOrder());
   EXPECT_EQ(from_file("'tp-cp-ep-dp-pp'"), megatron);
@@ -164,15 +180,20 @@ TEST(ConfigReader, AnOrderIsAStringOrAList) {
 }
 
 TEST(ConfigReader, TakesItsArgumentsOutOfACommandLine) {
-  std::vector<std::string> line = {"--json", "--training.steps", "5", "run.toml", "--parallelism.sequence-parallel", "last", "--data.pth=x", "--no=a.b"};
-  EXPECT_EQ(take_config_arguments(line), (std::vector<std::string>{"--training.steps", "5", "--parallelism.sequence-parallel", "--data.pth=x"}));
+  std::vector<std::string> line = {
+      "--json", "--training.steps", "5",       "run.toml", "--parallelism.sequence-parallel",
+      "last",   "--data.pth=x",     "--no=a.b"};
+  EXPECT_EQ(take_config_arguments(line),
+            (std::vector<std::string>{"--training.steps", "5", "--parallelism.sequence-parallel", "--data.pth=x"}));
   EXPECT_EQ(line, (std::vector<std::string>{"--json", "run.toml", "last", "--no=a.b"}));
 }
 
 TEST(ConfigReader, HelpListsEveryKey) {
   const std::string help = config_help();
   for (const ConfigKey& key : config_keys())
-    EXPECT_EQ(help.find(fmt::format("\n  {} ", key.name.substr(key.name.find('.') + 1))) != std::string::npos, is_there(key)) << key.name;
+    EXPECT_EQ(help.find(fmt::format("\n  {} ", key.name.substr(key.name.find('.') + 1))) != std::string::npos,
+              is_there(key))
+        << key.name;
   EXPECT_THAT(help, StartsWith("[model]\n"));
 }
 
@@ -195,18 +216,26 @@ TEST_P(BadConfigs, AreRefusedInOneSentence) {
 }
 
 const ConfigFault faults[] = {
-    {"[model]\npreset = 'llama-1m'\n[training]\nstpes = 5", {}, "toml:4: there is no key training.stpes; nearest: training.steps"},
-    {"[model]\npreset = 'llama-1m'\n[trainning]\nsteps = 5", {}, "toml:3: there is no section [trainning]; nearest: [training]"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nstpes = 5",
+     {},
+     "toml:4: there is no key training.stpes; nearest: training.steps"},
+    {"[model]\npreset = 'llama-1m'\n[trainning]\nsteps = 5",
+     {},
+     "toml:3: there is no section [trainning]; nearest: [training]"},
     {"[model]\npreset = 'llama-1m'\n[trainning]", {}, "there is no section [trainning]; nearest: [training]"},
     {"steps = 5", {}, "toml:1: the key 'steps' stands outside a section; nearest:"},
-    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 'many'", {}, "training.steps = \"many\" is not an integer, such as 100"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 'many'",
+     {},
+     "training.steps = \"many\" is not an integer, such as 100"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 1.5", {}, "toml:4: training.steps = 1.5 is not an integer"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 5\nsteps = 6", {}, "toml:5: "},
     {"[model]\npreset = 'llama-1m'\n[training\nsteps = 5", {}, "toml:"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 2020-01-01", {}, "training.steps is a date or a time"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = [1]", {}, "training.steps = [1] is not an integer"},
     {"[model]\npreset = 'llama-1m'\n[training.steps]\nx = 1", {}, "there is no key training.steps.x"},
-    {"[model]\npreset = 'llama-1m'\n[parallelism]\npipeline_parallel_layout = ['a']", {}, "a list with an element that is no integer"},
+    {"[model]\npreset = 'llama-1m'\n[parallelism]\npipeline_parallel_layout = ['a']",
+     {},
+     "a list with an element that is no integer"},
     {"[model]\npreset = 'llama-2m'", {}, "model.preset = 'llama-2m' is not a preset; nearest: llama-1m"},
     {"[model]\npreset = 5", {}, "model.preset = 5 is not a string"},
     {"[model]\npreset = 'llama-1m'\npath = 'x'", {}, "both given"},
@@ -215,48 +244,84 @@ const ConfigFault faults[] = {
     {"[model]\nmodel_type = 'gpt3'", {}, "model.model_type = 'gpt3' is not a family that Echelon has; nearest: gpt2"},
     {"[model]\nmodel_type = 'gpt2'", {}, "model.hidden_size is missing"},
     {"[model]\npreset = 'gpt2-124m'\nmodel_type = 'llama'", {}, "contradicts"},
-    {"[model]\npreset = 'gpt2-124m'\nrope_theta = 10000.0", {}, "model.rope_theta = 10000 has no meaning for model_type gpt2"},
-    {"[model]\npreset = 'gpt2-124m'\nrms_norm_eps = 1e-5", {}, "model.rms_norm_eps = 1e-05 has no meaning for model_type gpt2"},
-    {"[model]\npreset = 'llama-1m'\nhidden_size = 127", {}, "model.hidden_size = 127 is no multiple of model.num_attention_heads = 4; nearest: 124"},
-    {"[model]\npreset = 'llama-1m'\nrope_scaling = {rope_type = 'yarn'}", {}, "model.rope_scaling.rope_type = 'yarn' is not there"},
-    {"[model]\npreset = 'llama-1m'", {"--training.stpes=5"}, "command line: there is no key training.stpes; nearest: training.steps"},
+    {"[model]\npreset = 'gpt2-124m'\nrope_theta = 10000.0",
+     {},
+     "model.rope_theta = 10000 has no meaning for model_type gpt2"},
+    {"[model]\npreset = 'gpt2-124m'\nrms_norm_eps = 1e-5",
+     {},
+     "model.rms_norm_eps = 1e-05 has no meaning for model_type gpt2"},
+    {"[model]\npreset = 'llama-1m'\nhidden_size = 127",
+     {},
+     "model.hidden_size = 127 is no multiple of model.num_attention_heads = 4; nearest: 124"},
+    {"[model]\npreset = 'llama-1m'\nrope_scaling = {rope_type = 'yarn'}",
+     {},
+     "model.rope_scaling.rope_type = 'yarn' is not there"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.stpes=5"},
+     "command line: there is no key training.stpes; nearest: training.steps"},
     {"[model]\npreset = 'llama-1m'", {"--training.steps=5x"}, "training.steps = \"5x\" is not an integer"},
-    {"[model]\npreset = 'llama-1m'", {"--training.steps=99999999999999999999"}, "training.steps = 1e+20 is not an integer"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.steps=99999999999999999999"},
+     "training.steps = 1e+20 is not an integer"},
     {"[model]\npreset = 'llama-1m'", {"--training.steps"}, "--training.steps has no value"},
-    {"[model]\npreset = 'llama-1m'", {"--training.deterministic=yes"}, "training.deterministic = \"yes\" is not true or false"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.deterministic=yes"},
+     "training.deterministic = \"yes\" is not true or false"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.float32_matmul_precision=hihg"},
      "training.float32_matmul_precision = 'hihg' is none of highest, high; nearest: high"},
-    {"[model]\npreset = 'llama-1m'", {"--training.float32_matmul_precision=medium"}, "'medium' is not there yet; use highest or high"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.float32_matmul_precision=medium"},
+     "'medium' is not there yet; use highest or high"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.float32_matmul_precision=high", "--training.dtype=bfloat16"},
      "says nothing about products of training.dtype = 'bfloat16'"},
     {"[model]\npreset = 'llama-1m'", {"training.steps=5"}, "'training.steps=5' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--"}, "'--' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--=5"}, "there is no key"},
-    {"[model]\npreset = 'llama-1m'", {"--lr_scheduler.decay=cosin"}, "lr_scheduler.decay = 'cosin' is none of none, cosine, linear, wsd; nearest: cosine"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--lr_scheduler.decay=cosin"},
+     "lr_scheduler.decay = 'cosin' is none of none, cosine, linear, wsd; nearest: cosine"},
     {"[model]\npreset = 'llama-1m'",
      {"--parallelism.pipeline_parallel_layout=a"},
      "parallelism.pipeline_parallel_layout = 'a' has 'a', which is none of E, t, L"},
     {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=selectiv"},
-     "training.recompute = 'selectiv' is none of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; nearest: selective"},
-    {"[model]\npreset = 'llama-1m'", {"--parallelism.order=tp-dp-zp"}, "parallelism.order = 'tp-dp-zp': 'zp' is none of tp"},
-    {"[model]\npreset = 'llama-1m'\n[parallelism]\norder = 3", {}, "parallelism.order = 3 is not a string or a list of names, such as \"tp-cp-dp_shard"},
-    {"[model]\npreset = 'llama-1m'", {"--training.recompute=core_att,mlp"}, "training.recompute = 'core_att' is none of qkv_proj, qk_norm, core_attn"},
-    {"[model]\npreset = 'llama-1m'", {"--training.recompute=mlp,full"}, "training.recompute = 'full' is none of qkv_proj"},
-    {"[model]\npreset = 'llama-1m'", {"--training.recompute=layernorm"}, "training.recompute = 'layernorm' frees nothing"},
-    {"[model]\npreset = 'llama-1m'\n[training]\nrecompute = [1]", {}, "training.recompute is a list with an element that is no string"},
-    {"[model]\npreset = 'llama-1m'\n[training]\nrecompute = true", {}, "training.recompute = true is not a name or a list of names, such as \"none\""},
-    {"[model]\npreset = 'llama-1m'", {"--training.recompute_method=blok"}, "training.recompute_method = 'blok' is none of uniform, block; nearest: block"},
+     "training.recompute = 'selectiv' is none of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; "
+     "nearest: selective"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--parallelism.order=tp-dp-zp"},
+     "parallelism.order = 'tp-dp-zp': 'zp' is none of tp"},
+    {"[model]\npreset = 'llama-1m'\n[parallelism]\norder = 3",
+     {},
+     "parallelism.order = 3 is not a string or a list of names, such as \"tp-cp-dp_shard"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.recompute=core_att,mlp"},
+     "training.recompute = 'core_att' is none of qkv_proj, qk_norm, core_attn"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.recompute=mlp,full"},
+     "training.recompute = 'full' is none of qkv_proj"},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.recompute=layernorm"},
+     "training.recompute = 'layernorm' frees nothing"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nrecompute = [1]",
+     {},
+     "training.recompute is a list with an element that is no string"},
+    {"[model]\npreset = 'llama-1m'\n[training]\nrecompute = true",
+     {},
+     "training.recompute = true is not a name or a list of names, such as \"none\""},
+    {"[model]\npreset = 'llama-1m'",
+     {"--training.recompute_method=blok"},
+     "training.recompute_method = 'blok' is none of uniform, block; nearest: block"},
 };
 INSTANTIATE_TEST_SUITE_P(All, BadConfigs, testing::ValuesIn(faults));
 
 TEST(ConfigReader, RefusesFilesThatItCannotRead) {
   EXPECT_THAT([] { (void)read_run_config({.path = "/nonexistent/run.toml", .arguments = {}, .read_model = {}}); },
               ThrowsMessage<Error>(HasSubstr("'/nonexistent/run.toml' cannot be read")));
-  EXPECT_THAT([] { (void)read_run_config({.path = testing::TempDir(), .arguments = {}, .read_model = {}}); }, ThrowsMessage<Error>(HasSubstr("is a folder")));
+  EXPECT_THAT([] { (void)read_run_config({.path = testing::TempDir(), .arguments = {}, .read_model = {}}); },
+              ThrowsMessage<Error>(HasSubstr("is a folder")));
 }
 
 }  // namespace

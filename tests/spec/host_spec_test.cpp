@@ -30,11 +30,16 @@ HostSpec example_host() {
   machine.processor = "some processor";
   machine.num_cores = 2;
   machine.memory_bytes = std::int64_t{24} << 30;
-  machine.device = {.float32_flops = 2e11, .float64_flops = 1e11, .copy_bandwidth = 8e10, .triad_bandwidth = 7e10, .read_bandwidth = 6e10};
+  machine.device = {.float32_flops = 2e11,
+                    .float64_flops = 1e11,
+                    .copy_bandwidth = 8e10,
+                    .triad_bandwidth = 7e10,
+                    .read_bandwidth = 6e10};
   machine.core = {.float32_flops = 1e11, .sgemm_flops = 9.5e10};
   machine.all_reduce_latency_seconds = 2e-6;
   machine.all_reduce_bandwidth = 5e9;
-  machine.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 8e-6, 9e-6, 7e-6}, {1024, 16, 16, 524288, 2.5e-5, 3e-5, 2e-5}};
+  machine.operations["matmul"]["float32"] = {{16, 16, 16, 8192, 8e-6, 9e-6, 7e-6},
+                                             {1024, 16, 16, 524288, 2.5e-5, 3e-5, 2e-5}};
   machine.operations["gelu"]["bfloat16"] = {{32, 64, 1, 8192, 1e-6, 1e-6, 1e-6}};
   machine.collectives["thread"]["all_reduce"] = {{2, 4096, 6e-7}, {8, 16 << 20, 6.25e-3}};
   return machine;
@@ -51,20 +56,28 @@ TEST(HostSpec, IsAMachine) {
 
 TEST(HostSpec, MistakesAreNamed) {
   std::string text = to_toml(example_host());
-  const auto with = [&](const std::string& from, const std::string& to) { return write(std::string(text).replace(text.find(from), from.size(), to)); };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    return write(std::string(text).replace(text.find(from), from.size(), to));
+  };
   EXPECT_THAT([&] { (void)read_host(with("read_bandwidth", "reed_bandwidth")); },
               ThrowsMessage<Error>(HasSubstr("there is no key device.reed_bandwidth; nearest: device.read_bandwidth")));
-  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2\n", "")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is missing")));
-  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = -2")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 0")));
-  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = \"two\"")); }, ThrowsMessage<Error>(HasSubstr("machine.num_cores is no number")));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2\n", "")); },
+              ThrowsMessage<Error>(HasSubstr("machine.num_cores is missing")));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = -2")); },
+              ThrowsMessage<Error>(HasSubstr("machine.num_cores = -2 is below 0")));
+  EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = \"two\"")); },
+              ThrowsMessage<Error>(HasSubstr("machine.num_cores is no number")));
   EXPECT_THAT([&] { (void)read_host(with("[16, 16, 16, 8192, ", "[16, 16, 8192, ")); },
               ThrowsMessage<Error>(HasSubstr("operations.matmul.float32[0] is no list of 7 numbers")));
   EXPECT_THAT([&] { (void)read_host(with("[2, 4096, 6.000e-07]", "[2, 4096, -1]")); },
               ThrowsMessage<Error>(HasSubstr("collectives.thread.all_reduce[0]: every number is above 0")));
-  EXPECT_THAT([] { (void)read_host("nowhere.toml"); }, ThrowsMessage<Error>(AllOf(HasSubstr("'nowhere.toml'"), HasSubstr("echelon bench"))));
+  EXPECT_THAT([] { (void)read_host("nowhere.toml"); },
+              ThrowsMessage<Error>(AllOf(HasSubstr("'nowhere.toml'"), HasSubstr("echelon bench"))));
 }
 
-OperationPoint size(std::int64_t m, std::int64_t n, double amount) { return {.m = m, .n = n, .k = 1, .amount = amount}; }
+OperationPoint size(std::int64_t m, std::int64_t n, double amount) {
+  return {.m = m, .n = n, .k = 1, .amount = amount};
+}
 
 TEST(OperationCurve, GoesThroughItsPointsAndAlongPowersBetweenThem) {
   // Seconds per amount of m^-1/2 n^-1/4.
@@ -72,8 +85,13 @@ TEST(OperationCurve, GoesThroughItsPointsAndAlongPowersBetweenThem) {
   for (const std::int64_t m : {4, 64})
     for (const std::int64_t n : {16, 256})
       curve.push_back(
-          {.m = m, .n = n, .k = 1, .amount = 10, .busy_seconds = 10 / std::sqrt(static_cast<double>(m)) / std::sqrt(std::sqrt(static_cast<double>(n)))});
-  for (const OperationPoint& point : curve) EXPECT_NEAR(interpolated_seconds(curve, point, &OperationPoint::busy_seconds), point.busy_seconds, 1e-12);
+          {.m = m,
+           .n = n,
+           .k = 1,
+           .amount = 10,
+           .busy_seconds = 10 / std::sqrt(static_cast<double>(m)) / std::sqrt(std::sqrt(static_cast<double>(n)))});
+  for (const OperationPoint& point : curve)
+    EXPECT_NEAR(interpolated_seconds(curve, point, &OperationPoint::busy_seconds), point.busy_seconds, 1e-12);
   EXPECT_NEAR(interpolated_seconds(curve, size(16, 16, 10), &OperationPoint::busy_seconds), 10.0 / 4 / 2, 1e-12);
   EXPECT_NEAR(interpolated_seconds(curve, size(16, 81, 30), &OperationPoint::busy_seconds), 30.0 / 4 / 3, 1e-12);
   // Beyond the measured sizes the rate is that of the outermost.
@@ -86,9 +104,12 @@ TEST(TracedSteps, AreARangeOrAStep) {
   EXPECT_EQ(parse_traced_steps("step 4"), (StepRange{4, 4}));
   EXPECT_FALSE(parse_traced_steps("").contains(1));
   for (const char* wrong : {"steps", "steps 0-3", "some", "3-", "-3", "3-x", "3 - 5"})
-    EXPECT_THAT([&] { (void)parse_traced_steps(wrong); }, ThrowsMessage<Error>(AllOf(HasSubstr("metrics.trace"), HasSubstr("nearest")))) << wrong;
+    EXPECT_THAT([&] { (void)parse_traced_steps(wrong); },
+                ThrowsMessage<Error>(AllOf(HasSubstr("metrics.trace"), HasSubstr("nearest"))))
+        << wrong;
   EXPECT_THAT([] { (void)parse_traced_steps("5-3"); }, ThrowsMessage<Error>(HasSubstr("nearest: 'steps 3-5'")));
-  EXPECT_THAT([] { (void)parse_traced_steps("steps 1-101"); }, ThrowsMessage<Error>(HasSubstr("nearest: 'steps 1-100'")));
+  EXPECT_THAT([] { (void)parse_traced_steps("steps 1-101"); },
+              ThrowsMessage<Error>(HasSubstr("nearest: 'steps 1-100'")));
 }
 
 }  // namespace

@@ -59,27 +59,38 @@ TEST(MachineSpec, UnitsStandInTheKeys) {
 
 TEST(MachineSpec, MixedKindsOfNodesAreCounted) {
   const std::string node = small.substr(small.find("[[node]]"));
-  const MachineSpec machine =
-      parse_machine(with(small, "num_devices = 2", "num_devices = 2\ncount = 3") + with(node, "num_devices = 2", "num_devices = 4\ncount = 5"), "");
+  const MachineSpec machine = parse_machine(with(small, "num_devices = 2", "num_devices = 2\ncount = 3") +
+                                                with(node, "num_devices = 2", "num_devices = 4\ncount = 5"),
+                                            "");
   EXPECT_EQ(machine.num_devices(), 3 * 2 + 5 * 4);
 }
 
 TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
-  EXPECT_THAT(error_of(with(small, "num_nics", "num_nic")), HasSubstr("two.toml: node[0].num_nic: there is no such key; nearest: num_nics"));
+  EXPECT_THAT(error_of(with(small, "num_nics", "num_nic")),
+              HasSubstr("two.toml: node[0].num_nic: there is no such key; nearest: num_nics"));
   EXPECT_THAT(error_of(with(small, "formats.float32", "formats.float23")),
               HasSubstr("node[0].device.formats.float23: there is no such format; nearest: float32"));
   EXPECT_THAT(error_of(with(small, "memory_gib = 16", "")), HasSubstr("node[0].device.memory_gib is missing"));
-  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = -1")), HasSubstr("float32.peak_tflops = -1 is impossible; it is above 0"));
-  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = 15.7\nattention_efficiency = 40")), HasSubstr("attention_efficiency = 40 is above 1"));
-  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 1e30")), HasSubstr("memory_gib = 1e+30 is above 1000000; nearest: 1000000"));
-  EXPECT_THAT(error_of(with(small, "num_nics = 1", "num_nics = 9223372036854775807")), HasSubstr("is above 1000000000; nearest: 1000000000"));
+  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = -1")),
+              HasSubstr("float32.peak_tflops = -1 is impossible; it is above 0"));
+  EXPECT_THAT(error_of(with(small, "peak_tflops = 15.7", "peak_tflops = 15.7\nattention_efficiency = 40")),
+              HasSubstr("attention_efficiency = 40 is above 1"));
+  EXPECT_THAT(error_of(with(small, "memory_gib = 16", "memory_gib = 1e30")),
+              HasSubstr("memory_gib = 1e+30 is above 1000000; nearest: 1000000"));
+  EXPECT_THAT(error_of(with(small, "num_nics = 1", "num_nics = 9223372036854775807")),
+              HasSubstr("is above 1000000000; nearest: 1000000000"));
   EXPECT_THAT(error_of(with(small, "= 900", "= \"fast\"")), HasSubstr("memory_gb_per_s is no number"));
-  EXPECT_THAT(error_of(small + "efficiency = 1.2\n"), HasSubstr("node[0].link.efficiency = 1.2 is above 1; nearest: 1"));
-  EXPECT_THAT(error_of(small + "kind = \"switch\"\n"), HasSubstr("node[0].link.kind = 'switch' is none of all_to_all, ring, shared_memory"));
+  EXPECT_THAT(error_of(small + "efficiency = 1.2\n"),
+              HasSubstr("node[0].link.efficiency = 1.2 is above 1; nearest: 1"));
+  EXPECT_THAT(error_of(small + "kind = \"switch\"\n"),
+              HasSubstr("node[0].link.kind = 'switch' is none of all_to_all, ring, shared_memory"));
   EXPECT_THAT(error_of(with(small, "num_nics = 1", "")), HasSubstr("num_nics = 0, but nic_gbit_per_s = 100"));
-  EXPECT_THAT(error_of(with(small, "bandwidth_gb_per_s = 150", "")), HasSubstr("node[0].link.bandwidth_gb_per_s is missing"));
-  EXPECT_THAT(error_of(small + "[network]\noversubscription = 0.5\n"), HasSubstr("network.oversubscription = 0.5 is below 1; nearest: 1"));
-  EXPECT_THAT(error_of(small + "[[node.link.measured]]\ncollective = \"all_reduce\"\nbytes = [8, 8]\nus = [1, 2]\n"), HasSubstr("bytes do not ascend"));
+  EXPECT_THAT(error_of(with(small, "bandwidth_gb_per_s = 150", "")),
+              HasSubstr("node[0].link.bandwidth_gb_per_s is missing"));
+  EXPECT_THAT(error_of(small + "[network]\noversubscription = 0.5\n"),
+              HasSubstr("network.oversubscription = 0.5 is below 1; nearest: 1"));
+  EXPECT_THAT(error_of(small + "[[node.link.measured]]\ncollective = \"all_reduce\"\nbytes = [8, 8]\nus = [1, 2]\n"),
+              HasSubstr("bytes do not ascend"));
   EXPECT_THAT(error_of("name = \"none\""), HasSubstr("two.toml: [[node]] is missing"));
   EXPECT_THAT(error_of("name = "), HasSubstr("two.toml:1: "));
 }
@@ -110,11 +121,19 @@ TEST(MachineSpec, ARoundTripKeepsEverything) {
   node.device.memory_bytes = 12345678901;
   node.device.operation_seconds = 1.0 / 3e6;
   FormatRates& rates = node.device.formats["bfloat16"];
-  rates = {.peak_flops = 1e12 / 7, .matmul = {0.5, 1, 2, 3}, .fastest_flops = 1e12 / 9, .points = {{1, 2, 3, 1e9 / 7}, {4, 5, 6, 1e11 / 3}}};
+  rates = {.peak_flops = 1e12 / 7,
+           .matmul = {0.5, 1, 2, 3},
+           .fastest_flops = 1e12 / 9,
+           .points = {{1, 2, 3, 1e9 / 7}, {4, 5, 6, 1e11 / 3}}};
   node.link.kind = LinkKind::shared_memory;
-  node.link.measured = {{Collective::all_gather, 2, {8, 65536}, {1.1e-6, 1.0 / 7e4}}, {Collective::transfer, 2, {8}, {1e-6}}};
-  machine.network = {
-      .latency_seconds = 5e-6, .efficiency = 0.9, .oversubscription = 2, .nodes_per_leaf = 16, .rail_optimized = true, .reduces_in_switch = true};
+  node.link.measured = {{Collective::all_gather, 2, {8, 65536}, {1.1e-6, 1.0 / 7e4}},
+                        {Collective::transfer, 2, {8}, {1e-6}}};
+  machine.network = {.latency_seconds = 5e-6,
+                     .efficiency = 0.9,
+                     .oversubscription = 2,
+                     .nodes_per_leaf = 16,
+                     .rail_optimized = true,
+                     .reduces_in_switch = true};
   EXPECT_EQ(parse_machine(to_toml(machine), "written"), machine) << to_toml(machine);
 }
 
@@ -149,7 +168,9 @@ void check_formats(const DeviceSpec& device) {
     for (const MatmulPoint& point : rates.points) EXPECT_LE(point.flops, rates.peak_flops) << name;
     EXPECT_LE(rates.attention_efficiency, rates.matmul.efficiency) << name;
   }
-  const auto ratio = [&](const char* a, const char* b) { return device.formats.at(a).peak_flops / device.formats.at(b).peak_flops; };
+  const auto ratio = [&](const char* a, const char* b) {
+    return device.formats.at(a).peak_flops / device.formats.at(b).peak_flops;
+  };
   EXPECT_GT(ratio("float32", "float64"), 1);
   EXPECT_GT(ratio("float16", "float32"), 1);
   if (!device.formats.contains("bfloat16")) return;
@@ -160,8 +181,8 @@ void check_formats(const DeviceSpec& device) {
   }
 }
 
-/// What no machine can be: memory slower than its links, cards together faster than the links of their devices, a product's peak that memory cannot feed with
-/// any reuse that a multiprocessor has room for.
+/// What no machine can be: memory slower than its links, cards together faster than the links of their devices, a
+/// product's peak that memory cannot feed with any reuse that a multiprocessor has room for.
 TEST_P(Shipped, IsPhysical) {
   const MachineSpec machine = read_machine(std::string(GetParam().name));
   EXPECT_FALSE(machine.source.empty());
@@ -169,7 +190,8 @@ TEST_P(Shipped, IsPhysical) {
     const DeviceSpec& device = node.device;
     check_formats(device);
     EXPECT_GT(device.memory_bandwidth, 2 * node.link.bandwidth);
-    EXPECT_GE(node.link.bandwidth * static_cast<double>(node.num_devices), static_cast<double>(node.num_nics) * node.nic_bandwidth);
+    EXPECT_GE(node.link.bandwidth * static_cast<double>(node.num_devices),
+              static_cast<double>(node.num_nics) * node.nic_bandwidth);
     EXPECT_LT(device.host_bandwidth, node.link.bandwidth);
     EXPECT_EQ(device.vector_flops, device.formats.at("float32").peak_flops);
     EXPECT_LT(device.formats.at("float16").peak_flops / device.memory_bandwidth, 450) << "flops a byte";
@@ -183,7 +205,8 @@ TEST_P(Shipped, IsPhysical) {
 TEST(ShippedMachines, PeaksAreThoseOfTheClock) {
   const auto expect_peak = [](const char* machine, const char* format, double fmas_per_cycle, double clock) {
     const DeviceSpec device = read_machine(machine).nodes.front().device;
-    EXPECT_NEAR(device.formats.at(format).peak_flops, 2 * fmas_per_cycle * static_cast<double>(device.num_multiprocessors) * clock,
+    EXPECT_NEAR(device.formats.at(format).peak_flops,
+                2 * fmas_per_cycle * static_cast<double>(device.num_multiprocessors) * clock,
                 5e-3 * device.formats.at(format).peak_flops)
         << machine << " " << format;
   };
@@ -194,11 +217,12 @@ TEST(ShippedMachines, PeaksAreThoseOfTheClock) {
   expect_peak("h200", "float8", 4096, 1.83e9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Machines, Shipped, testing::ValuesIn(shipped_machines().begin(), shipped_machines().end()), [](const auto& each) {
-  std::string name(each.param.name);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Machines, Shipped, testing::ValuesIn(shipped_machines().begin(), shipped_machines().end()),
+                         [](const auto& each) {
+                           std::string name(each.param.name);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace echelon

@@ -33,7 +33,8 @@ TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
       for (int other = 0; other < mesh.num_ranks(); ++other) {
         bool same = true;
         for (int i = 0; i < num_axes; ++i)
-          if (!axes.contains(static_cast<Axis>(i))) same = same && mesh.coordinate(rank, static_cast<Axis>(i)) == mesh.coordinate(other, static_cast<Axis>(i));
+          if (!axes.contains(static_cast<Axis>(i)))
+            same = same && mesh.coordinate(rank, static_cast<Axis>(i)) == mesh.coordinate(other, static_cast<Axis>(i));
         if (same) expected.push_back(other);
       }
       EXPECT_EQ(mesh.ranks_of({.axes = axes}, rank), expected);
@@ -42,7 +43,8 @@ TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
   }
 }
 
-// The groups that Megatron-LM's parallel_state.py lists for 16 devices with two tensor-parallel and four pipeline ranks, by its order tp-dp-pp.
+// The groups that Megatron-LM's parallel_state.py lists for 16 devices with two tensor-parallel and four pipeline
+// ranks, by its order tp-dp-pp.
 TEST(MeshShape, MegatronsOrderGivesItsGroups) {
   using enum Axis;
   const MeshShape mesh({1, 1, 4, 2, 1, 2}, parse_axis_order("order", {"tp-dp-pp"}));
@@ -51,7 +53,8 @@ TEST(MeshShape, MegatronsOrderGivesItsGroups) {
   EXPECT_THAT(mesh.ranks_of({{pp}}, 6), ElementsAre(2, 6, 10, 14));
 }
 
-// Wherever an order puts them, the ranks of a group stand in one sequence, and a rank's number is linear in its coordinates.
+// Wherever an order puts them, the ranks of a group stand in one sequence, and a rank's number is linear in its
+// coordinates.
 TEST(MeshShape, AnOrderMovesRanksAndKeepsTheirPlacesInGroups) {
   const MeshShape plain({1, 2, 2, 3, 1, 2});
   for (const char* order : {"tp-dp-pp", "pp-dp_replicate-tp-dp_shard", "dp-pp-tp", "dp_replicate-tp-pp-dp_shard"}) {

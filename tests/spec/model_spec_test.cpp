@@ -57,17 +57,21 @@ TEST_P(ModelFaults, AreRefusedByName) {
   EXPECT_THAT([&] { validate(spec); }, ThrowsMessage<Error>(HasSubstr(GetParam().sentence)));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ModelFaults,
-                         testing::Values(ModelFault{"model.hidden_size = 0", [](ModelSpec& m) { m.hidden_size = 0; }},
-                                         ModelFault{"model.vocab_size = -5", [](ModelSpec& m) { m.vocab_size = -5; }},
-                                         ModelFault{"model.vocab_size = 4611686018427387904 is too large", [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
-                                         ModelFault{"model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4; nearest: 2",
-                                                    [](ModelSpec& m) { m.num_key_value_heads = 3; }},
-                                         ModelFault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
-                                         ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
-                                         ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
-                                         ModelFault{"model.initializer_range = -1", [](ModelSpec& m) { m.initializer_range = -1; }},
-                                         ModelFault{"model.rope_scaling.factor = 0.5", [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
+INSTANTIATE_TEST_SUITE_P(
+    All, ModelFaults,
+    testing::Values(ModelFault{"model.hidden_size = 0", [](ModelSpec& m) { m.hidden_size = 0; }},
+                    ModelFault{"model.vocab_size = -5", [](ModelSpec& m) { m.vocab_size = -5; }},
+                    ModelFault{"model.vocab_size = 4611686018427387904 is too large",
+                               [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
+                    ModelFault{
+                        "model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4; nearest: 2",
+                        [](ModelSpec& m) { m.num_key_value_heads = 3; }},
+                    ModelFault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
+                    ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
+                    ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},
+                    ModelFault{"model.initializer_range = -1", [](ModelSpec& m) { m.initializer_range = -1; }},
+                    ModelFault{"model.rope_scaling.factor = 0.5",
+                               [](ModelSpec& m) { m.rope_scaling = RopeScaling{.factor = 0.5}; }}));
 
 }  // namespace
 }  // namespace echelon

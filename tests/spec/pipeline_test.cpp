@@ -57,7 +57,8 @@ TEST_F(Pipeline, VirtualStagesAreTheUsersOrTheLayouts) {
   EXPECT_EQ(num_pipeline_stages(config), 4);
   p.pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
   p.pipeline_parallel_layout = {.counts = {1, 2, 2, 1}, .letters = {}};
-  expect_refusal("parallelism.virtual_stages = 2 is not there for parallelism.pipeline_parallel_schedule = '1F1B'; nearest: 1");
+  expect_refusal(
+      "parallelism.virtual_stages = 2 is not there for parallelism.pipeline_parallel_schedule = '1F1B'; nearest: 1");
 }
 
 TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
@@ -75,12 +76,14 @@ TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
   expect_refusal("parallelism.pipeline_memory_limit = 0.5 holds no microbatch; nearest: 1");
 }
 
-// A limit is kept or refused, whatever the schedule: 1F1B holds min(m, p) microbatches on the first rank, GPipe all of them.
+// A limit is kept or refused, whatever the schedule: 1F1B holds min(m, p) microbatches on the first rank, GPipe all of
+// them.
 TEST_F(Pipeline, AnyScheduleKeepsToTheLimitOfMemory) {
   p.pipeline_memory_limit = 2;
   EXPECT_NO_THROW((void)pipeline_schedule(config));
   const auto expect_limit = [&](const std::string& sentence) {
-    EXPECT_THAT([&] { (void)pipeline_schedule(config); }, ThrowsMessage<Error>(HasSubstr("parallelism.pipeline_memory_limit = " + sentence)));
+    EXPECT_THAT([&] { (void)pipeline_schedule(config); },
+                ThrowsMessage<Error>(HasSubstr("parallelism.pipeline_memory_limit = " + sentence)));
   };
   p.pipeline_parallel_schedule = PipelineSchedule::gpipe;
   expect_limit("2 is less than the 4 microbatches in flight on rank 0; nearest: 4");
@@ -112,7 +115,8 @@ TEST_F(Pipeline, DualPipeVWantsTwoMicrobatchesARank) {
   p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
   config.training.global_batch_size = 6;
   expect_refusal(
-      "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks wants 4 microbatches at least, but training.global_batch_size makes 3; nearest "
+      "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks wants 4 microbatches at least, but "
+      "training.global_batch_size makes 3; nearest "
       "training.global_batch_size: 8");
 }
 

@@ -52,20 +52,27 @@ TEST_P(Contradictions, AreRefusedWithKeyValueAndNearest) {
   EXPECT_THAT([&] { validate(config); }, ThrowsMessage<Error>(HasSubstr(GetParam().sentence)));
 }
 
-constexpr double infinity = std::numeric_limits<double>::infinity(), not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity(),
+                 not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 const Contradiction batch_faults[] = {
     {"training.steps = 0 is below 1; nearest: 1", [](RunConfig& c) { c.training.steps = 0; }},
-    {"training.seq_len = 513 is more than model.max_position_embeddings = 512; nearest: 512", [](RunConfig& c) { c.training.seq_len = 513; }},
-    {"training.global_batch_size = 25 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; nearest: 24",
+    {"training.seq_len = 513 is more than model.max_position_embeddings = 512; nearest: 512",
+     [](RunConfig& c) { c.training.seq_len = 513; }},
+    {"training.global_batch_size = 25 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; "
+     "nearest: 24",
      [](RunConfig& c) { c.training.global_batch_size = 25; }},
     {"nearest: 36", [](RunConfig& c) { c.training.global_batch_size = 35; }},
-    {"training.global_batch_size = 1 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; nearest: 12",
+    {"training.global_batch_size = 1 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; "
+     "nearest: 12",
      [](RunConfig& c) { c.training.global_batch_size = 1; }},
-    {"training.dtype = 'bfloat' is none of float32, bfloat16, float16, float64; nearest: bfloat16", [](RunConfig& c) { c.training.dtype = "bfloat"; }},
-    {"training.grad_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: 'float32'",
+    {"training.dtype = 'bfloat' is none of float32, bfloat16, float16, float64; nearest: bfloat16",
+     [](RunConfig& c) { c.training.dtype = "bfloat"; }},
+    {"training.grad_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: "
+     "'float32'",
      [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
-    {"training.reduce_dtype = 'bfloat16' does not go with training.dtype = 'float16', but float32 or float16 does; nearest: 'float16'",
+    {"training.reduce_dtype = 'bfloat16' does not go with training.dtype = 'float16', but float32 or float16 does; "
+     "nearest: 'float16'",
      [](RunConfig& c) {
        c.training.dtype = "float16";
        c.training.reduce_dtype = "bfloat16";
@@ -82,20 +89,25 @@ const Contradiction batch_faults[] = {
        c.training.cuda_graphs = true;
        c.training.device = "cpu";
      }},
-    {"metrics.trace = 'step 2' times each operation of a step, which training.cuda_graphs = true replays as one piece; nearest cuda_graphs: false",
+    {"metrics.trace = 'step 2' times each operation of a step, which training.cuda_graphs = true replays as one piece; "
+     "nearest cuda_graphs: false",
      [](RunConfig& c) {
        c.training.cuda_graphs = true;
        c.metrics.trace = "step 2";
      }},
-    {"training.logits_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: 'float32'",
+    {"training.logits_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: "
+     "'float32'",
      [](RunConfig& c) { c.training.logits_dtype = "bfloat16"; }},
-    {"training.logits_dtype = 'float16' does not go with training.dtype = 'bfloat16', but float32 or bfloat16 does; nearest: 'bfloat16'",
+    {"training.logits_dtype = 'float16' does not go with training.dtype = 'bfloat16', but float32 or bfloat16 does; "
+     "nearest: 'bfloat16'",
      [](RunConfig& c) {
        c.training.dtype = "bfloat16";
        c.training.logits_dtype = "float16";
      }},
-    {"training.linear_dtype = 'float9' is none of float8; nearest: float8", [](RunConfig& c) { c.training.linear_dtype = "float9"; }},
-    {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; nearest: 16",
+    {"training.linear_dtype = 'float9' is none of float8; nearest: float8",
+     [](RunConfig& c) { c.training.linear_dtype = "float9"; }},
+    {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; "
+     "nearest: 16",
      [](RunConfig& c) {
        c.training.linear_dtype = "float8";
        c.model.intermediate_size = 128;
@@ -112,9 +124,11 @@ const Contradiction batch_faults[] = {
        c.training.seq_len = 16;
        c.parallelism.tensor_parallel_degree = 2;
      }},
-    {"training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; nearest: 'bfloat16'",
+    {"training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; "
+     "nearest: 'bfloat16'",
      [](RunConfig& c) { c.training.reduce_dtype = "bfloat"; }},
-    {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'",
+    {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: "
+     "'float64'",
      [](RunConfig& c) {
        c.training.dtype = "float64";
        c.training.reduce_dtype = "float32";
@@ -136,19 +150,24 @@ const Contradiction batch_faults[] = {
     {"optimizer.lr = nan is not a finite number, such as 0.0003", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},
     {"optimizer.beta2 = 1 is not below 1", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
     {"optimizer.name = 'adam' is none of adamw; nearest: adamw", [](RunConfig& c) { c.optimizer.name = "adam"; }},
-    {"optimizer.moments_dtype = 'bf16' is none of float32, bfloat16; nearest: bfloat16", [](RunConfig& c) { c.optimizer.moments_dtype = "bf16"; }},
-    {"optimizer.moments_dtype = 'bfloat16' does not go with training.dtype = 'float64', but float64 does; nearest: 'float64'",
+    {"optimizer.moments_dtype = 'bf16' is none of float32, bfloat16; nearest: bfloat16",
+     [](RunConfig& c) { c.optimizer.moments_dtype = "bf16"; }},
+    {"optimizer.moments_dtype = 'bfloat16' does not go with training.dtype = 'float64', but float64 does; nearest: "
+     "'float64'",
      [](RunConfig& c) {
        c.training.dtype = "float64";
        c.optimizer.moments_dtype = "bfloat16";
      }},
-    {"optimizer.store_param_remainders = true does not go with training.dtype = 'float16', but bfloat16 does; nearest: false",
+    {"optimizer.store_param_remainders = true does not go with training.dtype = 'float16', but bfloat16 does; nearest: "
+     "false",
      [](RunConfig& c) {
        c.training.dtype = "float16";
        c.optimizer.store_param_remainders = true;
      }},
-    {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100", [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
-    {"lr_scheduler.min_lr_factor = 1.5 is above 1; nearest: 1", [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
+    {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100",
+     [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
+    {"lr_scheduler.min_lr_factor = 1.5 is above 1; nearest: 1",
+     [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
     {"output.dir = '' is empty", [](RunConfig& c) { c.output.dir = ""; }},
 };
 INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults));
@@ -156,17 +175,21 @@ INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults))
 const Contradiction layout_faults[] = {
     {"parallelism.tensor_parallel_degree = 8 is more than model.num_attention_heads = 4; nearest: 4",
      [](RunConfig& c) { c.parallelism.tensor_parallel_degree = 8; }},
-    {"parallelism.pipeline_parallel_degree = 7 makes 7 stages of virtual_stages = 1, more than model.num_hidden_layers = 4 with embedding and head; nearest: 6",
+    {"parallelism.pipeline_parallel_degree = 7 makes 7 stages of virtual_stages = 1, more than model.num_hidden_layers "
+     "= 4 with embedding and head; nearest: 6",
      [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 7; }},
-    {"parallelism.pipeline_parallel_degree = 0 is below 1", [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 0; }},
+    {"parallelism.pipeline_parallel_degree = 0 is below 1",
+     [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 0; }},
     {"parallelism.pipeline_parallel_layout = [1, 2] adds up to 3",
      [](RunConfig& c) {
        c.parallelism.pipeline_parallel_layout.counts = {1, 2};
      }},
     {"parallelism.zero_level = 4 is above 3; nearest: 3", [](RunConfig& c) { c.parallelism.zero_level = 4; }},
-    {"parallelism.reshard_after_forward = 'step' says nothing about parameters that are never cut (parallelism.zero_level = 1); nearest zero_level: 3",
+    {"parallelism.reshard_after_forward = 'step' says nothing about parameters that are never cut "
+     "(parallelism.zero_level = 1); nearest zero_level: 3",
      [](RunConfig& c) { c.parallelism.reshard_after_forward = ReshardAfterForward::step; }},
-    {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6 (replicas are data_parallel_replicate_degree); nearest: 1",
+    {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6 (replicas are "
+     "data_parallel_replicate_degree); nearest: 1",
      [](RunConfig& c) { c.parallelism.zero_level = 0; }},
     {"parallelism.order = 'tp-dp' does not say where the 2 ranks of pp lie; nearest: 'tp-dp-pp'",
      [](RunConfig& c) {
@@ -174,15 +197,18 @@ const Contradiction layout_faults[] = {
        c.parallelism.order = parse_axis_order("order", {"tp-dp"});
      }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
-    {"parallelism.context_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
-    {"parallelism.expert_parallel_degree = 2 is not there yet", [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
+    {"parallelism.context_parallel_degree = 2 is not there yet",
+     [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
+    {"parallelism.expert_parallel_degree = 2 is not there yet",
+     [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
     {"comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto",
      [](RunConfig& c) {
        c.comm.backend = "nccl";
        c.training.device = "cpu";
      }},
     {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
-    {"above", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
+    {"above",
+     [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
     {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 254",
      [](RunConfig& c) {
        c.parallelism.sequence_parallel = true;

@@ -73,15 +73,24 @@ struct BadLayout {
 };
 
 TEST(StageLayout, RefusesWhatLeavesAStageEmptyOrDoesNotAddUp) {
-  EXPECT_THAT([] { (void)stage_layout(3, 6); }, ThrowsMessage<Error>(HasSubstr("virtual_stages = 6 is more than model.num_hidden_layers = 3")));
+  EXPECT_THAT([] { (void)stage_layout(3, 6); },
+              ThrowsMessage<Error>(HasSubstr("virtual_stages = 6 is more than model.num_hidden_layers = 3")));
   const BadLayout faults[] = {
-      {{1, 2}, {}, "[1, 2] adds up to 3 layers but model.num_hidden_layers = 4, which are 6 with embedding and head; nearest: [3, 3]"},
+      {{1, 2},
+       {},
+       "[1, 2] adds up to 3 layers but model.num_hidden_layers = 4, which are 6 with embedding and head; nearest: [3, "
+       "3]"},
       {{6, 0}, {}, "has a stage with 0 layers"},
       {{7, -1}, {}, "has a stage with 7 layers"},
       {{4}, {}, "[4] names 1 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2; nearest: [3, 3]"},
       {{}, "Ett|tL", "has 1 E, 3 t and 1 L"},
-      {{}, "tE|tttL", "has 1 E, 4 t and 1 L, which must be one E, model.num_hidden_layers = 4 t and one L in this order; nearest: 'Ett|ttL'"},
-      {{}, "Etttt||L", "names 3 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2; nearest: 'Ett|ttL'"},
+      {{},
+       "tE|tttL",
+       "has 1 E, 4 t and 1 L, which must be one E, model.num_hidden_layers = 4 t and one L in this order; nearest: "
+       "'Ett|ttL'"},
+      {{},
+       "Etttt||L",
+       "names 3 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2; nearest: 'Ett|ttL'"},
       {{}, "EttttL|", "has no layer on stage 1 of 2, and a stage without layers is not there; nearest: 'Ett|ttL'"},
       {{}, "Ettxt|L", "has 'x', which is none of E, t, L, |, ( and ) at character 4"},
       {{}, "Etttt|mL", "has 'm', a layer of multi-token prediction"},
@@ -105,7 +114,9 @@ TEST(StageLayout, NamesALayoutInLettersThatIsAccepted) {
         ADD_FAILURE() << layers << " layers on " << stages << " stages";
       } catch (const Error& error) {
         const std::string sentence = error.what(), nearest = sentence.substr(sentence.find("nearest: '") + 10);
-        EXPECT_EQ(stage_layout(layers, stages, {.counts = {}, .letters = nearest.substr(0, nearest.find('\''))}), stage_layout(layers, stages)) << sentence;
+        EXPECT_EQ(stage_layout(layers, stages, {.counts = {}, .letters = nearest.substr(0, nearest.find('\''))}),
+                  stage_layout(layers, stages))
+            << sentence;
       }
 }
 

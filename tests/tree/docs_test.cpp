@@ -1,4 +1,5 @@
-// The documents are true: snippets stand in the source, links lead somewhere, commands exist, and nothing speaks of a machine that is not the reader's.
+// The documents are true: snippets stand in the source, links lead somewhere, commands exist, and nothing speaks of a
+// machine that is not the reader's.
 #include "tree/tree.h"
 
 #include <regex>
@@ -52,14 +53,17 @@ TEST(Docs, SnippetsStandInTheSource) {
     for (const auto& fence : fences_of(tree::read_text(tree::root() / document))) {
       std::smatch match;
       if (!std::regex_match(fence.info, match, info_pattern)) continue;
-      ASSERT_TRUE(fs::exists(tree::root() / match[1].str())) << document << " shows " << match[1] << ", which is not there";
+      ASSERT_TRUE(fs::exists(tree::root() / match[1].str()))
+          << document << " shows " << match[1] << ", which is not there";
       const std::string source = without_layout(tree::read_text(tree::root() / match[1].str()));
       const std::string snippet = "\n" + fence.text;
       std::size_t from = 0;
       for (std::sregex_token_iterator piece(snippet.begin(), snippet.end(), left_out, -1), end; piece != end; ++piece) {
         const std::string wanted = without_layout(*piece);
         from = source.find(wanted, from);
-        ASSERT_NE(from, std::string::npos) << document << ": this does not stand in " << match[1] << " (in this order):\n" << *piece;
+        ASSERT_NE(from, std::string::npos)
+            << document << ": this does not stand in " << match[1] << " (in this order):\n"
+            << *piece;
       }
     }
   }
@@ -89,7 +93,8 @@ TEST(Docs, CommandsExist) {
         const bool is_missing = std::regex_match(word, in_tree) && !fs::exists(tree::root() / word);
         EXPECT_FALSE(is_missing) << document << ": " << word;
         if (before.ends_with("/echelon") && !word.starts_with("-")) {
-          EXPECT_TRUE(fs::exists(tree::root() / "src/cli" / (word + ".cpp"))) << document << ": echelon has no verb " << word;
+          EXPECT_TRUE(fs::exists(tree::root() / "src/cli" / (word + ".cpp")))
+              << document << ": echelon has no verb " << word;
         }
       }
     }
@@ -105,7 +110,9 @@ std::vector<std::string> all_text() {
     if (entry.is_regular_file()) files.push_back(name);
     if (entry.is_directory()) std::ranges::copy(tree::files_below(name, {}), std::back_inserter(files));
   }
-  std::erase_if(files, [](const std::string& file) { return tree::read_text(tree::root() / file).find('\0') != std::string::npos; });
+  std::erase_if(files, [](const std::string& file) {
+    return tree::read_text(tree::root() / file).find('\0') != std::string::npos;
+  });
   return files;
 }
 
@@ -120,8 +127,9 @@ TEST(Docs, NoPathOfOnePersonsMachine) {
 
 TEST(Docs, AddressesAreThoseOfPapersAndStandards) {
   static const std::regex address(R"(https?://([\w.-]+))");
-  static const std::set<std::string> known = {"arxiv.org",   "huggingface.co",       "github.com",      "www.apache.org",
-                                              "pytorch.org", "json.schemastore.org", "ui.perfetto.dev", "www.w3.org"};
+  static const std::set<std::string> known = {"arxiv.org",       "huggingface.co", "github.com",
+                                              "www.apache.org",  "pytorch.org",    "json.schemastore.org",
+                                              "ui.perfetto.dev", "www.w3.org"};
   for (const auto& file : all_text()) {
     const std::string text = tree::read_text(tree::root() / file);
     for (std::sregex_iterator match(text.begin(), text.end(), address), end; match != end; ++match) {
@@ -135,7 +143,8 @@ TEST(Scripts, InstalledHeadersAreUsed) {
   static const std::regex entry(R"(\|\s*header\s+(\w+)\S*\s*\|)");
   std::string sources;
   for (const std::string folder : {"src", "tests", "benchmarks", "cmake"}) {
-    for (const auto& file : tree::files_below(folder, {".h", ".cpp", ".cmake"})) sources += tree::read_text(tree::root() / file);
+    for (const auto& file : tree::files_below(folder, {".h", ".cpp", ".cmake"}))
+      sources += tree::read_text(tree::root() / file);
   }
   const std::string table = tree::read_text(tree::root() / "scripts/install");
   for (std::sregex_iterator match(table.begin(), table.end(), entry), end; match != end; ++match) {

@@ -1,4 +1,5 @@
-// Who may include whom: every #include of src/ is checked against one table, the table against the libraries that CMake links.
+// Who may include whom: every #include of src/ is checked against one table, the table against the libraries that CMake
+// links.
 #include "tree/tree.h"
 
 #include <map>
@@ -8,8 +9,8 @@
 namespace echelon {
 namespace {
 
-/// folder of src/ -> what its files may include besides themselves and the standard library: a folder ("base/") or one header ("ops/ops.h").
-/// Read from the top: a folder includes only folders that stand above it.
+/// folder of src/ -> what its files may include besides themselves and the standard library: a folder ("base/") or one
+/// header ("ops/ops.h"). Read from the top: a folder includes only folders that stand above it.
 using Layers = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 const Layers& layers() {
@@ -26,17 +27,21 @@ const Layers& layers() {
       {"types", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
       {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
       {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
-      {"blueprint", {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
-      {"predict", {"blueprint/", "optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/trace/", "schedule/", "spec/", "tensor/", "base/"}},
+      {"blueprint",
+       {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/",
+        "tensor/", "base/"}},
+      {"predict",
+       {"blueprint/", "optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/trace/", "schedule/", "spec/",
+        "tensor/", "base/"}},
       {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
       {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
       {"report", {"schedule/", "spec/", "base/"}},
       {"engine",
-       {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "backend/", "ops/", "comm/", "schedule/", "spec/", "machine/", "tensor/",
-        "base/"}},
+       {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "backend/", "ops/", "comm/",
+        "schedule/", "spec/", "machine/", "tensor/", "base/"}},
       {"cli",
-       {"predict/", "engine/", "report/", "data/", "checkpoint/", "blueprint/", "backend/backend.h", "spec/", "schedule/", "ops/", "comm/", "tensor/",
-        "base/"}},
+       {"predict/", "engine/", "report/", "data/", "checkpoint/", "blueprint/", "backend/backend.h", "spec/",
+        "schedule/", "ops/", "comm/", "tensor/", "base/"}},
   };
   return table;
 }
@@ -63,7 +68,8 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.find
 
 std::vector<std::string> sources() {
   std::vector<std::string> files;
-  for (const auto& file : tree::files_below("src", {".h", ".cpp", ".cu", ".cuh"})) files.push_back(file.substr(std::string_view("src/").size()));
+  for (const auto& file : tree::files_below("src", {".h", ".cpp", ".cu", ".cuh"}))
+    files.push_back(file.substr(std::string_view("src/").size()));
   return files;
 }
 
@@ -80,7 +86,8 @@ TEST(Layering, EveryIncludeIsInTheTable) {
   const std::map<std::string, std::vector<std::string>> allowed(layers().begin(), layers().end());
   for (const auto& source : sources()) {
     if (source == "main.cpp") continue;
-    ASSERT_TRUE(allowed.contains(folder_of(source))) << "src/" << source << " lies in a folder that the table of layers does not have";
+    ASSERT_TRUE(allowed.contains(folder_of(source)))
+        << "src/" << source << " lies in a folder that the table of layers does not have";
     for (const auto& header : includes_of(source)) {
       if (!allowed.contains(folder_of(header)) || folder_of(header) == folder_of(source)) continue;
       const auto& prefixes = allowed.at(folder_of(source));
@@ -93,13 +100,15 @@ TEST(Layering, EveryIncludeIsInTheTable) {
 TEST(Layering, TheTableHasNoCycleAndAFolderSeesOnlyWhatStandsAboveIt) {
   std::set<std::string> above;
   for (const auto& [folder, prefixes] : layers()) {
-    for (const auto& prefix : prefixes) EXPECT_TRUE(above.contains(folder_of(prefix))) << folder << " sees " << prefix << ", which comes later";
+    for (const auto& prefix : prefixes)
+      EXPECT_TRUE(above.contains(folder_of(prefix))) << folder << " sees " << prefix << ", which comes later";
     above.insert(folder);
   }
 }
 
 TEST(Layering, CMakeLinksWhatTheTableAllows) {
-  static const std::regex pattern(R"(echelon_(?:folder|plugin)\((\w+)(?: TOGETHER)?(?: COLD)?(?: USES ([\w ]*?))?(?: LINKS [^)]*)?\))");
+  static const std::regex pattern(
+      R"(echelon_(?:folder|plugin)\((\w+)(?: TOGETHER)?(?: COLD)?(?: USES ([\w ]*?))?(?: LINKS [^)]*)?\))");
   const std::string cmake = tree::read_text(tree::root() / "CMakeLists.txt");
   std::map<std::string, std::set<std::string>> linked;
   for (std::sregex_iterator match(cmake.begin(), cmake.end(), pattern), end; match != end; ++match) {
@@ -118,7 +127,8 @@ TEST(Layering, HeadersOfVendorsStayInTheirFolder) {
   for (const auto& source : sources()) {
     for (const auto& header : includes_of(source)) {
       for (const auto& [pattern, home] : vendors()) {
-        const bool is_away = std::regex_match(header, std::regex(pattern)) && !std::regex_search(source, std::regex("^" + home));
+        const bool is_away =
+            std::regex_match(header, std::regex(pattern)) && !std::regex_search(source, std::regex("^" + home));
         EXPECT_FALSE(is_away) << "src/" << source << " includes " << header;
       }
     }
@@ -137,15 +147,18 @@ TEST(Layering, NoConditionalCompilationAboveTheBackends) {
   }
 }
 
-// Two types of one name would be one to the linker, which keeps the constructors and destructors of whichever it meets first.
+// Two types of one name would be one to the linker, which keeps the constructors and destructors of whichever it meets
+// first.
 TEST(Layering, ATypeOfAHeaderHasItsNameForItself) {
   const std::regex type(R"((?:struct|class|enum class) (\w+)(?: final)?(?: :.*| \{.*)?)");
   std::map<std::string, std::string> headers;
   for (const std::string& file : tree::files_below("src", {".h"})) {
-    if (file.ends_with("-inl.h") || file.starts_with("src/cuda/")) continue;  // in a namespace of each instruction set, or of their own
+    if (file.ends_with("-inl.h") || file.starts_with("src/cuda/"))
+      continue;  // in a namespace of each instruction set, or of their own
     for (const std::string& line : tree::lines_of(tree::read_text(tree::root() / file))) {
       std::smatch match;
-      if (!std::regex_match(line, match, type)) continue;  // what is indented belongs to another type, what ends in a semicolon stands elsewhere
+      if (!std::regex_match(line, match, type))
+        continue;  // what is indented belongs to another type, what ends in a semicolon stands elsewhere
       const auto [known, is_new] = headers.emplace(match[1], file);
       EXPECT_TRUE(is_new) << match[1] << " stands in " << known->second << " and in " << file;
     }
@@ -159,7 +172,8 @@ TEST(Layering, HeadersOpenWithWhatTheyAre) {
     if (!source.ends_with(".h")) continue;
     const std::string text = tree::read_text(tree::root() / "src" / source);
     EXPECT_TRUE(text.starts_with("//")) << "src/" << source << " does not open with a comment";
-    EXPECT_TRUE(source.ends_with("-inl.h") || text.find("\n#pragma once\n") != std::string::npos) << "src/" << source << " is not included once";
+    EXPECT_TRUE(source.ends_with("-inl.h") || text.find("\n#pragma once\n") != std::string::npos)
+        << "src/" << source << " is not included once";
   }
 }
 

@@ -13,13 +13,15 @@ TEST(Readme, ShowsOneFOneBAsDrawn) {
   const auto programs = lower(schedule, options);
   std::string indented;
   for (const auto& line : tree::lines_of(draw(play(programs, cost_of({})), programs))) indented += "    " + line + "\n";
-  EXPECT_NE(tree::read_text(tree::root() / "README.md").find(indented), std::string::npos) << "README does not show\n" << indented;
+  EXPECT_NE(tree::read_text(tree::root() / "README.md").find(indented), std::string::npos) << "README does not show\n"
+                                                                                           << indented;
 }
 
 TEST(Examples, AreConfigsThatTheReaderTakes) {
   const auto examples = tree::files_below("examples", {".toml"});
   EXPECT_FALSE(examples.empty());
-  for (const auto& example : examples) EXPECT_NO_THROW((void)read_run_config({tree::root() / example, {}, {}})) << example;
+  for (const auto& example : examples)
+    EXPECT_NO_THROW((void)read_run_config({tree::root() / example, {}, {}})) << example;
 }
 
 TEST(Examples, QuickstartHasEightRanks) {

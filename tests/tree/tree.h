@@ -29,13 +29,15 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Files below `folder` (relative to the root) with one of the extensions, relative to the root, sorted; all files if there are no extensions.
+/// Files below `folder` (relative to the root) with one of the extensions, relative to the root, sorted; all files if
+/// there are no extensions.
 inline std::vector<std::string> files_below(const std::string& folder, std::vector<std::string> extensions) {
   std::vector<std::string> files;
   if (!std::filesystem::exists(root() / folder)) return files;
   for (std::filesystem::recursive_directory_iterator entry(root() / folder), end; entry != end; ++entry) {
     if (!entry->is_regular_file()) continue;
-    const bool is_wanted = extensions.empty() || std::ranges::find(extensions, entry->path().extension().string()) != extensions.end();
+    const bool is_wanted =
+        extensions.empty() || std::ranges::find(extensions, entry->path().extension().string()) != extensions.end();
     if (is_wanted) files.push_back(std::filesystem::relative(entry->path(), root()).string());
   }
   std::ranges::sort(files);

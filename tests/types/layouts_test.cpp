@@ -49,7 +49,8 @@ TEST(LayoutTypes, WhatIsFormedAgainFits) {
 /// A layout of up to 24 ranks with several stages a rank, and something recomputed.
 Layout random_layout(std::mt19937& random) {
   const auto one_of = [&](std::initializer_list<int> values) { return values.begin()[random() % values.size()]; };
-  Layout layout = {.replicate = one_of({1, 1, 2}), .shard = one_of({1, 2, 3}), .tp = one_of({1, 2, 4}), .pp = one_of({1, 2, 3})};
+  Layout layout = {
+      .replicate = one_of({1, 1, 2}), .shard = one_of({1, 2, 3}), .tp = one_of({1, 2, 4}), .pp = one_of({1, 2, 3})};
   layout.sequence_parallel = layout.tp > 1 && random() % 2 == 0;
   layout.microbatches = one_of({1, 2, 5});
   layout.family = static_cast<Family>(random() % 4);
@@ -78,7 +79,13 @@ TEST(LayoutTypes, EveryScheduleFits) {
   for (const ScheduleEntry& entry : all_schedules())
     for (const bool tied : {false, true})
       for (const bool sharded : {false, true}) {
-        Layout layout = {.shard = sharded ? 2 : 1, .tp = 2, .pp = 2, .sequence_parallel = sharded, .schedule = entry.kind, .microbatches = 4, .tied = tied};
+        Layout layout = {.shard = sharded ? 2 : 1,
+                         .tp = 2,
+                         .pp = 2,
+                         .sequence_parallel = sharded,
+                         .schedule = entry.kind,
+                         .microbatches = 4,
+                         .tied = tied};
         layout.layers = layout.pp * entry.least_virtual + 1;
         EXPECT_NO_THROW(check_layout_types(Blueprint(config_of(layout)))) << name_of(layout) << " " << entry.name;
       }

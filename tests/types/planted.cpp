@@ -33,10 +33,12 @@ class PlantedComm final : public Comm {
     return each({CommKind::all_reduce, group_, x, op}, [&](Comm& comm) { return comm.all_reduce(x, op); });
   }
   [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
-    return each({CommKind::all_gather, group_, full}, [&](Comm& comm) { return comm.all_gather(full, plant_.shard(full, shard)); });
+    return each({CommKind::all_gather, group_, full},
+                [&](Comm& comm) { return comm.all_gather(full, plant_.shard(full, shard)); });
   }
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
-    return each({CommKind::reduce_scatter, group_, full, op}, [&](Comm& comm) { return comm.reduce_scatter(shard, full, op); });
+    return each({CommKind::reduce_scatter, group_, full, op},
+                [&](Comm& comm) { return comm.reduce_scatter(shard, full, op); });
   }
   [[nodiscard]] Pending broadcast(Tensor x, int root) override { return comm().broadcast(x, root); }
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return comm().all_to_all(received, sent); }
@@ -96,7 +98,9 @@ Interpose interpose(const Plant& plant) {
 
 std::string fault_of(const RunConfig& config, const Plant& plant) {
   const Blueprint blueprint(config);
-  for (const int rank : representative_ranks(blueprint.mesh(), kv_replicas(config.model, blueprint.mesh().degree(Axis::tp)))) try {
+  for (const int rank :
+       representative_ranks(blueprint.mesh(), kv_replicas(config.model, blueprint.mesh().degree(Axis::tp))))
+    try {
       check_layout_types(blueprint, rank, interpose(plant));
     } catch (const Error& error) {
       return error.what();

@@ -1,4 +1,5 @@
-// Faults between a step and its backend and transport: operations left out or changed, collectives left out, doubled or sent to another group.
+// Faults between a step and its backend and transport: operations left out or changed, collectives left out, doubled or
+// sent to another group.
 #pragma once
 
 #include "comm/traffic.h"

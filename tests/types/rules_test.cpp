@@ -1,4 +1,5 @@
-// Each rule by itself, on two tensor-parallel ranks: what comes out of what goes in, derived on paper, and what is refused.
+// Each rule by itself, on two tensor-parallel ranks: what comes out of what goes in, derived on paper, and what is
+// refused.
 #include "spec/groups.h"
 #include "tensor/arena.h"
 #include "types/typed_mesh.h"
@@ -21,7 +22,9 @@ constexpr AxisLayout local_max = {Held::local_max}, local_sum = {Held::local_sum
 class LayoutTypeRules : public ::testing::Test {
  protected:
   Tensor tensor(Sizes sizes, DType dtype = DType::float32) { return memory_.take(dtype, sizes); }
-  Tensor tensor(Sizes sizes, AxisLayout layout, DType dtype = DType::float32) { return typed(tensor(sizes, dtype), layout); }
+  Tensor tensor(Sizes sizes, AxisLayout layout, DType dtype = DType::float32) {
+    return typed(tensor(sizes, dtype), layout);
+  }
   Tensor typed(const Tensor& x, AxisLayout layout) {
     LayoutType type;
     type[TypeAxis::tp] = layout;
@@ -89,10 +92,13 @@ TEST_F(LayoutTypeRules, FactorsThatDoNotBelongTogether) {
   const auto product = [&](const Tensor& a, const Tensor& b) {
     return fault([&] { ops_.matmul({.a = a, .b = b, .c = tensor({6, 4}), .transpose_b = true}); });
   };
-  EXPECT_THAT(product(columns({6, 4}), tensor({4, 4}, whole)), HasSubstr("a is sharded(1) over tp, but is read as if it were whole"));
-  EXPECT_THAT(product(tensor({6, 4}, whole), columns({4, 4})), HasSubstr("b is sharded(1) over tp, but is read as if it were whole"));
+  EXPECT_THAT(product(columns({6, 4}), tensor({4, 4}, whole)),
+              HasSubstr("a is sharded(1) over tp, but is read as if it were whole"));
+  EXPECT_THAT(product(tensor({6, 4}, whole), columns({4, 4})),
+              HasSubstr("b is sharded(1) over tp, but is read as if it were whole"));
   EXPECT_THAT(product(tensor({6, 4}, rows), tensor({4, 4}, rows)), HasSubstr("do not belong together"));
-  EXPECT_THAT(product(tensor({6, 4}, partial), tensor({4, 4}, partial)), HasSubstr("partial over tp, but is read as if it were complete"));
+  EXPECT_THAT(product(tensor({6, 4}, partial), tensor({4, 4}, partial)),
+              HasSubstr("partial over tp, but is read as if it were complete"));
   EXPECT_THAT(product(tensor({6, 4}, partial), columns({4, 4})), HasSubstr("partial over tp"));
   EXPECT_THAT(product(tensor({6, 4}), tensor({4, 4}, whole)), HasSubstr("not all of it was ever written"));
 }
@@ -111,7 +117,8 @@ TEST_F(LayoutTypeRules, SumsAddWhatIsHeldAlike) {
                 ops_.matmul({.a = c, .b = tensor({4, 4}, whole), .c = a, .transpose_b = true, .accumulates = true});
               }),
               AllOf(HasSubstr("partial over tp"), HasSubstr("added to it replicated")));
-  EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }), HasSubstr("partial over tp"));  // it would be added once per rank
+  EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }),
+              HasSubstr("partial over tp"));  // it would be added once per rank
 }
 
 // Column- and row-parallel experts: their inner width is cut.
@@ -120,10 +127,12 @@ TEST_F(LayoutTypeRules, ExpertsWhoseInnerWidthIsCut) {
     const Tensor x = tensor(sizes);
     return typed(x, sharded_along(x, dim));
   };
-  const Tensor experts = tensor({3, 2}, whole, DType::int32), slots = tensor({3, 2}, DType::int32), offsets = tensor({5}, DType::int32);
+  const Tensor experts = tensor({3, 2}, whole, DType::int32), slots = tensor({3, 2}, DType::int32),
+               offsets = tensor({5}, DType::int32);
   ops_.expert_slots({.experts = experts, .slots = slots, .offsets = offsets});
   EXPECT_EQ(type_of(offsets), "replicated");
-  const Tensor x = tensor({3, 4}, whole), a = tensor({6, 4}), h = tensor({6, 8}), y = tensor({6, 4}), out = tensor({3, 4});
+  const Tensor x = tensor({3, 4}, whole), a = tensor({6, 4}), h = tensor({6, 8}), y = tensor({6, 4}),
+               out = tensor({3, 4});
   const Tensor w1 = cut_along({4, 8, 4}, 1), w2 = cut_along({4, 4, 8}, 2), weights = tensor({3, 2}, whole);
   ops_.permute_to_experts({.x = x, .slots = slots, .y = a});
   ops_.grouped_matmul({.a = a, .w = w1, .offsets = offsets, .c = h, .transpose_w = true});
@@ -132,9 +141,11 @@ TEST_F(LayoutTypeRules, ExpertsWhoseInnerWidthIsCut) {
   EXPECT_EQ(type_of(y), "partial");
   ops_.combine_experts({.y = y, .slots = slots, .out = out, .weights = weights});
   EXPECT_EQ(type_of(out), "partial");
-  const Tensor dy = tensor({6, 4}), dweights = tensor({3, 2}), dw1 = tensor({4, 8, 4}), dw2 = tensor({4, 4, 8}), da = tensor({6, 4});
+  const Tensor dy = tensor({6, 4}), dweights = tensor({3, 2}), dw1 = tensor({4, 8, 4}), dw2 = tensor({4, 4, 8}),
+               da = tensor({6, 4});
   for (const Tensor& dw : {dw1, dw2}) ops_.fill(dw, 0.0);
-  ops_.combine_experts_backward({.dout = x, .y = y, .slots = slots, .weights = weights, .dy = dy, .dweights = dweights});
+  ops_.combine_experts_backward(
+      {.dout = x, .y = y, .slots = slots, .weights = weights, .dy = dy, .dweights = dweights});
   EXPECT_EQ(type_of(dy), "replicated");
   EXPECT_EQ(type_of(dweights), "partial");  // of addends of y
   ops_.grouped_matmul_backward_weight({.dy = dy, .x = h, .offsets = offsets, .dw = dw2});
@@ -143,19 +154,22 @@ TEST_F(LayoutTypeRules, ExpertsWhoseInnerWidthIsCut) {
   EXPECT_EQ(type_of(dw1), "sharded(1)");
   ops_.grouped_matmul({.a = h, .w = w1, .offsets = offsets, .c = da});
   EXPECT_EQ(type_of(da), "partial");
-  EXPECT_THAT(fault([&] {
-                ops_.grouped_matmul({.a = a, .w = tensor({4, 8, 4}, rows), .offsets = offsets, .c = h, .transpose_w = true});
-              }),
-              HasSubstr("w is sharded(0) over tp, but is read as if it were whole"));
+  EXPECT_THAT(
+      fault([&] {
+        ops_.grouped_matmul({.a = a, .w = tensor({4, 8, 4}, rows), .offsets = offsets, .c = h, .transpose_w = true});
+      }),
+      HasSubstr("w is sharded(0) over tp, but is read as if it were whole"));
 }
 
 // Where tokens are cut, each rank orders its own.
 TEST_F(LayoutTypeRules, ExpertsOfTokensThatAreCut) {
-  const Tensor experts = tensor({3, 2}, rows, DType::int32), slots = tensor({3, 2}, DType::int32), offsets = tensor({5}, DType::int32);
+  const Tensor experts = tensor({3, 2}, rows, DType::int32), slots = tensor({3, 2}, DType::int32),
+               offsets = tensor({5}, DType::int32);
   ops_.expert_slots({.experts = experts, .slots = slots, .offsets = offsets});
   EXPECT_EQ(type_of(slots), "sharded(0)");
   EXPECT_EQ(type_of(offsets), "each rank's own");
-  const Tensor x = tensor({3, 4}, rows), a = tensor({6, 4}), h = tensor({6, 8}), w = tensor({4, 8, 4}, whole), dw = tensor({4, 8, 4});
+  const Tensor x = tensor({3, 4}, rows), a = tensor({6, 4}), h = tensor({6, 8}), w = tensor({4, 8, 4}, whole),
+               dw = tensor({4, 8, 4});
   ops_.fill(dw, 0.0);
   ops_.permute_to_experts({.x = x, .slots = slots, .y = a});
   EXPECT_EQ(type_of(a), "sharded(0)");
@@ -164,20 +178,30 @@ TEST_F(LayoutTypeRules, ExpertsOfTokensThatAreCut) {
   ops_.grouped_matmul_backward_weight({.dy = h, .x = a, .offsets = offsets, .dw = dw});
   EXPECT_EQ(type_of(dw), "partial");
   const Tensor weights = tensor({3, 2}, rows), dy = tensor({6, 4}), dweights = tensor({3, 2});
-  ops_.combine_experts_backward({.dout = x, .y = a, .slots = slots, .weights = weights, .dy = dy, .dweights = dweights});
+  ops_.combine_experts_backward(
+      {.dout = x, .y = a, .slots = slots, .weights = weights, .dy = dy, .dweights = dweights});
   EXPECT_EQ(type_of(dweights), "sharded(0)");
-  EXPECT_THAT(fault([&] { ops_.permute_to_experts({.x = tensor({3, 4}, whole), .slots = slots, .y = a}); }), HasSubstr("do not belong together"));
+  EXPECT_THAT(fault([&] {
+                ops_.permute_to_experts({.x = tensor({3, 4}, whole), .slots = slots, .y = a});
+              }),
+              HasSubstr("do not belong together"));
   const Tensor of_all = tensor({5}, whole, DType::int32);
-  EXPECT_THAT(fault([&] { ops_.grouped_matmul({.a = a, .w = w, .offsets = of_all, .c = h, .transpose_w = true}); }), HasSubstr("do not belong together"));
+  EXPECT_THAT(fault([&] { ops_.grouped_matmul({.a = a, .w = w, .offsets = of_all, .c = h, .transpose_w = true}); }),
+              HasSubstr("do not belong together"));
 }
 
 TEST_F(LayoutTypeRules, ANormNeedsWholeRowsOfCompleteNumbers) {
   const Tensor w = tensor({4}, whole), rstd = tensor({6}), y = tensor({6, 4});
-  const auto norm = [&](const Tensor& x) { return fault([&] { ops_.rms_norm({.x = x, .w = w, .y = y, .rstd = rstd}); }); };
+  const auto norm = [&](const Tensor& x) {
+    return fault([&] { ops_.rms_norm({.x = x, .w = w, .y = y, .rstd = rstd}); });
+  };
   EXPECT_EQ(norm(tensor({6, 4}, rows)), "none");
   EXPECT_EQ(type_of(y) + ", " + type_of(rstd), "sharded(0), sharded(0)");
   EXPECT_THAT(norm(tensor({6, 4}, partial)), HasSubstr("nothing has summed it over tp"));
-  EXPECT_THAT(fault([&] { ops_.rms_norm({.x = columns({6, 8}), .w = tensor({8}, rows), .y = tensor({6, 8}), .rstd = rstd}); }), HasSubstr("w is sharded(0)"));
+  EXPECT_THAT(fault([&] {
+                ops_.rms_norm({.x = columns({6, 8}), .w = tensor({8}, rows), .y = tensor({6, 8}), .rstd = rstd});
+              }),
+              HasSubstr("w is sharded(0)"));
 }
 
 // Documents are known of the sequences that a rank has, whole, whichever heads it has.
@@ -185,7 +209,9 @@ TEST_F(LayoutTypeRules, DocumentsBelongToTheirSequences) {
   const auto attention = [&](AxisLayout of_heads, AxisLayout of_starts) {
     const Tensor q = tensor({2, 3, 4, 8}, of_heads), lse = tensor({2, 4, 3});
     const Tensor starts = typed(tensor({2, 3}, DType::int32), of_starts);
-    return fault([&] { ops_.attention({.q = q, .k = q, .v = q, .out = tensor({2, 3, 4, 8}), .lse = lse, .mask = {.starts = starts}}); });
+    return fault([&] {
+      ops_.attention({.q = q, .k = q, .v = q, .out = tensor({2, 3, 4, 8}), .lse = lse, .mask = {.starts = starts}});
+    });
   };
   const AxisLayout heads = sharded_along(tensor({2, 3, 4, 8}), 2), positions = sharded_along(tensor({2, 3}), 1);
   EXPECT_EQ(attention(heads, whole), "none");
@@ -199,7 +225,10 @@ TEST_F(LayoutTypeRules, MergedAttentionIsCutAsItsPartsAre) {
   const AxisLayout heads = sharded_along(tensor({2, 3, 4, 8}), 2), of_lse = sharded_along(tensor({2, 4, 3}), 1);
   const Tensor out = tensor({2, 3, 4, 8}, heads), lse = tensor({2, 4, 3}, of_lse);
   const auto merge = [&](AxisLayout part, AxisLayout part_lse) {
-    return fault([&] { ops_.merge_attention({.out = out, .lse = lse, .part = tensor({2, 3, 4, 8}, part), .part_lse = tensor({2, 4, 3}, part_lse)}); });
+    return fault([&] {
+      ops_.merge_attention(
+          {.out = out, .lse = lse, .part = tensor({2, 3, 4, 8}, part), .part_lse = tensor({2, 4, 3}, part_lse)});
+    });
   };
   EXPECT_EQ(merge(heads, of_lse), "none");
   EXPECT_EQ(type_of(out), "sharded(2)");
@@ -219,11 +248,13 @@ TEST_F(LayoutTypeRules, HeadsOfAColumnCutProductAreRows) {
 }
 
 TEST_F(LayoutTypeRules, TheGradientOfANormIsLinear) {
-  const Tensor x = tensor({6, 4}, whole), w = tensor({4}, whole), rstd = tensor({6}, whole), dy = tensor({6, 4}, partial), dx = tensor({6, 4});
+  const Tensor x = tensor({6, 4}, whole), w = tensor({4}, whole), rstd = tensor({6}, whole),
+               dy = tensor({6, 4}, partial), dx = tensor({6, 4});
   ops_.rms_norm_backward_input({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx});
   EXPECT_EQ(type_of(dx), "partial");
   EXPECT_THAT(fault([&] {
-                ops_.rms_norm_backward_input({.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx, .dresidual = tensor({6, 4}, whole)});
+                ops_.rms_norm_backward_input(
+                    {.dy = dy, .x = x, .w = w, .rstd = rstd, .dx = dx, .dresidual = tensor({6, 4}, whole)});
               }),
               HasSubstr("the norm's gradient is partial over tp"));
 }
@@ -233,22 +264,35 @@ TEST_F(LayoutTypeRules, RanksThatShareAKvHeadHaveAddendsOfItsGradient) {
     const Tensor x = tensor({1, 5, 2, 4});
     return typed(x, sharded_along(x, 2));
   };
-  const Tensor q = heads(), out = tensor({1, 5, 2, 4}), lse = tensor({1, 2, 5}), k = tensor({1, 5, 1, 4}, whole), v = tensor({1, 5, 1, 4}, whole);
+  const Tensor q = heads(), out = tensor({1, 5, 2, 4}), lse = tensor({1, 2, 5}), k = tensor({1, 5, 1, 4}, whole),
+               v = tensor({1, 5, 1, 4}, whole);
   ops_.attention({.q = q, .k = k, .v = v, .out = out, .lse = lse, .group = 2});
   EXPECT_EQ(type_of(out) + ", " + type_of(lse), "sharded(2), sharded(1)");
   const Tensor dq = tensor(q.sizes), dk = tensor(k.sizes), dv = tensor(v.sizes), delta = tensor({1, 2, 5});
-  ops_.attention_backward({.q = q, .k = k, .v = v, .out = out, .lse = lse, .dout = heads(), .dq = dq, .dk = dk, .dv = dv, .delta = delta, .group = 2});
+  ops_.attention_backward({.q = q,
+                           .k = k,
+                           .v = v,
+                           .out = out,
+                           .lse = lse,
+                           .dout = heads(),
+                           .dq = dq,
+                           .dk = dk,
+                           .dv = dv,
+                           .delta = delta,
+                           .group = 2});
   EXPECT_EQ(type_of(dq) + ", " + type_of(dk) + ", " + type_of(dv), "sharded(2), partial, partial");
   const Tensor positions = tensor({1, 5, 2, 4});
   typed(positions, sharded_along(positions, 1));
-  EXPECT_THAT(fault([&] { ops_.attention({.q = positions, .k = positions, .v = positions, .out = out, .lse = lse}); }), HasSubstr("sharded(1) over tp"));
+  EXPECT_THAT(fault([&] { ops_.attention({.q = positions, .k = positions, .v = positions, .out = out, .lse = lse}); }),
+              HasSubstr("sharded(1) over tp"));
 }
 
 TEST_F(LayoutTypeRules, ALookUpInAPartOfTheTableGivesAddends) {
   const Tensor tokens = tensor({6}, whole, DType::int32), w = tensor({8, 4}, rows), y = tensor({6, 4});
   ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 8});
   EXPECT_EQ(type_of(y), "partial");
-  EXPECT_THAT(fault([&] { ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 7}); }), HasSubstr("it begins at 8, but 7 is given"));
+  EXPECT_THAT(fault([&] { ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 7}); }),
+              HasSubstr("it begins at 8, but 7 is given"));
 }
 
 TEST_F(LayoutTypeRules, ACollectiveTakesWhatItIsFor) {
@@ -256,8 +300,12 @@ TEST_F(LayoutTypeRules, ACollectiveTakesWhatItIsFor) {
   tp().all_reduce(x, ReduceOp::sum).wait();
   EXPECT_EQ(type_of(x), "replicated");
   EXPECT_THAT(fault([&] { tp().all_reduce(x, ReduceOp::sum).wait(); }), HasSubstr("would count it 2 times"));
-  EXPECT_THAT(fault([&] { tp().all_reduce(columns({6, 4}), ReduceOp::sum).wait(); }), HasSubstr("would add up different parts"));
-  EXPECT_THAT(fault([&] { tp().all_reduce(tensor({6}, local_sum), ReduceOp::sum).wait(); }), HasSubstr("must be rescaled"));
+  EXPECT_THAT(fault([&] {
+                tp().all_reduce(columns({6, 4}), ReduceOp::sum).wait();
+              }),
+              HasSubstr("would add up different parts"));
+  EXPECT_THAT(fault([&] { tp().all_reduce(tensor({6}, local_sum), ReduceOp::sum).wait(); }),
+              HasSubstr("must be rescaled"));
   EXPECT_THAT(fault([&] { tp().all_reduce(tensor({6}, partial), ReduceOp::max).wait(); }), HasSubstr("the maximum"));
   const Tensor max = tensor({6}, local_max);
   tp().all_reduce(max, ReduceOp::max).wait();
@@ -269,14 +317,25 @@ TEST_F(LayoutTypeRules, ACollectiveTakesWhatItIsFor) {
   const Tensor gathered = tensor({6, 4});
   tp().all_gather(gathered, shard).wait();
   EXPECT_EQ(type_of(gathered), "replicated");
-  EXPECT_THAT(fault([&] { tp().all_gather(gathered, columns({3, 4})).wait(); }), HasSubstr("sharded(1) over tp, but parts are joined along dim 0"));
-  EXPECT_THAT(fault([&] { tp().all_gather(gathered, tensor({3, 4}, whole)).wait(); }), HasSubstr("as if each rank had a part of its own"));
-  EXPECT_THAT(fault([&] { tp().all_gather(gathered, tensor({3, 4}, partial)).wait(); }), HasSubstr("nothing has summed it"));
+  EXPECT_THAT(fault([&] {
+                tp().all_gather(gathered, columns({3, 4})).wait();
+              }),
+              HasSubstr("sharded(1) over tp, but parts are joined along dim 0"));
+  EXPECT_THAT(fault([&] {
+                tp().all_gather(gathered, tensor({3, 4}, whole)).wait();
+              }),
+              HasSubstr("as if each rank had a part of its own"));
+  EXPECT_THAT(fault([&] {
+                tp().all_gather(gathered, tensor({3, 4}, partial)).wait();
+              }),
+              HasSubstr("nothing has summed it"));
 }
 
-// The bias behind a row-parallel product: under sequence parallelism each rank sums its own tokens out of those that were gathered for the weight.
+// The bias behind a row-parallel product: under sequence parallelism each rank sums its own tokens out of those that
+// were gathered for the weight.
 TEST_F(LayoutTypeRules, OnesOwnPartOfWhatWasGatheredIsAPart) {
-  const Tensor full = tensor({6, 4}), local = tensor({3, 4}, rows), of_own = tensor({4}), of_all = tensor({4}), of_others = tensor({4});
+  const Tensor full = tensor({6, 4}), local = tensor({3, 4}, rows), of_own = tensor({4}), of_all = tensor({4}),
+               of_others = tensor({4});
   tp().all_gather(full, local).wait();
   for (const Tensor& bias : {of_own, of_all, of_others}) ops_.fill(bias, 0.0);
   ops_.bias_backward(full.rows(3, 3), of_own);
@@ -290,7 +349,10 @@ TEST_F(LayoutTypeRules, AStageSendsWhatTheNextOneTakesItFor) {
   const RankAxes axes(shape, 0, 1);
   TypedMesh mesh(shape, types_, axes, LayoutType());
   EXPECT_EQ(fault([&] { mesh.comm(pipeline_group).send(tensor({6, 4}, whole), 1).wait(); }), "none");
-  EXPECT_THAT(fault([&] { mesh.comm(pipeline_group).send(tensor({6, 4}, partial), 1).wait(); }), HasSubstr("takes it for replicated"));
+  EXPECT_THAT(fault([&] {
+                mesh.comm(pipeline_group).send(tensor({6, 4}, partial), 1).wait();
+              }),
+              HasSubstr("takes it for replicated"));
 }
 
 TEST_F(LayoutTypeRules, ViewsKnowTheTypesOfWhatTheyShow) {
@@ -299,7 +361,8 @@ TEST_F(LayoutTypeRules, ViewsKnowTheTypesOfWhatTheyShow) {
   EXPECT_EQ(type_of(x.reshaped({2, 3, 4, 2})), "sharded(2)");
   typed(x.rows(1, 2), partial);
   EXPECT_EQ(type_of(x), "mixed");
-  EXPECT_EQ(type_of(x.rows(0, 1)) + ", " + type_of(x.rows(1, 2)) + ", " + type_of(x.rows(3, 3)), "sharded(1), partial, sharded(1)");
+  EXPECT_EQ(type_of(x.rows(0, 1)) + ", " + type_of(x.rows(1, 2)) + ", " + type_of(x.rows(3, 3)),
+            "sharded(1), partial, sharded(1)");
   typed(x, whole);
   EXPECT_EQ(type_of(x), "replicated");
 }

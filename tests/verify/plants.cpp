@@ -30,7 +30,9 @@ class PlantedOps final : public UniformOps {
   void note_product(const Operation& operation) {
     const auto* product = std::get_if<MatmulArgs>(&operation);
     const auto* embedding = std::get_if<EmbeddingArgs>(&operation);
-    const Param* param = product && !product->transpose_a ? place_.param_of(product->b) : embedding ? place_.param_of(embedding->w) : nullptr;
+    const Param* param = product && !product->transpose_a ? place_.param_of(product->b)
+                         : embedding                      ? place_.param_of(embedding->w)
+                                                          : nullptr;
     if (param == nullptr) return;
     place_.product = param->name;
     place_.product_is_forward = embedding || product->transpose_b;
@@ -56,7 +58,8 @@ class Received final : public Pending::Operation {
 
 class PlantedComm final : public Comm {
  public:
-  PlantedComm(Plant& plant, Place& place, const Group& group) : plant_(plant), place_(place), group_(group), inner_(place.mesh.comm(group)) {}
+  PlantedComm(Plant& plant, Place& place, const Group& group)
+      : plant_(plant), place_(place), group_(group), inner_(place.mesh.comm(group)) {}
   [[nodiscard]] int rank() const override { return inner_.rank(); }
   [[nodiscard]] int size() const override { return inner_.size(); }
 
@@ -103,7 +106,8 @@ class PlantedComm final : public Comm {
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override { return inner_.all_to_all(received, sent); }
   [[nodiscard]] Pending send(Tensor x, int peer) override { return inner_.send(x, peer); }
   [[nodiscard]] Pending receive(Tensor x, int peer) override {
-    return Pending(std::make_unique<Received>(inner_.receive(x, peer), [this, x, action = place_.action] { plant_.received(place_, action, x); }));
+    return Pending(std::make_unique<Received>(
+        inner_.receive(x, peer), [this, x, action = place_.action] { plant_.received(place_, action, x); }));
   }
   [[nodiscard]] Pending barrier() override { return inner_.barrier(); }
 
@@ -164,9 +168,11 @@ class PlantedRank final : public RankInterposer, public StepObserver {
 
 class SumBehindProduct final : public Plant {
  public:
-  SumBehindProduct(std::string weight, bool is_forward, int times) : weight_(std::move(weight)), is_forward_(is_forward), times_(times) {}
+  SumBehindProduct(std::string weight, bool is_forward, int times)
+      : weight_(std::move(weight)), is_forward_(is_forward), times_(times) {}
   int times(Place& place, const Group& group, Tensor /*x*/) override {
-    const bool is_it = group == tp_group && is_compute(place.action.kind) && place.product == weight_ && place.product_is_forward == is_forward_;
+    const bool is_it = group == tp_group && is_compute(place.action.kind) && place.product == weight_ &&
+                       place.product_is_forward == is_forward_;
     return is_it ? times_ : 1;
   }
 
@@ -178,9 +184,11 @@ class SumBehindProduct final : public Plant {
 
 class SumInMicrobatch final : public Plant {
  public:
-  SumInMicrobatch(int microbatch, std::string weight, int times) : microbatch_(microbatch), weight_(std::move(weight)), times_(times) {}
+  SumInMicrobatch(int microbatch, std::string weight, int times)
+      : microbatch_(microbatch), weight_(std::move(weight)), times_(times) {}
   int times(Place& place, const Group& group, Tensor /*x*/) override {
-    const bool is_it = group == tp_group && place.action.microbatch == microbatch_ && place.product == weight_ && place.product_is_forward;
+    const bool is_it = group == tp_group && place.action.microbatch == microbatch_ && place.product == weight_ &&
+                       place.product_is_forward;
     return is_it ? times_ : 1;
   }
 
@@ -194,7 +202,8 @@ class LostPart final : public Plant {
  public:
   LostPart(int lost, std::string weight) : lost_(lost), weight_(std::move(weight)) {}
   int times(Place& place, const Group& group, Tensor x) override {
-    const bool is_it = group == tp_group && is_compute(place.action.kind) && place.product == weight_ && place.product_is_forward;
+    const bool is_it =
+        group == tp_group && is_compute(place.action.kind) && place.product == weight_ && place.product_is_forward;
     if (is_it && place.coordinate(Axis::tp) == lost_) place.ops.fill(x, 0.0);
     return 1;
   }
@@ -216,7 +225,8 @@ class WrongScatter final : public Plant {
     place.ops.download(sum.data(), full);
     const std::int64_t moved = place.coordinate(Axis::dp_shard) == shard_ ? count_ : 0;
     std::vector<double> later(static_cast<std::size_t>(rows));
-    for (std::int64_t i = 0; i < rows; ++i) later[static_cast<std::size_t>(i)] = sum[static_cast<std::size_t>((first + i + moved) % full.size(0))];
+    for (std::int64_t i = 0; i < rows; ++i)
+      later[static_cast<std::size_t>(i)] = sum[static_cast<std::size_t>((first + i + moved) % full.size(0))];
     place.ops.upload(shard, later.data());
   }
 
@@ -230,7 +240,8 @@ class WrongGradientsInUpdate final : public Plant {
   WrongGradientsInUpdate(int shard, std::int64_t count) : shard_(shard), count_(count) {}
   bool replaces(Place& place, const Operation& operation) override {
     const auto* args = std::get_if<AdamWArgs>(&operation);
-    if (args == nullptr || place.coordinate(Axis::dp_shard) != shard_ || place.mesh.shape().degree(Axis::dp_shard) == 1) return false;
+    if (args == nullptr || place.coordinate(Axis::dp_shard) != shard_ || place.mesh.shape().degree(Axis::dp_shard) == 1)
+      return false;
     const std::int64_t size = args->grad.num_elements();
     if (size <= count_) return false;
     std::vector<double> gradient(static_cast<std::size_t>(size));
@@ -248,14 +259,18 @@ class WrongGradientsInUpdate final : public Plant {
 
 class MissingGather final : public Plant {
  public:
-  bool gathers(Place& place, const Group& /*group*/) override { return place.action.kind != ActionKind::gather_parameters; }
+  bool gathers(Place& place, const Group& /*group*/) override {
+    return place.action.kind != ActionKind::gather_parameters;
+  }
 };
 
 class MissingTokens final : public Plant {
  public:
   explicit MissingTokens(int nth) : nth_(nth) {}
   void begins(Place& /*place*/) override { num_gathers_ = 0; }
-  bool gathers(Place& place, const Group& group) override { return group != tp_group || place.action.kind != ActionKind::forward || num_gathers_++ != nth_; }
+  bool gathers(Place& place, const Group& group) override {
+    return group != tp_group || place.action.kind != ActionKind::forward || num_gathers_++ != nth_;
+  }
 
  private:
   int nth_, num_gathers_ = 0;
@@ -266,7 +281,8 @@ class StaleReplica final : public Plant {
   StaleReplica(int coordinate, std::string part) : coordinate_(coordinate), part_(std::move(part)) {}
   bool replaces(Place& place, const Operation& operation) override {
     const auto* args = std::get_if<AdamWArgs>(&operation);
-    return args != nullptr && place.mesh.shape().degree(Axis::dp_replicate) > 1 && place.coordinate(Axis::dp_replicate) == coordinate_ &&
+    return args != nullptr && place.mesh.shape().degree(Axis::dp_replicate) > 1 &&
+           place.coordinate(Axis::dp_replicate) == coordinate_ &&
            place.param_of(args->param)->name.find(part_) != std::string::npos;
   }
 
@@ -280,8 +296,11 @@ class WrongSequences final : public Plant {
   explicit WrongSequences(int coordinate) : coordinate_(coordinate) {}
   bool replaces(Place& place, const Operation& operation) override {
     const auto* args = std::get_if<UploadArgs>(&operation);
-    const int data_rank = place.coordinate(Axis::dp_replicate) * place.mesh.shape().degree(Axis::dp_shard) + place.coordinate(Axis::dp_shard);
-    if (args == nullptr || place.action.kind != ActionKind::load_batch || place.num_data_ranks() == 1 || data_rank != coordinate_) return false;
+    const int data_rank = place.coordinate(Axis::dp_replicate) * place.mesh.shape().degree(Axis::dp_shard) +
+                          place.coordinate(Axis::dp_shard);
+    if (args == nullptr || place.action.kind != ActionKind::load_batch || place.num_data_ranks() == 1 ||
+        data_rank != coordinate_)
+      return false;
     if (has_tokens_ == place.step) return false;  // the targets come after the tokens
     has_tokens_ = place.step;
     const auto* tokens = static_cast<const std::int32_t*>(args->host);
@@ -312,7 +331,9 @@ class LateMessages final : public Plant {
 
 class LocalNorm final : public Plant {
  public:
-  int times(Place& place, const Group& /*group*/, Tensor /*x*/) override { return place.action.kind == ActionKind::clip ? 0 : 1; }
+  int times(Place& place, const Group& /*group*/, Tensor /*x*/) override {
+    return place.action.kind == ActionKind::clip ? 0 : 1;
+  }
 };
 
 class WrongUpdate final : public Plant {
@@ -324,7 +345,8 @@ class WrongUpdate final : public Plant {
     AdamWScalars now;
     place.ops.download(&now, args->scalars);
     const auto step = static_cast<std::int64_t>(now.step);
-    AdamWScalars later = scalars_of(AdamWOptions{.lr = now.lr, .beta1 = args->beta1, .beta2 = args->beta2, .step = step + 1});
+    AdamWScalars later =
+        scalars_of(AdamWOptions{.lr = now.lr, .beta1 = args->beta1, .beta2 = args->beta2, .step = step + 1});
     later.grad_scale = now.grad_scale;
     place.ops.upload(args->scalars, &later);
     place.ops.adamw(*args);
@@ -338,13 +360,15 @@ class WrongUpdate final : public Plant {
 
 class SumOfGradient final : public Plant {
  public:
-  SumOfGradient(std::string tensor, ActionKind kind, int times) : tensor_(std::move(tensor)), kind_(kind), times_(times) {}
+  SumOfGradient(std::string tensor, ActionKind kind, int times)
+      : tensor_(std::move(tensor)), kind_(kind), times_(times) {}
   int times(Place& place, const Group& /*group*/, Tensor x) override {
     if (place.action.kind != kind_) return 1;
     const ShardedUnit& unit = place.run->model().part().unit(place.action);
     for (std::size_t b = 0; b < unit.buckets().size(); ++b)
       for (const Segment& segment : unit.buckets()[b].segments)
-        if (segment.param->name == tensor_ && (overlaps(segment.param->grad, x) || overlaps(unit.memory(b).grad, x))) return times_;
+        if (segment.param->name == tensor_ && (overlaps(segment.param->grad, x) || overlaps(unit.memory(b).grad, x)))
+          return times_;
     return 1;
   }
 
@@ -357,7 +381,8 @@ class SumOfGradient final : public Plant {
 class MeanOfMeansOverRanks final : public Plant {
  public:
   int times(Place& place, const Group& /*group*/, Tensor x) override {
-    if (place.action.kind == ActionKind::reduce_gradients) place.ops.scale(x, place.all_targets / (place.num_data_ranks() * place.own_targets));
+    if (place.action.kind == ActionKind::reduce_gradients)
+      place.ops.scale(x, place.all_targets / (place.num_data_ranks() * place.own_targets));
     return 1;
   }
 };
@@ -372,7 +397,8 @@ class MeanOfMeansOverMicrobatches final : public Plant {
     const auto ignored = std::ranges::count(targets, ignored_target);
     const auto num_means = static_cast<double>(place.num_data_ranks() * place.num_microbatches());
     CrossEntropyBackwardArgs scaled = *args;
-    scaled.scale *= place.all_targets / (num_means * static_cast<double>(static_cast<std::int64_t>(targets.size()) - ignored));
+    scaled.scale *=
+        place.all_targets / (num_means * static_cast<double>(static_cast<std::int64_t>(targets.size()) - ignored));
     place.ops.cross_entropy_backward(scaled);
     return true;
   }
@@ -405,7 +431,8 @@ class StaleTiedWeight final : public Plant {
     if (args == nullptr || (step_ > 0 && place.step != step_)) return false;
     const int last = place.mesh.shape().degree(Axis::pp) - 1;
     const Param* param = place.param_of(args->param);
-    return last > 0 && place.coordinate(Axis::pp) == (is_last_ ? last : 0) && param != nullptr && param->name == "model.embed_tokens.weight";
+    return last > 0 && place.coordinate(Axis::pp) == (is_last_ ? last : 0) && param != nullptr &&
+           param->name == "model.embed_tokens.weight";
   }
 
  private:
@@ -426,7 +453,8 @@ class ForgetsBefore final : public Plant {
         for (const Segment& segment : unit.buckets()[b].segments) {
           if (segment.param->name.find(part_) == std::string::npos) continue;
           const Range owned = unit.owned(unit.buckets()[b]), part = overlap(segment, owned);
-          if (unit.options().shards_gradients() && part.count > 0) place.ops.fill(unit.grad_part(b).rows(part.first - owned.first, part.count), 0.0);
+          if (unit.options().shards_gradients() && part.count > 0)
+            place.ops.fill(unit.grad_part(b).rows(part.first - owned.first, part.count), 0.0);
           if (!unit.options().shards_gradients() && segment.param->has_grad) place.ops.fill(segment.param->grad, 0.0);
         }
   }
@@ -450,7 +478,8 @@ class WrongShardBorder final : public Plant {
     const std::int64_t size = args->param.num_elements();
     if (!lies_across || size <= count_) return false;
     AdamWArgs moved = *args;
-    for (Tensor* x : {&moved.param, &moved.master, &moved.grad, &moved.m, &moved.v}) *x = x->rows(at_begin_ ? count_ : 0, size - count_);
+    for (Tensor* x : {&moved.param, &moved.master, &moved.grad, &moved.m, &moved.v})
+      *x = x->rows(at_begin_ ? count_ : 0, size - count_);
     place.ops.adamw(moved);
     return true;
   }
@@ -461,9 +490,9 @@ class WrongShardBorder final : public Plant {
   bool at_begin_;
 };
 
-// With rotary positions every rank turns all tokens of its heads, so that a rank's slice has no positions of its own to be wrong about; what an engine that
-// splits the sequence through attention would do is to turn each slice's tokens as if the sequence began there, and that is done here. Learned positions are
-// added to the slice itself.
+// With rotary positions every rank turns all tokens of its heads, so that a rank's slice has no positions of its own to
+// be wrong about; what an engine that splits the sequence through attention would do is to turn each slice's tokens as
+// if the sequence began there, and that is done here. Learned positions are added to the slice itself.
 class PositionsPerSlice final : public Plant {
  public:
   explicit PositionsPerSlice(std::string layer) : layer_(std::move(layer)) {}
@@ -478,7 +507,8 @@ class PositionsPerSlice final : public Plant {
     }
     const auto* rope = std::get_if<RopeArgs>(&operation);
     if (rope == nullptr || place.product.find(layer_) == std::string::npos) return false;
-    const std::int64_t B = rope->x.size(0), T = rope->x.size(1), H = rope->x.size(2), C = rope->x.size(3), slice = B * T / tp;
+    const std::int64_t B = rope->x.size(0), T = rope->x.size(1), H = rope->x.size(2), C = rope->x.size(3),
+                       slice = B * T / tp;
     const Tensor x = rope->x.reshaped({B * T, H, C}), y = rope->y.reshaped({B * T, H, C});
     for (std::int64_t token = 0; token < B * T;) {
       const std::int64_t count = std::min(slice - token % slice, T - token % T);
@@ -525,11 +555,17 @@ int Place::num_microbatches() const {
 }
 
 Interpose grow(Seed seed) {
-  return [seed = std::move(seed)](Ops& ops, Mesh& mesh) -> std::unique_ptr<RankInterposer> { return std::make_unique<PlantedRank>(seed(), ops, mesh); };
+  return [seed = std::move(seed)](Ops& ops, Mesh& mesh) -> std::unique_ptr<RankInterposer> {
+    return std::make_unique<PlantedRank>(seed(), ops, mesh);
+  };
 }
 
-Seed sum_behind_product(const std::string& weight, bool is_forward, int times) { return seed_of<SumBehindProduct>(weight, is_forward, times); }
-Seed sum_behind_product_in(int microbatch, const std::string& weight, int times) { return seed_of<SumInMicrobatch>(microbatch, weight, times); }
+Seed sum_behind_product(const std::string& weight, bool is_forward, int times) {
+  return seed_of<SumBehindProduct>(weight, is_forward, times);
+}
+Seed sum_behind_product_in(int microbatch, const std::string& weight, int times) {
+  return seed_of<SumInMicrobatch>(microbatch, weight, times);
+}
 Seed lost_part(int lost, const std::string& weight) { return seed_of<LostPart>(lost, weight); }
 Seed wrong_scatter(int shard, std::int64_t count) { return seed_of<WrongScatter>(shard, count); }
 Seed wrong_gradients_in_update(int shard, std::int64_t count) { return seed_of<WrongGradientsInUpdate>(shard, count); }
@@ -540,14 +576,18 @@ Seed wrong_sequences(int coordinate) { return seed_of<WrongSequences>(coordinate
 Seed late_messages() { return seed_of<LateMessages>(); }
 Seed local_norm() { return seed_of<LocalNorm>(); }
 Seed wrong_update(const std::string& part) { return seed_of<WrongUpdate>(part); }
-Seed sum_of_gradient(const std::string& tensor, ActionKind kind, int times) { return seed_of<SumOfGradient>(tensor, kind, times); }
+Seed sum_of_gradient(const std::string& tensor, ActionKind kind, int times) {
+  return seed_of<SumOfGradient>(tensor, kind, times);
+}
 Seed mean_of_means_over_ranks() { return seed_of<MeanOfMeansOverRanks>(); }
 Seed mean_of_means_over_microbatches() { return seed_of<MeanOfMeansOverMicrobatches>(); }
 Seed counted_per_copy(const std::string& part, Axis axis) { return seed_of<CountedInNorm>(part, std::optional(axis)); }
 Seed not_counted_in_norm(const std::string& part) { return seed_of<CountedInNorm>(part, std::nullopt); }
 Seed stale_tied_weight(std::int64_t step, bool is_last) { return seed_of<StaleTiedWeight>(step, is_last); }
 Seed forgets_before(int microbatch, const std::string& part) { return seed_of<ForgetsBefore>(microbatch, part); }
-Seed wrong_shard_border(int shard, std::int64_t count, bool at_begin) { return seed_of<WrongShardBorder>(shard, count, at_begin); }
+Seed wrong_shard_border(int shard, std::int64_t count, bool at_begin) {
+  return seed_of<WrongShardBorder>(shard, count, at_begin);
+}
 Seed positions_per_slice(const std::string& layer) { return seed_of<PositionsPerSlice>(layer); }
 
 }  // namespace echelon::testing

@@ -1,5 +1,5 @@
-// Faults for `verify` to find: each changes numbers between a rank's step and its backend or transport, like an engine that has the fault would. What is
-// planted is known to the plant and to the test alone.
+// Faults for `verify` to find: each changes numbers between a rank's step and its backend or transport, like an engine
+// that has the fault would. What is planted is known to the plant and to the test alone.
 #pragma once
 
 #include "engine/layout_run.h"
@@ -25,7 +25,9 @@ struct Place {
   /// The parameter whose value or gradient `x` lies in; null: none.
   [[nodiscard]] const Param* param_of(const Tensor& x) const;
   [[nodiscard]] int coordinate(Axis axis) const { return mesh.coordinate(axis); }
-  [[nodiscard]] int num_data_ranks() const { return mesh.shape().degree(Axis::dp_replicate) * mesh.shape().degree(Axis::dp_shard); }
+  [[nodiscard]] int num_data_ranks() const {
+    return mesh.shape().degree(Axis::dp_replicate) * mesh.shape().degree(Axis::dp_shard);
+  }
   [[nodiscard]] int num_microbatches() const;
 };
 
@@ -38,7 +40,8 @@ class Plant {
   virtual void begins(Place& /*place*/) {}
   /// True: it has done what the operation does, in its way.
   virtual bool replaces(Place& /*place*/, const Operation& /*operation*/) { return false; }
-  /// How often the sum of a collective is formed: 0 leaves each rank its own part, 2 multiplies by the number of ranks. `x` is the whole buffer before.
+  /// How often the sum of a collective is formed: 0 leaves each rank its own part, 2 multiplies by the number of ranks.
+  /// `x` is the whole buffer before.
   virtual int times(Place& /*place*/, const Group& /*group*/, Tensor /*x*/) { return 1; }
   /// False: other ranks' shards are not gathered.
   virtual bool gathers(Place& /*place*/, const Group& /*group*/) { return true; }
@@ -84,7 +87,8 @@ using Seed = std::function<std::unique_ptr<Plant>()>;
 [[nodiscard]] Seed missing_gather();
 /// The ranks with this coordinate on dp_replicate update nothing whose name contains `part`.
 [[nodiscard]] Seed stale_replica(int coordinate, const std::string& part);
-/// Under sequence parallelism the tokens of other ranks are missing, as zeros, in one of the gathers of a stage's forward pass.
+/// Under sequence parallelism the tokens of other ranks are missing, as zeros, in one of the gathers of a stage's
+/// forward pass.
 [[nodiscard]] Seed missing_tokens(int nth_gather);
 /// Ranks with `coordinate` on the data axes take the tokens of their sequences one sequence further.
 [[nodiscard]] Seed wrong_sequences(int coordinate);

@@ -1,4 +1,5 @@
-// Planted faults are named: the kind, the axis and the tensor, from the numbers alone. `verify` is given no more than a run to watch.
+// Planted faults are named: the kind, the axis and the tensor, from the numbers alone. `verify` is given no more than a
+// run to watch.
 #include "engine/verify/verify.h"
 
 #include "base/error.h"
@@ -41,7 +42,8 @@ RunConfig config_of(const Degrees& degrees) {
   config.training.steps = 3;
   config.training.seq_len = 16;
   config.training.micro_batch_size = degrees.micro_batch_size;
-  config.training.global_batch_size = degrees.micro_batch_size * degrees.microbatches * degrees.replicate * degrees.shard;
+  config.training.global_batch_size =
+      degrees.micro_batch_size * degrees.microbatches * degrees.replicate * degrees.shard;
   config.training.dtype = "float64";
   config.optimizer.lr = 1e-2;
   config.optimizer.eps = 1e-7;
@@ -88,34 +90,57 @@ TEST_P(Plants, AreNamed) {
   EXPECT_NE(finding.evidence.find(planted.evidence), std::string::npos) << finding.evidence;
 }
 
-constexpr auto reduce = ActionKind::reduce_gradients, sum_replicas = ActionKind::sum_replicas, sum_tied = ActionKind::sum_tied;
+constexpr auto reduce = ActionKind::reduce_gradients, sum_replicas = ActionKind::sum_replicas,
+               sum_tied = ActionKind::sum_tied;
 const std::string embedding = "model.embed_tokens.weight", layer = "model.layers.";
 
 std::vector<Planted> planted() {
   using enum FaultKind;
   const auto missing_gather_kind = FaultKind::missing_gather;
   const auto stale_tied = FaultKind::stale_tied_weight;
-  const Degrees tp2 = {.tp = 2}, tp2_sp = {.tp = 2, .sequence_parallel = true}, mixed = {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true};
+  const Degrees tp2 = {.tp = 2}, tp2_sp = {.tp = 2, .sequence_parallel = true},
+                mixed = {.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true};
   const Degrees zb_v = {.tp = 2, .pp = 2, .tied = true, .microbatches = 4, .schedule = PipelineSchedule::zb_v};
-  const Degrees interleaved = {.shard = 2, .pp = 2, .tied = true, .microbatches = 4, .schedule = PipelineSchedule::interleaved_one_f_one_b};
+  const Degrees interleaved = {
+      .shard = 2, .pp = 2, .tied = true, .microbatches = 4, .schedule = PipelineSchedule::interleaved_one_f_one_b};
   const Degrees recomputed = {.tp = 2, .pp = 2, .sequence_parallel = true, .recompute = whole_block};
   return {
       // a sum that is left out, or formed twice: of activations, of their gradients, of weights' gradients
-      {"MissingForward_tp2", tp2, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0), missing_sum, "tp", "layers.1.self_attn.o_proj"},
-      {"MissingForward_mixed", mixed, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp", "layers.2.mlp.down_proj"},
+      {"MissingForward_tp2", tp2, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0), missing_sum, "tp",
+       "layers.1.self_attn.o_proj"},
+      {"MissingForward_mixed", mixed, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp",
+       "layers.2.mlp.down_proj"},
       {"MissingEmbedding_tp4", {.tp = 4}, sum_behind_product(embedding, true, 0), missing_sum, "tp", embedding},
-      {"MissingBackward_tp2", tp2, sum_behind_product(layer + "2.mlp.up_proj.weight", false, 0), missing_sum, "tp", "layers.2.mlp.up_proj"},
-      {"MissingBackward_sp", tp2_sp, sum_behind_product(layer + "0.self_attn.v_proj.weight", false, 0), missing_sum, "tp", "layers.0.self_attn.v_proj"},
-      {"MissingGradient_replicate", {.replicate = 3}, sum_of_gradient(layer + "2.mlp.up_proj.weight", reduce, 0), missing_sum, "dp_replicate", "layers.2"},
-      {"MissingGradient_shard", {.shard = 2, .pp = 2}, sum_of_gradient(layer + "3.mlp.up_proj.weight", reduce, 0), missing_sum, "dp_shard", "layers.3"},
-      {"MissingReplicas_sp", tp2_sp, sum_of_gradient(layer + "1.input_layernorm.weight", sum_replicas, 0), missing_sum, "tp", "layers.1.input_layernorm"},
+      {"MissingBackward_tp2", tp2, sum_behind_product(layer + "2.mlp.up_proj.weight", false, 0), missing_sum, "tp",
+       "layers.2.mlp.up_proj"},
+      {"MissingBackward_sp", tp2_sp, sum_behind_product(layer + "0.self_attn.v_proj.weight", false, 0), missing_sum,
+       "tp", "layers.0.self_attn.v_proj"},
+      {"MissingGradient_replicate",
+       {.replicate = 3},
+       sum_of_gradient(layer + "2.mlp.up_proj.weight", reduce, 0),
+       missing_sum,
+       "dp_replicate",
+       "layers.2"},
+      {"MissingGradient_shard",
+       {.shard = 2, .pp = 2},
+       sum_of_gradient(layer + "3.mlp.up_proj.weight", reduce, 0),
+       missing_sum,
+       "dp_shard",
+       "layers.3"},
+      {"MissingReplicas_sp", tp2_sp, sum_of_gradient(layer + "1.input_layernorm.weight", sum_replicas, 0), missing_sum,
+       "tp", "layers.1.input_layernorm"},
       {"MissingReplicas_kv",
        {.shard = 2, .tp = 4},
        sum_of_gradient(layer + "1.self_attn.k_proj.weight", sum_replicas, 0),
        missing_sum,
        "tp",
        "layers.1.self_attn.k_proj"},
-      {"MissingTied_pp2", {.pp = 2, .tied = true}, sum_of_gradient(embedding, sum_tied, 0), missing_sum, "pp", embedding},
+      {"MissingTied_pp2",
+       {.pp = 2, .tied = true},
+       sum_of_gradient(embedding, sum_tied, 0),
+       missing_sum,
+       "pp",
+       embedding},
       {"MissingTied_mixed", mixed, sum_of_gradient(embedding, sum_tied, 0), missing_sum, "pp", embedding},
       {"DoubledForward_tp4",
        {.replicate = 2, .tp = 4},
@@ -123,17 +148,40 @@ std::vector<Planted> planted() {
        repeated_sum,
        "tp",
        "layers.3.self_attn.o_proj"},
-      {"DoubledBackward_sp", tp2_sp, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 2), repeated_sum, "tp", "layers.1.mlp.up_proj"},
-      {"DoubledGradient_replicate", {.replicate = 3, .tp = 2}, sum_of_gradient("model.norm.weight", reduce, 2), repeated_sum, "dp_replicate", "model.norm"},
-      {"DoubledGradient_shard", mixed, sum_of_gradient(layer + "0.mlp.up_proj.weight", reduce, 2), repeated_sum, "dp_shard", "layers.0"},
-      {"DoubledTied_pp4", {.pp = 4, .tied = true}, sum_of_gradient(embedding, sum_tied, 2), repeated_sum, "pp", embedding},
+      {"DoubledBackward_sp", tp2_sp, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 2), repeated_sum, "tp",
+       "layers.1.mlp.up_proj"},
+      {"DoubledGradient_replicate",
+       {.replicate = 3, .tp = 2},
+       sum_of_gradient("model.norm.weight", reduce, 2),
+       repeated_sum,
+       "dp_replicate",
+       "model.norm"},
+      {"DoubledGradient_shard", mixed, sum_of_gradient(layer + "0.mlp.up_proj.weight", reduce, 2), repeated_sum,
+       "dp_shard", "layers.0"},
+      {"DoubledTied_pp4",
+       {.pp = 4, .tied = true},
+       sum_of_gradient(embedding, sum_tied, 2),
+       repeated_sum,
+       "pp",
+       embedding},
       // means of means, of ranks or microbatches with unequal numbers of targets
       {"MeanOfMeans_replicate", {.replicate = 3}, mean_of_means_over_ranks(), mean_of_means, "dp_replicate", ""},
       {"MeanOfMeans_mixed", mixed, mean_of_means_over_ranks(), mean_of_means, "dp_shard", ""},
-      {"MeanOfMeans_microbatches", {.pp = 2, .microbatches = 4}, mean_of_means_over_microbatches(), mean_of_means, "microbatches", ""},
-      {"MeanOfMeans_both", {.shard = 2, .microbatches = 3}, mean_of_means_over_microbatches(), mean_of_means, "dp_shard+microbatches", ""},
+      {"MeanOfMeans_microbatches",
+       {.pp = 2, .microbatches = 4},
+       mean_of_means_over_microbatches(),
+       mean_of_means,
+       "microbatches",
+       ""},
+      {"MeanOfMeans_both",
+       {.shard = 2, .microbatches = 3},
+       mean_of_means_over_microbatches(),
+       mean_of_means,
+       "dp_shard+microbatches",
+       ""},
       // parameters that the norm counts more or less often than once
-      {"NormCountsNorms_tp2", tp2, counted_per_copy("norm.weight", Axis::tp), counted_twice, "tp", "layers.0.input_layernorm", "the 9 tensors"},
+      {"NormCountsNorms_tp2", tp2, counted_per_copy("norm.weight", Axis::tp), counted_twice, "tp",
+       "layers.0.input_layernorm", "the 9 tensors"},
       {"NormCountsNorms_tp4",
        {.tp = 4, .pp = 2, .sequence_parallel = true},
        counted_per_copy("layernorm.weight", Axis::tp),
@@ -141,17 +189,52 @@ std::vector<Planted> planted() {
        "tp",
        "layers.0.input_layernorm",
        "the 8 tensors"},
-      {"NormCountsOne_mixed", mixed, counted_per_copy("2.post_attention_layernorm.weight", Axis::tp), counted_twice, "tp", "layers.2.post_attention_layernorm"},
-      {"NormCountsTied_pp2", {.pp = 2, .tied = true}, counted_per_copy(embedding, Axis::pp), counted_twice, "pp", embedding},
-      {"NormCountsReplicas_replicate", {.replicate = 3}, counted_per_copy("", Axis::dp_replicate), counted_twice, "dp_replicate", ""},
+      {"NormCountsOne_mixed", mixed, counted_per_copy("2.post_attention_layernorm.weight", Axis::tp), counted_twice,
+       "tp", "layers.2.post_attention_layernorm"},
+      {"NormCountsTied_pp2",
+       {.pp = 2, .tied = true},
+       counted_per_copy(embedding, Axis::pp),
+       counted_twice,
+       "pp",
+       embedding},
+      {"NormCountsReplicas_replicate",
+       {.replicate = 3},
+       counted_per_copy("", Axis::dp_replicate),
+       counted_twice,
+       "dp_replicate",
+       ""},
       {"NormForgets_pp2", {.pp = 2}, not_counted_in_norm("model.norm"), not_counted, "", "model.norm"},
       // the second copy of a tied weight
-      {"StaleTied_pp2", {.pp = 2, .tied = true}, testing::stale_tied_weight(0, true), stale_tied, "pp", embedding, "head"},
+      {"StaleTied_pp2",
+       {.pp = 2, .tied = true},
+       testing::stale_tied_weight(0, true),
+       stale_tied,
+       "pp",
+       embedding,
+       "head"},
       {"StaleTied_mixed", mixed, testing::stale_tied_weight(0, true), stale_tied, "pp", embedding, "head"},
-      {"StaleTied_pp4_secondStep", {.pp = 4, .tied = true}, testing::stale_tied_weight(2, true), stale_tied, "pp", embedding, "step before"},
-      {"StaleTied_embedding", {.pp = 2, .tied = true}, testing::stale_tied_weight(0, false), stale_tied, "pp", embedding, "embedding"},
+      {"StaleTied_pp4_secondStep",
+       {.pp = 4, .tied = true},
+       testing::stale_tied_weight(2, true),
+       stale_tied,
+       "pp",
+       embedding,
+       "step before"},
+      {"StaleTied_embedding",
+       {.pp = 2, .tied = true},
+       testing::stale_tied_weight(0, false),
+       stale_tied,
+       "pp",
+       embedding,
+       "embedding"},
       // microbatches that are forgotten
-      {"LastMicrobatch_one", {.microbatches = 4}, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
+      {"LastMicrobatch_one",
+       {.microbatches = 4},
+       forgets_before(3, ""),
+       lost_microbatches,
+       "microbatches",
+       "",
+       "the last of 4"},
       {"LastMicrobatch_mixed", mixed, forgets_before(1, ""), lost_microbatches, "microbatches", "", "the last of 2"},
       {"LastMicrobatch_oneTensor",
        {.shard = 2, .pp = 2, .microbatches = 4},
@@ -172,7 +255,8 @@ std::vector<Planted> planted() {
       {"ShardBorder_mixed", mixed, wrong_shard_border(1, 3, true), wrong_boundary, "dp_shard", ""},
       {"ShardBorder_end", {.shard = 4}, wrong_shard_border(2, 7, false), wrong_boundary, "dp_shard", ""},
       // positions of a split sequence
-      {"Positions_rope_sp2", tp2_sp, positions_per_slice(""), wrong_position, "tp", "layers.0.self_attn", "from position 8"},
+      {"Positions_rope_sp2", tp2_sp, positions_per_slice(""), wrong_position, "tp", "layers.0.self_attn",
+       "from position 8"},
       {"Positions_rope_sp4",
        {.shard = 2, .tp = 4, .sequence_parallel = true},
        positions_per_slice("layers.2"),
@@ -188,15 +272,20 @@ std::vector<Planted> planted() {
        "layers.0",
        "from position 8"},
       // the same kinds where stages lie otherwise, halves of backward passes apart, and blocks are formed again
-      {"MissingForward_zbv", zb_v, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp", "layers.2.mlp.down_proj"},
-      {"MissingBackward_zbv", zb_v, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 0), missing_sum, "tp", "layers.1.mlp.up_proj"},
-      {"MissingGradient_interleaved", interleaved, sum_of_gradient(layer + "2.self_attn.q_proj.weight", reduce, 0), missing_sum, "dp_shard", "layers.2"},
-      {"DoubledForward_recomputed", recomputed, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 2), repeated_sum, "tp",
-       "layers.1.self_attn.o_proj"},
+      {"MissingForward_zbv", zb_v, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp",
+       "layers.2.mlp.down_proj"},
+      {"MissingBackward_zbv", zb_v, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 0), missing_sum, "tp",
+       "layers.1.mlp.up_proj"},
+      {"MissingGradient_interleaved", interleaved, sum_of_gradient(layer + "2.self_attn.q_proj.weight", reduce, 0),
+       missing_sum, "dp_shard", "layers.2"},
+      {"DoubledForward_recomputed", recomputed, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 2),
+       repeated_sum, "tp", "layers.1.self_attn.o_proj"},
       {"MeanOfMeans_interleaved", interleaved, mean_of_means_over_ranks(), mean_of_means, "dp_shard", ""},
-      {"LastMicrobatch_interleaved", interleaved, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
+      {"LastMicrobatch_interleaved", interleaved, forgets_before(3, ""), lost_microbatches, "microbatches", "",
+       "the last of 4"},
       {"StaleTied_interleaved", interleaved, testing::stale_tied_weight(1, true), stale_tied, "pp", embedding, "head"},
-      {"Positions_rope_recomputed", recomputed, positions_per_slice("layers.1"), wrong_position, "tp", "layers.1.self_attn", "from position 8"},
+      {"Positions_rope_recomputed", recomputed, positions_per_slice("layers.1"), wrong_position, "tp",
+       "layers.1.self_attn", "from position 8"},
       // where gradients and parameters are cut, and a sharded model is replicated
       {"MissingForward_zero3",
        {.shard = 2, .tp = 2, .zero_level = 3},
@@ -228,14 +317,25 @@ std::vector<Planted> planted() {
        missing_sum,
        "tp",
        "layers.1.input_layernorm"},
-      {"MeanOfMeans_zero3", {.shard = 3, .zero_level = 3}, mean_of_means_over_microbatches(), mean_of_means, "dp_shard+microbatches", ""},
+      {"MeanOfMeans_zero3",
+       {.shard = 3, .zero_level = 3},
+       mean_of_means_over_microbatches(),
+       mean_of_means,
+       "dp_shard+microbatches",
+       ""},
       {"NormCountsNorms_zero3",
        {.shard = 2, .tp = 2, .zero_level = 3},
        counted_per_copy("norm.weight", Axis::tp),
        counted_twice,
        "tp",
        "layers.0.input_layernorm"},
-      {"LastMicrobatch_zero2", {.shard = 2, .microbatches = 4, .zero_level = 2}, forgets_before(3, ""), lost_microbatches, "microbatches", "", "the last of 4"},
+      {"LastMicrobatch_zero2",
+       {.shard = 2, .microbatches = 4, .zero_level = 2},
+       forgets_before(3, ""),
+       lost_microbatches,
+       "microbatches",
+       "",
+       "the last of 4"},
       {"LastMicrobatch_zero3",
        {.replicate = 2, .shard = 2, .tied = true, .microbatches = 3, .zero_level = 3},
        forgets_before(2, "mlp"),
@@ -243,8 +343,19 @@ std::vector<Planted> planted() {
        "microbatches",
        "mlp",
        "the last of 3"},
-      {"StaleTied_zero3", {.shard = 2, .pp = 2, .tied = true, .zero_level = 3}, testing::stale_tied_weight(0, true), stale_tied, "pp", embedding, "head"},
-      {"ShardBorder_zero2", {.shard = 2, .zero_level = 2}, wrong_shard_border(1, 5, true), wrong_boundary, "dp_shard", ""},
+      {"StaleTied_zero3",
+       {.shard = 2, .pp = 2, .tied = true, .zero_level = 3},
+       testing::stale_tied_weight(0, true),
+       stale_tied,
+       "pp",
+       embedding,
+       "head"},
+      {"ShardBorder_zero2",
+       {.shard = 2, .zero_level = 2},
+       wrong_shard_border(1, 5, true),
+       wrong_boundary,
+       "dp_shard",
+       ""},
       {"StaleReplica_hybrid",
        {.replicate = 2, .shard = 2, .zero_level = 3},
        stale_replica(1, "layers.1.mlp.down_proj"),
@@ -267,7 +378,13 @@ std::vector<Planted> planted() {
        "tensor-parallel rank 2 is missing"},
       {"LocalNorm_pp2", {.pp = 2}, local_norm(), missing_sum, "pp", "", "not summed over pp"},
       {"LocalNorm_shard3", {.shard = 3}, local_norm(), missing_sum, "dp_shard", "", "not summed over dp_shard"},
-      {"LocalNorm_mixed", {.shard = 2, .tp = 2}, local_norm(), missing_sum, "tp+dp_shard", "", "not summed over the ranks"},
+      {"LocalNorm_mixed",
+       {.shard = 2, .tp = 2},
+       local_norm(),
+       missing_sum,
+       "tp+dp_shard",
+       "",
+       "not summed over the ranks"},
       {"WrongSequences_shard",
        {.shard = 2, .microbatches = 4},
        wrong_sequences(1),
@@ -275,7 +392,13 @@ std::vector<Planted> planted() {
        "dp_shard",
        "layers.0.input_layernorm",
        "sequence 1 of the global batch has the numbers of sequence 3"},
-      {"LateMessages_pp2", {.pp = 2, .microbatches = 3}, late_messages(), wrong_message, "pp", "layers.2.input_layernorm", "microbatch 0 instead of 1"},
+      {"LateMessages_pp2",
+       {.pp = 2, .microbatches = 3},
+       late_messages(),
+       wrong_message,
+       "pp",
+       "layers.2.input_layernorm",
+       "microbatch 0 instead of 1"},
       {"WrongScatter_shard2", {.shard = 2}, wrong_scatter(1, 3), wrong_boundary, "dp_shard", "", "3 elements behind"},
       {"WrongGradientsInUpdate_shard2",
        {.shard = 2, .tp = 2},
@@ -284,11 +407,28 @@ std::vector<Planted> planted() {
        "dp_shard",
        "",
        "the updates that belong 2 elements behind"},
-      {"MissingGather_shard4", {.shard = 4}, testing::missing_gather(), stale_weight, "dp_shard", embedding, "step before"},
+      {"MissingGather_shard4",
+       {.shard = 4},
+       testing::missing_gather(),
+       stale_weight,
+       "dp_shard",
+       embedding,
+       "step before"},
       {"MissingGather_mixed", mixed, testing::missing_gather(), stale_weight, "dp_shard", "", "step before"},
       {"MissingTokens_sp2", tp2_sp, missing_tokens(1), missing_gather_kind, "tp", "layers.0.mlp", "zero"},
-      {"StaleReplica", {.replicate = 2, .tp = 2}, stale_replica(1, "layers.1.mlp.down_proj"), stale_weight, "dp_replicate", "layers.1.mlp.down_proj"},
-      {"WrongUpdate", {.shard = 2}, wrong_update("layers.1.mlp.down_proj"), unknown, "", "layers.1.mlp.down_proj", "beside right gradients"},
+      {"StaleReplica",
+       {.replicate = 2, .tp = 2},
+       stale_replica(1, "layers.1.mlp.down_proj"),
+       stale_weight,
+       "dp_replicate",
+       "layers.1.mlp.down_proj"},
+      {"WrongUpdate",
+       {.shard = 2},
+       wrong_update("layers.1.mlp.down_proj"),
+       unknown,
+       "",
+       "layers.1.mlp.down_proj",
+       "beside right gradients"},
   };
 }
 
@@ -296,9 +436,9 @@ INSTANTIATE_TEST_SUITE_P(Of, Plants, ::testing::ValuesIn(planted()), [](const au
 
 // Two controls: no plant at all, and one that stands between a rank and its backend and does nothing.
 TEST(Controls, UnplantedLayoutsAreEqual) {
-  for (const Degrees& degrees :
-       {Degrees{.replicate = 2, .shard = 2, .pp = 2, .tied = true, .zero_level = 3},
-        Degrees{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true}, Degrees{.replicate = 2, .tp = 4, .microbatches = 3}}) {
+  for (const Degrees& degrees : {Degrees{.replicate = 2, .shard = 2, .pp = 2, .tied = true, .zero_level = 3},
+                                 Degrees{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
+                                 Degrees{.replicate = 2, .tp = 4, .microbatches = 3}}) {
     EXPECT_TRUE(verdict_of(config_of(degrees), {}).is_equal());
     EXPECT_TRUE(verdict_of(config_of(degrees), grow([] { return std::make_unique<Plant>(); })).is_equal());
   }
@@ -327,7 +467,8 @@ class DoubledAndLost final : public Plant {
 
 // A layout with an axis less that broke is no layout that is equal, nor one that is not there.
 TEST(Diagnosis, TellsALayoutThatBreaksFromOneThatIsNotThere) {
-  const Verdict verdict = verdict_of(config_of({.replicate = 2, .tp = 2}), grow([] { return std::make_unique<DoubledAndLost>(); }));
+  const Verdict verdict =
+      verdict_of(config_of({.replicate = 2, .tp = 2}), grow([] { return std::make_unique<DoubledAndLost>(); }));
   ASSERT_FALSE(verdict.is_equal());
   ASSERT_EQ(verdict.diagnosis->fails_without.size(), 1U);
   EXPECT_THAT(verdict.diagnosis->fails_without.front(), ::testing::StartsWith("tp ("));

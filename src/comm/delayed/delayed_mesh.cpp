@@ -17,7 +17,8 @@ Tensor nothing() { return {nullptr, DType::float32, {0}}; }
 
 class DelayedMesh::DelayedComm final : public Comm {
  public:
-  DelayedComm(DelayedMesh& mesh, Comm& inner, std::string group) : mesh_(mesh), inner_(inner), group_(std::move(group)) {}
+  DelayedComm(DelayedMesh& mesh, Comm& inner, std::string group)
+      : mesh_(mesh), inner_(inner), group_(std::move(group)) {}
   [[nodiscard]] int rank() const override { return inner_.rank(); }
   [[nodiscard]] int size() const override { return inner_.size(); }
 
@@ -28,10 +29,12 @@ class DelayedMesh::DelayedComm final : public Comm {
     return start("all_gather", shard, full, [&](Tensor in, Tensor out) { return inner_.all_gather(out, in); });
   }
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
-    return start("reduce_scatter", full, shard, [&](Tensor in, Tensor out) { return inner_.reduce_scatter(out, in, op); });
+    return start("reduce_scatter", full, shard,
+                 [&](Tensor in, Tensor out) { return inner_.reduce_scatter(out, in, op); });
   }
   [[nodiscard]] Pending broadcast(Tensor x, int root) override {
-    if (rank() == root) return start("broadcast", x, nothing(), [&](Tensor in, Tensor) { return inner_.broadcast(in, root); });
+    if (rank() == root)
+      return start("broadcast", x, nothing(), [&](Tensor in, Tensor) { return inner_.broadcast(in, root); });
     return start("broadcast", nothing(), x, [&](Tensor, Tensor out) { return inner_.broadcast(out, root); });
   }
   [[nodiscard]] Pending all_to_all(Tensor received, Tensor sent) override {
@@ -48,10 +51,13 @@ class DelayedMesh::DelayedComm final : public Comm {
   }
 
  private:
-  Pending start(std::string_view kind, const Tensor& in, const Tensor& out, const std::function<Pending(Tensor, Tensor)>& start_inner) {
+  Pending start(std::string_view kind, const Tensor& in, const Tensor& out,
+                const std::function<Pending(Tensor, Tensor)>& start_inner) {
     const std::string name = fmt::format("{} in group {} on rank {}", kind, group_, mesh_.rank());
-    auto operation = std::make_unique<DelayedOperation>(name, in, out, static_cast<int>(mesh_.random_() % (most_late_polls + 1)));
-    operation->started(start_inner({operation->in_copy(), in.dtype, in.sizes}, {operation->out_copy(), out.dtype, out.sizes}));
+    auto operation =
+        std::make_unique<DelayedOperation>(name, in, out, static_cast<int>(mesh_.random_() % (most_late_polls + 1)));
+    operation->started(
+        start_inner({operation->in_copy(), in.dtype, in.sizes}, {operation->out_copy(), out.dtype, out.sizes}));
     return Pending(std::move(operation));
   }
 

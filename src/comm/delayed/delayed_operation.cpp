@@ -16,16 +16,19 @@ void WatchedBuffer::watch() { image_ = copy(); }
 void WatchedBuffer::check(std::string_view role, const std::string& operation) const {
   const auto [found, expected] = std::mismatch(tensor_.data, tensor_.data + tensor_.num_bytes(), image_.begin());
   if (expected == image_.end()) return;
-  throw Failure(fmt::format("the {} of {} was written before the operation was waited for: element {} of {}", role, operation,
-                            (found - tensor_.data) / size_of(tensor_.dtype), tensor_.num_elements()));
+  throw Failure(fmt::format("the {} of {} was written before the operation was waited for: element {} of {}", role,
+                            operation, (found - tensor_.data) / size_of(tensor_.dtype), tensor_.num_elements()));
 }
 
 void WatchedBuffer::poison() {
-  const auto pattern = static_cast<std::byte>(tensor_.dtype == DType::int32 ? 0x7f : 0xff);  // all ones are a NaN in every floating-point format
+  const auto pattern = static_cast<std::byte>(
+      tensor_.dtype == DType::int32 ? 0x7f : 0xff);  // all ones are a NaN in every floating-point format
   std::fill(tensor_.data, tensor_.data + tensor_.num_bytes(), pattern);
 }
 
-void WatchedBuffer::overwrite(const std::vector<std::byte>& bytes) { std::copy(bytes.begin(), bytes.end(), tensor_.data); }
+void WatchedBuffer::overwrite(const std::vector<std::byte>& bytes) {
+  std::copy(bytes.begin(), bytes.end(), tensor_.data);
+}
 
 DelayedOperation::DelayedOperation(std::string name, const Tensor& in, const Tensor& out, int num_late_polls)
     : name_(std::move(name)),

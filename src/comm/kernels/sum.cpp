@@ -28,17 +28,21 @@ using Vec = hn::Vec<Tag<A>>;
 
 // --- one vector from the format as stored, and one or two into it ---
 
-HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, bfloat16) { return hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(bits)); }
+HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, bfloat16) {
+  return hn::BitCast(Tag<float>(), hn::ShiftLeft<16>(bits));
+}
 
 HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, float16) {
   const Tag<float> d;
   const Tag<std::uint32_t> u;
-  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(u, 0x8000U))), magnitude = hn::And(bits, hn::Set(u, 0x7fffU));
+  const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(u, 0x8000U))),
+             magnitude = hn::And(bits, hn::Set(u, 0x7fffU));
   const auto shifted = hn::Add(hn::ShiftLeft<13>(magnitude), hn::Set(u, 112U << 23U));  // normal numbers
   const auto largest = hn::Add(shifted, hn::Set(u, 112U << 23U));                       // infinities and NaN
   const auto subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(Tag<std::int32_t>(), magnitude)), hn::Set(d, 0x1p-24F));
   const auto is_finite = hn::Lt(magnitude, hn::Set(u, 0x7c00U)), is_subnormal = hn::Lt(magnitude, hn::Set(u, 0x400U));
-  const auto word = hn::IfThenElse(is_subnormal, hn::BitCast(u, subnormal), hn::IfThenElse(is_finite, shifted, largest));
+  const auto word =
+      hn::IfThenElse(is_subnormal, hn::BitCast(u, subnormal), hn::IfThenElse(is_finite, shifted, largest));
   return hn::BitCast(d, hn::Or(word, sign));
 }
 
@@ -53,8 +57,10 @@ HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, bfloat16) {
 HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, float16) {
   const Tag<float> d;
   const Tag<std::uint32_t> u;
-  const auto bits = hn::BitCast(u, x), sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 0x8000U)), magnitude = hn::And(bits, hn::Set(u, 0x7fffffffU));
-  const auto subnormal = hn::Sub(hn::BitCast(u, hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F))), hn::Set(u, 0x3f000000U));
+  const auto bits = hn::BitCast(u, x), sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 0x8000U)),
+             magnitude = hn::And(bits, hn::Set(u, 0x7fffffffU));
+  const auto subnormal =
+      hn::Sub(hn::BitCast(u, hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F))), hn::Set(u, 0x3f000000U));
   const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(u, 1U));
   const auto normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(u, 0x38000000U - 0xfffU)), odd));
   const auto finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(u, 0x38800000U)), subnormal, normal);
@@ -118,12 +124,15 @@ struct Operands {
   std::span<const std::byte* const> in;
   std::span<std::byte* const> out;
   const ByteRange& range;
-  [[nodiscard]] HWY_INLINE const T* input(std::size_t rank) const { return reinterpret_cast<const T*>(in[rank] + range.in); }
+  [[nodiscard]] HWY_INLINE const T* input(std::size_t rank) const {
+    return reinterpret_cast<const T*>(in[rank] + range.in);
+  }
   [[nodiscard]] HWY_INLINE T* output(std::size_t rank) const { return reinterpret_cast<T*>(out[rank] + range.out); }
   [[nodiscard]] HWY_INLINE std::int64_t count() const { return range.num_bytes / static_cast<std::int64_t>(sizeof(T)); }
 };
 
-// Where a group of elements is found and left: as it lies in the buffers, or by way of a staging area where less than a group is left.
+// Where a group of elements is found and left: as it lies in the buffers, or by way of a staging area where less than a
+// group is left.
 template <class T, Stores stores>
 struct Whole {
   HWY_INLINE const T* source(const T* p) const { return p; }
@@ -184,7 +193,9 @@ void reduce_range(const Operands<T>& x, std::int64_t first, std::int64_t last) {
 
 constexpr std::int64_t line_bytes = 64;
 
-inline std::int64_t bytes_to_line(const std::byte* p) { return static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(p) % line_bytes); }
+inline std::int64_t bytes_to_line(const std::byte* p) {
+  return static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(p) % line_bytes);
+}
 
 // Whether all outputs reach the next line after equally many bytes.
 template <class T>
@@ -197,7 +208,8 @@ bool begin_alike(const Operands<T>& x) {
 template <class T, ReduceOp op>
 void reduce_all(const Operands<T>& x, Stores stores) {
   if (stores == Stores::cached || !begin_alike(x)) return reduce_range<T, op, Stores::cached>(x, 0, x.count());
-  const std::int64_t head = std::min(x.count(), bytes_to_line(x.out[0] + x.range.out) / static_cast<std::int64_t>(sizeof(T)));
+  const std::int64_t head =
+      std::min(x.count(), bytes_to_line(x.out[0] + x.range.out) / static_cast<std::int64_t>(sizeof(T)));
   reduce_range<T, op, Stores::cached>(x, 0, head);
   reduce_range<T, op, Stores::streaming>(x, head, x.count());
   hwy::FlushStream();
@@ -211,7 +223,8 @@ void reduce_type(const Summation& summation, const Operands<T>& x) {
   }
 }
 
-void reduce_with_vectors(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const ByteRange& range) {
+void reduce_with_vectors(const Summation& summation, std::span<const std::byte* const> in,
+                         std::span<std::byte* const> out, const ByteRange& range) {
   switch (summation.dtype) {
     case DType::float32: return reduce_type<float>(summation, {in, out, range});
     case DType::float64: return reduce_type<double>(summation, {in, out, range});
@@ -223,13 +236,17 @@ void reduce_with_vectors(const Summation& summation, std::span<const std::byte* 
 }
 
 void stream_copy(std::byte* out, const std::byte* in, std::int64_t num_bytes) {
-  const auto copy_part = [&](std::int64_t first, std::int64_t last) { std::memcpy(out + first, in + first, static_cast<std::size_t>(last - first)); };
+  const auto copy_part = [&](std::int64_t first, std::int64_t last) {
+    std::memcpy(out + first, in + first, static_cast<std::size_t>(last - first));
+  };
   const Tag<std::uint8_t> d;
   const auto step = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t head = std::min(num_bytes, bytes_to_line(out)), end = head + (num_bytes - head) / line_bytes * line_bytes;
+  const std::int64_t head = std::min(num_bytes, bytes_to_line(out)),
+                     end = head + (num_bytes - head) / line_bytes * line_bytes;
   copy_part(0, head);
   for (std::int64_t i = head; i < end; i += step)
-    hn::Stream(hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(in + i)), d, reinterpret_cast<std::uint8_t*>(out + i));
+    hn::Stream(hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(in + i)), d,
+               reinterpret_cast<std::uint8_t*>(out + i));
   copy_part(end, num_bytes);
   hwy::FlushStream();
 }
@@ -244,7 +261,8 @@ namespace echelon {
 HWY_EXPORT(reduce_with_vectors);
 HWY_EXPORT(stream_copy);
 
-void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in, std::span<std::byte* const> out, const ByteRange& range) {
+void reduce_in_rank_order(const Summation& summation, std::span<const std::byte* const> in,
+                          std::span<std::byte* const> out, const ByteRange& range) {
   HWY_DYNAMIC_DISPATCH(reduce_with_vectors)(summation, in, out, range);
 }
 

@@ -41,7 +41,8 @@ void Correspondence::invite(int peer, int phase, std::int64_t offset, std::int64
   wire.send_note(peer, note, nullptr);
 }
 
-void Correspondence::offer(int peer, int phase, std::int64_t offset, std::int64_t num_bytes, const std::byte* data) const {
+void Correspondence::offer(int peer, int phase, std::int64_t offset, std::int64_t num_bytes,
+                           const std::byte* data) const {
   Note note = letterhead;
   note.kind = NoteKind::offer;
   note.phase = static_cast<std::uint8_t>(phase);
@@ -61,7 +62,8 @@ void Correspondence::tell_taken(int peer, int phase, std::int64_t end) const {
 }
 
 void Correspondence::send(const Note& invitation, const std::byte* data, int* num_left) const {
-  wire.send(invitation.source, static_cast<int>(invitation.place), data + invitation.offset, invitation.num_bytes, num_left);
+  wire.send(invitation.source, static_cast<int>(invitation.place), data + invitation.offset, invitation.num_bytes,
+            num_left);
   sent_bytes += invitation.num_bytes;
 }
 
@@ -96,7 +98,8 @@ void Outflow::advance(const Correspondence& correspondence) {
     correspondence.send(invitation, data_, &under_way_.back().num_left);
     invitations_.pop_front();
   }
-  for (; !under_way_.empty() && under_way_.front().num_left == 0; under_way_.pop_front()) num_sent_ = under_way_.front().end;
+  for (; !under_way_.empty() && under_way_.front().num_left == 0; under_way_.pop_front())
+    num_sent_ = under_way_.front().end;
   is_done_ = num_sent_ == num_bytes_;
 }
 
@@ -116,7 +119,8 @@ bool Inflow::advance(const Correspondence& correspondence, std::int64_t chunk_by
 bool Inflow::read(const Correspondence& correspondence, std::int64_t chunk_bytes) {
   const std::int64_t most = std::min(offered_.num_bytes, num_open_), length = std::min(chunk_bytes, most - num_read_);
   if (length <= 0) return false;
-  correspondence.wire.memory().read(peer_, offered_.address + static_cast<std::uint64_t>(num_read_), data_ + num_read_, length);
+  correspondence.wire.memory().read(peer_, offered_.address + static_cast<std::uint64_t>(num_read_), data_ + num_read_,
+                                    length);
   num_read_ += length;
   is_done_ = num_read_ == num_bytes_;
   if (is_done_) correspondence.tell_taken(peer_, phase_, num_bytes_);

@@ -1,8 +1,9 @@
 // The bytes that go from one rank to another in an operation, in order.
 //
-// Small flows are pushed in a note. Others are read by the receiver out of the sender's memory, where it can: the sender offers what it has, and may change it
-// when the receiver says that it is taken. Else they go in messages of a chunk each, which the receiver asks for: it opens a place, sends an invitation, and
-// the sender answers with the data as soon as it has them. So a send ends only when its receiver wants it, and nothing waits in a buffer.
+// Small flows are pushed in a note. Others are read by the receiver out of the sender's memory, where it can: the
+// sender offers what it has, and may change it when the receiver says that it is taken. Else they go in messages of a
+// chunk each, which the receiver asks for: it opens a place, sends an invitation, and the sender answers with the data
+// as soon as it has them. So a send ends only when its receiver wants it, and nothing waits in a buffer.
 #pragma once
 
 #include "comm/mpi/wire.h"

@@ -9,7 +9,8 @@ std::vector<std::byte> Testimony::to_bytes() const {
   constexpr std::size_t most_text = 1000, most_ranks = 100;
   const std::int32_t num_ranks = static_cast<std::int32_t>(std::min(waits_for.size(), most_ranks));
   const std::string_view words = std::string_view(text).substr(0, most_text);
-  std::vector<std::byte> bytes(sizeof(num_ranks) + static_cast<std::size_t>(num_ranks) * sizeof(std::int32_t) + words.size());
+  std::vector<std::byte> bytes(sizeof(num_ranks) + static_cast<std::size_t>(num_ranks) * sizeof(std::int32_t) +
+                               words.size());
   std::memcpy(bytes.data(), &num_ranks, sizeof(num_ranks));
   for (std::size_t i = 0; i < static_cast<std::size_t>(num_ranks); ++i) {
     const std::int32_t rank = waits_for[i];
@@ -29,7 +30,8 @@ Testimony Testimony::from_bytes(const std::byte* bytes, std::int64_t num_bytes) 
     testimony.waits_for.push_back(rank);
   }
   const std::int64_t text_begin = (num_ranks + 1) * static_cast<std::int64_t>(sizeof(std::int32_t));
-  testimony.text.assign(reinterpret_cast<const char*>(bytes) + text_begin, static_cast<std::size_t>(num_bytes - text_begin));
+  testimony.text.assign(reinterpret_cast<const char*>(bytes) + text_begin,
+                        static_cast<std::size_t>(num_bytes - text_begin));
   return testimony;
 }
 
@@ -59,7 +61,8 @@ std::string Inquiry::findings() const {
     witnesses += fmt::format("; rank {} {}", rank, testimony->text);
     if (!testimony->waits_for.empty()) witnesses += " for " + listed(testimony->waits_for);
   }
-  if (!silent.empty()) witnesses += fmt::format("; {} not answer", listed(silent) + (silent.size() == 1 ? " does" : " do"));
+  if (!silent.empty())
+    witnesses += fmt::format("; {} not answer", listed(silent) + (silent.size() == 1 ? " does" : " do"));
   return witnesses;
 }
 

@@ -1,4 +1,5 @@
-// Who holds up a rank that waits for long: it asks those whom it waits for what they wait for, and so on, until somebody does not answer.
+// Who holds up a rank that waits for long: it asks those whom it waits for what they wait for, and so on, until
+// somebody does not answer.
 #pragma once
 
 #include "comm/mpi/wire.h"

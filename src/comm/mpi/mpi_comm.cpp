@@ -11,27 +11,35 @@ constexpr std::uint64_t collectives = 0;
 }  // namespace
 
 Pending MpiComm::all_reduce(Tensor x, ReduceOp op) {
-  return start(collectives, {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()}, x.data, x.data);
+  return start(collectives,
+               {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()}, x.data,
+               x.data);
 }
 
 Pending MpiComm::all_gather(Tensor full, Tensor shard) {
   check_all_gather(*this, full, shard);
-  return start(collectives, {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()}, shard.data, full.data);
+  return start(collectives, {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
+               shard.data, full.data);
 }
 
 Pending MpiComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
   check_reduce_scatter(*this, shard, full);
-  return start(collectives, {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()}, full.data, shard.data);
+  return start(collectives,
+               {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
+               full.data, shard.data);
 }
 
 Pending MpiComm::broadcast(Tensor x, int root) {
   check_root(*this, root);
-  return start(collectives, {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root}, x.data, x.data);
+  return start(collectives,
+               {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root}, x.data,
+               x.data);
 }
 
 Pending MpiComm::all_to_all(Tensor received, Tensor sent) {
   check_all_to_all(*this, received, sent);
-  return start(collectives, {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()}, sent.data, received.data);
+  return start(collectives, {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()},
+               sent.data, received.data);
 }
 
 Pending MpiComm::send(Tensor x, int peer) {

@@ -7,7 +7,8 @@ namespace echelon {
 
 class MpiComm final : public Comm {
  public:
-  MpiComm(MpiMesh& mesh, MpiGroup& group, std::int64_t& sent_bytes) : mesh_(mesh), group_(group), sent_bytes_(sent_bytes) {}
+  MpiComm(MpiMesh& mesh, MpiGroup& group, std::int64_t& sent_bytes)
+      : mesh_(mesh), group_(group), sent_bytes_(sent_bytes) {}
   [[nodiscard]] int rank() const override { return group_.place(); }
   [[nodiscard]] int size() const override { return static_cast<int>(group_.ranks().size()); }
 

@@ -38,7 +38,8 @@ MpiGroup& MpiMesh::group_of(const Group& group, const std::vector<int>& ranks) {
 void MpiMesh::poll() {
   constexpr int patience = 64;
   if (progress()) num_idle_polls_ = 0;
-  if (++num_idle_polls_ % patience == 0 && !process_.has_own_core()) std::this_thread::sleep_for(std::chrono::microseconds(1));
+  if (++num_idle_polls_ % patience == 0 && !process_.has_own_core())
+    std::this_thread::sleep_for(std::chrono::microseconds(1));
 }
 
 void MpiMesh::abort(const std::string& reason) { process_.end_job(reason, ExitStatus::failure); }
@@ -74,7 +75,8 @@ void MpiMesh::deliver(const Note& note, const std::byte* payload) {
     case NoteKind::greeting: break;
   }
   if (const auto found = under_way_.find(note.id); found != under_way_.end()) return found->second->take(note, payload);
-  if (const MpiGroup* const group = note.id.run == run_ ? find_group(note.id.group) : nullptr; group != nullptr && group->has_started(note.id)) {
+  if (const MpiGroup* const group = note.id.run == run_ ? find_group(note.id.group) : nullptr;
+      group != nullptr && group->has_started(note.id)) {
     const auto own = group->started(note.id);
     if (note.kind == NoteKind::greeting && note.signature == own.value_or(note.signature)) return;
     throw Failure(describe_mismatch(*group, note, own.value_or(Signature())));
@@ -112,9 +114,11 @@ void MpiMesh::wait_for(const MpiOperation& operation) {
 }
 
 void MpiMesh::answer(int asker) {
-  const Testimony testimony = waits_for_ == nullptr ? Testimony{.text = "computes", .waits_for = {}}
-                                                    : Testimony{.text = fmt::format("waits in {} of {}", waits_for_->description(), waits_for_->group().name()),
-                                                                .waits_for = waits_for_->missing()};
+  const Testimony testimony =
+      waits_for_ == nullptr
+          ? Testimony{.text = "computes", .waits_for = {}}
+          : Testimony{.text = fmt::format("waits in {} of {}", waits_for_->description(), waits_for_->group().name()),
+                      .waits_for = waits_for_->missing()};
   const std::vector<std::byte> bytes = testimony.to_bytes();
   Note note;
   note.kind = NoteKind::answer;
@@ -126,15 +130,17 @@ void MpiMesh::answer(int asker) {
 std::string MpiMesh::describe_timeout(const MpiOperation& operation, const Inquiry& inquiry) const {
   std::vector<int> late = operation.missing();
   std::erase_if(late, [&](int peer) { return operation.has_heard_of(peer); });
-  const std::string culprits =
-      late.empty() ? listed(operation.missing()) + " did not finish" : listed(late) + (late.size() == 1 ? " has not arrived" : " have not arrived");
-  return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}{}", operation.group().name(), rank(), timeout_seconds_, operation.description(),
-                     culprits, inquiry.findings());
+  const std::string culprits = late.empty()
+                                   ? listed(operation.missing()) + " did not finish"
+                                   : listed(late) + (late.size() == 1 ? " has not arrived" : " have not arrived");
+  return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}{}", operation.group().name(), rank(),
+                     timeout_seconds_, operation.description(), culprits, inquiry.findings());
 }
 
 std::string MpiMesh::describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const {
-  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", group.name(), note.id.sequence + 1, note.source,
-                     group.describe(note.id, note.signature, note.source), rank(), group.describe(note.id, own, rank()));
+  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", group.name(),
+                     note.id.sequence + 1, note.source, group.describe(note.id, note.signature, note.source), rank(),
+                     group.describe(note.id, own, rank()));
 }
 
 }  // namespace echelon

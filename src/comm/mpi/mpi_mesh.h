@@ -28,7 +28,8 @@ class MpiMesh final : public Mesh {
   void remove(const MpiOperation& operation);
   void deliver_early_notes(MpiOperation& operation);
   void advance(MpiOperation& operation);
-  /// Advances everything that is under way until the operation is done. Throws Failure that names who is late after comm.timeout_seconds.
+  /// Advances everything that is under way until the operation is done. Throws Failure that names who is late after
+  /// comm.timeout_seconds.
   void wait_for(const MpiOperation& operation);
   /// "group tp (ranks 0, 1): as operation 5, rank 1 started ... but rank 0 started ..."
   [[nodiscard]] std::string describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const;
@@ -46,7 +47,8 @@ class MpiMesh final : public Mesh {
   const std::int64_t run_;
   const double timeout_seconds_;
   std::map<Group, std::int64_t> sent_;
-  std::map<std::vector<int>, std::unique_ptr<MpiGroup>> groups_;  // those with the same ranks are one, whatever their names
+  std::map<std::vector<int>, std::unique_ptr<MpiGroup>>
+      groups_;  // those with the same ranks are one, whatever their names
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<OperationId, MpiOperation*> under_way_;
   const MpiOperation* waits_for_ = nullptr;

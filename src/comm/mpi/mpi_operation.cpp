@@ -15,18 +15,22 @@ void copy(std::byte* out, const std::byte* in, std::int64_t num_bytes) {
 
 template <class Flow>
 Flow* find(std::vector<Flow>& flows, int peer, int phase) {
-  const auto found = std::find_if(flows.begin(), flows.end(), [&](const Flow& flow) { return flow.peer() == peer && flow.phase() == phase; });
+  const auto found = std::find_if(flows.begin(), flows.end(),
+                                  [&](const Flow& flow) { return flow.peer() == peer && flow.phase() == phase; });
   return found == flows.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
-MpiOperation::MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature, std::int64_t& sent_bytes)
+MpiOperation::MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature,
+                           std::int64_t& sent_bytes)
     : mesh_(mesh),
       group_(group),
       signature_(signature),
       id_(group.start(channel, signature)),
-      correspondence_{.wire = mesh.wire(), .letterhead = {.source = mesh.rank(), .id = id_, .signature = signature}, .sent_bytes = sent_bytes} {
+      correspondence_{.wire = mesh.wire(),
+                      .letterhead = {.source = mesh.rank(), .id = id_, .signature = signature},
+                      .sent_bytes = sent_bytes} {
   mesh_.add(*this);
 }
 
@@ -38,7 +42,8 @@ MpiOperation::~MpiOperation() {
 
 void MpiOperation::start(const std::byte* in, std::byte* out) {
   make_flows(in, out);
-  const bool only_answers = signature_.kind == CommKind::broadcast && !outflows_.empty();  // two that each took themselves for the root would wait for ever
+  const bool only_answers = signature_.kind == CommKind::broadcast &&
+                            !outflows_.empty();  // two that each took themselves for the root would wait for ever
   for (std::size_t i = 0; only_answers && i < outflows_.size(); ++i) correspondence_.greet(outflows_[i].peer());
   mesh_.deliver_early_notes(*this);
   mesh_.advance(*this);
@@ -46,17 +51,20 @@ void MpiOperation::start(const std::byte* in, std::byte* out) {
 
 void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
   const int n = static_cast<int>(group_.ranks().size()), own = group_.place();
-  const std::int64_t size = size_of(signature_.dtype), num_bytes = signature_.num_elements * size, part_bytes = num_bytes / n;
+  const std::int64_t size = size_of(signature_.dtype), num_bytes = signature_.num_elements * size,
+                     part_bytes = num_bytes / n;
   const auto own_part = part_of(signature_.num_elements, own, n);
   for (int place = 0; place < n; ++place) {
     const bool is_peer = place != own;
     switch (signature_.kind) {
       case CommKind::all_gather:
-        is_peer ? add_inflow(place, 0, out + place * part_bytes, part_bytes) : copy(out + own * part_bytes, in, part_bytes);
+        is_peer ? add_inflow(place, 0, out + place * part_bytes, part_bytes)
+                : copy(out + own * part_bytes, in, part_bytes);
         if (is_peer) add_outflow(place, 0, in, part_bytes);
         break;
       case CommKind::all_to_all:
-        is_peer ? add_inflow(place, 0, out + place * part_bytes, part_bytes) : copy(out + own * part_bytes, in + own * part_bytes, part_bytes);
+        is_peer ? add_inflow(place, 0, out + place * part_bytes, part_bytes)
+                : copy(out + own * part_bytes, in + own * part_bytes, part_bytes);
         if (is_peer) add_outflow(place, 0, in + place * part_bytes, part_bytes);
         break;
       case CommKind::reduce_scatter:
@@ -88,7 +96,8 @@ void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
   if (signature_.kind == CommKind::reduce_scatter && part_bytes > 0)
     reduction_.emplace(correspondence_, group_.ranks(), own, in + own * part_bytes, out, part_bytes);
   if (signature_.kind == CommKind::all_reduce && own_part.count > 0)
-    reduction_.emplace(correspondence_, group_.ranks(), own, in + own_part.first * size, out + own_part.first * size, own_part.count * size);
+    reduction_.emplace(correspondence_, group_.ranks(), own, in + own_part.first * size, out + own_part.first * size,
+                       own_part.count * size);
 }
 
 void MpiOperation::add_outflow(int place, int phase, const std::byte* data, std::int64_t num_bytes) {
@@ -116,7 +125,8 @@ void MpiOperation::take(const Note& note, const std::byte* payload) {
   }
 }
 
-// In an all_reduce the sum goes out as far as it is formed, and a peer's sum comes in where this rank's own numbers have gone out.
+// In an all_reduce the sum goes out as far as it is formed, and a peer's sum comes in where this rank's own numbers
+// have gone out.
 void MpiOperation::set_limits() {
   if (signature_.kind != CommKind::all_reduce) return;
   for (Outflow& flow : outflows_)
@@ -132,9 +142,12 @@ bool MpiOperation::advance() {
     for (Outflow& flow : outflows_)
       if (flow.phase() == phase) flow.advance(correspondence_);
   }
-  const std::int64_t chunk_bytes = signature_.kind == CommKind::all_reduce ? Reduction::chunk_bytes(static_cast<int>(group_.ranks().size())) : copy_chunk_bytes;
+  const std::int64_t chunk_bytes = signature_.kind == CommKind::all_reduce
+                                       ? Reduction::chunk_bytes(static_cast<int>(group_.ranks().size()))
+                                       : copy_chunk_bytes;
   for (Inflow& flow : inflows_) can_go_on = flow.advance(correspondence_, chunk_bytes) || can_go_on;
-  is_done_ = (!reduction_ || reduction_->is_done()) && std::all_of(outflows_.begin(), outflows_.end(), [](const Outflow& flow) { return flow.is_done(); }) &&
+  is_done_ = (!reduction_ || reduction_->is_done()) &&
+             std::all_of(outflows_.begin(), outflows_.end(), [](const Outflow& flow) { return flow.is_done(); }) &&
              std::all_of(inflows_.begin(), inflows_.end(), [](const Inflow& flow) { return flow.is_done(); });
   return can_go_on;
 }
@@ -163,7 +176,9 @@ std::vector<int> MpiOperation::missing() const {
   return missing;
 }
 
-bool MpiOperation::has_heard_of(int rank) const { return std::find(heard_of_.begin(), heard_of_.end(), rank) != heard_of_.end(); }
+bool MpiOperation::has_heard_of(int rank) const {
+  return std::find(heard_of_.begin(), heard_of_.end(), rank) != heard_of_.end();
+}
 
 std::string MpiOperation::description() const { return group_.describe(id_, signature_, mesh_.rank()); }
 

@@ -1,9 +1,9 @@
 // What a rank has under way: its flows from and to the other ranks of the group.
 //
-//   all_gather, all_to_all   a flow to every peer and one from it          broadcast, transfer   a flow from the one to the other
-//   reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
-//   all_reduce               the same as phase 0, and in phase 1 a flow of the sum to every peer and one of its sum from it
-//   barrier                  a flow of nothing to every peer
+//   all_gather, all_to_all   a flow to every peer and one from it          broadcast, transfer   a flow from the one to
+//   the other reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
+//   all_reduce               the same as phase 0, and in phase 1 a flow of the sum to every peer and one of its sum
+//   from it barrier                  a flow of nothing to every peer
 #pragma once
 
 #include "comm/mpi/mpi_mesh.h"
@@ -15,7 +15,8 @@ namespace echelon {
 
 class MpiOperation final : public Pending::Operation {
  public:
-  MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature, std::int64_t& sent_bytes);
+  MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature,
+               std::int64_t& sent_bytes);
   /// Dropping what was not waited for ends the job.
   ~MpiOperation() override;
   MpiOperation(const MpiOperation&) = delete;

@@ -10,7 +10,8 @@ namespace echelon {
 
 class MpiProcess {
  public:
-  /// The one of this process. There can be no second one: MPI is initialised at the first call and finalized when the program ends.
+  /// The one of this process. There can be no second one: MPI is initialised at the first call and finalized when the
+  /// program ends.
   [[nodiscard]] static MpiProcess& get();
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;

@@ -9,7 +9,9 @@ namespace {
 
 void run_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
   body(mesh);
-  mesh.comm({world_axes}).barrier().wait();  // while others go on, this rank takes part: it says that it waits if they ask
+  mesh.comm({world_axes})
+      .barrier()
+      .wait();  // while others go on, this rank takes part: it says that it waits if they ask
 }
 
 }  // namespace
@@ -17,10 +19,14 @@ void run_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
 void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {
   MpiProcess& process = MpiProcess::get();
   const std::int64_t run = process.next_run();
-  require(shape.num_ranks() <= process.size(), "the mesh has {} ranks, but MPI has {} processes", shape.num_ranks(), process.size());
+  require(shape.num_ranks() <= process.size(), "the mesh has {} ranks, but MPI has {} processes", shape.num_ranks(),
+          process.size());
   if (process.rank() >= shape.num_ranks()) return;
-  const auto end_job = [&](const char* sentence, ExitStatus status) { process.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status); };
-  process.wire().read_memory_of([&](int peer) { return options.reads_memory(std::min(process.rank(), peer), std::max(process.rank(), peer)); });
+  const auto end_job = [&](const char* sentence, ExitStatus status) {
+    process.end_job(fmt::format("rank {}: {}", process.rank(), sentence), status);
+  };
+  process.wire().read_memory_of(
+      [&](int peer) { return options.reads_memory(std::min(process.rank(), peer), std::max(process.rank(), peer)); });
   MpiMesh mesh(process, shape, run, options.timeout_seconds);
   try {
     run_rank(mesh, body);
@@ -35,8 +41,9 @@ void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, cons
 
 void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {
   const int size = MpiProcess::get().size();
-  require(shape.num_ranks() == size, "the mesh has {} ranks (the degrees of [parallelism]), but MPI has {} processes; nearest: mpirun -n {}", shape.num_ranks(),
-          size, shape.num_ranks());
+  require(shape.num_ranks() == size,
+          "the mesh has {} ranks (the degrees of [parallelism]), but MPI has {} processes; nearest: mpirun -n {}",
+          shape.num_ranks(), size, shape.num_ranks());
   run_first_mpi_ranks(shape, options, body);
 }
 

@@ -9,17 +9,18 @@ namespace echelon {
 
 struct MpiOptions {
   double timeout_seconds = 300;  // of one wait
-  // Whether two ranks read one another's memory if they are on the same machine and the system lets them; else all between them goes through MPI.
-  // The same on all ranks.
+  // Whether two ranks read one another's memory if they are on the same machine and the system lets them; else all
+  // between them goes through MPI. The same on all ranks.
   std::function<bool(int, int)> reads_memory = [](int, int) { return true; };
 };
 
-/// Runs body(mesh) as this process' rank, of which the shape must have as many as there are processes, and returns when all ranks have ended.
-/// If a rank throws, it says why on stderr, and the job ends: all processes exit with its status. So this throws nothing but what is wrong on every process
-/// alike.
+/// Runs body(mesh) as this process' rank, of which the shape must have as many as there are processes, and returns when
+/// all ranks have ended. If a rank throws, it says why on stderr, and the job ends: all processes exit with its status.
+/// So this throws nothing but what is wrong on every process alike.
 void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body);
 
-/// Likewise on the first ranks of the job, if there are more than the shape has; on the others it does nothing. All processes must call it.
+/// Likewise on the first ranks of the job, if there are more than the shape has; on the others it does nothing. All
+/// processes must call it.
 void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body);
 
 }  // namespace echelon

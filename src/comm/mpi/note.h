@@ -1,4 +1,5 @@
-// What processes write to each other besides data: small notes, which a process takes at any time, whatever it waits for.
+// What processes write to each other besides data: small notes, which a process takes at any time, whatever it waits
+// for.
 #pragma once
 
 #include "comm/signature.h"

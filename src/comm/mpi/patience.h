@@ -1,5 +1,6 @@
-// How a process waits for others: it looks often at first, then sleeps, longer and longer. It never yields: on a core that many share, Linux lets one that
-// yields wait for all the others, but one that sleeps comes back when its time is over.
+// How a process waits for others: it looks often at first, then sleeps, longer and longer. It never yields: on a core
+// that many share, Linux lets one that yields wait for all the others, but one that sleeps comes back when its time is
+// over.
 #pragma once
 
 #include <chrono>

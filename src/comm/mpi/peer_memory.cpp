@@ -46,26 +46,33 @@ PeerMemory::PeerMemory(MPI_Comm comm) {
   MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
   MPI_Comm_size(local, &local_size);
 
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);  // where the Yama module would let parents alone read; elsewhere it is refused and not needed
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
+        0);  // where the Yama module would let parents alone read; elsewhere it is refused and not needed
   std::random_device random;
   const std::uint64_t word = std::uint64_t{random()} << 32U | random();
-  const Trial own = {.rank = own_rank_, .pid = getpid(), .address = reinterpret_cast<std::uint64_t>(&word), .word = word};
+  const Trial own = {
+      .rank = own_rank_, .pid = getpid(), .address = reinterpret_cast<std::uint64_t>(&word), .word = word};
   const auto num_local = static_cast<std::size_t>(local_size);
   std::vector<Trial> trials(num_local);
   MPI_Allgather(&own, sizeof(Trial), MPI_BYTE, trials.data(), sizeof(Trial), MPI_BYTE, local);
   std::vector<std::uint8_t> reads(num_local), is_read(num_local);
-  std::transform(trials.begin(), trials.end(), reads.begin(), [](const Trial& trial) { return can_read(trial) ? 1 : 0; });
-  MPI_Alltoall(reads.data(), 1, MPI_BYTE, is_read.data(), 1, MPI_BYTE, local);  // `word` is there until all have read it
+  std::transform(trials.begin(), trials.end(), reads.begin(),
+                 [](const Trial& trial) { return can_read(trial) ? 1 : 0; });
+  MPI_Alltoall(reads.data(), 1, MPI_BYTE, is_read.data(), 1, MPI_BYTE,
+               local);  // `word` is there until all have read it
   MPI_Comm_free(&local);
   for (std::size_t i = 0; i < num_local; ++i)
-    if (reads[i] != 0 && is_read[i] != 0 && trials[i].rank != own_rank_) pids_[static_cast<std::size_t>(trials[i].rank)] = trials[i].pid;
+    if (reads[i] != 0 && is_read[i] != 0 && trials[i].rank != own_rank_)
+      pids_[static_cast<std::size_t>(trials[i].rank)] = trials[i].pid;
 }
 
 void PeerMemory::read(int rank, std::uint64_t address, std::byte* out, std::int64_t num_bytes) const {
   while (num_bytes > 0) {  // the system copies no more than 2 GiB at once, and less where a signal comes between
     const std::int64_t length = read_memory(pids_[static_cast<std::size_t>(rank)], address, out, num_bytes);
     if (length < 0 && errno == EINTR) continue;
-    if (length <= 0) throw Failure(fmt::format("rank {} cannot read the memory of rank {} any more: {}", own_rank_, rank, std::strerror(errno)));
+    if (length <= 0)
+      throw Failure(
+          fmt::format("rank {} cannot read the memory of rank {} any more: {}", own_rank_, rank, std::strerror(errno)));
     out += length;
     address += static_cast<std::uint64_t>(length);
     num_bytes -= length;

@@ -19,8 +19,8 @@ std::int64_t Reduction::chunk_bytes(int num_ranks) {
   return bytes / 64 * 64;
 }
 
-Reduction::Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place, const std::byte* in, std::byte* out,
-                     std::int64_t num_bytes)
+Reduction::Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place,
+                     const std::byte* in, std::byte* out, std::int64_t num_bytes)
     : signature_(correspondence.letterhead.signature),
       ranks_(ranks),
       place_(static_cast<std::size_t>(place)),
@@ -48,7 +48,9 @@ std::byte* Reduction::data_of(const Slot& slot, std::size_t place) const {
   return slot.data + (place < place_ ? place : place - 1) * static_cast<std::size_t>(chunk_bytes_);
 }
 
-std::size_t Reduction::place_of(int peer) const { return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), peer) - ranks_.begin()); }
+std::size_t Reduction::place_of(int peer) const {
+  return static_cast<std::size_t>(std::find(ranks_.begin(), ranks_.end(), peer) - ranks_.begin());
+}
 
 void Reduction::take(const Note& note, const std::byte* payload) {
   const std::size_t place = place_of(note.source);
@@ -79,7 +81,9 @@ bool Reduction::advance(const Correspondence& correspondence) {
 void Reduction::read(const Correspondence& correspondence, const Slot& slot) const {
   for (std::size_t place = 0; place < ranks_.size(); ++place)
     if (ways_[place] == Way::memory)
-      correspondence.wire.memory().read(ranks_[place], offered_[place].address + static_cast<std::uint64_t>(num_summed_), data_of(slot, place), next_length());
+      correspondence.wire.memory().read(ranks_[place],
+                                        offered_[place].address + static_cast<std::uint64_t>(num_summed_),
+                                        data_of(slot, place), next_length());
 }
 
 void Reduction::tell_taken(const Correspondence& correspondence) const {
@@ -96,7 +100,8 @@ void Reduction::invite(const Correspondence& correspondence) {
     for (std::size_t place = 0; place < ranks_.size(); ++place) {
       if (ways_[place] != Way::message) continue;
       slot.num_left[place] = 1;
-      const int number = correspondence.wire.open_place(ranks_[place], data_of(slot, place), length, &slot.num_left[place]);
+      const int number =
+          correspondence.wire.open_place(ranks_[place], data_of(slot, place), length, &slot.num_left[place]);
       correspondence.invite(ranks_[place], 0, num_invited_, length, number);
     }
     num_invited_ += length;
@@ -106,7 +111,8 @@ void Reduction::invite(const Correspondence& correspondence) {
 void Reduction::sum(const Slot& slot) {
   const std::int64_t length = std::min(chunk_bytes_, num_bytes_ - num_summed_);
   std::vector<const std::byte*> in;
-  for (std::size_t place = 0; place < ranks_.size(); ++place) in.push_back(place == place_ ? in_ + num_summed_ : data_of(slot, place));
+  for (std::size_t place = 0; place < ranks_.size(); ++place)
+    in.push_back(place == place_ ? in_ + num_summed_ : data_of(slot, place));
   std::byte* const out = out_ + num_summed_;
   reduce_in_rank_order({signature_.dtype, signature_.op}, in, {&out, 1}, {0, 0, length});
   num_summed_ += length;

@@ -1,4 +1,5 @@
-// The sum of this rank's part of a buffer over all ranks of a group, formed in rank order, chunk by chunk as the peers' numbers come.
+// The sum of this rank's part of a buffer over all ranks of a group, formed in rank order, chunk by chunk as the peers'
+// numbers come.
 #pragma once
 
 #include "comm/mpi/flow.h"
@@ -11,7 +12,8 @@ namespace echelon {
 class Reduction {
  public:
   /// `ranks` of the mesh in the order of the group; this one is ranks[place]. `in` and `out` may be the same.
-  Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place, const std::byte* in, std::byte* out, std::int64_t num_bytes);
+  Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place, const std::byte* in,
+            std::byte* out, std::int64_t num_bytes);
 
   /// An offer of a peer, or its whole flow.
   void take(const Note& note, const std::byte* payload);
@@ -27,7 +29,8 @@ class Reduction {
  private:
   /// The numbers of all peers for one chunk.
   struct Slot {
-    std::vector<int> num_left;  // by place in the group: 1 until the peer's numbers are there, of those that do not offer theirs
+    std::vector<int>
+        num_left;  // by place in the group: 1 until the peer's numbers are there, of those that do not offer theirs
     std::byte* data = nullptr;
   };
   [[nodiscard]] std::byte* data_of(const Slot& slot, std::size_t place) const;
@@ -39,8 +42,12 @@ class Reduction {
   void read(const Correspondence& correspondence, const Slot& slot) const;
   void sum(const Slot& slot);
   void tell_taken(const Correspondence& correspondence) const;
-  [[nodiscard]] Slot& slot_of(std::int64_t offset) { return slots_[static_cast<std::size_t>(offset / chunk_bytes_) % slots_.size()]; }
-  [[nodiscard]] const Slot& slot_of(std::int64_t offset) const { return slots_[static_cast<std::size_t>(offset / chunk_bytes_) % slots_.size()]; }
+  [[nodiscard]] Slot& slot_of(std::int64_t offset) {
+    return slots_[static_cast<std::size_t>(offset / chunk_bytes_) % slots_.size()];
+  }
+  [[nodiscard]] const Slot& slot_of(std::int64_t offset) const {
+    return slots_[static_cast<std::size_t>(offset / chunk_bytes_) % slots_.size()];
+  }
 
   Signature signature_;
   const std::vector<int>& ranks_;

@@ -33,7 +33,8 @@ Wire::Wire(MPI_Comm comm)
       inbox_(num_inbox_buffers, std::vector<std::byte>(most_note_bytes)),
       inbox_requests_(num_inbox_buffers, MPI_REQUEST_NULL) {
   for (std::size_t i = 0; i < num_inbox_buffers; ++i) {
-    MPI_Recv_init(inbox_[i].data(), static_cast<int>(most_note_bytes), MPI_BYTE, MPI_ANY_SOURCE, note_tag, comm_, &inbox_requests_[i]);
+    MPI_Recv_init(inbox_[i].data(), static_cast<int>(most_note_bytes), MPI_BYTE, MPI_ANY_SOURCE, note_tag, comm_,
+                  &inbox_requests_[i]);
     MPI_Start(&inbox_requests_[i]);
   }
 }

@@ -1,5 +1,6 @@
-// Notes and messages between processes over MPI. A message goes into a place that its receiver has opened before, so MPI never keeps data that nobody asked
-// for, and no message waits behind another one. Where processes can read one another's memory, data need no message.
+// Notes and messages between processes over MPI. A message goes into a place that its receiver has opened before, so
+// MPI never keeps data that nobody asked for, and no message waits behind another one. Where processes can read one
+// another's memory, data need no message.
 #pragma once
 
 #include "comm/mpi/note.h"
@@ -30,7 +31,8 @@ class Wire {
   /// Copies the note and what follows it: note.num_bytes of a push or an answer.
   void send_note(int rank, const Note& note, const std::byte* payload);
 
-  /// Opens a place for a message from `rank` and returns its number, which is free again afterwards. *num_left is decremented when the message has come.
+  /// Opens a place for a message from `rank` and returns its number, which is free again afterwards. *num_left is
+  /// decremented when the message has come.
   [[nodiscard]] int open_place(int rank, std::byte* data, std::int64_t num_bytes, int* num_left);
   /// Sends into a place of `rank`; *num_left is decremented when the data may change again.
   void send(int rank, int place, const std::byte* data, std::int64_t num_bytes, int* num_left);
@@ -40,7 +42,8 @@ class Wire {
   [[nodiscard]] bool reads_memory_of(int rank) const { return reads_memory_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const PeerMemory& memory() const { return memory_; }
 
-  /// Delivers notes that have come, in order per sender, and counts messages that have ended; true if there was anything.
+  /// Delivers notes that have come, in order per sender, and counts messages that have ended; true if there was
+  /// anything.
   bool progress(const Deliver& deliver);
 
  private:

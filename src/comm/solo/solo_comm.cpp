@@ -6,7 +6,9 @@
 
 namespace echelon {
 
-void SoloComm::copy_in_host_memory(const Tensor& out, const Tensor& in) { std::memcpy(out.data, in.data, static_cast<std::size_t>(in.num_bytes())); }
+void SoloComm::copy_in_host_memory(const Tensor& out, const Tensor& in) {
+  std::memcpy(out.data, in.data, static_cast<std::size_t>(in.num_bytes()));
+}
 
 Pending SoloComm::copied(const Tensor& out, const Tensor& in) {
   if (out.data != in.data && in.num_bytes() > 0) copy_(out, in);

@@ -23,7 +23,8 @@ std::int64_t num_parts(CommKind kind, std::int64_t num_parties) {
   return 1;
 }
 
-// An all-reduce writes where it has just read: a streaming store would throw the line out of the cache only to fetch nothing less.
+// An all-reduce writes where it has just read: a streaming store would throw the line out of the cache only to fetch
+// nothing less.
 Stores stores_of(const Signature& signature, std::int64_t num_parties) {
   const std::int64_t bytes = signature.num_elements * size_of(signature.dtype);
   switch (signature.kind) {
@@ -42,15 +43,19 @@ Stores stores_of(const Signature& signature, std::int64_t num_parties) {
 }  // namespace
 
 Chunks::Chunks(int num_parties)
-    : in_(static_cast<std::size_t>(num_parties)), out_(static_cast<std::size_t>(num_parties)), sent_(static_cast<std::size_t>(num_parties)) {}
+    : in_(static_cast<std::size_t>(num_parties)),
+      out_(static_cast<std::size_t>(num_parties)),
+      sent_(static_cast<std::size_t>(num_parties)) {}
 
 void Chunks::reset(const Signature& signature) {
   signature_ = signature;
   for (auto& sent : sent_) sent.store(0, std::memory_order_relaxed);
-  const std::int64_t parts = num_parts(signature.kind, num_parties()), bytes = signature.num_elements * size_of(signature.dtype);
+  const std::int64_t parts = num_parts(signature.kind, num_parties()),
+                     bytes = signature.num_elements * size_of(signature.dtype);
   part_bytes_ = bytes / parts;
   chunk_bytes_ = most_chunk_bytes;
-  if (signature.kind == CommKind::all_to_all) chunk_bytes_ = std::max<std::int64_t>(2048, most_chunk_bytes / parts / 64 * 64);  // of every source
+  if (signature.kind == CommKind::all_to_all)
+    chunk_bytes_ = std::max<std::int64_t>(2048, most_chunk_bytes / parts / 64 * 64);  // of every source
   chunks_per_part_ = (part_bytes_ + chunk_bytes_ - 1) / chunk_bytes_;
   count_ = parts * chunks_per_part_;
   is_small_ = bytes * num_parties() <= small_bytes;
@@ -64,7 +69,8 @@ void Chunks::bring(int party, const Contribution& contribution) {
 
 void Chunks::perform(std::int64_t chunk) {
   const auto part = static_cast<int>(chunk / chunks_per_part_);
-  const std::int64_t first = chunk % chunks_per_part_ * chunk_bytes_, num_bytes = std::min(chunk_bytes_, part_bytes_ - first);
+  const std::int64_t first = chunk % chunks_per_part_ * chunk_bytes_,
+                     num_bytes = std::min(chunk_bytes_, part_bytes_ - first);
   switch (signature_.kind) {
     case CommKind::all_reduce: return all_reduce(first, num_bytes);
     case CommKind::reduce_scatter: return reduce_scatter(part, first, num_bytes);
@@ -82,7 +88,8 @@ void Chunks::all_reduce(std::int64_t first, std::int64_t num_bytes) {
   const std::int64_t size = size_of(signature_.dtype);
   for (int i = 0; i < num_parties(); ++i) {
     const OwnedPart own = part_of(signature_.num_elements, i, num_parties());
-    const std::int64_t owned = std::max<std::int64_t>(0, std::min(first + num_bytes, (own.first + own.count) * size) - std::max(first, own.first * size));
+    const std::int64_t owned = std::max<std::int64_t>(
+        0, std::min(first + num_bytes, (own.first + own.count) * size) - std::max(first, own.first * size));
     count_sent(i, (num_bytes - owned) + (num_parties() - 1) * owned);
   }
 }
@@ -91,7 +98,8 @@ void Chunks::reduce_scatter(int part, std::int64_t first, std::int64_t num_bytes
   std::byte* const out = out_[static_cast<std::size_t>(part)];
   const std::byte* const own = in_[static_cast<std::size_t>(part)] + part * part_bytes_;
   const Stores stores = out == own ? Stores::cached : stores_;
-  reduce_in_rank_order({signature_.dtype, signature_.op, stores}, in_, {&out, 1}, {part * part_bytes_ + first, first, num_bytes});
+  reduce_in_rank_order({signature_.dtype, signature_.op, stores}, in_, {&out, 1},
+                       {part * part_bytes_ + first, first, num_bytes});
   for (int i = 0; i < num_parties(); ++i)
     if (i != part) count_sent(i, num_bytes);
 }
@@ -99,7 +107,8 @@ void Chunks::reduce_scatter(int part, std::int64_t first, std::int64_t num_bytes
 void Chunks::all_to_all(int destination, std::int64_t first, std::int64_t num_bytes) {
   std::byte* const out = out_[static_cast<std::size_t>(destination)];
   for (int i = 0; i < num_parties(); ++i) {
-    copy_to_all({&out, 1}, in_[static_cast<std::size_t>(i)], {destination * part_bytes_ + first, i * part_bytes_ + first, num_bytes}, stores_);
+    copy_to_all({&out, 1}, in_[static_cast<std::size_t>(i)],
+                {destination * part_bytes_ + first, i * part_bytes_ + first, num_bytes}, stores_);
     if (i != destination) count_sent(i, num_bytes);
   }
 }
@@ -114,6 +123,8 @@ void Chunks::transfer(const ByteRange& range) {  // from party 0 to party 1
   count_sent(0, range.num_bytes);
 }
 
-void Chunks::count_sent(int party, std::int64_t num_bytes) { sent_[static_cast<std::size_t>(party)].fetch_add(num_bytes, std::memory_order_relaxed); }
+void Chunks::count_sent(int party, std::int64_t num_bytes) {
+  sent_[static_cast<std::size_t>(party)].fetch_add(num_bytes, std::memory_order_relaxed);
+}
 
 }  // namespace echelon

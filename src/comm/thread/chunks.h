@@ -1,5 +1,6 @@
-// The copying and summing of one operation, cut into chunks that any thread may do, in any order. A chunk adds the ranks 0 .. n-1 in this order, so the bits do
-// not depend on who did it. Every byte is read once from where it lies and written once to where it belongs: nothing is staged.
+// The copying and summing of one operation, cut into chunks that any thread may do, in any order. A chunk adds the
+// ranks 0 .. n-1 in this order, so the bits do not depend on who did it. Every byte is read once from where it lies and
+// written once to where it belongs: nothing is staged.
 #pragma once
 
 #include "comm/carrier.h"
@@ -25,7 +26,9 @@ class Chunks {
   void perform(std::int64_t chunk);
 
   /// Bytes of this party that went to another one, in the chunks performed.
-  [[nodiscard]] std::int64_t sent_bytes(int party) const { return sent_[static_cast<std::size_t>(party)].load(std::memory_order_relaxed); }
+  [[nodiscard]] std::int64_t sent_bytes(int party) const {
+    return sent_[static_cast<std::size_t>(party)].load(std::memory_order_relaxed);
+  }
 
  private:
   [[nodiscard]] int num_parties() const { return static_cast<int>(in_.size()); }

@@ -54,7 +54,8 @@ void Exchange::arrive(int party, const Contribution& contribution, Carrier* carr
     set(ready_bit, std::max(1, world_.num_permits() - 1));
 }
 
-// Busy is raised before the look at the world, and a leaving rank aborts before it looks at busy: one of the two sees the other.
+// Busy is raised before the look at the world, and a leaving rank aborts before it looks at busy: one of the two sees
+// the other.
 void Exchange::do_all(Carrier* carrier) {
   const Busy busy(num_busy_);
   if (world_.is_aborted()) return;
@@ -71,12 +72,13 @@ void Exchange::await_shipment(Carrier* carrier) {
 
 std::int64_t Exchange::sent_bytes(int party) const {
   if (!is_shipped()) return chunks_.sent_bytes(party);
-  return echelon::sent_bytes({.kind = signature_.kind == CommKind::send && party != 0 ? CommKind::receive : signature_.kind,
-                              .rank = party,
-                              .group_size = static_cast<int>(has_arrived_.size()),
-                              .num_elements = signature_.num_elements,
-                              .dtype = signature_.dtype,
-                              .root = signature_.root});
+  return echelon::sent_bytes(
+      {.kind = signature_.kind == CommKind::send && party != 0 ? CommKind::receive : signature_.kind,
+       .rank = party,
+       .group_size = static_cast<int>(has_arrived_.size()),
+       .num_elements = signature_.num_elements,
+       .dtype = signature_.dtype,
+       .root = signature_.root});
 }
 
 bool Exchange::work() {

@@ -1,10 +1,10 @@
 // One operation of a group: who has arrived, and the chunks of its work, which are claimed and never assigned.
 //
-// Numbers of a device are no work for threads: the last party to arrive has the device move them (comm/carrier.h), and the exchange is done when that is
-// enqueued.
+// Numbers of a device are no work for threads: the last party to arrive has the device move them (comm/carrier.h), and
+// the exchange is done when that is enqueued.
 //
-// Whoever waits or polls claims chunks with a fetch_add until none is left. (If every rank did a share of its own in its own wait, ranks that wait in different
-// orders would deadlock.)
+// Whoever waits or polls claims chunks with a fetch_add until none is left. (If every rank did a share of its own in
+// its own wait, ranks that wait in different orders would deadlock.)
 #pragma once
 
 #include "comm/signature.h"
@@ -34,7 +34,8 @@ class Exchange {
   /// The party that started it first.
   [[nodiscard]] int first_party() const { return first_party_; }
 
-  /// The last party to arrive does a small exchange at once, and opens a large one to whoever waits. `carrier`: the party's, where there are shipments.
+  /// The last party to arrive does a small exchange at once, and opens a large one to whoever waits. `carrier`: the
+  /// party's, where there are shipments.
   void arrive(int party, const Contribution& contribution, Carrier* carrier);
   [[nodiscard]] bool has_arrived(int party) const { return has_arrived_[static_cast<std::size_t>(party)].load(); }
 

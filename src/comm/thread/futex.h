@@ -1,5 +1,5 @@
-// Sleeping on a 32-bit word until it changes: Linux' futex. Wider words are hashed into shared buckets by the standard library, where every wake wakes
-// everyone.
+// Sleeping on a 32-bit word until it changes: Linux' futex. Wider words are hashed into shared buckets by the standard
+// library, where every wake wakes everyone.
 #pragma once
 
 #include <atomic>

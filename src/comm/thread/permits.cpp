@@ -7,7 +7,10 @@
 namespace echelon {
 
 Permits::Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores)
-    : is_scarce_(num_ranks > num_permits), cores_(std::move(cores)), num_free_(num_permits), beds_(static_cast<std::size_t>(num_ranks)) {
+    : is_scarce_(num_ranks > num_permits),
+      cores_(std::move(cores)),
+      num_free_(num_permits),
+      beds_(static_cast<std::size_t>(num_ranks)) {
   for (int permit = num_permits - 1; permit >= 0; --permit) free_.push_back(permit);
 }
 
@@ -49,11 +52,13 @@ void Permits::yield(int rank) {
   await_call(rank, std::nullopt);
 }
 
-bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected, Deadline deadline) {
+bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                    Deadline deadline) {
   Called next;
   {
     const std::lock_guard lock(mutex_);
-    push(queue, rank);  // before the look at the word: whoever changes it looks at the queue afterwards, and one of the two sees the other
+    push(queue, rank);  // before the look at the word: whoever changes it looks at the queue afterwards, and one of the
+                        // two sees the other
     if (nobody_sleeps_ || word.load() != expected) {
       remove(rank);
       return true;
@@ -171,7 +176,8 @@ void Permits::call(const Called& rank) {
   futex_wake(bed(*rank).is_called, 1);
 }
 
-// Before it wakes, so that the system puts it there at once: it would choose the core where it ran before, on which another one may compute by now.
+// Before it wakes, so that the system puts it there at once: it would choose the core where it ran before, on which
+// another one may compute by now.
 void Permits::put_on_core(int rank) {
   Bed& own = bed(rank);
   if (!is_bound_.load(std::memory_order_relaxed) || own.core == own.permit) return;

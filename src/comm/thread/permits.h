@@ -1,8 +1,9 @@
-// As many permits to compute as there are cores. A rank holds one while it computes and gives it back before it waits for a peer, so any number of ranks
-// runs without thrashing, and a BLAS library never meets more callers than cores.
+// As many permits to compute as there are cores. A rank holds one while it computes and gives it back before it waits
+// for a peer, so any number of ranks runs without thrashing, and a BLAS library never meets more callers than cores.
 //
-// A permit goes from hand to hand: who waits is only written into a queue when what it waits for has come, and a rank that goes to sleep calls the next one of
-// the queue. So a wait costs one sleep and one call, however many wait for the same thing.
+// A permit goes from hand to hand: who waits is only written into a queue when what it waits for has come, and a rank
+// that goes to sleep calls the next one of the queue. So a wait costs one sleep and one call, however many wait for the
+// same thing.
 //
 // Where permits are left over, ranks that sleep may be called to help those that compute.
 #pragma once
@@ -37,8 +38,8 @@ class Permits final : public Lending::Sleepers {
   /// `cores`: one for every permit, or none.
   Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores = {});
 
-  /// From now on, whoever has the i-th permit computes on the i-th core. Until then, and where there are no cores, it is where the system puts it, and that may
-  /// be where another one computes. Called by a rank that has a permit.
+  /// From now on, whoever has the i-th permit computes on the i-th core. Until then, and where there are no cores, it
+  /// is where the system puts it, and that may be where another one computes. Called by a rank that has a permit.
   void bind(int rank);
 
   /// Called by the rank's own thread.
@@ -47,14 +48,18 @@ class Permits final : public Lending::Sleepers {
   /// Lets a rank compute that waits for a permit, if there is one.
   void yield(int rank);
 
-  /// Gives the permit back while `word` is `expected` and until the queue is woken; false if the deadline passed. Holds a permit again when it returns.
-  bool sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected, Deadline deadline);
+  /// Gives the permit back while `word` is `expected` and until the queue is woken; false if the deadline passed. Holds
+  /// a permit again when it returns.
+  bool sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+             Deadline deadline);
   /// The first `count` ranks of the queue get their turn. Whoever changes a word calls this afterwards.
   void wake(RankQueue& queue, int count);
   /// Nobody sleeps from now on.
   void wake_all();
 
-  [[nodiscard]] int num_idle() const override { return std::min(num_free_.load(std::memory_order_relaxed), num_asleep_.load(std::memory_order_relaxed)); }
+  [[nodiscard]] int num_idle() const override {
+    return std::min(num_free_.load(std::memory_order_relaxed), num_asleep_.load(std::memory_order_relaxed));
+  }
   /// Each sleeps no more, as if what it waits for had come.
   void wake_idle(int count) override;
 

@@ -4,8 +4,13 @@
 
 namespace echelon {
 
-Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks, Carrier::MakeShipment make_shipment)
-    : world_(world), group_name_(std::move(group_name)), ranks_(std::move(ranks)), make_shipment_(make_shipment), cursors_(ranks_.size()) {
+Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks,
+                       Carrier::MakeShipment make_shipment)
+    : world_(world),
+      group_name_(std::move(group_name)),
+      ranks_(std::move(ranks)),
+      make_shipment_(make_shipment),
+      cursors_(ranks_.size()) {
   Exchange* const before_the_first = take();
   for (Cursor& cursor : cursors_) cursor.last = before_the_first;
 }
@@ -70,23 +75,26 @@ std::string Rendezvous::describe_timeout(int party, const Exchange& exchange, do
   std::vector<int> late;
   for (std::size_t i = 0; i < ranks_.size(); ++i)
     if (!exchange.has_arrived(static_cast<int>(i))) late.push_back(ranks_[i]);
-  const std::string culprits =
-      late.empty() ? "all ranks have arrived but have not finished" : listed(late) + (late.size() == 1 ? " has" : " have") + " not arrived";
-  return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}", name(), ranks_[static_cast<std::size_t>(party)], seconds,
-                     describe(party, exchange.signature()), culprits);
+  const std::string culprits = late.empty() ? "all ranks have arrived but have not finished"
+                                            : listed(late) + (late.size() == 1 ? " has" : " have") + " not arrived";
+  return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}", name(),
+                     ranks_[static_cast<std::size_t>(party)], seconds, describe(party, exchange.signature()), culprits);
 }
 
 std::string Rendezvous::describe_mismatch(int party, const Signature& signature, const Exchange& exchange) const {
   const int other = exchange.first_party();
-  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", name(), cursors_[static_cast<std::size_t>(party)].num_started,
-                     ranks_[static_cast<std::size_t>(party)], describe(party, signature), ranks_[static_cast<std::size_t>(other)],
+  return fmt::format("{}: as operation {}, rank {} started {} but rank {} started {}", name(),
+                     cursors_[static_cast<std::size_t>(party)].num_started, ranks_[static_cast<std::size_t>(party)],
+                     describe(party, signature), ranks_[static_cast<std::size_t>(other)],
                      describe(other, exchange.signature()));
 }
 
 std::string Rendezvous::describe(int party, const Signature& signature) const {
   if (signature.kind != CommKind::send) return to_string(signature);
-  return party == 0 ? fmt::format("send of {} {} to rank {}", signature.num_elements, name_of(signature.dtype), ranks_[1])
-                    : fmt::format("receive of {} {} from rank {}", signature.num_elements, name_of(signature.dtype), ranks_[0]);
+  return party == 0
+             ? fmt::format("send of {} {} to rank {}", signature.num_elements, name_of(signature.dtype), ranks_[1])
+             : fmt::format("receive of {} {} from rank {}", signature.num_elements, name_of(signature.dtype),
+                           ranks_[0]);
 }
 
 std::string Rendezvous::name() const { return fmt::format("group {} ({})", group_name_, listed(ranks_)); }

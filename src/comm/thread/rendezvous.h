@@ -1,7 +1,8 @@
 // Where the ranks of a group meet: the q-th operation that each of them starts is the same exchange.
 //
-// The exchanges are a chain that the first to come prolongs, and every party walks along it on its own. An exchange is used again when all parties have left
-// it and all have gone on to the next. So no party ever waits here for another one, and starting an operation costs an atomic step or two.
+// The exchanges are a chain that the first to come prolongs, and every party walks along it on its own. An exchange is
+// used again when all parties have left it and all have gone on to the next. So no party ever waits here for another
+// one, and starting an operation costs an atomic step or two.
 #pragma once
 
 #include "comm/thread/exchange.h"
@@ -19,7 +20,8 @@ class Rendezvous {
   Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks, Carrier::MakeShipment make_shipment);
 
   /// The party's next operation. If others started another one there, all are aborted and Failure names both.
-  [[nodiscard]] Exchange& join(int party, const Signature& signature, const Contribution& contribution, Carrier* carrier);
+  [[nodiscard]] Exchange& join(int party, const Signature& signature, const Contribution& contribution,
+                               Carrier* carrier);
   /// The party needs the exchange no more; it is done.
   void leave(int party, Exchange& exchange);
 

@@ -8,7 +8,13 @@ namespace echelon {
 class ThreadComm final : public Comm {
  public:
   ThreadComm(ThreadMesh& mesh, ThreadGroup& group, std::int64_t& sent, int rank, int size)
-      : mesh_(mesh), group_(group), sent_(sent), rank_(rank), size_(size), to_(static_cast<std::size_t>(size)), from_(static_cast<std::size_t>(size)) {}
+      : mesh_(mesh),
+        group_(group),
+        sent_(sent),
+        rank_(rank),
+        size_(size),
+        to_(static_cast<std::size_t>(size)),
+        from_(static_cast<std::size_t>(size)) {}
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
 
@@ -23,7 +29,9 @@ class ThreadComm final : public Comm {
 
  private:
   Pending start(Rendezvous& rendezvous, int party, const Signature& signature, const std::byte* in, std::byte* out);
-  Pending start_collective(const Signature& signature, const std::byte* in, std::byte* out) { return start(group_.collectives(), rank_, signature, in, out); }
+  Pending start_collective(const Signature& signature, const std::byte* in, std::byte* out) {
+    return start(group_.collectives(), rank_, signature, in, out);
+  }
 
   ThreadMesh& mesh_;
   ThreadGroup& group_;

@@ -15,7 +15,8 @@ Comm& ThreadMesh::comm(const Group& group) {
   require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
   std::int64_t& sent = sent_[group];  // also lists a group of one rank, which sends nothing
   const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
-  ThreadGroup* const shared = ranks.size() > 1 ? &world_.group(group, ranks, carrier_ != nullptr ? carrier_->shipments() : nullptr) : nullptr;
+  ThreadGroup* const shared =
+      ranks.size() > 1 ? &world_.group(group, ranks, carrier_ != nullptr ? carrier_->shipments() : nullptr) : nullptr;
   if (shared != nullptr)
     comm = std::make_unique<ThreadComm>(*this, *shared, sent, static_cast<int>(place), static_cast<int>(ranks.size()));
   else if (carrier_ != nullptr)

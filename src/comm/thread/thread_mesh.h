@@ -15,14 +15,17 @@ class ThreadOperation;
 class ThreadMesh final : public Mesh {
  public:
   /// `carrier`: of tensors in a device's memory; null: tensors are in the host's.
-  ThreadMesh(ThreadWorld& world, int rank, Carrier* carrier = nullptr) : Mesh(world.shape(), rank), world_(world), carrier_(carrier) {}
+  ThreadMesh(ThreadWorld& world, int rank, Carrier* carrier = nullptr)
+      : Mesh(world.shape(), rank), world_(world), carrier_(carrier) {}
 
   [[nodiscard]] Comm& comm(const Group& group) override;
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
   /// Returns when nobody touches a buffer of this rank any more.
   void abort(const std::string& reason) override;
-  [[nodiscard]] std::unique_ptr<Mesh> carried_by(Carrier& carrier) override { return std::make_unique<ThreadMesh>(world_, rank(), &carrier); }
+  [[nodiscard]] std::unique_ptr<Mesh> carried_by(Carrier& carrier) override {
+    return std::make_unique<ThreadMesh>(world_, rank(), &carrier);
+  }
   void bind_turns() override { world_.permits().bind(rank()); }
 
   [[nodiscard]] ThreadWorld& world() { return world_; }

@@ -7,7 +7,8 @@
 namespace echelon {
 namespace {
 
-Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature, const Contribution& contribution) {
+Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature,
+                 const Contribution& contribution) {
   mesh.check_aborted();
   try {
     return rendezvous.join(party, signature, contribution, mesh.carrier());
@@ -30,7 +31,8 @@ void relax(int spin) {
 
 }  // namespace
 
-ThreadOperation::ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature, const Contribution& contribution)
+ThreadOperation::ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature,
+                                 const Contribution& contribution)
     : mesh_(mesh),
       rendezvous_(membership.rendezvous),
       party_(membership.party),
@@ -47,7 +49,9 @@ ThreadOperation::~ThreadOperation() {
     leave();
     return;
   }
-  const std::string_view what = unwinds ? "failed during" : "dropped, without waiting for it, its";  // a missing wait is found even if it happens to be done
+  const std::string_view what =
+      unwinds ? "failed during"
+              : "dropped, without waiting for it, its";  // a missing wait is found even if it happens to be done
   mesh_.world().abort(fmt::format("rank {} {} {}", mesh_.rank(), what, to_string(exchange_.signature())));
   exchange_.quiesce();
 }

@@ -16,7 +16,8 @@ struct Membership {
 class ThreadOperation final : public Pending::Operation {
  public:
   /// Joins the exchange.
-  ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature, const Contribution& contribution);
+  ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature,
+                  const Contribution& contribution);
   /// Dropping what was not waited for aborts all ranks, and returns when nobody touches the buffers any more.
   ~ThreadOperation() override;
   ThreadOperation(const ThreadOperation&) = delete;

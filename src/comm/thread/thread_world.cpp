@@ -74,7 +74,8 @@ void* thread_main(void* argument) {
   return nullptr;
 }
 
-// Libraries for GPUs compile kernels on the thread that calls them, and so want the stack that the system gives by default; thousands of ranks do without.
+// Libraries for GPUs compile kernels on the thread that calls them, and so want the stack that the system gives by
+// default; thousands of ranks do without.
 constexpr std::size_t most_large_stacks = 128, small_stack_bytes = 1U << 20U;
 
 // How many threads could be started.
@@ -83,7 +84,9 @@ std::size_t start(std::vector<RankThread>& threads) {
   pthread_attr_init(&attributes);
   if (threads.size() > most_large_stacks) pthread_attr_setstacksize(&attributes, small_stack_bytes);
   std::size_t num_started = 0;
-  while (num_started < threads.size() && pthread_create(&threads[num_started].thread, &attributes, thread_main, &threads[num_started]) == 0) ++num_started;
+  while (num_started < threads.size() &&
+         pthread_create(&threads[num_started].thread, &attributes, thread_main, &threads[num_started]) == 0)
+    ++num_started;
   pthread_attr_destroy(&attributes);
   return num_started;
 }
@@ -92,7 +95,8 @@ std::size_t start(std::vector<RankThread>& threads) {
 
 void require_threads_possible(int num_ranks) {
   require(num_ranks <= max_thread_ranks,
-          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but threads of one process are at most {}; nearest: {}, or processes of an MPI job",
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but threads of one process are at most {}; "
+          "nearest: {}, or processes of an MPI job",
           num_ranks, max_thread_ranks, max_thread_ranks);
 }
 
@@ -102,12 +106,14 @@ void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, cons
   FirstFailure failure;
   Launch launch = {.world = world, .body = body, .failure = failure};
   std::vector<RankThread> threads(static_cast<std::size_t>(shape.num_ranks()));
-  for (std::size_t rank = 0; rank < threads.size(); ++rank) threads[rank] = {.launch = &launch, .rank = static_cast<int>(rank)};
+  for (std::size_t rank = 0; rank < threads.size(); ++rank)
+    threads[rank] = {.launch = &launch, .rank = static_cast<int>(rank)};
 
   const std::size_t num_started = start(threads);
   if (num_started < threads.size()) {
     const std::string reason =
-        fmt::format("the system started only {} threads of {}; run fewer ranks or raise the limit (ulimit -u)", num_started, threads.size());
+        fmt::format("the system started only {} threads of {}; run fewer ranks or raise the limit (ulimit -u)",
+                    num_started, threads.size());
     fail(launch, {static_cast<int>(num_started), reason, ExitStatus::failure}, false);
   }
   for (std::size_t rank = 0; rank < num_started; ++rank) pthread_join(threads[rank].thread, nullptr);

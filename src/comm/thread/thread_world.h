@@ -1,4 +1,5 @@
-// Ranks as threads of one process: the default transport, with nothing to install or to launch. There may be far more ranks than cores.
+// Ranks as threads of one process: the default transport, with nothing to install or to launch. There may be far more
+// ranks than cores.
 #pragma once
 
 #include "comm/mesh.h"
@@ -17,9 +18,10 @@ inline constexpr int max_thread_ranks = 4096;
 /// Throws Error if there are more ranks than one process takes.
 void require_threads_possible(int num_ranks);
 
-/// Runs body(mesh) on every rank of the shape, each a thread, and returns when all have ended. A rank holds a compute permit except while it waits in Comm.
-/// If a rank throws, all others are aborted, and the first failure is thrown again as an Error with its status: "rank 17: ...".
-/// In `body`, a buffer must outlive the Pending that it was given to, also when an exception unwinds.
+/// Runs body(mesh) on every rank of the shape, each a thread, and returns when all have ended. A rank holds a compute
+/// permit except while it waits in Comm. If a rank throws, all others are aborted, and the first failure is thrown
+/// again as an Error with its status: "rank 17: ...". In `body`, a buffer must outlive the Pending that it was given
+/// to, also when an exception unwinds.
 void run_thread_ranks(const MeshShape& shape, const ThreadOptions& options, const std::function<void(Mesh&)>& body);
 
 }  // namespace echelon

@@ -8,18 +8,26 @@
 namespace echelon {
 namespace {
 
-int permits_of(const ThreadOptions& options) { return options.compute_permits > 0 ? options.compute_permits : num_usable_cores(); }
+int permits_of(const ThreadOptions& options) {
+  return options.compute_permits > 0 ? options.compute_permits : num_usable_cores();
+}
 
 }  // namespace
 
-ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks, Carrier::MakeShipment make_shipment)
-    : world_(world), name_(std::move(name)), ranks_(std::move(ranks)), make_shipment_(make_shipment), collectives_(world_, name_, ranks_, make_shipment_) {}
+ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks,
+                         Carrier::MakeShipment make_shipment)
+    : world_(world),
+      name_(std::move(name)),
+      ranks_(std::move(ranks)),
+      make_shipment_(make_shipment),
+      collectives_(world_, name_, ranks_, make_shipment_) {}
 
 Rendezvous& ThreadGroup::transfers(int source, int destination) {
   const std::lock_guard lock(mutex_);
   auto& transfers = transfers_[{source, destination}];
   if (!transfers) {
-    const std::vector<int> pair = {ranks_[static_cast<std::size_t>(source)], ranks_[static_cast<std::size_t>(destination)]};
+    const std::vector<int> pair = {ranks_[static_cast<std::size_t>(source)],
+                                   ranks_[static_cast<std::size_t>(destination)]};
     transfers = std::make_unique<Rendezvous>(world_, name_, pair, make_shipment_);
   }
   return *transfers;
@@ -29,10 +37,12 @@ ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
     : shape_(shape),
       timeout_seconds_(options.timeout_seconds),
       num_permits_(permits_of(options)),
-      permits_(num_permits_, shape.num_ranks(), shape.num_ranks() > num_permits_ ? divide_cores(allowed_cpus(), num_permits_) : std::vector<CpuSet>()),
+      permits_(num_permits_, shape.num_ranks(),
+               shape.num_ranks() > num_permits_ ? divide_cores(allowed_cpus(), num_permits_) : std::vector<CpuSet>()),
       lending_(shape.num_ranks(), permits_) {}
 
-ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks, Carrier::MakeShipment make_shipment) {
+ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks,
+                                Carrier::MakeShipment make_shipment) {
   const std::lock_guard lock(mutex_);
   auto& shared = groups_[{ranks, make_shipment}];
   if (!shared) shared = std::make_unique<ThreadGroup>(*this, name_of(group), ranks, make_shipment);
@@ -40,7 +50,8 @@ ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& rank
 }
 
 Deadline ThreadWorld::deadline() const {
-  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_seconds_));
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(timeout_seconds_));
 }
 
 void ThreadWorld::abort(const std::string& reason) {

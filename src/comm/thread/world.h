@@ -1,4 +1,5 @@
-// What the thread ranks of one process share: permits, the rendezvous of every group, and the way in which all of them stop.
+// What the thread ranks of one process share: permits, the rendezvous of every group, and the way in which all of them
+// stop.
 #pragma once
 
 #include "base/error.h"
@@ -41,7 +42,8 @@ class ThreadWorld {
   [[nodiscard]] Lending& lending() { return lending_; }
 
   /// Groups with the same ranks and shipments are one, whatever their names.
-  [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks, Carrier::MakeShipment make_shipment);
+  [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks,
+                                   Carrier::MakeShipment make_shipment);
 
   /// When a wait that begins now takes too long.
   [[nodiscard]] Deadline deadline() const;

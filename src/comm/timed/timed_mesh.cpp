@@ -7,7 +7,8 @@ namespace {
 
 class TimedWait final : public Pending::Operation {
  public:
-  TimedWait(Pending inner, const TimedMesh::Listener& listener, const TimedCall& call) : inner_(std::move(inner)), listener_(listener), call_(call) {}
+  TimedWait(Pending inner, const TimedMesh::Listener& listener, const TimedCall& call)
+      : inner_(std::move(inner)), listener_(listener), call_(call) {}
   void wait() override {
     call_.start = now_seconds();
     inner_.wait();
@@ -35,7 +36,8 @@ std::string_view name_of(TimedCall::Part part) {
 
 class TimedMesh::TimedComm final : public Comm {
  public:
-  TimedComm(Comm& inner, const Group& group, const Listener& listener) : inner_(inner), group_(group), listener_(listener) {}
+  TimedComm(Comm& inner, const Group& group, const Listener& listener)
+      : inner_(inner), group_(group), listener_(listener) {}
   [[nodiscard]] int rank() const override { return inner_.rank(); }
   [[nodiscard]] int size() const override { return inner_.size(); }
 
@@ -67,7 +69,11 @@ class TimedMesh::TimedComm final : public Comm {
  private:
   template <class Start>
   Pending start(CommKind kind, const Tensor& buffer, const Start& start_inner) {
-    TimedCall call{.part = TimedCall::Part::start, .kind = kind, .group = group_, .num_bytes = buffer.num_bytes(), .start = now_seconds()};
+    TimedCall call{.part = TimedCall::Part::start,
+                   .kind = kind,
+                   .group = group_,
+                   .num_bytes = buffer.num_bytes(),
+                   .start = now_seconds()};
     Pending pending = start_inner();
     call.end = now_seconds();
     listener_(call);
@@ -80,7 +86,8 @@ class TimedMesh::TimedComm final : public Comm {
   const Listener& listener_;
 };
 
-TimedMesh::TimedMesh(Mesh& inner, Listener listener) : Mesh(inner.shape(), inner.rank()), inner_(inner), listener_(std::move(listener)) {}
+TimedMesh::TimedMesh(Mesh& inner, Listener listener)
+    : Mesh(inner.shape(), inner.rank()), inner_(inner), listener_(std::move(listener)) {}
 TimedMesh::~TimedMesh() = default;
 
 Comm& TimedMesh::comm(const Group& group) {

@@ -1,4 +1,5 @@
-// A mesh around another one that says how long each call into the transport took: starting an operation, waiting for it, polling.
+// A mesh around another one that says how long each call into the transport took: starting an operation, waiting for
+// it, polling.
 #pragma once
 
 #include "comm/mesh.h"

@@ -9,7 +9,8 @@ namespace echelon {
 
 class TraceMesh::TraceComm final : public Comm {
  public:
-  TraceComm(TraceMesh& mesh, const Group& group, int rank, int size) : mesh_(mesh), group_(group), rank_(rank), size_(size) {}
+  TraceComm(TraceMesh& mesh, const Group& group, int rank, int size)
+      : mesh_(mesh), group_(group), rank_(rank), size_(size) {}
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
 
@@ -42,10 +43,19 @@ class TraceMesh::TraceComm final : public Comm {
 
  private:
   Pending record(CommKind kind, const Tensor& full, int peer = -1) {
-    const std::int64_t sent =
-        echelon::sent_bytes({.kind = kind, .rank = rank_, .group_size = size_, .num_elements = full.num_elements(), .dtype = full.dtype, .root = peer});
-    mesh_.records_.push_back(
-        {.kind = kind, .group = group_, .group_size = size_, .dtype = full.dtype, .num_elements = full.num_elements(), .sent_bytes = sent, .peer = peer});
+    const std::int64_t sent = echelon::sent_bytes({.kind = kind,
+                                                   .rank = rank_,
+                                                   .group_size = size_,
+                                                   .num_elements = full.num_elements(),
+                                                   .dtype = full.dtype,
+                                                   .root = peer});
+    mesh_.records_.push_back({.kind = kind,
+                              .group = group_,
+                              .group_size = size_,
+                              .dtype = full.dtype,
+                              .num_elements = full.num_elements(),
+                              .sent_bytes = sent,
+                              .peer = peer});
     mesh_.sent_bytes_[group_] += sent;
     return {};
   }

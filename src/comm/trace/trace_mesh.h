@@ -1,4 +1,5 @@
-// A rank's mesh without peers and without data: it writes down what a program would communicate. Every operation is done as soon as it is started.
+// A rank's mesh without peers and without data: it writes down what a program would communicate. Every operation is
+// done as soon as it is started.
 #pragma once
 
 #include "comm/mesh.h"
@@ -32,7 +33,8 @@ class TraceMesh final : public Mesh {
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_bytes_; }
   void abort(const std::string&) override {}
 
-  /// In the order in which they were started. Reductions, gathers and transfers in groups of one rank are written down too, with no bytes sent.
+  /// In the order in which they were started. Reductions, gathers and transfers in groups of one rank are written down
+  /// too, with no bytes sent.
   [[nodiscard]] const std::vector<CommRecord>& records() const { return records_; }
   /// Forgets the records and the bytes.
   void clear();

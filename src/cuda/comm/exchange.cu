@@ -13,7 +13,9 @@ namespace {
 constexpr int block_threads = 256;
 constexpr int blocks_per_multiprocessor = 8;
 
-__device__ __forceinline__ std::int64_t first_of_thread() { return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ __forceinline__ std::int64_t first_of_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
 __device__ __forceinline__ std::int64_t num_threads() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
 // Unit: what one thread copies at a time.
@@ -21,7 +23,8 @@ template <class Unit>
 __global__ void copy_kernel(const Addresses addresses, const Copies copies) {
   const int source = static_cast<int>(blockIdx.y);
   const std::byte* const in = addresses.in[source];
-  const std::int64_t offset = source * copies.out_stride, count = copies.num_bytes / static_cast<std::int64_t>(sizeof(Unit));
+  const std::int64_t offset = source * copies.out_stride,
+                     count = copies.num_bytes / static_cast<std::int64_t>(sizeof(Unit));
   for (std::int64_t i = first_of_thread(); i < count; i += num_threads()) {
     Unit unit = {};
     for (int target = 0; target < copies.num_targets; ++target) {
@@ -57,13 +60,15 @@ __device__ __forceinline__ A combined(A a, A b) {
 template <class T, int width, Combination::Operation operation>
 __global__ void combine_kernel(const Addresses addresses, const Combination combination) {
   using A = decltype(widened(T()));
-  const std::int64_t part = blockIdx.y, first = part * combination.num_elements, count = combination.num_elements / width;
+  const std::int64_t part = blockIdx.y, first = part * combination.num_elements,
+                     count = combination.num_elements / width;
   for (std::int64_t i = first_of_thread(); i < count; i += num_threads()) {
     A sum[width] = {};
     for (int source = 0; source < combination.num_sources; ++source) {
       const Pack<T, width> x = load_pack<width>(reinterpret_cast<const T*>(addresses.in[source]) + first + i * width);
 #pragma unroll
-      for (int k = 0; k < width; ++k) sum[k] = source == 0 ? widened(x.at[k]) : combined<operation>(sum[k], widened(x.at[k]));
+      for (int k = 0; k < width; ++k)
+        sum[k] = source == 0 ? widened(x.at[k]) : combined<operation>(sum[k], widened(x.at[k]));
     }
     Pack<T, width> result;
 #pragma unroll
@@ -72,19 +77,27 @@ __global__ void combine_kernel(const Addresses addresses, const Combination comb
       store_pack(reinterpret_cast<T*>(addresses.out[part]) + i * width, result);
       continue;
     }
-    for (int target = 0; target < combination.num_sources; ++target) store_pack(reinterpret_cast<T*>(addresses.out[target]) + i * width, result);
+    for (int target = 0; target < combination.num_sources; ++target)
+      store_pack(reinterpret_cast<T*>(addresses.out[target]) + i * width, result);
   }
 }
 
 Launch over(std::int64_t count, int num_rows, Device& device, Stream& stream) {
-  const std::int64_t most = std::max<std::int64_t>(1, device.num_multiprocessors() * blocks_per_multiprocessor / num_rows);
-  return {.num_blocks = std::min(blocks_for(count, block_threads), most), .num_threads = block_threads, .num_blocks_y = num_rows, .stream = stream.get()};
+  const std::int64_t most =
+      std::max<std::int64_t>(1, device.num_multiprocessors() * blocks_per_multiprocessor / num_rows);
+  return {.num_blocks = std::min(blocks_for(count, block_threads), most),
+          .num_threads = block_threads,
+          .num_blocks_y = num_rows,
+          .stream = stream.get()};
 }
 
-bool is_multiple(const void* address, std::int64_t num_bytes) { return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::size_t>(num_bytes) == 0; }
+bool is_multiple(const void* address, std::int64_t num_bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::size_t>(num_bytes) == 0;
+}
 
 bool all_are_multiples(const Copies& copies, const Addresses& addresses, std::int64_t num_bytes) {
-  bool are = copies.num_bytes % num_bytes == 0 && copies.in_stride % num_bytes == 0 && copies.out_stride % num_bytes == 0;
+  bool are =
+      copies.num_bytes % num_bytes == 0 && copies.in_stride % num_bytes == 0 && copies.out_stride % num_bytes == 0;
   for (int i = 0; i < copies.num_sources; ++i) are = are && is_multiple(addresses.in[i], num_bytes);
   for (int i = 0; i < copies.num_targets; ++i) are = are && is_multiple(addresses.out[i], num_bytes);
   return are;
@@ -92,7 +105,8 @@ bool all_are_multiples(const Copies& copies, const Addresses& addresses, std::in
 
 bool all_are_multiples_of_packs(const Combination& combination, const Addresses& addresses) {
   bool are = combination.num_elements * size_of(combination.dtype) % 16 == 0;
-  for (int i = 0; i < combination.num_sources; ++i) are = are && is_multiple(addresses.in[i], 16) && is_multiple(addresses.out[i], 16);
+  for (int i = 0; i < combination.num_sources; ++i)
+    are = are && is_multiple(addresses.in[i], 16) && is_multiple(addresses.out[i], 16);
   return are;
 }
 
@@ -106,14 +120,17 @@ template <class T, int width>
 void launch_combination(const Combination& combination, const Addresses& addresses, Device& device, Stream& stream) {
   const Launch how = over(combination.num_elements / width, combination.num_parts, device, stream);
   switch (combination.operation) {
-    case Combination::Operation::sum: return launch(how, combine_kernel<T, width, Combination::Operation::sum>, addresses, combination);
-    case Combination::Operation::max: return launch(how, combine_kernel<T, width, Combination::Operation::max>, addresses, combination);
+    case Combination::Operation::sum:
+      return launch(how, combine_kernel<T, width, Combination::Operation::sum>, addresses, combination);
+    case Combination::Operation::max:
+      return launch(how, combine_kernel<T, width, Combination::Operation::max>, addresses, combination);
   }
 }
 
 template <class T>
 void launch_combination(const Combination& combination, const Addresses& addresses, Device& device, Stream& stream) {
-  if (all_are_multiples_of_packs(combination, addresses)) return launch_combination<T, pack_size<T>>(combination, addresses, device, stream);
+  if (all_are_multiples_of_packs(combination, addresses))
+    return launch_combination<T, pack_size<T>>(combination, addresses, device, stream);
   launch_combination<T, 1>(combination, addresses, device, stream);
 }
 

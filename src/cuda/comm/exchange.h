@@ -1,5 +1,5 @@
-// What ranks exchange that share one GPU, each as one kernel: it reads what all of them brought and writes what each of them gets, with nothing staged between.
-// (Without fmt, whose headers CUDA's compiler does not take.)
+// What ranks exchange that share one GPU, each as one kernel: it reads what all of them brought and writes what each of
+// them gets, with nothing staged between. (Without fmt, whose headers CUDA's compiler does not take.)
 #pragma once
 
 #include "cuda/device/device.h"
@@ -17,7 +17,8 @@ struct Addresses {
   std::byte* out[max_sharing_ranks];
 };
 
-/// out[t] + s * out_stride = in[s] + t * in_stride, of num_bytes, for every source s and every target t. Where both are the same place, nothing is done.
+/// out[t] + s * out_stride = in[s] + t * in_stride, of num_bytes, for every source s and every target t. Where both are
+/// the same place, nothing is done.
 struct Copies {
   int num_sources = 1;
   int num_targets = 1;
@@ -27,7 +28,8 @@ struct Copies {
 };
 void enqueue(const Copies& copies, const Addresses& addresses, Device& device, Stream& stream);
 
-/// Part p of all sources, combined in their order: added as comm.h says, or the maximum, where a NaN stays. An output may be the same place of an input.
+/// Part p of all sources, combined in their order: added as comm.h says, or the maximum, where a NaN stays. An output
+/// may be the same place of an input.
 struct Combination {
   enum class Operation : std::uint8_t { sum, max };
   Operation operation = Operation::sum;

@@ -39,7 +39,8 @@ class NcclOperation final : public Pending::Operation {
     if (std::uncaught_exceptions() > 0)
       mesh_.give_up();
     else
-      mesh_.abort(fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), mesh_.describe(flight_)));
+      mesh_.abort(
+          fmt::format("rank {} dropped, without waiting for it, its {}", mesh_.rank(), mesh_.describe(flight_)));
   }
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
@@ -76,7 +77,8 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
   auto operation = std::make_unique<NcclOperation>(mesh_, flight);
   const ncclResult_t result = enqueue(link.get(), link.stream().get());
   if (result != ncclSuccess && result != ncclInProgress)
-    throw Failure(fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), ncclGetErrorString(result)));
+    throw Failure(
+        fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", mesh_.describe(flight), ncclGetErrorString(result)));
   mesh_.settle(link, [&] { return mesh_.describe(flight); });
   link.stream().record(flight.done);
   const bool is_transfer = signature.kind == CommKind::send || signature.kind == CommKind::receive;
@@ -90,41 +92,54 @@ Pending NcclComm::start(NcclLink& link, const Signature& signature, F&& enqueue)
 }
 
 Pending NcclComm::all_reduce(Tensor x, ReduceOp op) {
-  return start(
-      mesh_.link(group_), {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
-      [&](ncclComm_t comm, cudaStream_t stream) { return ncclAllReduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream); });
+  return start(mesh_.link(group_),
+               {.kind = CommKind::all_reduce, .op = op, .dtype = x.dtype, .num_elements = x.num_elements()},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclAllReduce(x.data, x.data, count_of(x), type_of(x.dtype), operation_of(op), comm, stream);
+               });
 }
 
 Pending NcclComm::all_gather(Tensor full, Tensor shard) {
   check_all_gather(*this, full, shard);
-  return start(mesh_.link(group_), {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
-               [&](ncclComm_t comm, cudaStream_t stream) { return ncclAllGather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream); });
+  return start(mesh_.link(group_),
+               {.kind = CommKind::all_gather, .dtype = full.dtype, .num_elements = full.num_elements()},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclAllGather(shard.data, full.data, count_of(shard), type_of(full.dtype), comm, stream);
+               });
 }
 
 Pending NcclComm::reduce_scatter(Tensor shard, Tensor full, ReduceOp op) {
   check_reduce_scatter(*this, shard, full);
-  return start(mesh_.link(group_), {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
+  return start(mesh_.link(group_),
+               {.kind = CommKind::reduce_scatter, .op = op, .dtype = full.dtype, .num_elements = full.num_elements()},
                [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclReduceScatter(full.data, shard.data, count_of(shard), type_of(full.dtype), operation_of(op), comm, stream);
+                 return ncclReduceScatter(full.data, shard.data, count_of(shard), type_of(full.dtype), operation_of(op),
+                                          comm, stream);
                });
 }
 
 Pending NcclComm::broadcast(Tensor x, int root) {
   check_root(*this, root);
-  return start(mesh_.link(group_), {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root},
-               [&](ncclComm_t comm, cudaStream_t stream) { return ncclBroadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream); });
+  return start(mesh_.link(group_),
+               {.kind = CommKind::broadcast, .dtype = x.dtype, .num_elements = x.num_elements(), .root = root},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclBroadcast(x.data, x.data, count_of(x), type_of(x.dtype), root, comm, stream);
+               });
 }
 
 Pending NcclComm::all_to_all(Tensor received, Tensor sent) {
   check_all_to_all(*this, received, sent);
   const std::int64_t part_bytes = sent.num_bytes() / size_;
-  return start(mesh_.link(group_), {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()},
+  return start(mesh_.link(group_),
+               {.kind = CommKind::all_to_all, .dtype = sent.dtype, .num_elements = sent.num_elements()},
                [&](ncclComm_t comm, cudaStream_t stream) {
                  ncclResult_t result = ncclGroupStart();
                  for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
-                   result = ncclSend(sent.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8, peer, comm, stream);
+                   result = ncclSend(sent.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8,
+                                     peer, comm, stream);
                    if (result == ncclSuccess)
-                     result = ncclRecv(received.data + peer * part_bytes, static_cast<std::size_t>(part_bytes), ncclUint8, peer, comm, stream);
+                     result = ncclRecv(received.data + peer * part_bytes, static_cast<std::size_t>(part_bytes),
+                                       ncclUint8, peer, comm, stream);
                  }
                  const ncclResult_t end = ncclGroupEnd();
                  return result == ncclSuccess ? end : result;
@@ -133,14 +148,20 @@ Pending NcclComm::all_to_all(Tensor received, Tensor sent) {
 
 Pending NcclComm::send(Tensor x, int peer) {
   check_peer(*this, peer);
-  return start(mesh_.transfer_link(group_, rank_, peer), {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
-               [&](ncclComm_t comm, cudaStream_t stream) { return ncclSend(x.data, count_of(x), type_of(x.dtype), 1, comm, stream); });
+  return start(mesh_.transfer_link(group_, rank_, peer),
+               {.kind = CommKind::send, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclSend(x.data, count_of(x), type_of(x.dtype), 1, comm, stream);
+               });
 }
 
 Pending NcclComm::receive(Tensor x, int peer) {
   check_peer(*this, peer);
-  return start(mesh_.transfer_link(group_, peer, rank_), {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
-               [&](ncclComm_t comm, cudaStream_t stream) { return ncclRecv(x.data, count_of(x), type_of(x.dtype), 0, comm, stream); });
+  return start(mesh_.transfer_link(group_, peer, rank_),
+               {.kind = CommKind::receive, .dtype = x.dtype, .num_elements = x.num_elements(), .root = peer},
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclRecv(x.data, count_of(x), type_of(x.dtype), 0, comm, stream);
+               });
 }
 
 Pending NcclComm::barrier() { return mesh_.host_.comm(group_).barrier(); }

@@ -7,7 +7,8 @@ namespace echelon::cuda {
 
 class NcclComm final : public Comm {
  public:
-  NcclComm(NcclMesh& mesh, const Group& group, std::int64_t& sent, int rank, int size) : mesh_(mesh), group_(group), sent_(sent), rank_(rank), size_(size) {}
+  NcclComm(NcclMesh& mesh, const Group& group, std::int64_t& sent, int rank, int size)
+      : mesh_(mesh), group_(group), sent_(sent), rank_(rank), size_(size) {}
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
 

@@ -8,7 +8,8 @@
 namespace echelon::cuda {
 
 void check(ncclResult_t result, const char* what) {
-  if (result != ncclSuccess) throw Failure(fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", what, ncclGetErrorString(result)));
+  if (result != ncclSuccess)
+    throw Failure(fmt::format("{}: {} (NCCL; NCCL_DEBUG=INFO tells more)", what, ncclGetErrorString(result)));
 }
 
 std::string nccl_version() {

@@ -1,8 +1,9 @@
-// One communicator of NCCL and the stream on which its operations run. Ranks that start operations of several communicators in different orders must not wait
-// for each other, so every communicator has a stream of its own.
+// One communicator of NCCL and the stream on which its operations run. Ranks that start operations of several
+// communicators in different orders must not wait for each other, so every communicator has a stream of its own.
 //
-// It is a nonblocking one: ranks connect, and the first operation of a kind connects them once more, in threads of NCCL's own. A blocking call would wait there
-// for a rank that may have failed, and nothing could end that wait. Such a thread is what an operation costs on the host.
+// It is a nonblocking one: ranks connect, and the first operation of a kind connects them once more, in threads of
+// NCCL's own. A blocking call would wait there for a rank that may have failed, and nothing could end that wait. Such a
+// thread is what an operation costs on the host.
 #pragma once
 
 #include "comm/mesh.h"
@@ -25,7 +26,8 @@ class NcclLink {
     int rank = 0, size = 0;
     std::string ranks;  // "among ranks 0, 1"
   };
-  /// Begins to connect; all ranks come here at once. `id`: what the first of them drew. Nothing may be started before state() was ncclSuccess.
+  /// Begins to connect; all ranks come here at once. `id`: what the first of them drew. Nothing may be started before
+  /// state() was ncclSuccess.
   NcclLink(const ncclUniqueId& id, Place place);
   /// What was enqueued is finished first, unless it was aborted or has failed.
   ~NcclLink();
@@ -34,8 +36,8 @@ class NcclLink {
 
   [[nodiscard]] ncclComm_t get() const { return comm_; }
   [[nodiscard]] Stream& stream() { return stream_; }
-  /// ncclInProgress until the ranks are connected, and from the start of an operation until it is on the stream; else ncclSuccess, or an error of any rank that
-  /// NCCL heard of.
+  /// ncclInProgress until the ranks are connected, and from the start of an operation until it is on the stream; else
+  /// ncclSuccess, or an error of any rank that NCCL heard of.
   [[nodiscard]] ncclResult_t state() const;
   [[nodiscard]] const std::string& ranks() const { return place_.ranks; }
   /// Ends what is under way, on the device too. Nothing can be started afterwards.

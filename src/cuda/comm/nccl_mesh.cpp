@@ -32,7 +32,9 @@ ncclUniqueId id_of(const Words& words) {
   return id;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 // The thread of NCCL's that is waited for may need this very core.
 void rest(int num_looks) {
@@ -60,7 +62,8 @@ NcclMesh::~NcclMesh() {
 
 NcclMesh::Members NcclMesh::members_of(const Group& group) const {
   Members members = {.ranks = shape().ranks_of(group, rank())};
-  members.place = static_cast<int>(std::find(members.ranks.begin(), members.ranks.end(), rank()) - members.ranks.begin());
+  members.place =
+      static_cast<int>(std::find(members.ranks.begin(), members.ranks.end(), rank()) - members.ranks.begin());
   return members;
 }
 
@@ -73,7 +76,8 @@ Comm& NcclMesh::comm(const Group& group) {
   if (members.ranks.size() > 1)
     comm = std::make_unique<NcclComm>(*this, group, sent, members.place, static_cast<int>(members.ranks.size()));
   else
-    comm = std::make_unique<SoloComm>([this](const Tensor& out, const Tensor& in) { device_.copy(out.data, in.data, in.num_bytes()); });
+    comm = std::make_unique<SoloComm>(
+        [this](const Tensor& out, const Tensor& in) { device_.copy(out.data, in.data, in.num_bytes()); });
   return *comm;
 }
 
@@ -88,7 +92,8 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
   require_queues(num_own_streams + static_cast<int>(links_.size() + transfer_links_.size()));
 }
 
-// Likewise: first the pairs of the ring that begin at an even place, all at a time, then those that begin at an odd one.
+// Likewise: first the pairs of the ring that begin at an even place, all at a time, then those that begin at an odd
+// one.
 void NcclMesh::connect_neighbours(const Group& group) {
   const Members members = members_of(group);
   const int n = static_cast<int>(members.ranks.size());
@@ -104,16 +109,18 @@ void NcclMesh::connect_neighbours(const Group& group) {
     }
 }
 
-// A first transfer connects the two once more, for which both hosts wait: ranks that all began by receiving would wait in a circle.
+// A first transfer connects the two once more, for which both hosts wait: ranks that all began by receiving would wait
+// in a circle.
 void NcclMesh::try_transfer(NcclLink& link, bool is_source, std::byte* byte) {
-  const ncclResult_t result =
-      is_source ? ncclSend(byte, 1, ncclUint8, 1, link.get(), link.stream().get()) : ncclRecv(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
+  const ncclResult_t result = is_source ? ncclSend(byte, 1, ncclUint8, 1, link.get(), link.stream().get())
+                                        : ncclRecv(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
   if (result != ncclInProgress) check(result, "a first transfer");
   settle(link, [] { return "a first transfer"; });
   const Clock::time_point begin = Clock::now();
   for (; !link.stream().is_idle(); poll())
     if (seconds_since(begin) > timeout_seconds_)
-      fail(fmt::format("a first transfer {} is not done after {} s (comm.timeout_seconds)", link.ranks(), timeout_seconds_));
+      fail(fmt::format("a first transfer {} is not done after {} s (comm.timeout_seconds)", link.ranks(),
+                       timeout_seconds_));
 }
 
 NcclLink& NcclMesh::link(const Group& group) {
@@ -121,19 +128,24 @@ NcclLink& NcclMesh::link(const Group& group) {
   if (const auto known = links_.find(members.ranks); known != links_.end()) return *known->second;
   Words id = members.place == 0 ? draw_id() : Words();
   host_.comm(group).broadcast(tensor_of(id), 0).wait();
-  auto link = connected(id_of(id), {.rank = members.place, .size = static_cast<int>(members.ranks.size()), .ranks = "among " + listed(members.ranks)});
+  auto link = connected(id_of(id), {.rank = members.place,
+                                    .size = static_cast<int>(members.ranks.size()),
+                                    .ranks = "among " + listed(members.ranks)});
   return *(links_[members.ranks] = std::move(link));
 }
 
 NcclLink& NcclMesh::transfer_link(const Group& group, int source, int destination) {
   const Members members = members_of(group);
-  const std::pair ends = {members.ranks[static_cast<std::size_t>(source)], members.ranks[static_cast<std::size_t>(destination)]};
+  const std::pair ends = {members.ranks[static_cast<std::size_t>(source)],
+                          members.ranks[static_cast<std::size_t>(destination)]};
   if (const auto known = transfer_links_.find(ends); known != transfer_links_.end()) return *known->second;
   const bool is_source = members.place == source;
   Words id = is_source ? draw_id() : Words();
   Comm& host = host_.comm(group);
   (is_source ? host.send(tensor_of(id), destination) : host.receive(tensor_of(id), source)).wait();
-  auto link = connected(id_of(id), {.rank = is_source ? 0 : 1, .size = 2, .ranks = fmt::format("from rank {} to rank {}", ends.first, ends.second)});
+  auto link = connected(
+      id_of(id),
+      {.rank = is_source ? 0 : 1, .size = 2, .ranks = fmt::format("from rank {} to rank {}", ends.first, ends.second)});
   return *(transfer_links_[ends] = std::move(link));
 }
 
@@ -149,7 +161,8 @@ void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& 
   for (int num_looks = 0; link.state() == ncclInProgress; rest(++num_looks)) {
     poll();
     if (seconds_since(begin) > timeout_seconds_)
-      fail(fmt::format("ranks do not connect after {} s (comm.timeout_seconds); rank {} waits {} with {}", timeout_seconds_, rank(), link.ranks(), what()));
+      fail(fmt::format("ranks do not connect after {} s (comm.timeout_seconds); rank {} waits {} with {}",
+                       timeout_seconds_, rank(), link.ranks(), what()));
   }
   require_well(link);
 }
@@ -195,7 +208,9 @@ void NcclMesh::replayed() {
 }
 
 void NcclMesh::land_those_done() {
-  const auto is_over = [](const std::unique_ptr<Flight>& flight) { return flight->is_waited_for && flight->done.is_reached(); };
+  const auto is_over = [](const std::unique_ptr<Flight>& flight) {
+    return flight->is_waited_for && flight->done.is_reached();
+  };
   for (auto& flight : flights_)
     if (is_over(flight)) landed_.push_back(std::move(flight));
   std::erase(flights_, nullptr);
@@ -220,7 +235,8 @@ void NcclMesh::require_all_well() {
   for (const auto& [ranks, link] : transfer_links_) require_well(*link);
   if (is_recording_) return;  // no event may be asked
   land_those_done();
-  const auto under_way = std::find_if(flights_.begin(), flights_.end(), [](const auto& flight) { return !flight->done.is_reached(); });
+  const auto under_way =
+      std::find_if(flights_.begin(), flights_.end(), [](const auto& flight) { return !flight->done.is_reached(); });
   const Flight* const oldest = under_way == flights_.end() ? nullptr : under_way->get();
   if (oldest != oldest_) {
     oldest_ = oldest;
@@ -232,16 +248,19 @@ void NcclMesh::require_all_well() {
 
 void NcclMesh::require_well(const NcclLink& link) {
   const ncclResult_t state = link.state();
-  if (state != ncclSuccess && state != ncclInProgress) fail(fmt::format("NCCL {}: {} (NCCL_DEBUG=INFO tells more)", link.ranks(), ncclGetErrorString(state)));
+  if (state != ncclSuccess && state != ncclInProgress)
+    fail(fmt::format("NCCL {}: {} (NCCL_DEBUG=INFO tells more)", link.ranks(), ncclGetErrorString(state)));
 }
 
 std::string NcclMesh::describe(const Flight& flight) const {
   if (flight.is_replay) return "a step that was recorded";
-  return fmt::format("{} in group {} ({})", to_string(flight.signature), name_of(flight.group), listed(members_of(flight.group).ranks));
+  return fmt::format("{} in group {} ({})", to_string(flight.signature), name_of(flight.group),
+                     listed(members_of(flight.group).ranks));
 }
 
 void NcclMesh::fail(const std::string& sentence) {
-  throw Failure(oldest_ != nullptr ? fmt::format("{}; rank {} waits for {}", sentence, rank(), describe(*oldest_)) : sentence);
+  throw Failure(oldest_ != nullptr ? fmt::format("{}; rank {} waits for {}", sentence, rank(), describe(*oldest_))
+                                   : sentence);
 }
 
 void NcclMesh::hold_graphs(std::function<void()> drop) { drop_graphs_ = std::move(drop); }
@@ -252,9 +271,10 @@ void NcclMesh::abort(const std::string& reason) {
   give_up();
 }
 
-// A communicator's kernel may stand behind one of another communicator, so all are told to end before any is waited for: within a group ncclCommAbort tells
-// them at the call and NCCL waits at the group's end. At the call it waits for a thread of NCCL's that is still enqueuing, which may stand behind all the
-// others' kernels, so that one comes last. NCCL waits for graphs, too, until they are gone.
+// A communicator's kernel may stand behind one of another communicator, so all are told to end before any is waited
+// for: within a group ncclCommAbort tells them at the call and NCCL waits at the group's end. At the call it waits for
+// a thread of NCCL's that is still enqueuing, which may stand behind all the others' kernels, so that one comes last.
+// NCCL waits for graphs, too, until they are gone.
 void NcclMesh::give_up() noexcept {
   ncclGroupStart();
   for (const bool is_last_chance : {false, true}) {

@@ -1,17 +1,21 @@
-// Ranks with a GPU each: their collectives and transfers are NCCL's, on streams of their own beside the compute stream. An operation waits for what the compute
-// stream was given before it was started; what is enqueued there after it was waited for waits for it. The host waits for nothing but NCCL's connecting.
+// Ranks with a GPU each: their collectives and transfers are NCCL's, on streams of their own beside the compute stream.
+// An operation waits for what the compute stream was given before it was started; what is enqueued there after it was
+// waited for waits for it. The host waits for nothing but NCCL's connecting.
 //
-// What differs from other transports: NCCL adds in an order of its own (rings and trees), and rounds sums of narrow formats after each addition; on the same
-// machines and number of ranks two runs give the same bits. The maximum of a NaN and a number is not determined. Bytes sent are the closed forms of
-// comm/traffic.h, which is what direct algorithms would send. The first collective of a kind in a group connects its ranks, for which their hosts wait: ranks
-// that are in two groups together start the first ones of these in the same order.
+// What differs from other transports: NCCL adds in an order of its own (rings and trees), and rounds sums of narrow
+// formats after each addition; on the same machines and number of ranks two runs give the same bits. The maximum of a
+// NaN and a number is not determined. Bytes sent are the closed forms of comm/traffic.h, which is what direct
+// algorithms would send. The first collective of a kind in a group connects its ranks, for which their hosts wait:
+// ranks that are in two groups together start the first ones of these in the same order.
 //
-// Failures: while the host waits for the device, which it never leaves far behind, or for ranks to connect, or polls, it looks whether NCCL or another rank has
-// failed, or whether an operation is not done after comm.timeout_seconds. Then NCCL's kernels are ended, all at once, so that the device is free for unwinding.
+// Failures: while the host waits for the device, which it never leaves far behind, or for ranks to connect, or polls,
+// it looks whether NCCL or another rank has failed, or whether an operation is not done after comm.timeout_seconds.
+// Then NCCL's kernels are ended, all at once, so that the device is free for unwinding.
 //
-// Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which waits for them in the capture. Of what is
-// captured the host can ask nothing; a replay is one operation to whoever looks for failures. Nothing promises that parts of a graph run beside each other, so
-// each operation waits for the one that was started before it: ranks must start them all in one order, as those of a pipeline do not.
+// Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which
+// waits for them in the capture. Of what is captured the host can ask nothing; a replay is one operation to whoever
+// looks for failures. Nothing promises that parts of a graph run beside each other, so each operation waits for the one
+// that was started before it: ranks must start them all in one order, as those of a pipeline do not.
 #pragma once
 
 #include "comm/mesh.h"
@@ -35,8 +39,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
 
   [[nodiscard]] Comm& comm(const Group& group) override;
   void connect(const std::vector<Group>& groups) override;
-  /// For transfers around a group's ring, in which ranks may then send and receive in any order; connect() does so for pipelines. Other pairs connect on their
-  /// first transfer, for which both then wait.
+  /// For transfers around a group's ring, in which ranks may then send and receive in any order; connect() does so for
+  /// pipelines. Other pairs connect on their first transfer, for which both then wait.
   void connect_neighbours(const Group& group);
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
@@ -47,8 +51,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   void abandon_recording() noexcept;
   /// All that was recorded has been enqueued on the compute stream.
   void replayed();
-  /// From now on this rank has graphs of what it recorded, without whose end NCCL's communicators do not end: `drop` destroys them, or ends a recording, when
-  /// the rank gives up. Empty: there are none any more.
+  /// From now on this rank has graphs of what it recorded, without whose end NCCL's communicators do not end: `drop`
+  /// destroys them, or ends a recording, when the rank gives up. Empty: there are none any more.
   void hold_graphs(std::function<void()> drop);
 
   void look() override { poll(); }

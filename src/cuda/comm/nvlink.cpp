@@ -26,7 +26,9 @@ std::vector<int> order_by_islands(int num_gpus, const std::function<bool(int, in
       const auto [low, high] = std::minmax({island[static_cast<std::size_t>(a)], island[static_cast<std::size_t>(b)]});
       if (low != high && are_linked(a, b)) std::replace(island.begin(), island.end(), int{high}, int{low});
     }
-  const auto size = [&](int gpu) { return std::count(island.begin(), island.end(), island[static_cast<std::size_t>(gpu)]); };
+  const auto size = [&](int gpu) {
+    return std::count(island.begin(), island.end(), island[static_cast<std::size_t>(gpu)]);
+  };
   std::vector<int> order(island.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -36,6 +38,8 @@ std::vector<int> order_by_islands(int num_gpus, const std::function<bool(int, in
   return order;
 }
 
-bool are_linked_by_nvlink(int a, int b) { return has(cudaDevP2PAttrAccessSupported, a, b) && has(cudaDevP2PAttrNativeAtomicSupported, a, b); }
+bool are_linked_by_nvlink(int a, int b) {
+  return has(cudaDevP2PAttrAccessSupported, a, b) && has(cudaDevP2PAttrNativeAtomicSupported, a, b);
+}
 
 }  // namespace echelon::cuda

@@ -21,7 +21,8 @@ std::int64_t hash_of(const std::string& text) {
   return std::bit_cast<std::int64_t>(hash);
 }
 
-// The running kernel and the machine's name: containers of one machine that have names of their own have GPUs of their own.
+// The running kernel and the machine's name: containers of one machine that have names of their own have GPUs of their
+// own.
 std::string host_identity() {
   std::string identity;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> identity;
@@ -59,11 +60,13 @@ Placement place_on_gpu(Mesh& host) {
   const RankSite site = {.host = hash_of(identity), .process = getpid(), .num_gpus = num_devices()};
   const std::vector<RankSite> sites = gathered(host, site);
   Placement placement;
-  placement.index = order_by_islands(site.num_gpus, are_linked_by_nvlink)[static_cast<std::size_t>(choose_gpu(sites, host.rank()))];
+  placement.index =
+      order_by_islands(site.num_gpus, are_linked_by_nvlink)[static_cast<std::size_t>(choose_gpu(sites, host.rank()))];
   placement.gpu = hash_of(identity + " " + address_of_gpu(placement.index));
   const std::vector<std::int64_t> gpus = gathered(host, placement.gpu);
   placement.num_sharing = static_cast<int>(std::count(gpus.begin(), gpus.end(), placement.gpu));
-  placement.has_each_its_own = std::all_of(gpus.begin(), gpus.end(), [&](std::int64_t gpu) { return std::count(gpus.begin(), gpus.end(), gpu) == 1; });
+  placement.has_each_its_own = std::all_of(
+      gpus.begin(), gpus.end(), [&](std::int64_t gpu) { return std::count(gpus.begin(), gpus.end(), gpu) == 1; });
   return placement;
 }
 

@@ -1,5 +1,5 @@
-// Which GPU a rank gets, and whether it has it alone. Ranks of a host take its GPUs in their order, those that NVLink joins one after the other (nvlink.h);
-// where there are fewer, they share one.
+// Which GPU a rank gets, and whether it has it alone. Ranks of a host take its GPUs in their order, those that NVLink
+// joins one after the other (nvlink.h); where there are fewer, they share one.
 #pragma once
 
 #include "comm/mesh.h"

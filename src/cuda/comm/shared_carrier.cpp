@@ -53,12 +53,13 @@ void DeviceShipment::enqueue_all(const Signature& signature, Device& device, Str
     addresses.in[i] = brought_[i].contribution.in;
     addresses.out[i] = brought_[i].contribution.out;
   }
-  Combination combination = {.operation = signature.op == ReduceOp::max ? Combination::Operation::max : Combination::Operation::sum,
-                             .dtype = signature.dtype,
-                             .num_sources = n,
-                             .num_parts = 1,
-                             .num_elements = signature.num_elements,
-                             .goes_to_all = true};
+  Combination combination = {
+      .operation = signature.op == ReduceOp::max ? Combination::Operation::max : Combination::Operation::sum,
+      .dtype = signature.dtype,
+      .num_sources = n,
+      .num_parts = 1,
+      .num_elements = signature.num_elements,
+      .goes_to_all = true};
   switch (signature.kind) {
     case CommKind::all_reduce: return enqueue(combination, addresses, device, lane);
     case CommKind::reduce_scatter:
@@ -67,10 +68,15 @@ void DeviceShipment::enqueue_all(const Signature& signature, Device& device, Str
       combination.goes_to_all = false;
       return enqueue(combination, addresses, device, lane);
     case CommKind::all_gather:
-      return enqueue(Copies{.num_sources = n, .num_targets = n, .num_bytes = part_bytes, .out_stride = part_bytes}, addresses, device, lane);
+      return enqueue(Copies{.num_sources = n, .num_targets = n, .num_bytes = part_bytes, .out_stride = part_bytes},
+                     addresses, device, lane);
     case CommKind::all_to_all:
-      return enqueue(Copies{.num_sources = n, .num_targets = n, .num_bytes = part_bytes, .in_stride = part_bytes, .out_stride = part_bytes}, addresses, device,
-                     lane);
+      return enqueue(Copies{.num_sources = n,
+                            .num_targets = n,
+                            .num_bytes = part_bytes,
+                            .in_stride = part_bytes,
+                            .out_stride = part_bytes},
+                     addresses, device, lane);
     case CommKind::broadcast:
       addresses.in[0] = brought_[static_cast<std::size_t>(signature.root)].contribution.in;
       return enqueue(Copies{.num_sources = 1, .num_targets = n, .num_bytes = num_bytes}, addresses, device, lane);
@@ -82,7 +88,9 @@ void DeviceShipment::enqueue_all(const Signature& signature, Device& device, Str
   }
 }
 
-std::unique_ptr<Shipment> make_device_shipment(int num_parties) { return std::make_unique<DeviceShipment>(num_parties); }
+std::unique_ptr<Shipment> make_device_shipment(int num_parties) {
+  return std::make_unique<DeviceShipment>(num_parties);
+}
 
 }  // namespace
 

@@ -14,7 +14,8 @@ std::byte* DeviceMemory::allocate(std::int64_t num_bytes) {
     std::size_t free_bytes = 0, total_bytes = 0;
     (void)cudaGetLastError();
     check(cudaMemGetInfo(&free_bytes, &total_bytes), "the device's memory");
-    throw Failure(fmt::format("the GPU has {} bytes free of {}, but the arena that the plan asks for has {}", free_bytes, total_bytes, num_bytes));
+    throw Failure(fmt::format("the GPU has {} bytes free of {}, but the arena that the plan asks for has {}",
+                              free_bytes, total_bytes, num_bytes));
   }
   check(error, "memory for the arena");
   Stream stream;
@@ -29,7 +30,9 @@ void DeviceMemory::release(std::byte* address, std::int64_t /*num_bytes*/) {
 }
 
 void Device::copy(void* out, const void* in, std::int64_t num_bytes) {
-  check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice, compute_with_room().get()), "a copy on the device");
+  check(cudaMemcpyAsync(out, in, static_cast<std::size_t>(num_bytes), cudaMemcpyDeviceToDevice,
+                        compute_with_room().get()),
+        "a copy on the device");
 }
 
 // The driver takes 1,024 kernels and events.
@@ -85,7 +88,8 @@ std::string name_of_gpu(int index) {
 }
 
 int capability_of_gpu(int index) {
-  return 10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) + attribute_of(index, cudaDevAttrComputeCapabilityMinor);
+  return 10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
+         attribute_of(index, cudaDevAttrComputeCapabilityMinor);
 }
 
 std::int64_t memory_bytes_of_gpu(int index) { return static_cast<std::int64_t>(properties_of(index).totalGlobalMem); }

@@ -1,4 +1,5 @@
-// One rank's GPU: the memory that its arena is taken from, the lane on which its operations run, and another for communication beside them.
+// One rank's GPU: the memory that its arena is taken from, the lane on which its operations run, and another for
+// communication beside them.
 #pragma once
 
 #include "cuda/device/stream.h"
@@ -57,15 +58,17 @@ class Device {
   [[nodiscard]] int capability() const { return capability_; }
   [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
   [[nodiscard]] Stream& compute() { return compute_; }
-  /// The same for more pieces of work, each of a few kernels and events. Where somebody watches it waits first while the device is some hundred pieces
-  /// behind: the driver's queue is bounded, and a host that stands still in there looks after nobody.
+  /// The same for more pieces of work, each of a few kernels and events. Where somebody watches it waits first while
+  /// the device is some hundred pieces behind: the driver's queue is bounded, and a host that stands still in there
+  /// looks after nobody.
   [[nodiscard]] Stream& compute_with_room(std::int64_t num_pieces = 1);
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
 
   /// Enqueues out = in, both on the device, on the compute stream.
   void copy(void* out, const void* in, std::int64_t num_bytes);
-  /// Blocks the host until the compute stream has done all that it was given. Throws Failure if any of it failed, or what the watch throws.
+  /// Blocks the host until the compute stream has done all that it was given. Throws Failure if any of it failed, or
+  /// what the watch throws.
   void finish();
   /// The same until the last record of an event is reached.
   void await(const Event& event);

@@ -1,4 +1,5 @@
-// What kernels are written with: numbers in registers, sums over a warp or a block, and the block's shared memory. For .cu files alone.
+// What kernels are written with: numbers in registers, sums over a warp or a block, and the block's shared memory. For
+// .cu files alone.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -76,7 +77,8 @@ __device__ __forceinline__ float larger_or_nan(float a, float b) {
 }
 __device__ __forceinline__ double larger_or_nan(double a, double b) { return a > b || a != a ? a : b; }
 
-/// Of all threads of the block, the same on all of them; blocks of whole warps. `scratch` holds a T per warp, and may be used again after the next barrier.
+/// Of all threads of the block, the same on all of them; blocks of whole warps. `scratch` holds a T per warp, and may
+/// be used again after the next barrier.
 template <class T>
 __device__ __forceinline__ T block_sum(T x, T* scratch) {
   x = warp_sum(x);
@@ -91,7 +93,8 @@ __device__ __forceinline__ T block_sum(T x, T* scratch) {
 /// The largest, or NaN if there is one.
 template <class T>
 __device__ __forceinline__ T block_max(T x, T* scratch) {
-  for (int distance = warp_size / 2; distance > 0; distance /= 2) x = larger_or_nan(x, __shfl_xor_sync(whole_warp, x, distance));
+  for (int distance = warp_size / 2; distance > 0; distance /= 2)
+    x = larger_or_nan(x, __shfl_xor_sync(whole_warp, x, distance));
   const int warp = static_cast<int>(threadIdx.x) / warp_size, num_warps = static_cast<int>(blockDim.x) / warp_size;
   if (threadIdx.x % warp_size == 0) scratch[warp] = x;
   __syncthreads();

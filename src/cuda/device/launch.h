@@ -22,9 +22,11 @@ void launch(const Launch& how, void (*kernel)(Parameters...), Arguments&&... arg
   if (how.num_blocks == 0 || how.num_blocks_y == 0 || how.num_blocks_z == 0) return;
   constexpr std::size_t granted_bytes = 48 * 1024;  // without asking
   if (how.shared_bytes > granted_bytes)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(how.shared_bytes)), "shared memory of a kernel");
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(how.shared_bytes)),
+          "shared memory of a kernel");
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(how.num_blocks), static_cast<unsigned>(how.num_blocks_y), static_cast<unsigned>(how.num_blocks_z));
+  config.gridDim = dim3(static_cast<unsigned>(how.num_blocks), static_cast<unsigned>(how.num_blocks_y),
+                        static_cast<unsigned>(how.num_blocks_z));
   config.blockDim = dim3(static_cast<unsigned>(how.num_threads));
   config.dynamicSmemBytes = how.shared_bytes;
   config.stream = how.stream;
@@ -32,6 +34,8 @@ void launch(const Launch& how, void (*kernel)(Parameters...), Arguments&&... arg
 }
 
 /// Blocks of `threads` for `count` elements.
-[[nodiscard]] constexpr std::int64_t blocks_for(std::int64_t count, std::int64_t per_block) { return (count + per_block - 1) / per_block; }
+[[nodiscard]] constexpr std::int64_t blocks_for(std::int64_t count, std::int64_t per_block) {
+  return (count + per_block - 1) / per_block;
+}
 
 }  // namespace echelon::cuda

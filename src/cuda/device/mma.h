@@ -1,9 +1,11 @@
-// What tensor cores are used with: products of fragments that the lanes of a warp hold together, their loads from shared memory, and copies from global to
-// shared memory that run beside the arithmetic. For .cu files alone, on chips from sm_80 on; NVIDIA's PTX manual draws the fragments' layouts.
+// What tensor cores are used with: products of fragments that the lanes of a warp hold together, their loads from
+// shared memory, and copies from global to shared memory that run beside the arithmetic. For .cu files alone, on chips
+// from sm_80 on; NVIDIA's PTX manual draws the fragments' layouts.
 //
-// A fragment's numbers, for lane l: of c [16, 8], c[0] and c[1] lie in row l / 4, columns 2 (l % 4) and the next, c[2] and c[3] eight rows below. Of a [16, 16]
-// each register holds two numbers: a[0] at row l / 4, columns 2 (l % 4) and the next, a[1] eight rows below, a[2] and a[3] eight columns to the right of them.
-// So two neighbouring c, narrowed, are an a. Of b [16, 8] b[0] holds rows 2 (l % 4) and the next of column l / 4, b[1] the same eight rows below.
+// A fragment's numbers, for lane l: of c [16, 8], c[0] and c[1] lie in row l / 4, columns 2 (l % 4) and the next, c[2]
+// and c[3] eight rows below. Of a [16, 16] each register holds two numbers: a[0] at row l / 4, columns 2 (l % 4) and
+// the next, a[1] eight rows below, a[2] and a[3] eight columns to the right of them. So two neighbouring c, narrowed,
+// are an a. Of b [16, 8] b[0] holds rows 2 (l % 4) and the next of column l / 4, b[1] the same eight rows below.
 #pragma once
 
 #include "cuda/device/lanes.h"
@@ -17,17 +19,21 @@ using FragmentB = std::uint32_t[2];
 using FragmentC = float[4];
 
 /// c += a b, of bfloat16 with sums in float32.
-__device__ __forceinline__ void multiply_add(FragmentC& c, const FragmentA& a, const std::uint32_t b0, const std::uint32_t b1) {
+__device__ __forceinline__ void multiply_add(FragmentC& c, const FragmentA& a, const std::uint32_t b0,
+                                             const std::uint32_t b1) {
 #ifdef __CUDACC__
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\n"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
   emulated::multiply_add(c, a, b0, b1);
 #endif
 }
 
-/// A place in the block's dynamic shared memory: bytes from its start, which takes one register where a pointer takes two.
+/// A place in the block's dynamic shared memory: bytes from its start, which takes one register where a pointer takes
+/// two.
 using SharedPlace = std::uint32_t;
 
 #ifdef __CUDACC__
@@ -40,8 +46,8 @@ __device__ __forceinline__ T* pointer_to(SharedPlace place) {
   return reinterpret_cast<T*>(dynamic_shared<unsigned char>() + place);
 }
 
-/// Four 8 x 8 matrices of 16-bit numbers: lanes 8 m .. 8 m + 7 say where the rows of matrix m lie (16 bytes each, aligned). Of matrix m a lane receives row l /
-/// 4, columns 2 (l % 4) and the next, in out[m].
+/// Four 8 x 8 matrices of 16-bit numbers: lanes 8 m .. 8 m + 7 say where the rows of matrix m lie (16 bytes each,
+/// aligned). Of matrix m a lane receives row l / 4, columns 2 (l % 4) and the next, in out[m].
 __device__ __forceinline__ void load_matrices(std::uint32_t (&out)[4], SharedPlace row) {
 #ifdef __CUDACC__
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -64,16 +70,19 @@ __device__ __forceinline__ void load_transposed_matrices(std::uint32_t (&out)[4]
 #endif
 }
 
-/// Begins to copy num_bytes (4 or 16, to which both sides are aligned) from global to shared memory; zeros if there is nothing to read, whatever `global` is.
+/// Begins to copy num_bytes (4 or 16, to which both sides are aligned) from global to shared memory; zeros if there is
+/// nothing to read, whatever `global` is.
 template <int num_bytes>
 __device__ __forceinline__ void begin_copy(SharedPlace shared, const void* global, bool exists) {
   static_assert(num_bytes == 4 || num_bytes == 16);
 #ifdef __CUDACC__
   const int to_read = exists ? num_bytes : 0;
   if constexpr (num_bytes == 16)  // .cg: past the first-level cache
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address_of(shared)), "l"(global), "r"(to_read) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(address_of(shared)), "l"(global), "r"(to_read)
+                 : "memory");
   else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address_of(shared)), "l"(global), "r"(to_read) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(address_of(shared)), "l"(global), "r"(to_read)
+                 : "memory");
 #else
   emulated::begin_copy(shared, exists ? global : nullptr, num_bytes);
 #endif
@@ -86,7 +95,8 @@ __device__ __forceinline__ void close_group_of_copies() {
   emulated::close_group_of_copies();
 #endif
 }
-/// Returns when at most `count` of this thread's groups are under way, the last ones. What others have copied is there after a barrier.
+/// Returns when at most `count` of this thread's groups are under way, the last ones. What others have copied is there
+/// after a barrier.
 template <int count>
 __device__ __forceinline__ void wait_for_copies_but_last() {
 #ifdef __CUDACC__

@@ -1,5 +1,5 @@
-// Neighbouring numbers that a thread loads and stores together, 16 bytes at a time: the widest access there is, and the one with the fewest instructions for
-// a byte. For .cu files alone.
+// Neighbouring numbers that a thread loads and stores together, 16 bytes at a time: the widest access there is, and the
+// one with the fewest instructions for a byte. For .cu files alone.
 #pragma once
 
 #include "cuda/device/lanes.h"
@@ -40,7 +40,8 @@ struct Word<16> {
   using type = uint4;
 };
 
-/// Copies a pack between registers and memory, in one access or in several of 16 bytes. The chip faults on an address that is not a multiple of the access.
+/// Copies a pack between registers and memory, in one access or in several of 16 bytes. The chip faults on an address
+/// that is not a multiple of the access.
 template <int num_bytes>
 __device__ __forceinline__ void load_words(void* registers, const void* memory) {
 #ifdef __CUDACC__
@@ -51,7 +52,8 @@ __device__ __forceinline__ void load_words(void* registers, const void* memory) 
     memcpy(static_cast<W*>(registers) + i, &word, sizeof word);
   }
 #else
-  if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0) throw std::runtime_error("a misaligned load");
+  if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0)
+    throw std::runtime_error("a misaligned load");
   std::memcpy(registers, memory, num_bytes);
 #endif
 }
@@ -66,7 +68,8 @@ __device__ __forceinline__ void store_words(void* memory, const void* registers)
     static_cast<W*>(memory)[i] = word;
   }
 #else
-  if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0) throw std::runtime_error("a misaligned store");
+  if (reinterpret_cast<std::uintptr_t>(memory) % (num_bytes < 16 ? num_bytes : 16) != 0)
+    throw std::runtime_error("a misaligned store");
   std::memcpy(memory, registers, num_bytes);
 #endif
 }
@@ -108,7 +111,8 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, count>& pac
     if (i < present) address[i] = pack.at[i];
 }
 
-/// A pack that is kept for later as it lay in memory. (Of a Pack that waits in registers the compiler gives each number one of its own, also to a bfloat16.)
+/// A pack that is kept for later as it lay in memory. (Of a Pack that waits in registers the compiler gives each number
+/// one of its own, also to a bfloat16.)
 template <class T, int count>
 struct PackedWords {
   typename detail::Word<static_cast<int>(sizeof(T) * count)>::type word = {};
@@ -135,11 +139,13 @@ __device__ __forceinline__ PackedWords<T, count> pack_words(const Pack<T, count>
   memcpy(&words.word, static_cast<const void*>(pack.at), sizeof words);
   return words;
 }
-/// What was formed of the numbers is forgotten: the compiler forms it again instead of keeping it in more registers than the words take.
+/// What was formed of the numbers is forgotten: the compiler forms it again instead of keeping it in more registers
+/// than the words take.
 template <class T, int count>
 __device__ __forceinline__ void forget_what_became_of([[maybe_unused]] PackedWords<T, count>& words) {
 #ifdef __CUDACC__
-  if constexpr (sizeof words == sizeof(uint4)) asm volatile("" : "+r"(words.word.x), "+r"(words.word.y), "+r"(words.word.z), "+r"(words.word.w));
+  if constexpr (sizeof words == sizeof(uint4))
+    asm volatile("" : "+r"(words.word.x), "+r"(words.word.y), "+r"(words.word.z), "+r"(words.word.w));
 #endif
 }
 
@@ -151,7 +157,9 @@ __device__ __forceinline__ Pack<Wide<T>, count> widen(const Pack<T, count>& x) {
   return wide;
 }
 namespace detail {
-__device__ __forceinline__ __nv_bfloat162 pair_of(float x, float y, __nv_bfloat16) { return __floats2bfloat162_rn(x, y); }
+__device__ __forceinline__ __nv_bfloat162 pair_of(float x, float y, __nv_bfloat16) {
+  return __floats2bfloat162_rn(x, y);
+}
 __device__ __forceinline__ __half2 pair_of(float x, float y, __half) { return __floats2half2_rn(x, y); }
 }  // namespace detail
 

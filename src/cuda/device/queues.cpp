@@ -15,10 +15,10 @@ void ask_for_queues() { setenv(variable, "32", 0); }
 
 void require_queues(int num_streams) {
   const char* const asked = std::getenv(variable);
-  require(
-      asked == nullptr || std::strtol(asked, nullptr, 10) >= num_streams,
-      "{} = '{}', but a rank of this run has {} streams, and those of NCCL wait for each other where they share a queue; nearest: leave it unset, which is 32",
-      variable, asked, num_streams);
+  require(asked == nullptr || std::strtol(asked, nullptr, 10) >= num_streams,
+          "{} = '{}', but a rank of this run has {} streams, and those of NCCL wait for each other where they share a "
+          "queue; nearest: leave it unset, which is 32",
+          variable, asked, num_streams);
 }
 
 }  // namespace echelon::cuda

@@ -12,7 +12,8 @@ class Event {
  public:
   enum class Kind : bool { mark, time };
   explicit Event(Kind kind = Kind::mark) {
-    check(cudaEventCreateWithFlags(&event_, kind == Kind::mark ? cudaEventDisableTiming : cudaEventDefault), "an event");
+    check(cudaEventCreateWithFlags(&event_, kind == Kind::mark ? cudaEventDisableTiming : cudaEventDefault),
+          "an event");
   }
   ~Event() {
     if (event_ != nullptr) cudaEventDestroy(event_);
@@ -21,7 +22,8 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   [[nodiscard]] cudaEvent_t get() const { return event_; }
-  /// Whether its last record was reached, with all that was enqueued before; never blocks. Throws Failure if any of that failed.
+  /// Whether its last record was reached, with all that was enqueued before; never blocks. Throws Failure if any of
+  /// that failed.
   [[nodiscard]] bool is_reached() const {
     const cudaError_t error = cudaEventQuery(event_);
     if (error != cudaErrorNotReady) check(error, "work on the device");
@@ -47,7 +49,8 @@ class Stream {
   explicit Stream(Priority priority = Priority::normal) {
     int least = 0, greatest = 0;
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
-    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority == Priority::high ? greatest : least), "a stream");
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority == Priority::high ? greatest : least),
+          "a stream");
   }
   ~Stream() { cudaStreamDestroy(stream_); }
   Stream(const Stream&) = delete;

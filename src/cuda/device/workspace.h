@@ -1,6 +1,7 @@
-// Device memory beside the arena, for what one kernel of an operation leaves to the next: partial sums over blocks of rows, sorted tokens, cuBLASLt's split
-// sums. One per rank and of a fixed size, so that the device's bytes are the arena's and these. The compute stream orders all who use it: what an operation
-// puts there lasts until the next operation, and two kernels of one operation share it by offsets.
+// Device memory beside the arena, for what one kernel of an operation leaves to the next: partial sums over blocks of
+// rows, sorted tokens, cuBLASLt's split sums. One per rank and of a fixed size, so that the device's bytes are the
+// arena's and these. The compute stream orders all who use it: what an operation puts there lasts until the next
+// operation, and two kernels of one operation share it by offsets.
 #pragma once
 
 #include "cuda/device/status.h"
@@ -15,7 +16,10 @@ class Workspace {
  public:
   static constexpr std::int64_t num_bytes = std::int64_t{32} << 20;  // what cuBLAS' documentation advises for Hopper
 
-  Workspace() { check(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(num_bytes)), "the workspace of operations"); }
+  Workspace() {
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), static_cast<std::size_t>(num_bytes)),
+          "the workspace of operations");
+  }
   ~Workspace() { cudaFree(data_); }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -1,5 +1,5 @@
-// GELU and SwiGLU, and their gradients (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh u)/2, which needs one exponential and loses
-// nothing for negative x:
+// GELU and SwiGLU, and their gradients (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh
+// u)/2, which needs one exponential and loses nothing for negative x:
 //   gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
 // All are bound by memory: every number is read once and written once, 16 bytes at a time.
 #include "cuda/device/lanes.h"
@@ -37,12 +37,13 @@ __device__ __forceinline__ A gelu_derivative(A x, A s) {
 
 __device__ __forceinline__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
-// A thread takes packs `stride` apart, `packs_in_flight` of them, and loads all before it stores any. With a bias the stride is a multiple of a row, so that
-// all its packs are of the same columns.
+// A thread takes packs `stride` apart, `packs_in_flight` of them, and loads all before it stores any. With a bias the
+// stride is a multiple of a row, so that all its packs are of the same columns.
 constexpr int packs_in_flight = 4;
 
 template <class T, int width>
-__global__ void __launch_bounds__(block_threads) gelu_kernel(const T* x, const T* bias, T* y, unsigned row_packs, unsigned stride, std::int64_t count) {
+__global__ void __launch_bounds__(block_threads)
+    gelu_kernel(const T* x, const T* bias, T* y, unsigned row_packs, unsigned stride, std::int64_t count) {
   const unsigned thread = thread_number();
   if (thread >= stride) return;
   Pack<T, width> x_k[packs_in_flight], bias_k = {};
@@ -102,7 +103,8 @@ struct GeluGradients {
 };
 
 template <class Gradients>
-__global__ void __launch_bounds__(block_threads) gelu_backward_kernel(Gradients of, unsigned row_packs, unsigned num_packs) {
+__global__ void __launch_bounds__(block_threads)
+    gelu_backward_kernel(Gradients of, unsigned row_packs, unsigned num_packs) {
   const unsigned pack = thread_number();
   if (pack >= num_packs) return;
   const std::int64_t row = pack / row_packs, column = static_cast<std::int64_t>(pack % row_packs) * Gradients::width;
@@ -111,7 +113,8 @@ __global__ void __launch_bounds__(block_threads) gelu_backward_kernel(Gradients 
 }
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) swiglu_kernel(const T* gate, const T* up, T* y, unsigned stride, std::int64_t count) {
+__global__ void __launch_bounds__(block_threads)
+    swiglu_kernel(const T* gate, const T* up, T* y, unsigned stride, std::int64_t count) {
   constexpr int width = pack_size<T>, in_flight = packs_in_flight / 2;
   const unsigned thread = thread_number();
   if (thread >= stride) return;
@@ -177,8 +180,9 @@ void CudaOps::gelu(const GeluArgs& args) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
       const std::int64_t packs = blocks_for(count, width), row = std::max<std::int64_t>(D / width, 1);
       const std::int64_t stride = row * blocks_for(packs, row * packs_in_flight);
-      launch(of_threads(stride, stream()), gelu_kernel<on_device<T>, width>, numbers<T>(args.x), args.bias.exists() ? numbers<T>(args.bias) : nullptr,
-             numbers<T>(args.y), static_cast<unsigned>(row), static_cast<unsigned>(stride), count);
+      launch(of_threads(stride, stream()), gelu_kernel<on_device<T>, width>, numbers<T>(args.x),
+             args.bias.exists() ? numbers<T>(args.bias) : nullptr, numbers<T>(args.y), static_cast<unsigned>(row),
+             static_cast<unsigned>(stride), count);
     });
   });
 }
@@ -187,20 +191,22 @@ void CudaOps::gelu_backward(const GeluBackwardArgs& args) {
   check(args);
   const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
   if (count == 0) return;
-  visit_numbers_and_gradient(args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&]<class T, class G>(T, G) {
-    visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
-      const GeluGradients<on_device<T>, width> of = {.dy = numbers<T>(args.dy),
-                                                     .x = numbers<T>(args.x),
-                                                     .bias = args.bias.exists() ? numbers<T>(args.bias) : nullptr,
-                                                     .dx = numbers<T>(args.dx),
-                                                     .y = args.y.exists() ? numbers<T>(args.y) : nullptr,
-                                                     .D = D};
-      if (args.dbias.exists()) return add_column_sums(of, count / D, D, Totals<on_device<G>, 1>{{numbers<G>(args.dbias)}}, lane());
-      const std::int64_t packs = count / width;
-      launch(of_threads(packs, stream()), gelu_backward_kernel<GeluGradients<on_device<T>, width>>, of, static_cast<unsigned>(D / width),
-             static_cast<unsigned>(packs));
-    });
-  });
+  visit_numbers_and_gradient(
+      args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&]<class T, class G>(T, G) {
+        visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
+          const GeluGradients<on_device<T>, width> of = {.dy = numbers<T>(args.dy),
+                                                         .x = numbers<T>(args.x),
+                                                         .bias = args.bias.exists() ? numbers<T>(args.bias) : nullptr,
+                                                         .dx = numbers<T>(args.dx),
+                                                         .y = args.y.exists() ? numbers<T>(args.y) : nullptr,
+                                                         .D = D};
+          if (args.dbias.exists())
+            return add_column_sums(of, count / D, D, Totals<on_device<G>, 1>{{numbers<G>(args.dbias)}}, lane());
+          const std::int64_t packs = count / width;
+          launch(of_threads(packs, stream()), gelu_backward_kernel<GeluGradients<on_device<T>, width>>, of,
+                 static_cast<unsigned>(D / width), static_cast<unsigned>(packs));
+        });
+      });
 }
 
 void CudaOps::swiglu(const SwigluArgs& args) {
@@ -208,8 +214,8 @@ void CudaOps::swiglu(const SwigluArgs& args) {
   const std::int64_t count = args.y.num_elements();
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     const std::int64_t stride = blocks_for(blocks_for(count, pack_size<T>), packs_in_flight / 2);
-    launch(of_threads(stride, stream()), swiglu_kernel<on_device<T>>, numbers<T>(args.gate), numbers<T>(args.up), numbers<T>(args.y),
-           static_cast<unsigned>(stride), count);
+    launch(of_threads(stride, stream()), swiglu_kernel<on_device<T>>, numbers<T>(args.gate), numbers<T>(args.up),
+           numbers<T>(args.y), static_cast<unsigned>(stride), count);
   });
 }
 
@@ -217,8 +223,9 @@ void CudaOps::swiglu_backward(const SwigluBackwardArgs& args) {
   check(args);
   const std::int64_t count = args.dy.num_elements();
   visit_numbers(args.dy.dtype, [&]<class T>(T) {
-    const SwigluGradients<on_device<T>> of = {numbers<T>(args.dy),    numbers<T>(args.gate), numbers<T>(args.up),
-                                              numbers<T>(args.dgate), numbers<T>(args.dup),  args.y.exists() ? numbers<T>(args.y) : nullptr};
+    const SwigluGradients<on_device<T>> of = {numbers<T>(args.dy),  numbers<T>(args.gate),
+                                              numbers<T>(args.up),  numbers<T>(args.dgate),
+                                              numbers<T>(args.dup), args.y.exists() ? numbers<T>(args.y) : nullptr};
     launch(of_threads(blocks_for(count, pack_size<T>), stream()), swiglu_backward_kernel<on_device<T>>, of, count);
   });
 }

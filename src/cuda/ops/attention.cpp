@@ -12,12 +12,14 @@ namespace {
 
 /// `num_sequences` at once, of those that there are.
 std::string words_for(const CudnnAttention& cudnn, std::int64_t num_sequences, std::int64_t batch) {
-  return num_sequences == batch ? cudnn.name() : fmt::format("{}, {} of {} sequences at once", cudnn.name(), num_sequences, batch);
+  return num_sequences == batch ? cudnn.name()
+                                : fmt::format("{}, {} of {} sequences at once", cudnn.name(), num_sequences, batch);
 }
 
 template <class Args>
 AttentionShape shape_of(const Args& args, bool is_backward) {
-  return {is_backward, args.q.size(0), args.q.size(1), args.k.size(1), args.q.size(2), args.k.size(2), args.q.size(3), args.q.dtype};
+  return {is_backward,    args.q.size(0), args.q.size(1), args.k.size(1),
+          args.q.size(2), args.k.size(2), args.q.size(3), args.q.dtype};
 }
 
 constexpr std::string_view in_tensor_cores = "our kernels for tensor cores", in_general = "our general kernels";
@@ -54,18 +56,23 @@ void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
 }
 
 std::string CudaOps::attention_kernels() const {
-  const std::string ours = fmt::format("our kernels, in tensor cores for bfloat16 heads up to {}, their gradients up to {}",
-                                       widest_mma_head(device_.most_shared_bytes()), widest_mma_head_backward(device_.most_shared_bytes()));
+  const std::string ours =
+      fmt::format("our kernels, in tensor cores for bfloat16 heads up to {}, their gradients up to {}",
+                  widest_mma_head(device_.most_shared_bytes()), widest_mma_head_backward(device_.most_shared_bytes()));
   if (!cudnn_) return fmt::format("attention by {} ({})", ours, no_cudnn_);
-  const std::string gradients = options_.deterministic ? " (gradients: if 2 bytes for each pair of a query and a key of its heads fit into 32 MiB)" : "";
+  const std::string gradients =
+      options_.deterministic
+          ? " (gradients: if 2 bytes for each pair of a query and a key of its heads fit into 32 MiB)"
+          : "";
   return fmt::format("attention by {} where it has a plan{}, else by {}", cudnn_->name(), gradients, ours);
 }
 
 std::string CudaOps::attention_choices() const {
   std::string lines;
   for (const auto& [shape, kernels] : formed_by_)
-    lines += fmt::format("{}attention{} of {} x {} queries and {} keys, {} heads of {} and {} kv heads in {}: {}", lines.empty() ? "" : "\n",
-                         shape.is_backward ? "'s gradients" : "", shape.B, shape.Tq, shape.Tk, shape.H, shape.C, shape.K, name_of(shape.dtype), kernels);
+    lines += fmt::format("{}attention{} of {} x {} queries and {} keys, {} heads of {} and {} kv heads in {}: {}",
+                         lines.empty() ? "" : "\n", shape.is_backward ? "'s gradients" : "", shape.B, shape.Tq,
+                         shape.Tk, shape.H, shape.C, shape.K, name_of(shape.dtype), kernels);
   return lines;
 }
 

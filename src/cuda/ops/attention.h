@@ -10,12 +10,13 @@ namespace echelon::cuda {
 void general_attention(const AttentionArgs& args, cudaStream_t stream);
 void general_attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream);
 
-/// Of bfloat16 in tensor cores, for heads of a multiple of 8 up to widest_mma_head. False if it is not for these arguments, and then nothing is done.
-/// `most_shared_bytes`: that the device lets a block have.
+/// Of bfloat16 in tensor cores, for heads of a multiple of 8 up to widest_mma_head. False if it is not for these
+/// arguments, and then nothing is done. `most_shared_bytes`: that the device lets a block have.
 [[nodiscard]] bool mma_attention(const AttentionArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream);
 [[nodiscard]] std::int64_t widest_mma_head(std::int64_t most_shared_bytes);
 /// The same of the gradients.
-[[nodiscard]] bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most_shared_bytes, cudaStream_t stream);
+[[nodiscard]] bool mma_attention_backward(const AttentionBackwardArgs& args, std::int64_t most_shared_bytes,
+                                          cudaStream_t stream);
 [[nodiscard]] std::int64_t widest_mma_head_backward(std::int64_t most_shared_bytes);
 
 /// The first part of either backward pass: delta, the row sums of dout * out.

@@ -1,5 +1,6 @@
-// What attention's kernels for tensor cores are made of: tiles of rows in shared memory, and products of tiles whose sums lie in the registers of a warp.
-// A warp has 16 M rows of the result; C is the head's width, padded to a multiple of 64 with zeros.
+// What attention's kernels for tensor cores are made of: tiles of rows in shared memory, and products of tiles whose
+// sums lie in the registers of a warp. A warp has 16 M rows of the result; C is the head's width, padded to a multiple
+// of 64 with zeros.
 #pragma once
 
 #include "cuda/device/mma.h"
@@ -17,28 +18,31 @@ __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / w
 __device__ __forceinline__ int row_in_fragment(int r) { return lane() / 4 + 8 * r; }
 __device__ __forceinline__ int column_in_fragment() { return lane() % 4 * 2; }
 
-/// Rows of C numbers. The 16-byte chunks of a row are permuted by its number, so that the eight rows of a matrix, whose chunks load_matrices() reads at once,
-/// lie in different banks.
+/// Rows of C numbers. The 16-byte chunks of a row are permuted by its number, so that the eight rows of a matrix, whose
+/// chunks load_matrices() reads at once, lie in different banks.
 template <int C>
 struct SharedRows {
   static_assert(C % 64 == 0);
   static constexpr int row_bytes = C * 2;
   SharedPlace place;  // a multiple of 128
 
-  [[nodiscard]] __device__ __forceinline__ SharedRows from(int row) const { return {place + static_cast<SharedPlace>(row * row_bytes)}; }
+  [[nodiscard]] __device__ __forceinline__ SharedRows from(int row) const {
+    return {place + static_cast<SharedPlace>(row * row_bytes)};
+  }
   [[nodiscard]] __device__ __forceinline__ SharedPlace chunk(int row, int number) const {
     return place + static_cast<SharedPlace>(row * row_bytes + (number ^ (row % 8)) * 16);
   }
 };
 
-/// Chunks 2 k and 2 k + 1 of 16 rows as this lane names them to load_matrices(). The permutation concerns two bits of k alone, so that most of what differs
-/// between the loads of a tile is a constant.
+/// Chunks 2 k and 2 k + 1 of 16 rows as this lane names them to load_matrices(). The permutation concerns two bits of k
+/// alone, so that most of what differs between the loads of a tile is a constant.
 template <int C>
 struct LaneRows {
   SharedPlace place;
 
   [[nodiscard]] __device__ __forceinline__ SharedPlace at(int row, int k) const {
-    return (place ^ static_cast<SharedPlace>(k % 4 * 32)) + static_cast<SharedPlace>(k / 4 * 128 + row * SharedRows<C>::row_bytes);
+    return (place ^ static_cast<SharedPlace>(k % 4 * 32)) +
+           static_cast<SharedPlace>(k / 4 * 128 + row * SharedRows<C>::row_bytes);
   }
 };
 /// Matrices in the order: upper and lower rows of the left chunk, then of the right one.
@@ -81,7 +85,9 @@ class TileLoads {
 
  private:
   [[nodiscard]] static __device__ __forceinline__ int row_of_thread() { return static_cast<int>(threadIdx.x) / chunks; }
-  [[nodiscard]] static __device__ __forceinline__ int chunk_of_thread() { return static_cast<int>(threadIdx.x) % chunks; }
+  [[nodiscard]] static __device__ __forceinline__ int chunk_of_thread() {
+    return static_cast<int>(threadIdx.x) % chunks;
+  }
 
   const __nv_bfloat16* next_;
   int step_, num_left_;  // few registers are left
@@ -135,7 +141,8 @@ __device__ __forceinline__ void narrow(Weights<M, N>& weights, const Sums<M, N>&
 #pragma unroll
     for (int k = 0; k < N / 16; ++k)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) weights[m][k][i] = narrow_pair(s[m][2 * k + i / 2][i % 2 * 2], s[m][2 * k + i / 2][i % 2 * 2 + 1]);
+      for (int i = 0; i < 4; ++i)
+        weights[m][k][i] = narrow_pair(s[m][2 * k + i / 2][i % 2 * 2], s[m][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
 /// sums += weights x with N rows of x.
@@ -156,22 +163,27 @@ __device__ __forceinline__ void add_weighted(Sums<M, C>& sums, const Weights<M, 
     }
 }
 
-/// What is left of the keys' documents for a warp whose queries begin at first_query: its first query sees keys from `first` on, its last one from `last` on.
+/// What is left of the keys' documents for a warp whose queries begin at first_query: its first query sees keys from
+/// `first` on, its last one from `last` on.
 struct WarpDocuments {
   int first, last;
 };
 template <int M>
-[[nodiscard]] __device__ __forceinline__ WarpDocuments documents_of_warp(const AttentionSizes& sizes, int b, int first_query) {
-  return {static_cast<int>(sizes.first_visible(b, first_query)), static_cast<int>(sizes.first_visible(b, first_query + 16 * M - 1))};
+[[nodiscard]] __device__ __forceinline__ WarpDocuments documents_of_warp(const AttentionSizes& sizes, int b,
+                                                                         int first_query) {
+  return {static_cast<int>(sizes.first_visible(b, first_query)),
+          static_cast<int>(sizes.first_visible(b, first_query + 16 * M - 1))};
 }
 /// Numbers of a warp's queries and N keys from first_key on become `hidden` where the key is of an earlier document.
 template <int M, int N>
-__device__ __forceinline__ void mask_documents(Sums<M, N>& s, const AttentionSizes& sizes, int b, int first_query, int first_key, float hidden) {
+__device__ __forceinline__ void mask_documents(Sums<M, N>& s, const AttentionSizes& sizes, int b, int first_query,
+                                               int first_key, float hidden) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int begin = static_cast<int>(sizes.first_visible(b, first_query + 16 * m + row_in_fragment(r))) - first_key - column_in_fragment();
+      const int begin = static_cast<int>(sizes.first_visible(b, first_query + 16 * m + row_in_fragment(r))) -
+                        first_key - column_in_fragment();
 #pragma unroll
       for (int n = 0; n < N / 8; ++n)
 #pragma unroll
@@ -180,11 +192,11 @@ __device__ __forceinline__ void mask_documents(Sums<M, N>& s, const AttentionSiz
     }
 }
 
-/// Writes a warp's sums, times factor[m][r], as its first rows of `out`, in accesses of 16 bytes by way of `shared`, which has 16 M rows that no other warp
-/// uses.
+/// Writes a warp's sums, times factor[m][r], as its first rows of `out`, in accesses of 16 bytes by way of `shared`,
+/// which has 16 M rows that no other warp uses.
 template <int M, int C>
-__device__ __forceinline__ void store(const Rows<__nv_bfloat16>& out, int width, const Sums<M, C>& sums, const float (&factor)[M][2],
-                                      const SharedRows<C>& shared) {
+__device__ __forceinline__ void store(const Rows<__nv_bfloat16>& out, int width, const Sums<M, C>& sums,
+                                      const float (&factor)[M][2], const SharedRows<C>& shared) {
   constexpr int per_row = C / chunk_size;
 #pragma unroll
   for (int m = 0; m < M; ++m)
@@ -200,7 +212,8 @@ __device__ __forceinline__ void store(const Rows<__nv_bfloat16>& out, int width,
   for (int i = 0; i < 16 * M * per_row / warp_size; ++i) {
     const int n = i * warp_size + lane(), row = n / per_row, chunk = n % per_row;
     if (row >= out.count || chunk * chunk_size >= width) continue;
-    store_pack(out.first + row * out.stride + chunk * chunk_size, load_pack<chunk_size>(pointer_to<__nv_bfloat16>(shared.chunk(row, chunk))));
+    store_pack(out.first + row * out.stride + chunk * chunk_size,
+               load_pack<chunk_size>(pointer_to<__nv_bfloat16>(shared.chunk(row, chunk))));
   }
 }
 

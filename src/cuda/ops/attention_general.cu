@@ -1,5 +1,6 @@
-// Attention of heads of any width, in every format (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao 2023, arXiv:2307.08691): a block has 64 queries of one
-// head and goes along the keys that they see, tile by tile, with a running maximum m and sum l of each row:
+// Attention of heads of any width, in every format (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao 2023,
+// arXiv:2307.08691): a block has 64 queries of one head and goes along the keys that they see, tile by tile, with a
+// running maximum m and sum l of each row:
 //   m' = max(m, max_j s_j)    l' = l e^(m - m') + sum_j e^(s_j - m')    out' = out e^(m - m') + sum_j e^(s_j - m') v_j
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
@@ -46,19 +47,23 @@ struct RunningSoftmax {
   }
 };
 
-// blockIdx: x the queries' tile, the last first since it sees most keys; y the head; z the batch and the part of the head's width.
+// blockIdx: x the queries' tile, the last first since it sees most keys; y the head; z the batch and the part of the
+// head's width.
 template <class T, int columns>
 __global__ void __launch_bounds__(tiles::num_threads, 1) attention_kernel(Forward<T> a) {
   using W = Wide<T>;
   const AttentionSizes& sizes = a.sizes;
   tiles::Memory<W>& memory = *dynamic_shared<tiles::Memory<W>>();
-  const std::int64_t first_query = (static_cast<std::int64_t>(gridDim.x) - 1 - blockIdx.x) * tiles::side, h = blockIdx.y;
+  const std::int64_t first_query = (static_cast<std::int64_t>(gridDim.x) - 1 - blockIdx.x) * tiles::side,
+                     h = blockIdx.y;
   const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
-  const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), k = sizes.keys(a.k, b, sizes.kv_head(h)), v = sizes.keys(a.v, b, sizes.kv_head(h));
+  const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), k = sizes.keys(a.k, b, sizes.kv_head(h)),
+                      v = sizes.keys(a.v, b, sizes.kv_head(h));
 
   tiles::Sums<W, columns> out = {};
   RunningSoftmax<W> softmax;
-  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = min(sizes.num_visible(last_query), sizes.Tk);
+  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1,
+                     end = min(sizes.num_visible(last_query), sizes.Tk);
   for (std::int64_t first_key = sizes.first_visible(b, first_query); first_key < end; first_key += tiles::side) {
     tiles::Scores<W> s;
     tiles::products(s, memory, q, k.from(first_key), sizes.C);
@@ -83,7 +88,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) attention_kernel(Forwar
     const W sum = tiles::row_sum(softmax.sum[r]);
     factor[r] = sum == 0 ? W(0) : 1 / sum;
     const std::int64_t i = first_query + tiles::row_of_thread(r);
-    if (first_column == 0 && tiles::column_of_thread(0) == 0 && i < sizes.Tq) lse[i] = sum == 0 ? W(-INFINITY) : softmax.max[r] + log(sum);
+    if (first_column == 0 && tiles::column_of_thread(0) == 0 && i < sizes.Tq)
+      lse[i] = sum == 0 ? W(-INFINITY) : softmax.max[r] + log(sum);
   }
   tiles::store<columns>(sizes.queries(a.out, b, h).from(first_query), out, first_column, sizes.C, factor);
 }
@@ -95,8 +101,13 @@ void general_attention(const AttentionArgs& args, cudaStream_t stream) {
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
     using W = Wide<D>;
-    const Forward<D> forward = {
-        numbers<T>(args.q), numbers<T>(args.k), numbers<T>(args.v), numbers<T>(args.out), numbers<W>(args.lse), static_cast<W>(args.scale), sizes};
+    const Forward<D> forward = {numbers<T>(args.q),
+                                numbers<T>(args.k),
+                                numbers<T>(args.v),
+                                numbers<T>(args.out),
+                                numbers<W>(args.lse),
+                                static_cast<W>(args.scale),
+                                sizes};
     tiles::visit_columns<W>(sizes.C, [&]<int columns>(std::integral_constant<int, columns>) {
       launch({.num_blocks = blocks_for(sizes.Tq, tiles::side),
               .num_threads = tiles::num_threads,

@@ -1,8 +1,9 @@
-// Attention's gradients for heads of any width, in every format. With p_ij = e^(s_ij - lse_i) formed anew (Dao et al. 2022, arXiv:2205.14135):
+// Attention's gradients for heads of any width, in every format. With p_ij = e^(s_ij - lse_i) formed anew (Dao et al.
+// 2022, arXiv:2205.14135):
 //   delta_i = dout_i . out_i                ds_ij = p_ij (dout_i . v_j - delta_i)
 //   dq_i = scale sum_j ds_ij k_j            dk_j = scale sum_i ds_ij q_i            dv_j = sum_i p_ij dout_i
-// One pass has a block for 64 keys, which goes along the queries that see them, head by head of the group; another a block for 64 queries. So every sum
-// belongs to one block and is formed in one order.
+// One pass has a block for 64 keys, which goes along the queries that see them, head by head of the group; another a
+// block for 64 queries. So every sum belongs to one block and is formed in one order.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
@@ -26,12 +27,15 @@ constexpr int delta_threads = 256;
 
 // A warp per row, `width` numbers at once.
 template <class T, int width>
-__global__ void __launch_bounds__(delta_threads) delta_kernel(const T* all_dout, const T* all_out, Wide<T>* delta, AttentionSizes sizes) {
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;  // of [B, T, H]
+__global__ void __launch_bounds__(delta_threads)
+    delta_kernel(const T* all_dout, const T* all_out, Wide<T>* delta, AttentionSizes sizes) {
+  const std::int64_t row =
+      (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;  // of [B, T, H]
   if (row >= sizes.B * sizes.Tq * sizes.H) return;
   Wide<T> sum = 0;
   for (std::int64_t c = threadIdx.x % warp_size * width; c < sizes.C; c += warp_size * width) {
-    const auto dout = widen(load_pack<width>(all_dout + row * sizes.C + c)), out = widen(load_pack<width>(all_out + row * sizes.C + c));
+    const auto dout = widen(load_pack<width>(all_dout + row * sizes.C + c)),
+               out = widen(load_pack<width>(all_out + row * sizes.C + c));
     for (int i = 0; i < width; ++i) sum += dout.at[i] * out.at[i];
   }
   sum = warp_sum(sum);
@@ -67,7 +71,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
   for (std::int64_t h = sizes.first_of(kv_head); h < sizes.first_of(kv_head + 1); ++h) {
     const W *const lse = sizes.statistics(a.lse, b, h), *const delta = sizes.statistics(a.delta, b, h);
     for (std::int64_t first_query = sizes.first_seeing(first_key); first_query < end; first_query += tiles::side) {
-      const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), dout = sizes.queries(a.dout, b, h).from(first_query);
+      const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query),
+                          dout = sizes.queries(a.dout, b, h).from(first_query);
       tiles::Scores<W> s, dp;
       tiles::products(s, memory, k, q, sizes.C);
       tiles::products(dp, memory, v, dout, sizes.C);
@@ -78,7 +83,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
         const std::int64_t first_visible = sizes.first_visible(b, i);
         for (int r = 0; r < tiles::per_thread; ++r) {
           const std::int64_t j = first_key + tiles::row_of_thread(r);
-          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < sizes.num_visible(i), lse_i, delta_i, a.scale);
+          differentiate(s[r][n], dp[r][n], exists && first_visible <= j && j < sizes.num_visible(i), lse_i, delta_i,
+                        a.scale);
         }
       }
       tiles::add_weighted<columns>(dv, memory, s, dout, first_column, sizes.C);
@@ -91,15 +97,18 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dk_dv_kernel(Backward<T
   tiles::store<columns>(sizes.keys(a.dv, b, kv_head).from(first_key), dv, first_column, sizes.C, ones);
 }
 
-// blockIdx: x the queries' tile, the last first since it sees most keys; y the head; z the batch and the part of the head's width.
+// blockIdx: x the queries' tile, the last first since it sees most keys; y the head; z the batch and the part of the
+// head's width.
 template <class T, int columns>
 __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a) {
   using W = Wide<T>;
   const AttentionSizes& sizes = a.sizes;
   tiles::Memory<W>& memory = *dynamic_shared<tiles::Memory<W>>();
-  const std::int64_t first_query = (static_cast<std::int64_t>(gridDim.x) - 1 - blockIdx.x) * tiles::side, h = blockIdx.y;
+  const std::int64_t first_query = (static_cast<std::int64_t>(gridDim.x) - 1 - blockIdx.x) * tiles::side,
+                     h = blockIdx.y;
   const std::int64_t b = blockIdx.z % sizes.B, first_column = blockIdx.z / sizes.B * columns;
-  const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query), dout = sizes.queries(a.dout, b, h).from(first_query);
+  const Rows<const T> q = sizes.queries(a.q, b, h).from(first_query),
+                      dout = sizes.queries(a.dout, b, h).from(first_query);
   const Rows<const T> keys = sizes.keys(a.k, b, sizes.kv_head(h)), values = sizes.keys(a.v, b, sizes.kv_head(h));
   W lse[tiles::per_thread], delta[tiles::per_thread];
   for (int r = 0; r < tiles::per_thread; ++r) {
@@ -109,7 +118,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
   }
 
   tiles::Sums<W, columns> dq = {};
-  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1, end = min(sizes.num_visible(last_query), sizes.Tk);
+  const std::int64_t last_query = min(first_query + tiles::side, sizes.Tq) - 1,
+                     end = min(sizes.num_visible(last_query), sizes.Tk);
   for (std::int64_t first_key = sizes.first_visible(b, first_query); first_key < end; first_key += tiles::side) {
     tiles::Scores<W> s, dp;
     tiles::products(s, memory, q, keys.from(first_key), sizes.C);
@@ -119,7 +129,8 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
                          end_visible = min(sizes.num_visible(i), sizes.Tk);
       for (int n = 0; n < tiles::per_thread; ++n) {
         const std::int64_t j = first_key + tiles::column_of_thread(n);
-        differentiate(s[r][n], dp[r][n], i < sizes.Tq && first_visible <= j && j < end_visible, lse[r], delta[r], a.scale);
+        differentiate(s[r][n], dp[r][n], i < sizes.Tq && first_visible <= j && j < end_visible, lse[r], delta[r],
+                      a.scale);
       }
     }
     tiles::add_weighted<columns>(dq, memory, dp, keys.from(first_key), first_column, sizes.C);
@@ -133,11 +144,14 @@ __global__ void __launch_bounds__(tiles::num_threads, 1) dq_kernel(Backward<T> a
 
 void attention_delta(const AttentionBackwardArgs& args, cudaStream_t stream) {
   const AttentionSizes sizes = sizes_of(args);
-  const Launch how = {.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size), .num_threads = delta_threads, .stream = stream};
+  const Launch how = {.num_blocks = blocks_for(sizes.B * sizes.Tq * sizes.H, delta_threads / warp_size),
+                      .num_threads = delta_threads,
+                      .stream = stream};
   visit_numbers(args.q.dtype, [&]<class T>(T) {
     using D = on_device<T>;
     visit_row_width<D>(sizes.C, [&]<int width>(std::integral_constant<int, width>) {
-      launch(how, delta_kernel<D, width>, numbers<T>(args.dout), numbers<T>(args.out), numbers<Wide<D>>(args.delta), sizes);
+      launch(how, delta_kernel<D, width>, numbers<T>(args.dout), numbers<T>(args.out), numbers<Wide<D>>(args.delta),
+             sizes);
     });
   });
 }

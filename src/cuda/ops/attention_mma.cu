@@ -1,5 +1,6 @@
-// Attention in tensor cores, FlashAttention-2's way (Dao 2023, arXiv:2307.08691): a block has 64 M queries of one head, a warp 16 M of them with their sums in
-// registers; keys and values come by in tiles of 64. Weights are rounded to bfloat16 for the product with v; sums, maxima and lse are float32.
+// Attention in tensor cores, FlashAttention-2's way (Dao 2023, arXiv:2307.08691): a block has 64 M queries of one head,
+// a warp 16 M of them with their sums in registers; keys and values come by in tiles of 64. Weights are rounded to
+// bfloat16 for the product with v; sums, maxima and lse are float32.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_fragments.h"
@@ -21,17 +22,20 @@ struct Forward {
   AttentionSizes sizes;
 };
 
-/// Keys and values of one head pass through three tiles in turn: k_0, v_0, k_1, v_1, ... While one is worked on, the two that follow are on their way.
+/// Keys and values of one head pass through three tiles in turn: k_0, v_0, k_1, v_1, ... While one is worked on, the
+/// two that follow are on their way.
 template <int C>
 class KeysAndValues {
  public:
   using Loads = TileLoads<tile_keys, num_threads, C>;
-  __device__ __forceinline__ KeysAndValues(const Loads& keys, const Loads& values, bool has_any, const SharedRows<C>& ring)
+  __device__ __forceinline__ KeysAndValues(const Loads& keys, const Loads& values, bool has_any,
+                                           const SharedRows<C>& ring)
       : keys_(keys), values_(values), ring_(ring.place) {
     begin(keys_, ring_, has_any);
     begin(values_, ring_ + tile_bytes, has_any);
   }
-  /// The next tile, when it is there; all warps have done with the one before. In turns; `has_more`: there are keys past these.
+  /// The next tile, when it is there; all warps have done with the one before. In turns; `has_more`: there are keys
+  /// past these.
   [[nodiscard]] __device__ __forceinline__ SharedRows<C> take_keys(bool has_more) { return take(keys_, has_more); }
   [[nodiscard]] __device__ __forceinline__ SharedRows<C> take_values(bool has_more) { return take(values_, has_more); }
 
@@ -71,7 +75,9 @@ struct RunningSoftmax {
       }
   }
   /// What the exponents of row r are taken relative to; nothing seen yet: all weights are 2^-inf.
-  [[nodiscard]] __device__ __forceinline__ float base(int m, int r) const { return max[m][r] == -INFINITY ? 0 : max[m][r] * base_scale; }
+  [[nodiscard]] __device__ __forceinline__ float base(int m, int r) const {
+    return max[m][r] == -INFINITY ? 0 : max[m][r] * base_scale;
+  }
 
   /// Scores become weights, and `out` what it would be had it been summed with them.
   template <int C>
@@ -112,7 +118,8 @@ struct RunningSoftmax {
   }
 };
 
-/// Scores of keys that a query does not see become -inf: the warp's first row sees num_visible of the tile, each further row one more, up to num_keys.
+/// Scores of keys that a query does not see become -inf: the warp's first row sees num_visible of the tile, each
+/// further row one more, up to num_keys.
 template <int M>
 __device__ __forceinline__ void mask(Sums<M, tile_keys>& s, int num_visible, int num_keys) {
 #pragma unroll
@@ -126,20 +133,24 @@ __device__ __forceinline__ void mask(Sums<M, tile_keys>& s, int num_visible, int
     }
 }
 
-// Blocks of one head lie next to each other, since they read the same keys, and the last queries come first, since they see most of them.
+// Blocks of one head lie next to each other, since they read the same keys, and the last queries come first, since they
+// see most of them.
 template <int C, int M>
 __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   constexpr int block_queries = 16 * M * num_warps;
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * block_queries, first_row = 16 * M * warp();
-  const int num_keys = static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1), sizes.Tk));  // seen by any query
-  const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / tile_keys * tile_keys;  // and not those before
+  const int num_keys = static_cast<int>(min(
+      sizes.num_visible(min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1), sizes.Tk));  // seen by any query
+  const int begin =
+      static_cast<int>(sizes.first_visible(b, first_query)) / tile_keys * tile_keys;  // and not those before
   const SharedRows<C> q = {0}, my_q = q.from(first_row);
 
   TileLoads<block_queries, num_threads, C>(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
-  KeysAndValues<C> keys_and_values({sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width}, {sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width},
-                                   begin < num_keys, q.from(block_queries));
+  KeysAndValues<C> keys_and_values({sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width},
+                                   {sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width}, begin < num_keys,
+                                   q.from(block_queries));
   Sums<M, C> out;
   clear<M, C>(out);
   RunningSoftmax<M> softmax(a.base_scale);
@@ -147,14 +158,16 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
   for (int first_key = begin; first_key < num_keys; first_key += tile_keys) {
     const bool has_more = first_key + tile_keys < num_keys;
-    const bool is_seen = first_key < num_visible + 16 * M - 1 && documents.first < first_key + tile_keys;  // by any query of this warp
+    const bool is_seen =
+        first_key < num_visible + 16 * M - 1 && documents.first < first_key + tile_keys;  // by any query of this warp
     const SharedRows<C> k = keys_and_values.take_keys(has_more);
     Weights<M, tile_keys> weights;
     if (is_seen) {
       Sums<M, tile_keys> s;
       multiply_transposed<M, tile_keys>(s, my_q, k);
       if (min(num_visible, num_keys) < first_key + tile_keys) mask<M>(s, num_visible - first_key, num_keys - first_key);
-      if (documents.last > first_key) mask_documents<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);
+      if (documents.last > first_key)
+        mask_documents<M, tile_keys>(s, sizes, b, first_query + first_row, first_key, -INFINITY);
       softmax.template add<C>(s, out);
       narrow<M, tile_keys>(weights, s);
     }
@@ -174,7 +187,8 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
       factor[m][r] = sum == 0 ? 0 : 1 / sum;
       const int row = 16 * m + row_in_fragment(r);
       if (column_in_fragment() == 0 && row < rows.count)
-        sizes.statistics(a.lse, b, h)[first_query + first_row + row] = sum == 0 ? -INFINITY : softmax.base(m, r) * ln_2 + logf(sum);
+        sizes.statistics(a.lse, b, h)[first_query + first_row + row] =
+            sum == 0 ? -INFINITY : softmax.base(m, r) * ln_2 + logf(sum);
     }
   store<M, C>(rows, width, out, factor, my_q);
 }
@@ -199,15 +213,16 @@ bool visit_width(std::int64_t C, std::int64_t most_shared_bytes, F&& f) {
 template <int C, int M>
 void start(Width<C, M> /*width*/, const AttentionArgs& args, const AttentionSizes& sizes, cudaStream_t stream) {
   using W = Width<C, M>;
-  launch({.num_blocks = blocks_for(sizes.Tq, W::queries),
-          .num_threads = num_threads,
-          .num_blocks_y = sizes.H,
-          .num_blocks_z = sizes.B,
-          .shared_bytes = W::shared_bytes,
-          .stream = stream},
-         attention_kernel<C, M>,
-         Forward{numbers<bfloat16>(args.q), numbers<bfloat16>(args.k), numbers<bfloat16>(args.v), numbers<bfloat16>(args.out), numbers<float>(args.lse),
-                 static_cast<float>(args.scale) * log2_e, sizes});
+  launch(
+      {.num_blocks = blocks_for(sizes.Tq, W::queries),
+       .num_threads = num_threads,
+       .num_blocks_y = sizes.H,
+       .num_blocks_z = sizes.B,
+       .shared_bytes = W::shared_bytes,
+       .stream = stream},
+      attention_kernel<C, M>,
+      Forward{numbers<bfloat16>(args.q), numbers<bfloat16>(args.k), numbers<bfloat16>(args.v),
+              numbers<bfloat16>(args.out), numbers<float>(args.lse), static_cast<float>(args.scale) * log2_e, sizes});
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; the formulas stand in attention_general_backward.cu). One kernel has a block for keys,
-// whose dk and dv stay in registers while the queries that see them come by, head by head of the group; it forms the transposed scores, which are then the
-// operands of the sums without a way through shared memory. The other has a block for queries. So scores are formed twice, seven products in place of five,
-// and no sum is shared by blocks: no atomics, no scratch of float32, the same bits every time.
+// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; the formulas stand in
+// attention_general_backward.cu). One kernel has a block for keys, whose dk and dv stay in registers while the queries
+// that see them come by, head by head of the group; it forms the transposed scores, which are then the operands of the
+// sums without a way through shared memory. The other has a block for queries. So scores are formed twice, seven
+// products in place of five, and no sum is shared by blocks: no atomics, no scratch of float32, the same bits every
+// time.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
@@ -32,14 +34,17 @@ __device__ __forceinline__ void set_all(float (&factor)[M][2], float value) {
 /// How a head of C is divided: num_warps times 16 M keys for a block, `queries` of a tile.
 template <int C_, int M_, int num_warps_, int queries_>
 struct KeyBlocks {
-  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, keys = 16 * M_ * num_warps_, queries = queries_;
+  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, keys = 16 * M_ * num_warps_,
+                       queries = queries_;
   static_assert(3 * queries <= num_threads);
 
   // Shared memory: k, v and twice q, dout, lse, delta, starts.
-  static constexpr SharedPlace key_bytes = keys * SharedRows<C>::row_bytes, query_bytes = queries * SharedRows<C>::row_bytes;
+  static constexpr SharedPlace key_bytes = keys * SharedRows<C>::row_bytes,
+                               query_bytes = queries * SharedRows<C>::row_bytes;
   static constexpr SharedPlace first_stage = 2 * key_bytes, statistics_bytes = queries * 4;
   static constexpr SharedPlace stage_bytes = 2 * query_bytes + 3 * statistics_bytes;
-  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes, shared_bytes = end_place + 16;  // an int: registers are few
+  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes,
+                               shared_bytes = end_place + 16;  // an int: registers are few
   static_assert(stage_bytes % 128 == 0);
   struct Stage {
     SharedPlace place;
@@ -52,7 +57,8 @@ struct KeyBlocks {
 };
 
 template <class Blocks>
-__device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const Backward& a, int b, int h, int first_query) {
+__device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const Backward& a, int b, int h,
+                                            int first_query) {
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), thread = static_cast<int>(threadIdx.x);
   using Loads = TileLoads<Blocks::queries, Blocks::num_threads, Blocks::C>;
@@ -94,7 +100,8 @@ __device__ __forceinline__ void mask(Sums<M, N>& p, int first_seen, int num_quer
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int begin = first_seen + 16 * m + row_in_fragment(i / 2) - column_in_fragment() - i % 2, end = num_queries - column_in_fragment() - i % 2;
+      const int begin = first_seen + 16 * m + row_in_fragment(i / 2) - column_in_fragment() - i % 2,
+                end = num_queries - column_in_fragment() - i % 2;
 #pragma unroll
       for (int n = 0; n < N / 8; ++n)
         if (8 * n < begin || 8 * n >= end) p[m][n][i] = 0;
@@ -132,15 +139,18 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
   constexpr int C = Blocks::C, M = Blocks::M, N = Blocks::queries;
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), kv_head = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
-  const int first_key = static_cast<int>(blockIdx.x) * Blocks::keys, first_row = 16 * M * warp(), num_queries = static_cast<int>(sizes.Tq);
+  const int first_key = static_cast<int>(blockIdx.x) * Blocks::keys, first_row = 16 * M * warp(),
+            num_queries = static_cast<int>(sizes.Tq);
   const SharedRows<C> k = {0}, v = {Blocks::key_bytes}, my_k = k.from(first_row), my_v = v.from(first_row);
 
-  const int first_head = static_cast<int>(sizes.first_of(kv_head)), end_head = static_cast<int>(sizes.first_of(kv_head + 1));
+  const int first_head = static_cast<int>(sizes.first_of(kv_head)),
+            end_head = static_cast<int>(sizes.first_of(kv_head + 1));
   using Loads = TileLoads<Blocks::keys, Blocks::num_threads, C>;
   Loads(sizes.keys(a.k, b, kv_head).from(first_key), width).begin_next(k);
   Loads(sizes.keys(a.v, b, kv_head).from(first_key), width).begin_next(v);
   typename Blocks::Stage stage = {Blocks::first_stage};
-  const int begin = static_cast<int>(sizes.first_seeing(first_key)), end = static_cast<int>(end_seeing(sizes, b, first_key + Blocks::keys - 1));
+  const int begin = static_cast<int>(sizes.first_seeing(first_key)),
+            end = static_cast<int>(end_seeing(sizes, b, first_key + Blocks::keys - 1));
   if (threadIdx.x == 0) *pointer_to<int>(Blocks::end_place) = end;
   if (first_head < end_head && begin < end) begin_stage<Blocks>(stage, a, b, first_head, begin);
   close_group_of_copies();
@@ -161,15 +171,18 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
     if (next_head < end_head) begin_stage<Blocks>(other, a, b, next_head, next_query);
     close_group_of_copies();
 
-    const int first_seen = first_key + first_row - static_cast<int>(sizes.diagonal) - first_query;  // the column from which the warp's first key is seen
+    const int first_seen = first_key + first_row - static_cast<int>(sizes.diagonal) -
+                           first_query;  // the column from which the warp's first key is seen
     const int position = first_key + first_row + static_cast<int>(sizes.first_key);
     if (first_seen < N && (sizes.starts == nullptr || *pointer_to<int>(stage.starts()) < position + 16 * M)) {
       Sums<M, N> p, ds;
       Weights<M, N> weights;
       multiply_transposed<M, N>(p, my_k, stage.q());
       exponentiate<M, N>(p, stage.lse(), a.base_scale);
-      if (first_seen + 16 * M > 1 || first_query + N > num_queries) mask<M, N>(p, first_seen, num_queries - first_query);
-      if (sizes.starts != nullptr && *pointer_to<int>(stage.starts() + 4 * (N - 1)) > position) mask_documents<M, N>(p, stage.starts(), position);
+      if (first_seen + 16 * M > 1 || first_query + N > num_queries)
+        mask<M, N>(p, first_seen, num_queries - first_query);
+      if (sizes.starts != nullptr && *pointer_to<int>(stage.starts() + 4 * (N - 1)) > position)
+        mask_documents<M, N>(p, stage.starts(), position);
       narrow<M, N>(weights, p);
       add_weighted<M, N>(dv, weights, stage.dout());
       multiply_transposed<M, N>(ds, my_v, stage.dout());
@@ -195,22 +208,27 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
 
 template <int C_, int M_, int num_warps_, int keys_>
 struct QueryBlocks {
-  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, queries = 16 * M_ * num_warps_, keys = keys_;
+  static constexpr int C = C_, M = M_, num_threads = num_warps_ * warp_size, queries = 16 * M_ * num_warps_,
+                       keys = keys_;
 
   // Shared memory: q, dout and twice k, v.
-  static constexpr SharedPlace query_bytes = queries * SharedRows<C>::row_bytes, key_bytes = keys * SharedRows<C>::row_bytes;
-  static constexpr SharedPlace first_stage = 2 * query_bytes, stage_bytes = 2 * key_bytes, shared_bytes = first_stage + 2 * stage_bytes;
+  static constexpr SharedPlace query_bytes = queries * SharedRows<C>::row_bytes,
+                               key_bytes = keys * SharedRows<C>::row_bytes;
+  static constexpr SharedPlace first_stage = 2 * query_bytes, stage_bytes = 2 * key_bytes,
+                               shared_bytes = first_stage + 2 * stage_bytes;
 };
 
 /// Products q . k become ds / scale = p (dout . v - delta) with p = e^(scale q . k - lse).
 template <int M, int N>
-__device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& dp, const float (&base)[M][2], const float (&delta)[M][2], float base_scale) {
+__device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& dp, const float (&base)[M][2],
+                                              const float (&delta)[M][2], float base_scale) {
 #pragma unroll
   for (int m = 0; m < M; ++m)
 #pragma unroll
     for (int n = 0; n < N / 8; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[m][i / 2])) * (dp[m][n][i] - delta[m][i / 2]);
+      for (int i = 0; i < 4; ++i)
+        s[m][n][i] = fast_exp2(fmaf(s[m][n][i], base_scale, -base[m][i / 2])) * (dp[m][n][i] - delta[m][i / 2]);
 }
 /// Zero where a query does not see the key: row r of the warp sees num_visible + r of them, up to num_keys.
 template <int M, int N>
@@ -233,7 +251,9 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Blocks::queries, first_row = 16 * M * warp();
-  const int num_keys = static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1), sizes.Tk));  // seen by any query
+  const int num_keys =
+      static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1),
+                           sizes.Tk));                                              // seen by any query
   const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / N * N;  // and not those before
   const SharedRows<C> q = {0}, dout = {Blocks::query_bytes}, my_q = q.from(first_row), my_dout = dout.from(first_row);
 
@@ -241,7 +261,8 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   using KeyLoads = TileLoads<N, Blocks::num_threads, C>;
   QueryLoads(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
   QueryLoads(sizes.queries(a.dout, b, h).from(first_query), width).begin_next(dout);
-  KeyLoads keys(sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width), values(sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width);
+  KeyLoads keys(sizes.keys(a.k, b, sizes.kv_head(h)).from(begin), width),
+      values(sizes.keys(a.v, b, sizes.kv_head(h)).from(begin), width);
   SharedPlace stage = Blocks::first_stage;
   keys.begin_next({stage});
   values.begin_next({stage + Blocks::key_bytes});
@@ -278,7 +299,8 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
       multiply_transposed<M, N>(dp, my_dout, v);
       differentiate<M, N>(s, dp, base, delta, a.base_scale);
       if (min(num_visible, num_keys) < first_key + N) mask_keys<M, N>(s, num_visible - first_key, num_keys - first_key);
-      if (documents.last > first_key) fragments::mask_documents<M, N>(s, sizes, b, first_query + first_row, first_key, 0);
+      if (documents.last > first_key)
+        fragments::mask_documents<M, N>(s, sizes, b, first_query + first_row, first_key, 0);
       narrow<M, N>(weights, s);
       add_weighted<M, N>(dq, weights, k);
     }
@@ -295,7 +317,8 @@ template <class Keys_, class Queries_>
 struct Width {
   using Keys = Keys_;
   using Queries = Queries_;
-  static constexpr std::int64_t shared_bytes = Keys::shared_bytes > Queries::shared_bytes ? Keys::shared_bytes : Queries::shared_bytes;
+  static constexpr std::int64_t shared_bytes =
+      Keys::shared_bytes > Queries::shared_bytes ? Keys::shared_bytes : Queries::shared_bytes;
 };
 using Width64 = Width<KeyBlocks<64, 2, 4, 32>, QueryBlocks<64, 2, 4, 32>>;
 using Width128 = Width<KeyBlocks<128, 1, 8, 64>, QueryBlocks<128, 1, 8, 64>>;

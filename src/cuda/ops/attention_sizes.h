@@ -14,7 +14,9 @@ struct Rows {
   std::int64_t stride;  // in elements
   std::int64_t count;   // those that exist from here on
 
-  [[nodiscard]] __device__ __forceinline__ Rows from(std::int64_t i) const { return {first + i * stride, stride, count - i}; }
+  [[nodiscard]] __device__ __forceinline__ Rows from(std::int64_t i) const {
+    return {first + i * stride, stride, count - i};
+  }
 };
 
 struct AttentionSizes {
@@ -38,7 +40,9 @@ struct AttentionSizes {
   [[nodiscard]] __device__ __forceinline__ T* statistics(T* x, std::int64_t b, std::int64_t h) const {
     return x + (b * H + h) * Tq;
   }
-  [[nodiscard]] __device__ __forceinline__ std::int64_t kv_head(std::int64_t h) const { return (h + first_head) / group; }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t kv_head(std::int64_t h) const {
+    return (h + first_head) / group;
+  }
   /// The heads that read a kv head: from first_of(kv_head) up to first_of(kv_head + 1).
   [[nodiscard]] __device__ __forceinline__ std::int64_t first_of(std::int64_t kv_head) const {
     const std::int64_t h = kv_head * group - first_head;
@@ -53,7 +57,9 @@ struct AttentionSizes {
     return first > 0 ? first : 0;
   }
   /// The first query that sees this key or, if there is none that does, one after it.
-  [[nodiscard]] __device__ __forceinline__ std::int64_t first_seeing(std::int64_t key) const { return key > diagonal ? key - diagonal : 0; }
+  [[nodiscard]] __device__ __forceinline__ std::int64_t first_seeing(std::int64_t key) const {
+    return key > diagonal ? key - diagonal : 0;
+  }
 };
 
 /// Of AttentionArgs or AttentionBackwardArgs.

@@ -1,5 +1,6 @@
-// What attention's general kernels are made of: blocks of 16 x 16 threads that form a tile of 64 x 64 scores, a thread 4 x 4 of them, and sums of rows that
-// are weighted with such a tile. Operands pass through shared memory in pieces, so that a head may be of any width.
+// What attention's general kernels are made of: blocks of 16 x 16 threads that form a tile of 64 x 64 scores, a thread
+// 4 x 4 of them, and sums of rows that are weighted with such a tile. Operands pass through shared memory in pieces, so
+// that a head may be of any width.
 #pragma once
 
 #include "cuda/device/lanes.h"
@@ -26,8 +27,12 @@ struct Memory {
   }
 };
 
-__device__ __forceinline__ int row_of_thread(int r) { return static_cast<int>(threadIdx.x) / threads_across + threads_across * r; }
-__device__ __forceinline__ int column_of_thread(int n) { return static_cast<int>(threadIdx.x) % threads_across + threads_across * n; }
+__device__ __forceinline__ int row_of_thread(int r) {
+  return static_cast<int>(threadIdx.x) / threads_across + threads_across * r;
+}
+__device__ __forceinline__ int column_of_thread(int n) {
+  return static_cast<int>(threadIdx.x) % threads_across + threads_across * n;
+}
 
 template <class W>
 using Scores = W[per_thread][per_thread];
@@ -46,7 +51,8 @@ __device__ __forceinline__ void load(W* out, int pitch, const Rows<T>& x, std::i
 
 /// s[i][j] = a_i . b_j. Begins with a barrier.
 template <class W, class T>
-__device__ __forceinline__ void products(Scores<W>& s, Memory<W>& memory, const Rows<T>& a, const Rows<T>& b, std::int64_t C) {
+__device__ __forceinline__ void products(Scores<W>& s, Memory<W>& memory, const Rows<T>& a, const Rows<T>& b,
+                                         std::int64_t C) {
   for (int r = 0; r < per_thread; ++r)
     for (int n = 0; n < per_thread; ++n) s[r][n] = 0;
   for (std::int64_t first = 0; first < C; first += piece) {
@@ -64,11 +70,11 @@ __device__ __forceinline__ void products(Scores<W>& s, Memory<W>& memory, const 
   }
 }
 
-/// sums[i] += sum_j weights[i][j] x_j over columns first .. first + columns, where a thread gives the weights of its 4 x 4 places. Begins with a barrier,
-/// after which the weights of the call before are overwritten.
+/// sums[i] += sum_j weights[i][j] x_j over columns first .. first + columns, where a thread gives the weights of its 4
+/// x 4 places. Begins with a barrier, after which the weights of the call before are overwritten.
 template <int columns, class W, class T>
-__device__ __forceinline__ void add_weighted(Sums<W, columns>& sums, Memory<W>& memory, const Scores<W>& weights, const Rows<T>& x, std::int64_t first,
-                                             std::int64_t C) {
+__device__ __forceinline__ void add_weighted(Sums<W, columns>& sums, Memory<W>& memory, const Scores<W>& weights,
+                                             const Rows<T>& x, std::int64_t first, std::int64_t C) {
   __syncthreads();
   for (int r = 0; r < per_thread; ++r)
     for (int n = 0; n < per_thread; ++n) memory.weights[row_of_thread(r)][column_of_thread(n)] = weights[r][n];
@@ -90,7 +96,8 @@ __device__ __forceinline__ void add_weighted(Sums<W, columns>& sums, Memory<W>& 
 
 /// Writes the sums' rows times factor[r] as columns first .. first + columns of `out`.
 template <int columns, class W, class T>
-__device__ __forceinline__ void store(const Rows<T>& out, const Sums<W, columns>& sums, std::int64_t first, std::int64_t C, const W (&factor)[per_thread]) {
+__device__ __forceinline__ void store(const Rows<T>& out, const Sums<W, columns>& sums, std::int64_t first,
+                                      std::int64_t C, const W (&factor)[per_thread]) {
   for (int r = 0; r < per_thread; ++r) {
     const int row = row_of_thread(r);
     if (row >= out.count) continue;

@@ -17,8 +17,11 @@ struct ColumnOfNumbers {
   const T* dy;
   std::int64_t D;
 
-  __device__ Loaded load(std::int64_t row, std::int64_t column) const { return load_pack<width>(dy + row * D + column); }
-  __device__ void add(const Loaded& dy_i, std::int64_t /*row*/, std::int64_t /*column*/, Wide<T> (&sums)[1][width]) const {
+  __device__ Loaded load(std::int64_t row, std::int64_t column) const {
+    return load_pack<width>(dy + row * D + column);
+  }
+  __device__ void add(const Loaded& dy_i, std::int64_t /*row*/, std::int64_t /*column*/,
+                      Wide<T> (&sums)[1][width]) const {
 #pragma unroll
     for (int i = 0; i < width; ++i) sums[0][i] += widen(dy_i.at[i]);
   }

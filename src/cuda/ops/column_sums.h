@@ -1,6 +1,7 @@
-// Sums over the rows of a matrix, one or several for each column: gradients of biases and of norms' weights. In two stages and without atomics, so that
-// numbers are added in the same order in every run:
-//   1. a block takes some columns and a chunk of rows, which its warps take in turns; then it adds the sums of its warps
+// Sums over the rows of a matrix, one or several for each column: gradients of biases and of norms' weights. In two
+// stages and without atomics, so that numbers are added in the same order in every run:
+//   1. a block takes some columns and a chunk of rows, which its warps take in turns; then it adds the sums of its
+//   warps
 //   2. out[d] += the chunks' sums of column d.
 // Every number is read once; the first stage writes one of `rows of a chunk`. For .cu files alone.
 #pragma once
@@ -29,7 +30,8 @@ struct Totals {
 constexpr int chunks_at_once = 16;
 
 template <class A, class G, int num_sums>
-__global__ void __launch_bounds__(warp_size* chunks_at_once) add_partial_sums_kernel(PartialSums<A, num_sums> of, Totals<G, num_sums> totals) {
+__global__ void __launch_bounds__(warp_size* chunks_at_once)
+    add_partial_sums_kernel(PartialSums<A, num_sums> of, Totals<G, num_sums> totals) {
   __shared__ A sums[chunks_at_once][warp_size];
   const int lane = static_cast<int>(threadIdx.x) % warp_size, first_chunk = static_cast<int>(threadIdx.x) / warp_size;
   const int num_warps = static_cast<int>(blockDim.x) / warp_size;
@@ -38,7 +40,8 @@ __global__ void __launch_bounds__(warp_size* chunks_at_once) add_partial_sums_ke
   if (column < of.D) {
     const A* numbers = of.numbers + blockIdx.y * of.D + column;
 #pragma unroll 4
-    for (std::int64_t chunk = first_chunk; chunk < of.num_chunks; chunk += num_warps) sum += numbers[chunk * num_sums * of.D];
+    for (std::int64_t chunk = first_chunk; chunk < of.num_chunks; chunk += num_warps)
+      sum += numbers[chunk * num_sums * of.D];
   }
   sums[first_chunk][lane] = sum;
   __syncthreads();
@@ -66,15 +69,19 @@ constexpr int column_sums_threads = 256;
 /// A Summand says what is summed over the rows, for `width` neighbouring columns:
 ///   using Number; static constexpr int width, num_sums; struct Loaded;
 ///   Loaded load(row, column) const;
-///   void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;      which may also store what it forms, each number once
+///   void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;      which may also store what
+///   it forms, each number once
 template <class Summand, class A = Wide<typename Summand::Number>>
 __global__ void __launch_bounds__(column_sums_threads)
-    column_sums_kernel(Summand summand, std::int64_t num_rows, std::int64_t rows_per_chunk, PartialSums<A, Summand::num_sums> out) {
-  constexpr int width = Summand::width, num_sums = Summand::num_sums, num_warps = column_sums_threads / warp_size, in_flight = 4;
+    column_sums_kernel(Summand summand, std::int64_t num_rows, std::int64_t rows_per_chunk,
+                       PartialSums<A, Summand::num_sums> out) {
+  constexpr int width = Summand::width, num_sums = Summand::num_sums, num_warps = column_sums_threads / warp_size,
+                in_flight = 4;
   constexpr int block_columns = warp_size * width;
   __shared__ A of_warps[num_warps][block_columns];
   const int lane = static_cast<int>(threadIdx.x) % warp_size, warp = static_cast<int>(threadIdx.x) / warp_size;
-  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * block_columns, column = first_column + lane * width;
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * block_columns,
+                     column = first_column + lane * width;
   const std::int64_t first = blockIdx.y * rows_per_chunk, last = min(num_rows, first + rows_per_chunk);
   A sums[num_sums][width] = {};
   if (column < out.D) {
@@ -94,7 +101,8 @@ __global__ void __launch_bounds__(column_sums_threads)
 #pragma unroll
     for (int j = 0; j < width; ++j) of_warps[warp][lane * width + j] = sums[i][j];
     __syncthreads();
-    for (int j = static_cast<int>(threadIdx.x); j < block_columns && first_column + j < out.D; j += column_sums_threads) {
+    for (int j = static_cast<int>(threadIdx.x); j < block_columns && first_column + j < out.D;
+         j += column_sums_threads) {
       A sum = 0;
 #pragma unroll
       for (int other = 0; other < num_warps; ++other) sum += of_warps[other][j];
@@ -105,19 +113,26 @@ __global__ void __launch_bounds__(column_sums_threads)
 
 /// totals[i][d] += sums over num_rows rows of D columns, which is a multiple of the Summand's width.
 template <class Summand, class G>
-void add_column_sums(const Summand& summand, std::int64_t num_rows, std::int64_t D, const Totals<G, Summand::num_sums>& totals, const ComputeLane& lane) {
+void add_column_sums(const Summand& summand, std::int64_t num_rows, std::int64_t D,
+                     const Totals<G, Summand::num_sums>& totals, const ComputeLane& lane) {
   using A = Wide<typename Summand::Number>;
   constexpr int num_sums = Summand::num_sums;
   if (num_rows == 0 || D == 0) return;
-  constexpr std::int64_t blocks_per_multiprocessor = 4, fewest_rows = 64;  // enough to hide memory's latency; few enough that partial sums are little to move
+  constexpr std::int64_t blocks_per_multiprocessor = 4,
+                         fewest_rows =
+                             64;  // enough to hide memory's latency; few enough that partial sums are little to move
   const std::int64_t column_blocks = blocks_for(D, warp_size * Summand::width);
   const std::int64_t wanted = blocks_for(lane.num_multiprocessors * blocks_per_multiprocessor, column_blocks);
-  const std::int64_t most = std::clamp<std::int64_t>(Workspace::capacity<A>() / (num_sums * D), 1, 65535);  // the second size of a grid ends there
+  const std::int64_t most = std::clamp<std::int64_t>(Workspace::capacity<A>() / (num_sums * D), 1,
+                                                     65535);  // the second size of a grid ends there
   const std::int64_t rows_per_chunk = std::max(fewest_rows, blocks_for(num_rows, std::min(wanted, most)));
   const std::int64_t num_chunks = blocks_for(num_rows, rows_per_chunk);
   const PartialSums<A, num_sums> partial = {lane.workspace.as<A>(num_chunks * num_sums * D), num_chunks, D};
-  launch({.num_blocks = column_blocks, .num_threads = column_sums_threads, .num_blocks_y = num_chunks, .stream = lane.stream}, column_sums_kernel<Summand>,
-         summand, num_rows, rows_per_chunk, partial);
+  launch({.num_blocks = column_blocks,
+          .num_threads = column_sums_threads,
+          .num_blocks_y = num_chunks,
+          .stream = lane.stream},
+         column_sums_kernel<Summand>, summand, num_rows, rows_per_chunk, partial);
   add_partial_sums(partial, totals, lane.stream);
 }
 

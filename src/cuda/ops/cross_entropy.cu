@@ -1,8 +1,10 @@
 // The softmax and the loss of a part of the vocabulary (formulas: ops/reference/cross_entropy.cpp).
 //
-// Memory bounds all of it, and an exponential is cheap: row_exp reads the logits once and writes none, keeping a running maximum and the sum of exponentials
-// below it (Milakov and Gimelshein 2018, arXiv:1805.02867); the gradient forms them again from lse. That is 2 + 4 bytes for a bfloat16 logit and 4 + 6 for a
-// float32 one whose gradient is a bfloat16; exponentials written in between would make the latter 12 + 6, or 8 + 6 if all rows at work fit in the second cache.
+// Memory bounds all of it, and an exponential is cheap: row_exp reads the logits once and writes none, keeping a
+// running maximum and the sum of exponentials below it (Milakov and Gimelshein 2018, arXiv:1805.02867); the gradient
+// forms them again from lse. That is 2 + 4 bytes for a bfloat16 logit and 4 + 6 for a float32 one whose gradient is a
+// bfloat16; exponentials written in between would make the latter 12 + 6, or 8 + 6 if all rows at work fit in the
+// second cache.
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
@@ -24,8 +26,8 @@ __device__ __forceinline__ double exponential(double x) { return exp(x); }
 template <class A>
 constexpr A infinity = std::numeric_limits<A>::infinity();
 
-/// The columns of a row that begin and end a pack, whatever the row's width: packs start at multiples of their width in the whole tensor. What lies before
-/// and behind them is less than a pack.
+/// The columns of a row that begin and end a pack, whatever the row's width: packs start at multiples of their width in
+/// the whole tensor. What lies before and behind them is less than a pack.
 struct PackedColumns {
   __device__ PackedColumns(std::int64_t row_start, int num_columns, int width) {
     const int past = static_cast<int>(row_start % width);
@@ -62,7 +64,8 @@ struct RowExpTensors {
 
 /// A block has a row.
 template <class L>
-__global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensors<L> of, std::int64_t V, std::int64_t first_column, int valid_columns) {
+__global__ void __launch_bounds__(max_block_threads)
+    row_exp_kernel(RowExpTensors<L> of, std::int64_t V, std::int64_t first_column, int valid_columns) {
   using A = Wide<L>;
   constexpr int width = pack_size<L>, group = packs_in_flight * width;
   const std::int64_t n = blockIdx.x;
@@ -84,7 +87,9 @@ __global__ void __launch_bounds__(max_block_threads) row_exp_kernel(RowExpTensor
     }
     mine.add(x);
   }
-  const int beside = thread < packed.first ? thread : packed.last + thread - packed.first;  // of the columns outside of packs, this thread's
+  const int beside = thread < packed.first
+                         ? thread
+                         : packed.last + thread - packed.first;  // of the columns outside of packs, this thread's
   if (beside < valid_columns) mine.add({widen(logits[beside])});
 
   __shared__ A scratch[2 * max_block_threads / warp_size];
@@ -138,7 +143,8 @@ struct LogitGradients {
 /// A block has a part of a row: what `packs_in_flight` packs of each of its threads hold. dlogits may be the logits.
 template <class T, class L>
 __global__ void __launch_bounds__(256)
-    cross_entropy_backward_kernel(LogitGradients<T, L> of, int V, std::int64_t first_column, int valid_columns, double factor) {
+    cross_entropy_backward_kernel(LogitGradients<T, L> of, int V, std::int64_t first_column, int valid_columns,
+                                  double factor) {
   using A = Wide<T>;
   constexpr int width = pack_size<L>;
   const std::int64_t n = blockIdx.x, row_start = n * V;
@@ -193,10 +199,12 @@ void CudaOps::row_exp(const RowExpArgs& args) {
   visit_numbers(args.logits.dtype, [&]<class T>(T) {
     using L = on_device<T>;
     using A = Wide<L>;
-    const RowExpTensors<L> of = {numbers<T>(args.logits), args.targets.as<std::int32_t>(), numbers<A>(args.max), numbers<A>(args.sum),
-                                 numbers<A>(args.target_logit)};
-    launch({.num_blocks = N, .num_threads = threads_for(blocks_for(V, pack_size<L>), max_block_threads), .stream = stream()}, row_exp_kernel<L>, of, V,
-           args.first_column, static_cast<int>(args.valid_columns));
+    const RowExpTensors<L> of = {numbers<T>(args.logits), args.targets.as<std::int32_t>(), numbers<A>(args.max),
+                                 numbers<A>(args.sum), numbers<A>(args.target_logit)};
+    launch({.num_blocks = N,
+            .num_threads = threads_for(blocks_for(V, pack_size<L>), max_block_threads),
+            .stream = stream()},
+           row_exp_kernel<L>, of, V, args.first_column, static_cast<int>(args.valid_columns));
   });
 }
 
@@ -204,8 +212,8 @@ void CudaOps::rescale_sums(const RescaleSumsArgs& args) {
   check(args);
   const std::int64_t count = args.sum.num_elements();
   visit_sums(args.sum.dtype, [&]<class A>(A) {
-    launch({.num_blocks = blocks_for(count, 256), .stream = stream()}, rescale_sums_kernel<A>, numbers<A>(args.sum), numbers<A>(args.max),
-           numbers<A>(args.row_max), count);
+    launch({.num_blocks = blocks_for(count, 256), .stream = stream()}, rescale_sums_kernel<A>, numbers<A>(args.sum),
+           numbers<A>(args.max), numbers<A>(args.row_max), count);
   });
 }
 
@@ -213,9 +221,11 @@ void CudaOps::cross_entropy(const CrossEntropyArgs& args) {
   check(args);
   const std::int64_t count = args.max.num_elements();
   visit_sums(args.max.dtype, [&]<class A>(A) {
-    const LossTensors<A> of = {numbers<A>(args.max), numbers<A>(args.sum),          numbers<A>(args.target_logit), args.targets.as<std::int32_t>(),
-                               numbers<A>(args.lse), numbers<double>(args.loss_sum)};
-    launch({.num_blocks = count > 0 ? 1 : 0, .num_threads = threads_for(count, max_block_threads), .stream = stream()}, cross_entropy_kernel<A>, of, count);
+    const LossTensors<A> of = {numbers<A>(args.max),          numbers<A>(args.sum),
+                               numbers<A>(args.target_logit), args.targets.as<std::int32_t>(),
+                               numbers<A>(args.lse),          numbers<double>(args.loss_sum)};
+    launch({.num_blocks = count > 0 ? 1 : 0, .num_threads = threads_for(count, max_block_threads), .stream = stream()},
+           cross_entropy_kernel<A>, of, count);
   });
 }
 
@@ -227,13 +237,15 @@ void CudaOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
     using A = Wide<L>;
     const std::int64_t packs = blocks_for(V, pack_size<L>);
     const int num_threads = threads_for(packs, 256);
-    const LogitGradients<on_device<T>, L> of = {numbers<Logit>(args.exps), numbers<A>(args.lse), args.targets.as<std::int32_t>(), numbers<T>(args.dlogits),
+    const LogitGradients<on_device<T>, L> of = {numbers<Logit>(args.exps), numbers<A>(args.lse),
+                                                args.targets.as<std::int32_t>(), numbers<T>(args.dlogits),
                                                 args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr};
     launch({.num_blocks = V > 0 ? N : 0,
             .num_threads = num_threads,
             .num_blocks_y = blocks_for(packs, std::int64_t{num_threads} * packs_in_flight),
             .stream = stream()},
-           cross_entropy_backward_kernel<on_device<T>, L>, of, static_cast<int>(V), args.first_column, static_cast<int>(args.valid_columns), args.scale);
+           cross_entropy_backward_kernel<on_device<T>, L>, of, static_cast<int>(V), args.first_column,
+           static_cast<int>(args.valid_columns), args.scale);
   });
 }
 

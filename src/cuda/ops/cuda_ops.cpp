@@ -12,12 +12,14 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
       options_(options),
       products_(std::make_unique<Products>(
           device, workspace_,
-          ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact, .is_timed = !options.deterministic})),
+          ProductOptions{.float32_products = options.allows_tf32 ? Float32Products::tf32 : Float32Products::exact,
+                         .is_timed = !options.deterministic})),
       pending_(std::make_unique<PendingProduct>(*products_)),
       cudnn_(find_cudnn_attention(workspace_, options.deterministic, no_cudnn_)) {
   require(!options.needs_float8 || device.capability() >= least_float8_capability,
-          "training.linear_dtype = 'float8' needs a GPU of compute capability 8.9 or above, and {} has {}.{}; nearest: an empty linear_dtype", device.name(),
-          device.capability() / 10, device.capability() % 10);
+          "training.linear_dtype = 'float8' needs a GPU of compute capability 8.9 or above, and {} has {}.{}; nearest: "
+          "an empty linear_dtype",
+          device.name(), device.capability() / 10, device.capability() % 10);
 }
 
 CudaOps::~CudaOps() = default;
@@ -57,7 +59,8 @@ void CudaOps::download(void* host, Tensor x) {
   pending_->flush();
   device_.finish();  // a copy to memory that is not pinned would block where nobody looks for failures
   if (x.num_bytes() > 0)
-    check(cudaMemcpyAsync(host, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToHost, stream()), "a copy from the device");
+    check(cudaMemcpyAsync(host, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToHost, stream()),
+          "a copy from the device");
   device_.compute().synchronize();
 }
 

@@ -1,8 +1,10 @@
-// The backend for NVIDIA GPUs: cuBLASLt for products, flash-style kernels for attention, fused kernels for the rest. Operations are enqueued on the rank's
-// compute stream and run in that order; upload() returns when the host's memory may be used again, download() when the numbers are there.
+// The backend for NVIDIA GPUs: cuBLASLt for products, flash-style kernels for attention, fused kernels for the rest.
+// Operations are enqueued on the rank's compute stream and run in that order; upload() returns when the host's memory
+// may be used again, download() when the numbers are there.
 //
-// Formats: float32, float64, bfloat16 and float16; arithmetic is in the accumulate_dtype, products of the formats of 16 bits in tensor cores that add in
-// float32. In deterministic mode two runs give the same bits: no sum is left to the order of atomics.
+// Formats: float32, float64, bfloat16 and float16; arithmetic is in the accumulate_dtype, products of the formats of 16
+// bits in tensor cores that add in float32. In deterministic mode two runs give the same bits: no sum is left to the
+// order of atomics.
 #pragma once
 
 #include "cuda/device/device.h"
@@ -90,13 +92,15 @@ class CudaOps final : public Ops {
 
   /// Biases and gradients of biases that products did on their way.
   [[nodiscard]] std::int64_t num_fused() const;
-  /// Which kernels may form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels, ...".
+  /// Which kernels may form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels,
+  /// ...".
   [[nodiscard]] std::string attention_kernels() const;
   /// Which formed it last, a line for each shape that was asked for; empty: none was.
   [[nodiscard]] std::string attention_choices() const;
 
  private:
-  /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back until now (pending_product.h).
+  /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back
+  /// until now (pending_product.h).
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
   [[nodiscard]] ComputeLane lane() { return {stream(), device_.num_multiprocessors(), workspace_}; }
   /// True if dbias += column sums of dy came with the product that was held back.

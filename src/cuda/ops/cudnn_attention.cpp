@@ -1,5 +1,5 @@
-// Attention as graphs of cuDNN's, by way of its header-only frontend. cuDNN itself is loaded when a rank starts, and not linked: without it everything runs on
-// our own kernels.
+// Attention as graphs of cuDNN's, by way of its header-only frontend. cuDNN itself is loaded when a rank starts, and
+// not linked: without it everything runs on our own kernels.
 #include "cuda/ops/cudnn_attention.h"
 
 #include "base/error.h"
@@ -28,7 +28,8 @@ enum Operand : std::int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv };
 /// What a plan is made for. num_sequences: of one launch, in so many bytes of memory besides the operands'.
 struct PlanKey {
   bool is_backward;
-  std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;  // kv_row: numbers from one key of a head to its next
+  std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row,
+      C;  // kv_row: numbers from one key of a head to its next
   double scale;
   auto operator<=>(const PlanKey&) const = default;
 };
@@ -44,7 +45,9 @@ using TensorAttributes = std::shared_ptr<fe::graph::Tensor_attributes>;
 class Plan {
  public:
   Plan(cudnnHandle_t handle, const PlanKey& key, bool deterministic) : key_(key) {
-    graph_.set_io_data_type(fe::DataType_t::BFLOAT16).set_intermediate_data_type(fe::DataType_t::FLOAT).set_compute_data_type(fe::DataType_t::FLOAT);
+    graph_.set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
     key.is_backward ? describe_backward(deterministic) : describe_forward();
     is_good_ = build(handle);
   }
@@ -64,10 +67,13 @@ class Plan {
   [[nodiscard]] Dims row_dims() const { return {key_.num_sequences, key_.H, key_.Tq, 1}; }
   [[nodiscard]] Dims row_strides() const { return {key_.H * key_.Tq, key_.Tq, 1, 1}; }
 
-  TensorAttributes input(Operand operand, const Dims& dims, const Dims& strides, fe::DataType_t type = fe::DataType_t::BFLOAT16) {
-    return graph_.tensor(fe::graph::Tensor_attributes().set_uid(operand).set_dim(dims).set_stride(strides).set_data_type(type));
+  TensorAttributes input(Operand operand, const Dims& dims, const Dims& strides,
+                         fe::DataType_t type = fe::DataType_t::BFLOAT16) {
+    return graph_.tensor(
+        fe::graph::Tensor_attributes().set_uid(operand).set_dim(dims).set_stride(strides).set_data_type(type));
   }
-  static void output(const TensorAttributes& tensor, Operand operand, const Dims& dims, const Dims& strides, fe::DataType_t type = fe::DataType_t::BFLOAT16) {
+  static void output(const TensorAttributes& tensor, Operand operand, const Dims& dims, const Dims& strides,
+                     fe::DataType_t type = fe::DataType_t::BFLOAT16) {
     tensor->set_output(true).set_uid(operand).set_dim(dims).set_stride(strides).set_data_type(type);
   }
   /// Query i sees the keys up to i + (Tk - Tq).
@@ -76,14 +82,16 @@ class Plan {
     Options options;
     options.set_name(name)
         .set_attn_scale(static_cast<float>(key_.scale))
-        .set_diagonal_alignment(key_.Tq == key_.Tk ? fe::DiagonalAlignment_t::TOP_LEFT : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
+        .set_diagonal_alignment(key_.Tq == key_.Tk ? fe::DiagonalAlignment_t::TOP_LEFT
+                                                   : fe::DiagonalAlignment_t::BOTTOM_RIGHT)
         .set_diagonal_band_right_bound(0);
     return options;
   }
 
   /// The first plan of the heuristics that gets by with the room.
   [[nodiscard]] bool build(cudnnHandle_t handle) {
-    if (graph_.validate().is_bad() || graph_.build_operation_graph(handle).is_bad() || graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad())
+    if (graph_.validate().is_bad() || graph_.build_operation_graph(handle).is_bad() ||
+        graph_.create_execution_plans({fe::HeurMode_t::A}).is_bad())
       return false;
     graph_.deselect_workspace_greater_than(key_.room_bytes);
     return graph_.check_support().is_good() && graph_.build_plans().is_good() && workspace_bytes() <= key_.room_bytes;
@@ -92,17 +100,20 @@ class Plan {
   void describe_forward() {
     const TensorAttributes of_q = input(q, query_dims(), query_strides()), of_k = input(k, key_dims(), key_strides()),
                            of_v = input(v, key_dims(), key_strides());
-    const auto [of_out, of_lse] = graph_.sdpa(of_q, of_k, of_v, options<fe::graph::SDPA_attributes>("attention").set_generate_stats(true));
+    const auto [of_out, of_lse] =
+        graph_.sdpa(of_q, of_k, of_v, options<fe::graph::SDPA_attributes>("attention").set_generate_stats(true));
     output(of_out, out, query_dims(), query_strides());
     output(of_lse, lse, row_dims(), row_strides(), fe::DataType_t::FLOAT);
   }
   void describe_backward(bool deterministic) {
     const TensorAttributes of_q = input(q, query_dims(), query_strides()), of_k = input(k, key_dims(), key_strides()),
-                           of_v = input(v, key_dims(), key_strides()), of_out = input(out, query_dims(), query_strides()),
-                           of_dout = input(dout, query_dims(), query_strides()), of_lse = input(lse, row_dims(), row_strides(), fe::DataType_t::FLOAT);
-    const auto [of_dq, of_dk, of_dv] =
-        graph_.sdpa_backward(of_q, of_k, of_v, of_out, of_dout, of_lse,
-                             options<fe::graph::SDPA_backward_attributes>("attention_backward").set_deterministic_algorithm(deterministic));
+                           of_v = input(v, key_dims(), key_strides()),
+                           of_out = input(out, query_dims(), query_strides()),
+                           of_dout = input(dout, query_dims(), query_strides()),
+                           of_lse = input(lse, row_dims(), row_strides(), fe::DataType_t::FLOAT);
+    const auto [of_dq, of_dk, of_dv] = graph_.sdpa_backward(
+        of_q, of_k, of_v, of_out, of_dout, of_lse,
+        options<fe::graph::SDPA_backward_attributes>("attention_backward").set_deterministic_algorithm(deterministic));
     output(of_dq, dq, query_dims(), query_strides());
     output(of_dk, dk, key_dims(), key_strides());
     output(of_dv, dv, key_dims(), key_strides());
@@ -115,7 +126,8 @@ class Plan {
 
 class LoadedCudnn final : public CudnnAttention {
  public:
-  LoadedCudnn(cudnnHandle_t handle, const Workspace& workspace, bool deterministic) : handle_(handle), workspace_(workspace), deterministic_(deterministic) {}
+  LoadedCudnn(cudnnHandle_t handle, const Workspace& workspace, bool deterministic)
+      : handle_(handle), workspace_(workspace), deterministic_(deterministic) {}
   ~LoadedCudnn() override {
     plans_.clear();
     fe::detail::destroy_handle(handle_);
@@ -125,17 +137,30 @@ class LoadedCudnn final : public CudnnAttention {
 
   [[nodiscard]] std::int64_t attention(const AttentionArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq || !is_of_whole_rows(sizes)) return 0;
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tk < sizes.Tq ||
+        !is_of_whole_rows(sizes))
+      return 0;
     if (!reads_whole_groups(sizes)) return 0;
-    return run({key_of(sizes, args.scale, false), own_room(), stream}, {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes);
+    return run({key_of(sizes, args.scale, false), own_room(), stream},
+               {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}}, sizes);
   }
   [[nodiscard]] std::int64_t attention_backward(const AttentionBackwardArgs& args, cudaStream_t stream) override {
     const AttentionSizes sizes = sizes_of(args);
-    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tq != sizes.Tk || !is_of_whole_rows(sizes)) return 0;
+    if (args.q.dtype != DType::bfloat16 || args.q.num_elements() == 0 || sizes.Tq != sizes.Tk ||
+        !is_of_whole_rows(sizes))
+      return 0;
     if (!reads_whole_groups(sizes)) return 0;
     if (sizes.H / sizes.group != sizes.K) return 0;  // dk and dv of heads that nobody reads are zeros
     return run({key_of(sizes, args.scale, true), larger(own_room(), room_in(args.scratch)), stream},
-               {{q, args.q}, {k, args.k}, {v, args.v}, {out, args.out}, {lse, args.lse}, {dout, args.dout}, {dq, args.dq}, {dk, args.dk}, {dv, args.dv}},
+               {{q, args.q},
+                {k, args.k},
+                {v, args.v},
+                {out, args.out},
+                {lse, args.lse},
+                {dout, args.dout},
+                {dq, args.dq},
+                {dk, args.dk},
+                {dv, args.dv}},
                sizes);
   }
   [[nodiscard]] std::string name() const override {
@@ -150,15 +175,21 @@ class LoadedCudnn final : public CudnnAttention {
   };
 
   /// Of one document each, up to the last key: other masks are our kernels'.
-  [[nodiscard]] static bool is_of_whole_rows(const AttentionSizes& sizes) { return sizes.starts == nullptr && sizes.diagonal == sizes.Tk - sizes.Tq; }
+  [[nodiscard]] static bool is_of_whole_rows(const AttentionSizes& sizes) {
+    return sizes.starts == nullptr && sizes.diagonal == sizes.Tk - sizes.Tq;
+  }
   /// cuDNN divides the heads evenly among kv heads, from the first on.
-  [[nodiscard]] static bool reads_whole_groups(const AttentionSizes& sizes) { return sizes.first_head % sizes.group == 0 && sizes.H % sizes.group == 0; }
+  [[nodiscard]] static bool reads_whole_groups(const AttentionSizes& sizes) {
+    return sizes.first_head % sizes.group == 0 && sizes.H % sizes.group == 0;
+  }
   [[nodiscard]] static PlanKey key_of(const AttentionSizes& sizes, double scale, bool is_backward) {
-    return {is_backward, 0, sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group, sizes.K * sizes.C, sizes.C, scale};
+    return {is_backward,       0,       sizes.B, sizes.Tq, sizes.Tk, sizes.H, sizes.H / sizes.group,
+            sizes.K * sizes.C, sizes.C, scale};
   }
 
   [[nodiscard]] Room own_room() const { return {workspace_.as<std::byte>(Workspace::num_bytes), Workspace::num_bytes}; }
-  /// Its part from an address on that is aligned as well as the workspace's; of one size for all scratch of a shape, wherever it lies.
+  /// Its part from an address on that is aligned as well as the workspace's; of one size for all scratch of a shape,
+  /// wherever it lies.
   [[nodiscard]] static Room room_in(const Tensor& scratch) {
     if (!scratch.exists()) return {nullptr, 0};
     constexpr std::uintptr_t alignment = 256;
@@ -208,7 +239,8 @@ class LoadedCudnn final : public CudnnAttention {
     return plan ? (plans_[key] = std::move(plan)).get() : nullptr;
   }
 
-  /// One sequence's plan tells how many fit, since what a plan needs grows with them. Few plans are tried: each costs a while.
+  /// One sequence's plan tells how many fit, since what a plan needs grows with them. Few plans are tried: each costs a
+  /// while.
   std::unique_ptr<Plan> plan_of_fewer(PlanKey& key) {
     const std::int64_t all = key.num_sequences;
     key.num_sequences = 1;
@@ -241,7 +273,8 @@ class LoadedCudnn final : public CudnnAttention {
 
 }  // namespace
 
-std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& workspace, bool deterministic, std::string& reason) {
+std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& workspace, bool deterministic,
+                                                     std::string& reason) {
   // Ranks are threads and may come at once; the library stays loaded.
   static void* const library = fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {

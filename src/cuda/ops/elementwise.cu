@@ -1,5 +1,5 @@
-// Operations that touch each number once: sums, copies between formats, constants. Bound by memory: a thread has several accesses of 16 bytes on their way
-// before it waits for the first.
+// Operations that touch each number once: sums, copies between formats, constants. Bound by memory: a thread has
+// several accesses of 16 bytes on their way before it waits for the first.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -16,11 +16,13 @@ namespace {
 constexpr int block_threads = 256, packs_in_flight = 2;
 
 /// A Step says what becomes of `width` numbers from `first` on, of which `present` are there:
-///   static constexpr int width; struct Loaded; Loaded load(first, present) const; void store(const Loaded&, first, present) const.
+///   static constexpr int width; struct Loaded; Loaded load(first, present) const; void store(const Loaded&, first,
+///   present) const.
 template <class Step>
 __global__ void __launch_bounds__(block_threads) each_pack_kernel(Step step, std::int64_t count) {
   constexpr std::int64_t stride = std::int64_t{block_threads} * Step::width;
-  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * stride * packs_in_flight + static_cast<std::int64_t>(threadIdx.x) * Step::width;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * stride * packs_in_flight +
+                             static_cast<std::int64_t>(threadIdx.x) * Step::width;
   typename Step::Loaded loaded[packs_in_flight];
 #pragma unroll
   for (int k = 0; k < packs_in_flight; ++k)
@@ -32,7 +34,9 @@ __global__ void __launch_bounds__(block_threads) each_pack_kernel(Step step, std
 
 template <class Step>
 void enqueue_each_pack(const Step& step, std::int64_t count, cudaStream_t stream) {
-  launch({.num_blocks = blocks_for(count, std::int64_t{block_threads} * Step::width * packs_in_flight), .num_threads = block_threads, .stream = stream},
+  launch({.num_blocks = blocks_for(count, std::int64_t{block_threads} * Step::width * packs_in_flight),
+          .num_threads = block_threads,
+          .stream = stream},
          each_pack_kernel<Step>, step, count);
 }
 
@@ -50,7 +54,9 @@ struct AddBias {
   const T* bias;
   std::int64_t D;
 
-  __device__ Loaded load(std::int64_t first, std::int64_t /*present*/) const { return {load_pack<width>(y + first), load_pack<width>(bias + first % D)}; }
+  __device__ Loaded load(std::int64_t first, std::int64_t /*present*/) const {
+    return {load_pack<width>(y + first), load_pack<width>(bias + first % D)};
+  }
   __device__ void store(const Loaded& of, std::int64_t first, std::int64_t /*present*/) const {
     Pack<T, width> sum;
 #pragma unroll
@@ -88,8 +94,12 @@ struct Convert {
   To* out;
   const From* x;
 
-  __device__ Loaded load(std::int64_t first, std::int64_t present) const { return load_pack<width>(x + first, present); }
-  __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const { store_pack(out + first, narrow<To>(widen(x_k)), present); }
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return load_pack<width>(x + first, present);
+  }
+  __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const {
+    store_pack(out + first, narrow<To>(widen(x_k)), present);
+  }
 };
 
 template <class T>
@@ -115,7 +125,9 @@ struct Scale {
   T* x;
   Wide<T> factor;
 
-  __device__ Loaded load(std::int64_t first, std::int64_t present) const { return load_pack<width>(x + first, present); }
+  __device__ Loaded load(std::int64_t first, std::int64_t present) const {
+    return load_pack<width>(x + first, present);
+  }
   __device__ void store(const Loaded& x_k, std::int64_t first, std::int64_t present) const {
     Pack<Wide<T>, width> product = widen(x_k);
 #pragma unroll
@@ -142,7 +154,8 @@ void CudaOps::add(Tensor out, Tensor a, Tensor b) {
   visit_numbers(out.dtype, [&]<class T>(T) {
     visit_numbers(b.dtype, [&]<class B>(B) {
       if constexpr (std::is_same_v<Wide<on_device<T>>, Wide<on_device<B>>>)
-        enqueue_each_pack(Add<on_device<T>, on_device<B>>{numbers<T>(out), numbers<T>(a), numbers<B>(b)}, out.num_elements(), stream());
+        enqueue_each_pack(Add<on_device<T>, on_device<B>>{numbers<T>(out), numbers<T>(a), numbers<B>(b)},
+                          out.num_elements(), stream());
     });
   });
 }
@@ -150,20 +163,26 @@ void CudaOps::add(Tensor out, Tensor a, Tensor b) {
 void CudaOps::copy(Tensor out, Tensor x) {
   check_copy(out, x);
   if (out.dtype == x.dtype) {
-    if (x.num_bytes() > 0) check(cudaMemcpyAsync(out.data, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToDevice, stream()), "a copy");
+    if (x.num_bytes() > 0)
+      check(cudaMemcpyAsync(out.data, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToDevice,
+                            stream()),
+            "a copy");
     return;
   }
   visit_numbers(out.dtype, [&]<class To>(To) {
     visit_numbers(x.dtype, [&]<class From>(From) {
       if constexpr (!std::is_same_v<To, From>)
-        enqueue_each_pack(Convert<on_device<To>, on_device<From>>{numbers<To>(out), numbers<From>(x)}, out.num_elements(), stream());
+        enqueue_each_pack(Convert<on_device<To>, on_device<From>>{numbers<To>(out), numbers<From>(x)},
+                          out.num_elements(), stream());
     });
   });
 }
 
 void CudaOps::fill(Tensor out, double value) {
   check_fill(out);
-  const auto fill_as = [&]<class T>(T, on_device<T> number) { enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), number}, out.num_elements(), stream()); };
+  const auto fill_as = [&]<class T>(T, on_device<T> number) {
+    enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), number}, out.num_elements(), stream());
+  };
   if (out.dtype == DType::int32) return fill_as(std::int32_t{}, static_cast<std::int32_t>(value));
   if (out.dtype == DType::int16) return fill_as(std::int16_t{}, static_cast<std::int16_t>(value));
   visit_numbers(out.dtype, [&]<class T>(T t) { fill_as(t, on_device<T>(static_cast<Wide<on_device<T>>>(value))); });
@@ -172,7 +191,8 @@ void CudaOps::fill(Tensor out, double value) {
 void CudaOps::scale(Tensor x, double factor) {
   check_scale(x);
   visit_numbers(x.dtype, [&]<class T>(T) {
-    enqueue_each_pack(Scale<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(factor)}, x.num_elements(), stream());
+    enqueue_each_pack(Scale<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(factor)}, x.num_elements(),
+                      stream());
   });
 }
 

@@ -1,4 +1,5 @@
-// Rows of tables: tokens and learned positions, and the gradients of positions. A warp takes a row, or one of its parts; all are bound by memory.
+// Rows of tables: tokens and learned positions, and the gradients of positions. A warp takes a row, or one of its
+// parts; all are bound by memory.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -20,8 +21,9 @@ struct RowOfWarp {
 };
 
 template <class T, int width>
-__global__ void __launch_bounds__(block_threads) embedding_kernel(const std::int32_t* tokens, std::int64_t first_row, std::int64_t num_rows,
-                                                                  const T* __restrict__ w, T* __restrict__ y, std::int64_t N, std::int64_t D) {
+__global__ void __launch_bounds__(block_threads)
+    embedding_kernel(const std::int32_t* tokens, std::int64_t first_row, std::int64_t num_rows, const T* __restrict__ w,
+                     T* __restrict__ y, std::int64_t N, std::int64_t D) {
   const RowOfWarp<width> at;
   if (at.row >= N) return;
   const std::int64_t row = tokens[at.row] - first_row;
@@ -36,7 +38,8 @@ __global__ void __launch_bounds__(block_threads) embedding_kernel(const std::int
 
 template <class T, int width>
 __global__ void __launch_bounds__(block_threads)
-    add_positions_kernel(const T* __restrict__ w, T* __restrict__ y, std::int64_t N, std::int64_t D, std::int64_t seq_len, std::int64_t first_token) {
+    add_positions_kernel(const T* __restrict__ w, T* __restrict__ y, std::int64_t N, std::int64_t D,
+                         std::int64_t seq_len, std::int64_t first_token) {
   const RowOfWarp<width> at;
   if (at.row >= N) return;
   const T* const added = w + (first_token + at.row) % seq_len * D;
@@ -51,11 +54,14 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// A thread takes `width` columns of a position: it sees that position's tokens in their order, and rounds every sum to dw's format like other backends.
+/// A thread takes `width` columns of a position: it sees that position's tokens in their order, and rounds every sum to
+/// dw's format like other backends.
 template <class T, class G, int width>
 __global__ void __launch_bounds__(block_threads)
-    positions_backward_kernel(const T* __restrict__ dy, G* __restrict__ dw, std::int64_t N, std::int64_t D, std::int64_t seq_len, std::int64_t first_token) {
-  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x, packs_per_row = D / width;
+    positions_backward_kernel(const T* __restrict__ dy, G* __restrict__ dw, std::int64_t N, std::int64_t D,
+                              std::int64_t seq_len, std::int64_t first_token) {
+  const std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x,
+                     packs_per_row = D / width;
   const std::int64_t position = pack / packs_per_row, column = pack % packs_per_row * width;
   if (position >= seq_len) return;
   const std::int64_t first = (position + seq_len - first_token % seq_len) % seq_len;
@@ -77,8 +83,9 @@ void CudaOps::embedding(const EmbeddingArgs& args) {
   const std::int64_t N = args.tokens.num_elements(), D = args.w.size(1);
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
-      launch({.num_blocks = blocks_for(N, block_warps), .num_threads = block_threads, .stream = stream()}, embedding_kernel<on_device<T>, width>,
-             numbers<std::int32_t>(args.tokens), args.first_row, args.w.size(0), numbers<T>(args.w), numbers<T>(args.y), N, D);
+      launch({.num_blocks = blocks_for(N, block_warps), .num_threads = block_threads, .stream = stream()},
+             embedding_kernel<on_device<T>, width>, numbers<std::int32_t>(args.tokens), args.first_row, args.w.size(0),
+             numbers<T>(args.w), numbers<T>(args.y), N, D);
     });
   });
 }
@@ -88,8 +95,9 @@ void CudaOps::add_positions(const PositionsArgs& args) {
   const std::int64_t D = args.w.size(1), N = D == 0 ? 0 : args.y.num_elements() / D;
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
-      launch({.num_blocks = blocks_for(N, block_warps), .num_threads = block_threads, .stream = stream()}, add_positions_kernel<on_device<T>, width>,
-             numbers<T>(args.w), numbers<T>(args.y), N, D, args.seq_len, args.first_token);
+      launch({.num_blocks = blocks_for(N, block_warps), .num_threads = block_threads, .stream = stream()},
+             add_positions_kernel<on_device<T>, width>, numbers<T>(args.w), numbers<T>(args.y), N, D, args.seq_len,
+             args.first_token);
     });
   });
 }
@@ -100,8 +108,11 @@ void CudaOps::positions_backward(const PositionsBackwardArgs& args) {
   if (N == 0) return;
   visit_numbers_and_gradient(args.dy.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
-      launch({.num_blocks = blocks_for(args.seq_len * (D / width), block_threads), .num_threads = block_threads, .stream = stream()},
-             positions_backward_kernel<on_device<T>, on_device<G>, width>, numbers<T>(args.dy), numbers<G>(args.dw), N, D, args.seq_len, args.first_token);
+      launch({.num_blocks = blocks_for(args.seq_len * (D / width), block_threads),
+              .num_threads = block_threads,
+              .stream = stream()},
+             positions_backward_kernel<on_device<T>, on_device<G>, width>, numbers<T>(args.dy), numbers<G>(args.dw), N,
+             D, args.seq_len, args.first_token);
     });
   });
 }

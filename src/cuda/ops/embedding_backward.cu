@@ -1,8 +1,11 @@
-// The gradient of a table of tokens: dw[token] += dy in the order of the tokens, without atomics. Two kernels for a chunk of tokens:
-//   1. a token's place in the order by (row of the table, token) is the number of tokens before it in that order, which a warp counts by looking at all. That
-//      is quadratic in the chunk's length, which is chosen such that it costs no more than the dozen launches of a radix sort, and then linear in the tokens.
-//   2. a warp takes one run of equal rows, and a part of their columns; dw's row is read and written once for the chunk. Every sum is rounded to dw's format,
-//   as
+// The gradient of a table of tokens: dw[token] += dy in the order of the tokens, without atomics. Two kernels for a
+// chunk of tokens:
+//   1. a token's place in the order by (row of the table, token) is the number of tokens before it in that order, which
+//   a warp counts by looking at all. That
+//      is quadratic in the chunk's length, which is chosen such that it costs no more than the dozen launches of a
+//      radix sort, and then linear in the tokens.
+//   2. a warp takes one run of equal rows, and a part of their columns; dw's row is read and written once for the
+//   chunk. Every sum is rounded to dw's format, as
 //      if dw had been written in between, so that the bits are those of other backends.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
@@ -20,7 +23,8 @@ namespace {
 constexpr int block_threads = 256, block_warps = block_threads / warp_size;
 constexpr int tokens_of_chunk = 8192, tokens_of_warp = 8, rows_in_flight = 8;
 
-/// A chunk's tokens: where they are of the table, and which tokens they are. In the order of the rows once they are sorted.
+/// A chunk's tokens: where they are of the table, and which tokens they are. In the order of the rows once they are
+/// sorted.
 struct SortedTokens {
   std::int32_t *rows, *tokens;
 };
@@ -35,20 +39,24 @@ struct Shard {
   }
 };
 
-__global__ void __launch_bounds__(block_threads) sort_tokens_kernel(const std::int32_t* __restrict__ tokens, int count, Shard shard, SortedTokens out) {
-  const int warp = static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size, lane = static_cast<int>(threadIdx.x) % warp_size;
+__global__ void __launch_bounds__(block_threads)
+    sort_tokens_kernel(const std::int32_t* __restrict__ tokens, int count, Shard shard, SortedTokens out) {
+  const int warp = static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size,
+            lane = static_cast<int>(threadIdx.x) % warp_size;
   const int first = warp * tokens_of_warp;  // of the tokens whose places this warp finds
   if (first >= count) return;
   std::int32_t rows[tokens_of_warp];
   int places[tokens_of_warp] = {};
 #pragma unroll
-  for (int k = 0; k < tokens_of_warp; ++k) rows[k] = first + k < count ? shard.row_of(tokens[first + k]) : std::numeric_limits<std::int32_t>::max();
+  for (int k = 0; k < tokens_of_warp; ++k)
+    rows[k] = first + k < count ? shard.row_of(tokens[first + k]) : std::numeric_limits<std::int32_t>::max();
 #pragma unroll 4
   for (int start = 0; start < count; start += warp_size) {
     const int other = start + lane;
     const std::int32_t row = other < count ? shard.row_of(tokens[other]) : std::numeric_limits<std::int32_t>::max();
 #pragma unroll
-    for (int k = 0; k < tokens_of_warp; ++k) places[k] += row < rows[k] || (row == rows[k] && other < first + k) ? 1 : 0;
+    for (int k = 0; k < tokens_of_warp; ++k)
+      places[k] += row < rows[k] || (row == rows[k] && other < first + k) ? 1 : 0;
   }
 #pragma unroll
   for (int k = 0; k < tokens_of_warp; ++k) {
@@ -60,11 +68,14 @@ __global__ void __launch_bounds__(block_threads) sort_tokens_kernel(const std::i
   }
 }
 
-/// dy of the chunk's tokens; a warp for every place in their order, of which those remain at which a run of equal rows begins.
+/// dy of the chunk's tokens; a warp for every place in their order, of which those remain at which a run of equal rows
+/// begins.
 template <class T, class G, int width>
 __global__ void __launch_bounds__(block_threads)
-    sum_runs_kernel(SortedTokens sorted, int count, std::int64_t num_rows, const T* __restrict__ dy, G* __restrict__ dw, std::int64_t D) {
-  const int begin = static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size, lane = static_cast<int>(threadIdx.x) % warp_size;
+    sum_runs_kernel(SortedTokens sorted, int count, std::int64_t num_rows, const T* __restrict__ dy, G* __restrict__ dw,
+                    std::int64_t D) {
+  const int begin = static_cast<int>(blockIdx.x) * block_warps + static_cast<int>(threadIdx.x) / warp_size,
+            lane = static_cast<int>(threadIdx.x) % warp_size;
   if (begin >= count) return;
   const std::int32_t row = sorted.rows[begin];
   if (row == num_rows || (begin > 0 && sorted.rows[begin - 1] == row)) return;
@@ -106,13 +117,18 @@ void CudaOps::embedding_backward(const EmbeddingBackwardArgs& args) {
                                workspace_.as<std::int32_t>(tokens_of_chunk, tokens_of_chunk * sizeof(std::int32_t))};
   for (std::int64_t first = 0; first < N; first += tokens_of_chunk) {
     const int count = static_cast<int>(std::min<std::int64_t>(tokens_of_chunk, N - first));
-    launch({.num_blocks = blocks_for(count, block_warps * tokens_of_warp), .num_threads = block_threads, .stream = stream()}, sort_tokens_kernel,
-           tokens + first, count, Shard{args.first_row, num_rows}, sorted);
+    launch({.num_blocks = blocks_for(count, block_warps * tokens_of_warp),
+            .num_threads = block_threads,
+            .stream = stream()},
+           sort_tokens_kernel, tokens + first, count, Shard{args.first_row, num_rows}, sorted);
     visit_numbers_and_gradient(args.dy.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
       visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
-        launch(
-            {.num_blocks = blocks_for(count, block_warps), .num_threads = block_threads, .num_blocks_y = blocks_for(D, warp_size * width), .stream = stream()},
-            sum_runs_kernel<on_device<T>, on_device<G>, width>, sorted, count, num_rows, numbers<T>(args.dy) + first * D, numbers<G>(args.dw), D);
+        launch({.num_blocks = blocks_for(count, block_warps),
+                .num_threads = block_threads,
+                .num_blocks_y = blocks_for(D, warp_size * width),
+                .stream = stream()},
+               sum_runs_kernel<on_device<T>, on_device<G>, width>, sorted, count, num_rows,
+               numbers<T>(args.dy) + first * D, numbers<G>(args.dw), D);
       });
     });
   }

@@ -1,8 +1,10 @@
-// Mixtures of experts: where the rows lie, and their way there and back. Slots come from a counting sort without atomics, in three kernels:
+// Mixtures of experts: where the rows lie, and their way there and back. Slots come from a counting sort without
+// atomics, in three kernels:
 //   1. a warp for a chunk of the experts counts how often each occurs there;
 //   2. one block makes of these counts where each chunk's rows of each expert begin, and the offsets;
 //   3. a warp for a chunk gives its rows their slots, 32 at a time, in their order.
-// Rows are moved by a warp for a token, which reads or writes the token's row once for all its experts; both are bound by memory.
+// Rows are moved by a warp for a token, which reads or writes the token's row once for all its experts; both are bound
+// by memory.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -27,7 +29,8 @@ struct Choices {
   std::int64_t R, chunk_size, first_expert;
   int E;
 
-  /// f(i, expert of choice i or -1 if it is none of these, lanes with the same one), for 32 choices of this block's chunk at a time; by all lanes.
+  /// f(i, expert of choice i or -1 if it is none of these, lanes with the same one), for 32 choices of this block's
+  /// chunk at a time; by all lanes.
   template <class F>
   __device__ __forceinline__ void for_chunk(F&& f) const {
     const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * chunk_size, end = min(first + chunk_size, R);
@@ -50,17 +53,20 @@ __global__ void __launch_bounds__(warp_size) count_kernel(Choices choices, std::
   choices.for_chunk([&](std::int64_t, int expert, unsigned same) {
     if (expert >= 0 && is_first(same)) seen[expert] += __popc(same);
   });
-  for (int e = lane_of_thread(); e < choices.E; e += warp_size) counts[static_cast<std::int64_t>(blockIdx.x) * choices.E + e] = seen[e];
+  for (int e = lane_of_thread(); e < choices.E; e += warp_size)
+    counts[static_cast<std::int64_t>(blockIdx.x) * choices.E + e] = seen[e];
 }
 
 /// counts[chunk][e] becomes the number of rows of expert e in the chunks before.
-__global__ void __launch_bounds__(block_threads) offsets_kernel(std::int32_t* counts, int num_chunks, int E, std::int32_t* offsets) {
+__global__ void __launch_bounds__(block_threads)
+    offsets_kernel(std::int32_t* counts, int num_chunks, int E, std::int32_t* offsets) {
   for (int e = static_cast<int>(threadIdx.x); e < E; e += block_threads) {
     std::int32_t before = 0;
     for (int first = 0; first < num_chunks; first += counts_in_flight) {
       std::int32_t count[counts_in_flight];
 #pragma unroll
-      for (int i = 0; i < counts_in_flight; ++i) count[i] = first + i < num_chunks ? counts[static_cast<std::int64_t>(first + i) * E + e] : 0;
+      for (int i = 0; i < counts_in_flight; ++i)
+        count[i] = first + i < num_chunks ? counts[static_cast<std::int64_t>(first + i) * E + e] : 0;
 #pragma unroll
       for (int i = 0; i < counts_in_flight; ++i) {
         if (first + i < num_chunks) counts[static_cast<std::int64_t>(first + i) * E + e] = before;
@@ -86,16 +92,19 @@ __global__ void __launch_bounds__(block_threads) offsets_kernel(std::int32_t* co
 }
 
 __global__ void __launch_bounds__(warp_size)
-    slots_kernel(Choices choices, const std::int32_t* __restrict__ counts, const std::int32_t* __restrict__ offsets, std::int32_t* __restrict__ slots) {
+    slots_kernel(Choices choices, const std::int32_t* __restrict__ counts, const std::int32_t* __restrict__ offsets,
+                 std::int32_t* __restrict__ slots) {
   auto* const next = dynamic_shared<std::int32_t>();
-  for (int e = lane_of_thread(); e < choices.E; e += warp_size) next[e] = offsets[e] + counts[static_cast<std::int64_t>(blockIdx.x) * choices.E + e];
+  for (int e = lane_of_thread(); e < choices.E; e += warp_size)
+    next[e] = offsets[e] + counts[static_cast<std::int64_t>(blockIdx.x) * choices.E + e];
   __syncwarp();
   choices.for_chunk([&](std::int64_t i, int expert, unsigned same) {
     const std::int32_t first = expert >= 0 ? next[expert] : 0;
     __syncwarp();
     if (expert >= 0 && is_first(same)) next[expert] = first + __popc(same);
     const int before = __popc(same & ((1U << lane_of_thread()) - 1));
-    if (i < choices.R && i < (static_cast<std::int64_t>(blockIdx.x) + 1) * choices.chunk_size) slots[i] = expert >= 0 ? first + before : -1;
+    if (i < choices.R && i < (static_cast<std::int64_t>(blockIdx.x) + 1) * choices.chunk_size)
+      slots[i] = expert >= 0 ? first + before : -1;
   });
 }
 
@@ -114,14 +123,16 @@ struct TokenSizes {
 
 template <class T, int width>
 __global__ void __launch_bounds__(block_threads)
-    permute_kernel(const T* __restrict__ x, const std::int32_t* __restrict__ slots, T* __restrict__ y, TokenSizes sizes) {
+    permute_kernel(const T* __restrict__ x, const std::int32_t* __restrict__ slots, T* __restrict__ y,
+                   TokenSizes sizes) {
   const TokenOfWarp<width> at;
   if (at.n >= sizes.N) return;
 #pragma unroll 2
   for (std::int64_t column = at.column; column < sizes.D; column += at.stride) {
     const PackedWords<T, width> words = load_words<width>(x + at.n * sizes.D + column);
     for (int j = 0; j < sizes.k; ++j)
-      if (const std::int64_t slot = slots[at.n * sizes.k + j]; slot >= 0) store_words(y + slot * sizes.D + column, words);
+      if (const std::int64_t slot = slots[at.n * sizes.k + j]; slot >= 0)
+        store_words(y + slot * sizes.D + column, words);
   }
 }
 
@@ -134,7 +145,8 @@ struct SomeSlots {
     for (int i = 0; i < slots_in_flight; ++i) at[i] = j + i < k ? of_token[j + i] : -1;
   }
   template <int width, class T>
-  __device__ __forceinline__ void load(PackedWords<T, width> (&words)[slots_in_flight], const T* y, std::int64_t D, std::int64_t column) const {
+  __device__ __forceinline__ void load(PackedWords<T, width> (&words)[slots_in_flight], const T* y, std::int64_t D,
+                                       std::int64_t column) const {
 #pragma unroll
     for (int i = 0; i < slots_in_flight; ++i)
       if (at[i] >= 0) words[i] = load_words<width>(y + at[i] * D + column);
@@ -143,8 +155,9 @@ struct SomeSlots {
 
 /// Without weights where `weights` is null.
 template <class T, int width>
-__global__ void __launch_bounds__(block_threads) combine_kernel(const T* __restrict__ y, const std::int32_t* __restrict__ slots,
-                                                                const Wide<T>* __restrict__ weights, T* __restrict__ out, TokenSizes sizes) {
+__global__ void __launch_bounds__(block_threads)
+    combine_kernel(const T* __restrict__ y, const std::int32_t* __restrict__ slots, const Wide<T>* __restrict__ weights,
+                   T* __restrict__ out, TokenSizes sizes) {
   const TokenOfWarp<width> at;
   if (at.n >= sizes.N) return;
   const std::int64_t first = at.n * sizes.k;
@@ -170,8 +183,9 @@ __global__ void __launch_bounds__(block_threads) combine_kernel(const T* __restr
 /// dy may be y: a lane has read a number before it writes there, and nobody else does.
 template <class T, int width>
 __global__ void __launch_bounds__(block_threads)
-    combine_backward_kernel(const T* __restrict__ dout, const T* y, const std::int32_t* __restrict__ slots, const Wide<T>* __restrict__ weights, T* dy,
-                            Wide<T>* __restrict__ dweights, TokenSizes sizes) {
+    combine_backward_kernel(const T* __restrict__ dout, const T* y, const std::int32_t* __restrict__ slots,
+                            const Wide<T>* __restrict__ weights, T* dy, Wide<T>* __restrict__ dweights,
+                            TokenSizes sizes) {
   const TokenOfWarp<width> at;
   if (at.n >= sizes.N) return;
   for (int j = 0; j < sizes.k; j += slots_in_flight) {
@@ -209,22 +223,27 @@ __global__ void __launch_bounds__(block_threads)
   return {.num_blocks = blocks_for(N, block_warps), .num_threads = block_threads, .stream = stream};
 }
 
-[[nodiscard]] TokenSizes sizes_of(const Tensor& slots, const Tensor& of_tokens) { return {slots.size(0), of_tokens.size(1), static_cast<int>(slots.size(1))}; }
+[[nodiscard]] TokenSizes sizes_of(const Tensor& slots, const Tensor& of_tokens) {
+  return {slots.size(0), of_tokens.size(1), static_cast<int>(slots.size(1))};
+}
 
 }  // namespace
 
 void CudaOps::expert_slots(const ExpertSlotsArgs& args) {
   check(args);
   const std::int64_t R = args.experts.num_elements(), E = args.offsets.size(0) - 1;
-  const std::int64_t chunk_size = blocks_for(std::max(smallest_chunk, blocks_for(R, most_chunks)), warp_size) * warp_size;
+  const std::int64_t chunk_size =
+      blocks_for(std::max(smallest_chunk, blocks_for(R, most_chunks)), warp_size) * warp_size;
   const std::int64_t num_chunks = blocks_for(R, chunk_size);
   const Choices choices = {numbers<std::int32_t>(args.experts), R, chunk_size, args.first_expert, static_cast<int>(E)};
   auto* const counts = workspace_.as<std::int32_t>(num_chunks * E);
-  const Launch chunks = {
-      .num_blocks = num_chunks, .num_threads = warp_size, .shared_bytes = static_cast<std::size_t>(E) * sizeof(std::int32_t), .stream = stream()};
+  const Launch chunks = {.num_blocks = num_chunks,
+                         .num_threads = warp_size,
+                         .shared_bytes = static_cast<std::size_t>(E) * sizeof(std::int32_t),
+                         .stream = stream()};
   launch(chunks, count_kernel, choices, counts);
-  launch({.num_threads = block_threads, .stream = stream()}, offsets_kernel, counts, static_cast<int>(num_chunks), static_cast<int>(E),
-         numbers<std::int32_t>(args.offsets));
+  launch({.num_threads = block_threads, .stream = stream()}, offsets_kernel, counts, static_cast<int>(num_chunks),
+         static_cast<int>(E), numbers<std::int32_t>(args.offsets));
   launch(chunks, slots_kernel, choices, counts, numbers<std::int32_t>(args.offsets), numbers<std::int32_t>(args.slots));
 }
 
@@ -233,8 +252,8 @@ void CudaOps::permute_to_experts(const PermuteToExpertsArgs& args) {
   const TokenSizes sizes = sizes_of(args.slots, args.x);
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     visit_row_width<T>(sizes.D, [&]<int width>(std::integral_constant<int, width>) {
-      launch(warp_for_token(sizes.N, stream()), permute_kernel<on_device<T>, width>, numbers<T>(args.x), numbers<std::int32_t>(args.slots), numbers<T>(args.y),
-             sizes);
+      launch(warp_for_token(sizes.N, stream()), permute_kernel<on_device<T>, width>, numbers<T>(args.x),
+             numbers<std::int32_t>(args.slots), numbers<T>(args.y), sizes);
     });
   });
 }
@@ -245,8 +264,9 @@ void CudaOps::combine_experts(const CombineExpertsArgs& args) {
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     using W = Wide<on_device<T>>;
     visit_row_width<T>(sizes.D, [&]<int width>(std::integral_constant<int, width>) {
-      launch(warp_for_token(sizes.N, stream()), combine_kernel<on_device<T>, width>, numbers<T>(args.y), numbers<std::int32_t>(args.slots),
-             args.weights.exists() ? numbers<W>(args.weights) : nullptr, numbers<T>(args.out), sizes);
+      launch(warp_for_token(sizes.N, stream()), combine_kernel<on_device<T>, width>, numbers<T>(args.y),
+             numbers<std::int32_t>(args.slots), args.weights.exists() ? numbers<W>(args.weights) : nullptr,
+             numbers<T>(args.out), sizes);
     });
   });
 }
@@ -257,8 +277,9 @@ void CudaOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     using W = Wide<on_device<T>>;
     visit_row_width<T>(sizes.D, [&]<int width>(std::integral_constant<int, width>) {
-      launch(warp_for_token(sizes.N, stream()), combine_backward_kernel<on_device<T>, width>, numbers<T>(args.dout), numbers<T>(args.y),
-             numbers<std::int32_t>(args.slots), numbers<W>(args.weights), numbers<T>(args.dy), numbers<W>(args.dweights), sizes);
+      launch(warp_for_token(sizes.N, stream()), combine_backward_kernel<on_device<T>, width>, numbers<T>(args.dout),
+             numbers<T>(args.y), numbers<std::int32_t>(args.slots), numbers<W>(args.weights), numbers<T>(args.dy),
+             numbers<W>(args.dweights), sizes);
     });
   });
 }

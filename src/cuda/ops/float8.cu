@@ -12,8 +12,8 @@ namespace {
 
 constexpr int block_threads = 256;
 
-/// Beside the rounded operands, in the last line of the scratch. The largest numbers are the bits of float32, in whose order positive numbers are, and NaN
-/// above all: their maximum does not depend on who comes first.
+/// Beside the rounded operands, in the last line of the scratch. The largest numbers are the bits of float32, in whose
+/// order positive numbers are, and NaN above all: their maximum does not depend on who comes first.
 struct Scales {
   unsigned amax[2];
   float back[2];
@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(block_threads) amax_kernel(const T* x, std::in
   constexpr unsigned magnitude = 0x7fffffffU;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * block_threads;
   unsigned largest = 0;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < num_packs; i += stride) {
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; i < num_packs;
+       i += stride) {
     const auto wide = widen(load_pack<pack_size<T>>(x + i * pack_size<T>));
 #pragma unroll
     for (int j = 0; j < pack_size<T>; ++j) largest = max(largest, __float_as_uint(wide.at[j]) & magnitude);
@@ -49,7 +50,8 @@ __device__ __forceinline__ Scale scale_of(unsigned amax, int exponent_of_largest
   if (amax >= infinity) return {__uint_as_float(infinity | 1U), 1.0F};
   const int exponent = static_cast<int>(amax >> mantissa_bits) - bias;
   const int k = min(most, exponent_of_largest - exponent - ((amax & mantissa) > of_one_and_three_quarters ? 1 : 0));
-  return {__uint_as_float(static_cast<unsigned>(bias + k) << mantissa_bits), __uint_as_float(static_cast<unsigned>(bias - k) << mantissa_bits)};
+  return {__uint_as_float(static_cast<unsigned>(bias + k) << mantissa_bits),
+          __uint_as_float(static_cast<unsigned>(bias - k) << mantissa_bits)};
 }
 
 template <__nv_fp8_interpretation_t format>
@@ -67,7 +69,8 @@ __device__ __forceinline__ unsigned short two_in_float8(float x, float y) {
 
 /// Sixteen numbers a thread.
 template <class T, __nv_fp8_interpretation_t format>
-__global__ void __launch_bounds__(block_threads) round_kernel(const T* x, unsigned char* out, std::int64_t num_packs, const unsigned* amax, float* back) {
+__global__ void __launch_bounds__(block_threads)
+    round_kernel(const T* x, unsigned char* out, std::int64_t num_packs, const unsigned* amax, float* back) {
   const Scale scale = scale_of<format>(*amax);
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x;
   if (i == 0) *back = scale.back;
@@ -83,15 +86,18 @@ __global__ void __launch_bounds__(block_threads) round_kernel(const T* x, unsign
   store_pack(out + i * bytes_at_once, bytes);
 }
 
-/// out [C, R] of x [R, C], in tiles that are turned in shared memory: whole lines are read and 64 bytes in a row are written.
+/// out [C, R] of x [R, C], in tiles that are turned in shared memory: whole lines are read and 64 bytes in a row are
+/// written.
 template <class T, __nv_fp8_interpretation_t format>
 __global__ void __launch_bounds__(block_threads)
-    round_transposed_kernel(const T* x, unsigned char* out, std::int64_t R, std::int64_t C, const unsigned* amax, float* back) {
+    round_transposed_kernel(const T* x, unsigned char* out, std::int64_t R, std::int64_t C, const unsigned* amax,
+                            float* back) {
   constexpr int tile = 64, pitch = tile + bytes_at_once, width = pack_size<T>, packs_of_row = tile / width;
   __align__(16) __shared__ unsigned char turned[tile * pitch];
   const Scale scale = scale_of<format>(*amax);
   const auto thread = static_cast<int>(threadIdx.x);
-  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile, first_row = static_cast<std::int64_t>(blockIdx.y) * tile;
+  const std::int64_t first_column = static_cast<std::int64_t>(blockIdx.x) * tile,
+                     first_row = static_cast<std::int64_t>(blockIdx.y) * tile;
   if (blockIdx.x == 0 && blockIdx.y == 0 && thread == 0) *back = scale.back;
   for (int i = thread; i < tile * packs_of_row; i += block_threads) {
     const int row = i / packs_of_row, column = i % packs_of_row * width;
@@ -109,7 +115,8 @@ __global__ void __launch_bounds__(block_threads)
   for (int i = thread; i < tile * packs_of_column; i += block_threads) {
     const int column = i / packs_of_column, row = i % packs_of_column * bytes_at_once;
     if (first_row + row >= R || first_column + column >= C) continue;
-    store_pack(out + (first_column + column) * R + first_row + row, load_pack<bytes_at_once>(turned + column * pitch + row));
+    store_pack(out + (first_column + column) * R + first_row + row,
+               load_pack<bytes_at_once>(turned + column * pitch + row));
   }
 }
 
@@ -130,14 +137,22 @@ void round_operand(const Rounding& rounding, int num_multiprocessors, cudaStream
     const Tensor& x = rounding.x;
     const std::int64_t count = x.num_elements(), most_blocks = std::int64_t{8} * num_multiprocessors;
     const std::int64_t num_packs = count / pack_size<D>;
-    launch({.num_blocks = std::min(most_blocks, blocks_for(num_packs, block_threads)), .num_threads = block_threads, .stream = stream}, amax_kernel<D>,
-           numbers<T>(x), num_packs, rounding.amax);
+    launch({.num_blocks = std::min(most_blocks, blocks_for(num_packs, block_threads)),
+            .num_threads = block_threads,
+            .stream = stream},
+           amax_kernel<D>, numbers<T>(x), num_packs, rounding.amax);
     if (rounding.is_transposed) {
-      launch({.num_blocks = blocks_for(x.size(1), 64), .num_threads = block_threads, .num_blocks_y = blocks_for(x.size(0), 64), .stream = stream},
-             round_transposed_kernel<D, format>, numbers<T>(x), rounding.out, x.size(0), x.size(1), rounding.amax, rounding.back);
+      launch({.num_blocks = blocks_for(x.size(1), 64),
+              .num_threads = block_threads,
+              .num_blocks_y = blocks_for(x.size(0), 64),
+              .stream = stream},
+             round_transposed_kernel<D, format>, numbers<T>(x), rounding.out, x.size(0), x.size(1), rounding.amax,
+             rounding.back);
     } else {
-      launch({.num_blocks = blocks_for(count / bytes_at_once, block_threads), .num_threads = block_threads, .stream = stream}, round_kernel<D, format>,
-             numbers<T>(x), rounding.out, count / bytes_at_once, rounding.amax, rounding.back);
+      launch({.num_blocks = blocks_for(count / bytes_at_once, block_threads),
+              .num_threads = block_threads,
+              .stream = stream},
+             round_kernel<D, format>, numbers<T>(x), rounding.out, count / bytes_at_once, rounding.amax, rounding.back);
     }
   }
 }
@@ -154,23 +169,29 @@ void round_operand(const Rounding& rounding, OperandFormat format, int num_multi
 constexpr std::int64_t line_bytes = 256;
 std::int64_t lines_of(const Tensor& x) { return (x.num_elements() + line_bytes - 1) / line_bytes * line_bytes; }
 
-Scales* scales_of(const MatmulArgs& args) { return reinterpret_cast<Scales*>(args.scratch.data + lines_of(args.a) + lines_of(args.b)); }
+Scales* scales_of(const MatmulArgs& args) {
+  return reinterpret_cast<Scales*>(args.scratch.data + lines_of(args.a) + lines_of(args.b));
+}
 
 }  // namespace
 
 Float8Operands float8_operands(const MatmulArgs& args) {
   const Scales* const scales = scales_of(args);
-  return {.a = args.scratch.data, .b = args.scratch.data + lines_of(args.a), .back_a = &scales->back[0], .back_b = &scales->back[1]};
+  return {.a = args.scratch.data,
+          .b = args.scratch.data + lines_of(args.a),
+          .back_a = &scales->back[0],
+          .back_b = &scales->back[1]};
 }
 
 void round_operands(const MatmulArgs& args, int num_multiprocessors, cudaStream_t stream) {
   Scales* const scales = scales_of(args);
   const Float8Operands out = float8_operands(args);
   check(cudaMemsetAsync(scales, 0, sizeof *scales, stream), "zeros");
-  round_operand({args.a, args.transpose_a, reinterpret_cast<unsigned char*>(out.a), &scales->amax[0], &scales->back[0]}, args.a_format, num_multiprocessors,
-                stream);
-  round_operand({args.b, !args.transpose_b, reinterpret_cast<unsigned char*>(out.b), &scales->amax[1], &scales->back[1]}, args.b_format, num_multiprocessors,
-                stream);
+  round_operand({args.a, args.transpose_a, reinterpret_cast<unsigned char*>(out.a), &scales->amax[0], &scales->back[0]},
+                args.a_format, num_multiprocessors, stream);
+  round_operand(
+      {args.b, !args.transpose_b, reinterpret_cast<unsigned char*>(out.b), &scales->amax[1], &scales->back[1]},
+      args.b_format, num_multiprocessors, stream);
 }
 
 }  // namespace echelon::cuda

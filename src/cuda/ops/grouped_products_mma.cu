@@ -1,6 +1,7 @@
-// Grouped products in tensor cores: a block of four warps forms a tile of 128 x 128, a warp 64 x 64 of it in registers. The factors come by in tiles of 64 of
-// the sum's index, two of which are on their way while a third is multiplied. A factor lies either along the sum's index (a, and w [E, N, K]) or across it
-// (w [E, K, N], and both factors of the weight's gradient); ldmatrix turns what it must.
+// Grouped products in tensor cores: a block of four warps forms a tile of 128 x 128, a warp 64 x 64 of it in registers.
+// The factors come by in tiles of 64 of the sum's index, two of which are on their way while a third is multiplied. A
+// factor lies either along the sum's index (a, and w [E, N, K]) or across it (w [E, K, N], and both factors of the
+// weight's gradient); ldmatrix turns what it must.
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/grouped_products.h"
 #include "cuda/ops/numbers.h"
@@ -17,7 +18,8 @@ constexpr int warp_fragments = warp_side / 16;
 constexpr int num_stages = 3;
 constexpr SharedPlace factor_bytes = side * step * sizeof(__nv_bfloat16);  // of one factor in one stage
 constexpr std::size_t shared_bytes = std::size_t{num_stages} * 2 * factor_bytes;
-constexpr std::int64_t rows_of_group = 8;  // of tiles whose blocks follow each other column by column, so that the second cache has what they share
+constexpr std::int64_t rows_of_group =
+    8;  // of tiles whose blocks follow each other column by column, so that the second cache has what they share
 
 using TileSums = Sums<warp_fragments, warp_side>;
 
@@ -58,7 +60,9 @@ class Along {
  private:
   static_assert(rows_at_once % 8 == 0);  // so that the permutation of chunks is the same for all of a thread's rows
   [[nodiscard]] static __device__ __forceinline__ int row_of_thread() { return static_cast<int>(threadIdx.x) / chunks; }
-  [[nodiscard]] static __device__ __forceinline__ int chunk_of_thread() { return static_cast<int>(threadIdx.x) % chunks; }
+  [[nodiscard]] static __device__ __forceinline__ int chunk_of_thread() {
+    return static_cast<int>(threadIdx.x) % chunks;
+  }
 
   const __nv_bfloat16* next_;
   std::int64_t row_step_;
@@ -108,7 +112,9 @@ __device__ __forceinline__ void multiply(TileSums& sums, A a, B b, std::int64_t 
   SharedPlace stage = 0, free_stage = 2 * 2 * factor_bytes;
   begin(0, 0);
   begin(1, 2 * factor_bytes);
-  const auto following = [](SharedPlace place) { return place == (num_stages - 1) * 2 * factor_bytes ? 0 : place + 2 * factor_bytes; };
+  const auto following = [](SharedPlace place) {
+    return place == (num_stages - 1) * 2 * factor_bytes ? 0 : place + 2 * factor_bytes;
+  };
 #pragma unroll 1
   for (int number = 0; number < num_steps; ++number) {
     wait_for_copies_but_last<1>();
@@ -138,9 +144,11 @@ __device__ __forceinline__ void multiply(TileSums& sums, A a, B b, std::int64_t 
   wait_for_copies_but_last<0>();
 }
 
-/// Writes or adds the warp's sums to the block's tile of `c`, of which so many rows and columns exist; columns are even in number.
+/// Writes or adds the warp's sums to the block's tile of `c`, of which so many rows and columns exist; columns are even
+/// in number.
 template <class C>
-__device__ __forceinline__ void store_sums(C* tile, std::int64_t stride, std::int64_t rows, std::int64_t columns, const TileSums& sums, bool accumulates) {
+__device__ __forceinline__ void store_sums(C* tile, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                                           const TileSums& sums, bool accumulates) {
   const WarpTile mine;
 #pragma unroll
   for (int m = 0; m < warp_fragments; ++m)
@@ -159,7 +167,8 @@ __device__ __forceinline__ void store_sums(C* tile, std::int64_t stride, std::in
           pair.at[0] += widen(before.at[0]);
           pair.at[1] += widen(before.at[1]);
         }
-        store_pack(out + column, Pack<C, 2>{{echelon::cuda::narrow<C>(pair.at[0]), echelon::cuda::narrow<C>(pair.at[1])}});
+        store_pack(out + column,
+                   Pack<C, 2>{{echelon::cuda::narrow<C>(pair.at[0]), echelon::cuda::narrow<C>(pair.at[1])}});
       }
     }
 }
@@ -169,7 +178,8 @@ struct TileOfBlock {
   std::int64_t row, column;
 
   __device__ __forceinline__ explicit TileOfBlock(std::int64_t num_columns) {
-    const std::int64_t of_group = rows_of_group * num_columns, group = blockIdx.x / of_group, in_group = blockIdx.x % of_group;
+    const std::int64_t of_group = rows_of_group * num_columns, group = blockIdx.x / of_group,
+                       in_group = blockIdx.x % of_group;
     row = group * rows_of_group + in_group % rows_of_group;
     column = in_group / rows_of_group;
   }
@@ -207,14 +217,16 @@ __global__ void __launch_bounds__(num_threads, 2) grouped_matmul_kernel(Grouped 
 
 template <class G>
 __global__ void __launch_bounds__(num_threads, 2)
-    grouped_weight_kernel(const __nv_bfloat16* dy, const __nv_bfloat16* x, const std::int32_t* offsets, G* dw, std::int64_t F, std::int64_t D) {
+    grouped_weight_kernel(const __nv_bfloat16* dy, const __nv_bfloat16* x, const std::int32_t* offsets, G* dw,
+                          std::int64_t F, std::int64_t D) {
   const TileOfBlock at((D + side - 1) / side);
   const std::int64_t expert = blockIdx.y, first = offsets[expert], count = offsets[expert + 1] - first;
   const std::int64_t row = at.row * side, column = at.column * side;
   if (count == 0 || row >= F) return;
   const WarpTile mine;
   TileSums sums;
-  multiply(sums, Across({dy + first * F + row, F, count}, F - row), Across({x + first * D + column, D, count}, D - column), count,
+  multiply(sums, Across({dy + first * F + row, F, count}, F - row),
+           Across({x + first * D + column, D, count}, D - column), count,
            mine.row < F - row && mine.column < D - column);
   store_sums(dw + (expert * F + row) * D + column, D, F - row, D - column, sums, true);
 }
@@ -231,8 +243,8 @@ bool mma_grouped_matmul(const GroupedMatmulArgs& args, cudaStream_t stream) {
           .shared_bytes = shared_bytes,
           .stream = stream},
          args.transpose_w ? grouped_matmul_kernel<true> : grouped_matmul_kernel<false>,
-         Grouped{numbers<bfloat16>(args.a), numbers<bfloat16>(args.w), numbers<std::int32_t>(args.offsets), numbers<bfloat16>(args.c), K, N,
-                 static_cast<int>(E), args.accumulates});
+         Grouped{numbers<bfloat16>(args.a), numbers<bfloat16>(args.w), numbers<std::int32_t>(args.offsets),
+                 numbers<bfloat16>(args.c), K, N, static_cast<int>(E), args.accumulates});
   return true;
 }
 
@@ -246,8 +258,8 @@ bool mma_grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& a
               .num_blocks_y = E,
               .shared_bytes = shared_bytes,
               .stream = stream},
-             grouped_weight_kernel<on_device<G>>, numbers<bfloat16>(args.dy), numbers<bfloat16>(args.x), numbers<std::int32_t>(args.offsets),
-             numbers<G>(args.dw), F, D);
+             grouped_weight_kernel<on_device<G>>, numbers<bfloat16>(args.dy), numbers<bfloat16>(args.x),
+             numbers<std::int32_t>(args.offsets), numbers<G>(args.dw), F, D);
   });
   return true;
 }

@@ -1,4 +1,5 @@
-// Pinned host memory that numbers pass through on their way to the device, so that the caller's memory is free again without waiting for the device.
+// Pinned host memory that numbers pass through on their way to the device, so that the caller's memory is free again
+// without waiting for the device.
 #pragma once
 
 #include "cuda/device/device.h"

@@ -1,4 +1,5 @@
-// Attention to two parts of the keys joined by their log-sum-exps (formula: ops/ops.h). Bound by memory: a warp has a row, in accesses of 16 bytes.
+// Attention to two parts of the keys joined by their log-sum-exps (formula: ops/ops.h). Bound by memory: a warp has a
+// row, in accesses of 16 bytes.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -23,12 +24,15 @@ struct Merge {
 template <class T, class O, int width>
 __global__ void __launch_bounds__(block_threads) merge_kernel(Merge<T, O> of) {
   using W = Wide<T>;
-  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) / warp_size;  // of [B, T, H]
+  const std::int64_t row =
+      (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) / warp_size;  // of [B, T, H]
   if (row >= of.num_rows) return;
-  const std::int64_t h = row % of.H, i = row / of.H % of.seq_len, b = row / of.H / of.seq_len, statistic = (b * of.H + h) * of.seq_len + i;
+  const std::int64_t h = row % of.H, i = row / of.H % of.seq_len, b = row / of.H / of.seq_len,
+                     statistic = (b * of.H + h) * of.seq_len + i;
   const W lse = of.lse[statistic], part_lse = of.part_lse[statistic], max = part_lse > lse ? part_lse : lse;
   if (lse == W(-INFINITY) && part_lse == W(-INFINITY)) return;
-  const W merged = max + log(exp(lse - max) + exp(part_lse - max)), of_out = exp(lse - merged), of_part = exp(part_lse - merged);
+  const W merged = max + log(exp(lse - max) + exp(part_lse - max)), of_out = exp(lse - merged),
+          of_part = exp(part_lse - merged);
   for (std::int64_t c = threadIdx.x % warp_size * width; c < of.C; c += warp_size * width) {
     Pack<W, width> out = widen(load_pack<width>(of.out + row * of.C + c));
     const Pack<W, width> part = widen(load_pack<width>(of.part + row * of.C + c));
@@ -56,7 +60,9 @@ void CudaOps::merge_attention(const MergeAttentionArgs& args) {
                                           .H = args.part.size(2),
                                           .C = args.part.size(3)};
     visit_row_width<T>(merge.C, [&]<int width>(std::integral_constant<int, width>) {
-      launch({.num_blocks = blocks_for(merge.num_rows, block_threads / warp_size), .num_threads = block_threads, .stream = stream()},
+      launch({.num_blocks = blocks_for(merge.num_rows, block_threads / warp_size),
+              .num_threads = block_threads,
+              .stream = stream()},
              merge_kernel<D, on_device<O>, width>, merge);
     });
   });

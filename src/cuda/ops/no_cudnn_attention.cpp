@@ -5,7 +5,8 @@
 
 namespace echelon::cuda {
 
-std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& /*workspace*/, bool /*deterministic*/, std::string& reason) {
+std::unique_ptr<CudnnAttention> find_cudnn_attention(const Workspace& /*workspace*/, bool /*deterministic*/,
+                                                     std::string& reason) {
   reason = "built without cuDNN";
   return nullptr;
 }

@@ -1,5 +1,6 @@
-// LayerNorm and RMSNorm with the residual sum before them (formulas: ops/reference/norms.cpp). Bound by memory: x and the residual are read once, the sum stays
-// in the registers of the threads that share a row, and x and y are written once. (Gradients: norms_backward.cu.)
+// LayerNorm and RMSNorm with the residual sum before them (formulas: ops/reference/norms.cpp). Bound by memory: x and
+// the residual are read once, the sum stays in the registers of the threads that share a row, and x and y are written
+// once. (Gradients: norms_backward.cu.)
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/rows.h"
@@ -34,13 +35,17 @@ __global__ void __launch_bounds__(most_team_threads, 2) norm_kernel(Norm<T> of, 
   const int D = is_there ? of.D : 0;
   T* const x = of.x + row * of.D;
   Kept<Access, T> kept = {};
-  const auto x_at = [&](int k, int column) -> Numbers { return Access::keeps ? unpack(kept[k]) : load_pack<width>(x + column); };
+  const auto x_at = [&](int k, int column) -> Numbers {
+    return Access::keeps ? unpack(kept[k]) : load_pack<width>(x + column);
+  };
 
-  if constexpr (Access::keeps) for_packs<Access>(team, D, [&](int k, int column) { kept[k] = load_words<width>(x + column); });
+  if constexpr (Access::keeps)
+    for_packs<Access>(team, D, [&](int k, int column) { kept[k] = load_words<width>(x + column); });
   if (of.residual != nullptr) {
     const T* const residual = of.residual + row * of.D;
     Kept<Access, T> kept_residual = {};
-    if constexpr (Access::keeps) for_packs<Access>(team, D, [&](int k, int column) { kept_residual[k] = load_words<width>(residual + column); });
+    if constexpr (Access::keeps)
+      for_packs<Access>(team, D, [&](int k, int column) { kept_residual[k] = load_words<width>(residual + column); });
     for_packs<Access>(team, D, [&](int k, int column) {
       Numbers sum = x_at(k, column);
       const Numbers added = Access::keeps ? unpack(kept_residual[k]) : load_pack<width>(residual + column);
@@ -107,8 +112,8 @@ void enqueue_norm(const LayerNormArgs& args, cudaStream_t stream) {
                                .num_rows = N,
                                .D = static_cast<int>(D)};
     visit_row_access<T, kept_packs>(D, [&]<class Access>(Access, const Teams& teams) {
-      launch({.num_blocks = blocks_for(N, teams.per_block), .num_threads = teams.block_threads(), .stream = stream}, norm_kernel<Number, centres, Access>, norm,
-             teams.threads);
+      launch({.num_blocks = blocks_for(N, teams.per_block), .num_threads = teams.block_threads(), .stream = stream},
+             norm_kernel<Number, centres, Access>, norm, teams.threads);
     });
   });
 }
@@ -122,7 +127,15 @@ void CudaOps::layer_norm(const LayerNormArgs& args) {
 
 void CudaOps::rms_norm(const RmsNormArgs& args) {
   check(args);
-  enqueue_norm<false>({.x = args.x, .w = args.w, .b = {}, .y = args.y, .mean = {}, .rstd = args.rstd, .residual = args.residual, .eps = args.eps}, stream());
+  enqueue_norm<false>({.x = args.x,
+                       .w = args.w,
+                       .b = {},
+                       .y = args.y,
+                       .mean = {},
+                       .rstd = args.rstd,
+                       .residual = args.residual,
+                       .eps = args.eps},
+                      stream());
 }
 
 }  // namespace echelon::cuda

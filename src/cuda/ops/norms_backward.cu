@@ -1,5 +1,6 @@
-// Gradients of LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). dy and x are read once for all of them: a
-// row of both stays in registers, and so do the sums over rows of dy xhat and dy, of the columns of a thread, until its block has seen all of its rows.
+// Gradients of LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). dy
+// and x are read once for all of them: a row of both stays in registers, and so do the sums over rows of dy xhat and
+// dy, of the columns of a thread, until its block has seen all of its rows.
 #include "cuda/ops/column_sums.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
@@ -27,7 +28,8 @@ constexpr int num_weights = centres ? 2 : 1;  // w and b, or w
 
 /// The sums over a block's rows, of the columns that each thread of a team has, become a row of `out`.
 template <class Access, class A, int num_sums>
-__device__ __forceinline__ void write_partial_sums(const Team<A>& team, const A (&sums)[num_sums][Access::kept][Access::width],
+__device__ __forceinline__ void write_partial_sums(const Team<A>& team,
+                                                   const A (&sums)[num_sums][Access::kept][Access::width],
                                                    const PartialSums<A, num_sums>& out) {
   A* const of_teams = dynamic_shared<A>();  // [teams][D], if they are several
   const int D = static_cast<int>(out.D);
@@ -59,7 +61,8 @@ __global__ void __launch_bounds__(most_team_threads)
   Team<A> team(team_threads);
   A weights[num_weights<centres>][sums_weights ? Access::kept : 1][width] = {};
   const std::int64_t rows_at_once = static_cast<std::int64_t>(gridDim.x) * team.count();
-  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * team.count(); first < of.num_rows; first += rows_at_once) {
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * team.count(); first < of.num_rows;
+       first += rows_at_once) {
     const std::int64_t row = first + team.index();
     const bool is_there = row < of.num_rows;
     const int D = is_there ? of.D : 0;
@@ -73,8 +76,12 @@ __global__ void __launch_bounds__(most_team_threads)
         if (of.past != nullptr) past_kept[k] = load_words<width>(past + column);
       });
     const A mean = centres && is_there ? of.mean[row] : A{0}, rstd = is_there ? of.rstd[row] : A{0};
-    const auto dy_at = [&](int k, int column) -> Numbers { return Access::keeps ? unpack(dy_kept[k]) : load_pack<width>(dy + column); };
-    const auto x_at = [&](int k, int column) -> Numbers { return Access::keeps ? unpack(x_kept[k]) : load_pack<width>(x + column); };
+    const auto dy_at = [&](int k, int column) -> Numbers {
+      return Access::keeps ? unpack(dy_kept[k]) : load_pack<width>(dy + column);
+    };
+    const auto x_at = [&](int k, int column) -> Numbers {
+      return Access::keeps ? unpack(x_kept[k]) : load_pack<width>(x + column);
+    };
 
     A means[num_weights<centres>] = {};  // of g xhat and of g
     for_packs<Access>(team, D, [&](int k, int column) {
@@ -132,9 +139,11 @@ struct WeightGradientOfRow {
   NormGradient<T> of;
 
   __device__ Loaded load(std::int64_t row, std::int64_t column) const {
-    return {load_pack<width>(of.dy + row * of.D + column), load_pack<width>(of.x + row * of.D + column), centres ? of.mean[row] : Wide<T>(0), of.rstd[row]};
+    return {load_pack<width>(of.dy + row * of.D + column), load_pack<width>(of.x + row * of.D + column),
+            centres ? of.mean[row] : Wide<T>(0), of.rstd[row]};
   }
-  __device__ void add(const Loaded& loaded, std::int64_t /*row*/, std::int64_t /*column*/, Wide<T> (&sums)[num_sums][width]) const {
+  __device__ void add(const Loaded& loaded, std::int64_t /*row*/, std::int64_t /*column*/,
+                      Wide<T> (&sums)[num_sums][width]) const {
 #pragma unroll
     for (int i = 0; i < width; ++i) {
       const Wide<T> dy = widen(loaded.dy.at[i]);
@@ -174,8 +183,11 @@ void enqueue_input_gradient(const LayerNormBackwardArgs& args, cudaStream_t stre
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     visit_row_access<T, kept_packs>(args.x.size(-1), [&]<class Access>(Access, const Teams& teams) {
       const NormGradient<on_device<T>> gradient = gradient_of<T>(args);
-      launch({.num_blocks = blocks_for(gradient.num_rows, teams.per_block), .num_threads = teams.block_threads(), .stream = stream},
-             norm_backward_kernel<on_device<T>, centres, false, Access>, gradient, teams.threads, PartialSums<Wide<on_device<T>>, num_weights<centres>>());
+      launch({.num_blocks = blocks_for(gradient.num_rows, teams.per_block),
+              .num_threads = teams.block_threads(),
+              .stream = stream},
+             norm_backward_kernel<on_device<T>, centres, false, Access>, gradient, teams.threads,
+             PartialSums<Wide<on_device<T>>, num_weights<centres>>());
     });
   });
 }
@@ -190,7 +202,8 @@ void enqueue_weight_gradient(const LayerNormBackwardArgs& args, const ComputeLan
   });
 }
 
-/// With as many blocks as the chip has at a time: each leaves one row of partial sums. Rows too wide for registers take a pass for each gradient.
+/// With as many blocks as the chip has at a time: each leaves one row of partial sums. Rows too wide for registers take
+/// a pass for each gradient.
 template <bool centres>
 void enqueue_gradients(const LayerNormBackwardArgs& args, const ComputeLane& lane) {
   visit_numbers_and_gradient(args.x.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {
@@ -199,12 +212,16 @@ void enqueue_gradients(const LayerNormBackwardArgs& args, const ComputeLane& lan
       if constexpr (Access::keeps) {
         const NormGradient<on_device<T>> gradient = gradient_of<T>(args);
         const std::int64_t num_sums = num_weights<centres> * gradient.D;
-        const std::int64_t at_once = std::int64_t{lane.num_multiprocessors} * std::max(1, most_team_threads / teams.block_threads());
-        const std::int64_t num_blocks = std::min({blocks_for(gradient.num_rows, teams.per_block), at_once, Workspace::capacity<A>() / num_sums});
-        const PartialSums<A, num_weights<centres>> partial = {lane.workspace.as<A>(num_blocks * num_sums), num_blocks, gradient.D};
+        const std::int64_t at_once =
+            std::int64_t{lane.num_multiprocessors} * std::max(1, most_team_threads / teams.block_threads());
+        const std::int64_t num_blocks =
+            std::min({blocks_for(gradient.num_rows, teams.per_block), at_once, Workspace::capacity<A>() / num_sums});
+        const PartialSums<A, num_weights<centres>> partial = {lane.workspace.as<A>(num_blocks * num_sums), num_blocks,
+                                                              gradient.D};
         launch({.num_blocks = num_blocks,
                 .num_threads = teams.block_threads(),
-                .shared_bytes = teams.per_block == 1 ? 0 : static_cast<std::size_t>(teams.per_block * gradient.D) * sizeof(A),
+                .shared_bytes =
+                    teams.per_block == 1 ? 0 : static_cast<std::size_t>(teams.per_block * gradient.D) * sizeof(A),
                 .stream = lane.stream},
                norm_backward_kernel<on_device<T>, centres, true, Access>, gradient, teams.threads, partial);
         add_partial_sums(partial, weights_of<G, centres>(args), lane.stream);
@@ -217,14 +234,23 @@ void enqueue_gradients(const LayerNormBackwardArgs& args, const ComputeLane& lan
 }
 
 LayerNormBackwardArgs without_mean(const RmsNormBackwardArgs& args) {
-  return {.dy = args.dy, .x = args.x, .w = args.w, .mean = {}, .rstd = args.rstd, .dx = args.dx, .dw = args.dw, .db = {}, .dresidual = args.dresidual};
+  return {.dy = args.dy,
+          .x = args.x,
+          .w = args.w,
+          .mean = {},
+          .rstd = args.rstd,
+          .dx = args.dx,
+          .dw = args.dw,
+          .db = {},
+          .dresidual = args.dresidual};
 }
 
 }  // namespace
 
 void CudaOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
   check(args);
-  enqueue_input_gradient<true>({args.dy, args.x, args.w, args.mean, args.rstd, args.dx, {}, {}, args.dresidual}, stream());
+  enqueue_input_gradient<true>({args.dy, args.x, args.w, args.mean, args.rstd, args.dx, {}, {}, args.dresidual},
+                               stream());
 }
 
 void CudaOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
@@ -239,7 +265,8 @@ void CudaOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
 
 void CudaOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
   check(args);
-  enqueue_input_gradient<false>(without_mean({args.dy, args.x, args.w, args.rstd, args.dx, {}, args.dresidual}), stream());
+  enqueue_input_gradient<false>(without_mean({args.dy, args.x, args.w, args.rstd, args.dx, {}, args.dresidual}),
+                                stream());
 }
 
 void CudaOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {

@@ -37,8 +37,8 @@ void visit_numbers_and_gradient(DType dtype, DType gradient, F&& f) {
   });
 }
 
-/// f(the number of neighbouring numbers of type T that a thread takes at once, as an integral_constant): 16 bytes where every row of `D` starts at a multiple
-/// of that, else one.
+/// f(the number of neighbouring numbers of type T that a thread takes at once, as an integral_constant): 16 bytes where
+/// every row of `D` starts at a multiple of that, else one.
 template <class T, class F>
 void visit_row_width(std::int64_t D, F&& f) {
   if (D % pack_size<T> == 0)

@@ -17,18 +17,23 @@ namespace {
 
 constexpr int block_threads = 256;
 
-// Squares are summed in two stages and in one order: each block leaves a sum, and one block adds these. A tensor that one block can take needs no second stage.
+// Squares are summed in two stages and in one order: each block leaves a sum, and one block adds these. A tensor that
+// one block can take needs no second stage.
 constexpr int packs_in_flight = 4, max_square_blocks = 1024;
 
 template <class T>
-__global__ void __launch_bounds__(block_threads) squares_kernel(const T* x, std::int64_t count, double* sums, bool adds) {
+__global__ void __launch_bounds__(block_threads)
+    squares_kernel(const T* x, std::int64_t count, double* sums, bool adds) {
   constexpr int width = pack_size<T>;
-  const std::int64_t num_threads = static_cast<std::int64_t>(gridDim.x) * block_threads, num_packs = (count + width - 1) / width;
+  const std::int64_t num_threads = static_cast<std::int64_t>(gridDim.x) * block_threads,
+                     num_packs = (count + width - 1) / width;
   double sum = 0;
-  for (std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; pack < num_packs; pack += num_threads * packs_in_flight) {
+  for (std::int64_t pack = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x; pack < num_packs;
+       pack += num_threads * packs_in_flight) {
     Pack<T, width> x_k[packs_in_flight];
 #pragma unroll
-    for (int k = 0; k < packs_in_flight; ++k) x_k[k] = load_pack<width>(x + (pack + k * num_threads) * width, count - (pack + k * num_threads) * width);
+    for (int k = 0; k < packs_in_flight; ++k)
+      x_k[k] = load_pack<width>(x + (pack + k * num_threads) * width, count - (pack + k * num_threads) * width);
 #pragma unroll
     for (int k = 0; k < packs_in_flight; ++k)
 #pragma unroll
@@ -57,8 +62,11 @@ struct GradientFactor {
 
 // As written, without fused multiply-adds, so that a processor forms the same numbers.
 __global__ void gradient_factor_kernel(GradientFactor of, double expected_targets, double max_norm) {
-  const double correction = *of.num_targets > 0 ? expected_targets / *of.num_targets / (of.loss_scale != nullptr ? *of.loss_scale : 1.0) : 0.0;
-  const double norm = __dmul_rn(sqrt(*of.sum_of_squares), correction), clipping = max_norm > 0 ? max_norm / __dadd_rn(norm, 1e-6) : 1.0;
+  const double correction = *of.num_targets > 0
+                                ? expected_targets / *of.num_targets / (of.loss_scale != nullptr ? *of.loss_scale : 1.0)
+                                : 0.0;
+  const double norm = __dmul_rn(sqrt(*of.sum_of_squares), correction),
+               clipping = max_norm > 0 ? max_norm / __dadd_rn(norm, 1e-6) : 1.0;
   const bool is_finite = norm - norm == 0;
   *of.norm = norm;
   *of.factor = is_finite ? __dmul_rn(correction, clipping < 1 ? clipping : 1.0) : norm - norm;
@@ -87,7 +95,8 @@ struct Weights {
   __device__ __forceinline__ Pack<A, pack_size<A>> load(std::int64_t first, std::int64_t present) const {
     return load_pack<pack_size<A>>(master + first, present);
   }
-  __device__ __forceinline__ void store(const Pack<A, pack_size<A>>& p, std::int64_t first, std::int64_t present) const {
+  __device__ __forceinline__ void store(const Pack<A, pack_size<A>>& p, std::int64_t first,
+                                        std::int64_t present) const {
     store_pack(master + first, p, present);
     if (param != nullptr) store_pack(param + first, narrow<P>(p), present);
   }
@@ -128,7 +137,8 @@ struct AdamWTensors {
   M *m, *v;
 };
 
-/// The random words of elements i, i + 1, ... of the tensors: one block of the generator where these are four that make one.
+/// The random words of elements i, i + 1, ... of the tensors: one block of the generator where these are four that make
+/// one.
 template <int count>
 __device__ __forceinline__ void draw(std::uint32_t (&words)[count], const RoundingNoise& noise, std::int64_t i) {
   const std::int64_t rows = noise.row == noise.stride ? 0 : noise.row | noise.stride;
@@ -143,30 +153,36 @@ __device__ __forceinline__ void draw(std::uint32_t (&words)[count], const Roundi
 
 /// Stores moments in the format of the sums, or rounds them at random; `shift`: where in a word their bits are.
 template <class M, class A, int count>
-__device__ __forceinline__ void store_moments(M* address, const Pack<A, count>& x, const std::uint32_t (&words)[count], int shift, std::int64_t present) {
+__device__ __forceinline__ void store_moments(M* address, const Pack<A, count>& x, const std::uint32_t (&words)[count],
+                                              int shift, std::int64_t present) {
   if constexpr (std::is_same_v<M, A>) {
     store_pack(address, x, present);
   } else {
     Pack<M, count> rounded;
 #pragma unroll
-    for (int k = 0; k < count; ++k) rounded.at[k] = __ushort_as_bfloat16(stochastic_bfloat16(x.at[k], words[k] >> shift));
+    for (int k = 0; k < count; ++k)
+      rounded.at[k] = __ushort_as_bfloat16(stochastic_bfloat16(x.at[k], words[k] >> shift));
     store_pack(address, rounded, present);
   }
 }
 
 template <class G, class M, class W>
 __global__ void __launch_bounds__(block_threads)
-    adamw_kernel(AdamWTensors<G, M, W> of, AdamWConstants<typename W::Number> with, const AdamWScalars* scalars, RoundingNoise noise, std::int64_t count) {
+    adamw_kernel(AdamWTensors<G, M, W> of, AdamWConstants<typename W::Number> with, const AdamWScalars* scalars,
+                 RoundingNoise noise, std::int64_t count) {
   using A = typename W::Number;
   constexpr int width = pack_size<A>;
-  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width, present = count - first;
+  const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) * width,
+                     present = count - first;
   if (present <= 0) return;
   const AdamWScalars now = *scalars;
   if (now.grad_scale != now.grad_scale) return;
-  const A decay = static_cast<A>(__dadd_rn(1.0, -__dmul_rn(now.lr, with.weight_decay))), step_size = static_cast<A>(now.step_size),
-          sqrt_bias2 = static_cast<A>(now.sqrt_bias2), grad_scale = static_cast<A>(now.grad_scale);
+  const A decay = static_cast<A>(__dadd_rn(1.0, -__dmul_rn(now.lr, with.weight_decay))),
+          step_size = static_cast<A>(now.step_size), sqrt_bias2 = static_cast<A>(now.sqrt_bias2),
+          grad_scale = static_cast<A>(now.grad_scale);
   const Pack<G, width> grad = load_pack<width>(of.grad + first, present);
-  Pack<A, width> p = of.weights.load(first, present), m = widen(load_pack<width>(of.m + first, present)), v = widen(load_pack<width>(of.v + first, present));
+  Pack<A, width> p = of.weights.load(first, present), m = widen(load_pack<width>(of.m + first, present)),
+                 v = widen(load_pack<width>(of.v + first, present));
   std::uint32_t words[width] = {};
   if constexpr (!std::is_same_v<M, A>) draw(words, at_step(noise, now.step), first);
 #pragma unroll
@@ -193,17 +209,19 @@ void CudaOps::sum_of_squares(Tensor x, Tensor sum) {
     const std::int64_t num_blocks = std::min<std::int64_t>(blocks_for(count, block_elements), max_square_blocks);
     const bool is_one_block = num_blocks <= 1;
     double* const sums = is_one_block ? total : workspace_.as<double>(num_blocks);
-    launch({.num_blocks = num_blocks, .num_threads = block_threads, .stream = stream()}, squares_kernel<on_device<T>>, numbers<T>(x), count, sums,
-           is_one_block);
+    launch({.num_blocks = num_blocks, .num_threads = block_threads, .stream = stream()}, squares_kernel<on_device<T>>,
+           numbers<T>(x), count, sums, is_one_block);
     if (is_one_block) return;
-    launch({.num_threads = block_threads, .stream = stream()}, add_squares_kernel, sums, static_cast<int>(num_blocks), total);
+    launch({.num_threads = block_threads, .stream = stream()}, add_squares_kernel, sums, static_cast<int>(num_blocks),
+           total);
   });
 }
 
 void CudaOps::gradient_factor(const GradientFactorArgs& args) {
   check(args);
   const GradientFactor of = {numbers<double>(args.sum_of_squares), numbers<double>(args.num_targets),
-                             args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr, numbers<double>(args.norm), numbers<double>(args.factor)};
+                             args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr,
+                             numbers<double>(args.norm), numbers<double>(args.factor)};
   launch({.num_threads = 1, .stream = stream()}, gradient_factor_kernel, of, args.expected_targets, args.max_norm);
 }
 
@@ -213,14 +231,18 @@ void CudaOps::adamw(const AdamWArgs& args) {
   visit_numbers_and_gradient(args.param.dtype, args.grad.dtype, [&]<class P, class G>(P, G) {
     using A = Wide<on_device<P>>;
     const auto run = [&]<class M, class W>(M, W weights) {
-      const AdamWTensors<on_device<G>, on_device<M>, W> of = {weights, numbers<G>(args.grad), numbers<M>(args.m), numbers<M>(args.v)};
-      launch({.num_blocks = blocks_for(count, block_threads * pack_size<A>), .num_threads = block_threads, .stream = stream()},
-             adamw_kernel<on_device<G>, on_device<M>, W>, of, AdamWConstants<A>(args), reinterpret_cast<const AdamWScalars*>(args.scalars.data), args.noise,
-             count);
+      const AdamWTensors<on_device<G>, on_device<M>, W> of = {weights, numbers<G>(args.grad), numbers<M>(args.m),
+                                                              numbers<M>(args.v)};
+      launch({.num_blocks = blocks_for(count, block_threads * pack_size<A>),
+              .num_threads = block_threads,
+              .stream = stream()},
+             adamw_kernel<on_device<G>, on_device<M>, W>, of, AdamWConstants<A>(args),
+             reinterpret_cast<const AdamWScalars*>(args.scalars.data), args.noise, count);
     };
     const auto start = [&]<class M>(M moment) {
       if constexpr (std::is_same_v<P, bfloat16>) {
-        if (is_remainder(args)) return run(moment, SplitWeights{numbers<P>(args.param), numbers<std::int16_t>(args.master)});
+        if (is_remainder(args))
+          return run(moment, SplitWeights{numbers<P>(args.param), numbers<std::int16_t>(args.master)});
       }
       const bool is_master = args.param.data == args.master.data;
       run(moment, Weights<on_device<P>, A>{is_master ? nullptr : numbers<P>(args.param), numbers<A>(args.master)});

@@ -24,13 +24,15 @@ void PendingProduct::flush() {
 
 bool PendingProduct::add_bias(Tensor y, Tensor bias) {
   // Behind products of float8 into float32 the library's biases are bfloat16.
-  const bool is_possible = held_ && is_same(held_->c, y) && bias.dtype == y.dtype && !(held_->is_float8() && y.dtype == DType::float32);
+  const bool is_possible =
+      held_ && is_same(held_->c, y) && bias.dtype == y.dtype && !(held_->is_float8() && y.dtype == DType::float32);
   return is_possible && fuse(Epilogue::bias, bias);
 }
 
 bool PendingProduct::column_sums(Tensor dy, Tensor sums) {
   // A product of float8 has no dy but one that is rounded.
-  const bool is_possible = held_ && held_->transpose_a && is_same(held_->a, dy) && sums.dtype == held_->c.dtype && !held_->is_float8();
+  const bool is_possible =
+      held_ && held_->transpose_a && is_same(held_->a, dy) && sums.dtype == held_->c.dtype && !held_->is_float8();
   return is_possible && fuse(Epilogue::bias_gradient, sums);
 }
 

@@ -1,10 +1,12 @@
-// The last product, held back until the next operation shows what follows it: a bias that is added to its result, or the gradient of a bias out of the dy that
-// it read, cost no pass over memory when cuBLASLt does them on the way. So layers say what they mean, and need not know what a library can fuse.
+// The last product, held back until the next operation shows what follows it: a bias that is added to its result, or
+// the gradient of a bias out of the dy that it read, cost no pass over memory when cuBLASLt does them on the way. So
+// layers say what they mean, and need not know what a library can fuse.
 //
 //     y = x w^T;    y += b                  one product with the epilogue `bias`
 //     dw += dy^T x; db += column sums of dy one with the epilogue `bias_gradient`, whose sums are then added to db
 //
-// Every other operation, and whoever waits for results, asks for the stream first: flush(). What is not fused, and why: docs/gpu.md.
+// Every other operation, and whoever waits for results, asks for the stream first: flush(). What is not fused, and why:
+// docs/gpu.md.
 #pragma once
 
 #include "cuda/ops/products.h"

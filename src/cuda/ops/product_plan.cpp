@@ -8,7 +8,8 @@
 namespace echelon::cuda {
 namespace {
 
-constexpr std::int64_t most_alignment = 16;  // no kernel reads more at once, so what lies better is no different product
+constexpr std::int64_t most_alignment =
+    16;  // no kernel reads more at once, so what lies better is no different product
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
@@ -34,7 +35,8 @@ cudaDataType_t type_of(OperandFormat format, DType own) {
 cublasComputeType_t compute_type(const ProductKey& key, Float32Products float32_products) {
   if (key.operands == DType::float64) return CUBLAS_COMPUTE_64F;
   const bool multiplies_float32 = key.operands == DType::float32 && key.a_format == OperandFormat::own;
-  return multiplies_float32 && float32_products == Float32Products::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  return multiplies_float32 && float32_products == Float32Products::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                         : CUBLAS_COMPUTE_32F;
 }
 
 cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
@@ -54,7 +56,9 @@ std::int64_t alignment_of(const std::byte* address) {
 }  // namespace
 
 void check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw Failure(fmt::format("{}: cuBLASLt status {} ({})", what, static_cast<int>(status), cublasLtGetStatusName(status)));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Failure(
+        fmt::format("{}: cuBLASLt status {} ({})", what, static_cast<int>(status), cublasLtGetStatusName(status)));
 }
 
 ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
@@ -68,20 +72,25 @@ ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
           .transpose_a = args.transpose_a && !args.is_float8(),
           .transpose_b = args.transpose_b || args.is_float8(),
           .epilogue = epilogue,
-          .alignments = {args.is_float8() ? most_alignment : alignment_of(args.a.data), args.is_float8() ? most_alignment : alignment_of(args.b.data),
-                         alignment_of(args.c.data), alignment_of(vector.data)}};
+          .alignments = {args.is_float8() ? most_alignment : alignment_of(args.a.data),
+                         args.is_float8() ? most_alignment : alignment_of(args.b.data), alignment_of(args.c.data),
+                         alignment_of(vector.data)}};
 }
 
 ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products) : key_(key) {
   cublasLtMatmulDesc_t operation = nullptr;
-  check(cublasLtMatmulDescCreate(&operation, compute_type(key, float32_products), key.operands == DType::float64 ? CUDA_R_64F : CUDA_R_32F), "a product");
+  check(cublasLtMatmulDescCreate(&operation, compute_type(key, float32_products),
+                                 key.operands == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
+        "a product");
   operation_.reset(operation);
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(key.epilogue));
   const auto layout = [](Layout& out, cudaDataType_t type, std::int64_t rows, std::int64_t columns) {  // of our matrix
     cublasLtMatrixLayout_t made = nullptr;
-    check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns), "a matrix of a product");
+    check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
+                                     columns),
+          "a matrix of a product");
     out.reset(made);
   };
   layout(a_, type_of(key.b_format, key.operands), key.transpose_b ? key.N : key.K, key.transpose_b ? key.K : key.N);
@@ -106,12 +115,16 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
   check(cublasLtMatmulPreferenceCreate(&made), "a product's preference");
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(made);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-    check(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value), "a product's preference");
+    check(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
+          "a product's preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(workspace_bytes));
   // A cut of k whose parts were added in a bfloat16 result would round once per part.
-  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto alignment = [&](int i) { return static_cast<std::uint32_t>(key_.alignments[static_cast<std::size_t>(i)]); };
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  const auto alignment = [&](int i) {
+    return static_cast<std::uint32_t>(key_.alignments[static_cast<std::size_t>(i)]);
+  };
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(1));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(0));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(2));
@@ -121,28 +134,33 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
   std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
   int num_found = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle, operation_.get(), a_.get(), b_.get(), c_.get(), c_.get(), preference.get(), most, results.data(), &num_found);
+      cublasLtMatmulAlgoGetHeuristic(handle, operation_.get(), a_.get(), b_.get(), c_.get(), c_.get(), preference.get(),
+                                     most, results.data(), &num_found);
   if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
     check(status, "the choice of an algorithm for a product");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < num_found; ++i)
-    if (const auto& found = results[static_cast<std::size_t>(i)]; found.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(found.algo);
+    if (const auto& found = results[static_cast<std::size_t>(i)]; found.state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(found.algo);
   return algorithms;
 }
 
-void ProductPlan::enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const {
+void ProductPlan::enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,
+                          cudaStream_t stream) const {
   check(try_to_enqueue(handle, where, workspace, stream), "a product");
 }
 
-cublasStatus_t ProductPlan::try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const {
+cublasStatus_t ProductPlan::try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,
+                                           cudaStream_t stream) const {
   const double alpha64 = 1, beta64 = where.accumulates ? 1 : 0;
   const float alpha32 = 1, beta32 = where.accumulates ? 1 : 0;
   const bool is_double = key_.operands == DType::float64;
   const void* const alpha = is_double ? static_cast<const void*>(&alpha64) : &alpha32;
   const void* const beta = is_double ? static_cast<const void*>(&beta64) : &beta32;
   set_addresses(where);
-  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.c, c_.get(), where.c, c_.get(), &algorithm_,
-                        workspace.as<std::byte>(workspace_bytes), static_cast<std::size_t>(workspace_bytes), stream);
+  return cublasLtMatmul(handle, operation_.get(), alpha, where.b, a_.get(), where.a, b_.get(), beta, where.c, c_.get(),
+                        where.c, c_.get(), &algorithm_, workspace.as<std::byte>(workspace_bytes),
+                        static_cast<std::size_t>(workspace_bytes), stream);
 }
 
 }  // namespace echelon::cuda

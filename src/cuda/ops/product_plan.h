@@ -1,7 +1,8 @@
-// What cuBLASLt must know of a product before it can be enqueued: shapes, formats, how the operands lie, and what is done to the result on its way out.
+// What cuBLASLt must know of a product before it can be enqueued: shapes, formats, how the operands lie, and what is
+// done to the result on its way out.
 //
-// cuBLASLt's matrices are column-major: our row-major c[M, N] = a b is its c^T[N, M] = b^T a^T, so the operands change places, and what it calls a row of the
-// result is one of our columns.
+// cuBLASLt's matrices are column-major: our row-major c[M, N] = a b is its c^T[N, M] = b^T a^T, so the operands change
+// places, and what it calls a row of the result is one of our columns.
 #pragma once
 
 #include "cuda/device/workspace.h"
@@ -27,7 +28,8 @@ enum class Epilogue : std::uint8_t {
   bias_gradient,  // vector [M] = the sums over k of op(a): of dw = dy^T x, the gradient of the bias of this microbatch
 };
 
-/// How products of float32 are formed: as such, or of numbers that are rounded to TensorFloat-32's 10 bits, in tensor cores.
+/// How products of float32 are formed: as such, or of numbers that are rounded to TensorFloat-32's 10 bits, in tensor
+/// cores.
 enum class Float32Products : std::uint8_t { exact, tf32 };
 
 /// Products of one key have one plan. Operands of float8 have been made [M, K] and [N, K], as tensor cores take them.
@@ -57,17 +59,20 @@ class ProductPlan {
     const float *back_a = nullptr, *back_b = nullptr;  // of float8: on the device, what the operands are multiplied by
   };
 
-  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a product. All of them form sums in the compute
-  /// type, and in an order that does not depend on time.
-  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const Where& where, int most) const;
+  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a
+  /// product. All of them form sums in the compute type, and in an order that does not depend on time.
+  [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const Where& where,
+                                                             int most) const;
   void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }
 
   /// Throws Failure if the library refuses.
   void enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const;
   /// Nothing is enqueued if it does not succeed: not every algorithm that the library offers runs.
-  [[nodiscard]] cublasStatus_t try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace, cudaStream_t stream) const;
+  [[nodiscard]] cublasStatus_t try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,
+                                              cudaStream_t stream) const;
 
-  static constexpr std::int64_t workspace_bytes = Workspace::num_bytes - (std::int64_t{1} << 20);  // of the workspace; the rest is for what epilogues write
+  static constexpr std::int64_t workspace_bytes =
+      Workspace::num_bytes - (std::int64_t{1} << 20);  // of the workspace; the rest is for what epilogues write
 
  private:
   template <auto destroy>

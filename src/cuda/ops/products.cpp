@@ -10,7 +10,8 @@
 
 namespace echelon::cuda {
 
-Products::Products(Device& device, const Workspace& workspace, const ProductOptions& options) : device_(device), workspace_(workspace), options_(options) {
+Products::Products(Device& device, const Workspace& workspace, const ProductOptions& options)
+    : device_(device), workspace_(workspace), options_(options) {
   check(cublasLtCreate(&handle_), "cuBLASLt");
 }
 
@@ -23,21 +24,27 @@ bool Products::is_one(const MatmulArgs& args) { return args.c.num_elements() > 0
 
 std::byte* Products::room_for(std::int64_t count, DType dtype) const {
   const std::int64_t num_bytes = count * size_of(dtype);
-  return num_bytes <= Workspace::num_bytes - ProductPlan::workspace_bytes ? workspace_.as<std::byte>(num_bytes, ProductPlan::workspace_bytes) : nullptr;
+  return num_bytes <= Workspace::num_bytes - ProductPlan::workspace_bytes
+             ? workspace_.as<std::byte>(num_bytes, ProductPlan::workspace_bytes)
+             : nullptr;
 }
 
 void Products::enqueue(const MatmulArgs& args) {
   if (is_one(args)) {
     if (!enqueue(args, Epilogue::none, {}))
-      throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0), args.c.size(1),
-                                args.a.size(args.transpose_a ? 0 : 1), args.is_float8() ? "float8" : name_of(args.a.dtype)));
+      throw Failure(fmt::format("cuBLASLt has no algorithm for a product of {} x {} x {} in {}", args.c.size(0),
+                                args.c.size(1), args.a.size(args.transpose_a ? 0 : 1),
+                                args.is_float8() ? "float8" : name_of(args.a.dtype)));
   } else if (args.c.num_elements() > 0 && !args.accumulates) {  // an empty sum
-    check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()), device_.compute_with_room().get()), "zeros");
+    check(cudaMemsetAsync(args.c.data, 0, static_cast<std::size_t>(args.c.num_bytes()),
+                          device_.compute_with_room().get()),
+          "zeros");
   }
 }
 
 bool Products::enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector) {
-  ProductPlan::Where where = {.a = args.a.data, .b = args.b.data, .c = args.c.data, .vector = vector.data, .accumulates = args.accumulates};
+  ProductPlan::Where where = {
+      .a = args.a.data, .b = args.b.data, .c = args.c.data, .vector = vector.data, .accumulates = args.accumulates};
   if (args.is_float8()) {
     const Float8Operands rounded = float8_operands(args);
     where.a = rounded.a;
@@ -60,7 +67,8 @@ const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::W
   if (is_new) {
     plan.emplace(key, options_.float32_products);
     constexpr int most_timed = 8;
-    const std::vector<cublasLtMatmulAlgo_t> candidates = plan->candidates(handle_, where, options_.is_timed ? most_timed : 1);
+    const std::vector<cublasLtMatmulAlgo_t> candidates =
+        plan->candidates(handle_, where, options_.is_timed ? most_timed : 1);
     if (candidates.empty())
       plan.reset();
     else
@@ -80,7 +88,8 @@ cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key,
   const StreamMemory scratch(stream, result_bytes + room_for_vector + vector_bytes);
   if (scratch.data() == nullptr) return candidates.front();
   where.c = scratch.data();
-  if (key.epilogue == Epilogue::bias_gradient) where.vector = where.c + (result_bytes + room_for_vector) / room_for_vector * room_for_vector;
+  if (key.epilogue == Epilogue::bias_gradient)
+    where.vector = where.c + (result_bytes + room_for_vector) / room_for_vector * room_for_vector;
   where.accumulates = false;
   Stopwatch stopwatch;
   std::size_t best = 0;
@@ -101,7 +110,9 @@ float Products::milliseconds_of(const ProductPlan& plan, const ProductPlan::Wher
   float best = std::numeric_limits<float>::infinity();
   // The first run loads its code.
   if (plan.try_to_enqueue(handle_, where, workspace_, stream.get()) != CUBLAS_STATUS_SUCCESS) return best;
-  for (int i = 0; i < num_runs; ++i) best = std::min(best, stopwatch.milliseconds_of(device_, [&] { plan.enqueue(handle_, where, workspace_, stream.get()); }));
+  for (int i = 0; i < num_runs; ++i)
+    best = std::min(
+        best, stopwatch.milliseconds_of(device_, [&] { plan.enqueue(handle_, where, workspace_, stream.get()); }));
   return best;
 }
 

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt. Its heuristics are asked once per kind of product (product_plan.h); where two runs need not give the same bits, the best few
-// that they name are timed once, and the fastest is taken.
+// Matrix products by cuBLASLt. Its heuristics are asked once per kind of product (product_plan.h); where two runs need
+// not give the same bits, the best few that they name are timed once, and the fastest is taken.
 #pragma once
 
 #include "cuda/device/device.h"
@@ -13,7 +13,8 @@ namespace echelon::cuda {
 
 struct ProductOptions {
   Float32Products float32_products = Float32Products::exact;
-  bool is_timed = false;  // the fastest of several algorithms on this device, instead of the one that the heuristics like best
+  bool is_timed =
+      false;  // the fastest of several algorithms on this device, instead of the one that the heuristics like best
 };
 
 class Stopwatch;
@@ -34,7 +35,8 @@ class Products {
   /// A product that is no empty sum and has a result: one that the library is asked for.
   [[nodiscard]] static bool is_one(const MatmulArgs& args);
 
-  /// The end of the workspace, which products leave alone: for `count` numbers that an epilogue writes. Null if they are too many.
+  /// The end of the workspace, which products leave alone: for `count` numbers that an epilogue writes. Null if they
+  /// are too many.
   [[nodiscard]] std::byte* room_for(std::int64_t count, DType dtype) const;
 
  private:
@@ -43,7 +45,8 @@ class Products {
   [[nodiscard]] cublasLtMatmulAlgo_t fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
                                              const std::vector<cublasLtMatmulAlgo_t>& candidates);
   /// Infinitely many if the library refuses the plan's algorithm.
-  [[nodiscard]] float milliseconds_of(const ProductPlan& plan, const ProductPlan::Where& where, Stopwatch& stopwatch) const;
+  [[nodiscard]] float milliseconds_of(const ProductPlan& plan, const ProductPlan::Where& where,
+                                      Stopwatch& stopwatch) const;
 
   Device& device_;
   const Workspace& workspace_;

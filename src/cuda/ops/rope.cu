@@ -1,5 +1,6 @@
-// Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before either is stored, so y may be x. Bound by
-// memory: a thread turns the same columns of several heads, for which it reads its angles once.
+// Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before
+// either is stored, so y may be x. Bound by memory: a thread turns the same columns of several heads, for which it
+// reads its angles once.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -27,7 +28,8 @@ template <class T, int width>
 __global__ void __launch_bounds__(block_threads) rope_kernel(Rotation<T> of, int S) {
   using A = Wide<T>;
   const int packs = of.half / width;
-  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x, slice = thread / packs, token = slice / S;
+  const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x,
+                     slice = thread / packs, token = slice / S;
   const int column = static_cast<int>(thread % packs) * width, first_head = static_cast<int>(slice % S);
   if (token >= of.num_tokens) return;
   PackedWords<T, width> left[heads_of_thread], right[heads_of_thread];
@@ -75,7 +77,9 @@ void CudaOps::rope(const RopeArgs& args) {
                                              .half = static_cast<int>(half)};
     const std::int64_t S = blocks_for(H, heads_of_thread);
     visit_row_width<T>(half, [&]<int width>(std::integral_constant<int, width>) {
-      launch({.num_blocks = blocks_for(num_tokens * S * (half / width), block_threads), .num_threads = block_threads, .stream = stream()},
+      launch({.num_blocks = blocks_for(num_tokens * S * (half / width), block_threads),
+              .num_threads = block_threads,
+              .stream = stream()},
              rope_kernel<on_device<T>, width>, rotation, static_cast<int>(S));
     });
   });

@@ -18,7 +18,8 @@ __device__ __forceinline__ RowTile row_tile(const std::int32_t* offsets, int E, 
   std::int64_t before = 0;  // tiles of the experts that were looked at
   for (int start = 0; start < E; start += warp_size) {
     const int e = start + lane;
-    const int first = e < E ? offsets[e] : 0, rows = e < E ? offsets[e + 1] - first : 0, tiles = (rows + tile_rows - 1) / tile_rows;
+    const int first = e < E ? offsets[e] : 0, rows = e < E ? offsets[e + 1] - first : 0,
+              tiles = (rows + tile_rows - 1) / tile_rows;
     int through = tiles;  // of these 32, up to this one
     for (int distance = 1; distance < warp_size; distance *= 2) {
       const int other = __shfl_up_sync(whole_warp, through, static_cast<unsigned>(distance));
@@ -28,7 +29,8 @@ __device__ __forceinline__ RowTile row_tile(const std::int32_t* offsets, int E, 
     if (past != 0) {
       const int found = __ffs(static_cast<int>(past)) - 1;
       const std::int64_t in_expert = (tile - before - __shfl_sync(whole_warp, through - tiles, found)) * tile_rows;
-      return {start + found, __shfl_sync(whole_warp, first, found) + in_expert, __shfl_sync(whole_warp, rows, found) - in_expert};
+      return {start + found, __shfl_sync(whole_warp, first, found) + in_expert,
+              __shfl_sync(whole_warp, rows, found) - in_expert};
     }
     before += __shfl_sync(whole_warp, through, warp_size - 1);
   }

@@ -1,5 +1,5 @@
-// How operations over rows divide them: a team of whole warps takes a row, `width` neighbouring numbers at a time, and keeps what it read in registers, so that
-// a row is read once however often it is summed over. For .cu files alone.
+// How operations over rows divide them: a team of whole warps takes a row, `width` neighbouring numbers at a time, and
+// keeps what it read in registers, so that a row is read once however often it is summed over. For .cu files alone.
 #pragma once
 
 #include "cuda/device/launch.h"
@@ -23,7 +23,9 @@ class Team {
         index_(static_cast<int>(threadIdx.x / static_cast<unsigned>(num_threads))) {}
 
   [[nodiscard]] __device__ int index() const { return index_; }
-  [[nodiscard]] __device__ int count() const { return static_cast<int>(blockDim.x / static_cast<unsigned>(num_threads_)); }
+  [[nodiscard]] __device__ int count() const {
+    return static_cast<int>(blockDim.x / static_cast<unsigned>(num_threads_));
+  }
   [[nodiscard]] __device__ bool is_first() const { return thread_ == 0; }
   /// The first column of this thread's k-th pack.
   template <int width>
@@ -35,7 +37,8 @@ class Team {
   template <int count>
   __device__ void sum(A (&sums)[count]) {
     static_assert(count <= 2);
-    __shared__ A of_warps[2][2][most_team_threads / warp_size];  // two sets: while some threads still read the last sum's, others write the next one's
+    __shared__ A of_warps[2][2][most_team_threads / warp_size];  // two sets: while some threads still read the last
+                                                                 // sum's, others write the next one's
 #pragma unroll
     for (int i = 0; i < count; ++i) sums[i] = warp_sum(sums[i]);
     const int num_warps = num_threads_ / warp_size;
@@ -55,8 +58,8 @@ class Team {
   int num_threads_, thread_, index_, set_ = 0;
 };
 
-/// How a kernel takes a row: `width` numbers at a time. A thread keeps `kept` of its packs in registers; 0: rows may be wider than all registers, and are read
-/// again from the caches.
+/// How a kernel takes a row: `width` numbers at a time. A thread keeps `kept` of its packs in registers; 0: rows may be
+/// wider than all registers, and are read again from the caches.
 template <int width_, int kept_>
 struct RowAccess {
   static constexpr int width = width_, kept = kept_;
@@ -74,7 +77,9 @@ __device__ __forceinline__ void for_packs(const Team<A>& team, int D, F&& f) {
       if (const int column = team.template column<Access::width>(k); column < D) f(k, column);
   } else {
 #pragma unroll 1
-    for (int k = 0, column = team.template column<Access::width>(0); column < D; column = team.template column<Access::width>(++k)) f(0, column);
+    for (int k = 0, column = team.template column<Access::width>(0); column < D;
+         column = team.template column<Access::width>(++k))
+      f(0, column);
   }
 }
 
@@ -83,7 +88,8 @@ struct Teams {
   int threads, per_block;
 
   Teams(std::int64_t D, int numbers_of_thread) {
-    const std::int64_t warps = std::clamp<std::int64_t>(blocks_for(D, std::int64_t{warp_size} * numbers_of_thread), 1, most_team_threads / warp_size);
+    const std::int64_t warps = std::clamp<std::int64_t>(blocks_for(D, std::int64_t{warp_size} * numbers_of_thread), 1,
+                                                        most_team_threads / warp_size);
     threads = static_cast<int>(warps) * warp_size;
     per_block = std::max(1, common_block_threads / threads);
   }
@@ -100,6 +106,8 @@ void visit_row_access(std::int64_t D, F&& f) {
     f(RowAccess<1, 0>(), Teams(D, 4));
 }
 
-[[nodiscard]] inline std::int64_t num_rows_of(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.num_elements() / x.size(-1); }
+[[nodiscard]] inline std::int64_t num_rows_of(const Tensor& x) {
+  return x.size(-1) == 0 ? 0 : x.num_elements() / x.size(-1);
+}
 
 }  // namespace echelon::cuda

@@ -10,15 +10,19 @@ namespace {
 
 class Nobody final : public RunWatcher {};
 
-void run_probed(const Case& at, const Blueprint& blueprint, const Interpose& inner, std::int64_t step, const ReadListener& listener) {
+void run_probed(const Case& at, const Blueprint& blueprint, const Interpose& inner, std::int64_t step,
+                const ReadListener& listener) {
   Nobody nobody;
-  const Interpose interpose = [&](Ops& ops, Mesh& mesh) { return std::make_unique<Probe>(blueprint.config(), step, listener, ops, mesh, inner); };
+  const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
+    return std::make_unique<Probe>(blueprint.config(), step, listener, ops, mesh, inner);
+  };
   run_layout({.blueprint = blueprint, .batches = at.batches, .num_steps = step, .interpose = interpose}, nobody);
 }
 
 }  // namespace
 
-Activations::Activations(const Case& at, std::int64_t step) : num_tokens_(at.config().training.global_batch_size * at.config().training.seq_len) {
+Activations::Activations(const Case& at, std::int64_t step)
+    : num_tokens_(at.config().training.global_batch_size * at.config().training.seq_len) {
   const Blueprint blueprint(one_rank(at.config()));
   run_probed(at, blueprint, {}, step, [this](const Read& read) { add(read); });
   for (auto& [name, activation] : activations_)
@@ -43,8 +47,10 @@ Numbers Activations::expected(const Read& read) const {
   const Activation& activation = *of(read.name);
   Numbers numbers(read.numbers.size(), std::numeric_limits<double>::quiet_NaN());
   for (std::int64_t row = 0; row < read.num_rows(); ++row)
-    for (std::int64_t column = 0; column < read.num_columns && read.first_column + column < activation.num_columns; ++column)
-      numbers[static_cast<std::size_t>(row * read.num_columns + column)] = activation.row(read.first_row + row)[read.first_column + column];
+    for (std::int64_t column = 0; column < read.num_columns && read.first_column + column < activation.num_columns;
+         ++column)
+      numbers[static_cast<std::size_t>(row * read.num_columns + column)] =
+          activation.row(read.first_row + row)[read.first_column + column];
   return numbers;
 }
 
@@ -84,7 +90,8 @@ FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std
     list.push_back({read, *read.partial});
     list.back().read.partial = nullptr;
   });
-  for (auto* list : {&result.wrong, &result.others}) std::ranges::stable_sort(*list, {}, [](const WrongRead& wrong) { return wrong.read.rank; });
+  for (auto* list : {&result.wrong, &result.others})
+    std::ranges::stable_sort(*list, {}, [](const WrongRead& wrong) { return wrong.read.rank; });
   return result;
 }
 

@@ -19,7 +19,8 @@ class Activations {
   /// Runs one rank up to `step`.
   Activations(const Case& at, std::int64_t step);
 
-  /// What a read is compared with, null if the reference has no such read. A layer that is computed again in a backward pass reads what it read before.
+  /// What a read is compared with, null if the reference has no such read. A layer that is computed again in a backward
+  /// pass reads what it read before.
   [[nodiscard]] const Activation* of(const ReadName& name) const;
   /// The expected numbers of a read; NaN in columns of padding.
   [[nodiscard]] Numbers expected(const Read& read) const;
@@ -41,12 +42,13 @@ struct WrongRead {
   PartialResult partial;
 };
 
-/// The first read that differs in the forward or the backward passes, by its place in the model and by microbatch: as all ranks that differ in it have it, and
-/// of the other ranks their partial results. Empty: all are right.
+/// The first read that differs in the forward or the backward passes, by its place in the model and by microbatch: as
+/// all ranks that differ in it have it, and of the other ranks their partial results. Empty: all are right.
 struct FirstWrongRead {
   std::vector<WrongRead> wrong;   // ascending by rank
   std::vector<WrongRead> others;  // the same read on ranks where it is right
 };
-[[nodiscard]] FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std::int64_t step, bool is_backward);
+[[nodiscard]] FirstWrongRead first_wrong_read(const Case& at, const Activations& expected, std::int64_t step,
+                                              bool is_backward);
 
 }  // namespace echelon

@@ -62,7 +62,8 @@ std::optional<Combination> combine(const Numbers& numbers, const std::vector<Num
     nonzero.push_back(&parts[i]);
     places.push_back(i);
   }
-  if (nonzero.empty() || numbers.size() < nonzero.size() + 2) return std::nullopt;  // two more than unknowns, so that a fit says something
+  if (nonzero.empty() || numbers.size() < nonzero.size() + 2)
+    return std::nullopt;  // two more than unknowns, so that a fit says something
   const auto factors = factorised(nonzero);
   if (!factors) return std::nullopt;
 
@@ -77,7 +78,8 @@ std::optional<Combination> combine(const Numbers& numbers, const std::vector<Num
     for (std::size_t j = i + 1; j < n; ++j) sum -= factors->r[j][i] * solution[j];
     solution[i] = sum / factors->r[i][i];
   }
-  Combination combination = {.coefficients = std::vector<double>(parts.size(), std::numeric_limits<double>::quiet_NaN())};
+  Combination combination = {.coefficients =
+                                 std::vector<double>(parts.size(), std::numeric_limits<double>::quiet_NaN())};
   for (std::size_t i = 0; i < n; ++i) combination.coefficients[places[i]] = solution[i];
   combination.residual = largest(rest) / std::max(largest(numbers), std::numeric_limits<double>::min());
   return combination;

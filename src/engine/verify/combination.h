@@ -1,5 +1,6 @@
-// Which multiples of the given parts a tensor is made of. A sum that was left out, formed twice or weighted wrongly shows as coefficients that are not 1:
-// so a fault is named by what it did to the numbers, not by what is expected to break.
+// Which multiples of the given parts a tensor is made of. A sum that was left out, formed twice or weighted wrongly
+// shows as coefficients that are not 1: so a fault is named by what it did to the numbers, not by what is expected to
+// break.
 #pragma once
 
 #include <optional>
@@ -18,7 +19,8 @@ struct Combination {
   double residual = 0;               // largest |numbers - combination| over the largest |number|
 };
 
-/// numbers = sum_i coefficient_i part_i, by least squares. None if the parts do not determine the coefficients (too few numbers, dependent parts).
+/// numbers = sum_i coefficient_i part_i, by least squares. None if the parts do not determine the coefficients (too few
+/// numbers, dependent parts).
 [[nodiscard]] std::optional<Combination> combine(const Numbers& numbers, const std::vector<Numbers>& parts);
 
 /// |a - b| within `precision` of the larger one and of 1; a NaN is near everything.

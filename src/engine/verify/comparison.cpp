@@ -23,8 +23,11 @@ std::string_view name_of(Quantity quantity) {
   return "?";
 }
 
-// AdamW divides a gradient by little more than itself, so that in float32 the rounding noise of a small one moves its weight by up to the learning rate.
-Tolerances tolerances_of(const std::string& dtype) { return dtype == "float64" ? Tolerances{1e-11, 1e-9, 1e-10, 1e-8} : Tolerances{1e-5, 1e-3, 1e-4, 10}; }
+// AdamW divides a gradient by little more than itself, so that in float32 the rounding noise of a small one moves its
+// weight by up to the learning rate.
+Tolerances tolerances_of(const std::string& dtype) {
+  return dtype == "float64" ? Tolerances{1e-11, 1e-9, 1e-10, 1e-8} : Tolerances{1e-5, 1e-3, 1e-4, 10};
+}
 
 std::vector<Difference> Comparison::differences() const {
   std::vector<Difference> list;
@@ -38,7 +41,8 @@ std::vector<Difference> Comparison::differences() const {
       list.push_back({.step = key.step, .quantity = key.quantity, .tensor = tensor, .error = INFINITY, .ranks = {}});
   }
   std::ranges::stable_sort(list, {}, [&](const Difference& difference) {
-    return Key{difference.step, difference.quantity, difference.tensor.empty() ? 0 : reference_.position(difference.tensor)};
+    return Key{difference.step, difference.quantity,
+               difference.tensor.empty() ? 0 : reference_.position(difference.tensor)};
   });
   return list;
 }
@@ -73,15 +77,18 @@ void Comparison::compare_number(const RankView& rank, Key key, double actual, do
 void Comparison::compare_piece(Key key, const RankView& rank, const ParamPiece& piece, double factor) {
   const bool is_gradient = key.quantity == Quantity::gradient;
   const std::string& name = piece.param.name;
-  const std::vector<double>& expected = is_gradient ? reference_.gradient(key.step, name) : reference_.weight(key.step, name);
-  const double scale = std::max({largest(expected), is_gradient ? reference_.step(key.step).gradient_floor : floor_of_weights_, least_scale});
+  const std::vector<double>& expected =
+      is_gradient ? reference_.gradient(key.step, name) : reference_.weight(key.step, name);
+  const double scale = std::max(
+      {largest(expected), is_gradient ? reference_.step(key.step).gradient_floor : floor_of_weights_, least_scale});
   const double tolerance = tolerances_[static_cast<std::size_t>(key.quantity)];
   const std::vector<double> numbers = downloaded(rank.ops, piece.numbers, factor);
   RankDifference found = {.rank = rank.mesh.rank()};
   for (std::int64_t i = 0; i < piece.local.count; ++i) {
     const std::int64_t index = global_index(piece.param, piece.local.first + i);
     if (index < 0) continue;
-    const double error = std::abs(numbers[static_cast<std::size_t>(i)] - expected[static_cast<std::size_t>(index)]) / scale;
+    const double error =
+        std::abs(numbers[static_cast<std::size_t>(i)] - expected[static_cast<std::size_t>(index)]) / scale;
     ++found.of;
     if (!(error <= found.error)) found.error = error;  // a NaN counts as different
     if (error <= tolerance) continue;
@@ -96,7 +103,8 @@ void Comparison::compare_piece(Key key, const RankView& rank, const ParamPiece& 
 void Comparison::note(Key key, const std::string& tensor, const RankDifference& found) {
   const std::lock_guard lock(mutex_);
   WorstError& worst = worst_[static_cast<std::size_t>(key.quantity)];
-  const bool is_earlier = found.error == worst.error && std::tie(key.step, found.rank) < std::tie(worst.step, worst.rank);
+  const bool is_earlier =
+      found.error == worst.error && std::tie(key.step, found.rank) < std::tie(worst.step, worst.rank);
   if (!(found.error <= worst.error) || is_earlier) worst = {found.error, tensor, key.step, found.rank};
   if (found.error <= tolerances_[static_cast<std::size_t>(key.quantity)]) return;
   Difference& difference = differences_[key];

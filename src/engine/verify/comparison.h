@@ -1,5 +1,6 @@
-// A layout's numbers beside one rank's, on every rank and every copy: error = max|a - b| / max(max|b|, floor), with the root mean square of all gradients as
-// the floor of gradients (some are zero in theory) and the learning rate as that of weights.
+// A layout's numbers beside one rank's, on every rank and every copy: error = max|a - b| / max(max|b|, floor), with the
+// root mean square of all gradients as the floor of gradients (some are zero in theory) and the learning rate as that
+// of weights.
 #pragma once
 
 #include "engine/verify/reference.h"
@@ -50,8 +51,8 @@ class Comparison final : public RunWatcher {
       : reference_(reference), floor_of_weights_(config.optimizer.lr), tolerances_(tolerances) {}
 
   [[nodiscard]] const WorstError& worst(Quantity quantity) const { return worst_[static_cast<std::size_t>(quantity)]; }
-  /// All that is beyond the tolerance, in the order of the steps and of the forward pass; a tensor of which some numbers lie on no rank, or count on two, has
-  /// an infinite error and no ranks.
+  /// All that is beyond the tolerance, in the order of the steps and of the forward pass; a tensor of which some
+  /// numbers lie on no rank, or count on two, has an infinite error and no ranks.
   [[nodiscard]] std::vector<Difference> differences() const;
   [[nodiscard]] const RankResults& results() const { return results_; }
 

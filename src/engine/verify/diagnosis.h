@@ -1,4 +1,5 @@
-// From the first difference to the fault: what the numbers are instead of what they should be, and with which axis reduced to one the difference goes away.
+// From the first difference to the fault: what the numbers are instead of what they should be, and with which axis
+// reduced to one the difference goes away.
 #pragma once
 
 #include "engine/verify/finding.h"
@@ -7,14 +8,16 @@
 
 namespace echelon {
 
-/// The layout with the axis ("tp", "microbatches", "sequence_parallel", ...) reduced to one, over the same global batches.
+/// The layout with the axis ("tp", "microbatches", "sequence_parallel", ...) reduced to one, over the same global
+/// batches.
 [[nodiscard]] RunConfig without_axis(RunConfig config, const std::string& axis);
 
 struct Diagnosis {
   Finding finding;
   std::vector<std::string> gone_without;  // axes without which nothing differs
   std::vector<std::string> stays_without;
-  std::vector<std::string> fails_without;  // "tp (sentence)": axes without which the run does not come to its end, and why
+  std::vector<std::string>
+      fails_without;  // "tp (sentence)": axes without which the run does not come to its end, and why
 
   /// "missing sum over tp: the output of ...: each rank has ...; without tp the difference is gone".
   [[nodiscard]] std::string sentence() const;

@@ -26,7 +26,8 @@ struct FittedPiece {
 };
 
 /// Those that hold for every piece that is not simply right.
-std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, const std::vector<FittedPiece>& pieces, double precision) {
+std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, const std::vector<FittedPiece>& pieces,
+                                     double precision) {
   std::vector<Finding> findings;
   for (const Hypothesis& hypothesis : hypotheses) {
     bool holds = true, explains = false;
@@ -36,7 +37,12 @@ std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, 
       for (std::size_t part = 0; part < piece.coefficients.size(); ++part)
         holds = holds && is_near(piece.coefficients[part], hypothesis.coefficient(piece.rank, part), precision);
     }
-    if (holds && explains) findings.push_back({.kind = hypothesis.kind, .axis = hypothesis.axis, .tensor = {}, .where = {}, .evidence = hypothesis.evidence});
+    if (holds && explains)
+      findings.push_back({.kind = hypothesis.kind,
+                          .axis = hypothesis.axis,
+                          .tensor = {},
+                          .where = {},
+                          .evidence = hypothesis.evidence});
   }
   return findings;
 }
@@ -48,7 +54,8 @@ Numbers taken(const Numbers& whole, const std::vector<std::int64_t>& indices) {
   return numbers;
 }
 
-// Sums over any axis that were formed n times, or divided by n. A tied weight's two stages, and the ranks that share a kv head, are fewer than their axis.
+// Sums over any axis that were formed n times, or divided by n. A tied weight's two stages, and the ranks that share a
+// kv head, are fewer than their axis.
 void add_uniform_hypotheses(const Case& at, std::vector<Hypothesis>& hypotheses) {
   std::vector<LayoutAxis> axes = axes_of(at.config());
   const ModelSpec& model = at.config().model;
@@ -58,49 +65,65 @@ void add_uniform_hypotheses(const Case& at, std::vector<Hypothesis>& hypotheses)
   for (const LayoutAxis& axis : axes) {
     const double n = axis.degree;
     const bool is_count = axis.name == "microbatches";
-    hypotheses.push_back({[n](int, std::size_t) { return n; }, is_count ? FaultKind::repeated_microbatches : FaultKind::repeated_sum, axis.name,
-                          fmt::format("it is {} times one rank's, the number of ranks of a sum over {}: summed, and summed once more", n, axis.name)});
-    hypotheses.push_back({[n](int, std::size_t) { return 1 / n; }, FaultKind::mean_for_sum, axis.name,
-                          fmt::format("it is one rank's divided by {}, the number of ranks of a sum over {}: a mean where a sum belongs", n, axis.name)});
+    hypotheses.push_back(
+        {[n](int, std::size_t) { return n; }, is_count ? FaultKind::repeated_microbatches : FaultKind::repeated_sum,
+         axis.name,
+         fmt::format("it is {} times one rank's, the number of ranks of a sum over {}: summed, and summed once more", n,
+                     axis.name)});
+    hypotheses.push_back(
+        {[n](int, std::size_t) { return 1 / n; }, FaultKind::mean_for_sum, axis.name,
+         fmt::format("it is one rank's divided by {}, the number of ranks of a sum over {}: a mean where a sum belongs",
+                     n, axis.name)});
   }
 }
 
 int data_rank_of(const MeshShape& mesh, int rank) {
-  return mesh.coordinate(rank, Axis::dp_replicate) * mesh.degree(Axis::dp_shard) + mesh.coordinate(rank, Axis::dp_shard);
+  return mesh.coordinate(rank, Axis::dp_replicate) * mesh.degree(Axis::dp_shard) +
+         mesh.coordinate(rank, Axis::dp_shard);
 }
 
 void add_data_rank_hypotheses(const Case& at, const GradientParts& list, std::vector<Hypothesis>& hypotheses) {
   const MeshShape& mesh = at.mesh();
   const int S = mesh.degree(Axis::dp_shard), R = mesh.degree(Axis::dp_replicate);
   const auto add_own = [&](std::string axis, const std::function<int(int)>& coordinate_of_data_rank) {
-    hypotheses.push_back({[&list, &mesh, coordinate_of_data_rank](int rank, std::size_t part) {
-                            return coordinate_of_data_rank(list.parts[part].data_rank) == coordinate_of_data_rank(data_rank_of(mesh, rank)) ? 1.0 : 0.0;
-                          },
-                          FaultKind::missing_sum, axis, fmt::format("each rank has the gradient of its own sequences alone: it was not summed over {}", axis)});
+    hypotheses.push_back(
+        {[&list, &mesh, coordinate_of_data_rank](int rank, std::size_t part) {
+           return coordinate_of_data_rank(list.parts[part].data_rank) ==
+                          coordinate_of_data_rank(data_rank_of(mesh, rank))
+                      ? 1.0
+                      : 0.0;
+         },
+         FaultKind::missing_sum, axis,
+         fmt::format("each rank has the gradient of its own sequences alone: it was not summed over {}", axis)});
   };
   if (R > 1) add_own("dp_replicate", [S](int data_rank) { return data_rank / S; });
   if (S > 1) add_own("dp_shard", [S](int data_rank) { return data_rank % S; });
   if (R > 1 && S > 1) add_own("dp_replicate+dp_shard", [](int data_rank) { return data_rank; });
   const std::string all = R > 1 && S > 1 ? "dp_replicate+dp_shard" : R > 1 ? "dp_replicate" : "dp_shard";
   for (int lost = 0; lost < R * S; ++lost)
-    hypotheses.push_back({[&list, lost](int, std::size_t part) { return list.parts[part].data_rank == lost ? 0.0 : 1.0; }, FaultKind::missing_sum, all,
-                          fmt::format("what data rank {} computed is missing from the sum", lost)});
+    hypotheses.push_back(
+        {[&list, lost](int, std::size_t part) { return list.parts[part].data_rank == lost ? 0.0 : 1.0; },
+         FaultKind::missing_sum, all, fmt::format("what data rank {} computed is missing from the sum", lost)});
 }
 
 void add_microbatch_hypotheses(const Case& at, const GradientParts& list, std::vector<Hypothesis>& hypotheses) {
   const auto M = static_cast<int>(at.config().num_microbatches());
   for (int m = M - 1; m >= 0; --m)
-    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 1.0 : 0.0; }, FaultKind::lost_microbatches,
-                          "microbatches",
-                          fmt::format("it is the gradient of {} of {} microbatches alone", m == M - 1 ? "the last" : fmt::format("microbatch {}", m), M)});
+    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 1.0 : 0.0; },
+                          FaultKind::lost_microbatches, "microbatches",
+                          fmt::format("it is the gradient of {} of {} microbatches alone",
+                                      m == M - 1 ? "the last" : fmt::format("microbatch {}", m), M)});
   for (int m = 0; m < M; ++m) {
-    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 0.0 : 1.0; }, FaultKind::lost_microbatches,
-                          "microbatches", fmt::format("microbatch {} of {} is missing from it", m, M)});
-    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 2.0 : 1.0; }, FaultKind::repeated_microbatches,
-                          "microbatches", fmt::format("microbatch {} of {} is added twice", m, M)});
+    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 0.0 : 1.0; },
+                          FaultKind::lost_microbatches, "microbatches",
+                          fmt::format("microbatch {} of {} is missing from it", m, M)});
+    hypotheses.push_back({[&list, m](int, std::size_t part) { return list.parts[part].microbatch == m ? 2.0 : 1.0; },
+                          FaultKind::repeated_microbatches, "microbatches",
+                          fmt::format("microbatch {} of {} is added twice", m, M)});
   }
-  hypotheses.push_back({[&list, M](int, std::size_t part) { return std::exp2(M - 1 - list.parts[part].microbatch); }, FaultKind::repeated_microbatches,
-                        "microbatches", "it doubles from microbatch to microbatch: what was accumulated is added to itself"});
+  hypotheses.push_back({[&list, M](int, std::size_t part) { return std::exp2(M - 1 - list.parts[part].microbatch); },
+                        FaultKind::repeated_microbatches, "microbatches",
+                        "it doubles from microbatch to microbatch: what was accumulated is added to itself"});
 }
 
 // Each part of an axis divided by its own number of targets instead of its share of all.
@@ -111,16 +134,19 @@ void add_mean_of_means(const Case& at, const GradientParts& list, std::vector<Hy
   const auto add = [&](const std::string& axis, int degree, const std::function<int(const BatchPart&)>& group_of) {
     if (degree < 2) return;
     std::vector<double> counts(static_cast<std::size_t>(degree));
-    for (std::size_t part = 0; part < list.parts.size(); ++part) counts[static_cast<std::size_t>(group_of(list.parts[part]))] += list.num_targets[part];
+    for (std::size_t part = 0; part < list.parts.size(); ++part)
+      counts[static_cast<std::size_t>(group_of(list.parts[part]))] += list.num_targets[part];
     hypotheses.push_back({[&list, counts, total, degree, group_of](int, std::size_t part) {
                             return total / (degree * counts[static_cast<std::size_t>(group_of(list.parts[part]))]);
                           },
                           FaultKind::mean_of_means, axis,
-                          fmt::format("each part of {} is divided by its own number of targets and the {} means are averaged, instead of all by the {:.0f} "
+                          fmt::format("each part of {} is divided by its own number of targets and the {} means are "
+                                      "averaged, instead of all by the {:.0f} "
                                       "targets of the global batch",
                                       axis, degree, total)});
   };
-  const auto M = static_cast<int>(at.config().num_microbatches()), DP = static_cast<int>(at.config().data_parallel_degree());
+  const auto M = static_cast<int>(at.config().num_microbatches()),
+             DP = static_cast<int>(at.config().data_parallel_degree());
   if (list.has_data_ranks) {
     add("dp_replicate", DP / S, [S](const BatchPart& part) { return part.data_rank / S; });
     add("dp_shard", S, [S](const BatchPart& part) { return part.data_rank % S; });
@@ -169,7 +195,9 @@ std::vector<const RankPiece*> local_parts(const TensorPieces& pieces, const Rank
 Numbers at_indices(const RankPiece& local, const std::vector<std::int64_t>& indices) {
   Numbers numbers;
   for (const std::int64_t index : indices)
-    numbers.push_back(local.numbers[static_cast<std::size_t>(std::ranges::lower_bound(local.indices, index) - local.indices.begin())]);
+    numbers.push_back(
+        local
+            .numbers[static_cast<std::size_t>(std::ranges::lower_bound(local.indices, index) - local.indices.begin())]);
   return numbers;
 }
 
@@ -177,19 +205,24 @@ std::vector<Finding> by_ranks(const Case& at, const Difference& difference, cons
   std::vector<Hypothesis> hypotheses;
   std::vector<int> rank_of_part;
   const MeshShape& mesh = at.mesh();
-  for (const auto& [name, axis] : {std::pair{"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}}) {
+  for (const auto& [name, axis] : {std::pair{"tp", Axis::tp},
+                                   {"pp", Axis::pp},
+                                   {"dp_replicate", Axis::dp_replicate},
+                                   {"dp_shard", Axis::dp_shard}}) {
     if (mesh.degree(axis) == 1) continue;
-    hypotheses.push_back({[&rank_of_part, &mesh, axis](int rank, std::size_t part) {
-                            return mesh.coordinate(rank_of_part[part], axis) == mesh.coordinate(rank, axis) ? 1.0 : 0.0;
-                          },
-                          FaultKind::missing_sum, name,
-                          fmt::format("each rank has the part that it computed itself: the parts were not summed over {}{}", name,
-                                      axis == Axis::pp ? ", where the first and the last stage hold the tied weight" : "")});
+    hypotheses.push_back(
+        {[&rank_of_part, &mesh, axis](int rank, std::size_t part) {
+           return mesh.coordinate(rank_of_part[part], axis) == mesh.coordinate(rank, axis) ? 1.0 : 0.0;
+         },
+         FaultKind::missing_sum, name,
+         fmt::format("each rank has the part that it computed itself: the parts were not summed over {}{}", name,
+                     axis == Axis::pp ? ", where the first and the last stage hold the tied weight" : "")});
   }
   add_uniform_hypotheses(at, hypotheses);
   std::vector<Finding> findings;
   for (const RankPiece& piece : pieces.pieces) {
-    const bool differs = std::ranges::any_of(difference.ranks, [&](const RankDifference& rank) { return rank.rank == piece.rank; });
+    const bool differs =
+        std::ranges::any_of(difference.ranks, [&](const RankDifference& rank) { return rank.rank == piece.rank; });
     if (!differs || piece.indices.empty()) continue;
     std::vector<Numbers> parts;
     rank_of_part.clear();
@@ -219,7 +252,8 @@ std::vector<Finding> by_shift(const Case& at, const Difference& difference, cons
     const double tolerance = most * at.precision * 1e-2;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < piece.numbers.size(); ++i)
-      if (!(std::abs(piece.numbers[i] - expected[static_cast<std::size_t>(piece.indices[i])]) <= tolerance)) places.push_back(i);
+      if (!(std::abs(piece.numbers[i] - expected[static_cast<std::size_t>(piece.indices[i])]) <= tolerance))
+        places.push_back(i);
     const std::int64_t found = shift_of(piece, places, expected, tolerance);
     if (found == 0 || (shift != 0 && found != shift)) return {};
     shift = found;
@@ -230,8 +264,8 @@ std::vector<Finding> by_shift(const Case& at, const Difference& difference, cons
            .axis = at.mesh().degree(Axis::dp_shard) > 1 ? "dp_shard" : "tp",
            .tensor = {},
            .where = {},
-           .evidence =
-               fmt::format("shard {} has the gradient that belongs {} elements {}", coordinates.front(), std::abs(shift), shift > 0 ? "behind" : "before")}};
+           .evidence = fmt::format("shard {} has the gradient that belongs {} elements {}", coordinates.front(),
+                                   std::abs(shift), shift > 0 ? "behind" : "before")}};
 }
 
 }  // namespace

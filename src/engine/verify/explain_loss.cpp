@@ -11,13 +11,20 @@ namespace {
 class LossExplainer {
  public:
   LossExplainer(const Case& at, const Difference& difference)
-      : at_(at), step_(difference.step), actual_(at.results.at({step_, difference.ranks.front().rank}).loss), expected_(at.reference.step(step_).loss) {}
+      : at_(at),
+        step_(difference.step),
+        actual_(at.results.at({step_, difference.ranks.front().rank}).loss),
+        expected_(at.reference.step(step_).loss) {}
 
   std::vector<Finding> explain() {
     for (const LayoutAxis& axis : axes_of(at_.config())) {
       const double n = axis.degree;
-      if (is_loss(n * expected_)) add(FaultKind::repeated_sum, axis.name, fmt::format("it is {} times one rank's, the degree of {}", n, axis.name));
-      if (is_loss(expected_ / n)) add(FaultKind::mean_for_sum, axis.name, fmt::format("it is one rank's divided by {}, the degree of {}", n, axis.name));
+      if (is_loss(n * expected_))
+        add(FaultKind::repeated_sum, axis.name,
+            fmt::format("it is {} times one rank's, the degree of {}", n, axis.name));
+      if (is_loss(expected_ / n))
+        add(FaultKind::mean_for_sum, axis.name,
+            fmt::format("it is one rank's divided by {}, the degree of {}", n, axis.name));
     }
     // The loss of a part of the batch does not depend on the tensor whose gradient is formed with it.
     for (const GradientParts& list : gradient_parts(at_, at_.reference.tensors().back(), step_)) try_parts(list);
@@ -27,12 +34,15 @@ class LossExplainer {
  private:
   void try_parts(const GradientParts& list) {
     const int S = at_.mesh().degree(Axis::dp_shard), DP = static_cast<int>(at_.config().data_parallel_degree());
-    if (list.has_data_ranks && DP > S) try_groups(list, "dp_replicate", [S](const BatchPart& part) { return part.data_rank / S; });
-    if (list.has_data_ranks && S > 1) try_groups(list, "dp_shard", [S](const BatchPart& part) { return part.data_rank % S; });
+    if (list.has_data_ranks && DP > S)
+      try_groups(list, "dp_replicate", [S](const BatchPart& part) { return part.data_rank / S; });
+    if (list.has_data_ranks && S > 1)
+      try_groups(list, "dp_shard", [S](const BatchPart& part) { return part.data_rank % S; });
     if (list.has_microbatches) try_groups(list, "microbatches", [](const BatchPart& part) { return part.microbatch; });
   }
 
-  void try_groups(const GradientParts& list, const std::string& axis, const std::function<int(const BatchPart&)>& group_of) {
+  void try_groups(const GradientParts& list, const std::string& axis,
+                  const std::function<int(const BatchPart&)>& group_of) {
     std::map<int, double> sums, counts;
     double all_targets = 0;
     for (std::size_t i = 0; i < list.parts.size(); ++i) {
@@ -43,17 +53,22 @@ class LossExplainer {
     double mean_of_means = 0;
     for (const auto& [group, sum] : sums) {
       mean_of_means += sum / counts[group] / static_cast<double>(sums.size());
-      if (is_loss(sum / all_targets)) add(FaultKind::missing_sum, axis, fmt::format("it has the targets of part {} of {} alone", group, axis));
+      if (is_loss(sum / all_targets))
+        add(FaultKind::missing_sum, axis, fmt::format("it has the targets of part {} of {} alone", group, axis));
     }
     if (is_loss(mean_of_means))
       add(FaultKind::mean_of_means, axis,
-          fmt::format("it is the mean of {} means, one of each part of {}, which have unequal numbers of targets", sums.size(), axis));
+          fmt::format("it is the mean of {} means, one of each part of {}, which have unequal numbers of targets",
+                      sums.size(), axis));
   }
 
   [[nodiscard]] bool is_loss(double loss) const { return is_near(actual_ / loss, 1.0, at_.precision); }
   void add(FaultKind kind, const std::string& axis, const std::string& evidence) {
-    findings_.push_back(
-        {.kind = kind, .axis = axis, .tensor = "", .where = fmt::format("loss of step {}; the forward passes are right", step_), .evidence = evidence});
+    findings_.push_back({.kind = kind,
+                         .axis = axis,
+                         .tensor = "",
+                         .where = fmt::format("loss of step {}; the forward passes are right", step_),
+                         .evidence = evidence});
   }
 
   const Case& at_;
@@ -64,6 +79,8 @@ class LossExplainer {
 
 }  // namespace
 
-std::vector<Finding> explain_loss(const Case& at, const Difference& difference) { return LossExplainer(at, difference).explain(); }
+std::vector<Finding> explain_loss(const Case& at, const Difference& difference) {
+  return LossExplainer(at, difference).explain();
+}
 
 }  // namespace echelon

@@ -19,7 +19,8 @@ class Ownership final : public RunWatcher {
   void starts(const RankView& rank) override {
     const std::lock_guard lock(mutex_);
     visit_gradients(rank.run.model(), [&](const ParamPiece& piece) {
-      if (const std::int64_t first = global_index(piece.param, piece.local.first); first >= 0) owners_[piece.param.name][first].insert(rank.mesh.rank());
+      if (const std::int64_t first = global_index(piece.param, piece.local.first); first >= 0)
+        owners_[piece.param.name][first].insert(rank.mesh.rank());
       const std::vector<double>& gradient = reference_.gradient(step_, piece.param.name);
       for (std::int64_t i = 0; piece.is_first && i < piece.local.count; ++i)
         if (const std::int64_t index = global_index(piece.param, piece.local.first + i); index >= 0)
@@ -32,7 +33,8 @@ class Ownership final : public RunWatcher {
     for (const auto& [first, ranks] : owners_.at(tensor))
       for (const int rank : ranks) {
         const auto along = mesh_.ranks_of({AxisSet{axis}}, rank);
-        most = std::max(most, static_cast<int>(std::ranges::count_if(along, [&](int other) { return ranks.contains(other); })));
+        most = std::max(
+            most, static_cast<int>(std::ranges::count_if(along, [&](int other) { return ranks.contains(other); })));
       }
     return most;
   }
@@ -54,7 +56,7 @@ class Ownership final : public RunWatcher {
   std::int64_t step_;
   std::mutex mutex_;
   std::map<std::string, std::map<std::int64_t, std::set<int>>> owners_;  // by first element of a piece
-  std::map<int, double> counted_;                                        // squares of one rank's gradients that a rank should count
+  std::map<int, double> counted_;  // squares of one rank's gradients that a rank should count
 };
 
 /// A tensor that some ranks own alike.
@@ -69,13 +71,15 @@ std::string role_of(std::string tensor) {
   return tensor;
 }
 
-constexpr std::pair<const char*, Axis> axes[] = {{"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}};
+constexpr std::pair<const char*, Axis> axes[] = {
+    {"tp", Axis::tp}, {"pp", Axis::pp}, {"dp_replicate", Axis::dp_replicate}, {"dp_shard", Axis::dp_shard}};
 
 constexpr std::size_t most_roles = 10;  // all their sets are tried
 
 class NormExplainer {
  public:
-  NormExplainer(const Case& at, const Difference& difference) : at_(at), step_(difference.step), rank_(difference.ranks.front().rank), owners_(at, step_) {
+  NormExplainer(const Case& at, const Difference& difference)
+      : at_(at), step_(difference.step), rank_(difference.ranks.front().rank), owners_(at, step_) {
     run_layout({.blueprint = at.blueprint, .batches = at.batches, .num_steps = 0, .interpose = at.interpose}, owners_);
     for (const std::string& tensor : at.reference.tensors())
       for (const double number : at.reference.gradient(step_, tensor)) squares_[tensor] += number * number;
@@ -87,10 +91,13 @@ class NormExplainer {
     for (const auto& [name, axis] : axes)
       if (at_.mesh().degree(axis) > 1) try_axis(name, axis);
     for (const std::string& tensor : at_.reference.tensors())
-      if (is_near_surplus(-squares_[tensor])) add(FaultKind::not_counted, "", {tensor}, "its squares are missing from the norm");
+      if (is_near_surplus(-squares_[tensor]))
+        add(FaultKind::not_counted, "", {tensor}, "its squares are missing from the norm");
     for (const auto& [name, axis] : axes)
-      if (at_.mesh().degree(axis) > 1 && is_near_surplus(owners_.counted_beside(rank_, axis) - expected_)) add_partial(name, fmt::format("over {}", name));
-    if (findings_.empty() && is_near_surplus(owners_.counted_on(rank_) - expected_)) add_partial(all_axes(), "over the ranks");
+      if (at_.mesh().degree(axis) > 1 && is_near_surplus(owners_.counted_beside(rank_, axis) - expected_))
+        add_partial(name, fmt::format("over {}", name));
+    if (findings_.empty() && is_near_surplus(owners_.counted_on(rank_) - expected_))
+      add_partial(all_axes(), "over the ranks");
     return std::move(findings_);
   }
 
@@ -132,12 +139,14 @@ class NormExplainer {
   }
 
   [[nodiscard]] bool is_near_surplus(double sum) const {
-    return std::abs(sum) > 1e-9 * expected_ && std::abs(surplus_ - sum) <= 1e-2 * at_.precision * std::abs(sum) + 1e-12 * expected_;
+    return std::abs(sum) > 1e-9 * expected_ &&
+           std::abs(surplus_ - sum) <= 1e-2 * at_.precision * std::abs(sum) + 1e-12 * expected_;
   }
   void add_repeated(const char* axis, int copies, const std::vector<std::string>& tensors) {
     add(FaultKind::counted_twice, axis, tensors,
-        fmt::format("the norm's square is too large by {} times {} squares: each of the {} copies over {} is counted", copies - 1,
-                    tensors.size() == 1 ? "its" : fmt::format("the {} tensors'", tensors.size()), copies, axis));
+        fmt::format("the norm's square is too large by {} times {} squares: each of the {} copies over {} is counted",
+                    copies - 1, tensors.size() == 1 ? "its" : fmt::format("the {} tensors'", tensors.size()), copies,
+                    axis));
   }
   [[nodiscard]] std::string all_axes() const {
     std::string names;
@@ -146,12 +155,16 @@ class NormExplainer {
     return names;
   }
   void add_partial(const std::string& axis, const std::string& over) {
-    add(FaultKind::missing_sum, axis, {}, fmt::format("rank {} has the norm of a part of the model: the squares were not summed {}", rank_, over));
+    add(FaultKind::missing_sum, axis, {},
+        fmt::format("rank {} has the norm of a part of the model: the squares were not summed {}", rank_, over));
   }
-  void add(FaultKind kind, const std::string& axis, const std::vector<std::string>& tensors, const std::string& evidence) {
+  void add(FaultKind kind, const std::string& axis, const std::vector<std::string>& tensors,
+           const std::string& evidence) {
     constexpr std::size_t most_names = 4;
-    const std::vector<std::string> named(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(std::min(most_names, tensors.size())));
-    const std::string rest = tensors.size() > most_names ? fmt::format(" and {} more", tensors.size() - most_names) : "";
+    const std::vector<std::string> named(
+        tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(std::min(most_names, tensors.size())));
+    const std::string rest =
+        tensors.size() > most_names ? fmt::format(" and {} more", tensors.size() - most_names) : "";
     const std::string more = tensors.size() > 1 ? fmt::format(": {}{}", fmt::join(named, ", "), rest) : "";
     findings_.push_back({.kind = kind,
                          .axis = axis,
@@ -171,6 +184,8 @@ class NormExplainer {
 
 }  // namespace
 
-std::vector<Finding> explain_norm(const Case& at, const Difference& difference) { return NormExplainer(at, difference).explain(); }
+std::vector<Finding> explain_norm(const Case& at, const Difference& difference) {
+  return NormExplainer(at, difference).explain();
+}
 
 }  // namespace echelon

@@ -55,15 +55,19 @@ bool has_axis(const std::string& axis, const std::string& part) {
 
 std::string describe_ranks(const MeshShape& mesh, const std::vector<int>& ranks) {
   if (ranks.empty()) return "no rank";
-  if (static_cast<int>(ranks.size()) == mesh.num_ranks()) return ranks.size() == 1 ? "rank 0" : fmt::format("all {} ranks", ranks.size());
+  if (static_cast<int>(ranks.size()) == mesh.num_ranks())
+    return ranks.size() == 1 ? "rank 0" : fmt::format("all {} ranks", ranks.size());
   std::string shared;
   for (int i = 0; i < num_axes; ++i) {
     const auto axis = static_cast<Axis>(i);
     const int coordinate = mesh.coordinate(ranks.front(), axis);
-    const bool is_shared = std::ranges::all_of(ranks, [&](int rank) { return mesh.coordinate(rank, axis) == coordinate; });
-    if (mesh.degree(axis) > 1 && is_shared) shared += fmt::format("{}{} {}", shared.empty() ? " (" : ", ", name_of(axis), coordinate);
+    const bool is_shared =
+        std::ranges::all_of(ranks, [&](int rank) { return mesh.coordinate(rank, axis) == coordinate; });
+    if (mesh.degree(axis) > 1 && is_shared)
+      shared += fmt::format("{}{} {}", shared.empty() ? " (" : ", ", name_of(axis), coordinate);
   }
-  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), shared.empty() ? "" : shared + ")");
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
+                     shared.empty() ? "" : shared + ")");
 }
 
 std::string describe_place(const Case& at, const Difference& difference) {
@@ -76,9 +80,12 @@ std::string describe_place(const Case& at, const Difference& difference) {
   }
   if (ranks.empty()) return "on no rank, or on two that both count";
   if (difference.tensor.empty()) return "on " + describe_ranks(at.mesh(), ranks);
-  const bool is_whole = first == 0 && last + 1 == static_cast<std::int64_t>(at.reference.weight(0, difference.tensor).size());
-  return fmt::format("{} on {}", is_whole ? std::string("from its first element to its last") : fmt::format("elements {} to {}", first, last),
-                     describe_ranks(at.mesh(), ranks));
+  const bool is_whole =
+      first == 0 && last + 1 == static_cast<std::int64_t>(at.reference.weight(0, difference.tensor).size());
+  return fmt::format(
+      "{} on {}",
+      is_whole ? std::string("from its first element to its last") : fmt::format("elements {} to {}", first, last),
+      describe_ranks(at.mesh(), ranks));
 }
 
 }  // namespace echelon

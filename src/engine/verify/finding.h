@@ -1,4 +1,5 @@
-// What a difference between a layout and one rank comes from: the kind of fault, the axis it belongs to, the tensor that shows it first, and why we say so.
+// What a difference between a layout and one rank comes from: the kind of fault, the axis it belongs to, the tensor
+// that shows it first, and why we say so.
 #pragma once
 
 #include "engine/verify/comparison.h"
@@ -30,7 +31,8 @@ enum class FaultKind : std::uint8_t {
 
 struct Finding {
   FaultKind kind = FaultKind::unknown;
-  std::string axis;      // "tp", "dp_replicate", "dp_shard", "pp", "microbatches", or some with + between; empty: none explains it
+  std::string
+      axis;  // "tp", "dp_replicate", "dp_shard", "pp", "microbatches", or some with + between; empty: none explains it
   std::string tensor;    // the first one that differs
   std::string where;     // which part of it, on which ranks, when
   std::string evidence;  // what the numbers are instead

@@ -17,8 +17,10 @@ class PartOfBatch final : public BatchSource {
     const TrainingConfig& training = at_.config().training;
     if (sequence / training.global_batch_size != step_ - 1) return;
     // Sequence i of the global batch is of microbatch i / (DP B), data rank (i / B) mod DP (Step::load_batch).
-    const std::int64_t i = sequence % training.global_batch_size, B = training.micro_batch_size, DP = at_.config().data_parallel_degree();
-    const bool is_in = (part_.microbatch < 0 || i / (DP * B) == part_.microbatch) && (part_.data_rank < 0 || i / B % DP == part_.data_rank);
+    const std::int64_t i = sequence % training.global_batch_size, B = training.micro_batch_size,
+                       DP = at_.config().data_parallel_degree();
+    const bool is_in = (part_.microbatch < 0 || i / (DP * B) == part_.microbatch) &&
+                       (part_.data_rank < 0 || i / B % DP == part_.data_rank);
     if (!is_in) std::fill(targets, targets + seq_len, ignored_target);
   }
 
@@ -61,7 +63,8 @@ void compute(const Case& at, const std::string& tensor, std::int64_t step, Gradi
     const PartOfBatch batches(at, step, part);
     OneGradient watcher(tensor, step);
     run_layout({.blueprint = blueprint, .batches = batches, .num_steps = step}, watcher);
-    for (double& number : watcher.gradient()) number *= watcher.result().num_targets / at.reference.step(step).num_targets;
+    for (double& number : watcher.gradient())
+      number *= watcher.result().num_targets / at.reference.step(step).num_targets;
     list.num_targets.push_back(watcher.result().num_targets);
     list.mean_losses.push_back(watcher.result().loss);
     list.gradients.push_back(std::move(watcher.gradient()));
@@ -71,7 +74,8 @@ void compute(const Case& at, const std::string& tensor, std::int64_t step, Gradi
 }  // namespace
 
 std::vector<GradientParts> gradient_parts(const Case& at, const std::string& tensor, std::int64_t step) {
-  const auto M = static_cast<int>(at.config().num_microbatches()), DP = static_cast<int>(at.config().data_parallel_degree());
+  const auto M = static_cast<int>(at.config().num_microbatches()),
+             DP = static_cast<int>(at.config().data_parallel_degree());
   std::vector<GradientParts> lists;
   if (M > 1 && DP > 1 && M * DP <= most_parts) {
     GradientParts& both = lists.emplace_back(GradientParts{.has_microbatches = true, .has_data_ranks = true});

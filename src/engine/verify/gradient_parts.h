@@ -1,5 +1,6 @@
-// The gradient of a step as the sum of what each microbatch of each data rank adds to it, computed by one rank: the sequences of all others have their targets
-// ignored. With it, any wrong weighting of ranks and microbatches can be read off a gradient.
+// The gradient of a step as the sum of what each microbatch of each data rank adds to it, computed by one rank: the
+// sequences of all others have their targets ignored. With it, any wrong weighting of ranks and microbatches can be
+// read off a gradient.
 #pragma once
 
 #include "engine/verify/combination.h"

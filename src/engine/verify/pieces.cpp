@@ -34,7 +34,8 @@ struct Taken {
   }
 };
 
-// The gradient is whole on its rank when the backward passes are over: at the first action of the step that sums it, or at clipping.
+// The gradient is whole on its rank when the backward passes are over: at the first action of the step that sums it, or
+// at clipping.
 class LocalGradient final : public RankInterposer, public StepObserver {
  public:
   LocalGradient(Taken& taken, Ops& ops, Mesh& mesh, const Interpose& interpose)
@@ -62,7 +63,8 @@ class LocalGradient final : public RankInterposer, public StepObserver {
       ++step_;
       is_taken_ = false;
     }
-    const bool sums = action.kind == ActionKind::sum_replicas || action.kind == ActionKind::reduce_gradients || action.kind == ActionKind::sum_tied;
+    const bool sums = action.kind == ActionKind::sum_replicas || action.kind == ActionKind::reduce_gradients ||
+                      action.kind == ActionKind::sum_tied;
     if (step_ != taken_.step || is_taken_ || (!sums && action.kind != ActionKind::clip)) return;
     visit_local_gradients(run_->model(), action, [&](const ParamPiece& piece) {
       if (piece.param.name != taken_.tensor) return;
@@ -112,14 +114,17 @@ class Taker final : public RunWatcher {
 
 }  // namespace
 
-std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places, const Numbers& expected, double tolerance) {
+std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places, const Numbers& expected,
+                      double tolerance) {
   const auto size = static_cast<std::int64_t>(expected.size());
   const auto is_moved_by = [&](std::int64_t shift) {
     std::size_t num_inside = 0, num_other = 0;
     for (const std::size_t place : places) {
       const std::int64_t from = piece.indices[place] + shift;
       if (from < 0 || from >= size) continue;
-      if (!(std::abs(expected[static_cast<std::size_t>(from)] - piece.numbers[place]) <= tolerance) && 10 * ++num_other > places.size()) return false;
+      if (!(std::abs(expected[static_cast<std::size_t>(from)] - piece.numbers[place]) <= tolerance) &&
+          10 * ++num_other > places.size())
+        return false;
       ++num_inside;
     }
     return 2 * num_inside > places.size() && num_inside > 1 + num_other;
@@ -134,7 +139,9 @@ TensorPieces pieces_of(const Case& at, const std::string& tensor, Quantity quant
   Taken taken = {.tensor = tensor, .quantity = quantity, .step = step, .mutex = {}, .pieces = {}, .factors = {}};
   taken.factors.resize(static_cast<std::size_t>(at.mesh().num_ranks()));
   Taker taker(taken);
-  const Interpose interpose = [&](Ops& ops, Mesh& mesh) { return std::make_unique<LocalGradient>(taken, ops, mesh, at.interpose); };
+  const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
+    return std::make_unique<LocalGradient>(taken, ops, mesh, at.interpose);
+  };
   run_layout({.blueprint = at.blueprint, .batches = at.batches, .num_steps = step, .interpose = interpose}, taker);
   for (RankPiece& piece : taken.pieces.local)
     for (double& number : piece.numbers) number *= taken.factors[static_cast<std::size_t>(piece.rank)];

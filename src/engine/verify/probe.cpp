@@ -22,7 +22,8 @@ class Probe::ProbeOps final : public UniformOps {
   Ops& inner_;
 };
 
-Probe::Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh, const Interpose& inner)
+Probe::Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh,
+             const Interpose& inner)
     : config_(config),
       step_(step),
       listener_(std::move(listener)),
@@ -61,9 +62,10 @@ void Probe::before(const Operation& operation) {
       [&](const auto& args) {
         using A = std::decay_t<decltype(args)>;
         if constexpr (std::is_same_v<A, MatmulArgs>) read_product(args);
-        if constexpr (std::is_same_v<A, LayerNormArgs> || std::is_same_v<A, RmsNormArgs>) read_norm(args.w, args.x, args.residual.data != nullptr);
-        if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> || std::is_same_v<A, LayerNormBackwardInputArgs> ||
-                      std::is_same_v<A, RmsNormBackwardInputArgs>)
+        if constexpr (std::is_same_v<A, LayerNormArgs> || std::is_same_v<A, RmsNormArgs>)
+          read_norm(args.w, args.x, args.residual.data != nullptr);
+        if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> ||
+                      std::is_same_v<A, LayerNormBackwardInputArgs> || std::is_same_v<A, RmsNormBackwardInputArgs>)
           read_norm_gradient(args.w, args.dy);
         if constexpr (std::is_same_v<A, AttentionArgs>) {
           read_heads("queries", "q_proj.weight", args.q);
@@ -72,7 +74,8 @@ void Probe::before(const Operation& operation) {
         // A branch is added to what went past it: at the end of a block nothing else reads it on this stage.
         if constexpr (std::is_same_v<A, AddArgs>)
           if (!product_.empty() && args.a.sizes.num_dims() == 2) read("output of " + product_, args.a, 0, true);
-        if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>) read("gradient of the embedding's output", args.dy, 0, false);
+        if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>)
+          read("gradient of the embedding's output", args.dy, 0, false);
       },
       operation);
 }
@@ -90,39 +93,47 @@ void Probe::after(const Operation& operation) {
 void Probe::read_product(const MatmulArgs& args) {
   const Param* weight = args.transpose_a ? nullptr : param_at(args.b);
   if (weight == nullptr) return;
-  if (const auto at = weight->name.find("q_proj.weight"); at != std::string::npos) attention_ = weight->name.substr(0, at);
+  if (const auto at = weight->name.find("q_proj.weight"); at != std::string::npos)
+    attention_ = weight->name.substr(0, at);
   const bool is_forward = args.transpose_b;
   if (is_forward) product_ = weight->name;
   const std::int64_t first_column = weight->split_dim == (is_forward ? 1 : 0) ? weight->split_first : 0;
   // The head forms its gradient of the logits where the logits were; they are too many to be compared.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
-  if (is_forward || !is_head) read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);
+  if (is_forward || !is_head)
+    read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);
 }
 
 void Probe::read_norm(Tensor weight, Tensor x, bool has_residual) {
   const Param* param = param_at(weight);
-  if (param == nullptr || x.size(1) != config_.model.hidden_size || param->global_sizes.num_elements() != config_.model.hidden_size) return;
+  if (param == nullptr || x.size(1) != config_.model.hidden_size ||
+      param->global_sizes.num_elements() != config_.model.hidden_size)
+    return;
   read((has_residual ? "branch before " : "input of ") + param->name, x, 0, true);
 }
 
 void Probe::read_norm_gradient(Tensor weight, Tensor dy) {
   const Param* param = param_at(weight);
-  if (param == nullptr || param->name.find("q_norm") != std::string::npos || param->name.find("k_norm") != std::string::npos) return;
+  if (param == nullptr || param->name.find("q_norm") != std::string::npos ||
+      param->name.find("k_norm") != std::string::npos)
+    return;
   read("gradient of the output of " + param->name, dy, 0, true);
 }
 
 void Probe::read_heads(const char* what, const char* projection, Tensor x) {
   const Param* weight = param_named(attention_ + projection);
   if (weight == nullptr) return;
-  read(std::string(what) + " of " + attention_.substr(0, attention_.size() - 1), x.reshaped({x.size(0) * x.size(1), x.size(2) * x.size(3)}),
-       weight->split_first, false);
+  read(std::string(what) + " of " + attention_.substr(0, attention_.size() - 1),
+       x.reshaped({x.size(0) * x.size(1), x.size(2) * x.size(3)}), weight->split_first, false);
 }
 
 // Sequence i of the global batch goes to microbatch i / (DP B), data rank (i / B) mod DP.
 void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column, bool is_local) {
   const MeshShape& mesh = plain_mesh_.shape();
-  const std::int64_t B = config_.training.micro_batch_size, T = config_.training.seq_len, DP = config_.data_parallel_degree();
-  const std::int64_t data_rank = plain_mesh_.coordinate(Axis::dp_replicate) * mesh.degree(Axis::dp_shard) + plain_mesh_.coordinate(Axis::dp_shard);
+  const std::int64_t B = config_.training.micro_batch_size, T = config_.training.seq_len,
+                     DP = config_.data_parallel_degree();
+  const std::int64_t data_rank =
+      plain_mesh_.coordinate(Axis::dp_replicate) * mesh.degree(Axis::dp_shard) + plain_mesh_.coordinate(Axis::dp_shard);
   const bool is_split = is_local && config_.parallelism.sequence_parallel && mesh.degree(Axis::tp) > 1;
   const std::int64_t num_rows = is_split ? B * T / mesh.degree(Axis::tp) : B * T;
   if (x.size(0) != num_rows) return;  // a chunk of the head's tokens, or single heads
@@ -139,7 +150,9 @@ void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column,
              .first_row_of_microbatch = first_row});
 }
 
-void Probe::keep_partial(const Param& weight, Tensor c) { partial_ = {weight.name, c.size(0), downloaded(plain_ops_, c)}; }
+void Probe::keep_partial(const Param& weight, Tensor c) {
+  partial_ = {weight.name, c.size(0), downloaded(plain_ops_, c)};
+}
 
 const Param* Probe::param_at(const Tensor& x) const {
   for (const Param* param : params_)

@@ -1,7 +1,9 @@
-// What the layers of a rank read: the inputs of every product and norm, queries and keys, and the gradients that come back to them. A probe stands between the
-// step and its backend and knows a tensor by the parameter that it meets in an operation, so that layers need not tell.
+// What the layers of a rank read: the inputs of every product and norm, queries and keys, and the gradients that come
+// back to them. A probe stands between the step and its backend and knows a tensor by the parameter that it meets in an
+// operation, so that layers need not tell.
 //
-// A read says which tokens of the global batch and which columns of the whole tensor it has, so that layouts can be compared.
+// A read says which tokens of the global batch and which columns of the whole tensor it has, so that layouts can be
+// compared.
 #pragma once
 
 #include "engine/verify/combination.h"
@@ -37,14 +39,18 @@ struct Read {
   const PartialResult* partial = nullptr;    // the last one before this read
   std::int64_t first_row_of_microbatch = 0;  // of this rank's tokens
 
-  [[nodiscard]] std::int64_t num_rows() const { return num_columns == 0 ? 0 : static_cast<std::int64_t>(numbers.size()) / num_columns; }
+  [[nodiscard]] std::int64_t num_rows() const {
+    return num_columns == 0 ? 0 : static_cast<std::int64_t>(numbers.size()) / num_columns;
+  }
 };
 using ReadListener = std::function<void(const Read& read)>;
 
-/// Tells `listener` of every read in step `step`, on the rank's thread; `inner` (may be empty) stands between it and the step.
+/// Tells `listener` of every read in step `step`, on the rank's thread; `inner` (may be empty) stands between it and
+/// the step.
 class Probe final : public RankInterposer, public StepObserver {
  public:
-  Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh, const Interpose& inner);
+  Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh,
+        const Interpose& inner);
   ~Probe() override;
 
   [[nodiscard]] Ops& ops() override;

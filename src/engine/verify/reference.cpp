@@ -12,9 +12,13 @@ RunConfig one_rank(RunConfig config) {
   return config;
 }
 
-const std::vector<double>& Reference::gradient(std::int64_t at, const std::string& tensor) const { return step(at).gradients.tensors().at(tensor); }
+const std::vector<double>& Reference::gradient(std::int64_t at, const std::string& tensor) const {
+  return step(at).gradients.tensors().at(tensor);
+}
 
-const std::vector<double>& Reference::weight(std::int64_t at, const std::string& tensor) const { return step(at).weights.tensors().at(tensor); }
+const std::vector<double>& Reference::weight(std::int64_t at, const std::string& tensor) const {
+  return step(at).weights.tensors().at(tensor);
+}
 
 void Reference::starts(const RankView& rank) {
   steps_.emplace_back().weights.add_values(rank.run.model(), rank.ops);

@@ -1,4 +1,5 @@
-// What one rank computes: the loss, the gradient norm, every gradient and every weight of each step, that a layout is compared with.
+// What one rank computes: the loss, the gradient norm, every gradient and every weight of each step, that a layout is
+// compared with.
 #pragma once
 
 #include "engine/layout_run.h"

@@ -1,4 +1,5 @@
-// What `verify` makes of a config before it runs it: a number format in which rounding is small, a smaller model if asked for, data, and the memory of it all.
+// What `verify` makes of a config before it runs it: a number format in which rounding is small, a smaller model if
+// asked for, data, and the memory of it all.
 #pragma once
 
 #include "data/batch_source.h"
@@ -25,8 +26,9 @@ struct VerifySetup {
   [[nodiscard]] const BatchSource& batches() const { return *sources.back(); }
 };
 
-/// The model with fewer layers and a smaller width; the layout is kept, and so are the numbers of heads, and what is left over when the feed-forward width and
-/// the vocabulary are divided by the tensor-parallel degree. The vocabulary shrinks only without a dataset. Throws Error if the layout needs more.
+/// The model with fewer layers and a smaller width; the layout is kept, and so are the numbers of heads, and what is
+/// left over when the feed-forward width and the vocabulary are divided by the tensor-parallel degree. The vocabulary
+/// shrinks only without a dataset. Throws Error if the layout needs more.
 [[nodiscard]] RunConfig shrunk(RunConfig config, const VerifyRequest& request, bool shrinks_vocabulary);
 
 /// Throws Error for what cannot be verified, with the nearest that can, and for more memory than this machine has.

@@ -5,9 +5,11 @@ namespace {
 
 /// Runs a layout and compares it with the reference, step by step.
 struct ComparedRun {
-  ComparedRun(const RunConfig& config, const BatchSource& batches, const Reference& reference, const Interpose& interpose)
+  ComparedRun(const RunConfig& config, const BatchSource& batches, const Reference& reference,
+              const Interpose& interpose)
       : blueprint(config), comparison(reference, config, tolerances_of(config.training.dtype)) {
-    run_layout({.blueprint = blueprint, .batches = batches, .num_steps = reference.num_steps(), .interpose = interpose}, comparison);
+    run_layout({.blueprint = blueprint, .batches = batches, .num_steps = reference.num_steps(), .interpose = interpose},
+               comparison);
   }
 
   Blueprint blueprint;
@@ -23,7 +25,8 @@ Verdict verify(const RunConfig& config, const BatchSource& batches, const Verify
 
   Verdict verdict;
   verdict.tolerances = tolerances_of(config.training.dtype);
-  for (int i = 0; i < num_quantities; ++i) verdict.worst[static_cast<std::size_t>(i)] = layout.comparison.worst(static_cast<Quantity>(i));
+  for (int i = 0; i < num_quantities; ++i)
+    verdict.worst[static_cast<std::size_t>(i)] = layout.comparison.worst(static_cast<Quantity>(i));
   const bool is_float64 = config.training.dtype == "float64";
   const Case at = {.blueprint = layout.blueprint,
                    .batches = batches,
@@ -36,8 +39,9 @@ Verdict verify(const RunConfig& config, const BatchSource& batches, const Verify
   if (at.differences.empty()) return verdict;
   verdict.first = at.differences.front();
   verdict.place = describe_place(at, *verdict.first);
-  verdict.diagnosis =
-      diagnose(at, [&](const RunConfig& other) { return !ComparedRun(other, batches, reference, options.interpose).comparison.differences().empty(); });
+  verdict.diagnosis = diagnose(at, [&](const RunConfig& other) {
+    return !ComparedRun(other, batches, reference, options.interpose).comparison.differences().empty();
+  });
   return verdict;
 }
 

@@ -1,5 +1,5 @@
-// A layout against one rank: the same initial weights, the same global batches, some steps; the loss, the gradient norm, every gradient and every updated
-// weight on every rank are compared. A difference is diagnosed.
+// A layout against one rank: the same initial weights, the same global batches, some steps; the loss, the gradient
+// norm, every gradient and every updated weight on every rank are compared. A difference is diagnosed.
 #pragma once
 
 #include "engine/verify/diagnosis.h"

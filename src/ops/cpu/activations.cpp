@@ -1,4 +1,5 @@
-// GELU and SwiGLU (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh u)/2, which needs one exp and loses nothing for negative x:
+// GELU and SwiGLU (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh u)/2, which needs one exp
+// and loses nothing for negative x:
 //   gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
 #include "ops/cpu/targets.h"
 // clang-format off
@@ -33,7 +34,8 @@ struct Gelu {
   /// Of an x whose s(x) is known.
   static HWY_INLINE Vec<A> derivative(Vec<A> x, Vec<A> s_x) {
     const auto one = hn::Set(d, A{1});
-    const auto two_du = hn::Mul(hn::Set(d, static_cast<A>(two_slopes)), hn::MulAdd(hn::Set(d, static_cast<A>(3 * cubic)), hn::Mul(x, x), one));
+    const auto two_du = hn::Mul(hn::Set(d, static_cast<A>(two_slopes)),
+                                hn::MulAdd(hn::Set(d, static_cast<A>(3 * cubic)), hn::Mul(x, x), one));
     return hn::MulAdd(hn::Mul(hn::Mul(x, s_x), hn::Sub(one, s_x)), two_du, s_x);
   }
 };
@@ -41,7 +43,8 @@ struct Gelu {
 /// kernel(lanes, i) over all elements, in vectors of T's sums.
 template <class T, class Kernel>
 HWY_INLINE void for_elements(std::int64_t count, int num_threads, Kernel kernel) {
-  divide({count, 8, 64, num_threads}, [=](std::int64_t first, std::int64_t last) HWY_ATTR { for_lanes<Accumulate<T>>(first, last, kernel); });
+  divide({count, 8, 64, num_threads},
+         [=](std::int64_t first, std::int64_t last) HWY_ATTR { for_lanes<Accumulate<T>>(first, last, kernel); });
 }
 
 /// x + bias, or x where there is none.
@@ -73,7 +76,8 @@ template <class T>
 HWY_INLINE void gelu_gradient(const GeluBackwardArgs& args, std::int64_t n, Accumulate<T>* sums) {
   using A = Accumulate<T>;
   const std::int64_t D = args.x.size(-1);
-  const T *dy = args.dy.as<T>() + n * D, *x = args.x.as<T>() + n * D, *bias = args.bias.exists() ? args.bias.as<T>() : nullptr;
+  const T *dy = args.dy.as<T>() + n * D, *x = args.x.as<T>() + n * D,
+          *bias = args.bias.exists() ? args.bias.as<T>() : nullptr;
   T *dx = args.dx.as<T>() + n * D, *y = args.y.exists() ? args.y.as<T>() + n * D : nullptr;
   for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
     const auto x_i = biased<A>(lanes, x, bias, i), s_i = Gelu<A>::s(x_i);
@@ -97,11 +101,13 @@ void gelu_gradients(const GeluBackwardArgs& args, int num_threads) {
   const RowBlocks blocks(N);
   Scratch<A> scratch(blocks.count * D);
   A* sums = scratch.take(blocks.count * D);
-  divide({blocks.count, 16 * D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    std::fill(sums + first * D, sums + last * D, A{0});
-    for (std::int64_t block = first; block < last; ++block)
-      for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n) gelu_gradient<T>(args, n, sums + block * D);
-  });
+  divide({blocks.count, 16 * D * blocks.rows_per_block, 1, num_threads},
+         [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+           std::fill(sums + first * D, sums + last * D, A{0});
+           for (std::int64_t block = first; block < last; ++block)
+             for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n)
+               gelu_gradient<T>(args, n, sums + block * D);
+         });
   add_block_sums<A>({sums, blocks.count, D, D}, args.dbias.as<G>());
 }
 

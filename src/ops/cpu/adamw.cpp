@@ -1,4 +1,5 @@
-// The factor of gradients, and one AdamW step (Loshchilov and Hutter 2019) in one pass over memory; the formulas stand in ops/ops.h.
+// The factor of gradients, and one AdamW step (Loshchilov and Hutter 2019) in one pass over memory; the formulas stand
+// in ops/ops.h.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -28,14 +29,18 @@ struct MomentBuffers {
   A m[count], v[count];
 };
 
-/// The elements [first, first + count) of the moments, neighbours in their parameter too; `m` and `v` are those before rounding.
-void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const float* m, const float* v, std::int64_t first, std::int64_t count) {
+/// The elements [first, first + count) of the moments, neighbours in their parameter too; `m` and `v` are those before
+/// rounding.
+void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const float* m, const float* v,
+                      std::int64_t first, std::int64_t count) {
   const Tag<std::uint32_t> d;
   const auto lanes_of = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr std::int64_t beyond = 4 + 5 * HWY_MAX_BYTES / sizeof(std::uint32_t);  // a started block, a vector of blocks, and one of numbers
+  constexpr std::int64_t beyond =
+      4 + 5 * HWY_MAX_BYTES / sizeof(std::uint32_t);  // a started block, a vector of blocks, and one of numbers
   std::uint32_t words[MomentBuffers<float>::count + beyond];
   const std::int64_t index = global_index(noise, first), end = index + count;
-  for (std::int64_t block = index / 4; 4 * block < end; block += lanes_of) noise_blocks(noise, block, words + 4 * (block - index / 4));
+  for (std::int64_t block = index / 4; 4 * block < end; block += lanes_of)
+    noise_blocks(noise, block, words + 4 * (block - index / 4));
   const std::uint32_t* random = words + index % 4;
   bfloat16 *m_out = args.m.as<bfloat16>() + first, *v_out = args.v.as<bfloat16>() + first;
   for_lanes<float>(0, count, [=](auto lanes, std::int64_t i) HWY_ATTR {
@@ -46,7 +51,8 @@ void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const f
 }
 
 /// The elements [first, last) of the moments, at most a buffer's.
-void round_moments(const AdamWArgs& args, const RoundingNoise& noise, const MomentBuffers<float>& from, std::int64_t first, std::int64_t last) {
+void round_moments(const AdamWArgs& args, const RoundingNoise& noise, const MomentBuffers<float>& from,
+                   std::int64_t first, std::int64_t last) {
   for (std::int64_t i = first, count = 0; i < last; i += count) {
     const bool is_whole = noise.row == noise.stride;
     count = is_whole ? last - i : std::min(last - i, noise.row - (noise.first + i) % noise.row);
@@ -61,7 +67,8 @@ struct Weights {
   P* param;
   bool writes_param;
 
-  explicit Weights(const AdamWArgs& args) : master(args.master.as<A>()), param(args.param.as<P>()), writes_param(args.param.data != args.master.data) {}
+  explicit Weights(const AdamWArgs& args)
+      : master(args.master.as<A>()), param(args.param.as<P>()), writes_param(args.param.data != args.master.data) {}
   template <class L>
   HWY_INLINE Vec<A> load(L lanes, std::int64_t i) const {
     return lanes.load(master + i);
@@ -77,17 +84,20 @@ struct SplitWeights {
   std::int16_t* remainder;
   bfloat16* upper;
 
-  explicit SplitWeights(const AdamWArgs& args) : remainder(args.master.as<std::int16_t>()), upper(args.param.as<bfloat16>()) {}
+  explicit SplitWeights(const AdamWArgs& args)
+      : remainder(args.master.as<std::int16_t>()), upper(args.param.as<bfloat16>()) {}
   template <class L>
   HWY_INLINE Vec<float> load(L lanes, std::int64_t i) const {
     const Tag<std::int32_t> words;
-    return hn::BitCast(Tag<float>(), hn::Add(hn::BitCast(words, lanes.load(upper + i)), lanes.load_words(remainder + i)));
+    return hn::BitCast(Tag<float>(),
+                       hn::Add(hn::BitCast(words, lanes.load(upper + i)), lanes.load_words(remainder + i)));
   }
   template <class L>
   HWY_INLINE void store(L lanes, Vec<float> p, std::int64_t i) const {
     const Tag<std::int32_t> words;
     const auto word = hn::BitCast(words, p);
-    const auto rest = hn::IfThenZeroElse(hn::RebindMask(words, hn::IsNaN(p)), hn::ShiftRight<16>(hn::ShiftLeft<16>(word)));
+    const auto rest =
+        hn::IfThenZeroElse(hn::RebindMask(words, hn::IsNaN(p)), hn::ShiftRight<16>(hn::ShiftLeft<16>(word)));
     lanes.store(hn::BitCast(Tag<float>(), hn::Sub(word, rest)), upper + i);  // which is a bfloat16
     lanes.store_words(rest, remainder + i);
   }
@@ -100,7 +110,8 @@ void update(const AdamWArgs& args, const W& weights, int num_threads) {
   const AdamWScalars now = scalars_of(args);
   if (std::isnan(now.grad_scale)) return;
   [[maybe_unused]] const RoundingNoise noise = at_step(args.noise, now.step);
-  const auto decay = number(1 - now.lr * args.weight_decay), step_size = number(now.step_size), inverse_sqrt_bias2 = number(1 / now.sqrt_bias2);
+  const auto decay = number(1 - now.lr * args.weight_decay), step_size = number(now.step_size),
+             inverse_sqrt_bias2 = number(1 / now.sqrt_bias2);
   const auto eps = number(args.eps), grad_scale = number(now.grad_scale), beta2 = number(args.beta2);
   const auto one_minus_beta1 = number(1 - args.beta1), one_minus_beta2 = number(1 - args.beta2);
   constexpr bool rounds = !std::is_same_v<M, A>;
@@ -111,7 +122,8 @@ void update(const AdamWArgs& args, const W& weights, int num_threads) {
     const std::int64_t block = rounds ? buffers.count : end - begin;
     for (std::int64_t first = begin; first < end; first += block) {
       const std::int64_t last = std::min(end, first + block);
-      A *m_after = rounds ? buffers.m : reinterpret_cast<A*>(m + first), *v_after = rounds ? buffers.v : reinterpret_cast<A*>(v + first);
+      A *m_after = rounds ? buffers.m : reinterpret_cast<A*>(m + first),
+        *v_after = rounds ? buffers.v : reinterpret_cast<A*>(v + first);
       for_lanes<A>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR {
         const auto g = hn::Mul(grad_scale, lanes.load(grad + i)), m_before = lanes.load(m + i);
         const auto m_i = hn::MulAdd(one_minus_beta1, hn::Sub(g, m_before), m_before);
@@ -151,7 +163,8 @@ HWY_EXPORT(AdamW);
 
 void CpuOps::gradient_factor(const GradientFactorArgs& args) {
   check(args);
-  const double num_targets = *args.num_targets.as<double>(), loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
+  const double num_targets = *args.num_targets.as<double>(),
+               loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
   const double correction = num_targets > 0 ? args.expected_targets / num_targets / loss_scale : 0.0;
   double &norm = *args.norm.as<double>(), &factor = *args.factor.as<double>();
   norm = std::sqrt(*args.sum_of_squares.as<double>()) * correction;

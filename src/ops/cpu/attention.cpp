@@ -1,8 +1,10 @@
-// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov and Gimelshein 2018). Tiles that lie
-// behind the queries or in documents before theirs are never formed, and of those that the diagonal cuts only the blocks below it.
+// Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov
+// and Gimelshein 2018). Tiles that lie behind the queries or in documents before theirs are never formed, and of those
+// that the diagonal cuts only the blocks below it.
 //
-// Scores are in units of log 2, so that p = 2^(score - maximum). The maximum need not be the largest score, it only has to be close: it is replaced, and what
-// was summed rescaled, when a score exceeds it by more than 8, which p in float32 can take.
+// Scores are in units of log 2, so that p = 2^(score - maximum). The maximum need not be the largest score, it only has
+// to be close: it is replaced, and what was summed rescaled, when a score exceeds it by more than 8, which p in float32
+// can take.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -32,7 +34,8 @@ class Forward {
 
  public:
   Forward(const AttentionArgs& args, Scratch<Sum>& scratch) : args_(args) {
-    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_), width = packed_width<Format>(C_);
+    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_),
+                       width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
     v_ = take(keys / Format::per_number * columns);
@@ -49,14 +52,16 @@ class Forward {
   }
   static std::int64_t capacity(const AttentionArgs& args) {
     const std::int64_t keys = rounded_up(args.k.size(1), tile_keys), columns = padded<Format>(args.q.size(3));
-    return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries + 4 * tile_queries;
+    return 2 * keys * columns + (3 * tile_queries + tile_keys) * columns + 2 * tile_keys * tile_queries +
+           4 * tile_queries;
   }
 
   /// `next` will follow.
   void attend(const QueryTile& at, const QueryTile& next) {
     const HeadRows<T> out = queries_of<T>(args_.out, at);
     const std::int64_t count = out.count, first_query = at.first_query;
-    transpose<Format>(rows_of_tile<Format>(queries_of<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()), q_transposed_);
+    transpose<Format>(rows_of_tile<Format>(queries_of<const T>(args_.q, at), q_), C_, static_cast<Sum>(factor()),
+                      q_transposed_);
     std::fill(max_, max_ + tile_queries, -std::numeric_limits<Sum>::infinity());
     std::fill(sum_, sum_ + tile_queries, Sum{0});
     const KeyRange seen = visible_.of(at.b, first_query, count);
@@ -106,8 +111,10 @@ class Forward {
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
   template <class Element>
-  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at, std::int64_t most = tile_queries) const {
-    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_, C_};
+  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at,
+                                             std::int64_t most = tile_queries) const {
+    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_,
+            C_};
   }
   [[nodiscard]] HeadRows<const T> keys_of(const Tensor& x, const QueryTile& at) const {
     return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
@@ -143,10 +150,12 @@ class Forward {
     const Sum* scores = scores_ + i;
     std::int64_t r = 0;
     for (; r < seen_by_all; r += block_rows)
-      for (int n = 0; n < block_rows; ++n) max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);  // in this order, a NaN is passed over
+      for (int n = 0; n < block_rows; ++n)
+        max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);  // in this order, a NaN is passed over
     for (; r < seen; r += block_rows)
       for (int n = 0; n < block_rows; ++n) {
-        const auto score = hn::IfThenElse(seeing(tile, first_keys_, r + n, i), hn::Load(d, scores + (r + n) * tile_queries), lowest);
+        const auto score =
+            hn::IfThenElse(seeing(tile, first_keys_, r + n, i), hn::Load(d, scores + (r + n) * tile_queries), lowest);
         max[n] = hn::Max(score, max[n]);
       }
     const auto top = hn::Max(hn::Max(max[0], max[1]), hn::Max(max[2], max[3]));
@@ -185,7 +194,8 @@ class Forward {
 
   HWY_INLINE void store_p(const Vec<Sum> (&p)[block_rows], std::int64_t r, std::int64_t i) const {
     if constexpr (Format::is_paired) {
-      for (int n = 0; n < block_rows; n += 2) hn::Store(Format::pair(p[n], p[n + 1]), Tag<Number>(), p_ + (r + n) / 2 * tile_queries + i);
+      for (int n = 0; n < block_rows; n += 2)
+        hn::Store(Format::pair(p[n], p[n + 1]), Tag<Number>(), p_ + (r + n) / 2 * tile_queries + i);
     } else {
       for (int n = 0; n < block_rows; ++n) hn::Store(p[n], Tag<Sum>(), p_ + (r + n) * tile_queries + i);
     }
@@ -197,7 +207,9 @@ class Forward {
       if (rescale_[i] == Sum{1}) continue;
       const auto factor = hn::Set(Tag<Sum>(), rescale_[i]);
       Sum* row = out_ + i * columns;
-      for_lanes<Sum>(0, columns, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(row + c), factor), row + c); });
+      for_lanes<Sum>(0, columns, [=](auto lanes, std::int64_t c) HWY_ATTR {
+        lanes.store(hn::Mul(lanes.load(row + c), factor), row + c);
+      });
     }
   }
 
@@ -205,20 +217,25 @@ class Forward {
     const Tag<Sum> d;
     for_lanes<Sum>(0, out.count, [=, this](auto lanes, std::int64_t i) HWY_ATTR {
       const auto sum = lanes.load(sum_ + i), lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity());
-      const auto log_sum = hn::MulAdd(lanes.load(max_ + i), hn::Set(d, static_cast<Sum>(std::numbers::ln2)), hn::Log(d, sum));
+      const auto log_sum =
+          hn::MulAdd(lanes.load(max_ + i), hn::Set(d, static_cast<Sum>(std::numbers::ln2)), hn::Log(d, sum));
       const auto log_or_nan = hn::IfThenElse(hn::IsNaN(sum), sum, log_sum);
-      lanes.store(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), lowest, log_or_nan), lse + i);  // zero: the query sees no key
+      lanes.store(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), lowest, log_or_nan),
+                  lse + i);  // zero: the query sees no key
     });
     for (std::int64_t i = 0; i < out.count; ++i) {
       const auto factor = hn::Set(d, sum_[i] == Sum{0} ? Sum{0} : Sum{1} / sum_[i]);
       const Sum* from = out_ + i * padded<Format>(C_);
       T* into = out.first + i * out.stride;
-      for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + c), factor), into + c); });
+      for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR {
+        lanes.store(hn::Mul(lanes.load(from + c), factor), into + c);
+      });
     }
   }
 
   const AttentionArgs& args_;
-  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2),
+               C_ = args_.q.size(3);
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
   TileProducts<Format> products_{.C = C_, .ahead = {}};
@@ -236,20 +253,24 @@ void attend_all(const AttentionArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   const TileOrder order(args.q, args.group, args.first_head);
   if (order.num_pairs() == 0) return;
-  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1), num_pairs = num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1),
+                     num_pairs = num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
   const std::int64_t work = num_pairs * args.q.size(3) / 16 / order.pairs_per_head();
   divide({order.num_pairs(), work, 1, num_threads}, [&](std::int64_t first_pair, std::int64_t last_pair) HWY_ATTR {
     Scratch<Sum> scratch(Forward<Format, T>::capacity(args));
     Forward<Format, T> forward(args, scratch);
-    order.visit({first_pair, last_pair}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
+    order.visit({first_pair, last_pair}, {},
+                [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { forward.attend(at, next); });
   });
 }
 
 void Attention(const AttentionArgs& args, int num_threads) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  if (args.q.dtype == DType::bfloat16 && args.scale > 0 && pairs_are_fast()) return attend_all<Pairs, bfloat16>(args, num_threads);
+  if (args.q.dtype == DType::bfloat16 && args.scale > 0 && pairs_are_fast())
+    return attend_all<Pairs, bfloat16>(args, num_threads);
 #endif
-  visit_float(args.q.dtype, [&](auto t) { attend_all<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
+  visit_float(args.q.dtype,
+              [&](auto t) { attend_all<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,8 +1,9 @@
 // The gradients of causal attention (formulas: ops/reference/attention.cpp), by forming p again from lse, tile by tile.
 //
-// dk and dv of a kv head are sums over the queries of all heads that share it. They come together in float32 (float64) buffers of the head's size, in one
-// thread. Only where there are too few kv heads, several threads share one: each share of the tiles has sums of its own, which are added in the order of the
-// shares. How many there are is a matter of sizes alone, so bits do not depend on the number of threads.
+// dk and dv of a kv head are sums over the queries of all heads that share it. They come together in float32 (float64)
+// buffers of the head's size, in one thread. Only where there are too few kv heads, several threads share one: each
+// share of the tiles has sums of its own, which are added in the order of the shares. How many there are is a matter of
+// sizes alone, so bits do not depend on the number of threads.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -51,7 +52,8 @@ class Backward {
 
  public:
   Backward(const AttentionBackwardArgs& args, Scratch<Sum>& scratch) : args_(args) {
-    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_), width = packed_width<Format>(C_);
+    const std::int64_t keys = rounded_up(Tk_, tile_keys), columns = padded<Format>(C_),
+                       width = packed_width<Format>(C_);
     const auto take = [&](std::int64_t count) { return reinterpret_cast<Number*>(scratch.take(count)); };
     k_ = take(keys * width);
     v_ = take(keys * width);
@@ -64,7 +66,9 @@ class Backward {
     dq_ = scratch.take(tile_queries * columns);
     p_ = scratch.take(tile_keys * tile_queries);
     ds_ = scratch.take(tile_keys * tile_queries);
-    const auto pairs_or = [&](Sum* plain) { return Format::is_paired ? take(tile_keys * tile_queries / 2) : reinterpret_cast<Number*>(plain); };
+    const auto pairs_or = [&](Sum* plain) {
+      return Format::is_paired ? take(tile_keys * tile_queries / 2) : reinterpret_cast<Number*>(plain);
+    };
     p_over_queries_ = pairs_or(p_);
     ds_over_queries_ = pairs_or(ds_);
     ds_over_keys_ = pairs_or(ds_);
@@ -77,7 +81,9 @@ class Backward {
     return 3 * keys * columns + 7 * tile_queries * columns + 4 * tile_keys * tile_queries + 3 * tile_queries;
   }
 
-  static std::int64_t sums_capacity(const AttentionBackwardArgs& args) { return 2 * rounded_up(args.k.size(1), tile_keys) * padded<Format>(args.q.size(3)); }
+  static std::int64_t sums_capacity(const AttentionBackwardArgs& args) {
+    return 2 * rounded_up(args.k.size(1), tile_keys) * padded<Format>(args.q.size(3));
+  }
 
   /// The sums [2, keys, padded C] of dk and dv that follow are those of other tiles.
   void begin_sums() { num_begun_ = 0; }
@@ -85,8 +91,8 @@ class Backward {
   /// dq of a tile of queries, and its part of dk and dv, added to `sums`. `next` will follow.
   void differentiate(const QueryTile& at, const QueryTile& next, Sum* sums) {
     Sum *dk = sums, *dv = sums + rounded_up(Tk_, tile_keys) * padded<Format>(C_);
-    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, Tq_ - first_query), columns = padded<Format>(C_),
-                       width = packed_width<Format>(C_);
+    const std::int64_t first_query = at.first_query, count = std::min(tile_queries, Tq_ - first_query),
+                       columns = padded<Format>(C_), width = packed_width<Format>(C_);
     load_queries(at);
     const KeyRange seen = visible_.of(at.b, first_query, count);
     if (seen.is_empty())
@@ -101,7 +107,8 @@ class Backward {
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, queries_at_once());
-      tile.num_keys = rounded_up(std::min(tile_keys, Tk_ - j), block_rows);  // zeros of keys that nobody sees begin a sum too
+      tile.num_keys =
+          rounded_up(std::min(tile_keys, Tk_ - j), block_rows);  // zeros of keys that nobody sees begin a sum too
       tile.queries_at_once = Format::is_paired ? queries_at_once() : 1;
       products_.multiply_over_C(tile, k_ + j * width, q_.over_C, p_);
       products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, ds_);
@@ -109,11 +116,13 @@ class Backward {
       const bool is_begun = j < num_begun_;
       multiply_over_queries(tile, p_over_queries_, dout_, dv + j * columns, is_begun);
       multiply_over_queries(tile, ds_over_queries_, q_, dk + j * columns, is_begun);
-      products_.multiply_over_keys(tile, ds_over_keys_, k_over_keys_ + j / Format::per_number * columns, dq_, j > seen.first);
+      products_.multiply_over_keys(tile, ds_over_keys_, k_over_keys_ + j / Format::per_number * columns, dq_,
+                                   j > seen.first);
     }
     num_begun_ = std::max(num_begun_, rounded_up(seen.last, tile_keys));
     const HeadRows<T> dq = queries_of<T>(args_.dq, at);
-    for (std::int64_t i = 0; i < count; ++i) write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
+    for (std::int64_t i = 0; i < count; ++i)
+      write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
   }
 
   /// Keys that no tile saw have sums of zero.
@@ -126,7 +135,8 @@ class Backward {
     const HeadRows<T> dk = keys_of<T>(args_.dk, head), dv = keys_of<T>(args_.dv, head);
     const std::int64_t columns = padded<Format>(C_), keys = rounded_up(Tk_, tile_keys);
     for (std::int64_t j = rows.first; j < rows.last; ++j) {
-      write_row({sums.first + j * columns, sums.stride, sums.count}, static_cast<Sum>(args_.scale), dk.first + j * dk.stride);
+      write_row({sums.first + j * columns, sums.stride, sums.count}, static_cast<Sum>(args_.scale),
+                dk.first + j * dk.stride);
       write_row({sums.first + (keys + j) * columns, sums.stride, sums.count}, Sum{1}, dv.first + j * dv.stride);
     }
   }
@@ -142,13 +152,16 @@ class Backward {
     return {x.as<T>() + (head.b * Tk_ * K_ + head.index) * C_, Tk_, K_ * C_, C_};
   }
   template <class Element>
-  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at, std::int64_t most = tile_queries) const {
-    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_, C_};
+  [[nodiscard]] HeadRows<Element> queries_of(const Tensor& x, const QueryTile& at,
+                                             std::int64_t most = tile_queries) const {
+    return {x.as<T>() + ((at.b * Tq_ + at.first_query) * H_ + at.h) * C_, std::min(most, Tq_ - at.first_query), H_ * C_,
+            C_};
   }
 
   void zero_sums(Sum* sums, const KeyRange& keys) const {
     const std::int64_t columns = padded<Format>(C_);
-    for (Sum* dx : {sums, sums + rounded_up(Tk_, tile_keys) * columns}) std::fill(dx + keys.first * columns, dx + keys.last * columns, Sum{0});
+    for (Sum* dx : {sums, sums + rounded_up(Tk_, tile_keys) * columns})
+      std::fill(dx + keys.first * columns, dx + keys.last * columns, Sum{0});
   }
 
   /// Those of the keys and values seen that are not packed yet.
@@ -156,11 +169,14 @@ class Backward {
     packed_.begin(at, seen);
     std::int64_t& num_packed = packed_.keys.last;
     const std::int64_t width = packed_width<Format>(C_);
-    const HeadRows<const T> k = keys_of<const T>(args_.k, kv_head_of(at)), v = keys_of<const T>(args_.v, kv_head_of(at));
+    const HeadRows<const T> k = keys_of<const T>(args_.k, kv_head_of(at)),
+                            v = keys_of<const T>(args_.v, kv_head_of(at));
     for (; num_packed < seen.last; num_packed += tile_keys) {
       pack<Format>(k.part(num_packed, tile_keys), tile_keys, k_ + num_packed * width);
       pack<Format>(v.part(num_packed, tile_keys), tile_keys, v_ + num_packed * width);
-      if constexpr (Format::is_paired) pair_rows<Format>(k_ + num_packed * width, tile_keys, C_, 1, k_over_keys_ + num_packed / 2 * padded<Format>(C_));
+      if constexpr (Format::is_paired)
+        pair_rows<Format>(k_ + num_packed * width, tile_keys, C_, 1,
+                          k_over_keys_ + num_packed / 2 * padded<Format>(C_));
     }
   }
 
@@ -173,7 +189,8 @@ class Backward {
     for (const Tensor* x : {&args_.q, &args_.dout, &args_.out}) add(queries_of<const T>(*x, next, most));
     for (const Tensor* x : {&args_.k, &args_.v}) add(keys_of<const T>(*x, kv_head_of(next)).part(first, most));
     if (!has_keys || (next.h == at.h && next.first_query == at.first_query))
-      for (const Tensor* x : {&args_.dk, &args_.dv}) add(keys_of<const T>(*x, kv_head_of(at)).part(0, rows_of_next_head));
+      for (const Tensor* x : {&args_.dk, &args_.dv})
+        add(keys_of<const T>(*x, kv_head_of(at)).part(0, rows_of_next_head));
     add(queries_of<const T>(args_.dq, at));
     const std::int64_t num_tiles = (seen.last - seen.first + tile_keys - 1) / tile_keys;
     products_.ahead.divide(5 * num_tiles * (tile_keys / block_rows) * 3);
@@ -189,7 +206,9 @@ class Backward {
     for (std::int64_t i = 0; i < dout.count; ++i) {
       const T *x = dout.first + i * dout.stride, *y = out.first + i * out.stride;
       auto sum = hn::Zero(Tag<Sum>());
-      for_lanes<Sum>(0, C_, [&](auto lanes, std::int64_t c) HWY_ATTR { sum = hn::MulAdd(lanes.load(x + c), lanes.load(y + c), sum); });
+      for_lanes<Sum>(0, C_, [&](auto lanes, std::int64_t c) HWY_ATTR {
+        sum = hn::MulAdd(lanes.load(x + c), lanes.load(y + c), sum);
+      });
       delta_[i] = args_.delta.as<Sum>()[row + i] = sum_of_lanes<Sum>(sum);
       lse_[i] = args_.lse.as<Sum>()[row + i] * static_cast<Sum>(std::numbers::log2e);
     }
@@ -199,7 +218,8 @@ class Backward {
     const auto factor = hn::Set(Tag<Sum>(), scale);
     for_lanes<Sum>(0, C_, [=](auto lanes, std::int64_t c) HWY_ATTR {
       auto sum = lanes.load(sums.first + c);
-      for (std::int64_t share = 1; share < sums.count; ++share) sum = hn::Add(sum, lanes.load(sums.first + share * sums.stride + c));
+      for (std::int64_t share = 1; share < sums.count; ++share)
+        sum = hn::Add(sum, lanes.load(sums.first + share * sums.stride + c));
       lanes.store(hn::Mul(factor, sum), row + c);
     });
   }
@@ -207,11 +227,13 @@ class Backward {
   HWY_INLINE void load_operand(const HeadRows<const T>& x, Sum scale, const QueryOperand& operand) {
     pack<Format>(x, tile_queries, operand.rows);
     transpose<Format>({operand.rows, packed_width<Format>(C_)}, C_, scale, operand.over_C);
-    if constexpr (Format::is_paired) pair_rows<Format>(operand.rows, tile_queries, C_, num_lanes<Sum>(), operand.over_queries);
+    if constexpr (Format::is_paired)
+      pair_rows<Format>(operand.rows, tile_queries, C_, num_lanes<Sum>(), operand.over_queries);
   }
 
   /// dx[keys, C] (+)= a queries, a being p or ds.
-  void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx, bool accumulates) {
+  void multiply_over_queries(const CausalTile& tile, const Number* a, const QueryOperand& queries, Sum* dx,
+                             bool accumulates) {
     const std::int64_t columns = padded<Format>(C_);
     multiply(Product<Format>{.a = a,
                              .a_row = tile_queries / Format::per_number,
@@ -223,8 +245,10 @@ class Backward {
                              .num_rows = tile.num_keys,
                              .num_columns = columns,
                              .accumulates = accumulates},
-             products_.ahead,
-             [=](std::int64_t key) { return Extent{.first = tile.first_seeing(key) / Format::per_number, .last = tile.num_queries / Format::per_number}; });
+             products_.ahead, [=](std::int64_t key) {
+               return Extent{.first = tile.first_seeing(key) / Format::per_number,
+                             .last = tile.num_queries / Format::per_number};
+             });
   }
 
   /// From scores and dp (in p_ and ds_) to p = 2^(score - lse) and ds = p (dp - delta).
@@ -273,7 +297,8 @@ class Backward {
   }
 
   const AttentionBackwardArgs& args_;
-  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2), C_ = args_.q.size(3);
+  std::int64_t Tq_ = args_.q.size(1), Tk_ = args_.k.size(1), H_ = args_.q.size(2), K_ = args_.k.size(2),
+               C_ = args_.q.size(3);
   VisibleKeys visible_{args_.mask, args_.q, args_.k};
   PackedKeys packed_;
   std::int64_t num_begun_ = 0;  // of the head's keys: those whose sums of dk and dv hold something
@@ -295,7 +320,8 @@ template <class Format, class T>
 void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
   using Sum = typename Format::Sum;
   using Pass = Backward<Format, T>;
-  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1), sums_size = Pass::sums_capacity(args);
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
+                     sums_size = Pass::sums_capacity(args);
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8;
   const TileOrder order(args.q, args.group, args.first_head);
   divide({num_kv_heads, work, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
@@ -305,7 +331,8 @@ void differentiate_all(const AttentionBackwardArgs& args, int num_threads) {
     for (std::int64_t n = first; n < last; ++n) {
       const KvHead head{n / args.k.size(2), n % args.k.size(2)};
       backward.begin_sums();
-      const TileOrder::Pairs later = n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
+      const TileOrder::Pairs later =
+          n + 1 < last ? order.pairs_of((n + 1) / args.k.size(2), (n + 1) % args.k.size(2)) : TileOrder::Pairs{};
       const auto then = later.first < later.last ? std::optional(order.tile_of(later.first)) : std::nullopt;
       order.visit(order.pairs_of(head.b, head.index), then,
                   [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, sums); });
@@ -321,7 +348,8 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
   using Sum = typename Format::Sum;
   using Pass = Backward<Format, T>;
   struct OfAllShares {};
-  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1), sums_size = Pass::sums_capacity(args);
+  const std::int64_t num_kv_heads = args.q.size(0) * args.k.size(2), T_keys = args.k.size(1),
+                     sums_size = Pass::sums_capacity(args);
   const std::int64_t work = num_pairs(args) * args.q.size(3) / 8 / num_shares;
   const TileOrder order(args.q, args.group, args.first_head);
   Scratch<Sum, OfAllShares> memory(num_shares * sums_size);
@@ -336,21 +364,25 @@ void differentiate_in_shares(const AttentionBackwardArgs& args, int num_threads)
         Sum* own = sums + share * sums_size;
         backward.begin_sums();
         const auto cut = [&](std::int64_t i) { return pairs.first + (pairs.last - pairs.first) * i / num_shares; };
-        order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR { backward.differentiate(at, next, own); });
+        order.visit({cut(share), cut(share + 1)}, {}, [&](const QueryTile& at, const QueryTile& next) HWY_ATTR {
+          backward.differentiate(at, next, own);
+        });
         backward.end_sums(own);
       }
     });
-    divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-      Scratch<Sum> scratch(Pass::capacity(args));
-      Pass(args, scratch).write_keys(head, {first, last}, {sums, sums_size, num_shares});
-    });
+    divide({T_keys, 4 * num_shares * args.q.size(3), 1, num_threads},
+           [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+             Scratch<Sum> scratch(Pass::capacity(args));
+             Pass(args, scratch).write_keys(head, {first, last}, {sums, sums_size, num_shares});
+           });
   }
 }
 
 template <class Format, class T>
 void choose_threads(const AttentionBackwardArgs& args, int num_threads) {
   const bool few = args.q.size(0) * args.k.size(2) < num_shares;  // and worth the sums of all shares
-  if (few && args.q.size(1) >= num_shares * 2 * tile_queries) return differentiate_in_shares<Format, T>(args, num_threads);
+  if (few && args.q.size(1) >= num_shares * 2 * tile_queries)
+    return differentiate_in_shares<Format, T>(args, num_threads);
   differentiate_all<Format, T>(args, num_threads);
 }
 
@@ -358,7 +390,8 @@ void AttentionBackward(const AttentionBackwardArgs& args, int num_threads) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   if (args.q.dtype == DType::bfloat16 && pairs_are_fast()) return choose_threads<Pairs, bfloat16>(args, num_threads);
 #endif
-  visit_float(args.q.dtype, [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
+  visit_float(args.q.dtype,
+              [&](auto t) { choose_threads<Plain<Accumulate<decltype(t)>>, decltype(t)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

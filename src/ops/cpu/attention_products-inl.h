@@ -1,7 +1,8 @@
-// The small products of attention: operands packed in scratch that a core's caches hold, blocks of 4 rows by as many vectors as there are registers for.
-// Included once per instruction set (Highway).
+// The small products of attention: operands packed in scratch that a core's caches hold, blocks of 4 rows by as many
+// vectors as there are registers for. Included once per instruction set (Highway).
 //
-// A Format says how numbers are packed and multiplied. Plain: as they are. Pairs: two bfloat16 in 32 bits, whose products a processor adds two at a time.
+// A Format says how numbers are packed and multiplied. Plain: as they are. Pairs: two bfloat16 in 32 bits, whose
+// products a processor adds two at a time.
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -25,7 +26,9 @@ constexpr std::int64_t block_rows = 4;
 constexpr std::int64_t summands_per_step = 16;
 
 /// The next multiple.
-[[nodiscard]] constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+[[nodiscard]] constexpr std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 template <class A>
 HWY_INLINE std::int64_t num_lanes() {
@@ -45,8 +48,8 @@ struct Plain {
 };
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-/// Even summands in the lower half of a Number, odd ones in the upper. The instruction is not part of the instruction set that this is compiled for: whoever
-/// uses Pairs asks the processor first.
+/// Even summands in the lower half of a Number, odd ones in the upper. The instruction is not part of the instruction
+/// set that this is compiled for: whoever uses Pairs asks the processor first.
 struct Pairs {
   using Number = std::uint32_t;
   using Sum = float;
@@ -68,8 +71,9 @@ struct Pairs {
   }
 };
 
-/// Whether the processor multiplies pairs faster than float32: AMD's since Zen 4 do, at twice the rate; Intel's first ones with the instruction at half of it.
-/// By its name, not by a measurement: the bits of a result may depend on the machine, but not on the moment.
+/// Whether the processor multiplies pairs faster than float32: AMD's since Zen 4 do, at twice the rate; Intel's first
+/// ones with the instruction at half of it. By its name, not by a measurement: the bits of a result may depend on the
+/// machine, but not on the moment.
 [[nodiscard]] inline bool pairs_are_fast() {
   static const bool fast = __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_is("amd") != 0;
   return fast;
@@ -89,13 +93,15 @@ struct Product {
   bool accumulates = false;
 };
 
-/// Of a block of rows, what has to be computed: columns from first_column on, and summands from first to last, counted in Numbers. The others are zero.
+/// Of a block of rows, what has to be computed: columns from first_column on, and summands from first to last, counted
+/// in Numbers. The others are zero.
 struct Extent {
   std::int64_t first_column = 0, first = 0, last = 0;
 };
 
 template <int vectors, class Format>
-HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row, std::int64_t column, const Extent& extent, RowsAhead& ahead) {
+HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row, std::int64_t column,
+                               const Extent& extent, RowsAhead& ahead) {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
   const Tag<Sum> d;
@@ -106,7 +112,8 @@ HWY_INLINE void multiply_block(const Product<Format>& product, std::int64_t row,
   Sum* HWY_RESTRICT c = product.c + row * c_row + column;
   Vec<Sum> sums[block_rows][vectors];
   for (int r = 0; r < block_rows; ++r)
-    for (int v = 0; v < vectors; ++v) sums[r][v] = product.accumulates ? hn::Load(d, c + r * c_row + v * lanes) : hn::Zero(d);
+    for (int v = 0; v < vectors; ++v)
+      sums[r][v] = product.accumulates ? hn::Load(d, c + r * c_row + v * lanes) : hn::Zero(d);
   for (std::int64_t first = extent.first; first < extent.last; first += summands_per_step) {
     ahead.step();
     for (std::int64_t p = first; p < std::min(first + summands_per_step, extent.last); ++p) {

@@ -1,5 +1,5 @@
-// OpenBLAS, loaded at run time, because the kernels it uses are chosen by an environment variable that it reads while it is being loaded,
-// and because only its OpenMP build is right when several threads call it at once.
+// OpenBLAS, loaded at run time, because the kernels it uses are chosen by an environment variable that it reads while
+// it is being loaded, and because only its OpenMP build is right when several threads call it at once.
 #pragma once
 
 #include <cstdint>
@@ -26,17 +26,18 @@ struct Grains {
 
 class Blas {
  public:
-  /// The library of this process, loaded by the first call. Sets OPENBLAS_CORETYPE for it unless the user has. Throws Error, naming the package to install, if
-  /// there is none or only one that is wrong under threads.
+  /// The library of this process, loaded by the first call. Sets OPENBLAS_CORETYPE for it unless the user has. Throws
+  /// Error, naming the package to install, if there is none or only one that is wrong under threads.
   [[nodiscard]] static const Blas& loaded();
 
   /// On the calling thread. Safe to call from many at once.
   void gemm(const GemmArgs<float>& args) const;
   void gemm(const GemmArgs<double>& args) const;
 
-  /// Cuts at multiples of these leave every number's bits as they are, whatever the sizes. Found by trying every cut of products with odd edges (a test tries
-  /// some): OpenBLAS sums over k in the same blocks for any m and n, but its kernels for the edges of a tile sum in another order than the tile's. None are
-  /// known for kernels other than SkylakeX and Haswell.
+  /// Cuts at multiples of these leave every number's bits as they are, whatever the sizes. Found by trying every cut of
+  /// products with odd edges (a test tries some): OpenBLAS sums over k in the same blocks for any m and n, but its
+  /// kernels for the edges of a tile sum in another order than the tile's. None are known for kernels other than
+  /// SkylakeX and Haswell.
   template <class T>
   [[nodiscard]] Grains grains() const {
     return sizeof(T) == sizeof(float) ? float32_grains_ : float64_grains_;
@@ -49,8 +50,10 @@ class Blas {
   Blas();
 
   void (*set_num_threads_)(int) = nullptr;  // for calls from the calling thread alone; of the library's own OpenMP
-  void (*sgemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int) = nullptr;
-  void (*dgemm_)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*, int) = nullptr;
+  void (*sgemm_)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*,
+                 int) = nullptr;
+  void (*dgemm_)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*,
+                 int) = nullptr;
   Grains float32_grains_, float64_grains_;
   std::string description_;
 };

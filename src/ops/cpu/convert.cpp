@@ -22,7 +22,9 @@ void narrow_into(const NarrowArgs& args) {
   });
 }
 
-void Narrow(const NarrowArgs& args) { args.dtype == DType::float16 ? narrow_into<float16>(args) : narrow_into<bfloat16>(args); }
+void Narrow(const NarrowArgs& args) {
+  args.dtype == DType::float16 ? narrow_into<float16>(args) : narrow_into<bfloat16>(args);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace echelon

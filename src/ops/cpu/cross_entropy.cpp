@@ -1,4 +1,5 @@
-// The softmax over a vocabulary of which this rank has some columns, and the loss (formulas: ops/reference/cross_entropy.cpp).
+// The softmax over a vocabulary of which this rank has some columns, and the loss (formulas:
+// ops/reference/cross_entropy.cpp).
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -33,7 +34,8 @@ HWY_INLINE Accumulate<L> row_maximum(const L* logits, std::int64_t count) {
   return std::isnan(nan_or_zero) ? nan_or_zero : hn::GetLane(hn::MaxOfLanes(d, max));
 }
 
-/// The sum of exp(logits - max), in blocks, so that no partial sum has many thousand terms. It takes the place of logits that are not of 16 bits.
+/// The sum of exp(logits - max), in blocks, so that no partial sum has many thousand terms. It takes the place of
+/// logits that are not of 16 bits.
 template <class L, class A>
 HWY_INLINE A exponentials(L* logits, std::int64_t count, A max) {
   constexpr std::int64_t block = 1024;
@@ -81,7 +83,8 @@ void logit_gradients(const CrossEntropyBackwardArgs& args, int num_threads) {
       const std::int64_t target = args.targets.as<std::int32_t>()[n], column = target - args.first_column;
       const std::int64_t valid = target == ignored_target ? 0 : args.valid_columns;
       const bool is_here = column >= 0 && column < valid;
-      const A max = args.max.as<A>()[n], from_shard = std::exp(max - args.lse.as<A>()[n]), scale = static_cast<A>(scale_of(args));
+      const A max = args.max.as<A>()[n], from_shard = std::exp(max - args.lse.as<A>()[n]),
+              scale = static_cast<A>(scale_of(args));
       const A of_target = !is_here ? A{0} : is_half<L> ? std::exp(to<A>(exps[column]) - max) : to<A>(exps[column]);
       const A target_gradient = scale * (of_target * from_shard - 1);
       const auto factor = hn::Set(Tag<A>(), scale * from_shard), maxima = hn::Set(Tag<A>(), max);
@@ -100,7 +103,8 @@ void RowExp(const RowExpArgs& args, int num_threads) {
   visit_float(args.logits.dtype, [&](auto l) { row_exponentials<decltype(l)>(args, num_threads); });
 }
 void CrossEntropyBackward(const CrossEntropyBackwardArgs& args, int num_threads) {
-  visit_pair(args.dlogits.dtype, args.exps.dtype, [&](auto t, auto l) { logit_gradients<decltype(t), decltype(l)>(args, num_threads); });
+  visit_pair(args.dlogits.dtype, args.exps.dtype,
+             [&](auto t, auto l) { logit_gradients<decltype(t), decltype(l)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -116,7 +120,8 @@ void add_losses(const CrossEntropyArgs& args) {
   double loss = 0;
   for (std::int64_t n = 0; n < args.max.num_elements(); ++n) {
     const A lse = args.max.as<A>()[n] + std::log(args.sum.as<A>()[n]);
-    if (args.targets.as<std::int32_t>()[n] != ignored_target) loss += static_cast<double>(lse) - static_cast<double>(args.target_logit.as<A>()[n]);
+    if (args.targets.as<std::int32_t>()[n] != ignored_target)
+      loss += static_cast<double>(lse) - static_cast<double>(args.target_logit.as<A>()[n]);
     args.lse.as<A>()[n] = lse;
   }
   args.loss_sum.as<double>()[0] += loss;
@@ -124,7 +129,8 @@ void add_losses(const CrossEntropyArgs& args) {
 
 template <class A>
 void rescale(const RescaleSumsArgs& args) {
-  for (std::int64_t n = 0; n < args.sum.num_elements(); ++n) args.sum.as<A>()[n] *= std::exp(args.max.as<A>()[n] - args.row_max.as<A>()[n]);
+  for (std::int64_t n = 0; n < args.sum.num_elements(); ++n)
+    args.sum.as<A>()[n] *= std::exp(args.max.as<A>()[n] - args.row_max.as<A>()[n]);
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ template <class T, class Kernel>
 HWY_INLINE void map(const Tensor& out, int num_threads, Kernel kernel) {
   T* result = out.as<T>();
   divide({out.num_elements(), 1, 64, num_threads}, [=](std::int64_t first, std::int64_t last) HWY_ATTR {
-    for_lanes<Accumulate<T>>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(kernel(lanes, i), result + i); });
+    for_lanes<Accumulate<T>>(first, last,
+                             [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(kernel(lanes, i), result + i); });
   });
 }
 
@@ -35,7 +36,9 @@ void add_bias_rows(const Tensor& y, const Tensor& bias, int num_threads) {
   divide({N, D, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     for (std::int64_t n = first; n < last; ++n) {
       T* row = y.as<T>() + n * D;
-      for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(row + i), lanes.load(b + i)), row + i); });
+      for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        lanes.store(hn::Add(lanes.load(row + i), lanes.load(b + i)), row + i);
+      });
     }
   });
 }
@@ -47,16 +50,19 @@ void add_column_sums(const Tensor& dy, const Tensor& dbias, int num_threads) {
   const RowBlocks blocks(N);
   Scratch<A> scratch(blocks.count * D);
   A* block_sums = scratch.take(blocks.count * D);
-  divide({blocks.count, D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
-    std::fill(block_sums + first * D, block_sums + last * D, A{0});
-    for (std::int64_t block = first; block < last; ++block) {
-      A* sums = block_sums + block * D;
-      for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n) {
-        const T* row = dy.as<T>() + n * D;
-        for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(sums + i), lanes.load(row + i)), sums + i); });
-      }
-    }
-  });
+  divide({blocks.count, D * blocks.rows_per_block, 1, num_threads},
+         [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+           std::fill(block_sums + first * D, block_sums + last * D, A{0});
+           for (std::int64_t block = first; block < last; ++block) {
+             A* sums = block_sums + block * D;
+             for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n) {
+               const T* row = dy.as<T>() + n * D;
+               for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+                 lanes.store(hn::Add(lanes.load(sums + i), lanes.load(row + i)), sums + i);
+               });
+             }
+           }
+         });
   add_block_sums<A>({block_sums, blocks.count, D, D}, dbias.as<G>());
 }
 
@@ -75,7 +81,8 @@ void AddBias(const Tensor& y, const Tensor& bias, int num_threads) {
 }
 
 void BiasBackward(const Tensor& dy, const Tensor& dbias, int num_threads) {
-  visit_pair(dy.dtype, dbias.dtype, [&](auto t, auto g) { add_column_sums<decltype(t), decltype(g)>(dy, dbias, num_threads); });
+  visit_pair(dy.dtype, dbias.dtype,
+             [&](auto t, auto g) { add_column_sums<decltype(t), decltype(g)>(dy, dbias, num_threads); });
 }
 
 void Add(const Tensor& out, const Tensor& a, const Tensor& b, int num_threads) {
@@ -83,7 +90,8 @@ void Add(const Tensor& out, const Tensor& a, const Tensor& b, int num_threads) {
     using T = decltype(t);
     const T* x = a.as<T>();
     const auto* y = b.as<decltype(u)>();
-    map<T>(out, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR { return hn::Add(lanes.load(x + i), lanes.load(y + i)); });
+    map<T>(out, num_threads,
+           [=](auto lanes, std::int64_t i) HWY_ATTR { return hn::Add(lanes.load(x + i), lanes.load(y + i)); });
   });
 }
 
@@ -92,7 +100,9 @@ void Scale(const Tensor& x, double factor, int num_threads) {
     using T = decltype(t);
     using A = Accumulate<T>;
     const T* numbers = x.as<T>();
-    map<T>(x, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR { return hn::Mul(lanes.load(numbers + i), hn::Set(Tag<A>(), static_cast<A>(factor))); });
+    map<T>(x, num_threads, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      return hn::Mul(lanes.load(numbers + i), hn::Set(Tag<A>(), static_cast<A>(factor)));
+    });
   });
 }
 
@@ -105,7 +115,8 @@ void Convert(const Tensor& out, const Tensor& x, int num_threads) {
       const From* source = x.as<From>();
       To* target = out.as<To>();
       divide({x.num_elements(), 1, 64, num_threads}, [=](std::int64_t first, std::int64_t last) HWY_ATTR {
-        for_lanes<A>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(lanes.load(source + i), target + i); });
+        for_lanes<A>(first, last,
+                     [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(lanes.load(source + i), target + i); });
       });
     });
   });
@@ -118,7 +129,8 @@ void SumOfSquares(const Tensor& x, const Tensor& sum, int num_threads) {
   visit_float(x.dtype, [&](auto t) {
     using T = decltype(t);
     divide({num_blocks, block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t b = first; b < last; ++b) sums[static_cast<std::size_t>(b)] = sum_squares_of(x.as<T>() + b * block, std::min(block, count - b * block));
+      for (std::int64_t b = first; b < last; ++b)
+        sums[static_cast<std::size_t>(b)] = sum_squares_of(x.as<T>() + b * block, std::min(block, count - b * block));
     });
   });
   double total = 0;
@@ -163,8 +175,9 @@ void CpuOps::scale(Tensor x, double factor) {
 void CpuOps::copy(Tensor out, Tensor x) {
   check_copy(out, x);
   if (out.dtype != x.dtype) return HWY_DYNAMIC_DISPATCH(Convert)(out, x, num_threads_);
-  divide({x.num_bytes(), 1, 4096, num_threads_},
-         [&](std::int64_t first, std::int64_t last) { std::memmove(out.data + first, x.data + first, static_cast<std::size_t>(last - first)); });
+  divide({x.num_bytes(), 1, 4096, num_threads_}, [&](std::int64_t first, std::int64_t last) {
+    std::memmove(out.data + first, x.data + first, static_cast<std::size_t>(last - first));
+  });
 }
 
 void CpuOps::fill(Tensor out, double value) {

@@ -1,4 +1,5 @@
-// Rows of a table by token, and learned positions. Backward passes divide columns over threads, so that every row is summed in the order of the tokens.
+// Rows of a table by token, and learned positions. Backward passes divide columns over threads, so that every row is
+// summed in the order of the tokens.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -26,7 +27,9 @@ HWY_INLINE void scatter_add(Into* into, const From* from, const Sizes& from_ND, 
       if (row < 0) continue;
       Into* x = into + row * D;
       const From* y = from + n * D;
-      for_lanes<Accumulate<From>>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(x + i), lanes.load(y + i)), x + i); });
+      for_lanes<Accumulate<From>>(first, last, [=](auto lanes, std::int64_t i) HWY_ATTR {
+        lanes.store(hn::Add(lanes.load(x + i), lanes.load(y + i)), x + i);
+      });
     }
   });
 }
@@ -37,10 +40,11 @@ void EmbeddingBackward(const EmbeddingBackwardArgs& args, int num_threads) {
     using G = decltype(g);
     const std::int32_t* tokens = args.tokens.as<std::int32_t>();
     const std::int64_t first_row = args.first_row, num_rows = args.dw.size(0);
-    scatter_add(args.dw.as<G>(), args.dy.as<T>(), {args.tokens.num_elements(), args.dw.size(1)}, num_threads, [=](std::int64_t n) {
-      const std::int64_t row = tokens[n] - first_row;
-      return row < num_rows ? row : -1;
-    });
+    scatter_add(args.dw.as<G>(), args.dy.as<T>(), {args.tokens.num_elements(), args.dw.size(1)}, num_threads,
+                [=](std::int64_t n) {
+                  const std::int64_t row = tokens[n] - first_row;
+                  return row < num_rows ? row : -1;
+                });
   });
 }
 
@@ -48,8 +52,10 @@ void PositionsBackward(const PositionsBackwardArgs& args, int num_threads) {
   visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) HWY_ATTR {
     using T = decltype(t);
     using G = decltype(g);
-    const std::int64_t D = args.dw.size(1), N = D == 0 ? 0 : args.dy.num_elements() / D, first_token = args.first_token, seq_len = args.seq_len;
-    scatter_add(args.dw.as<G>(), args.dy.as<T>(), {N, D}, num_threads, [=](std::int64_t n) { return (first_token + n) % seq_len; });
+    const std::int64_t D = args.dw.size(1), N = D == 0 ? 0 : args.dy.num_elements() / D, first_token = args.first_token,
+                       seq_len = args.seq_len;
+    scatter_add(args.dw.as<G>(), args.dy.as<T>(), {N, D}, num_threads,
+                [=](std::int64_t n) { return (first_token + n) % seq_len; });
   });
 }
 
@@ -61,7 +67,9 @@ void AddPositions(const PositionsArgs& args, int num_threads) {
       for (std::int64_t n = first; n < last; ++n) {
         T* y = args.y.as<T>() + n * D;
         const T* w = args.w.as<T>() + (args.first_token + n) % args.seq_len * D;
-        for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(y + i), lanes.load(w + i)), y + i); });
+        for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+          lanes.store(hn::Add(lanes.load(y + i), lanes.load(w + i)), y + i);
+        });
       }
     });
   });

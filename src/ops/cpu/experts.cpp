@@ -1,4 +1,5 @@
-// Mixtures of experts: a counting sort, rows on their way there and back, and one product after another. Threads divide tokens, or what a product divides.
+// Mixtures of experts: a counting sort, rows on their way there and back, and one product after another. Threads divide
+// tokens, or what a product divides.
 #include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
@@ -23,7 +24,8 @@ A dot(const T* x, const T* y, std::int64_t size) {
   const auto step = static_cast<std::int64_t>(num_partial_sums);
   std::int64_t d = 0;
   for (; d + step <= size; d += step)
-    for (std::size_t i = 0; i < num_partial_sums; ++i) sums[i] += to<A>(x[d + static_cast<std::int64_t>(i)]) * to<A>(y[d + static_cast<std::int64_t>(i)]);
+    for (std::size_t i = 0; i < num_partial_sums; ++i)
+      sums[i] += to<A>(x[d + static_cast<std::int64_t>(i)]) * to<A>(y[d + static_cast<std::int64_t>(i)]);
   A sum = 0;
   for (const A part : sums) sum += part;
   for (; d < size; ++d) sum += to<A>(x[d]) * to<A>(y[d]);
@@ -98,29 +100,33 @@ void CpuOps::expert_slots(const ExpertSlotsArgs& args) {
 
 void CpuOps::permute_to_experts(const PermuteToExpertsArgs& args) {
   check(args);
-  const std::int64_t N = args.slots.size(0), k = args.slots.size(1), D = args.x.size(1), row_bytes = D * size_of(args.x.dtype);
+  const std::int64_t N = args.slots.size(0), k = args.slots.size(1), D = args.x.size(1),
+                     row_bytes = D * size_of(args.x.dtype);
   divide({N, k * D, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first * k; i < last * k; ++i)
       if (const std::int64_t slot = args.slots.as<std::int32_t>()[i]; slot >= 0 && row_bytes > 0)
-        std::memcpy(args.y.data + slot * row_bytes, args.x.data + i / k * row_bytes, static_cast<std::size_t>(row_bytes));
+        std::memcpy(args.y.data + slot * row_bytes, args.x.data + i / k * row_bytes,
+                    static_cast<std::size_t>(row_bytes));
   });
 }
 
 void CpuOps::combine_experts(const CombineExpertsArgs& args) {
   check(args);
   visit_float(args.y.dtype, [&](auto t) {
-    divide({args.slots.size(0), args.slots.size(1) * args.out.size(1), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t n = first; n < last; ++n) combine<decltype(t)>(args, n);
-    });
+    divide({args.slots.size(0), args.slots.size(1) * args.out.size(1), 1, num_threads_},
+           [&](std::int64_t first, std::int64_t last) {
+             for (std::int64_t n = first; n < last; ++n) combine<decltype(t)>(args, n);
+           });
   });
 }
 
 void CpuOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
   check(args);
   visit_float(args.y.dtype, [&](auto t) {
-    divide({args.slots.size(0), args.slots.size(1) * args.dout.size(1), 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t n = first; n < last; ++n) combine_backward<decltype(t)>(args, n);
-    });
+    divide({args.slots.size(0), args.slots.size(1) * args.dout.size(1), 1, num_threads_},
+           [&](std::int64_t first, std::int64_t last) {
+             for (std::int64_t n = first; n < last; ++n) combine_backward<decltype(t)>(args, n);
+           });
   });
 }
 
@@ -138,7 +144,11 @@ void CpuOps::grouped_matmul(const GroupedMatmulArgs& args) {
 void CpuOps::grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) {
   check(args);
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
-    multiply({.a = args.dy.rows(first, count), .b = args.x.rows(first, count), .c = matrix_of(args.dw, e), .transpose_a = true, .accumulates = true});
+    multiply({.a = args.dy.rows(first, count),
+              .b = args.x.rows(first, count),
+              .c = matrix_of(args.dw, e),
+              .transpose_a = true,
+              .accumulates = true});
   });
 }
 

@@ -1,7 +1,9 @@
-// e^x and 2^x of vectors, within 2 units of the last place over the whole range: infinity beyond it, denormal numbers and 0 below, NaN stays NaN.
+// e^x and 2^x of vectors, within 2 units of the last place over the whole range: infinity beyond it, denormal numbers
+// and 0 below, NaN stays NaN.
 //
-// x = n ln 2 + f with |f| <= ln(2)/2 (or n + f with |f| <= 1/2), and e^f (2^f) is a polynomial 1 + c1 f + ... of the smallest largest relative error (found by
-// Lawson's iteration): 2e-9 for float32, 3e-18 for float64. Its value at 0 is exactly 1. Included once per instruction set (Highway).
+// x = n ln 2 + f with |f| <= ln(2)/2 (or n + f with |f| <= 1/2), and e^f (2^f) is a polynomial 1 + c1 f + ... of the
+// smallest largest relative error (found by Lawson's iteration): 2e-9 for float32, 3e-18 for float64. Its value at 0 is
+// exactly 1. Included once per instruction set (Highway).
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_EXPONENTIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -29,11 +31,19 @@ struct ExponentialConstants;
 
 template <>
 struct ExponentialConstants<float> {
-  static constexpr float exp[] = {1.0F, 1.00000003213F, 0.49999994218F, 0.16666431375F, 0.0416679996246F, 0.00837414954284F, 0.00138438054465F};
-  static constexpr float exp2[] = {1.0F, 0.693147202828F, 0.240226479179F, 0.0555033250857F, 0.00961843680111F, 0.00133988651828F, 0.000153535304127F};
-  static constexpr float ln2_upper = 0.693359375F, ln2_lower = -2.12194440e-4F;  // products of the upper part with n are exact
-  static constexpr float smallest = -104.0F, largest = 89.0F;                    // e^x is 0 and infinity there
-  static constexpr float smallest_power = -151.0F, largest_power = 128.5F;       // 2^x likewise
+  static constexpr float exp[] = {
+      1.0F, 1.00000003213F, 0.49999994218F, 0.16666431375F, 0.0416679996246F, 0.00837414954284F, 0.00138438054465F};
+  static constexpr float exp2[] = {1.0F,
+                                   0.693147202828F,
+                                   0.240226479179F,
+                                   0.0555033250857F,
+                                   0.00961843680111F,
+                                   0.00133988651828F,
+                                   0.000153535304127F};
+  static constexpr float ln2_upper = 0.693359375F,
+                         ln2_lower = -2.12194440e-4F;          // products of the upper part with n are exact
+  static constexpr float smallest = -104.0F, largest = 89.0F;  // e^x is 0 and infinity there
+  static constexpr float smallest_power = -151.0F, largest_power = 128.5F;  // 2^x likewise
   static constexpr int num_mantissa_bits = 23, exponent_bias = 127;
 };
 
@@ -102,10 +112,12 @@ HWY_INLINE Vec<A> scaled_by_power(Vec<A> x, Vec<A> n) {
   using Int = hwy::MakeSigned<A>;
   const Tag<A> d;
   const hn::RebindToSigned<Tag<A>> di;
-  const auto rounds = hn::Set(d, static_cast<A>(std::int64_t{3} << (Constants::num_mantissa_bits - 1)));  // the last bits of rounds + n are n
+  const auto rounds = hn::Set(
+      d, static_cast<A>(std::int64_t{3} << (Constants::num_mantissa_bits - 1)));  // the last bits of rounds + n are n
   const auto power = hn::Sub(hn::BitCast(di, hn::Add(rounds, n)), hn::BitCast(di, rounds));
   const auto power_of_two = [=](auto e) HWY_ATTR {
-    return hn::BitCast(d, hn::ShiftLeft<Constants::num_mantissa_bits>(hn::Add(e, hn::Set(di, Int{Constants::exponent_bias}))));
+    return hn::BitCast(
+        d, hn::ShiftLeft<Constants::num_mantissa_bits>(hn::Add(e, hn::Set(di, Int{Constants::exponent_bias}))));
   };
   const auto half = hn::ShiftRight<1>(power);  // 2^n itself need not be a normal number
   return hn::Mul(hn::Mul(x, power_of_two(half)), power_of_two(hn::Sub(power, half)));
@@ -118,7 +130,8 @@ HWY_INLINE Vec<A> exp(Vec<A> x) {
   const Tag<A> d;
   x = clamped<A>(x, Constants::smallest, Constants::largest);
   const auto n = hn::Round(hn::Mul(x, hn::Set(d, static_cast<A>(1.44269504088896340736))));
-  const auto f = hn::NegMulAdd(n, hn::Set(d, Constants::ln2_lower), hn::NegMulAdd(n, hn::Set(d, Constants::ln2_upper), x));
+  const auto f =
+      hn::NegMulAdd(n, hn::Set(d, Constants::ln2_lower), hn::NegMulAdd(n, hn::Set(d, Constants::ln2_upper), x));
   return scaled_by_power<A>(polynomial<A>(Constants::exp, f), n);
 }
 

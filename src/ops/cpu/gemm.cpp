@@ -13,10 +13,11 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t packed_units = 1 << 21;  // of b in a section, 8 MiB: in the last cache; threads are in two at a time
-constexpr std::int64_t most_columns = 1024;     // of a block of c
-constexpr std::int64_t most_blocks = 4;         // of k, packed of b together, where sums are kept elsewhere than in c
-constexpr std::int64_t band = 4096;             // rows of c at a time, so that float32 sums of a c of 16 bits are bounded
+constexpr std::int64_t packed_units =
+    1 << 21;  // of b in a section, 8 MiB: in the last cache; threads are in two at a time
+constexpr std::int64_t most_columns = 1024;  // of a block of c
+constexpr std::int64_t most_blocks = 4;      // of k, packed of b together, where sums are kept elsewhere than in c
+constexpr std::int64_t band = 4096;          // rows of c at a time, so that float32 sums of a c of 16 bits are bounded
 
 /// Columns of b over some blocks of k, which are packed together.
 struct Section {
@@ -32,7 +33,8 @@ class Multiplication {
         g_(product),
         depths_{product.k, kernels.per_unit, parts_of(parts_of(product.k, kernels.per_unit), max_depth)},
         num_groups_(parts_of(depths_.num_blocks, blocks_at_once())),
-        num_column_blocks_(parts_of(g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, max_depth))))),
+        num_column_blocks_(
+            parts_of(g_.n, std::min(most_columns, packed_units / (blocks_at_once() * std::min(g_.k, max_depth))))),
         num_threads_(num_threads) {}
 
   void run() {
@@ -44,7 +46,9 @@ class Multiplication {
 
  private:
   [[nodiscard]] bool narrows() const { return is_half_dtype(g_.c_dtype); }
-  [[nodiscard]] std::int64_t blocks_at_once() const { return narrows() ? std::min(most_blocks, depths_.num_blocks) : 1; }
+  [[nodiscard]] std::int64_t blocks_at_once() const {
+    return narrows() ? std::min(most_blocks, depths_.num_blocks) : 1;
+  }
   [[nodiscard]] bool keeps_sums() const { return narrows() && num_groups_ > 1; }
   [[nodiscard]] std::int64_t num_sections() const { return num_column_blocks_ * num_groups_; }
 
@@ -63,9 +67,13 @@ class Multiplication {
     const bool is_small = rows_.size * g_.n * g_.k < (std::int64_t{1} << 20);
     const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_);
     const GemmRowCuts cuts(rows_.size, kernels_.tile_rows, threads);
-    const std::int64_t fewest_panels = std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
-    GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels), .row_shares = cuts.row_shares(), .late_shares = threads == 1 ? 0 : threads};
-    const std::int64_t at_once = std::max<std::int64_t>(1, Team::most_shares / (counts.column_shares + counts.row_shares));
+    const std::int64_t fewest_panels =
+        std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
+    GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels),
+                              .row_shares = cuts.row_shares(),
+                              .late_shares = threads == 1 ? 0 : threads};
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, Team::most_shares / (counts.column_shares + counts.row_shares));
     num_buffers_ = threads == 1 ? 1 : std::min<std::int64_t>(2, num_sections());
     allocate();
     for (std::int64_t first = 0; first < num_sections(); first += at_once) {
@@ -74,12 +82,17 @@ class Multiplication {
     }
   }
 
-  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowCuts& cuts, std::int64_t threads) {
+  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowCuts& cuts,
+                         std::int64_t threads) {
     const GemmAgenda agenda(counts);
     GemmProgress progress(counts, num_buffers_);
-    const auto rows_of = [&](const GemmAgenda::Share& share) { return share.is_of_columns ? cuts.first_rows() : cuts.rows_of(share.index); };
+    const auto rows_of = [&](const GemmAgenda::Share& share) {
+      return share.is_of_columns ? cuts.first_rows() : cuts.rows_of(share.index);
+    };
     const auto next = [&](std::int64_t position) {
-      return position < agenda.size() ? Next{rows_of(agenda[position]), section(first_section + agenda[position].section).blocks.first} : Next{};
+      return position < agenda.size()
+                 ? Next{rows_of(agenda[position]), section(first_section + agenda[position].section).blocks.first}
+                 : Next{};
     };
     const std::int64_t threads_now = Team::num_threads_now(num_threads_);
     share_out(agenda.size(), threads, [&](int position) {
@@ -87,8 +100,10 @@ class Multiplication {
       const GemmProgress::End end(progress, share);
       progress.await(share);
       const Section s = section(first_section + share.section);
-      const GemmRange panels = share.is_of_columns ? part(s.num_panels, counts.column_shares, share.index) : GemmRange{0, s.num_panels};
-      multiply_block(s, rows_of(share), panels, next(position + threads_now), share.is_of_columns);  // most likely this thread's next
+      const GemmRange panels =
+          share.is_of_columns ? part(s.num_panels, counts.column_shares, share.index) : GemmRange{0, s.num_panels};
+      multiply_block(s, rows_of(share), panels, next(position + threads_now),
+                     share.is_of_columns);  // most likely this thread's next
     });
   }
 
@@ -125,7 +140,8 @@ class Multiplication {
   /// [panel][unit of the group][tile_columns]
   void pack_b_panel(const Section& s, std::int64_t panel, std::int64_t block) const {
     const GemmRange k = depths_.numbers(block), columns = columns_of(s, panel);
-    const std::int64_t offset = g_.b.is_transposed ? columns.first * g_.b.stride + k.first : k.first * g_.b.stride + columns.first;
+    const std::int64_t offset =
+        g_.b.is_transposed ? columns.first * g_.b.stride + k.first : k.first * g_.b.stride + columns.first;
     const PackArgs args{.from = g_.b.data + offset * size_of(kernels_.dtype),
                         .stride = g_.b.stride,
                         .k = k.size,
@@ -149,9 +165,11 @@ class Multiplication {
   /// A block of c over the k of the group. The bounds are those of the band and of the packed panels.
   void multiply_block(const Section& s, GemmRange rows, GemmRange panels, Next after, bool packs_b) {
     const std::int64_t width = panels.size * kernels_.tile_columns;
-    const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(), tile = kernels_.tile_rows * kernels_.tile_columns;
+    const std::int64_t a_units = parts_of(rows.size, kernels_.tile_rows) * tile_units(),
+                       tile = kernels_.tile_rows * kernels_.tile_columns;
     const bool has_own_sums = narrows() && !keeps_sums();
-    float* packed_a = HugeBuffer::of_this_thread(HugeBuffer::own).floats(a_units + tile + (has_own_sums ? rows.size * width : 0));
+    float* packed_a =
+        HugeBuffer::of_this_thread(HugeBuffer::own).floats(a_units + tile + (has_own_sums ? rows.size * width : 0));
     float* edge = packed_a + a_units;
     Block c{rows, panels, nullptr, 0, edge};
     if (has_own_sums) {
@@ -161,7 +179,8 @@ class Multiplication {
       c.sums = sums_ + rows.first * sums_stride_ + panels.first * kernels_.tile_columns;
       c.stride = sums_stride_;
     } else {
-      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.n + s.columns.first + panels.first * kernels_.tile_columns;
+      c.sums = reinterpret_cast<float*>(g_.c) + (rows_.first + rows.first) * g_.n + s.columns.first +
+               panels.first * kernels_.tile_columns;
       c.stride = g_.n;
     }
     for (std::int64_t block = s.blocks.first; block < s.blocks.first + s.blocks.size; ++block) {
@@ -179,18 +198,23 @@ class Multiplication {
     float* edge;
   };
 
-  [[nodiscard]] std::int64_t tile_units() const { return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows; }
+  [[nodiscard]] std::int64_t tile_units() const {
+    return g_.a.is_transposed ? max_depth * kernels_.panel_rows : row_stride * kernels_.tile_rows;
+  }
   [[nodiscard]] std::int64_t num_tiles(GemmRange rows) const { return parts_of(rows.size, kernels_.tile_rows); }
 
   /// A part of a factor: its k by its rows of a or columns of b.
-  [[nodiscard]] Fetch fetch(const Factor& factor, bool is_k_contiguous, GemmRange k, GemmRange others, std::int64_t num_tiles) const {
+  [[nodiscard]] Fetch fetch(const Factor& factor, bool is_k_contiguous, GemmRange k, GemmRange others,
+                            std::int64_t num_tiles) const {
     const GemmRange rows = is_k_contiguous ? others : k, columns = is_k_contiguous ? k : others;
     const std::int64_t size = size_of(kernels_.dtype), stride = factor.stride * size;
-    return {factor.data + rows.first * stride + columns.first * size, stride, rows.size, columns.size * size, num_tiles};
+    return {factor.data + rows.first * stride + columns.first * size, stride, rows.size, columns.size * size,
+            num_tiles};
   }
   [[nodiscard]] Fetch fetch_a(const Next& next, std::int64_t num_tiles) const {
     if (next.rows.size == 0) return {};
-    return fetch(g_.a, !g_.a.is_transposed, depths_.numbers(next.block), {rows_.first + next.rows.first, next.rows.size}, num_tiles);
+    return fetch(g_.a, !g_.a.is_transposed, depths_.numbers(next.block),
+                 {rows_.first + next.rows.first, next.rows.size}, num_tiles);
   }
   [[nodiscard]] Fetch fetch_b(const Section& s, std::int64_t panel, std::int64_t block, std::int64_t num_tiles) const {
     return fetch(g_.b, g_.b.is_transposed, depths_.numbers(block), columns_of(s, panel), num_tiles);
@@ -214,13 +238,15 @@ class Multiplication {
     });
   }
 
-  void multiply_panels(const Section& s, const Block& c, std::int64_t block, const float* packed_a, const Next& next, bool packs_b) {
+  void multiply_panels(const Section& s, const Block& c, std::int64_t block, const float* packed_a, const Next& next,
+                       bool packs_b) {
     const std::int64_t width = kernels_.tile_columns;
     const std::int64_t last_panel = c.panels.first + c.panels.size - 1;
     Fetch soon = fetch_a(next, c.panels.size * num_tiles(c.rows));
     const bool adds = block > 0 || (g_.accumulates && !narrows());
     for (std::int64_t panel = c.panels.first; panel <= last_panel; ++panel) {
-      const std::int64_t column = (panel - c.panels.first) * width, valid = std::min(width, s.columns.size - panel * width);
+      const std::int64_t column = (panel - c.panels.first) * width,
+                         valid = std::min(width, s.columns.size - panel * width);
       if (packs_b) {
         pack_b_panel(s, panel, block);
         soon = panel == last_panel ? fetch_a(next, num_tiles(c.rows)) : fetch_b(s, panel + 1, block, num_tiles(c.rows));
@@ -240,7 +266,8 @@ class Multiplication {
                            .soon = soon.next()});
         if (!is_edge) continue;
         for (std::int64_t i = 0; i < tile.size; ++i)
-          for (std::int64_t j = 0; j < valid; ++j) into[i * c.stride + j] = (adds ? into[i * c.stride + j] : 0.0F) + c.edge[i * width + j];
+          for (std::int64_t j = 0; j < valid; ++j)
+            into[i * c.stride + j] = (adds ? into[i * c.stride + j] : 0.0F) + c.edge[i * width + j];
       }
     }
   }
@@ -250,7 +277,8 @@ class Multiplication {
     const std::int64_t valid = std::min(s.columns.size - column, c.panels.size * width);
     const std::int64_t first = (rows_.first + c.rows.first) * g_.n + s.columns.first + column;
     for (std::int64_t i = 0; i < c.rows.size; ++i)
-      narrow({c.sums + i * c.stride, g_.c + (first + i * g_.n) * size_of(g_.c_dtype), g_.c_dtype, valid, g_.accumulates});
+      narrow(
+          {c.sums + i * c.stride, g_.c + (first + i * g_.n) * size_of(g_.c_dtype), g_.c_dtype, valid, g_.accumulates});
   }
 
   const GemmKernels& kernels_;
@@ -265,6 +293,8 @@ class Multiplication {
 
 }  // namespace
 
-void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads) { Multiplication(kernels, product, num_threads).run(); }
+void multiply(const GemmKernels& kernels, const GemmProduct& product, int num_threads) {
+  Multiplication(kernels, product, num_threads).run();
+}
 
 }  // namespace echelon

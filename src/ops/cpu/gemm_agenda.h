@@ -1,5 +1,6 @@
-// In which order threads claim the shares of a product, and what each waits for. A section is a block of columns over some blocks of k, whose panels of b are
-// packed together. Its shares of columns pack them and multiply them with the first rows; its shares of rows multiply other rows with all of them.
+// In which order threads claim the shares of a product, and what each waits for. A section is a block of columns over
+// some blocks of k, whose panels of b are packed together. Its shares of columns pack them and multiply them with the
+// first rows; its shares of rows multiply other rows with all of them.
 #pragma once
 
 #include "base/team.h"
@@ -11,7 +12,8 @@
 
 namespace echelon {
 
-/// The columns of a section come before the last rows of the section before it: a thread that has packed its panels finds work while another still packs.
+/// The columns of a section come before the last rows of the section before it: a thread that has packed its panels
+/// finds work while another still packs.
 class GemmAgenda {
  public:
   struct Share {
@@ -52,15 +54,18 @@ class GemmProgress {
   /// Until its panels are packed, or can be, and nobody adds to its part of c any more.
   void await(const GemmAgenda::Share& share) const {
     Team::await(column_shares_, (share.section + (share.is_of_columns ? 0 : 1)) * n_.column_shares);
-    if (!share.is_of_columns) return Team::await(sections_of_rows_[static_cast<std::size_t>(share.index)], share.section);
-    for (const std::atomic<std::uint32_t>& sections : sections_of_rows_) Team::await(sections, share.section + 1 - num_buffers_);
+    if (!share.is_of_columns)
+      return Team::await(sections_of_rows_[static_cast<std::size_t>(share.index)], share.section);
+    for (const std::atomic<std::uint32_t>& sections : sections_of_rows_)
+      Team::await(sections, share.section + 1 - num_buffers_);
   }
 
   /// Ends it when it goes out of scope, by an exception too: nobody waits in vain.
   class End {
    public:
     End(GemmProgress& progress, const GemmAgenda::Share& share)
-        : count_(share.is_of_columns ? progress.column_shares_ : progress.sections_of_rows_[static_cast<std::size_t>(share.index)]) {}
+        : count_(share.is_of_columns ? progress.column_shares_
+                                     : progress.sections_of_rows_[static_cast<std::size_t>(share.index)]) {}
     ~End() {
       count_.fetch_add(1);
       count_.notify_all();

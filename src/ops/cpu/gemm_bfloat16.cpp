@@ -1,5 +1,6 @@
-// Tiles by AVX-512's dot products of bfloat16 pairs (vdpbf16ps): a unit of a panel is two numbers that follow each other along k, and twice as many
-// multiplications are done per unit. Some processors do that at the rate of float32's multiply-adds, some at a quarter of it.
+// Tiles by AVX-512's dot products of bfloat16 pairs (vdpbf16ps): a unit of a panel is two numbers that follow each
+// other along k, and twice as many multiplications are done per unit. Some processors do that at the rate of float32's
+// multiply-adds, some at a quarter of it.
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/targets.h"
 
@@ -25,12 +26,16 @@ namespace {
 
 constexpr int tile_rows = 14, tile_vectors = 2, lanes = 16, tile_columns = tile_vectors * lanes, panel_rows = 16;
 
-std::uint32_t pair(bfloat16 first, bfloat16 second) { return static_cast<std::uint32_t>(second.bits) << 16 | first.bits; }
+std::uint32_t pair(bfloat16 first, bfloat16 second) {
+  return static_cast<std::uint32_t>(second.bits) << 16 | first.bits;
+}
 
 void store(std::uint32_t unit, float* into) { std::memcpy(into, &unit, sizeof(unit)); }
 
 /// Units l of a row whose numbers follow each other.
-std::uint32_t unit_of(const bfloat16* row, std::int64_t l, std::int64_t k) { return pair(row[2 * l], 2 * l + 1 < k ? row[2 * l + 1] : bfloat16()); }
+std::uint32_t unit_of(const bfloat16* row, std::int64_t l, std::int64_t k) {
+  return pair(row[2 * l], 2 * l + 1 < k ? row[2 * l + 1] : bfloat16());
+}
 
 void pack_a_rows(const PackArgs& p) {
   for (std::int64_t i = 0; i < p.count; ++i) {
@@ -41,10 +46,12 @@ void pack_a_rows(const PackArgs& p) {
   }
 }
 
-__m512i widened(const bfloat16* from) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))); }
+__m512i widened(const bfloat16* from) {
+  return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
 
-/// k is strided: two rows become one of pairs. Whole vectors are read as long as another row of k follows, so that they end within the factor. Fetches
-/// the strip after this one.
+/// k is strided: two rows become one of pairs. Whole vectors are read as long as another row of k follows, so that they
+/// end within the factor. Fetches the strip after this one.
 template <int width>
 void pack_rows(const PackArgs& p) {
   for (std::int64_t l = 0; l < p.k; l += 2) {
@@ -55,9 +62,11 @@ void pack_rows(const PackArgs& p) {
     __builtin_prefetch(first + strip * p.stride, 0, 2);
     __builtin_prefetch(second + strip * p.stride, 0, 2);
     if (has_second && (p.count == width || (l + 2 < p.k && p.stride >= width))) {
-      for (int i = 0; i < width; i += lanes) _mm512_storeu_si512(into + i, _mm512_or_si512(widened(first + i), _mm512_slli_epi32(widened(second + i), 16)));
+      for (int i = 0; i < width; i += lanes)
+        _mm512_storeu_si512(into + i, _mm512_or_si512(widened(first + i), _mm512_slli_epi32(widened(second + i), 16)));
     } else {
-      for (int i = 0; i < width; ++i) store(i < p.count ? pair(first[i], has_second ? second[i] : bfloat16()) : 0, into + i);
+      for (int i = 0; i < width; ++i)
+        store(i < p.count ? pair(first[i], has_second ? second[i] : bfloat16()) : 0, into + i);
     }
   }
 }
@@ -72,7 +81,8 @@ void transpose_4x4(const bfloat16* from, std::int64_t stride, float* into) {
   _mm_storeu_ps(into + 3L * tile_columns, r3);
 }
 
-/// k is contiguous: transposes units, in blocks of 16 along k, which are a cache line of each row. Fetches what comes eight lines later.
+/// k is contiguous: transposes units, in blocks of 16 along k, which are a cache line of each row. Fetches what comes
+/// eight lines later.
 void pack_columns(const PackArgs& p) {
   const auto* from = static_cast<const bfloat16*>(p.from);
   constexpr std::int64_t block = 16;
@@ -83,9 +93,11 @@ void pack_columns(const PackArgs& p) {
       for (std::int64_t j = i; j < i + 4; ++j) __builtin_prefetch(from + j * p.stride + 2 * first + 256, 0, 2);
       std::int64_t l = first;
       if (i + 4 <= p.count)
-        for (; l + 4 <= std::min(last, whole); l += 4) transpose_4x4(from + i * p.stride + 2 * l, p.stride, p.into + l * tile_columns + i);
+        for (; l + 4 <= std::min(last, whole); l += 4)
+          transpose_4x4(from + i * p.stride + 2 * l, p.stride, p.into + l * tile_columns + i);
       for (; l < last; ++l)
-        for (std::int64_t j = i; j < i + 4; ++j) store(j < p.count ? unit_of(from + j * p.stride, l, p.k) : 0, p.into + l * tile_columns + j);
+        for (std::int64_t j = i; j < i + 4; ++j)
+          store(j < p.count ? unit_of(from + j * p.stride, l, p.k) : 0, p.into + l * tile_columns + j);
     }
   }
 }
@@ -106,10 +118,12 @@ void multiply_rows(const TileArgs& args) {
     for (std::int64_t l = first; l < last; ++l) {
       __builtin_prefetch(b + 16L * tile_columns);
       __builtin_prefetch(b + 16L * tile_columns + lanes);
-      const auto b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b)), b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
+      const auto b0 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b)),
+                 b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
       HWY_UNROLL(16)
       for (int i = 0; i < rows; ++i) {
-        const auto a_pair = reinterpret_cast<__m512bh>(_mm512_set1_ps(is_by_k ? a[i] : a[i * row_stride]));  // set1 copies bits
+        const auto a_pair =
+            reinterpret_cast<__m512bh>(_mm512_set1_ps(is_by_k ? a[i] : a[i * row_stride]));  // set1 copies bits
         sums[i][0] = _mm512_dpbf16_ps(sums[i][0], a_pair, b0);
         sums[i][1] = _mm512_dpbf16_ps(sums[i][1], a_pair, b1);
       }

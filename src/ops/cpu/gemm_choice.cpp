@@ -37,8 +37,15 @@ double rate_of(const GemmKernels& kernels) {
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double start = thread_seconds();
     for (int repeat = 0; repeat < repeats; ++repeat)
-      kernels.multiply(
-          {.a = a, .b = b, .c = c, .depth = depth, .ldc = kernels.tile_columns, .rows = kernels.tile_rows, .adds = false, .is_by_k = false, .soon = {}});
+      kernels.multiply({.a = a,
+                        .b = b,
+                        .c = c,
+                        .depth = depth,
+                        .ldc = kernels.tile_columns,
+                        .rows = kernels.tile_rows,
+                        .adds = false,
+                        .is_by_k = false,
+                        .soon = {}});
     best = std::min(best, thread_seconds() - start);
   }
   return static_cast<double>(depth * repeats * c_size * kernels.per_unit) / best;
@@ -65,16 +72,20 @@ const GemmKernels& chosen_bfloat16_kernels() {
           "ECHELON_BFLOAT16_PRODUCTS = 'native', but this processor has no dot products of bfloat16; use 'widened'");
   if (native == nullptr) return widening_kernels(DType::bfloat16);
   constexpr double least_advantage = 1.25;
-  return asks_for_native.has_value() ? (*asks_for_native ? *native : widening_kernels(DType::bfloat16))
-                                     : (advantage_of(*native) >= least_advantage ? *native : widening_kernels(DType::bfloat16));
+  return asks_for_native.has_value()
+             ? (*asks_for_native ? *native : widening_kernels(DType::bfloat16))
+             : (advantage_of(*native) >= least_advantage ? *native : widening_kernels(DType::bfloat16));
 }
 
 std::string describe_gemm_choice() {
   const GemmKernels* native = bfloat16_kernels();
-  const std::string bfloat16 = native == nullptr ? "widened"
-                                                 : fmt::format("{} (dot products of pairs do {:.2f} x float32's multiply-adds)",
-                                                               &chosen_bfloat16_kernels() == native ? "native" : "widened", advantage_of(*native));
-  return fmt::format("float32 products {}; bfloat16 products {}", chosen_float32_kernels() == nullptr ? "by OpenBLAS" : "own", bfloat16);
+  const std::string bfloat16 =
+      native == nullptr
+          ? "widened"
+          : fmt::format("{} (dot products of pairs do {:.2f} x float32's multiply-adds)",
+                        &chosen_bfloat16_kernels() == native ? "native" : "widened", advantage_of(*native));
+  return fmt::format("float32 products {}; bfloat16 products {}",
+                     chosen_float32_kernels() == nullptr ? "by OpenBLAS" : "own", bfloat16);
 }
 
 }  // namespace echelon

@@ -16,11 +16,13 @@ struct GemmRange {
 };
 inline GemmRange part(std::int64_t size, std::int64_t num_parts, std::int64_t index, std::int64_t grain = 1) {
   const std::int64_t grains = parts_of(size, grain);
-  const std::int64_t first = grains * index / num_parts * grain, last = std::min(size, grains * (index + 1) / num_parts * grain);
+  const std::int64_t first = grains * index / num_parts * grain,
+                     last = std::min(size, grains * (index + 1) / num_parts * grain);
   return {first, last - first};
 }
 
-/// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the others, so that threads end together.
+/// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the
+/// others, so that threads end together.
 struct GemmRowCuts {
   std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
 

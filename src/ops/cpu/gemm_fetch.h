@@ -1,5 +1,5 @@
-// Brings what is packed next towards the second cache while tiles are multiplied: every tile fetches a few lines, spread over its multiply-adds, because a
-// burst would hold up the loads that the tile itself waits for.
+// Brings what is packed next towards the second cache while tiles are multiplied: every tile fetches a few lines,
+// spread over its multiply-adds, because a burst would hold up the loads that the tile itself waits for.
 #pragma once
 
 #include "ops/cpu/gemm_kernels.h"
@@ -12,9 +12,12 @@ namespace echelon {
 class Fetch {
  public:
   Fetch() = default;
-  Fetch(const std::byte* from, std::int64_t row_stride_bytes, std::int64_t num_rows, std::int64_t row_bytes, std::int64_t num_tiles) {
+  Fetch(const std::byte* from, std::int64_t row_stride_bytes, std::int64_t num_rows, std::int64_t row_bytes,
+        std::int64_t num_tiles) {
     constexpr std::int64_t line = 64;
-    lines_ = {.from = from, .row_stride = row_stride_bytes, .per_row = static_cast<std::uint32_t>((row_bytes + 2 * line - 2) / line)};  // wherever a row begins
+    lines_ = {.from = from,
+              .row_stride = row_stride_bytes,
+              .per_row = static_cast<std::uint32_t>((row_bytes + 2 * line - 2) / line)};  // wherever a row begins
     end_ = static_cast<std::uint32_t>(num_rows) * lines_.per_row;
     at_once_ = static_cast<std::uint32_t>((end_ + num_tiles - 1) / num_tiles);
   }

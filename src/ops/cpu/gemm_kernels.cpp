@@ -1,5 +1,5 @@
-// Panels and tiles in float32 for every instruction set (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): a tile of c stays in registers while one
-// column of a's panel, number by number, meets one row of b's panel.
+// Panels and tiles in float32 for every instruction set (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): a
+// tile of c stays in registers while one column of a's panel, number by number, meets one row of b's panel.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -38,7 +38,8 @@ void pack_a_rows(const PackArgs& p) {
   }
 }
 
-/// k is strided. Whole vectors are read as long as another row of k follows, so that they end within the factor. Fetches the strip after this one.
+/// k is strided. Whole vectors are read as long as another row of k follows, so that they end within the factor.
+/// Fetches the strip after this one.
 template <class T, int width>
 void pack_rows(const PackArgs& p) {
   const Tag<float> d;
@@ -61,7 +62,8 @@ HWY_INLINE void transpose_4x4(const T* from, std::int64_t stride, float* into, s
     for (int j = 0; j < 4; ++j) into[j * into_stride + i] = to<float>(from[i * stride + j]);
 #else
   const hn::FixedTag<float, 4> d;
-  const auto r0 = load(d, from), r1 = load(d, from + stride), r2 = load(d, from + 2 * stride), r3 = load(d, from + 3 * stride);
+  const auto r0 = load(d, from), r1 = load(d, from + stride), r2 = load(d, from + 2 * stride),
+             r3 = load(d, from + 3 * stride);
   const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
   const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
   hn::StoreU(hn::InterleaveLower(d, low02, low13), d, into);
@@ -71,7 +73,8 @@ HWY_INLINE void transpose_4x4(const T* from, std::int64_t stride, float* into, s
 #endif
 }
 
-/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row. Fetches what comes eight lines later.
+/// k is contiguous: transposes, in blocks of 16 along k, which are a cache line of each row. Fetches what comes eight
+/// lines later.
 template <class T, int width>
 void pack_columns(const PackArgs& p) {
   const T* from = static_cast<const T*>(p.from);
@@ -84,7 +87,8 @@ void pack_columns(const PackArgs& p) {
       if (i + 4 <= p.count)
         for (; l + 4 <= last; l += 4) transpose_4x4(from + i * p.stride + l, p.stride, p.into + l * width + i, width);
       for (; l < last; ++l)
-        for (std::int64_t j = i; j < i + 4; ++j) p.into[l * width + j] = j < p.count ? to<float>(from[j * p.stride + l]) : 0;
+        for (std::int64_t j = i; j < i + 4; ++j)
+          p.into[l * width + j] = j < p.count ? to<float>(from[j * p.stride + l]) : 0;
     }
   }
 }
@@ -94,7 +98,9 @@ HWY_NOINLINE void multiply_rows(const TileArgs& args) {
   const TileArgs t = args;  // which no store to c can change
   const Tag<float> d;
   Vec<float> sums[rows][tile_vectors];
-  HWY_UNROLL(16) for (int i = 0; i < rows; ++i) { HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::Zero(d); }
+  HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {
+    HWY_UNROLL(4) for (int v = 0; v < tile_vectors; ++v) sums[i][v] = hn::Zero(d);
+  }
   const float *a = t.a, *b = t.b;
   for (std::int64_t first = 0; first < t.depth; first += prefetch_interval) {
     prefetch(t, first, tile_columns);
@@ -144,7 +150,9 @@ constexpr GemmKernels kernels = {.dtype = dtype_of<T>,
                                  .multiply = multiply};
 
 const GemmKernels* Float32Kernels() { return &kernels<float>; }
-const GemmKernels* WideningKernels(DType dtype) { return dtype == DType::float16 ? &kernels<float16> : &kernels<bfloat16>; }
+const GemmKernels* WideningKernels(DType dtype) {
+  return dtype == DType::float16 ? &kernels<float16> : &kernels<bfloat16>;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace echelon

@@ -1,7 +1,8 @@
-// What a product is made of: packing of blocks of a and b into panels, and the product of two panels in registers. One table of functions per way to multiply.
+// What a product is made of: packing of blocks of a and b into panels, and the product of two panels in registers. One
+// table of functions per way to multiply.
 //
-// A panel holds 4-byte units: float32 numbers, or, for dot products of bfloat16, two neighbours along k. What lies beyond an edge along k is zero; beyond one
-// along rows or columns it is anything, and is not stored.
+// A panel holds 4-byte units: float32 numbers, or, for dot products of bfloat16, two neighbours along k. What lies
+// beyond an edge along k is zero; beyond one along rows or columns it is anything, and is not stored.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -49,24 +50,28 @@ struct GemmKernels {
   void (*multiply)(const TileArgs&) = nullptr;
 };
 
-constexpr std::int64_t max_depth = 768;              // units of k that are multiplied before c is touched
-constexpr std::int64_t strip = 32;                   // rows of k that are packed of all panels before the next ones, where k is strided
-constexpr std::int64_t row_stride = max_depth + 16;  // of a's panels by rows; not a multiple of a page, so that rows share no cache set
+constexpr std::int64_t max_depth = 768;  // units of k that are multiplied before c is touched
+constexpr std::int64_t strip = 32;  // rows of k that are packed of all panels before the next ones, where k is strided
+constexpr std::int64_t row_stride =
+    max_depth + 16;  // of a's panels by rows; not a multiple of a page, so that rows share no cache set
 
 constexpr std::int64_t prefetch_interval = 2;  // units of k
 
-/// Called at every prefetch_interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond before they are needed, the rows of c.
-/// Inlined always: a call of a function that only prefetches is, to the compiler, one without effect.
+/// Called at every prefetch_interval-th unit l of a tile: fetches one of the lines wanted soon and, a microsecond
+/// before they are needed, the rows of c. Inlined always: a call of a function that only prefetches is, to the
+/// compiler, one without effect.
 [[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l, int tile_columns) {
   constexpr std::int64_t lead = 64;  // units
   constexpr int line = 16;           // float32 numbers
   const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / prefetch_interval, 0, t.rows - 1);
   for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(t.c + row * t.ldc + i, 1);
   const std::uint32_t index = t.soon.first + static_cast<std::uint32_t>(l / prefetch_interval);
-  if (index < t.soon.last) __builtin_prefetch(t.soon.from + index / t.soon.per_row * t.soon.row_stride + index % t.soon.per_row * 64, 0, 2);
+  if (index < t.soon.last)
+    __builtin_prefetch(t.soon.from + index / t.soon.per_row * t.soon.row_stride + index % t.soon.per_row * 64, 0, 2);
 }
 
-/// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 and float16 are widened as they are packed.
+/// In float32 arithmetic, by the best instruction set there is (Highway's choice); bfloat16 and float16 are widened as
+/// they are packed.
 [[nodiscard]] const GemmKernels& float32_kernels();
 [[nodiscard]] const GemmKernels& widening_kernels(DType dtype);
 /// By dot products of bfloat16 pairs with float32 sums; nullptr if the processor has none.

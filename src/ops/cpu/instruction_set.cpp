@@ -20,10 +20,11 @@ constexpr std::array<std::string_view, 3> names = {"scalar", "avx2", "avx512"};
 #if defined(__x86_64__)
 InstructionSet largest_of_processor() {
   __builtin_cpu_init();
-  const bool has_avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (has_avx512) return InstructionSet::avx512;
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionSet::avx2 : InstructionSet::scalar;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? InstructionSet::avx2
+                                                                         : InstructionSet::scalar;
 }
 #else
 InstructionSet largest_of_processor() { return InstructionSet::scalar; }
@@ -44,7 +45,8 @@ std::optional<InstructionSet> cap_asked_for() {
   const char* value = std::getenv("ECHELON_INSTRUCTION_SET");
   if (value == nullptr || *value == '\0') return std::nullopt;
   const InstructionSet cap = parse_instruction_set(value), largest = largest_of_processor();
-  require(cap <= largest, "ECHELON_INSTRUCTION_SET = '{}', but this processor has no more than '{}'", value, name_of(largest));
+  require(cap <= largest, "ECHELON_INSTRUCTION_SET = '{}', but this processor has no more than '{}'", value,
+          name_of(largest));
   hwy::DisableTargets(targets_above(cap));
   return cap;
 }
@@ -54,7 +56,8 @@ std::optional<InstructionSet> cap_asked_for() {
 InstructionSet parse_instruction_set(std::string_view name) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names.at(i) == name) return static_cast<InstructionSet>(i);
-  throw Error(fmt::format("ECHELON_INSTRUCTION_SET = '{}' is unknown; the nearest is '{}'", name, nearest(name, names)));
+  throw Error(
+      fmt::format("ECHELON_INSTRUCTION_SET = '{}' is unknown; the nearest is '{}'", name, nearest(name, names)));
 }
 
 std::string_view name_of(InstructionSet set) { return names.at(static_cast<std::size_t>(set)); }

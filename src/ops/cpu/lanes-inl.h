@@ -1,6 +1,8 @@
-// Vectors of numbers of any storage format, computed with in the format its sums are formed in. Included once per instruction set (Highway).
+// Vectors of numbers of any storage format, computed with in the format its sums are formed in. Included once per
+// instruction set (Highway).
 //
-// A kernel is a function of (lanes, i): `lanes` loads and stores from i on, either a whole vector or what is left at the end of a row.
+// A kernel is a function of (lanes, i): `lanes` loads and stores from i on, either a whole vector or what is left at
+// the end of a row.
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -135,7 +137,9 @@ struct Part {
     HWY_NAMESPACE::store_words(v, lanes);
     std::memcpy(p, lanes, count * sizeof(std::int16_t));
   }
-  HWY_INLINE Vec<A> valid_or(Vec<A> v, Vec<A> other) const { return hn::IfThenElse(hn::FirstN(Tag<A>(), count), v, other); }
+  HWY_INLINE Vec<A> valid_or(Vec<A> v, Vec<A> other) const {
+    return hn::IfThenElse(hn::FirstN(Tag<A>(), count), v, other);
+  }
 };
 
 /// kernel(lanes, i) for vectors of A that cover [first, last).
@@ -159,7 +163,8 @@ template <class A, class G>
 HWY_INLINE void add_block_sums(const BlockSums<A>& blocks, G* out) {
   for_lanes<A>(0, blocks.columns, [=](auto lanes, std::int64_t i) HWY_ATTR {
     auto total = hn::Zero(Tag<A>());
-    for (std::int64_t block = 0; block < blocks.count; ++block) total = hn::Add(total, lanes.load(blocks.sums + block * blocks.stride + i));
+    for (std::int64_t block = 0; block < blocks.count; ++block)
+      total = hn::Add(total, lanes.load(blocks.sums + block * blocks.stride + i));
     lanes.store(hn::Add(lanes.load(out + i), total), out + i);
   });
 }

@@ -1,4 +1,5 @@
-// Products: float64 and float32 by OpenBLAS, bfloat16 and float16 by kernels of our own (gemm.h), which can do float32 too (gemm_choice.h).
+// Products: float64 and float32 by OpenBLAS, bfloat16 and float16 by kernels of our own (gemm.h), which can do float32
+// too (gemm_choice.h).
 #include "base/team.h"
 #include "ops/check.h"
 #include "ops/cpu/blas.h"
@@ -14,7 +15,8 @@
 namespace echelon {
 namespace {
 
-/// A cut of c into shares at multiples of `grain` rows or columns, the edge of a size that does not divide in the last share, as in the whole.
+/// A cut of c into shares at multiples of `grain` rows or columns, the edge of a size that does not divide in the last
+/// share, as in the whole.
 struct Cut {
   std::int64_t size = 0, grain = 1, num_shares = 1;
 
@@ -24,19 +26,22 @@ struct Cut {
   }
   [[nodiscard]] std::int64_t largest_share() const {
     std::int64_t largest = 0;
-    for (std::int64_t share = 0; share < num_shares; ++share) largest = std::max(largest, border(share + 1) - border(share));
+    for (std::int64_t share = 0; share < num_shares; ++share)
+      largest = std::max(largest, border(share + 1) - border(share));
     return largest;
   }
 };
 
-/// What the largest share costs in multiplications: its own, and the packing of both factors, of which every share packs one in whole.
+/// What the largest share costs in multiplications: its own, and the packing of both factors, of which every share
+/// packs one in whole.
 std::int64_t cost(const Cut& cut, std::int64_t other_size, std::int64_t k) {
   constexpr std::int64_t packing = 16;  // multiplications in the time that it takes to pack a number
   return cut.largest_share() * other_size * k + packing * (cut.largest_share() + other_size) * k;
 }
 
-/// A product on several threads: each takes a range of c's rows or columns, and the bits stay those of one thread (Blas::grains; OpenBLAS's own division
-/// changes them for some sizes). Shares stay large enough to be computed by the same kernels as the whole.
+/// A product on several threads: each takes a range of c's rows or columns, and the bits stay those of one thread
+/// (Blas::grains; OpenBLAS's own division changes them for some sizes). Shares stay large enough to be computed by the
+/// same kernels as the whole.
 template <class T>
 void gemm(const GemmArgs<T>& g, int num_threads) {
   constexpr std::int64_t smallest_share = 1 << 24;  // multiplications

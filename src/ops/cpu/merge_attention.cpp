@@ -22,7 +22,8 @@ template <class T, class O>
 void merge(const MergeAttentionArgs& args, int num_threads) {
   using A = Accumulate<T>;
   constexpr A lowest = -std::numeric_limits<A>::infinity();
-  const std::int64_t seq_len = args.part.size(1), H = args.part.size(2), C = args.part.size(3), rows = args.part.size(0) * seq_len * H;
+  const std::int64_t seq_len = args.part.size(1), H = args.part.size(2), C = args.part.size(3),
+                     rows = args.part.size(0) * seq_len * H;
   divide({rows, 3 * C, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     for (std::int64_t row = first; row < last; ++row) {
       const std::int64_t h = row % H, i = row / H % seq_len, b = row / H / seq_len;
@@ -30,7 +31,8 @@ void merge(const MergeAttentionArgs& args, int num_threads) {
       const A part_lse = args.part_lse.as<A>()[(b * H + h) * seq_len + i], max = std::max(lse, part_lse);
       if (lse == lowest && part_lse == lowest) continue;
       const A merged = max + std::log(std::exp(lse - max) + std::exp(part_lse - max));
-      const auto of_out = hn::Set(Tag<A>(), std::exp(lse - merged)), of_part = hn::Set(Tag<A>(), std::exp(part_lse - merged));
+      const auto of_out = hn::Set(Tag<A>(), std::exp(lse - merged)),
+                 of_part = hn::Set(Tag<A>(), std::exp(part_lse - merged));
       const T* part = args.part.as<T>() + row * C;
       O* out = args.out.as<O>() + row * C;
       for_lanes<A>(0, C, [=](auto lanes, std::int64_t c) HWY_ATTR {
@@ -42,7 +44,8 @@ void merge(const MergeAttentionArgs& args, int num_threads) {
 }
 
 void MergeAttention(const MergeAttentionArgs& args, int num_threads) {
-  visit_pair(args.part.dtype, args.out.dtype, [&](auto t, auto o) { merge<decltype(t), decltype(o)>(args, num_threads); });
+  visit_pair(args.part.dtype, args.out.dtype,
+             [&](auto t, auto o) { merge<decltype(t), decltype(o)>(args, num_threads); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,4 +1,5 @@
-// Rounding at random with vectors: the numbers of ops/rounding_noise.h, many at once. Included once per instruction set (Highway).
+// Rounding at random with vectors: the numbers of ops/rounding_noise.h, many at once. Included once per instruction set
+// (Highway).
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_NOISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -36,7 +37,8 @@ HWY_INLINE Product product(Words a, Words b) {
   return {hn::Mul(a, b), high};
 }
 
-/// noise_block of [block, block + lanes), one word after the other: philox4x32_10 (base/philox.h) with a block in each lane.
+/// noise_block of [block, block + lanes), one word after the other: philox4x32_10 (base/philox.h) with a block in each
+/// lane.
 HWY_INLINE void noise_blocks(const RoundingNoise& noise, std::int64_t block, std::uint32_t* words) {
   const Tag<std::uint32_t> d;
   const auto number = [d](std::uint64_t x) HWY_ATTR { return hn::Set(d, static_cast<std::uint32_t>(x)); };

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). A row stays in the first cache over its two or three
-// passes.
+// LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). A row stays in
+// the first cache over its two or three passes.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -33,7 +33,8 @@ template <class A, class Term>
 HWY_INLINE A row_sum(std::int64_t D, Term term) {
   const auto zero = hn::Zero(Tag<A>());
   auto sum = zero;
-  for_lanes<A>(0, D, [&](auto lanes, std::int64_t i) HWY_ATTR { sum = hn::Add(sum, lanes.valid_or(term(lanes, i), zero)); });
+  for_lanes<A>(0, D,
+               [&](auto lanes, std::int64_t i) HWY_ATTR { sum = hn::Add(sum, lanes.valid_or(term(lanes, i), zero)); });
   return sum_of_lanes<A>(sum);
 }
 
@@ -44,7 +45,9 @@ HWY_INLINE void add_residual(const Tensor& x_tensor, const Tensor& residual_tens
   const std::int64_t D = x_tensor.size(-1);
   T* x = x_tensor.as<T>() + n * D;
   const T* residual = residual_tensor.as<T>() + n * D;
-  for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Add(lanes.load(x + i), lanes.load(residual + i)), x + i); });
+  for_lanes<Accumulate<T>>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+    lanes.store(hn::Add(lanes.load(x + i), lanes.load(residual + i)), x + i);
+  });
 }
 
 template <class T>
@@ -56,7 +59,8 @@ void layer_norm_rows(const LayerNormArgs& args, int num_threads) {
     add_residual<T>(args.x, args.residual, n);
     const T *x = args.x.as<T>() + n * D, *w = args.w.as<T>(), *b = args.b.as<T>();
     T* y = args.y.as<T>() + n * D;
-    const A mean = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR { return lanes.load(x + i); }) / static_cast<A>(D);
+    const A mean =
+        row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR { return lanes.load(x + i); }) / static_cast<A>(D);
     const auto means = hn::Set(d, mean);
     const A squares = row_sum<A>(D, [=](auto lanes, std::int64_t i) HWY_ATTR {
       const auto centred = hn::Sub(lanes.load(x + i), means);
@@ -88,7 +92,9 @@ void rms_norm_rows(const RmsNormArgs& args, int num_threads) {
     const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
     const auto rstds = hn::Set(Tag<A>(), rstd);
     args.rstd.as<A>()[n] = rstd;
-    for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(hn::Mul(lanes.load(x + i), rstds), lanes.load(w + i)), y + i); });
+    for_lanes<A>(0, D, [=](auto lanes, std::int64_t i) HWY_ATTR {
+      lanes.store(hn::Mul(hn::Mul(lanes.load(x + i), rstds), lanes.load(w + i)), y + i);
+    });
   });
 }
 
@@ -151,7 +157,9 @@ HWY_INLINE RowGradient<T, centres> row_gradient(const LayerNormBackwardArgs& arg
 
 template <class T, bool centres>
 void norm_dx(const LayerNormBackwardArgs& args, int num_threads) {
-  for_rows(args.x, num_threads, [&](std::int64_t n) HWY_ATTR { row_gradient<T, centres>(args, n).template write<false>(args.x.size(-1), nullptr, nullptr); });
+  for_rows(args.x, num_threads, [&](std::int64_t n) HWY_ATTR {
+    row_gradient<T, centres>(args, n).template write<false>(args.x.size(-1), nullptr, nullptr);
+  });
 }
 
 /// All gradients: a row stays in the first cache for both of its passes.
@@ -162,7 +170,8 @@ void norm_gradients(const LayerNormBackwardArgs& args, int num_threads) {
   const RowBlocks blocks(N);
   Scratch<A> scratch(2 * blocks.count * D);
   A* sums = scratch.take(2 * blocks.count * D);  // of each block dw, then db
-  divide({blocks.count, 4 * D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
+  divide({blocks.count, 4 * D * blocks.rows_per_block, 1, num_threads}, [&](std::int64_t first,
+                                                                            std::int64_t last) HWY_ATTR {
     std::fill(sums + 2 * first * D, sums + 2 * last * D, A{0});
     for (std::int64_t block = first; block < last; ++block)
       for (std::int64_t n = blocks.first(block); n < blocks.last(block); ++n)
@@ -172,7 +181,8 @@ void norm_gradients(const LayerNormBackwardArgs& args, int num_threads) {
   if constexpr (centres) add_block_sums<A>({sums + D, blocks.count, D, 2 * D}, args.db.as<G>());
 }
 
-/// dw += sums over the rows of dy xhat, and db += sums of dy; mean and db may be absent (RMSNorm). Threads take columns.
+/// dw += sums over the rows of dy xhat, and db += sums of dy; mean and db may be absent (RMSNorm). Threads take
+/// columns.
 template <class T, class G>
 void norm_dw(const LayerNormBackwardWeightArgs& args, bool centres, int num_threads) {
   using A = Accumulate<T>;
@@ -209,10 +219,13 @@ void RmsNorm(const RmsNormArgs& args, int num_threads) {
 
 // Gradients: of LayerNorm if it centres, else of RMSNorm, whose arguments come without mean and db.
 void NormBackwardInput(const LayerNormBackwardArgs& args, bool centres, int num_threads) {
-  visit_float(args.x.dtype, [&](auto t) { centres ? norm_dx<decltype(t), true>(args, num_threads) : norm_dx<decltype(t), false>(args, num_threads); });
+  visit_float(args.x.dtype, [&](auto t) {
+    centres ? norm_dx<decltype(t), true>(args, num_threads) : norm_dx<decltype(t), false>(args, num_threads);
+  });
 }
 void NormBackwardWeight(const LayerNormBackwardWeightArgs& args, bool centres, int num_threads) {
-  visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { norm_dw<decltype(t), decltype(g)>(args, centres, num_threads); });
+  visit_pair(args.x.dtype, args.dw.dtype,
+             [&](auto t, auto g) { norm_dw<decltype(t), decltype(g)>(args, centres, num_threads); });
 }
 void NormBackward(const LayerNormBackwardArgs& args, bool centres, int num_threads) {
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) {
@@ -243,8 +256,16 @@ void CpuOps::layer_norm(const LayerNormArgs& args) {
 void CpuOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
   check(args);
   HWY_DYNAMIC_DISPATCH(NormBackwardInput)
-  ({.dy = args.dy, .x = args.x, .w = args.w, .mean = args.mean, .rstd = args.rstd, .dx = args.dx, .dw = {}, .db = {}, .dresidual = args.dresidual}, true,
-   num_threads_);
+  ({.dy = args.dy,
+    .x = args.x,
+    .w = args.w,
+    .mean = args.mean,
+    .rstd = args.rstd,
+    .dx = args.dx,
+    .dw = {},
+    .db = {},
+    .dresidual = args.dresidual},
+   true, num_threads_);
 }
 
 void CpuOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
@@ -265,20 +286,37 @@ void CpuOps::rms_norm(const RmsNormArgs& args) {
 void CpuOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
   check(args);
   HWY_DYNAMIC_DISPATCH(NormBackwardInput)
-  ({.dy = args.dy, .x = args.x, .w = args.w, .mean = {}, .rstd = args.rstd, .dx = args.dx, .dw = {}, .db = {}, .dresidual = args.dresidual}, false,
-   num_threads_);
+  ({.dy = args.dy,
+    .x = args.x,
+    .w = args.w,
+    .mean = {},
+    .rstd = args.rstd,
+    .dx = args.dx,
+    .dw = {},
+    .db = {},
+    .dresidual = args.dresidual},
+   false, num_threads_);
 }
 
 void CpuOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
   check(args);
-  HWY_DYNAMIC_DISPATCH(NormBackwardWeight)({.dy = args.dy, .x = args.x, .mean = {}, .rstd = args.rstd, .dw = args.dw, .db = {}}, false, num_threads_);
+  HWY_DYNAMIC_DISPATCH(NormBackwardWeight)
+  ({.dy = args.dy, .x = args.x, .mean = {}, .rstd = args.rstd, .dw = args.dw, .db = {}}, false, num_threads_);
 }
 
 void CpuOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
   check(args);
   HWY_DYNAMIC_DISPATCH(NormBackward)
-  ({.dy = args.dy, .x = args.x, .w = args.w, .mean = {}, .rstd = args.rstd, .dx = args.dx, .dw = args.dw, .db = {}, .dresidual = args.dresidual}, false,
-   num_threads_);
+  ({.dy = args.dy,
+    .x = args.x,
+    .w = args.w,
+    .mean = {},
+    .rstd = args.rstd,
+    .dx = args.dx,
+    .dw = args.dw,
+    .db = {},
+    .dresidual = args.dresidual},
+   false, num_threads_);
 }
 
 }  // namespace echelon

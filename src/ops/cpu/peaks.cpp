@@ -14,13 +14,14 @@ namespace echelon {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// 3 x 4 independent sums, as in the innermost loop of a product, are enough to hide their latency. Returns the flops done; adds to `sink`, so that nothing is
-/// optimised away.
+/// 3 x 4 independent sums, as in the innermost loop of a product, are enough to hide their latency. Returns the flops
+/// done; adds to `sink`, so that nothing is optimised away.
 template <class T>
 double multiply_adds(std::int64_t repeats, T* sink) {
   const hn::ScalableTag<T> d;
   const auto x0 = hn::Set(d, *sink), x1 = hn::Set(d, T{0.5}), x2 = hn::Set(d, T{0.25});
-  const auto y0 = hn::Set(d, static_cast<T>(1e-3)), y1 = hn::Set(d, static_cast<T>(2e-3)), y2 = hn::Set(d, static_cast<T>(3e-3));
+  const auto y0 = hn::Set(d, static_cast<T>(1e-3)), y1 = hn::Set(d, static_cast<T>(2e-3)),
+             y2 = hn::Set(d, static_cast<T>(3e-3));
   const auto y3 = hn::Set(d, static_cast<T>(4e-3));
   auto a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, m = a;
   for (std::int64_t repeat = 0; repeat < repeats; ++repeat) {
@@ -28,7 +29,8 @@ double multiply_adds(std::int64_t repeats, T* sink) {
     f = hn::MulAdd(x1, y0, f), g = hn::MulAdd(x1, y1, g), h = hn::MulAdd(x1, y2, h), i = hn::MulAdd(x1, y3, i);
     j = hn::MulAdd(x2, y0, j), k = hn::MulAdd(x2, y1, k), l = hn::MulAdd(x2, y2, l), m = hn::MulAdd(x2, y3, m);
   }
-  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Add(hn::Add(f, g), hn::Add(hn::Add(h, i), hn::Add(hn::Add(j, k), hn::Add(l, m)))));
+  const auto sum = hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, e)),
+                           hn::Add(hn::Add(f, g), hn::Add(hn::Add(h, i), hn::Add(hn::Add(j, k), hn::Add(l, m)))));
   *sink += hn::GetLane(hn::SumOfLanes(d, sum));
   return 2.0 * 12.0 * static_cast<double>(repeats) * static_cast<double>(hn::Lanes(d));
 }
@@ -46,7 +48,8 @@ void Triad(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, float* HWY_
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto factor = hn::Set(d, 0.5F);
-  for (std::int64_t i = 0; i < count; i += lanes) hn::Stream(hn::MulAdd(factor, hn::Load(d, y + i), hn::Load(d, x + i)), d, z + i);
+  for (std::int64_t i = 0; i < count; i += lanes)
+    hn::Stream(hn::MulAdd(factor, hn::Load(d, y + i), hn::Load(d, x + i)), d, z + i);
   hwy::FlushStream();
 }
 float Read(const float* HWY_RESTRICT x, std::int64_t count) {
@@ -82,7 +85,8 @@ HWY_EXPORT(Copy);
 HWY_EXPORT(Triad);
 HWY_EXPORT(Read);
 
-/// The best rate of all threads together over rounds that each of them begins at the same time; work(thread) returns what it did.
+/// The best rate of all threads together over rounds that each of them begins at the same time; work(thread) returns
+/// what it did.
 template <class F>
 double best_rate(const PeakOptions& options, F&& work) {
   const auto num_threads = static_cast<std::size_t>(options.num_threads);
@@ -128,9 +132,14 @@ double rate_of(const PeakOptions& options, Kernel&& kernel) {
 
 double measure_multiply_adds(DType dtype, const PeakOptions& options) {
   switch (dtype) {
-    case DType::float32: return rate_of<float>(options, [](std::int64_t repeats, float* sink) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds32)(repeats, sink); });
+    case DType::float32:
+      return rate_of<float>(options, [](std::int64_t repeats, float* sink) {
+        return HWY_DYNAMIC_DISPATCH(MultiplyAdds32)(repeats, sink);
+      });
     case DType::float64:
-      return rate_of<double>(options, [](std::int64_t repeats, double* sink) { return HWY_DYNAMIC_DISPATCH(MultiplyAdds64)(repeats, sink); });
+      return rate_of<double>(options, [](std::int64_t repeats, double* sink) {
+        return HWY_DYNAMIC_DISPATCH(MultiplyAdds64)(repeats, sink);
+      });
     case DType::bfloat16: return has_bfloat16_dot_product() ? rate_of<float>(options, bfloat16_dot_products) : 0;
     case DType::float16:
     case DType::int32:
@@ -144,7 +153,8 @@ BandwidthMeter::BandwidthMeter() : arena_(std::make_unique<Arena>(3 * buffer_flo
   x_ = all.rows(0, 1).as<float>();
   y_ = all.rows(1, 1).as<float>();
   z_ = all.rows(2, 1).as<float>();
-  std::fill(x_, x_ + 3 * buffer_floats, 1.0F);  // pages of their own: the system's page of zeros would be read out of the cache
+  std::fill(x_, x_ + 3 * buffer_floats,
+            1.0F);  // pages of their own: the system's page of zeros would be read out of the cache
 }
 
 double BandwidthMeter::measure(MemoryPattern pattern, const PeakOptions& options) {
@@ -152,7 +162,9 @@ double BandwidthMeter::measure(MemoryPattern pattern, const PeakOptions& options
   return best_rate(options, [&](int thread) {
     const std::int64_t first = thread * share;
     switch (pattern) {
-      case MemoryPattern::copy: HWY_DYNAMIC_DISPATCH(Copy)(x_ + first, y_ + first, share); return 2.0 * sizeof(float) * static_cast<double>(share);
+      case MemoryPattern::copy:
+        HWY_DYNAMIC_DISPATCH(Copy)(x_ + first, y_ + first, share);
+        return 2.0 * sizeof(float) * static_cast<double>(share);
       case MemoryPattern::triad:
         HWY_DYNAMIC_DISPATCH(Triad)(x_ + first, y_ + first, z_ + first, share);
         return 3.0 * sizeof(float) * static_cast<double>(share);

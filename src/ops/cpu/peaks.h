@@ -1,5 +1,6 @@
-// What this machine's cores can do at most, measured: multiply-adds of operands in registers, and bytes moved from and to memory.
-// A multiply-add is two flops. Every figure is the best of several runs, since others may use the machine too.
+// What this machine's cores can do at most, measured: multiply-adds of operands in registers, and bytes moved from and
+// to memory. A multiply-add is two flops. Every figure is the best of several runs, since others may use the machine
+// too.
 #pragma once
 
 #include "tensor/arena.h"
@@ -14,7 +15,8 @@ struct PeakOptions {
   double seconds = 0.05;  // of measuring
 };
 
-/// Flops per second for float32, float64, or bfloat16 by the dot product that sums in float32; 0 where the processor has no such instruction.
+/// Flops per second for float32, float64, or bfloat16 by the dot product that sums in float32; 0 where the processor
+/// has no such instruction.
 [[nodiscard]] double measure_multiply_adds(DType dtype, const PeakOptions& options);
 
 enum class MemoryPattern : std::uint8_t {

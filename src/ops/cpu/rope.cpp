@@ -1,4 +1,5 @@
-// Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before either is stored, so y may be x.
+// Rotary positions: every pair (x[i], x[i + C/2]) of a head is turned by its position's angle, both loaded before
+// either is stored, so y may be x.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -17,7 +18,8 @@ namespace HWY_NAMESPACE {
 template <class T>
 void rotate(const RopeArgs& args, int num_threads) {
   using A = Accumulate<T>;
-  const std::int64_t seq_len = args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2, rows = args.x.size(0) * seq_len * H;
+  const std::int64_t seq_len = args.x.size(1), H = args.x.size(2), C = args.x.size(3), half = C / 2,
+                     rows = args.x.size(0) * seq_len * H;
   const auto sign = hn::Set(Tag<A>(), args.inverse ? A{-1} : A{1});
   divide({rows, C, 1, num_threads}, [&](std::int64_t first, std::int64_t last) HWY_ATTR {
     for (std::int64_t row = first; row < last; ++row) {
@@ -26,7 +28,8 @@ void rotate(const RopeArgs& args, int num_threads) {
       const T* x = args.x.as<T>() + row * C;
       T* y = args.y.as<T>() + row * C;
       for_lanes<A>(0, half, [=](auto lanes, std::int64_t i) HWY_ATTR {
-        const auto x1 = lanes.load(x + i), x2 = lanes.load(x + half + i), c = lanes.load(cos + i), s = hn::Mul(sign, lanes.load(sin + i));
+        const auto x1 = lanes.load(x + i), x2 = lanes.load(x + half + i), c = lanes.load(cos + i),
+                   s = hn::Mul(sign, lanes.load(sin + i));
         lanes.store(hn::NegMulAdd(x2, s, hn::Mul(x1, c)), y + i);
         lanes.store(hn::MulAdd(x1, s, hn::Mul(x2, c)), y + half + i);
       });

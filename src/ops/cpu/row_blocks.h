@@ -1,5 +1,5 @@
-// Column sums that are formed beside a pass over rows, on any number of threads to the same bits: blocks of rows, as many as the rows ask for and not the
-// threads, have sums of their own, which are added in the order of the blocks.
+// Column sums that are formed beside a pass over rows, on any number of threads to the same bits: blocks of rows, as
+// many as the rows ask for and not the threads, have sums of their own, which are added in the order of the blocks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,9 @@ struct RowBlocks {
   std::int64_t count = 0;  // at most 32
 
   explicit RowBlocks(std::int64_t rows)
-      : num_rows(rows), rows_per_block(std::max<std::int64_t>(16, (rows + 31) / 32)), count((rows + rows_per_block - 1) / rows_per_block) {}
+      : num_rows(rows),
+        rows_per_block(std::max<std::int64_t>(16, (rows + 31) / 32)),
+        count((rows + rows_per_block - 1) / rows_per_block) {}
 
   [[nodiscard]] std::int64_t first(std::int64_t block) const { return block * rows_per_block; }
   [[nodiscard]] std::int64_t last(std::int64_t block) const { return std::min(num_rows, (block + 1) * rows_per_block); }

@@ -1,5 +1,5 @@
-// Rows that a thread will need for what it computes next, asked for a few at a time while it multiplies, so that they wait in the second cache when it comes to
-// them. All at once they would hold up the loads of the multiplication.
+// Rows that a thread will need for what it computes next, asked for a few at a time while it multiplies, so that they
+// wait in the second cache when it comes to them. All at once they would hold up the loads of the multiplication.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,9 @@ class RowsAhead {
   }
 
   /// All of them are to be asked for in so many steps.
-  void divide(std::int64_t num_steps) { rows_per_step_ = (num_rows_ + num_steps - 1) / std::max<std::int64_t>(num_steps, 1); }
+  void divide(std::int64_t num_steps) {
+    rows_per_step_ = (num_rows_ + num_steps - 1) / std::max<std::int64_t>(num_steps, 1);
+  }
 
   void step() {
     for (std::int64_t n = 0; n < rows_per_step_ && range_ < num_ranges_; ++n) {

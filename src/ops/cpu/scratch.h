@@ -1,4 +1,5 @@
-// The calling thread's buffer for blocks that an operation widens or keeps between its loops. It grows to the largest request, which the operations bound.
+// The calling thread's buffer for blocks that an operation widens or keeps between its loops. It grows to the largest
+// request, which the operations bound.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +9,15 @@
 
 namespace echelon {
 
-/// Hands out `capacity` numbers, uninitialised, until it goes out of scope; the memory stays with the thread for the next operation. Not for nesting.
-/// Where one is in use already, another Purpose (any type) makes another buffer.
+/// Hands out `capacity` numbers, uninitialised, until it goes out of scope; the memory stays with the thread for the
+/// next operation. Not for nesting. Where one is in use already, another Purpose (any type) makes another buffer.
 template <class T, class Purpose = void>
 class Scratch {
  public:
   explicit Scratch(std::int64_t capacity) {
     static thread_local std::vector<std::byte> buffer;
-    const std::size_t num_bytes = (static_cast<std::size_t>(capacity) * sizeof(T)) + 32 * line_bytes;  // take() rounds up to lines
+    const std::size_t num_bytes =
+        (static_cast<std::size_t>(capacity) * sizeof(T)) + 32 * line_bytes;  // take() rounds up to lines
     if (buffer.size() < num_bytes) buffer.resize(num_bytes);
     void* address = buffer.data();
     std::size_t space = buffer.size();

@@ -10,7 +10,8 @@ namespace {
 
 bool overlap(const Tensor& x, const Tensor& y) {
   const std::less<> before;
-  return x.num_bytes() > 0 && y.num_bytes() > 0 && before(x.data, y.data + y.num_bytes()) && before(y.data, x.data + x.num_bytes());
+  return x.num_bytes() > 0 && y.num_bytes() > 0 && before(x.data, y.data + y.num_bytes()) &&
+         before(y.data, x.data + x.num_bytes());
 }
 
 // All bits set is a NaN in every float format, and -1 in int32.
@@ -18,11 +19,14 @@ void poison(const Tensor& x) {
   if (x.num_bytes() > 0) std::memset(x.data, 0xff, static_cast<std::size_t>(x.num_bytes()));
 }
 
-bool is_transfer(const Operation& operation) { return std::holds_alternative<UploadArgs>(operation) || std::holds_alternative<DownloadArgs>(operation); }
+bool is_transfer(const Operation& operation) {
+  return std::holds_alternative<UploadArgs>(operation) || std::holds_alternative<DownloadArgs>(operation);
+}
 
 }  // namespace
 
-DelayedOps::DelayedOps(std::unique_ptr<Ops> inner, unsigned seed) : inner_(std::move(inner)), random_(seed), worker_([this] { work(); }) {}
+DelayedOps::DelayedOps(std::unique_ptr<Ops> inner, unsigned seed)
+    : inner_(std::move(inner)), random_(seed), worker_([this] { work(); }) {}
 
 DelayedOps::~DelayedOps() {
   {
@@ -37,7 +41,8 @@ bool DelayedOps::may_start() const { return !queue_.empty() && (is_publishing_ |
 
 bool DelayedOps::is_touched(const Tensor& tensor) const {
   return std::any_of(queue_.begin(), queue_.end(), [&](const Enqueued& each) {
-    return std::any_of(each.touches.begin(), each.touches.end(), [&](const Tensor& other) { return overlap(tensor, other); });
+    return std::any_of(each.touches.begin(), each.touches.end(),
+                       [&](const Tensor& other) { return overlap(tensor, other); });
   });
 }
 
@@ -52,7 +57,8 @@ void DelayedOps::perform(const Operation& operation) {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   std::vector<Tensor> poison_first;
   for (const Tensor& output : operands.overwrites) {
-    const bool is_read = std::any_of(operands.reads.begin(), operands.reads.end(), [&](const Tensor& input) { return overlap(output, input); });
+    const bool is_read = std::any_of(operands.reads.begin(), operands.reads.end(),
+                                     [&](const Tensor& input) { return overlap(output, input); });
     if (is_read) continue;
     if (is_touched(output)) {
       poison_first.push_back(output);

@@ -1,5 +1,5 @@
-// A backend for tests that is as asynchronous as a GPU: operations run late, on a thread of their own, and what they will overwrite is poisoned until then.
-// Code that reads a result, or hands it to a Comm, without publish() meets NaN.
+// A backend for tests that is as asynchronous as a GPU: operations run late, on a thread of their own, and what they
+// will overwrite is poisoned until then. Code that reads a result, or hands it to a Comm, without publish() meets NaN.
 #pragma once
 
 #include "ops/operation.h"
@@ -16,8 +16,9 @@
 
 namespace echelon {
 
-/// Runs the operations of `inner` in order. The newest ones, up to eight of them as the seed has it, never start before publish(), download() or upload(),
-/// which wait for all. Errors of an operation are thrown by the next call. What was not published when it is destroyed is never computed.
+/// Runs the operations of `inner` in order. The newest ones, up to eight of them as the seed has it, never start before
+/// publish(), download() or upload(), which wait for all. Errors of an operation are thrown by the next call. What was
+/// not published when it is destroyed is never computed.
 class DelayedOps : public UniformOps {
  public:
   DelayedOps(std::unique_ptr<Ops> inner, unsigned seed);

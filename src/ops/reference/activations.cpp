@@ -1,6 +1,6 @@
-// gelu(x) = x/2 (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3)         (Hendrycks and Gimpel 2016, the tanh approximation)
-// gelu'(x) = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u'
-// swiglu(g, u) = silu(g) u with silu(g) = g sigmoid(g), silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g)))     (Shazeer 2020)
+// gelu(x) = x/2 (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3)         (Hendrycks and Gimpel 2016, the tanh
+// approximation) gelu'(x) = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u' swiglu(g, u) = silu(g) u with silu(g) = g
+// sigmoid(g), silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g)))     (Shazeer 2020)
 #include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
@@ -59,14 +59,16 @@ void ReferenceOps::gelu_backward(const GeluBackwardArgs& args) {
     const std::int64_t D = args.x.size(-1);
     std::vector<A> dbias(static_cast<std::size_t>(D));
     for (std::int64_t i = 0; i < args.x.num_elements(); ++i) {
-      const A dy = to<A>(args.dy.as<T>()[i]), x = to<A>(args.x.as<T>()[i]) + (args.bias.exists() ? to<A>(args.bias.as<T>()[i % D]) : A{0});
+      const A dy = to<A>(args.dy.as<T>()[i]),
+              x = to<A>(args.x.as<T>()[i]) + (args.bias.exists() ? to<A>(args.bias.as<T>()[i % D]) : A{0});
       const A dx = dy * gelu_derivative(x);
       dbias[static_cast<std::size_t>(i % D)] += dx;
       args.dx.as<T>()[i] = to<T>(dx);
       if (args.y.exists()) args.y.as<T>()[i] = to<T>(gelu_of(x));
     }
     if (!args.dbias.exists()) return;
-    for (std::int64_t d = 0; d < D; ++d) args.dbias.as<G>()[d] = to<G>(to<A>(args.dbias.as<G>()[d]) + dbias[static_cast<std::size_t>(d)]);
+    for (std::int64_t d = 0; d < D; ++d)
+      args.dbias.as<G>()[d] = to<G>(to<A>(args.dbias.as<G>()[d]) + dbias[static_cast<std::size_t>(d)]);
   });
 }
 
@@ -88,7 +90,8 @@ void ReferenceOps::swiglu_backward(const SwigluBackwardArgs& args) {
     using T = decltype(t);
     using A = Accumulate<T>;
     for (std::int64_t i = 0; i < args.dy.num_elements(); ++i) {
-      const A g = to<A>(args.gate.as<T>()[i]), u = to<A>(args.up.as<T>()[i]), d = to<A>(args.dy.as<T>()[i]), s = sigmoid(g);
+      const A g = to<A>(args.gate.as<T>()[i]), u = to<A>(args.up.as<T>()[i]), d = to<A>(args.dy.as<T>()[i]),
+              s = sigmoid(g);
       args.dgate.as<T>()[i] = to<T>(d * u * s * (1 + g * (1 - s)));
       args.dup.as<T>()[i] = to<T>(d * g * s);
       if (args.y.exists()) args.y.as<T>()[i] = to<T>(g * s * u);

@@ -1,5 +1,5 @@
-// The factor of gradients, and AdamW (Loshchilov and Hutter 2019) in the order of operations of PyTorch's single-tensor implementation; the formulas stand in
-// ops/ops.h.
+// The factor of gradients, and AdamW (Loshchilov and Hutter 2019) in the order of operations of PyTorch's single-tensor
+// implementation; the formulas stand in ops/ops.h.
 #include "ops/check.h"
 #include "ops/host_scalars.h"
 #include "ops/reference/reference_ops.h"
@@ -41,7 +41,8 @@ struct Weights {
   const AdamWArgs& args_;
 };
 struct SplitWeights {
-  explicit SplitWeights(const AdamWArgs& args) : upper_(args.param.as<bfloat16>()), remainder_(args.master.as<std::int16_t>()) {}
+  explicit SplitWeights(const AdamWArgs& args)
+      : upper_(args.param.as<bfloat16>()), remainder_(args.master.as<std::int16_t>()) {}
 
   [[nodiscard]] float at(std::int64_t i) const { return joined({upper_[i].bits, remainder_[i]}); }
   void set(std::int64_t i, float p) const {
@@ -61,7 +62,8 @@ void update(const AdamWArgs& args, const W& weights) {
   if (std::isnan(now.grad_scale)) return;
   const RoundingNoise noise = at_step(args.noise, now.step);
   const A decay = static_cast<A>(1 - now.lr * args.weight_decay), step_size = static_cast<A>(now.step_size);
-  const A sqrt_bias2 = static_cast<A>(now.sqrt_bias2), eps = static_cast<A>(args.eps), beta2 = static_cast<A>(args.beta2);
+  const A sqrt_bias2 = static_cast<A>(now.sqrt_bias2), eps = static_cast<A>(args.eps),
+          beta2 = static_cast<A>(args.beta2);
   const A one_minus_beta1 = static_cast<A>(1 - args.beta1), one_minus_beta2 = static_cast<A>(1 - args.beta2);
   for (std::int64_t i = 0; i < args.master.num_elements(); ++i) {
     A p = weights.at(i), m = to<A>(args.m.as<M>()[i]), v = to<A>(args.v.as<M>()[i]);
@@ -81,7 +83,8 @@ void update(const AdamWArgs& args, const W& weights) {
 
 void ReferenceOps::gradient_factor(const GradientFactorArgs& args) {
   check(args);
-  const double num_targets = *args.num_targets.as<double>(), loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
+  const double num_targets = *args.num_targets.as<double>(),
+               loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
   const double correction = num_targets > 0 ? args.expected_targets / num_targets / loss_scale : 0.0;
   const double norm = std::sqrt(*args.sum_of_squares.as<double>()) * correction;
   const double clipping = args.max_norm > 0 ? std::min(1.0, args.max_norm / (norm + 1e-6)) : 1.0;

@@ -1,5 +1,5 @@
-// Rotary positions, causal attention, and how attention to two parts of the keys is joined. With s_ij = scale q_i . k_j over the visible keys j and p_ij =
-// exp(s_ij - lse_i):
+// Rotary positions, causal attention, and how attention to two parts of the keys is joined. With s_ij = scale q_i . k_j
+// over the visible keys j and p_ij = exp(s_ij - lse_i):
 //   lse_i = log sum_j exp s_ij          out_i = sum_j p_ij v_j
 //   delta_i = dout_i . out_i            ds_ij = p_ij (dout_i . v_j - delta_i)
 //   dq_i = scale sum_j ds_ij k_j        dk_j = scale sum_i ds_ij q_i        dv_j = sum_i p_ij dout_i
@@ -45,9 +45,14 @@ struct HeadView {
   [[nodiscard]] std::int64_t key_offset(std::int64_t j) const { return ((b * Tk + j) * K + kv_head) * C; }
   /// Query i sees the keys from first_visible(i) up to, but not including, end_visible(i); none if that is not above.
   [[nodiscard]] std::int64_t first_visible(std::int64_t i) const {
-    return args.mask.starts.exists() ? std::max<std::int64_t>(0, args.mask.starts.template as<std::int32_t>()[b * Tq + i] - args.mask.first_key) : 0;
+    return args.mask.starts.exists()
+               ? std::max<std::int64_t>(0,
+                                        args.mask.starts.template as<std::int32_t>()[b * Tq + i] - args.mask.first_key)
+               : 0;
   }
-  [[nodiscard]] std::int64_t end_visible(std::int64_t i) const { return std::min(Tk, i + args.mask.diagonal(Tq, Tk) + 1); }
+  [[nodiscard]] std::int64_t end_visible(std::int64_t i) const {
+    return std::min(Tk, i + args.mask.diagonal(Tq, Tk) + 1);
+  }
   [[nodiscard]] std::int64_t row(std::int64_t i) const { return (b * H + h) * Tq + i; }  // of lse and delta
   [[nodiscard]] A dot(const T* x, const T* y) const {
     A sum = 0;
@@ -70,7 +75,8 @@ void attend(const HeadView<T>& head) {
     head.args.lse.template as<A>()[head.row(i)] = lse;
     for (std::int64_t c = 0; c < head.C; ++c) {
       A out = 0;
-      for (std::int64_t j = first; j < end; ++j) out += std::exp(head.score(i, j) - lse) * to<A>(head.args.v.template as<T>()[head.key_offset(j) + c]);
+      for (std::int64_t j = first; j < end; ++j)
+        out += std::exp(head.score(i, j) - lse) * to<A>(head.args.v.template as<T>()[head.key_offset(j) + c]);
       head.args.out.template as<T>()[head.query_offset(i) + c] = to<T>(out);
     }
   }
@@ -78,7 +84,8 @@ void attend(const HeadView<T>& head) {
 
 /// Adds one query head's part to the gradients in accumulate format.
 template <class T, class A = Accumulate<T>>
-void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args, std::vector<A>& dk, std::vector<A>& dv) {
+void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args, std::vector<A>& dk,
+                     std::vector<A>& dv) {
   const A scale = static_cast<A>(args.scale);
   for (std::int64_t i = 0; i < head.Tq; ++i) {
     const T *q = args.q.as<T>() + head.query_offset(i), *dout = args.dout.as<T>() + head.query_offset(i);
@@ -95,7 +102,8 @@ void attend_backward(const HeadView<T>& head, const AttentionBackwardArgs& args,
         dv[static_cast<std::size_t>(head.key_offset(j) + c)] += p * to<A>(dout[c]);
       }
     }
-    for (std::int64_t c = 0; c < head.C; ++c) args.dq.as<T>()[head.query_offset(i) + c] = to<T>(dq[static_cast<std::size_t>(c)]);
+    for (std::int64_t c = 0; c < head.C; ++c)
+      args.dq.as<T>()[head.query_offset(i) + c] = to<T>(dq[static_cast<std::size_t>(c)]);
   }
 }
 
@@ -128,7 +136,8 @@ void merge(const MergeAttentionArgs& args) {
     const A part_lse = args.part_lse.as<A>()[(b * H + h) * seq_len + i], max = std::max(lse, part_lse);
     constexpr A lowest = -std::numeric_limits<A>::infinity();
     if (lse == lowest && part_lse == lowest) continue;
-    const A merged = max + std::log(std::exp(lse - max) + std::exp(part_lse - max)), factor = std::exp(lse - merged), of_part = std::exp(part_lse - merged);
+    const A merged = max + std::log(std::exp(lse - max) + std::exp(part_lse - max)), factor = std::exp(lse - merged),
+            of_part = std::exp(part_lse - merged);
     for (std::int64_t c = 0; c < C; ++c) {
       O& out = args.out.as<O>()[row * C + c];
       out = to<O>(factor * to<A>(out) + of_part * to<A>(args.part.as<T>()[row * C + c]));

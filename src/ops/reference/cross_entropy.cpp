@@ -1,6 +1,6 @@
-// The loss of a row is lse - logit[target] with lse = log sum_j exp logit_j over the whole vocabulary, of which this rank has some columns:
-// each rank sums exp(logit - max) with its own row maximum, the ranks agree on the largest, rescale their sums to it, and add up.
-// d loss / d logit_j = softmax_j - (j == target).
+// The loss of a row is lse - logit[target] with lse = log sum_j exp logit_j over the whole vocabulary, of which this
+// rank has some columns: each rank sums exp(logit - max) with its own row maximum, the ranks agree on the largest,
+// rescale their sums to it, and add up. d loss / d logit_j = softmax_j - (j == target).
 #include "ops/check.h"
 #include "ops/host_scalars.h"
 #include "ops/reference/reference_ops.h"
@@ -42,7 +42,8 @@ void ReferenceOps::rescale_sums(const RescaleSumsArgs& args) {
   check(args);
   visit_float(args.sum.dtype, [&](auto t) {
     using T = Accumulate<decltype(t)>;
-    for (std::int64_t n = 0; n < args.sum.num_elements(); ++n) args.sum.as<T>()[n] *= std::exp(args.max.as<T>()[n] - args.row_max.as<T>()[n]);
+    for (std::int64_t n = 0; n < args.sum.num_elements(); ++n)
+      args.sum.as<T>()[n] *= std::exp(args.max.as<T>()[n] - args.row_max.as<T>()[n]);
   });
 }
 
@@ -53,7 +54,8 @@ void ReferenceOps::cross_entropy(const CrossEntropyArgs& args) {
     double loss = 0;
     for (std::int64_t n = 0; n < args.max.num_elements(); ++n) {
       const T lse = args.max.as<T>()[n] + std::log(args.sum.as<T>()[n]);
-      if (args.targets.as<std::int32_t>()[n] != ignored_target) loss += static_cast<double>(lse) - static_cast<double>(args.target_logit.as<T>()[n]);
+      if (args.targets.as<std::int32_t>()[n] != ignored_target)
+        loss += static_cast<double>(lse) - static_cast<double>(args.target_logit.as<T>()[n]);
       args.lse.as<T>()[n] = lse;
     }
     args.loss_sum.as<double>()[0] += loss;

@@ -13,7 +13,8 @@ void ReferenceOps::add_bias(Tensor y, Tensor bias) {
     using T = decltype(t);
     using A = Accumulate<T>;
     const std::int64_t D = y.size(-1);
-    for (std::int64_t i = 0; i < y.num_elements(); ++i) y.as<T>()[i] = to<T>(to<A>(y.as<T>()[i]) + to<A>(bias.as<T>()[i % D]));
+    for (std::int64_t i = 0; i < y.num_elements(); ++i)
+      y.as<T>()[i] = to<T>(to<A>(y.as<T>()[i]) + to<A>(bias.as<T>()[i % D]));
   });
 }
 
@@ -38,7 +39,8 @@ void ReferenceOps::add(Tensor out, Tensor a, Tensor b) {
     using T = decltype(t);
     using U = decltype(u);
     using A = Accumulate<T>;
-    for (std::int64_t i = 0; i < out.num_elements(); ++i) out.as<T>()[i] = to<T>(to<A>(a.as<T>()[i]) + to<A>(b.as<U>()[i]));
+    for (std::int64_t i = 0; i < out.num_elements(); ++i)
+      out.as<T>()[i] = to<T>(to<A>(a.as<T>()[i]) + to<A>(b.as<U>()[i]));
   });
 }
 
@@ -70,7 +72,8 @@ void ReferenceOps::scale(Tensor x, double factor) {
   visit_float(x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
-    for (std::int64_t i = 0; i < x.num_elements(); ++i) x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) * static_cast<A>(factor));
+    for (std::int64_t i = 0; i < x.num_elements(); ++i)
+      x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) * static_cast<A>(factor));
   });
 }
 

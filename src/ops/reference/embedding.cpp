@@ -13,7 +13,8 @@ void ReferenceOps::embedding(const EmbeddingArgs& args) {
     for (std::int64_t n = 0; n < args.tokens.num_elements(); ++n) {
       const std::int64_t row = args.tokens.as<std::int32_t>()[n] - args.first_row;
       const bool is_here = row >= 0 && row < num_rows;
-      for (std::int64_t d = 0; d < D; ++d) args.y.as<T>()[n * D + d] = is_here ? args.w.as<T>()[row * D + d] : to<T>(0.0F);
+      for (std::int64_t d = 0; d < D; ++d)
+        args.y.as<T>()[n * D + d] = is_here ? args.w.as<T>()[row * D + d] : to<T>(0.0F);
     }
   });
 }

@@ -44,7 +44,8 @@ void ReferenceOps::combine_experts(const CombineExpertsArgs& args) {
         A sum = 0;
         for (std::int64_t i = n * k; i < (n + 1) * k; ++i) {
           const std::int64_t slot = args.slots.as<std::int32_t>()[i];
-          if (slot >= 0) sum += (args.weights.exists() ? args.weights.as<A>()[i] : A{1}) * to<A>(args.y.as<T>()[slot * D + d]);
+          if (slot >= 0)
+            sum += (args.weights.exists() ? args.weights.as<A>()[i] : A{1}) * to<A>(args.y.as<T>()[slot * D + d]);
         }
         args.out.as<T>()[n * D + d] = to<T>(sum);
       }
@@ -63,7 +64,8 @@ void ReferenceOps::combine_experts_backward(const CombineExpertsBackwardArgs& ar
       A sum = 0;
       for (std::int64_t d = 0; slot >= 0 && d < D; ++d) sum += to<A>(dout[d]) * to<A>(args.y.as<T>()[slot * D + d]);
       args.dweights.as<A>()[i] = sum;
-      for (std::int64_t d = 0; slot >= 0 && d < D; ++d) args.dy.as<T>()[slot * D + d] = to<T>(args.weights.as<A>()[i] * to<A>(dout[d]));
+      for (std::int64_t d = 0; slot >= 0 && d < D; ++d)
+        args.dy.as<T>()[slot * D + d] = to<T>(args.weights.as<A>()[i] * to<A>(dout[d]));
     }
   });
 }
@@ -80,7 +82,8 @@ void ReferenceOps::grouped_matmul(const GroupedMatmulArgs& args) {
         for (std::int64_t n = 0; n < N; ++n) {
           A sum = 0;
           for (std::int64_t p = 0; p < K; ++p)
-            sum += to<A>(args.a.as<T>()[r * K + p]) * to<A>(args.w.as<T>()[e * K * N + (args.transpose_w ? n * K + p : p * N + n)]);
+            sum += to<A>(args.a.as<T>()[r * K + p]) *
+                   to<A>(args.w.as<T>()[e * K * N + (args.transpose_w ? n * K + p : p * N + n)]);
           T& c = args.c.as<T>()[r * N + n];
           c = to<T>((args.accumulates ? to<A>(c) : A{0}) + sum);
         }
@@ -99,7 +102,8 @@ void ReferenceOps::grouped_matmul_backward_weight(const GroupedMatmulBackwardWei
       for (std::int64_t f = 0; f < F; ++f)
         for (std::int64_t d = 0; d < D; ++d) {
           A sum = 0;
-          for (std::int64_t r = offsets[e]; r < offsets[e + 1]; ++r) sum += to<A>(args.dy.as<T>()[r * F + f]) * to<A>(args.x.as<T>()[r * D + d]);
+          for (std::int64_t r = offsets[e]; r < offsets[e + 1]; ++r)
+            sum += to<A>(args.dy.as<T>()[r * F + f]) * to<A>(args.x.as<T>()[r * D + d]);
           G& dw = args.dw.as<G>()[(e * F + f) * D + d];
           dw = to<G>(to<A>(dw) + sum);
         }

@@ -34,7 +34,8 @@ void multiply(const MatmulArgs& args) {
 void ReferenceOps::matmul(const MatmulArgs& args) {
   check(args);
   if (args.is_float8()) {
-    std::vector<std::byte> a(static_cast<std::size_t>(args.a.num_bytes())), b(static_cast<std::size_t>(args.b.num_bytes()));
+    std::vector<std::byte> a(static_cast<std::size_t>(args.a.num_bytes())),
+        b(static_cast<std::size_t>(args.b.num_bytes()));
     MatmulArgs rounded = args;
     rounded.a.data = a.data();
     rounded.b.data = b.data();

@@ -16,7 +16,8 @@ std::int64_t rows_of(const Tensor& x) { return x.size(-1) == 0 ? 0 : x.num_eleme
 template <class T, class A = Accumulate<T>>
 void add_residual(const Tensor& x, const Tensor& residual) {
   if (!residual.exists()) return;
-  for (std::int64_t i = 0; i < x.num_elements(); ++i) x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) + to<A>(residual.as<T>()[i]));
+  for (std::int64_t i = 0; i < x.num_elements(); ++i)
+    x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) + to<A>(residual.as<T>()[i]));
 }
 
 /// What came past the norm; 0 without a residual.
@@ -39,7 +40,9 @@ void layer_norm_rows(const LayerNormArgs& args) {
     const A rstd = A{1} / std::sqrt(variance + static_cast<A>(args.eps));
     args.mean.as<A>()[n] = mean;
     args.rstd.as<A>()[n] = rstd;
-    for (std::int64_t d = 0; d < D; ++d) args.y.as<T>()[n * D + d] = to<T>((to<A>(x[d]) - mean) * rstd * to<A>(args.w.as<T>()[d]) + to<A>(args.b.as<T>()[d]));
+    for (std::int64_t d = 0; d < D; ++d)
+      args.y.as<T>()[n * D + d] =
+          to<T>((to<A>(x[d]) - mean) * rstd * to<A>(args.w.as<T>()[d]) + to<A>(args.b.as<T>()[d]));
   }
 }
 
@@ -56,7 +59,8 @@ void layer_norm_dx(const LayerNormBackwardInputArgs& args) {
     mean_g /= static_cast<A>(D);
     mean_g_xhat /= static_cast<A>(D);
     for (std::int64_t d = 0; d < D; ++d)
-      args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - mean_g - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
+      args.dx.as<T>()[n * D + d] =
+          to<T>(rstd * (g(d) - mean_g - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
   }
 }
 
@@ -85,7 +89,8 @@ void rms_norm_rows(const RmsNormArgs& args) {
     for (std::int64_t d = 0; d < D; ++d) squares += to<A>(x[d]) * to<A>(x[d]);
     const A rstd = A{1} / std::sqrt(squares / static_cast<A>(D) + static_cast<A>(args.eps));
     args.rstd.as<A>()[n] = rstd;
-    for (std::int64_t d = 0; d < D; ++d) args.y.as<T>()[n * D + d] = to<T>(to<A>(x[d]) * rstd * to<A>(args.w.as<T>()[d]));
+    for (std::int64_t d = 0; d < D; ++d)
+      args.y.as<T>()[n * D + d] = to<T>(to<A>(x[d]) * rstd * to<A>(args.w.as<T>()[d]));
   }
 }
 
@@ -99,7 +104,8 @@ void rms_norm_dx(const RmsNormBackwardInputArgs& args) {
     A mean_g_xhat = 0;
     for (std::int64_t d = 0; d < D; ++d) mean_g_xhat += g(d) * xhat(d);
     mean_g_xhat /= static_cast<A>(D);
-    for (std::int64_t d = 0; d < D; ++d) args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
+    for (std::int64_t d = 0; d < D; ++d)
+      args.dx.as<T>()[n * D + d] = to<T>(rstd * (g(d) - xhat(d) * mean_g_xhat) + past<T>(args.dresidual, n * D + d));
   }
 }
 
@@ -108,7 +114,8 @@ void rms_norm_dw(const RmsNormBackwardWeightArgs& args) {
   const std::int64_t D = args.x.size(-1);
   for (std::int64_t d = 0; d < D; ++d) {
     A dw = 0;
-    for (std::int64_t n = 0; n < rows_of(args.x); ++n) dw += to<A>(args.dy.as<T>()[n * D + d]) * to<A>(args.x.as<T>()[n * D + d]) * args.rstd.as<A>()[n];
+    for (std::int64_t n = 0; n < rows_of(args.x); ++n)
+      dw += to<A>(args.dy.as<T>()[n * D + d]) * to<A>(args.x.as<T>()[n * D + d]) * args.rstd.as<A>()[n];
     args.dw.as<G>()[d] = to<G>(to<A>(args.dw.as<G>()[d]) + dw);
   }
 }
@@ -146,13 +153,21 @@ void ReferenceOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& arg
 }
 
 void ReferenceOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
-  layer_norm_backward_weight({.dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
-  layer_norm_backward_input({.dy = args.dy, .x = args.x, .w = args.w, .mean = args.mean, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+  layer_norm_backward_weight(
+      {.dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
+  layer_norm_backward_input({.dy = args.dy,
+                             .x = args.x,
+                             .w = args.w,
+                             .mean = args.mean,
+                             .rstd = args.rstd,
+                             .dx = args.dx,
+                             .dresidual = args.dresidual});
 }
 
 void ReferenceOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
   rms_norm_backward_weight({.dy = args.dy, .x = args.x, .rstd = args.rstd, .dw = args.dw});
-  rms_norm_backward_input({.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
+  rms_norm_backward_input(
+      {.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});
 }
 
 }  // namespace echelon

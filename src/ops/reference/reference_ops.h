@@ -1,4 +1,5 @@
-// The oracle: every operation as the plain loop that its formula says, for the other backends to be compared with. Slow on purpose.
+// The oracle: every operation as the plain loop that its formula says, for the other backends to be compared with. Slow
+// on purpose.
 #pragma once
 
 #include "ops/ops.h"
@@ -7,7 +8,8 @@
 
 namespace echelon {
 
-/// Computes at once, in float32, float64, bfloat16 or float16 (summing in float32). Holds no state, so any number of threads may share one.
+/// Computes at once, in float32, float64, bfloat16 or float16 (summing in float32). Holds no state, so any number of
+/// threads may share one.
 class ReferenceOps : public Ops {
  public:
   void matmul(const MatmulArgs& args) override;

@@ -1,4 +1,5 @@
-// A backend around another one that says when each operation ran and what it cost. It waits for each, so on a device the next one starts only then.
+// A backend around another one that says when each operation ran and what it cost. It waits for each, so on a device
+// the next one starts only then.
 #pragma once
 
 #include "ops/operation.h"

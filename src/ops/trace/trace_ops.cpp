@@ -19,11 +19,13 @@ void TraceOps::perform(const Operation& operation) {
 }
 
 std::int64_t TraceOps::total_flops() const {
-  return std::accumulate(records_.begin(), records_.end(), std::int64_t{0}, [](std::int64_t sum, const OpRecord& r) { return sum + r.flops; });
+  return std::accumulate(records_.begin(), records_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const OpRecord& r) { return sum + r.flops; });
 }
 
 std::int64_t TraceOps::total_bytes() const {
-  return std::accumulate(records_.begin(), records_.end(), std::int64_t{0}, [](std::int64_t sum, const OpRecord& r) { return sum + r.bytes; });
+  return std::accumulate(records_.begin(), records_.end(), std::int64_t{0},
+                         [](std::int64_t sum, const OpRecord& r) { return sum + r.bytes; });
 }
 
 }  // namespace echelon

@@ -1,4 +1,5 @@
-// A backend without data: it checks the arguments and writes down what would be computed. A layer's own code, run on it, is the layer's cost model.
+// A backend without data: it checks the arguments and writes down what would be computed. A layer's own code, run on
+// it, is the layer's cost model.
 #pragma once
 
 #include "ops/operation.h"

@@ -11,13 +11,15 @@ namespace echelon {
 namespace {
 
 LaunchEnvironment launched() {
-  return read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }).value_or(LaunchEnvironment());
+  return read_launch_environment([](const char* name) -> const char* { return std::getenv(name); })
+      .value_or(LaunchEnvironment());
 }
 
 class FailuresOnly final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    std::fprintf(stderr, "rank %d: %s:%d: %s\n", process_rank(), result.file_name(), result.line_number(), result.summary());
+    std::fprintf(stderr, "rank %d: %s:%d: %s\n", process_rank(), result.file_name(), result.line_number(),
+                 result.summary());
   }
 };
 

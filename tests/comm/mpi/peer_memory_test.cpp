@@ -28,7 +28,9 @@ void between_two(const std::function<void(const PeerMemory&, std::uint64_t, int)
     const std::vector<std::int64_t> own = numbers_of(mesh.rank());
     std::uint64_t own_address = reinterpret_cast<std::uint64_t>(own.data());
     std::vector<std::uint64_t> addresses(2);
-    const auto as_tensor = [](std::uint64_t* x, std::int64_t count) { return Tensor{reinterpret_cast<std::byte*>(x), DType::float64, {count}}; };
+    const auto as_tensor = [](std::uint64_t* x, std::int64_t count) {
+      return Tensor{reinterpret_cast<std::byte*>(x), DType::float64, {count}};
+    };
     Comm& comm = mesh.comm(conformance::line_group);
     comm.all_gather(as_tensor(addresses.data(), 2), as_tensor(&own_address, 1)).wait();
     if (memory.reaches(peer)) body(memory, addresses[static_cast<std::size_t>(peer)], peer);
@@ -39,7 +41,8 @@ void between_two(const std::function<void(const PeerMemory&, std::uint64_t, int)
 TEST(PeerMemory, IsRead) {
   between_two([](const PeerMemory& memory, std::uint64_t address, int peer) {
     std::vector<std::int64_t> read(numbers_of(peer).size());
-    memory.read(peer, address, reinterpret_cast<std::byte*>(read.data()), static_cast<std::int64_t>(read.size() * sizeof(std::int64_t)));
+    memory.read(peer, address, reinterpret_cast<std::byte*>(read.data()),
+                static_cast<std::int64_t>(read.size() * sizeof(std::int64_t)));
     EXPECT_EQ(read, numbers_of(peer));
     EXPECT_FALSE(memory.reaches(1 - peer));  // oneself
   });
@@ -52,7 +55,8 @@ TEST(PeerMemory, ThatIsGoneIsNamed) {
       memory.read(peer, 8, &byte, 1);  // nothing lies in the first page
       ADD_FAILURE() << "read";
     } catch (const Failure& failure) {
-      EXPECT_THAT(failure.what(), testing::StartsWith(fmt::format("rank {} cannot read the memory of rank {} any more: ", 1 - peer, peer)));
+      EXPECT_THAT(failure.what(), testing::StartsWith(fmt::format(
+                                      "rank {} cannot read the memory of rank {} any more: ", 1 - peer, peer)));
     }
   });
 }

@@ -1,4 +1,5 @@
-// Four processes of which some fail in the way that the argument names; tests/comm/mpi_failure_test.cpp looks at how the job ends.
+// Four processes of which some fail in the way that the argument names; tests/comm/mpi_failure_test.cpp looks at how
+// the job ends.
 #include "comm/mpi/mpi_world.h"
 #include "comm/numbers.h"
 
@@ -66,7 +67,9 @@ std::map<std::string, Mode> modes() {
           all_reduce(comm, 10);
         }}},
       {"stopped", {4, [](Mesh&, Comm& comm) { wait_in_a_chain(comm, stop); }}},
-      {"asleep", {4, [](Mesh&, Comm& comm) { wait_in_a_chain(comm, [] { std::this_thread::sleep_for(std::chrono::seconds(60)); }); }}},
+      {"asleep",
+       {4, [](Mesh&,
+              Comm& comm) { wait_in_a_chain(comm, [] { std::this_thread::sleep_for(std::chrono::seconds(60)); }); }}},
       {"circle",
        {4,
         [](Mesh&, Comm& comm) {
@@ -75,8 +78,11 @@ std::map<std::string, Mode> modes() {
         }}},
       {"kinds", {60, [](Mesh& mesh, Comm& comm) { mesh.rank() == 1 ? comm.barrier().wait() : all_reduce(comm, 10); }}},
       {"sizes", {60, [](Mesh& mesh, Comm& comm) { all_reduce(comm, mesh.rank() == 1 ? 100'001 : 100'000); }}},
-      {"dtypes", {60, [](Mesh& mesh, Comm& comm) { all_reduce(comm, 10, mesh.rank() == 2 ? DType::int32 : DType::float32); }}},
-      {"roots", {60, [](Mesh& mesh, Comm& comm) { comm.broadcast(Buffer(DType::float32, 4).tensor(), mesh.rank() == 0 ? 0 : 1).wait(); }}},
+      {"dtypes",
+       {60, [](Mesh& mesh, Comm& comm) { all_reduce(comm, 10, mesh.rank() == 2 ? DType::int32 : DType::float32); }}},
+      {"roots",
+       {60, [](Mesh& mesh,
+               Comm& comm) { comm.broadcast(Buffer(DType::float32, 4).tensor(), mesh.rank() == 0 ? 0 : 1).wait(); }}},
       {"transfers",
        {60,
         [](Mesh& mesh, Comm& comm) {
@@ -103,9 +109,10 @@ std::map<std::string, Mode> modes() {
 
 int main(int argc, char** argv) {
   const echelon::Mode mode = echelon::modes().at(argc > 1 ? argv[1] : "");
-  echelon::run_mpi_ranks(echelon::conformance::line(4), {.timeout_seconds = mode.timeout_seconds}, [&](echelon::Mesh& mesh) {
-    echelon::Comm& comm = mesh.comm(echelon::conformance::line_group);
-    comm.barrier().wait();
-    mode.body(mesh, comm);
-  });
+  echelon::run_mpi_ranks(echelon::conformance::line(4), {.timeout_seconds = mode.timeout_seconds},
+                         [&](echelon::Mesh& mesh) {
+                           echelon::Comm& comm = mesh.comm(echelon::conformance::line_group);
+                           comm.barrier().wait();
+                           mode.body(mesh, comm);
+                         });
 }

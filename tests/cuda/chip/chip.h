@@ -1,4 +1,5 @@
-// The device that a test program on a real GPU has open: whatever backend `echelon train --training.device=cuda` would take.
+// The device that a test program on a real GPU has open: whatever backend `echelon train --training.device=cuda` would
+// take.
 #pragma once
 
 #include "backend/backend.h"

@@ -1,5 +1,6 @@
-// Tests of the backend as a run loads it, on the GPU of this machine; on the emulated device with ECHELON_CUDA_PLUGIN=libechelon_cuda_emulated.so. No part of
-// the whole run of tests: benchmarks/gpu/first_run starts it. Exits with 77 where there is no GPU.
+// Tests of the backend as a run loads it, on the GPU of this machine; on the emulated device with
+// ECHELON_CUDA_PLUGIN=libechelon_cuda_emulated.so. No part of the whole run of tests: benchmarks/gpu/first_run starts
+// it. Exits with 77 where there is no GPU.
 #include "cuda/chip/chip.h"
 
 #include "base/error.h"

@@ -8,7 +8,8 @@ namespace {
 /// Tensors are copied to the device and back.
 class ChipUnderTest final : public OpsUnderTest {
  public:
-  [[nodiscard]] Tensors run(const std::string& /*what*/, const Tensors& tensors, const OperationOnTensors& operation) override {
+  [[nodiscard]] Tensors run(const std::string& /*what*/, const Tensors& tensors,
+                            const OperationOnTensors& operation) override {
     Ops& ops = chip::device().ops();
     MemorySpace& memory = chip::device().memory();
     Tensors moved = tensors;
@@ -34,8 +35,8 @@ OpsVariant chip_variant(DType dtype) {
   return {.dtype = dtype, .make = [] { return std::make_unique<ChipUnderTest>(); }};
 }
 INSTANTIATE_TEST_SUITE_P(Chip, OpsConformance,
-                         testing::Values(chip_variant(DType::float32), chip_variant(DType::float64), chip_variant(DType::bfloat16),
-                                         chip_variant(DType::float16)),
+                         testing::Values(chip_variant(DType::float32), chip_variant(DType::float64),
+                                         chip_variant(DType::bfloat16), chip_variant(DType::float16)),
                          name_of_variant);
 
 }  // namespace

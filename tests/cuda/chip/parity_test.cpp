@@ -1,5 +1,5 @@
-// Every layout of the parity grid up to eight ranks, which share one GPU or have one each, against one rank there, and that against one on a processor, in
-// float64.
+// Every layout of the parity grid up to eight ranks, which share one GPU or have one each, against one rank there, and
+// that against one on a processor, in float64.
 #include "cuda/chip/chip.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
@@ -12,13 +12,15 @@ namespace {
 
 class ChipParity : public ::testing::TestWithParam<Layout> {};
 
-// Losses of a layout are held against one rank on the same device as closely as on processors. Norms are not: kernels add in orders of their own, and ten steps
-// of AdamW magnify a last bit. On a processor too the norm of the seventh step of one row is 3.3e-11 off when its one rank takes two sequences at a time
-// instead of one, and its losses 2.7e-14. A processor's rank adds in yet other orders.
+// Losses of a layout are held against one rank on the same device as closely as on processors. Norms are not: kernels
+// add in orders of their own, and ten steps of AdamW magnify a last bit. On a processor too the norm of the seventh
+// step of one row is 3.3e-11 off when its one rank takes two sequences at a time instead of one, and its
+// losses 2.7e-14. A processor's rank adds in yet other orders.
 TEST_P(ChipParity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
   const ProgramRuns runs = {.training = config.training.steps, .evaluation = 1};
-  const auto actual = run_training(config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = &chip::backend()});
+  const auto actual = run_training(
+      config, {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, runs); }, .backend = &chip::backend()});
   const auto one_rank_there = run_training(one_rank(config), {.backend = &chip::backend()});
   const Errors errors = errors_of(*actual, *one_rank_there, config.optimizer.lr);
   EXPECT_LE(errors.loss.error, 1e-11) << errors.loss.name;

@@ -1,6 +1,7 @@
-// Captures and graphs: what is enqueued on a captured stream, and on those that wait for its events, becomes a node behind the ones before, and none of it runs
-// until the graph is launched. Calls that would have to wait spoil the capture, as they do in CUDA under cudaStreamCaptureModeThreadLocal, the mode that is
-// played: other threads may do what they like.
+// Captures and graphs: what is enqueued on a captured stream, and on those that wait for its events, becomes a node
+// behind the ones before, and none of it runs until the graph is launched. Calls that would have to wait spoil the
+// capture, as they do in CUDA under cudaStreamCaptureModeThreadLocal, the mode that is played: other threads may do
+// what they like.
 #include "cuda/emulated/machine.h"
 
 #include <algorithm>
@@ -65,7 +66,9 @@ cudaError_t spoil(Capture& capture, cudaError_t error) {
   return result(error);
 }
 
-cudaError_t refuse_while_capturing() { return is_active(captured_here) ? spoil(*captured_here, cudaErrorStreamCaptureUnsupported) : cudaSuccess; }
+cudaError_t refuse_while_capturing() {
+  return is_active(captured_here) ? spoil(*captured_here, cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
 
 cudaError_t refuse_if_captured(const std::shared_ptr<Capture>& capture, cudaError_t error) {
   if (const cudaError_t refused = refuse_while_capturing(); refused != cudaSuccess) return refused;
@@ -89,7 +92,8 @@ cudaError_t capture_record(const Stream& stream, Event& event) {
 
 // One of the two is captured, or both are.
 cudaError_t capture_wait(Stream& stream, Event& event) {
-  if (event.capture == nullptr) return event.mark->num_records == 0 ? result(cudaSuccess) : spoil(*stream.capture, cudaErrorStreamCaptureIsolation);
+  if (event.capture == nullptr)
+    return event.mark->num_records == 0 ? result(cudaSuccess) : spoil(*stream.capture, cudaErrorStreamCaptureIsolation);
   if (event.capture->has_ended) return result(cudaErrorCapturedEvent);
   if (!event.capture->is_valid) return result(cudaErrorStreamCaptureInvalidated);
   if (stream.capture != nullptr && stream.capture != event.capture) {
@@ -142,7 +146,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   const Lock lock(machine().mutex);
   const bool is_valid = stream->capture != nullptr && stream->capture->is_valid;
-  *status = is_valid ? cudaStreamCaptureStatusActive : stream->capture != nullptr ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusNone;
+  *status = is_valid                     ? cudaStreamCaptureStatusActive
+            : stream->capture != nullptr ? cudaStreamCaptureStatusInvalidated
+                                         : cudaStreamCaptureStatusNone;
   return result(cudaSuccess);
 }
 
@@ -153,7 +159,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, u
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (stream->capture != nullptr) return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);  // graphs in graphs are not played
+  if (stream->capture != nullptr)
+    return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);  // graphs in graphs are not played
   ++machine().activity.num_graph_launches;
   try {
     push(*stream, Task{.work = {}, .graph = std::make_shared<GraphRun>(*instance)});

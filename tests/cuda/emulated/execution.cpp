@@ -38,7 +38,8 @@ class Turns {
     warps_.resize((threads_.size() + 31) / 32);
     for (std::size_t i = 0; i < threads_.size(); ++i) {
       const auto number = static_cast<unsigned>(i);
-      threads_[i] = {&block, {number % size.x, number / size.x % size.y, number / (size.x * size.y)}, static_cast<int>(i)};
+      threads_[i] = {
+          &block, {number % size.x, number / size.x % size.y, number / (size.x * size.y)}, static_cast<int>(i)};
     }
   }
 
@@ -60,7 +61,8 @@ class Turns {
         num_at_barrier_ = 0;
         moved = true;
       }
-      if (!moved) throw std::runtime_error("threads of a block wait at a barrier or in a warp for others that never come");
+      if (!moved)
+        throw std::runtime_error("threads of a block wait at a barrier or in a warp for others that never come");
     }
   }
 
@@ -76,7 +78,8 @@ class Turns {
     const unsigned present = lanes == 32 ? 0xffffffffU : (1U << lanes) - 1U;
     mask &= present;
     if (warp.arrived == 0) warp.mask = mask;
-    if (warp.mask != mask || ((mask >> lane) & 1U) == 0) throw std::runtime_error("lanes of a warp exchange values under different masks");
+    if (warp.mask != mask || ((mask >> lane) & 1U) == 0)
+      throw std::runtime_error("lanes of a warp exchange values under different masks");
     auto& places = warp.places[static_cast<std::size_t>(warp.parity)];
     std::memcpy(places.data() + lane * max_exchanged_bytes, bytes, num_bytes);
     warp.arrived |= 1U << lane;
@@ -183,7 +186,8 @@ thread_local Turns* turns = nullptr;
 /// Of the size that was asked for, so that the host's sanitizers see what lies past it; full of NaN.
 std::unique_ptr<std::byte, decltype(&std::free)> shared_memory(std::size_t num_bytes) {
   const std::size_t size = (num_bytes + 127) / 128 * 128;
-  std::unique_ptr<std::byte, decltype(&std::free)> memory(size == 0 ? nullptr : static_cast<std::byte*>(std::aligned_alloc(128, size)), &std::free);
+  std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      size == 0 ? nullptr : static_cast<std::byte*>(std::aligned_alloc(128, size)), &std::free);
   if (size > 0) std::memset(memory.get(), 0xff, size);
   return memory;
 }
@@ -193,7 +197,9 @@ std::unique_ptr<std::byte, decltype(&std::free)> shared_memory(std::size_t num_b
 Thread& this_thread() { return turns->current(); }
 void sync_block() { turns->wait_for_block(); }
 void sync_warp(unsigned mask) { (void)turns->deposit(mask, "", 0); }
-const std::byte* deposit(unsigned mask, const void* bytes, std::size_t num_bytes) { return turns->deposit(mask, bytes, num_bytes); }
+const std::byte* deposit(unsigned mask, const void* bytes, std::size_t num_bytes) {
+  return turns->deposit(mask, bytes, num_bytes);
+}
 
 void run(const Grid& grid, const std::function<void()>& body) {
   const std::size_t num_blocks = static_cast<std::size_t>(grid.grid_size.x) * grid.grid_size.y * grid.grid_size.z;
@@ -202,8 +208,10 @@ void run(const Grid& grid, const std::function<void()>& body) {
   for (std::size_t i = 0; i < num_blocks; ++i) {
     const auto number = static_cast<unsigned>((first + i) % num_blocks);
     const std::unique_ptr<std::byte, decltype(&std::free)> shared = shared_memory(grid.shared_bytes);
-    Block block = {
-        &grid, {number % grid.grid_size.x, number / grid.grid_size.x % grid.grid_size.y, number / (grid.grid_size.x * grid.grid_size.y)}, shared.get()};
+    Block block = {&grid,
+                   {number % grid.grid_size.x, number / grid.grid_size.x % grid.grid_size.y,
+                    number / (grid.grid_size.x * grid.grid_size.y)},
+                   shared.get()};
     Turns these(block, body);
     Turns* const before = turns;
     turns = &these;

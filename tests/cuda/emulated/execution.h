@@ -1,4 +1,5 @@
-// How an emulated kernel runs: the threads of a block are fibers of one thread of the host, which take turns at barriers and where a warp exchanges values.
+// How an emulated kernel runs: the threads of a block are fibers of one thread of the host, which take turns at
+// barriers and where a warp exchanges values.
 #pragma once
 
 #include <algorithm>
@@ -45,15 +46,16 @@ struct Thread {
 
 [[nodiscard]] Thread& this_thread();
 
-/// Runs body() for every thread of the grid. Throws std::runtime_error if threads of a block wait for others that never come.
+/// Runs body() for every thread of the grid. Throws std::runtime_error if threads of a block wait for others that never
+/// come.
 void run(const Grid& grid, const std::function<void()>& body);
 
 void sync_block();
 void sync_warp(unsigned mask);
 
 inline constexpr std::size_t max_exchanged_bytes = 64;
-/// Puts this lane's bytes where the others of `mask` see them, and returns when all of them have. The 32 places lie one after the other, and stay until the
-/// lane's next exchange has ended.
+/// Puts this lane's bytes where the others of `mask` see them, and returns when all of them have. The 32 places lie one
+/// after the other, and stay until the lane's next exchange has ended.
 [[nodiscard]] const std::byte* deposit(unsigned mask, const void* bytes, std::size_t num_bytes);
 
 template <class T>

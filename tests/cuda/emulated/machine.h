@@ -35,8 +35,8 @@ struct Capture {
   bool has_ended = false;
 };
 
-/// One launch of a graph: its nodes run one by one, in any order that keeps their edges. CUDA does not promise that any of them run beside each other, so one
-/// that has been chosen is waited for, whatever else could run.
+/// One launch of a graph: its nodes run one by one, in any order that keeps their edges. CUDA does not promise that any
+/// of them run beside each other, so one that has been chosen is waited for, whatever else could run.
 class GraphRun {
  public:
   explicit GraphRun(const Graph& graph);

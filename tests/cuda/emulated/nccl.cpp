@@ -46,8 +46,9 @@ struct Transfer {
 struct World {
   int size = 0;
   int num_joined = 0;
-  int num_connected = 0;   // by a first collective, for which the hosts wait for each other
-  bool is_broken = false;  // A rank has gone, and its memory may have: what is not done by now never is, and touches nothing.
+  int num_connected = 0;  // by a first collective, for which the hosts wait for each other
+  bool is_broken =
+      false;  // A rank has gone, and its memory may have: what is not done by now never is, and touches nothing.
   std::deque<Collective> collectives;
   std::map<std::pair<int, int>, std::deque<Transfer>> transfers;  // by source and destination
 };
@@ -95,27 +96,34 @@ DType dtype_of(ncclDataType_t type) {
   }
   throw std::runtime_error("no sums of bytes");
 }
-std::size_t size_of(ncclDataType_t type) { return type == ncclInt8 || type == ncclUint8 ? 1 : static_cast<std::size_t>(echelon::size_of(dtype_of(type))); }
+std::size_t size_of(ncclDataType_t type) {
+  return type == ncclInt8 || type == ncclUint8 ? 1 : static_cast<std::size_t>(echelon::size_of(dtype_of(type)));
+}
 
 void perform(Collective& x) {
   const Collective::Description& what = x.description;
   const std::size_t n = x.in.size();
   const auto num_bytes = static_cast<std::int64_t>(what.count * size_of(what.type));
   const auto summation = [&] {
-    return echelon::Summation{.dtype = dtype_of(what.type), .op = what.op == ncclMax ? echelon::ReduceOp::max : echelon::ReduceOp::sum};
+    return echelon::Summation{.dtype = dtype_of(what.type),
+                              .op = what.op == ncclMax ? echelon::ReduceOp::max : echelon::ReduceOp::sum};
   };
   switch (what.kind) {
-    case Collective::Kind::all_reduce: return echelon::reduce_in_rank_order(summation(), x.in, x.out, {0, 0, num_bytes});
+    case Collective::Kind::all_reduce:
+      return echelon::reduce_in_rank_order(summation(), x.in, x.out, {0, 0, num_bytes});
     case Collective::Kind::reduce_scatter:
       for (std::size_t i = 0; i < n; ++i)
-        echelon::reduce_in_rank_order(summation(), x.in, {&x.out[i], 1}, {static_cast<std::int64_t>(i) * num_bytes, 0, num_bytes});
+        echelon::reduce_in_rank_order(summation(), x.in, {&x.out[i], 1},
+                                      {static_cast<std::int64_t>(i) * num_bytes, 0, num_bytes});
       return;
     case Collective::Kind::all_gather:
       for (std::size_t i = 0; i < n; ++i)
-        for (std::byte* const out : x.out) std::memmove(out + static_cast<std::int64_t>(i) * num_bytes, x.in[i], static_cast<std::size_t>(num_bytes));
+        for (std::byte* const out : x.out)
+          std::memmove(out + static_cast<std::int64_t>(i) * num_bytes, x.in[i], static_cast<std::size_t>(num_bytes));
       return;
     case Collective::Kind::broadcast:
-      for (std::byte* const out : x.out) std::memmove(out, x.in[static_cast<std::size_t>(what.root)], static_cast<std::size_t>(num_bytes));
+      for (std::byte* const out : x.out)
+        std::memmove(out, x.in[static_cast<std::size_t>(what.root)], static_cast<std::size_t>(num_bytes));
       return;
   }
 }
@@ -170,7 +178,8 @@ struct ncclComm {
   }
   /// The communicator ends when this rank's streams have done what they have of it, and no graph has any.
   void await_end() const {
-    if (in_graphs.use_count() > 1) hang("a communicator would never end, since a graph, or a capture, holds operations of it");
+    if (in_graphs.use_count() > 1)
+      hang("a communicator would never end, since a graph, or a capture, holds operations of it");
     if (!emulated::wait_until([this] { return on_streams.use_count() == 1; }))
       hang("a communicator would never end, since operations of it stand behind others that do not end");
   }
@@ -180,15 +189,20 @@ struct ncclComm {
     const auto lock = emulated::lock();
     if (!launches.empty()) return ncclInvalidArgument;  // the one before is in progress
     if (emulated::is_captured(stream))
-      return num_collectives == 0
-                 ? ncclInvalidUsage
-                 : launch(
-                       {.are_connected = [] { return true; },
-                        .enqueue = [=, this] { return emulated::enqueue_when(stream, [=, this, held = in_graphs] { return begin(description, in, out); }); }});
+      return num_collectives == 0 ? ncclInvalidUsage
+                                  : launch({.are_connected = [] { return true; },
+                                            .enqueue =
+                                                [=, this] {
+                                                  return emulated::enqueue_when(stream, [=, this, held = in_graphs] {
+                                                    return begin(description, in, out);
+                                                  });
+                                                }});
     if (num_collectives == 0) ++world->num_connected;
     try {
-      return launch({.are_connected = [keep = world] { return keep->num_connected == keep->size; },
-                     .enqueue = [stream, due = begin(description, in, out)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
+      return launch(
+          {.are_connected = [keep = world] { return keep->num_connected == keep->size; },
+           .enqueue = [stream, due = begin(description, in,
+                                           out)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
     } catch (const std::invalid_argument&) {
       return ncclInvalidArgument;
     }
@@ -203,7 +217,8 @@ struct ncclComm {
       world->collectives.back().out.resize(n);
     }
     Collective& x = world->collectives[num_collectives++];
-    if (x.description != description) throw std::invalid_argument("ranks start different collectives");  // where the chip would hang
+    if (x.description != description)
+      throw std::invalid_argument("ranks start different collectives");  // where the chip would hang
     x.in[own] = static_cast<const std::byte*>(in);
     x.out[own] = static_cast<std::byte*>(out);
     const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world] {
@@ -220,16 +235,21 @@ struct ncclComm {
 
   ncclResult_t start(const Batch& batch) {
     if (emulated::is_captured(batch.stream))
-      return launch(
-          {.are_connected = [] { return true; },
-           .enqueue = [=, this] { return emulated::enqueue_when(batch.stream, [=, this, held = in_graphs] { return begin(sides_of(batch.messages)); }); }});
+      return launch({.are_connected = [] { return true; },
+                     .enqueue =
+                         [=, this] {
+                           return emulated::enqueue_when(
+                               batch.stream, [=, this, held = in_graphs] { return begin(sides_of(batch.messages)); });
+                         }});
     const std::vector<Side> sides = sides_of(batch.messages);
     const auto are_connected = [sides, keep = world] {
-      return std::all_of(sides.begin(), sides.end(),
-                         [](const Side& side) { return !side.is_first || (side.transfer->has_source && side.transfer->has_target); });
+      return std::all_of(sides.begin(), sides.end(), [](const Side& side) {
+        return !side.is_first || (side.transfer->has_source && side.transfer->has_target);
+      });
     };
-    return launch({.are_connected = are_connected,
-                   .enqueue = [stream = batch.stream, due = begin(sides)] { return emulated::enqueue_when(stream, [due] { return due; }); }});
+    return launch({.are_connected = are_connected, .enqueue = [stream = batch.stream, due = begin(sides)] {
+                     return emulated::enqueue_when(stream, [due] { return due; });
+                   }});
   }
 
   emulated::DueWork begin(const std::vector<Side>& all) const {
@@ -245,7 +265,8 @@ struct ncclComm {
     const auto work = [sides = all, aborted = is_aborted, keep = world, held = on_streams] {
       for (const auto& [x, is_source, is_first] : sides) {
         if (x->is_done || *aborted) continue;
-        if (x->sent_bytes != x->received_bytes) throw std::runtime_error("a message of another size than its receiver expects");
+        if (x->sent_bytes != x->received_bytes)
+          throw std::runtime_error("a message of another size than its receiver expects");
         std::memmove(x->out, x->in, x->sent_bytes);
         x->is_done = true;
       }
@@ -262,7 +283,8 @@ struct ncclComm {
   Side side_of(const Message& message) {
     auto& transfers = world->transfers[{message.source, message.destination}];
     // A rank that sends to itself is on both sides.
-    std::size_t& number = num_transfers[{message.source, message.is_source ? message.destination : -1 - message.destination}];
+    std::size_t& number =
+        num_transfers[{message.source, message.is_source ? message.destination : -1 - message.destination}];
     const bool is_first = number == 0;
     if (number == transfers.size()) transfers.emplace_back();
     Transfer& x = transfers[number++];
@@ -361,30 +383,46 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
   return comm->start({.kind = Collective::Kind::all_reduce, .count = count, .type = type, .op = op}, in, out, stream);
 }
-ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
   return comm->start({.kind = Collective::Kind::all_gather, .count = count, .type = type}, in, out, stream);
 }
-ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return comm->start({.kind = Collective::Kind::reduce_scatter, .count = count, .type = type, .op = op}, in, out, stream);
+  return comm->start({.kind = Collective::Kind::reduce_scatter, .count = count, .type = type, .op = op}, in, out,
+                     stream);
 }
-ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return comm->start({.kind = Collective::Kind::broadcast, .count = count, .type = type, .root = root}, in, out, stream);
+  return comm->start({.kind = Collective::Kind::broadcast, .count = count, .type = type, .root = root}, in, out,
+                     stream);
 }
-ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return comm->add({.source = comm->rank, .destination = peer, .in = static_cast<const std::byte*>(in), .num_bytes = count * size_of(type), .is_source = true},
+  return comm->add({.source = comm->rank,
+                    .destination = peer,
+                    .in = static_cast<const std::byte*>(in),
+                    .num_bytes = count * size_of(type),
+                    .is_source = true},
                    stream);
 }
-ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  return comm->add({.source = peer, .destination = comm->rank, .out = static_cast<std::byte*>(out), .num_bytes = count * size_of(type)}, stream);
+  return comm->add({.source = peer,
+                    .destination = comm->rank,
+                    .out = static_cast<std::byte*>(out),
+                    .num_bytes = count * size_of(type)},
+                   stream);
 }
 ncclResult_t ncclGroupStart() {
   ++group_depth;

@@ -122,7 +122,8 @@ cudaError_t release_on_device(void* address) {
 /// What calls do that may wait for the whole device; not cudaSuccess, if the chip would wait for ever.
 cudaError_t wait_for_all(const char* call) {
   const cudaError_t error = cudaDeviceSynchronize();
-  if (error == cudaErrorUnknown) std::fprintf(stderr, "emulated device: %s while work waits for what does not come\n", call);
+  if (error == cudaErrorUnknown)
+    std::fprintf(stderr, "emulated device: %s while work waits for what does not come\n", call);
   return error;
 }
 
@@ -173,22 +174,27 @@ cudaError_t push(Stream& stream, std::function<DueWork()> begin) {
 // The host stands still while the driver's queue is full.
 cudaError_t wait_for_room(cudaStream_t stream) {
   constexpr std::size_t most_tasks = 1024;
-  const auto has_room = [&] { return stream == nullptr || stream->capture != nullptr || stream->tasks.size() < most_tasks; };
+  const auto has_room = [&] {
+    return stream == nullptr || stream->capture != nullptr || stream->tasks.size() < most_tasks;
+  };
   {
     const Lock lock(machine().mutex);
     if (has_room()) return cudaSuccess;
   }
   if (wait_until(has_room)) return cudaSuccess;
-  std::fprintf(stderr, "emulated device: the host stands still, its queue is full of work that waits for what does not come\n");
+  std::fprintf(stderr,
+               "emulated device: the host stands still, its queue is full of work that waits for what does not come\n");
   return result(cudaErrorUnknown);
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   if (const cudaError_t error = wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
-  if (stream == nullptr) return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
+  if (stream == nullptr)
+    return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
   ++machine().activity.num_enqueued;
-  if (machine().num_until_failure > 0 && --machine().num_until_failure == 0) work = [] { throw std::runtime_error("a failure that a test asked for"); };
+  if (machine().num_until_failure > 0 && --machine().num_until_failure == 0)
+    work = [] { throw std::runtime_error("a failure that a test asked for"); };
   return push(*stream, [work = std::move(work)] { return DueWork{.work = work}; });
 }
 
@@ -236,10 +242,12 @@ cudaError_t load(const void* kernel, cudaStream_t stream) {
   const int device = current_device;
   {
     const Lock lock(machine().mutex);
-    if (!machine().waits_for_loads || stream->capture != nullptr || !machine().loaded.insert({device, kernel}).second) return result(cudaSuccess);
+    if (!machine().waits_for_loads || stream->capture != nullptr || !machine().loaded.insert({device, kernel}).second)
+      return result(cudaSuccess);
   }
   const auto is_idle = [device] {
-    return std::all_of(machine().streams.begin(), machine().streams.end(), [&](const Stream* each) { return each->device != device || each->tasks.empty(); });
+    return std::all_of(machine().streams.begin(), machine().streams.end(),
+                       [&](const Stream* each) { return each->device != device || each->tasks.empty(); });
   };
   if (wait_until(is_idle)) return result(cudaSuccess);
   std::fprintf(stderr, "emulated device: a kernel is loaded while work waits for what does not come\n");
@@ -248,8 +256,9 @@ cudaError_t load(const void* kernel, cudaStream_t stream) {
 
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed) {
   const auto threads = static_cast<std::size_t>(config.blockDim.x) * config.blockDim.y * config.blockDim.z;
-  const bool is_legal = threads >= 1 && threads <= 1024 && config.gridDim.x >= 1 && config.gridDim.y >= 1 && config.gridDim.z >= 1 &&
-                        config.gridDim.y <= 65535 && config.gridDim.z <= 65535 && config.gridDim.x <= 0x7fffffffU &&
+  const bool is_legal = threads >= 1 && threads <= 1024 && config.gridDim.x >= 1 && config.gridDim.y >= 1 &&
+                        config.gridDim.z >= 1 && config.gridDim.y <= 65535 && config.gridDim.z <= 65535 &&
+                        config.gridDim.x <= 0x7fffffffU &&
                         config.dynamicSmemBytes <= std::max<std::size_t>(allowed, 48 * 1024);
   return result(is_legal ? cudaSuccess : cudaErrorInvalidValue);
 }
@@ -408,12 +417,16 @@ cudaError_t cudaFree(void* address) {
 // Their like inside of captures is not played.
 cudaError_t cudaMallocAsync(void** address, std::size_t num_bytes, cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported);
+      refused != cudaSuccess)
+    return refused;
   return allocate_on_device(address, num_bytes);
 }
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported);
+      refused != cudaSuccess)
+    return refused;
   if (address == nullptr || !is_within(machine().device_memory, address)) return result(cudaErrorInvalidValue);
   push(*stream, Task{.work = {.work = [address] { release_on_device(address); }}});
   return result(cudaSuccess);
@@ -423,7 +436,9 @@ cudaError_t cudaMallocHost(void** address, std::size_t num_bytes) {
   if (const cudaError_t error = wait_for_all("cudaMallocHost"); error != cudaSuccess) return error;
   return allocate(machine().pinned_memory, address, num_bytes);
 }
-cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned /*flags*/) { return cudaMallocHost(address, num_bytes); }
+cudaError_t cudaHostAlloc(void** address, std::size_t num_bytes, unsigned /*flags*/) {
+  return cudaMallocHost(address, num_bytes);
+}
 cudaError_t cudaFreeHost(void* address) {
   const Lock lock(machine().mutex);
   if (address == nullptr) return refuse_while_capturing();
@@ -431,7 +446,9 @@ cudaError_t cudaFreeHost(void* address) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) { return create(stream); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) { return create(stream); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) {
+  return create(stream);
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;
   *greatest = -5;
@@ -445,12 +462,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported);
+      refused != cudaSuccess)
+    return refused;
   return run_until([&] { return stream->tasks.empty(); });
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported); refused != cudaSuccess) return refused;
+  if (const cudaError_t refused = refuse_if_captured(stream->capture, cudaErrorStreamCaptureUnsupported);
+      refused != cudaSuccess)
+    return refused;
   advance();
   return stream->tasks.empty() ? result(cudaSuccess) : cudaErrorNotReady;
 }
@@ -458,7 +479,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const cudaError_t error = emulated::wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(*stream, *event);
-  if (event->mark->num_records > 0) push(*stream, Task{.work = {}, .awaited = event->mark, .number = event->mark->num_records});
+  if (event->mark->num_records > 0)
+    push(*stream, Task{.work = {}, .awaited = event->mark, .number = event->mark->num_records});
   return result(cudaSuccess);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
@@ -481,12 +503,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_if_captured(event->capture, cudaErrorCapturedEvent); refused != cudaSuccess) return refused;
+  if (const cudaError_t refused = refuse_if_captured(event->capture, cudaErrorCapturedEvent); refused != cudaSuccess)
+    return refused;
   return run_until([&] { return event->mark->num_done >= event->mark->num_records; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Lock lock(machine().mutex);
-  if (const cudaError_t refused = refuse_if_captured(event->capture, cudaErrorCapturedEvent); refused != cudaSuccess) return refused;
+  if (const cudaError_t refused = refuse_if_captured(event->capture, cudaErrorCapturedEvent); refused != cudaSuccess)
+    return refused;
   advance();
   return event->mark->num_done >= event->mark->num_records ? result(cudaSuccess) : cudaErrorNotReady;
 }
@@ -496,34 +520,40 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return result(cudaSuccess);
 }
 
-cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   if (const cudaError_t error = emulated::wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
   if (num_bytes == 0) return result(cudaSuccess);
-  const bool reads_device = is_within(machine().device_memory, in), writes_device = is_within(machine().device_memory, out);
+  const bool reads_device = is_within(machine().device_memory, in),
+             writes_device = is_within(machine().device_memory, out);
   if (kind == cudaMemcpyHostToDevice && (reads_device || !writes_device)) return result(cudaErrorInvalidValue);
   if (kind == cudaMemcpyDeviceToHost && (!reads_device || writes_device)) return result(cudaErrorInvalidValue);
   if (kind == cudaMemcpyDeviceToDevice && (!reads_device || !writes_device)) return result(cudaErrorInvalidValue);
-  const bool is_staged = !reads_device && !is_within(machine().pinned_memory, in);  // memory that may change once the call has returned
+  const bool is_staged =
+      !reads_device && !is_within(machine().pinned_memory, in);  // memory that may change once the call has returned
   const bool is_pageable = !writes_device && !is_within(machine().pinned_memory, out);
-  if (stream->capture != nullptr && (is_staged || is_pageable)) return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
+  if (stream->capture != nullptr && (is_staged || is_pageable))
+    return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
   if (!is_staged) {
     const cudaError_t error = enqueue(stream, [=] { std::memmove(out, in, num_bytes); });
     return error == cudaSuccess && is_pageable ? cudaStreamSynchronize(stream) : error;
   }
   const auto* const bytes = static_cast<const std::byte*>(in);
-  return enqueue(stream, [out, staged = std::vector<std::byte>(bytes, bytes + num_bytes)] { std::memcpy(out, staged.data(), staged.size()); });
+  return enqueue(stream, [out, staged = std::vector<std::byte>(bytes, bytes + num_bytes)] {
+    std::memcpy(out, staged.data(), staged.size());
+  });
 }
 cudaError_t cudaMemcpy(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind /*kind*/) {
   const cudaError_t error = cudaDeviceSynchronize();
   if (error == cudaSuccess && num_bytes > 0) std::memmove(out, in, num_bytes);
   return error;
 }
-cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, std::size_t in_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, std::size_t in_pitch, std::size_t width,
+                              std::size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   for (std::size_t row = 0; row < height; ++row) {
-    const cudaError_t error =
-        cudaMemcpyAsync(static_cast<std::byte*>(out) + row * out_pitch, static_cast<const std::byte*>(in) + row * in_pitch, width, kind, stream);
+    const cudaError_t error = cudaMemcpyAsync(static_cast<std::byte*>(out) + row * out_pitch,
+                                              static_cast<const std::byte*>(in) + row * in_pitch, width, kind, stream);
     if (error != cudaSuccess) return error;
   }
   return result(cudaSuccess);

@@ -28,18 +28,40 @@ enum cudaError_t {
   cudaErrorStreamCaptureWrongThread = 908,
   cudaErrorUnknown = 999
 };
-enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
-enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated };
-enum cudaDeviceP2PAttr { cudaDevP2PAttrPerformanceRank = 1, cudaDevP2PAttrAccessSupported = 2, cudaDevP2PAttrNativeAtomicSupported = 3 };
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal,
+  cudaStreamCaptureModeThreadLocal,
+  cudaStreamCaptureModeRelaxed
+};
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
+enum cudaDeviceP2PAttr {
+  cudaDevP2PAttrPerformanceRank = 1,
+  cudaDevP2PAttrAccessSupported = 2,
+  cudaDevP2PAttrNativeAtomicSupported = 3
+};
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76
 };
-constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0, cudaHostAllocDefault = 0;
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEventDefault = 0,
+                   cudaHostAllocDefault = 0;
 
 namespace emulated {
 struct Stream;
@@ -102,8 +124,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpy(void* out, const void* in, std::size_t num_bytes, cudaMemcpyKind kind);
-cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, std::size_t in_pitch, std::size_t width, std::size_t height,
-                              cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* out, std::size_t out_pitch, const void* in, std::size_t in_pitch, std::size_t width,
+                              std::size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* out, int value, std::size_t num_bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
@@ -128,7 +150,8 @@ struct cudaLaunchConfig_t {
 
 namespace emulated {
 
-/// Returns when the stream's queue has room for more, as calls that enqueue kernels, copies and events do; not cudaSuccess, if it would stay full.
+/// Returns when the stream's queue has room for more, as calls that enqueue kernels, copies and events do; not
+/// cudaSuccess, if it would stay full.
 cudaError_t wait_for_room(cudaStream_t stream);
 /// Enqueues work on a stream, or notes it down while the stream is captured.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
@@ -137,23 +160,26 @@ struct DueWork {
   std::function<bool()> is_due = {};
   std::function<void()> work = {};
 };
-/// The same for what `begin` returns, which is called when it is enqueued, or whenever the graph that it was captured in is launched.
+/// The same for what `begin` returns, which is called when it is enqueued, or whenever the graph that it was captured
+/// in is launched.
 cudaError_t enqueue_when(cudaStream_t stream, std::function<DueWork()> begin);
 [[nodiscard]] bool is_captured(cudaStream_t stream);
 /// Pieces of work that no stream has come to.
 [[nodiscard]] std::size_t num_waiting();
 /// Nothing runs on any stream while it is held.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> lock();
-/// Lets the devices work, and other threads give them work, until is_reached() or something on a device has failed. False if nothing moves for a long time.
+/// Lets the devices work, and other threads give them work, until is_reached() or something on a device has failed.
+/// False if nothing moves for a long time.
 [[nodiscard]] bool wait_until(const std::function<bool()>& is_reached);
-/// Whether from now on a kernel that is launched on a device for the first time waits for all that the device has, as CUDA, which loads it then, may (it does
-/// not).
+/// Whether from now on a kernel that is launched on a device for the first time waits for all that the device has, as
+/// CUDA, which loads it then, may (it does not).
 void set_waits_for_loads(bool waits);
 /// Of a launch.
 cudaError_t load(const void* kernel, cudaStream_t stream);
 /// The launch limits of the chip that is played: cudaErrorInvalidValue if `config` breaks one.
 cudaError_t check_launch(const cudaLaunchConfig_t& config, std::size_t allowed_shared_bytes);
-/// What cudaFuncSetAttribute allowed the kernel, and allows it from now on: cudaErrorInvalidValue if no block may have that.
+/// What cudaFuncSetAttribute allowed the kernel, and allows it from now on: cudaErrorInvalidValue if no block may have
+/// that.
 [[nodiscard]] std::size_t allowed_shared_bytes(const void* kernel);
 cudaError_t allow_shared_bytes(const void* kernel, int num_bytes);
 
@@ -182,15 +208,20 @@ void fail_at(int number);
 }  // namespace emulated
 
 template <class... Parameters, class... Arguments>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...), Arguments&&... arguments) {
-  const cudaError_t error = emulated::check_launch(*config, emulated::allowed_shared_bytes(reinterpret_cast<const void*>(kernel)));
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  const cudaError_t error =
+      emulated::check_launch(*config, emulated::allowed_shared_bytes(reinterpret_cast<const void*>(kernel)));
   if (error != cudaSuccess) return error;
-  if (const cudaError_t loaded = emulated::load(reinterpret_cast<const void*>(kernel), config->stream); loaded != cudaSuccess) return loaded;
+  if (const cudaError_t loaded = emulated::load(reinterpret_cast<const void*>(kernel), config->stream);
+      loaded != cudaSuccess)
+    return loaded;
   const emulated::Grid grid = {config->gridDim, config->blockDim, config->dynamicSmemBytes};
   // Arguments are copied at the launch, as CUDA does.
-  return emulated::enqueue(config->stream, [grid, kernel, copies = std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)] {
-    emulated::run(grid, [&] { std::apply(kernel, copies); });
-  });
+  return emulated::enqueue(config->stream,
+                           [grid, kernel, copies = std::tuple<Parameters...>(std::forward<Arguments>(arguments)...)] {
+                             emulated::run(grid, [&] { std::apply(kernel, copies); });
+                           });
 }
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute, int value) {

@@ -1,4 +1,5 @@
-// Layouts with as many ranks as there are processes equal one rank, under mpirun: the same layouts, locks and tolerances as with ranks as threads.
+// Layouts with as many ranks as there are processes equal one rank, under mpirun: the same layouts, locks and
+// tolerances as with ranks as threads.
 #include "comm/mpi/mpi_world.h"
 #include "comm/mpi/processes.h"
 #include "parity/layout.h"
@@ -13,7 +14,9 @@
 namespace echelon::testing {
 namespace {
 
-bool has_a_rank_per_process(const Layout& layout) { return layout.replicate * layout.shard * layout.tp * layout.pp == num_processes(); }
+bool has_a_rank_per_process(const Layout& layout) {
+  return layout.replicate * layout.shard * layout.tp * layout.pp == num_processes();
+}
 
 /// The rows, of those of schedules every fifth, and all of the grid; of its many layouts with eight ranks every sixth.
 std::vector<Layout> layouts() {
@@ -28,7 +31,8 @@ std::vector<Layout> layouts() {
   return chosen;
 }
 
-/// Every number of the tensor that the processes have, and how many of them have it: theirs are added where only one has any.
+/// Every number of the tensor that the processes have, and how many of them have it: theirs are added where only one
+/// has any.
 struct Merged {
   std::vector<double> numbers, counts;
 };
@@ -63,21 +67,28 @@ class MpiParity : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(MpiParity, EqualsOneRank) {
   const RunConfig config = config_of(GetParam());
-  const auto run_processes = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_mpi_ranks(shape, {.timeout_seconds = 120}, body); };
+  const auto run_processes = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+    run_mpi_ranks(shape, {.timeout_seconds = 120}, body);
+  };
   const auto actual = run_training(
       config,
-      {.at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); }, .run_ranks = run_processes});
+      {.at_end =
+           [&](const RankView& rank) { expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1}); },
+       .run_ranks = run_processes});
   const auto expected = run_training(one_rank(config));
   if (process_rank() == 0) {
     ASSERT_EQ(actual->losses.size(), expected->losses.size());
     for (std::size_t step = 0; step < expected->losses.size(); ++step) {
-      EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-11 * std::abs(expected->losses[step])) << "loss of step " << step + 1;
-      EXPECT_NEAR(actual->grad_norms[step], expected->grad_norms[step], 1e-11 * std::abs(expected->grad_norms[step])) << "norm of step " << step + 1;
+      EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-11 * std::abs(expected->losses[step]))
+          << "loss of step " << step + 1;
+      EXPECT_NEAR(actual->grad_norms[step], expected->grad_norms[step], 1e-11 * std::abs(expected->grad_norms[step]))
+          << "norm of step " << step + 1;
     }
     EXPECT_NEAR(actual->validation_loss, expected->validation_loss, 1e-11 * std::abs(expected->validation_loss));
   }
   run_processes(config.mesh_shape(), [&](Mesh& mesh) {
-    expect_equal(actual->first_gradients, expected->first_gradients, root_mean_square(expected->first_gradients), mesh.comm({world_axes}));
+    expect_equal(actual->first_gradients, expected->first_gradients, root_mean_square(expected->first_gradients),
+                 mesh.comm({world_axes}));
     expect_equal(actual->values, expected->values, config.optimizer.lr, mesh.comm({world_axes}));
   });
 }
@@ -88,7 +99,9 @@ TEST_P(MpiParity, HasTheBitsOfThreads) {
   config.training.dtype = "float32";
   config.training.steps = 3;
   const auto on_processes =
-      run_training(config, {.run_ranks = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) { run_mpi_ranks(shape, {}, body); }});
+      run_training(config, {.run_ranks = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) {
+                     run_mpi_ranks(shape, {}, body);
+                   }});
   const auto on_threads = run_training(config);
   if (process_rank() == 0) {
     EXPECT_EQ(on_processes->losses, on_threads->losses);
@@ -101,7 +114,8 @@ TEST_P(MpiParity, HasTheBitsOfThreads) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, MpiParity, ::testing::ValuesIn(layouts()), [](const auto& layout) { return name_of(layout.param); });
+INSTANTIATE_TEST_SUITE_P(Layouts, MpiParity, ::testing::ValuesIn(layouts()),
+                         [](const auto& layout) { return name_of(layout.param); });
 
 }  // namespace
 }  // namespace echelon::testing

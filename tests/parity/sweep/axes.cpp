@@ -33,28 +33,33 @@ SettingList families() {
 SettingList resharding() {
   SettingList settings;
   for (const auto reshard : {ReshardAfterForward::microbatch, ReshardAfterForward::never, ReshardAfterForward::step})
-    settings.push_back({std::string(name_of(reshard)), [=](Draft& d) { d.config.parallelism.reshard_after_forward = reshard; }});
+    settings.push_back(
+        {std::string(name_of(reshard)), [=](Draft& d) { d.config.parallelism.reshard_after_forward = reshard; }});
   return settings;
 }
 
 SettingList schedules() {
   SettingList settings;
   for (const ScheduleEntry& entry : all_schedules())
-    settings.push_back({std::string(entry.name), [kind = entry.kind](Draft& d) { d.config.parallelism.pipeline_parallel_schedule = kind; }});
+    settings.push_back({std::string(entry.name),
+                        [kind = entry.kind](Draft& d) { d.config.parallelism.pipeline_parallel_schedule = kind; }});
   settings.push_back({"from a file", [](Draft& d) { d.reads_schedule = true; }});
   return settings;
 }
 
 SettingList recomputed() {
   SettingList settings;
-  for (const BlockOperations& operations : {BlockOperations(), attention_internals, whole_block, BlockOperations{core_attn, mlp}, {o_proj}, {qk_norm}})
-    settings.push_back({fmt::format("{}", fmt::join(names_of(operations), ", ")), [=](Draft& d) { d.config.training.recompute = operations; }});
+  for (const BlockOperations& operations :
+       {BlockOperations(), attention_internals, whole_block, BlockOperations{core_attn, mlp}, {o_proj}, {qk_norm}})
+    settings.push_back({fmt::format("{}", fmt::join(names_of(operations), ", ")),
+                        [=](Draft& d) { d.config.training.recompute = operations; }});
   return settings;
 }
 
 SettingList microbatches() {
   SettingList settings;
-  for (const int count : {2, 1, 3, 5, 8}) settings.push_back({fmt::format("{}", count), [=](Draft& d) { d.microbatches = count; }});
+  for (const int count : {2, 1, 3, 5, 8})
+    settings.push_back({fmt::format("{}", count), [=](Draft& d) { d.microbatches = count; }});
   return settings;
 }
 
@@ -66,11 +71,15 @@ std::vector<SweepAxis> make_axes() {
   return {
       {"model.model_type", families()},
       {"model.tie_word_embeddings",
-       {{"false", [](Draft& d) { d.config.model.tie_word_embeddings = false; }}, {"true", [](Draft& d) { d.config.model.tie_word_embeddings = true; }}}},
+       {{"false", [](Draft& d) { d.config.model.tie_word_embeddings = false; }},
+        {"true", [](Draft& d) { d.config.model.tie_word_embeddings = true; }}}},
       {"model.num_key_value_heads",
-       {{"as many as heads", [](Draft& d) { d.num_kv_heads = 0; }}, {"2", [](Draft& d) { d.num_kv_heads = 2; }}, {"1", [](Draft& d) { d.num_kv_heads = 1; }}}},
+       {{"as many as heads", [](Draft& d) { d.num_kv_heads = 0; }},
+        {"2", [](Draft& d) { d.num_kv_heads = 2; }},
+        {"1", [](Draft& d) { d.num_kv_heads = 1; }}}},
       {"vocabulary, heads and feed-forward width",
-       {{"divide by every degree", [](Draft& d) { d.sizes_divide = true; }}, {"divide by none", [](Draft& d) { d.sizes_divide = false; }}}},
+       {{"divide by every degree", [](Draft& d) { d.sizes_divide = true; }},
+        {"divide by none", [](Draft& d) { d.sizes_divide = false; }}}},
       {"parallelism.data_parallel_replicate_degree", numbers(&P::data_parallel_replicate_degree, {1, 2, 3})},
       {"parallelism.data_parallel_shard_degree", shards},
       {"parallelism.zero_level", numbers(&P::zero_level, {1, 0, 2, 3})},
@@ -88,8 +97,11 @@ std::vector<SweepAxis> make_axes() {
         {"fewer layers than stages", [](Draft& d) { d.split = LayerSplit::thin; }}}},
       {"microbatches", microbatches()},
       {"training.micro_batch_size",
-       {{"1", [](Draft& d) { d.config.training.micro_batch_size = 1; }}, {"2", [](Draft& d) { d.config.training.micro_batch_size = 2; }}}},
-      {"training.seq_len", {{"12", [](Draft& d) { d.config.training.seq_len = 12; }}, {"11", [](Draft& d) { d.config.training.seq_len = 11; }}}},
+       {{"1", [](Draft& d) { d.config.training.micro_batch_size = 1; }},
+        {"2", [](Draft& d) { d.config.training.micro_batch_size = 2; }}}},
+      {"training.seq_len",
+       {{"12", [](Draft& d) { d.config.training.seq_len = 12; }},
+        {"11", [](Draft& d) { d.config.training.seq_len = 11; }}}},
       {"training.recompute", recomputed()},
       {"training.recompute_method",
        {{"uniform", [](Draft& d) { d.config.training.recompute_method = RecomputeMethod::uniform; }},
@@ -98,7 +110,9 @@ std::vector<SweepAxis> make_axes() {
        {{"all valid", [](Draft& d) { d.targets = Targets::all; }},
         {"unequal over ranks", [](Draft& d) { d.targets = Targets::unequal; }},
         {"of one sequence alone", [](Draft& d) { d.targets = Targets::of_one_sequence; }}}},
-      {"training.max_norm", {{"0", [](Draft& d) { d.config.training.max_norm = 0; }}, {"0.1", [](Draft& d) { d.config.training.max_norm = 0.1; }}}},
+      {"training.max_norm",
+       {{"0", [](Draft& d) { d.config.training.max_norm = 0; }},
+        {"0.1", [](Draft& d) { d.config.training.max_norm = 0.1; }}}},
   };
 }
 
@@ -106,7 +120,8 @@ std::vector<SweepAxis> make_axes() {
 
 bool applies(const Rule& rule, const Settings& settings) {
   return std::ranges::all_of(rule.terms, [&](const Rule::Term& term) {
-    return settings[term.axis] != not_set && std::ranges::find(term.settings, settings[term.axis]) != term.settings.end();
+    return settings[term.axis] != not_set &&
+           std::ranges::find(term.settings, settings[term.axis]) != term.settings.end();
   });
 }
 

@@ -1,4 +1,5 @@
-// What a layout can be set to: the axes of the sweep with their settings, and the combinations that are refused. docs/parity.md shows this table.
+// What a layout can be set to: the axes of the sweep with their settings, and the combinations that are refused.
+// docs/parity.md shows this table.
 #pragma once
 
 #include "parity/training_run.h"

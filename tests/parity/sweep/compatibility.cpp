@@ -20,20 +20,24 @@ std::string axes_in_rows(const SweepTable& table) {
   for (std::size_t axis = 0; axis < table.axes.size(); ++axis) {
     std::vector<std::size_t> all;
     for (std::size_t setting = 0; setting < table.axes[axis].settings.size(); ++setting) all.push_back(setting);
-    text += fmt::format("| {} | {} | {} |\n", axis + 1, in_words(table.axes[axis].name), settings_of(table.axes[axis], all));
+    text += fmt::format("| {} | {} | {} |\n", axis + 1, in_words(table.axes[axis].name),
+                        settings_of(table.axes[axis], all));
   }
   return text;
 }
 
 std::string letter_of(std::size_t rule) { return std::string(1, static_cast<char>('a' + rule)); }
 
-bool speaks_of(const Rule& rule, std::size_t axis) { return std::ranges::find(rule.terms, axis, &Rule::Term::axis) != rule.terms.end(); }
+bool speaks_of(const Rule& rule, std::size_t axis) {
+  return std::ranges::find(rule.terms, axis, &Rule::Term::axis) != rule.terms.end();
+}
 
 std::string pair_in_a_cell(const SweepTable& table, std::size_t a, std::size_t b) {
   if (b >= a) return "";
   std::string letters;
   for (std::size_t rule = 0; rule < table.rules.size(); ++rule)
-    if (speaks_of(table.rules[rule], a) && speaks_of(table.rules[rule], b)) letters += (letters.empty() ? "" : " ") + letter_of(rule);
+    if (speaks_of(table.rules[rule], a) && speaks_of(table.rules[rule], b))
+      letters += (letters.empty() ? "" : " ") + letter_of(rule);
   return letters.empty() ? "+" : letters;
 }
 
@@ -56,8 +60,8 @@ std::string refusals_in_rows(const SweepTable& table) {
   for (std::size_t rule = 0; rule < table.rules.size(); ++rule) {
     std::string together;
     for (const Rule::Term& term : table.rules[rule].terms)
-      together +=
-          fmt::format("{}{} = {}", together.empty() ? "" : ", ", in_words(table.axes[term.axis].name), settings_of(table.axes[term.axis], term.settings));
+      together += fmt::format("{}{} = {}", together.empty() ? "" : ", ", in_words(table.axes[term.axis].name),
+                              settings_of(table.axes[term.axis], term.settings));
     text += fmt::format("| {} | {} | {} |\n", letter_of(rule), together, table.rules[rule].why);
   }
   return text;
@@ -66,8 +70,10 @@ std::string refusals_in_rows(const SweepTable& table) {
 }  // namespace
 
 std::string compatibility(const SweepTable& table) {
-  return fmt::format("{}\nEach axis with each other, by their numbers: `+` all settings go together, a letter all but those named under it.\n\n{}\n{}",
-                     axes_in_rows(table), pairs_in_a_square(table), refusals_in_rows(table));
+  return fmt::format(
+      "{}\nEach axis with each other, by their numbers: `+` all settings go together, a letter all but those named "
+      "under it.\n\n{}\n{}",
+      axes_in_rows(table), pairs_in_a_square(table), refusals_in_rows(table));
 }
 
 }  // namespace echelon::testing

@@ -22,7 +22,9 @@ std::string page() {
 
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
   const std::size_t first = text.find(begin), last = text.find(end);
-  return first == std::string::npos || last == std::string::npos ? "" : text.substr(first + begin.size(), last - first - begin.size());
+  return first == std::string::npos || last == std::string::npos
+             ? ""
+             : text.substr(first + begin.size(), last - first - begin.size());
 }
 
 TEST(ParityPage, HasTheTableOfAxes) {

@@ -1,4 +1,5 @@
-// What the table refuses is refused in one sentence, and the value that the sentence names is accepted in place of the refused one.
+// What the table refuses is refused in one sentence, and the value that the sentence names is accepted in place of the
+// refused one.
 #include "base/error.h"
 #include "blueprint/blueprint.h"
 #include "parity/sweep/sweep.h"
@@ -53,7 +54,8 @@ std::optional<Refusal> read_refusal(const std::string& sentence) {
   if (!std::regex_match(sentence, match, form)) return {};
   Refusal refusal = {match[1], without_quotes(match[2]), match[1], without_quotes(match[4])};
   if (match[3].matched) refusal.nearest_key = match[3].str().substr(1);
-  if (find_config_key(refusal.nearest_key) == nullptr) refusal.nearest_key = refusal.key.substr(0, refusal.key.find('.') + 1) + refusal.nearest_key;
+  if (find_config_key(refusal.nearest_key) == nullptr)
+    refusal.nearest_key = refusal.key.substr(0, refusal.key.find('.') + 1) + refusal.nearest_key;
   return refusal;
 }
 

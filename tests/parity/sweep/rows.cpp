@@ -72,7 +72,8 @@ class Drawing {
 
   std::size_t gain_of(const Settings& settings) const {
     const std::vector<Pair> pairs = pairs_of(settings);
-    return static_cast<std::size_t>(std::ranges::count_if(pairs, [&](const Pair& pair) { return missing_.contains(pair); }));
+    return static_cast<std::size_t>(
+        std::ranges::count_if(pairs, [&](const Pair& pair) { return missing_.contains(pair); }));
   }
 
   void add_row_on(int world) {
@@ -167,12 +168,15 @@ std::map<Pair, int> occurrences(const std::vector<SweepRow>& rows) {
   return times;
 }
 
-std::vector<SweepRow> draw_rows(const SweepTable& table, unsigned seed, int times) { return Drawing(table, seed, times).rows(); }
+std::vector<SweepRow> draw_rows(const SweepTable& table, unsigned seed, int times) {
+  return Drawing(table, seed, times).rows();
+}
 
 std::vector<std::size_t> rows_with_every_setting(const SweepTable& table, const std::vector<SweepRow>& rows) {
   std::set<Place> missing;
   for (std::size_t axis = 0; axis < table.axes.size(); ++axis)
-    for (std::size_t setting = 0; setting < table.axes[axis].settings.size(); ++setting) missing.insert({axis, setting});
+    for (std::size_t setting = 0; setting < table.axes[axis].settings.size(); ++setting)
+      missing.insert({axis, setting});
   const auto gain = [&](const SweepRow& row) {
     std::size_t count = 0;
     for (std::size_t axis = 0; axis < row.settings.size(); ++axis) count += missing.count({axis, row.settings[axis]});

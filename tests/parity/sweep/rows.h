@@ -23,11 +23,13 @@ using Pair = std::pair<Place, Place>;  // of two axes, in their order
 /// How many rows have it.
 [[nodiscard]] std::map<Pair, int> occurrences(const std::vector<SweepRow>& rows);
 
-/// Rows that no rule refuses, on 16 ranks at most; in them every allowed pair occurs `times`. A pair for which there is no such row is missing in them.
+/// Rows that no rule refuses, on 16 ranks at most; in them every allowed pair occurs `times`. A pair for which there is
+/// no such row is missing in them.
 [[nodiscard]] std::vector<SweepRow> draw_rows(const SweepTable& table, unsigned seed, int times);
 
 /// A few of the rows, by their index, in which every setting occurs.
-[[nodiscard]] std::vector<std::size_t> rows_with_every_setting(const SweepTable& table, const std::vector<SweepRow>& rows);
+[[nodiscard]] std::vector<std::size_t> rows_with_every_setting(const SweepTable& table,
+                                                               const std::vector<SweepRow>& rows);
 
 /// Settings of the axes that have none yet: of those that go with the others the first. Nothing if there are none.
 [[nodiscard]] std::optional<Settings> plainest_with(const SweepTable& table, Settings settings);

@@ -42,37 +42,47 @@ class Refusals {
   std::vector<Rule> rules_;
 };
 
-const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree", zero = "parallelism.zero_level",
-                  tensor = "parallelism.tensor_parallel_degree", sequence = "parallelism.sequence_parallel", pipeline = "parallelism.pipeline_parallel_degree",
-                  schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages", microbatches = "microbatches",
-                  recompute = "training.recompute", method = "training.recompute_method";
+const std::string reshard = "parallelism.reshard_after_forward", shard = "parallelism.data_parallel_shard_degree",
+                  zero = "parallelism.zero_level", tensor = "parallelism.tensor_parallel_degree",
+                  sequence = "parallelism.sequence_parallel", pipeline = "parallelism.pipeline_parallel_degree",
+                  schedule = "parallelism.pipeline_parallel_schedule", virtual_stages = "parallelism.virtual_stages",
+                  microbatches = "microbatches", recompute = "training.recompute", method = "training.recompute_method";
 
 void refuse_data_parallel(Refusals& refused) {
-  refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero, "level 0 shards nothing: its replicas are data_parallel_replicate_degree");
+  refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero,
+              "level 0 shards nothing: its replicas are data_parallel_replicate_degree");
   refused.add({{reshard, {"never", "step"}}, {zero, {"0", "1", "2"}}}, reshard, "parameters are cut at level 3 alone");
 }
 
 void refuse_tensor_parallel(Refusals& refused) {
-  refused.add({{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
-              "above the number of key/value heads the degree must be a multiple of it, so that each has as many ranks");
+  refused.add(
+      {{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
+      "above the number of key/value heads the degree must be a multiple of it, so that each has as many ranks");
   const std::string tokens = "the tokens of a microbatch are cut evenly over the tensor-parallel ranks";
   refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"3", "4"}}}, sequence, tokens);
-  refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"2"}}, {"training.micro_batch_size", {"1"}}}, sequence, tokens);
+  refused.add(
+      {{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"2"}}, {"training.micro_batch_size", {"1"}}},
+      sequence, tokens);
 }
 
 void refuse_schedules(Refusals& refused) {
-  refused.add({{schedule, {"naive", "GPipe", "1F1B", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p"}}, {virtual_stages, {"2", "3"}}}, virtual_stages,
-              "the schedule has one stage a rank");
-  refused.add({{schedule, {"Interleaved1F1B"}}, {virtual_stages, {"1"}}}, virtual_stages, "with one stage a rank it would be 1F1B");
-  refused.add({{schedule, {"ZB-V", "DualPipeV"}}, {virtual_stages, {"1", "3"}}}, virtual_stages, "a V has two stages a rank");
+  refused.add(
+      {{schedule, {"naive", "GPipe", "1F1B", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p"}}, {virtual_stages, {"2", "3"}}},
+      virtual_stages, "the schedule has one stage a rank");
+  refused.add({{schedule, {"Interleaved1F1B"}}, {virtual_stages, {"1"}}}, virtual_stages,
+              "with one stage a rank it would be 1F1B");
+  refused.add({{schedule, {"ZB-V", "DualPipeV"}}, {virtual_stages, {"1", "3"}}}, virtual_stages,
+              "a V has two stages a rank");
   const std::string both_ways = "microbatches go both ways at once, so there must be two for each rank";
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"1"}}}, schedule, both_ways);
-  refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"2", "3"}}, {pipeline, {"2", "3", "4"}}}, schedule, both_ways);
+  refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"2", "3"}}, {pipeline, {"2", "3", "4"}}}, schedule,
+              both_ways);
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"5"}}, {pipeline, {"3", "4"}}}, schedule, both_ways);
 }
 
 void refuse_recomputation(Refusals& refused) {
-  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2"}}}, recompute, "the model has no norms of q and k");
+  refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2"}}}, recompute,
+              "the model has no norms of q and k");
   refused.add({{recompute, {"none"}}, {method, {"block"}}}, method, "nothing is formed again, in whichever blocks");
 }
 

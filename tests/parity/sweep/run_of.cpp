@@ -20,7 +20,9 @@ Draft draft_of(const SweepTable& table, const Settings& settings) {
 }
 
 /// Without the shard degree.
-int other_ranks(const ParallelConfig& p) { return static_cast<int>(p.data_parallel_replicate_degree * p.tensor_parallel_degree * p.pipeline_parallel_degree); }
+int other_ranks(const ParallelConfig& p) {
+  return static_cast<int>(p.data_parallel_replicate_degree * p.tensor_parallel_degree * p.pipeline_parallel_degree);
+}
 
 int num_virtual(const Draft& draft) {
   const ParallelConfig& p = draft.config.parallelism;
@@ -42,7 +44,10 @@ void set_layers(Draft& draft) {
       break;
     case LayerSplit::letters:  // E|tt|t|t|tL
       layers = std::max<std::int64_t>(stages, 2);
-      layout.letters = stages == 1 ? "EttL" : stages == 2 ? "E|ttL" : stages == 3 ? "E|tt|tL" : fmt::format("E|tt|(t|)*{}tL", stages - 3);
+      layout.letters = stages == 1   ? "EttL"
+                       : stages == 2 ? "E|ttL"
+                       : stages == 3 ? "E|tt|tL"
+                                     : fmt::format("E|tt|(t|)*{}tL", stages - 3);
       break;
     case LayerSplit::thin: layers = std::max<std::int64_t>(stages - 2, 1); break;
   }
@@ -66,7 +71,8 @@ void set_training(Draft& draft) {
   t.dtype = "float64";
   t.global_batch_size = draft.config.data_parallel_degree() * draft.microbatches * t.micro_batch_size;
   draft.config.optimizer.lr = 1e-2;
-  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than itself.
+  // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than
+  // itself.
   draft.config.optimizer.eps = 1e-7;
 }
 
@@ -75,7 +81,8 @@ void write_schedule(Draft& draft, const std::string& folder) {
   const RandomScheduleOptions order = {.num_ranks = static_cast<int>(draft.config.parallelism.pipeline_parallel_degree),
                                        .num_virtual = num_virtual(draft),
                                        .num_microbatches = draft.microbatches};
-  const std::string path = fmt::format("{}/order_p{}_v{}_m{}.csv", folder, order.num_ranks, order.num_virtual, order.num_microbatches);
+  const std::string path =
+      fmt::format("{}/order_p{}_v{}_m{}.csv", folder, order.num_ranks, order.num_virtual, order.num_microbatches);
   std::filesystem::create_directories(folder);
   std::ofstream(path) << to_torch_csv(random_schedule(order));
   draft.config.parallelism.pipeline_parallel_schedule_csv = path;
@@ -85,13 +92,15 @@ void write_schedule(Draft& draft, const std::string& folder) {
 
 int least_world(const SweepTable& table, const Settings& settings) {
   const Draft draft = draft_of(table, settings);
-  return other_ranks(draft.config.parallelism) * static_cast<int>(draft.fills_the_world ? 4 : draft.config.parallelism.data_parallel_shard_degree);
+  return other_ranks(draft.config.parallelism) *
+         static_cast<int>(draft.fills_the_world ? 4 : draft.config.parallelism.data_parallel_shard_degree);
 }
 
 bool can_have_world(const SweepTable& table, const Settings& settings, int world_size) {
   const Draft draft = draft_of(table, settings);
   const int least = least_world(table, settings);
-  return draft.fills_the_world ? world_size >= least && world_size % other_ranks(draft.config.parallelism) == 0 : world_size == least;
+  return draft.fills_the_world ? world_size >= least && world_size % other_ranks(draft.config.parallelism) == 0
+                               : world_size == least;
 }
 
 SweepRun run_of(const SweepTable& table, const SweepRow& row, const std::string& folder) {

@@ -1,4 +1,5 @@
-// The rows of this run: a few in which every setting occurs, or with ECHELON_SWEEP=long all of them. ECHELON_SWEEP_SEED draws others.
+// The rows of this run: a few in which every setting occurs, or with ECHELON_SWEEP=long all of them. ECHELON_SWEEP_SEED
+// draws others.
 #pragma once
 
 #include "parity/sweep/rows.h"

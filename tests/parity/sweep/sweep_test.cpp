@@ -35,17 +35,21 @@ TEST(SweepRows, AreManyAndOnEveryNumberOfRanks) {
 }
 
 std::string how_to_repeat(std::size_t row, const RunConfig& config) {
-  return fmt::format("row {} of seed {}:\n{}\n{}", row, sweep_seed(), describe(table, all_rows()[row]), to_toml(config));
+  return fmt::format("row {} of seed {}:\n{}\n{}", row, sweep_seed(), describe(table, all_rows()[row]),
+                     to_toml(config));
 }
 
-// All rows, also where only some of them are run: no row is left out for being refused, and none has types that do not fit.
+// All rows, also where only some of them are run: no row is left out for being refused, and none has types that do not
+// fit.
 TEST(SweepRows, AreAcceptedPlannedAndOfFittingTypes) {
   for (std::size_t row = 0; row < all_rows().size(); ++row) {
     const RunConfig config = run_of(all_rows()[row]).config;
     try {
       const Blueprint blueprint(config);
       for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
-        EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)), std::vector<std::string>()) << how_to_repeat(row, config);
+        EXPECT_EQ(check(blueprint.programs(kind), blueprint.schedule(), blueprint.lowering(kind)),
+                  std::vector<std::string>())
+            << how_to_repeat(row, config);
       check_layout_types(blueprint);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what() << "\n" << how_to_repeat(row, config);
@@ -81,16 +85,20 @@ class Sweep : public ::testing::TestWithParam<std::size_t> {
 
   static void SetUpTestSuite() { begin = now_seconds(); }
   static void TearDownTestSuite() {
-    fmt::print("{} of {} rows of seed {}, {:.0f} s; worst errors: loss {:.1e} ({}), gradient norm {:.1e} ({}), gradient {:.1e} ({}), weight {:.1e} ({})\n",
-               num_rows, all_rows().size(), sweep_seed(), now_seconds() - begin, loss.error, loss.where, grad_norm.error, grad_norm.where, gradient.error,
-               gradient.where, weight.error, weight.where);
+    fmt::print(
+        "{} of {} rows of seed {}, {:.0f} s; worst errors: loss {:.1e} ({}), gradient norm {:.1e} ({}), gradient "
+        "{:.1e} ({}), weight {:.1e} ({})\n",
+        num_rows, all_rows().size(), sweep_seed(), now_seconds() - begin, loss.error, loss.where, grad_norm.error,
+        grad_norm.where, gradient.error, gradient.where, weight.error, weight.where);
   }
 };
 
 TEST_P(Sweep, EqualsOneRank) {
   const SweepRun run = run_of(all_rows()[GetParam()]);
   SCOPED_TRACE(how_to_repeat(GetParam(), run.config));
-  const auto at_end = [&](const RankView& rank) { expect_locks_hold(rank, {.training = run.config.training.steps, .evaluation = 1}); };
+  const auto at_end = [&](const RankView& rank) {
+    expect_locks_hold(rank, {.training = run.config.training.steps, .evaluation = 1});
+  };
   const auto actual = run_training(run.config, {.at_end = at_end, .targets = run.targets});
   expect_equal(*actual, one_rank_of(run), scalar_tolerance, tensor_tolerance, run.config.optimizer.lr);
   const Errors errors = errors_of(*actual, one_rank_of(run), run.config.optimizer.lr);
@@ -130,7 +138,8 @@ std::vector<std::size_t> rows_to_run() {
   return rows_with_every_setting(table, all_rows());
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, Sweep, ::testing::ValuesIn(rows_to_run()), [](const auto& row) { return fmt::format("{:03}", row.param); });
+INSTANTIATE_TEST_SUITE_P(Rows, Sweep, ::testing::ValuesIn(rows_to_run()),
+                         [](const auto& row) { return fmt::format("{:03}", row.param); });
 
 }  // namespace
 }  // namespace echelon::testing

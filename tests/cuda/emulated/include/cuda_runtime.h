@@ -1,10 +1,13 @@
-// The part of CUDA's runtime that Echelon uses, played by the host: kernels compiled by an ordinary C++ compiler run here, thread by thread.
+// The part of CUDA's runtime that Echelon uses, played by the host: kernels compiled by an ordinary C++ compiler run
+// here, thread by thread.
 //
-// What it is for: every kernel and the whole backend are run, and compared with the reference, where there is no GPU, and under the sanitizers of the host.
-// What it is not: fast, or a proof of what only the chip does (its memory model, its rounding in tensor cores, its limits on registers).
+// What it is for: every kernel and the whole backend are run, and compared with the reference, where there is no GPU,
+// and under the sanitizers of the host. What it is not: fast, or a proof of what only the chip does (its memory model,
+// its rounding in tensor cores, its limits on registers).
 //
-// It is an adversary where CUDA promises little. Streams run nothing before somebody waits, and then in a random order that the events allow; blocks and the
-// threads of a block take turns in a random order; device memory is filled with NaN; copies from pinned memory read it late.
+// It is an adversary where CUDA promises little. Streams run nothing before somebody waits, and then in a random order
+// that the events allow; blocks and the threads of a block take turns in a random order; device memory is filled with
+// NaN; copies from pinned memory read it late.
 #pragma once
 
 #include "cuda/emulated/execution.h"
@@ -33,7 +36,9 @@ namespace emulated {
 /// A number of the thread that runs, read when it is used.
 template <unsigned (*read)(const Thread&)>
 struct Register {
-  operator unsigned() const { return read(this_thread()); }  // NOLINT(google-explicit-constructor): as CUDA's are numbers
+  operator unsigned() const {
+    return read(this_thread());
+  }  // NOLINT(google-explicit-constructor): as CUDA's are numbers
 };
 template <unsigned (*read_x)(const Thread&), unsigned (*read_y)(const Thread&), unsigned (*read_z)(const Thread&)>
 struct Registers {
@@ -60,10 +65,18 @@ unsigned of_grid_size(const Thread& t) {
 
 }  // namespace emulated
 
-inline constexpr emulated::Registers<emulated::of_thread<&uint3::x>, emulated::of_thread<&uint3::y>, emulated::of_thread<&uint3::z>> threadIdx;
-inline constexpr emulated::Registers<emulated::of_block<&uint3::x>, emulated::of_block<&uint3::y>, emulated::of_block<&uint3::z>> blockIdx;
-inline constexpr emulated::Registers<emulated::of_block_size<&dim3::x>, emulated::of_block_size<&dim3::y>, emulated::of_block_size<&dim3::z>> blockDim;
-inline constexpr emulated::Registers<emulated::of_grid_size<&dim3::x>, emulated::of_grid_size<&dim3::y>, emulated::of_grid_size<&dim3::z>> gridDim;
+inline constexpr emulated::Registers<emulated::of_thread<&uint3::x>, emulated::of_thread<&uint3::y>,
+                                     emulated::of_thread<&uint3::z>>
+    threadIdx;
+inline constexpr emulated::Registers<emulated::of_block<&uint3::x>, emulated::of_block<&uint3::y>,
+                                     emulated::of_block<&uint3::z>>
+    blockIdx;
+inline constexpr emulated::Registers<emulated::of_block_size<&dim3::x>, emulated::of_block_size<&dim3::y>,
+                                     emulated::of_block_size<&dim3::z>>
+    blockDim;
+inline constexpr emulated::Registers<emulated::of_grid_size<&dim3::x>, emulated::of_grid_size<&dim3::y>,
+                                     emulated::of_grid_size<&dim3::z>>
+    gridDim;
 
 struct alignas(8) float2 {
   float x, y;
@@ -98,11 +111,14 @@ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int /*width*/ = 32) {
 }
 template <class T>
 T __shfl_down_sync(unsigned mask, T value, unsigned delta, int /*width*/ = 32) {
-  return emulated::exchange(mask, value, [&](int lane) { return lane + static_cast<int>(delta) < 32 ? lane + static_cast<int>(delta) : lane; });
+  return emulated::exchange(mask, value, [&](int lane) {
+    return lane + static_cast<int>(delta) < 32 ? lane + static_cast<int>(delta) : lane;
+  });
 }
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int /*width*/ = 32) {
-  return emulated::exchange(mask, value, [&](int lane) { return lane >= static_cast<int>(delta) ? lane - static_cast<int>(delta) : lane; });
+  return emulated::exchange(
+      mask, value, [&](int lane) { return lane >= static_cast<int>(delta) ? lane - static_cast<int>(delta) : lane; });
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
