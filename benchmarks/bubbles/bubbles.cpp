@@ -4,19 +4,26 @@
 // A tiny model goes through the engine as it is; each pass of a rank then sleeps until it has taken the wanted time, so
 // the number of cores does not matter.
 //
-// bubble     (cost - work) / cost, the cost being the longest time of a rank from its first pass to its last (Qi et al.
-// 2023, arXiv:2401.10241, table 5), and
+//
+// Claim (schedules): The bubble of every schedule, measured on four thread ranks, is that of its
+//   theory.
+// Bound: at most 1.5 points above it.
+// Run: build/release/bench_bubbles
+//
+// bubble     (cost - work) / cost, the cost being the longest time of a rank from its first pass to its last (Qi et
+//            al. 2023, arXiv:2401.10241, table 5), and
 //            the work the mean time that ranks spend in passes
 // a step     the same with the time from the begin of one step to that of the next: clipping needs the norm over all
-// ranks, so nobody begins the next step before
-//            the last rank has ended its last pass. Its theory is the time from the first pass of any rank to the last
-//            of any.
+//            ranks, so nobody begins the next step
+// before
+//            the last rank has ended its last pass. Its theory is the time from the first pass of any rank to the
+//            last of any.
 #include "base/clock.h"
 #include "base/median.h"
 #include "comm/thread/thread_world.h"
 #include "engine/layout_run.h"
-#include "schedule/catalog.h"
-#include "schedule/rates.h"
+#include "schedule/generators/catalog.h"
+#include "schedule/play/rates.h"
 
 #include <fmt/format.h>
 
@@ -123,7 +130,7 @@ Costs run(const Schedule& schedule, const PassTimes& times) {
   const Blueprint blueprint(tiny_run(schedule.num_stages, num_ranks, schedule.num_microbatches), schedule);
   std::vector<std::vector<Pass>> passes(schedule.ranks.size());
   const AnyTokens tokens;
-  RunWatcher nobody;
+  RunObserver nobody;
   const double share = static_cast<double>(num_ranks) / schedule.num_stages;
   run_layout(
       {.blueprint = blueprint,

@@ -25,8 +25,8 @@ struct Buffers {
     full = stack.take(DType::float32, {count});
     shard = stack.take(DType::float32, {count / n});
     other = stack.take(DType::float32, {count});
-    for (const Tensor& x : {full, shard, other})
-      std::fill_n(x.as<float>(), x.num_elements(), 1e-20F);  // its sums stay small
+    // Its sums stay small.
+    for (const Tensor& x : {full, shard, other}) std::fill_n(x.as<float>(), x.num_elements(), 1e-20F);
   }
 };
 

@@ -20,7 +20,7 @@ MODELS = {
     "tiny-gpt2": dict(family="gpt2", layers=2, width=32, heads=2, kv_heads=2, inner=64, vocab=101, positions=32, tied=True),
     "tiny-llama": dict(family="llama", layers=2, width=32, heads=4, kv_heads=2, inner=64, vocab=101, positions=32, tied=False),
 }
-# `batch` sequences of `tokens` tokens are one step, in one microbatch. What 8 B parameters take beyond others: docs/gpu.md.
+# `batch` sequences of `tokens` tokens are one step, in one microbatch. What 8 B parameters take beyond others: docs/internals/gpu.md.
 LEAN = dict(recompute="full", moments_dtype="bfloat16")
 CASES = {
     "gpt2-124m-1024": dict(model="gpt2-124m", tokens=1024, batch=32),

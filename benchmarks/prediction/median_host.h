@@ -1,7 +1,7 @@
 // One machine out of several measurements of it.
 #pragma once
 
-#include "spec/host_spec.h"
+#include "spec/machine/host_spec.h"
 
 namespace echelon {
 

@@ -8,14 +8,14 @@
 #include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "data/indexed_dataset.h"
-#include "engine/measure_machine.h"
-#include "engine/train.h"
 #include "machine/cpus.h"
-#include "predict/host_step.h"
-#include "predict/host_time.h"
+#include "measure/measure_machine.h"
+#include "predict/host/host_step.h"
+#include "predict/machine/host_time.h"
 #include "prediction/draw.h"
 #include "prediction/median_host.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
+#include "train/train.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -78,7 +78,7 @@ double flops_of(const Blueprint& blueprint) {
     coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
     const RankBlueprint rank = blueprint.rank(blueprint.mesh().rank_of(coordinates));
     for (const Action& action : rank.program(ProgramKind::training))
-      for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).ops)
+      for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).operations())
         flops += static_cast<double>(operation.flops);
   }
   return flops * blueprint.mesh().num_ranks() / num_stages;
@@ -120,28 +120,45 @@ double processor_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-void measure(Row& row, double seconds) {
-  constexpr int num_warm = 2, least_steps = 4;
-  std::atomic<bool> is_over = false;
-  TrainEvents events;
-  double start = 0, busy_before = 0, busy = 0;
-  int num_steps = 0;
-  events.on_step = [&](const StepReport& report) {
+/// Stops a run when its steps after the first ones have taken some time.
+class StepClock final : public RunObserver {
+ public:
+  StepClock(Row& row, double seconds) : row_(row), seconds_(seconds) {}
+  void reported(const StepReport& report) override {
+    constexpr int num_warm = 2, least_steps = 4;
     if (report.step == num_warm) {
-      start = now_seconds();
-      busy_before = processor_seconds();
+      start_ = now_seconds();
+      busy_before_ = processor_seconds();
     } else if (report.step > num_warm) {
-      row.step_seconds.push_back(report.step_seconds);
-      ++num_steps;
-      busy = processor_seconds() - busy_before;
-      is_over = num_steps >= least_steps && now_seconds() - start > seconds;
+      row_.step_seconds.push_back(report.step_seconds);
+      ++num_steps_;
+      busy_ = processor_seconds() - busy_before_;
+      is_over_ = num_steps_ >= least_steps && now_seconds() - start_ > seconds_;
     }
-    row.arena_bytes = report.memory_peak_bytes;
-  };
+    row_.arena_bytes = report.memory_peak_bytes;
+  }
+  [[nodiscard]] const std::atomic<bool>& is_over() const { return is_over_; }
+  [[nodiscard]] double core_seconds() const { return busy_ / num_steps_; }
+
+ private:
+  Row& row_;
+  double seconds_;
+  std::atomic<bool> is_over_ = false;
+  double start_ = 0, busy_before_ = 0, busy_ = 0;
+  int num_steps_ = 0;
+};
+
+void measure(Row& row, double seconds) {
+  StepClock clock(row, seconds);
   row.config.training.steps = 1000;
-  (void)train(row.config, {.events = events, .stop_requested = &is_over});
-  row.core_seconds.push_back(busy / num_steps);
+  (void)train(row.config, {.observer = &clock, .stop_requested = &clock.is_over()});
+  row.core_seconds.push_back(clock.core_seconds());
 }
+
+struct TracedTable final : RunObserver {
+  void traced(const TraceReport& trace) override { table = trace.table; }
+  OperationTable table;
+};
 
 /// Where rank 0's time goes, by operation: as predicted on one core and on all together, and as measured.
 void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder) {
@@ -150,7 +167,7 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
   HostTime time(host, blueprint.mesh().num_ranks());
   std::map<std::string, CoreSeconds> predicted;
   for (const Action& action : rank.program(ProgramKind::training)) {
-    for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).ops) {
+    for (const OpRecord& operation : rank.trace(ProgramKind::training).of(action).operations()) {
       const CoreSeconds seconds = time.of(operation);
       const std::string name(name_of(operation.kind));
       predicted[name] += seconds;
@@ -161,21 +178,19 @@ void explain(Row& row, const HostSpec& host, const std::filesystem::path& folder
   row.config.training.steps = 6;
   row.config.metrics.trace = "steps 4-6";
   row.config.output.dir = folder.string();
-  TrainEvents events;
-  events.on_trace = [&](const TraceReport& trace) {
-    const auto print = [&](const std::string& name, const OperationRow& measured) {
-      const CoreSeconds seconds = predicted[name];
-      fmt::print("{:<50} {:>6.0f} calls {:>9.3f} ms, predicted {:>9.3f} or {:>9.3f}\n", name, measured.calls,
-                 1e3 * measured.seconds, 1e3 * seconds.busy, 1e3 * seconds.shared);
-    };
-    for (const OperationRow& each : trace.table.rows) print(each.name, each);
-    for (const auto& [name, shapes] : trace.table.by_shape)
-      for (const OperationRow& each : shapes)
-        if (each.seconds > 0.01 * trace.table.step_seconds) print(name + " " + each.name, each);
-    fmt::print("step {:.3f} ms, unnamed {:.3f} ms, predicted {:.3f} ms\n", 1e3 * trace.table.step_seconds,
-               1e3 * trace.table.unnamed_seconds, 1e3 * row.predicted);
+  TracedTable traced;
+  (void)train(row.config, {.observer = &traced});
+  const auto print = [&](const std::string& name, const OperationRow& measured) {
+    const CoreSeconds seconds = predicted[name];
+    fmt::print("{:<50} {:>6.0f} calls {:>9.3f} ms, predicted {:>9.3f} or {:>9.3f}\n", name, measured.calls,
+               1e3 * measured.seconds, 1e3 * seconds.busy, 1e3 * seconds.shared);
   };
-  (void)train(row.config, {.events = events});
+  for (const OperationRow& each : traced.table.rows) print(each.name, each);
+  for (const auto& [name, shapes] : traced.table.by_shape)
+    for (const OperationRow& each : shapes)
+      if (each.seconds > 0.01 * traced.table.step_seconds) print(name + " " + each.name, each);
+  fmt::print("step {:.3f} ms, unnamed {:.3f} ms, predicted {:.3f} ms\n", 1e3 * traced.table.step_seconds,
+             1e3 * traced.table.unnamed_seconds, 1e3 * row.predicted);
 }
 
 std::vector<Row> draw(const Options& options, const std::string& data) {

@@ -4,9 +4,6 @@
 #include "backend/plugin.h"
 #include "base/error.h"
 
-#include <algorithm>
-#include <iterator>
-
 namespace echelon {
 
 std::string_view name_of(DeviceKind kind) {
@@ -17,12 +14,9 @@ std::string_view name_of(DeviceKind kind) {
   return "?";
 }
 
-std::unique_ptr<Backend> open_backend(std::string_view device, std::string_view key) {
-  constexpr std::string_view all[] = {"auto", "cpu", "cuda"};
-  const bool is_known = std::find(std::begin(all), std::end(all), device) != std::end(all);
-  require(is_known, "{} = '{}' is none of {}; nearest: {}", key, device, fmt::join(all, ", "), nearest(device, all));
-  const bool is_automatic = device == "auto";
-  if (device == name_of(DeviceKind::cuda) || (is_automatic && has_nvidia_driver())) {
+std::unique_ptr<Backend> open_backend(DeviceChoice device, std::string_view key) {
+  const bool is_automatic = device == DeviceChoice::automatic;
+  if (device == DeviceChoice::cuda || (is_automatic && has_nvidia_driver())) {
     LoadedPlugin cuda = load_cuda_plugin();
     if (cuda.backend) return std::move(cuda.backend);
     require(is_automatic, "{} = cuda, but {}; nearest: cpu", key, cuda.reason);

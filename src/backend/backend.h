@@ -5,6 +5,7 @@
 #include "backend/work_recorder.h"
 #include "comm/mesh.h"
 #include "ops/ops.h"
+#include "spec/config/run_choices.h"
 #include "tensor/memory_space.h"
 
 #include <memory>
@@ -20,12 +21,11 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 struct RankOptions {
   int num_threads = 1;        // of the host, inside one operation
   bool deterministic = true;  // two runs give the same bits, where that costs time
-  bool allows_tf32 =
-      false;  // products of float32 may round their operands to TensorFloat-32, where the device is faster at that
-  bool needs_float8 = false;  // products in float8 will be asked for
-  std::string transport =
-      "auto";  // comm.backend, as far as it speaks of devices: "nccl", or "auto" for the fastest that works
-  double timeout_seconds = 300;  // of one wait
+  // Products of float32 may round their operands to TensorFloat-32, where the device is faster at that.
+  bool allows_tf32 = false;
+  bool needs_float8 = false;                     // products in float8 will be asked for
+  CommBackend backend = CommBackend::automatic;  // nccl, or any other for the fastest transport that works
+  double timeout_seconds = 300;                  // of one wait
 };
 
 /// What a device says of itself.
@@ -65,8 +65,8 @@ class Backend {
   [[nodiscard]] virtual std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) = 0;
 };
 
-/// device = auto | cpu | cuda; auto is cuda where a GPU and our library for it are found. Throws Error, which names
-/// `key`, if `device` is none of these or what was asked for by name is not there, and says why.
-[[nodiscard]] std::unique_ptr<Backend> open_backend(std::string_view device, std::string_view key = "training.device");
+/// automatic is cuda if a GPU and our library for it are found. Throws Error, which names `key` and says why, if the
+/// named device is not there.
+[[nodiscard]] std::unique_ptr<Backend> open_backend(DeviceChoice device, std::string_view key = "training.device");
 
 }  // namespace echelon

@@ -27,7 +27,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] DeviceKind kind() const override { return DeviceKind::cpu; }
   [[nodiscard]] int num_devices() const override { return 1; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
-    require(options.transport != "nccl",
+    require(options.backend != CommBackend::nccl,
             "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");
     return std::make_unique<CpuDevice>(host, options.num_threads, remark_);
   }

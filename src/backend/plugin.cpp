@@ -34,8 +34,8 @@ LoadedPlugin load_cuda_plugin() {
     loaded.backend.reset(entry(loaded.reason));
     return loaded;
   }
-  return {nullptr,
-          fmt::format("there is no '{}' (built where CUDA's compiler nvcc is found)", places.front().string())};
+  return {nullptr, fmt::format("there is no '{}'; scripts/build cuda builds it where nvcc is installed",
+                               places.front().string())};
 }
 
 bool has_nvidia_driver() {

@@ -1,29 +1,10 @@
 #include "base/error.h"
 
+#include "base/similar.h"
+
 #include <algorithm>
-#include <vector>
 
 namespace echelon {
-namespace {
-
-// Optimal string alignment distance: three rolling rows, because a transposition looks two rows back.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
-    }
-    before_last.swap(last);
-    last.swap(row);
-  }
-  return last[b.size()];
-}
-
-}  // namespace
 
 std::string nearest(std::string_view name, std::span<const std::string_view> candidates) {
   const auto closest = std::min_element(candidates.begin(), candidates.end(), [&](auto x, auto y) {

@@ -93,8 +93,8 @@ class Team {
   // claimed as one of another.
   alignas(64) std::atomic<std::uint64_t> ticket_ = 0;
   alignas(64) std::atomic<std::uint32_t> num_unfinished_ = 0;
-  alignas(64) std::atomic<std::uint32_t> num_calls_ =
-      0;  // changes with every job, and at the end: what workers sleep on
+  // Changes with every job, and at the end: what workers sleep on.
+  alignas(64) std::atomic<std::uint32_t> num_calls_ = 0;
   std::atomic<int> num_asleep_ = 0;
   std::atomic<bool> is_over_ = false;
 

@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
 #include "nn/head_split.h"
-#include "spec/pipeline.h"
+#include "spec/config/pipeline.h"
+#include "spec/groups.h"
 
 #include <algorithm>
 
@@ -35,12 +36,12 @@ KeepsGathered keeps_gathered(ReshardAfterForward reshard) {
   throw Failure("unknown way of resharding");
 }
 
-void set_sharding(LoweringOptions& options, const RunConfig& config, const MeshShape& mesh) {
-  const ShardOptions sharding = shard_options(config, 0);
+void set_sharding(LoweringOptions& options, const RunConfig& config) {
+  const ShardOptions sharding = shard_options(config);
   options.gathers_parameters = sharding.level == 1 || sharding.level == 2;
   options.shards_gradients = sharding.shards_gradients();
   options.shards_parameters = sharding.shards_parameters();
-  options.reduces_parts = sharding.level > 0 && mesh.degree(Axis::dp_replicate) > 1;
+  options.reduces_parts = sharding.reduces_parts;
   options.converts_gradients = sharding.converts_gradients();
   options.keeps_gathered = keeps_gathered(config.parallelism.reshard_after_forward);
 }
@@ -82,8 +83,8 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
                 &blueprint.programs(
                     ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
       part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)),
-      traces_{RankTrace(blueprint.mesh(), rank, part_, *programs_[0]),
-              RankTrace(blueprint.mesh(), rank, part_, *programs_[1])} {
+      traces_{RankTrace(blueprint.config(), rank, part_, *programs_[0]),
+              RankTrace(blueprint.config(), rank, part_, *programs_[1])} {
   const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
   for (std::size_t kind = 0; kind < programs_.size(); ++kind)
     memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, traces_[kind])));
@@ -96,8 +97,8 @@ LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>
   const MeshShape mesh = config.mesh_shape();
   LoweringOptions options;
   options.stages = std::move(stages);
-  options.reduces_gradients = config.data_parallel_degree() > 1;
-  set_sharding(options, config, mesh);
+  options.reduces_gradients = mesh.group_size(data_group, 0) > 1;
+  set_sharding(options, config);
   options.clips = true;  // without a limit the norm is still formed and logged
   const int first = rank_of_stage.front(), last = rank_of_stage.back();
   options.ties_across_ranks = config.model.tie_word_embeddings && first != last;

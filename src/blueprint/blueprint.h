@@ -5,8 +5,8 @@
 
 #include "blueprint/call_trace.h"
 #include "blueprint/memory_plan.h"
-#include "schedule/lower.h"
-#include "spec/run_config.h"
+#include "schedule/lowering/lower.h"
+#include "spec/config/run_config.h"
 
 #include <vector>
 

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "comm/trace/trace_mesh.h"
-#include "nn/decode.h"
-#include "nn/head.h"
+#include "nn/decoder/decode.h"
+#include "nn/decoder/head.h"
 #include "ops/trace/trace_ops.h"
 
 #include <algorithm>

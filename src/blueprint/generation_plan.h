@@ -3,7 +3,7 @@
 #pragma once
 
 #include "blueprint/memory_plan.h"
-#include "nn/stage.h"
+#include "nn/decoder/stage.h"
 
 namespace echelon {
 

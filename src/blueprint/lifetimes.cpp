@@ -1,9 +1,11 @@
 #include "blueprint/lifetimes.h"
 
-#include "blueprint/boundaries.h"
-#include "blueprint/scalars.h"
+#include "base/error.h"
 #include "blueprint/unit_buffers.h"
-#include "schedule/passage.h"
+#include "executor/boundaries.h"
+#include "executor/scalars.h"
+#include "executor/unit_state.h"
+#include "schedule/lowering/passage.h"
 
 namespace echelon {
 namespace {
@@ -16,25 +18,15 @@ PlannedBuffer persistent(BufferKey key, MemoryCategory category, std::int64_t us
           .padding_bytes = aligned(allocated_bytes) - used_bytes};
 }
 
-/// `place` says which stage and unit.
-void add_unit(std::vector<PlannedBuffer>& buffers, const ShardedUnit& unit, BufferKey place) {
-  const ShardOptions& options = unit.options();
-  const std::int64_t param_size = size_of(options.dtype), grad_size = size_of(options.grad_dtype);
-  for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
-    const Bucket& bucket = unit.buckets()[b];
-    const Range whole = {0, bucket.num_elements}, owned = unit.owned(bucket);
-    const auto add = [&](BufferRole role, MemoryCategory category, Range range, std::int64_t element_size) {
-      const BufferKey key = {role, place.index, place.stage, static_cast<int>(b)};
-      buffers.push_back(
-          persistent(key, category, bucket.num_parameters_in(range) * element_size, range.count * element_size));
-    };
-    add(BufferRole::param, MemoryCategory::parameters, options.shards_parameters() ? owned : whole, param_size);
-    add(BufferRole::grad, MemoryCategory::gradients, options.shards_gradients() ? owned : whole, grad_size);
-    if (options.has_master())
-      add(BufferRole::master, MemoryCategory::master_weights, owned, size_of(options.master_dtype()));
-    for (const BufferRole moment : {BufferRole::m, BufferRole::v})
-      add(moment, MemoryCategory::moments, owned, size_of(options.moments_dtype));
+MemoryCategory category_of(StateRole role) {
+  switch (role) {
+    case StateRole::param: return MemoryCategory::parameters;
+    case StateRole::grad: return MemoryCategory::gradients;
+    case StateRole::master: return MemoryCategory::master_weights;
+    case StateRole::m:
+    case StateRole::v: return MemoryCategory::moments;
   }
+  throw Failure("unknown role of a unit's state");
 }
 
 /// The buffers that live during some actions.
@@ -119,7 +111,12 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   std::vector<PlannedBuffer> buffers;
   for (const StagePart& each : part.stages)
     for (std::size_t unit = 0; unit < each.units.size(); ++unit)
-      add_unit(buffers, each.units[unit], {.index = static_cast<int>(unit), .stage = each.index});
+      for (const StateBuffer& state : each.units[unit].state_buffers()) {
+        const BufferKey key = state_key(state, each.index, static_cast<int>(unit));
+        const std::int64_t num_used = each.units[unit].buckets()[state.bucket].num_parameters_in(state.range);
+        buffers.push_back(persistent(key, category_of(state.role), num_used * size_of(state.dtype),
+                                     state.range.count * size_of(state.dtype)));
+      }
 
   const std::int64_t table_bytes =
       part.rope_table_sizes().num_elements() * size_of(accumulate_dtype(part.options.dtype));

@@ -2,9 +2,8 @@
 // its edges, not on timing, so the peak is exact before the run; the engine allocates by it and has no other allocator.
 #pragma once
 
-#include "schedule/action.h"
+#include "executor/buffers.h"
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <string_view>
@@ -25,56 +24,11 @@ enum class MemoryCategory : std::uint8_t {
   boundaries,           // inputs, outputs and their gradients between stages and units
   workspace,            // scratch of one action
   gathered_parameters,  // whole units while they are used (ZeRO-3)
-  unreduced_gradients,  // whole units of one microbatch (ZeRO-2 and 3), and gradients in the format in which they are
-                        // reduced
+  // Whole units of one microbatch (ZeRO-2 and 3), and gradients in the format in which they are reduced.
+  unreduced_gradients,
 };
 [[nodiscard]] std::string_view name_of(MemoryCategory category);
 [[nodiscard]] std::vector<MemoryCategory> memory_categories();
-
-enum class BufferRole : std::uint8_t {
-  // of (unit, stage, bucket)
-  param,
-  grad,
-  master,
-  m,
-  v,
-  // of the rank
-  rope_cos,
-  rope_sin,
-  scalars,
-  tokens,
-  targets,
-  document_starts,
-  // of (microbatch, stage)
-  stash,        // what forward keeps until the weights' gradients are formed,
-  input_stash,  // and what it keeps until its input's gradient is
-  gradient_stash,
-  stage_input,
-  stage_output,
-  output_gradient,
-  input_gradient,
-  flow_0,  // gradients between units
-  flow_1,
-  // of (action)
-  workspace,
-  // of (action, bucket): the gather, the opening, the reduction that begins their life
-  gathered_param,
-  unreduced_grad,
-  converted_grad,
-  // of generation: caches of (block)
-  key_cache,
-  value_cache,
-  logits,
-};
-
-/// Which buffer: `index` is the unit, the microbatch, the action or the block.
-struct BufferKey {
-  BufferRole role{};
-  int index = 0;
-  int stage = 0;
-  int bucket = 0;
-  auto operator<=>(const BufferKey&) const = default;
-};
 
 /// The lifetime of a persistent buffer.
 inline constexpr int always = -1;

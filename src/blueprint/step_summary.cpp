@@ -10,8 +10,9 @@ namespace {
 
 std::vector<TrafficSummary> traffic_of(const RankBlueprint& rank) {
   std::map<std::pair<Group, CommKind>, TrafficSummary> sums;
+  const RankTrace& trace = rank.trace(ProgramKind::training);
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const CommRecord& record : rank.trace(ProgramKind::training).of(action).comms) {
+    for (const CommRecord& record : trace.of(action).communications()) {
       if (record.group_size == 1) continue;
       TrafficSummary& sum = sums[{record.group, record.kind}];
       sum.group = record.group;
@@ -32,13 +33,13 @@ PipelineRankSummary summary_of(const Blueprint& blueprint, int rank) {
   PipelineRankSummary summary;
   summary.rank = rank;
   for (const ShardedUnit* unit : part.units())
-    for (const Bucket& bucket : unit->buckets())
-      summary.num_parameters += bucket.num_parameters_in({0, bucket.num_elements});
+    for (const Bucket& bucket : unit->buckets()) summary.num_parameters += bucket.num_parameters_in(bucket.whole());
   for (const MemoryCategory category : memory_categories())
     summary.category_bytes[category] = plan.memory(ProgramKind::training).peak_bytes(category);
   summary.arena_bytes = plan.arena_bytes();
   for (const Action& action : plan.program(ProgramKind::training))
-    for (const OpRecord& operation : plan.trace(ProgramKind::training).of(action).ops) summary.flops += operation.flops;
+    for (const OpRecord& operation : plan.trace(ProgramKind::training).of(action).operations())
+      summary.flops += operation.flops;
   summary.boundary_bytes = part.boundary_sizes().num_elements() * size_of(part.options.dtype);
   summary.traffic = traffic_of(plan);
   return summary;

@@ -24,12 +24,13 @@ struct TrafficSummary {
 struct PipelineRankSummary {
   int rank = 0;
   std::int64_t num_parameters = 0;  // that it computes with, uncut by data axes
-  std::map<MemoryCategory, std::int64_t> category_bytes =
-      {};                                    // each at the moment when it needs most; those of a training step
-  std::int64_t arena_bytes = 0;              // of all at the moment when they need most together
-  std::int64_t flops = 0;                    // of a step
-  std::int64_t boundary_bytes = 0;           // of one message between stages
-  std::vector<TrafficSummary> traffic = {};  // by group and kind; groups of one rank send nothing and are left out
+  // Each at the moment when it needs most; those of a training step.
+  std::map<MemoryCategory, std::int64_t> category_bytes = {};
+  std::int64_t arena_bytes = 0;     // of all at the moment when they need most together
+  std::int64_t flops = 0;           // of a step
+  std::int64_t boundary_bytes = 0;  // of one message between stages
+  // By group and kind; groups of one rank send nothing and are left out.
+  std::vector<TrafficSummary> traffic = {};
 
   /// ZeRO's "model states": parameters, gradients, masters and moments, without padding.
   [[nodiscard]] std::int64_t model_state_bytes() const;

@@ -71,7 +71,7 @@ class UnitBuffers {
     const Life life = {BufferRole::converted_grad, reduce.id, reduce.id};
     for (std::size_t b = 0; b < unit.buckets().size(); ++b)
       add_buffer(life, b, MemoryCategory::unreduced_gradients,
-                 unit.owned(unit.buckets()[b]).count * size_of(unit.options().reduce_dtype));
+                 unit.buckets()[b].owned().count * size_of(unit.options().reduce_dtype));
   }
 
   void add_buffers(const ShardedUnit& unit, const Life& life, MemoryCategory category, std::int64_t element_size) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "blueprint/memory_plan.h"
-#include "blueprint/model_part.h"
+#include "executor/model_part.h"
 
 namespace echelon {
 

@@ -1,7 +1,7 @@
 #include "checkpoint/config_fields.h"
 
 #include "base/error.h"
-#include "checkpoint/file_io.h"
+#include "checkpoint/safetensors/file_io.h"
 
 #include <algorithm>
 #include <cmath>

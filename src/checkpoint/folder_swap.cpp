@@ -1,8 +1,8 @@
 #include "checkpoint/folder_swap.h"
 
 #include "base/error.h"
-#include "checkpoint/file_io.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/file_io.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 #include <fcntl.h>
 

@@ -25,9 +25,14 @@ struct SpecialTokens {
 /// biases, and GPT-2 has no grouped queries.
 void require_sayable(const ModelSpec& model);
 
-/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights. Throws Error if it
+/// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights; `training_seq_len`
+/// the tokens per sequence that it was trained with, which transformers ignores (0: not written). Throws Error if it
 /// cannot say the model, Failure if the file cannot be written.
 void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
-                        const SpecialTokens& tokens = {});
+                        const SpecialTokens& tokens = {}, std::int64_t training_seq_len = 0);
+
+/// The tokens per sequence that the model of FOLDER was trained with: what its config.json says, else all its
+/// positions, 8,192 at most. Throws Error as read_model_spec.
+[[nodiscard]] std::int64_t read_training_seq_len(const std::filesystem::path& folder);
 
 }  // namespace echelon

@@ -47,8 +47,8 @@ void read_rope(const ConfigFields& config, ModelSpec& model) {
     if (holder->number("partial_rotary_factor", 1.0) != 1.0)
       holder->refuse("partial_rotary_factor", "is not supported; nearest: 1.0");
   if (!config.has(key)) return;
-  const std::string type_key =
-      rope.has("type") && !rope.has("rope_type") ? "type" : "rope_type";  // "type" is its older name
+  // "type" is its older name.
+  const std::string type_key = rope.has("type") && !rope.has("rope_type") ? "type" : "rope_type";
   const std::string type =
       rope.text(type_key, rope.has("factor") ? std::nullopt : std::optional<std::string>("default"));
   rope.require_one_of(type_key, type, {"default", "llama3"});
@@ -90,8 +90,8 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
   model.tie_word_embeddings = config.boolean("tie_word_embeddings", model.tie_word_embeddings);
   config.require_one_of("hidden_act", config.text("hidden_act", "silu"), {"silu", "swish"});
   config.require_flag("mlp_bias", false);
-  if (family != Family::qwen2)
-    config.require_flag("attention_bias", false);  // Qwen2 has its biases without being asked
+  // Qwen2 has its biases without being asked.
+  if (family != Family::qwen2) config.require_flag("attention_bias", false);
   read_rope(config, model);
   refuse_sliding_windows(config, model);
   return model;
@@ -124,6 +124,14 @@ ModelSpec read_model_spec(const std::filesystem::path& folder) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));
   }
   return model;
+}
+
+std::int64_t read_training_seq_len(const std::filesystem::path& folder) {
+  constexpr std::int64_t longest_default = 8192;
+  const ModelSpec model = read_model_spec(folder);
+  return ConfigFields(folder / "config.json")
+      .integer("training_seq_len", model.max_position_embeddings,
+               std::min(model.max_position_embeddings, longest_default));
 }
 
 }  // namespace echelon

@@ -1,7 +1,7 @@
 #include "checkpoint/model_config.h"
 
 #include "base/error.h"
-#include "checkpoint/file_io.h"
+#include "checkpoint/safetensors/file_io.h"
 
 #include <nlohmann/json.hpp>
 
@@ -86,7 +86,7 @@ void require_sayable(const ModelSpec& model) {
 }
 
 void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
-                        const SpecialTokens& tokens) {
+                        const SpecialTokens& tokens, std::int64_t training_seq_len) {
   require_sayable(model);
   Json config = {{"architectures", {architecture_of(model.family)}}, {"model_type", name_of(model.family)}};
   config.update(model.family == Family::gpt2 ? gpt2_fields(model) : llama_like_fields(model));
@@ -97,6 +97,7 @@ void write_model_config(const std::filesystem::path& folder, const ModelSpec& mo
   config["eos_token_id"] = id_or_null(tokens.eos);
   config["use_cache"] = true;
   config["torch_dtype"] = name_of(dtype);
+  if (training_seq_len > 0) config["training_seq_len"] = training_seq_len;
   write_text(folder / "config.json", config.dump(2) + "\n");
 }
 

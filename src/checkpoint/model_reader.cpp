@@ -1,10 +1,14 @@
 #include "checkpoint/model_reader.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "checkpoint/model_config.h"
-#include "checkpoint/region_io.h"
+#include "checkpoint/safetensors/number_formats.h"
+#include "checkpoint/slice_io.h"
 
+#include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace echelon {
 namespace {
@@ -20,6 +24,13 @@ FileShape shape_of(const Sizes& sizes) {
   FileShape shape;
   for (int dim = 0; dim < sizes.num_dims(); ++dim) shape.push_back(sizes[dim]);
   return shape;
+}
+
+// Buffers that older versions of transformers saved, and the head of a tied model: nothing is lost without them.
+bool is_redundant(std::string_view name, const ModelSpec& model) {
+  const bool is_tied_head = model.tie_word_embeddings && name.ends_with("lm_head.weight");
+  return is_tied_head || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
 }
 
 }  // namespace
@@ -38,18 +49,34 @@ ModelReader::ModelReader(const std::filesystem::path& folder)
   }
 }
 
-void ModelReader::read(const Param& param, DType dtype, void* out) const {
-  const auto found = parameters_.find(param.name);
-  require(found != parameters_.end(), "{} has no parameter '{}'", folder_.string(), param.name);
-  const auto& [sizes, rectangle] = found->second;
-  const WeightFolder::Entry& entry = *find_tensor(weights_, rectangle.tensor);
-  require(param.global_sizes == sizes, "{}: '{}' is {} (tensor '{}' {}), but the model that reads it has {}",
-          entry.path.string(), param.name, to_string(sizes), rectangle.tensor, to_string(entry.tensor.shape),
-          to_string(param.global_sizes));
-  const FileRegion region = file_region(param, rectangle);
-  if (region.is_padded)
-    std::memset(out, 0, static_cast<std::size_t>(param.local_sizes().num_elements() * size_of(dtype)));
-  read_region(File::open_to_read(entry.path), entry.tensor, region, dtype, out);
+void ModelReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
+  const auto found = parameters_.find(name);
+  require(found != parameters_.end(), "{} has no parameter '{}'", folder_.string(), name);
+  const auto& [sizes, place] = found->second;
+  const WeightFolder::Entry& entry = *find_tensor(weights_, place.tensor);
+  require(slice.global_sizes() == sizes, "{}: '{}' is {} (tensor '{}' {}), but the model that reads it has {}",
+          entry.path.string(), name, to_string(sizes), place.tensor, to_string(entry.tensor.shape),
+          to_string(slice.global_sizes()));
+  if (slice.is_padded()) std::memset(out, 0, static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
+  read_slice(File::open_to_read(entry.path), entry.tensor, place, slice, dtype, out);
+  const std::int64_t count = slice.num_elements();
+  require(first_not_finite(dtype, out, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
+          entry.path.string(), place.tensor, name_of(dtype));
+}
+
+std::string ModelReader::unused_tensors_note() const {
+  std::set<const WeightFolder::Entry*> used;
+  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, expected.name));
+  std::vector<std::string> unused;
+  for (const auto& [name, entry] : weights_.entries())
+    if (!used.contains(&entry) && !is_redundant(name, spec_)) unused.push_back(printable(name, 200));
+  if (unused.empty()) return "";
+  constexpr std::size_t most_named = 3;
+  const std::size_t num_unused = unused.size();
+  unused.resize(std::min(num_unused, most_named));
+  return fmt::format("{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
+                     folder_.string(), num_unused, num_unused == 1 ? "" : "s", num_unused == 1 ? "is" : "are",
+                     fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
 }
 
 }  // namespace echelon

@@ -4,7 +4,6 @@
 
 #include "checkpoint/weight_folder.h"
 #include "checkpoint/weight_names.h"
-#include "nn/param.h"
 #include "spec/model_spec.h"
 
 namespace echelon {
@@ -18,9 +17,13 @@ class ModelReader {
 
   [[nodiscard]] const ModelSpec& spec() const { return spec_; }
 
-  /// Fills this rank's slice, `param.local_sizes()` numbers of `dtype` at `out`; what reaches past the parameter is
-  /// zero. The head of a tied model is the embedding. Throws Error if the folder's parameter has other sizes.
-  void read(const Param& param, DType dtype, void* out) const;
+  /// Reads a slice of a parameter, values of `dtype` at `out`; padding is zero. The head of a tied model is the
+  /// embedding. Throws Error if the folder's parameter has other sizes than the slice's whole tensor, or if a value is
+  /// NaN or infinite.
+  void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
+
+  /// A sentence with the tensors of the folder that its config.json does not ask for; empty if there are none.
+  [[nodiscard]] std::string unused_tensors_note() const;
 
  private:
   std::filesystem::path folder_;

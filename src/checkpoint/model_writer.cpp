@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "checkpoint/folder_swap.h"
 #include "checkpoint/model_config.h"
-#include "checkpoint/region_io.h"
+#include "checkpoint/slice_io.h"
 #include "checkpoint/tokenizer_files.h"
 
 #include <system_error>
@@ -68,23 +68,21 @@ void ModelWriter::begin() {
     file.close();
   }
   if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
-  write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_));
+  write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_), options_.training_seq_len);
   if (!options_.tokenizer.empty())
     write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
 }
 
-void ModelWriter::write(const Param& param, DType dtype, const void* host) {
-  const auto found = parameters_.find(param.name);
-  require(found != parameters_.end() && found->second.sizes == param.global_sizes,
-          "parameter '{}' {} is not one of the model that {} is written for", param.name, to_string(param.global_sizes),
+void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host) {
+  const auto found = parameters_.find(name);
+  require(found != parameters_.end() && found->second.sizes == slice.global_sizes(),
+          "parameter '{}' {} is not one of the model that {} is written for", name, to_string(slice.global_sizes()),
           options_.folder.string());
-  const FileRectangle& rectangle = found->second.rectangle;
-  const FileRegion region = file_region(param, rectangle);
-  const FilePlan* planned = plan_.file_of(rectangle.tensor);
+  const FilePlace& place = found->second.place;
+  const FilePlan* planned = plan_.file_of(place.tensor);
   File file = File::open_to_write(temporary_ / planned->file_name);
-  write_region(file, planned->tensors.at(rectangle.tensor), region, dtype, host);
+  num_written_ += write_slice(file, planned->tensors.at(place.tensor), place, slice, dtype, host);
   file.close();
-  num_written_ += region.num_runs * region.run_elements;
 }
 
 void ModelWriter::finish() {

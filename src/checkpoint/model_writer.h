@@ -3,9 +3,8 @@
 // is whole.
 #pragma once
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/weight_names.h"
-#include "nn/param.h"
 #include "spec/model_spec.h"
 
 #include <cstdint>
@@ -27,6 +26,7 @@ class ModelWriter {
     DType dtype = DType::float32;                 // of the weights in the files
     std::filesystem::path tokenizer{};            // tokenizer.json, copied; empty: none
     std::int64_t max_file_bytes = 5'000'000'000;  // of data; more become several files with an index
+    std::int64_t training_seq_len = 0;            // tokens per sequence of the run, for config.json; 0: not said
   };
 
   /// Plans only: touches no file.
@@ -42,10 +42,9 @@ class ModelWriter {
   /// permission).
   void begin();
 
-  /// Writes this rank's slice of `param`, `param.local_sizes()` numbers of `dtype` at `host`; padding is left out.
-  /// Slices of different ranks may be written at the same time; of those that hold the same slice one is enough
-  /// (Param::is_first_copy). Throws Failure.
-  void write(const Param& param, DType dtype, const void* host);
+  /// Writes a slice of a parameter, values of `dtype` at `host`; padding is left out. Slices of different ranks may be
+  /// written at the same time; of those that hold the same slice one is enough (Param::is_first_copy). Throws Failure.
+  void write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host);
 
   /// Syncs all to the disk and gives the folder its final name; a model folder that had the name is replaced. Throws
   /// Failure.

@@ -1,8 +1,8 @@
 #include "checkpoint/step_folders.h"
 
 #include "base/error.h"
-#include "checkpoint/file_io.h"
 #include "checkpoint/folder_swap.h"
+#include "checkpoint/safetensors/file_io.h"
 
 #include <algorithm>
 #include <charconv>
@@ -50,8 +50,8 @@ std::filesystem::path step_folder(const std::filesystem::path& base, std::int64_
 std::vector<std::int64_t> saved_steps(const std::filesystem::path& base) {
   std::vector<std::int64_t> steps;
   for_each_folder(base, [&](const StepName& name, const std::filesystem::path& folder) {
-    if (name.rest.empty() && folder == step_folder(base, name.step))
-      steps.push_back(name.step);  // "step-007" is not ours
+    // "step-007" is not ours.
+    if (name.rest.empty() && folder == step_folder(base, name.step)) steps.push_back(name.step);
   });
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -73,8 +73,8 @@ void prune_steps(const std::filesystem::path& base, std::int64_t step, std::int6
   for (std::int64_t i = 0; i < num_steps - keep_latest_k; ++i) {
     const std::filesystem::path folder = step_folder(base, steps[static_cast<std::size_t>(i)]);
     std::error_code error;
-    std::filesystem::rename(folder, outgoing_name(folder),
-                            error);  // first, so that a half-deleted folder never looks whole
+    // first, so that a half-deleted folder never looks whole.
+    std::filesystem::rename(folder, outgoing_name(folder), error);
     if (error) throw Failure(fmt::format("{}: {}", folder.string(), error.message()));
     delete_folder(outgoing_name(folder));
   }

@@ -1,7 +1,7 @@
 #include "checkpoint/tokenizer_files.h"
 
 #include "base/error.h"
-#include "checkpoint/file_io.h"
+#include "checkpoint/safetensors/file_io.h"
 
 #include <nlohmann/json.hpp>
 

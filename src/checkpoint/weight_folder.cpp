@@ -1,7 +1,7 @@
 #include "checkpoint/weight_folder.h"
 
 #include "base/error.h"
-#include "checkpoint/file_io.h"
+#include "checkpoint/safetensors/file_io.h"
 
 #include <nlohmann/json.hpp>
 

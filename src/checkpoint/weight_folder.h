@@ -2,7 +2,7 @@
 // its place.
 #pragma once
 
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 namespace echelon {
 

@@ -92,7 +92,16 @@ constexpr std::array gpt2_names = {Gpt2Name{"model.embed_tokens", "transformer.w
 
 constexpr std::string_view layer_prefix = "model.layers.";
 
-FileRectangle gpt2_rectangle(const Widths& w, std::string_view parameter, const Sizes& sizes) {
+/// The slot with the sizes `in_file` of its tensor, in which query, key and value are next to each other.
+TensorSlice slice_of(const Widths& w, Slot slot, const Sizes& in_file) {
+  if (slot == Slot::whole) return TensorSlice(in_file);
+  Sizes tensor = in_file;
+  tensor[-1] = w.Q + 2 * w.K;
+  const std::int64_t first = slot == Slot::query ? 0 : slot == Slot::key ? w.Q : w.Q + w.K;
+  return {tensor, tensor.num_dims() - 1, {first, in_file[-1]}};
+}
+
+FilePlace gpt2_place(const Widths& w, std::string_view parameter, const Sizes& sizes) {
   const auto suffix = parameter.substr(parameter.rfind('.'));  // ".weight", ".bias"
   std::string_view stem = parameter.substr(0, parameter.size() - suffix.size());
   std::string block;
@@ -110,21 +119,18 @@ FileRectangle gpt2_rectangle(const Widths& w, std::string_view parameter, const 
     require(name != gpt2_names.end(), "GPT-2 has no parameter '{}'", parameter);
   }
   const bool transposed = name->is_conv1d && sizes.num_dims() == 2;
-  FileRectangle rectangle{
-      .tensor = fmt::format("{}{}{}", block, name->tensor, suffix), .tensor_sizes = sizes, .transposed = transposed};
-  if (transposed) rectangle.tensor_sizes = {sizes[1], sizes[0]};
-  if (name->slot != Slot::whole) rectangle.tensor_sizes[-1] = w.Q + 2 * w.K;
-  if (name->slot == Slot::key) rectangle.first_col = w.Q;
-  if (name->slot == Slot::value) rectangle.first_col = w.Q + w.K;
-  return rectangle;
+  const Sizes in_file = transposed ? Sizes{sizes[1], sizes[0]} : sizes;
+  return {.tensor = fmt::format("{}{}{}", block, name->tensor, suffix),
+          .slice = slice_of(w, name->slot, in_file),
+          .transposed = transposed};
 }
 
-FileRectangle rectangle_of(const ModelSpec& model, const NamedShape& parameter) {
+FilePlace place_of(const ModelSpec& model, const NamedShape& parameter) {
   switch (model.family) {
-    case Family::gpt2: return gpt2_rectangle(Widths(model), parameter.name, parameter.sizes);
+    case Family::gpt2: return gpt2_place(Widths(model), parameter.name, parameter.sizes);
     case Family::llama:
     case Family::qwen2:
-    case Family::qwen3: return {.tensor = parameter.name, .tensor_sizes = parameter.sizes};
+    case Family::qwen3: return {.tensor = parameter.name, .slice = TensorSlice(parameter.sizes)};
   }
   throw Error("unknown model family");
 }
@@ -136,7 +142,7 @@ std::vector<NamedShape> global_parameters(const ModelSpec& model) { return Param
 std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const ModelSpec& model) {
   std::map<std::string, PlacedParameter, std::less<>> placed;
   for (const NamedShape& parameter : global_parameters(model))
-    placed[parameter.name] = {parameter.sizes, rectangle_of(model, parameter)};
+    placed[parameter.name] = {parameter.sizes, place_of(model, parameter)};
   if (model.tie_word_embeddings) placed["lm_head.weight"] = placed["model.embed_tokens.weight"];
   return placed;
 }
@@ -144,10 +150,10 @@ std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const Mode
 std::vector<NamedShape> file_tensors(const ModelSpec& model) {
   std::vector<NamedShape> tensors;
   for (const NamedShape& parameter : global_parameters(model)) {
-    const FileRectangle rectangle = rectangle_of(model, parameter);
-    const auto same = [&](const NamedShape& tensor) { return tensor.name == rectangle.tensor; };
+    const FilePlace place = place_of(model, parameter);
+    const auto same = [&](const NamedShape& tensor) { return tensor.name == place.tensor; };
     if (std::none_of(tensors.rbegin(), tensors.rend(), same))
-      tensors.push_back({rectangle.tensor, rectangle.tensor_sizes});
+      tensors.push_back({place.tensor, place.slice.global_sizes()});
   }
   return tensors;
 }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "spec/model_spec.h"
-#include "tensor/tensor.h"
+#include "tensor/tensor_slice.h"
 
 #include <map>
 #include <string>
@@ -22,18 +22,16 @@ struct NamedShape {
 /// Every parameter once (a tied head is the embedding), in the order of the forward pass.
 [[nodiscard]] std::vector<NamedShape> global_parameters(const ModelSpec& model);
 
-/// A parameter's place in a tensor of a file. One dim counts as one row.
-struct FileRectangle {
+/// A parameter's place in a file: all of a tensor or some of its columns.
+struct FilePlace {
   std::string tensor;
-  Sizes tensor_sizes;  // of the whole tensor in the file
-  std::int64_t first_row = 0;
-  std::int64_t first_col = 0;
-  bool transposed = false;  // the parameter's element (i, j) lies at (first_row + j, first_col + i)
+  TensorSlice slice;
+  bool transposed = false;  // the parameter's element (i, j) is the slice's (j, i)
 };
 
 struct PlacedParameter {
   Sizes sizes;  // of the whole parameter
-  FileRectangle rectangle;
+  FilePlace place;
 };
 
 /// Every parameter by name, with its place in a folder of this model. The head of a tied model is there too, in the

@@ -3,8 +3,8 @@
 #include "cli/arguments.h"
 #include "cli/bench_gpus.h"
 #include "cli/verb.h"
-#include "engine/measure_collectives.h"
-#include "engine/measure_machine.h"
+#include "measure/measure_collectives.h"
+#include "measure/measure_machine.h"
 #include "report/output_file.h"
 
 #include <fmt/format.h>
@@ -93,7 +93,7 @@ std::function<void(std::string_view, double)> progress(std::string_view last) {
 
 RankPlacement place_this_process() {
   const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
-  return place_ranks("auto", launched ? launched->size : 1, launched);
+  return place_ranks(CommBackend::automatic, launched ? launched->size : 1, launched);
 }
 
 /// Sizes that were measured again are replaced.
@@ -132,7 +132,8 @@ ExitStatus run_bench(const BenchArguments& arguments) {
   if (const RankPlacement placement = place_this_process(); placement.transport == Transport::mpi)
     return add_processes(arguments, placement);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "machine.toml");
-  if (const auto backend = open_backend(arguments.device, "--device"); backend->kind() != DeviceKind::cpu) {
+  if (const auto backend = open_backend(parse_exactly<DeviceChoice>("--device", arguments.device), "--device");
+      backend->kind() != DeviceKind::cpu) {
     const MachineSpec machine = measure_gpus(*backend, {.largest_size = arguments.largest_size / 16 * 16,
                                                         .sample_seconds = arguments.seconds / 10,
                                                         .num_rounds = std::max(1, arguments.rounds),

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "ops/cost.h"
-#include "predict/device_time.h"
-#include "predict/published_row.h"
+#include "ops/operations/attention.h"
+#include "predict/machine/device_time.h"
+#include "predict/published/published_row.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // What `echelon bench --device=cuda` makes of its measurements: a machine file for plan, simulate and metrics.machine.
 #pragma once
 
-#include "engine/measure_device.h"
-#include "spec/machine_spec.h"
+#include "measure/measure_device.h"
+#include "spec/machine/machine_spec.h"
 
 namespace echelon {
 

@@ -1,12 +1,15 @@
 #include "cli/cli.h"
 
+#include "base/printable.h"
+#include "base/similar.h"
 #include "cli/arguments.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/verb.h"
 #include "comm/launch_environment.h"
-#include "spec/config_keys.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_keys.h"
+#include "spec/config/config_reader.h"
+#include "spec/config/key_words.h"
 
 #include <CLI/CLI.hpp>
 
@@ -14,6 +17,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <span>
 #include <thread>
 
@@ -29,22 +33,31 @@ struct DeclaredVerb {
 void require_known_verb(const std::vector<std::string>& arguments) {
   std::vector<std::string_view> names;
   for (const Verb& verb : verbs()) names.push_back(verb.name);
-  require(!arguments.empty(), "no verb is given; there are {}, and --help", fmt::join(names, ", "));
   const std::string& first = arguments.front();
   const auto is_in = [&](std::span<const std::string_view> list) {
     return std::find(list.begin(), list.end(), first) != list.end();
   };
   constexpr std::string_view options[] = {"--help", "-h", "--version"};
-  require(!first.starts_with('-') || is_in(options), "there is no option {} before a verb; nearest: {}", first,
+  require(!first.starts_with('-') || is_in(options), "there is no option {} before a command; did you mean {}?", first,
           nearest(first, options));
   const bool is_known = is_in(names);
   names.emplace_back("--help");
-  require(first.starts_with('-') || is_known, "there is no verb '{}'; nearest: {}", first, nearest(first, names));
+  require(first.starts_with('-') || is_known, "there is no command '{}'; did you mean {}?", first,
+          nearest(first, names));
+}
+
+/// The verb's own option for a key or for the name of an option, such as --global-batch-size; else the key's.
+std::string option_for(std::string_view meaning, const DeclaredVerb& declared) {
+  std::string own = "--" + std::string(meaning.substr(meaning.rfind('.') + 1));
+  std::replace(own.begin(), own.end(), '_', '-');
+  if (declared.app->get_option_no_throw(own) != nullptr) return own;
+  const bool is_key = meaning.find('.') != std::string_view::npos;
+  return is_key && declared.verb->takes_config ? "--" + std::string(meaning) : "";
 }
 
 // The keys of a config are candidates by their last part, unless a dot is in it: "--steps" is likely to mean
 // "--training.steps".
-std::string nearest_option(const std::string& option, const DeclaredVerb& declared) {
+std::string similar_option(const std::string& option, const DeclaredVerb& declared) {
   const bool is_whole_key = option.find('.') != std::string::npos;
   std::vector<std::string> names, meanings;
   for (const CLI::Option* known : declared.app->get_options())
@@ -58,9 +71,20 @@ std::string nearest_option(const std::string& option, const DeclaredVerb& declar
     names.emplace_back(is_whole_key ? key.name : key.name.substr(key.name.find('.') + 1));
     meanings.push_back("--" + std::string(key.name));
   }
-  const std::string closest = nearest(option.substr(std::min(option.size(), option.find_first_not_of('-'))),
+  const std::string closest = similar(option.substr(std::min(option.size(), option.find_first_not_of('-'))),
                                       std::vector<std::string_view>(names.begin(), names.end()));
+  if (closest.empty()) return "";
   return meanings[static_cast<std::size_t>(std::find(names.begin(), names.end(), closest) - names.begin())];
+}
+
+/// The end of a sentence about an option that the verb does not have: the field's words first, letters after.
+std::string hint_for_option(const std::string& option, const DeclaredVerb& declared) {
+  const FieldWord* word = find_field_word(option);
+  if (word != nullptr && word->meaning.empty()) return fmt::format("; {}", word->not_here);
+  std::string meant = word != nullptr ? option_for(word->meaning, declared) : "";
+  if (meant.empty()) meant = similar_option(option, declared);
+  return meant.empty() ? fmt::format("; see echelon {} --help", declared.verb->name)
+                       : fmt::format("; did you mean {}?", meant);
 }
 
 void require_nothing_left(const DeclaredVerb& declared, const std::vector<std::string>& config_arguments) {
@@ -73,17 +97,18 @@ void require_nothing_left(const DeclaredVerb& declared, const std::vector<std::s
   require(argument.starts_with('-'), "echelon {} does not take '{}'; see echelon {} --help", declared.verb->name,
           argument, declared.verb->name);
   const std::string option = argument.substr(0, argument.find('='));
-  throw Error(fmt::format("echelon {} has no option {}; nearest: {}", declared.verb->name, argument,
-                          nearest_option(option, declared)));
+  throw Error(
+      fmt::format("echelon {} has no option {}{}", declared.verb->name, argument, hint_for_option(option, declared)));
 }
 
 ExitStatus run(std::vector<std::string> arguments) {
+  if (arguments.empty()) arguments.emplace_back("--help");
   require_known_verb(arguments);
   const std::vector<std::string> config_arguments = take_config_arguments(arguments);
 
   CLI::App app("Echelon trains transformer language models on many devices.", "echelon");
   app.set_version_flag("--version", ECHELON_VERSION);
-  app.footer("echelon VERB --help says what a verb takes.");
+  app.footer("echelon COMMAND --help lists the options of a command.");
   std::vector<DeclaredVerb> declared;
   for (const Verb& verb : verbs()) {
     CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary))->allow_extras();
@@ -108,7 +133,7 @@ ExitStatus run(std::vector<std::string> arguments) {
     require_nothing_left(candidate, config_arguments);
     return candidate.action();
   }
-  throw Error("no verb is given; echelon --help lists them");
+  throw Error("no command is given; echelon --help lists them");
 }
 
 // All processes of a job mostly stumble over the same, and the launcher ends the others when the first one has ended
@@ -125,9 +150,10 @@ std::string job_rank() {
   }
 }
 
+// What the sentence quotes may be any bytes.
 void print_error(std::string sentence) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
-  fmt::print(stderr, "echelon: {}{}\n", job_rank(), sentence);
+  fmt::print(stderr, "echelon: {}{}\n", job_rank(), printable(sentence));
 }
 
 }  // namespace
@@ -144,8 +170,11 @@ int run_cli(const std::vector<std::string>& arguments) noexcept {
     return static_cast<int>(error.status());
   } catch (const std::bad_alloc&) {
     print_error("out of memory: make the model, training.micro_batch_size or training.seq_len smaller");
+  } catch (const std::filesystem::filesystem_error& error) {
+    print_error(fmt::format("'{}' cannot be used: {}", error.path1().string(), error.code().message()));
+    return static_cast<int>(ExitStatus::bad_input);
   } catch (const std::exception& error) {
-    print_error(error.what());
+    print_error(fmt::format("internal error: {}", error.what()));
   }
   return static_cast<int>(ExitStatus::failure);
 }

@@ -1,21 +1,20 @@
 // echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight
 // that follow.
-#include "schedule/draw.h"
+#include "schedule/draw/draw.h"
+#include "base/text_file.h"
 #include "cli/arguments.h"
-#include "cli/draw_html.h"
 #include "cli/verb.h"
+#include "pages/draw_html.h"
+#include "report/html/schedule_drawing.h"
 #include "report/output_file.h"
-#include "report/schedule_drawing.h"
-#include "schedule/catalog.h"
-#include "schedule/rates.h"
-#include "schedule/torch_csv.h"
+#include "schedule/draw/torch_csv.h"
+#include "schedule/generators/catalog.h"
+#include "schedule/play/rates.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -36,10 +35,8 @@ struct DrawArguments {
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
-  MemoryLimit memory{
-      .limit = 0,
-      .weight_memory =
-          32.0 / 74};  // Qi et al. 2023, table 1: W keeps 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8
+  // Qi et al. 2023, table 1: W keeps 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8.
+  MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};
   bool json = false;
 };
 
@@ -51,11 +48,9 @@ struct Drawn {
 };
 
 Schedule read_schedule(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  require(file.good() && !std::filesystem::is_directory(path), "--schedule-csv={} cannot be read; check the path",
-          path);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  return read_torch_csv(text, path);
+  const std::optional<std::string> text = read_text_file(path);
+  require(text.has_value(), "--schedule-csv={} cannot be read; check the path", path);
+  return read_torch_csv(*text, path);
 }
 
 Schedule named_schedule(const DrawArguments& arguments) {

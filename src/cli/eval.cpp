@@ -1,12 +1,14 @@
 // echelon eval: the loss of a saved model on prepared text.
 #include "checkpoint/model_config.h"
 #include "cli/verb.h"
-#include "engine/train.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
+#include "train/train.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -18,25 +20,52 @@ struct EvalArguments {
   bool json = false;
 };
 
-ExitStatus run_evaluation(const EvalArguments& arguments, std::vector<std::string> config_arguments) {
+/// What train would evaluate of a config: its eval_batches. Of a model alone: the whole text.
+std::int64_t most_batches(const EvalArguments& arguments, const std::vector<std::string>& settings,
+                          const RunConfig& config) {
+  const bool is_limited = !arguments.config.empty() || sets_key(settings, "training.eval_batches");
+  return is_limited ? config.training.eval_batches : std::numeric_limits<std::int64_t>::max();
+}
+
+/// The model takes the place of the config's, and without a config its own sequence length is evaluated.
+RunConfig config_of(const EvalArguments& arguments, std::vector<std::string> settings) {
+  if (!arguments.data.empty()) settings.push_back("--data.validation_path=" + arguments.data);
   if (!arguments.model.empty()) {
-    config_arguments.push_back("--model.path=" + arguments.model);
-    config_arguments.push_back("--checkpoint.initial_load_path=" + arguments.model);
+    settings.push_back("--checkpoint.initial_load_path=" + arguments.model);
+    if (arguments.config.empty() && !sets_key(settings, "training.seq_len"))
+      settings.push_back(fmt::format("--training.seq_len={}", read_training_seq_len(arguments.model)));
   }
-  if (!arguments.data.empty()) config_arguments.push_back("--data.validation_path=" + arguments.data);
-  const RunConfig config =
-      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
-  const EvaluationResult result = evaluate(config);
+  return read_run_config(
+      {.path = arguments.config, .arguments = settings, .read_model = read_model_spec, .model_path = arguments.model});
+}
+
+void print(const EvaluationResult& result, const RunConfig& config) {
+  fmt::print(
+      "loss {:.5f} nats per token, perplexity {:.2f}, over {} tokens in sequences of {}; unigram entropy of the text "
+      "{:.5f}\n",
+      result.loss, std::exp(result.loss), result.num_targets, config.training.seq_len, result.unigram_entropy);
+  if (result.num_targets < result.num_targets_of_text)
+    fmt::print("the text has {} tokens: training.eval_batches = {} evaluates a part of it\n",
+               result.num_targets_of_text, config.training.eval_batches);
+}
+
+ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string>& settings) {
+  std::error_code ignored;
+  if (arguments.model.empty() && std::filesystem::is_directory(arguments.config, ignored))
+    std::swap(arguments.model, arguments.config);
+  const RunConfig config = config_of(arguments, settings);
+  const EvaluationResult result = evaluate(config, most_batches(arguments, settings, config));
   if (!placement_of(config).is_first_process()) return ExitStatus::success;
+  if (!result.note.empty()) fmt::print(stderr, "note: {}\n", result.note);
   if (arguments.json) {
     const nlohmann::ordered_json json = {{"validation_loss", result.loss},
                                          {"validation_perplexity", std::exp(result.loss)},
                                          {"validation_tokens", result.num_targets},
-                                         {"validation_unigram_entropy", result.unigram_entropy}};
+                                         {"validation_unigram_entropy", result.unigram_entropy},
+                                         {"seq_len", config.training.seq_len}};
     fmt::print("{}\n", json.dump());
   } else {
-    fmt::print("loss {:.5f} nats per token, perplexity {:.2f}, over {} tokens; unigram entropy of the text {:.5f}\n",
-               result.loss, std::exp(result.loss), result.num_targets, result.unigram_entropy);
+    print(result, config);
   }
   return ExitStatus::success;
 }
@@ -48,7 +77,9 @@ VerbAction declare_eval(CLI::App& app, const std::vector<std::string>& config_ar
   app.add_option("--model", arguments->model,
                  "a Hugging Face folder: model.path and checkpoint.initial_load_path at once");
   app.add_option("--data", arguments->data, "prefix of .bin and .idx: data.validation_path");
-  app.add_option("config", arguments->config, "a TOML file, for its layout and sizes");
+  app.add_option("model", arguments->config,
+                 "a Hugging Face folder; or the config (TOML) of the run that made --model: its layout, data, sequence "
+                 "length and eval_batches");
   app.add_flag("--json", arguments->json, "the result as JSON");
   return [arguments, config_arguments] { return run_evaluation(*arguments, config_arguments); };
 }

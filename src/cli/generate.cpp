@@ -1,5 +1,5 @@
 // echelon generate: text out of a saved model.
-#include "engine/generate.h"
+#include "engine/generation/generate.h"
 
 #include "cli/verb.h"
 
@@ -15,6 +15,7 @@ namespace {
 struct GenerateArguments {
   std::string model;
   GenerateOptions options;
+  std::string device{name_of(GenerateOptions().device)};
   bool json = false;
 };
 
@@ -27,6 +28,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
   require(!arguments.model.empty(), "--model= names no folder");
   GenerateOptions options = arguments.options;
   options.model = arguments.model;
+  options.device = parse_exactly<DeviceChoice>("--device", arguments.device);
   if (!arguments.json)
     options.on_text = [begins = true, &options](std::string_view text) mutable {
       if (begins) print_text(options.prompt);  // not before the model is known to be there
@@ -34,6 +36,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
       print_text(text);
     };
   const Generation generation = generate(options);
+  if (!generation.note.empty()) fmt::print(stderr, "note: {}\n", generation.note);
   if (!arguments.json) {
     print_text("\n");
     // Which GPU it was, or why none where a driver is; elsewhere nobody would wonder.
@@ -54,14 +57,14 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
 VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<GenerateArguments>();  // CLI11's options write to what the action reads
   GenerateOptions& options = arguments->options;
-  app.add_option("--model", arguments->model, "a Hugging Face folder with tokenizer.json")->required();
+  app.add_option("--model,model", arguments->model, "a Hugging Face folder with tokenizer.json")->required();
   app.add_option("--prompt", options.prompt, "the text to go on from; empty: a new document");
   app.add_option("--max-new-tokens", options.max_new_tokens, "tokens at most")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")->capture_default_str();
   app.add_option("--top-p", options.sampling.top_p, "only the fewest tokens whose probabilities sum up to p")
       ->capture_default_str();
-  app.add_option("--device", options.device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")
+  app.add_option("--device", arguments->device, "cpu | cuda: an NVIDIA GPU | auto: cuda where there is one")
       ->capture_default_str();
   app.add_option("--seed", options.sampling.seed, "the same seed gives the same text")->capture_default_str();
   app.add_flag("--json", arguments->json, "prompt, text and counts as JSON");

@@ -1,8 +1,10 @@
 // echelon inspect: what is in a model folder, behind a prefix of token files, or in a config.
 #include "checkpoint/inspect.h"
 
+#include "base/printable.h"
 #include "checkpoint/model_config.h"
 #include "cli/inspect_config.h"
+#include "cli/model_argument.h"
 #include "cli/verb.h"
 #include "data/indexed_dataset.h"
 
@@ -42,9 +44,9 @@ ModelFolder read_model(const fs::path& folder) {
 
 void print(const ModelFolder& model) {
   std::size_t width = 0;
-  for (const ListedTensor& tensor : model.tensors) width = std::max(width, tensor.name.size());
+  for (const ListedTensor& tensor : model.tensors) width = std::max(width, printable(tensor.name).size());
   for (const ListedTensor& tensor : model.tensors)
-    fmt::print("{:<{}}  {:<4}  {}\n", tensor.name, width, tensor.format, to_string(tensor.shape));
+    fmt::print("{:<{}}  {:<4}  {}\n", printable(tensor.name), width, printable(tensor.format), to_string(tensor.shape));
   fmt::print("{}: {} tensors, {} parameters, {:.1f} MB\n", name_of(model.spec.family), model.tensors.size(),
              model.num_parameters, static_cast<double>(model.num_bytes) / 1e6);
 }
@@ -82,11 +84,13 @@ ExitStatus show(const auto& found, bool json) {
 }
 
 ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const bool is_config = arguments.path.ends_with(".toml") || (arguments.path.empty() && !config_arguments.empty());
+  const bool is_config = arguments.path.ends_with(".toml") || is_preset(arguments.path) ||
+                         (arguments.path.empty() && !config_arguments.empty());
   if (is_config) return inspect_config(arguments.path, config_arguments, arguments.json);
-  require(!arguments.path.empty(),
-          "inspect '': the path is empty; give a model folder, the prefix of token files, a config, or keys such as "
-          "--model.preset=llama3-8b");
+  require(
+      !arguments.path.empty(),
+      "inspect '': the path is empty; give a config, a model folder, a preset, the prefix of token files, or keys such "
+      "as --model.preset=llama3-8b");
   require(config_arguments.empty(),
           "inspect '{}' is no config, so {} says nothing about it; a config's name ends in .toml", arguments.path,
           config_arguments.empty() ? "" : config_arguments.front());
@@ -104,9 +108,10 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
 
 VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
-  app.add_option("path", arguments->path,
-                 "a Hugging Face folder, the prefix of a .bin and an .idx, or a TOML file; without one, the keys below "
-                 "make a config");
+  app.add_option(
+      "model", arguments->path,
+      "a config (TOML), a Hugging Face folder, a preset, or the prefix of a .bin and an .idx; without one, the "
+      "keys below make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
   return [arguments, config_arguments] { return run_inspection(*arguments, config_arguments); };
 }

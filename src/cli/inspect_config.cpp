@@ -1,10 +1,10 @@
 #include "cli/inspect_config.h"
 
 #include "blueprint/step_summary.h"
-#include "checkpoint/model_config.h"
-#include "cli/config_words.h"
+#include "cli/model_argument.h"
+#include "pages/config_words.h"
 #include "report/text_table.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <fmt/format.h>
 
@@ -107,8 +107,7 @@ Json to_json(const RunConfig& config, const StepSummary& summary) {
 }  // namespace
 
 ExitStatus inspect_config(const std::string& path, const std::vector<std::string>& config_arguments, bool json) {
-  const RunConfig config =
-      read_run_config({.path = path, .arguments = config_arguments, .read_model = read_model_spec});
+  const RunConfig config = read_run_config(source_of_model(path, config_arguments));
   const StepSummary summary = summary_of(Blueprint(config));
   if (json)
     fmt::print("{}\n", to_json(config, summary).dump());

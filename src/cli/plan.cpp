@@ -1,15 +1,15 @@
 // echelon plan: the best layouts of a model on a cluster.
-#include "predict/plan.h"
+#include "plan/search/plan.h"
 
 #include "base/error.h"
 #include "checkpoint/model_config.h"
-#include "cli/plan_html.h"
-#include "cli/this_machine.h"
 #include "cli/verb.h"
-#include "predict/plan_scaling.h"
-#include "predict/plan_text.h"
+#include "measure/this_machine.h"
+#include "pages/plan_html.h"
+#include "plan/search/scaling.h"
+#include "plan/text/text.h"
 #include "report/output_file.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
@@ -56,8 +56,8 @@ ExitStatus run_plan(const PlanArguments& arguments) {
 VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<PlanArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
-  app.add_option("--model", question.model,
-                 "a preset, a Hugging Face folder, or a config file (its parallelism is left aside)");
+  app.add_option("--model,model", question.model,
+                 "a preset, a Hugging Face folder, or a config (TOML), whose parallelism is ignored");
   app.add_option(
       "--machine", question.machine,
       "a machine by name, or its file; default: the config's metrics.machine, or this machine, measured once");

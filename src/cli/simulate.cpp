@@ -1,15 +1,15 @@
 // echelon simulate: what a step of a config would take on a machine.
-#include "predict/simulate.h"
-#include "predict/software_memory.h"
+#include "predict/simulation/simulate.h"
+#include "predict/published/software_memory.h"
 
-#include "checkpoint/model_config.h"
-#include "cli/simulate_html.h"
-#include "cli/simulate_output.h"
+#include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
-#include "cli/this_machine.h"
 #include "cli/verb.h"
+#include "measure/this_machine.h"
+#include "pages/simulate_html.h"
+#include "pages/simulate_output.h"
 #include "report/output_file.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
@@ -140,11 +140,11 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   if (!arguments.html.empty()) html.emplace(arguments.html);
   const SoftwareProfile profile = software_profile(arguments.profile.empty() ? "echelon" : arguments.profile);
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
-  RunConfig config =
-      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
-  if (profile.is_echelon && !machine.host && config.training.device == "auto")
-    config.training.device = "cuda";  // as train has it there
+  // As train has it there.
+  if (profile.is_echelon && !machine.host && config.training.device == DeviceChoice::automatic)
+    config.training.device = DeviceChoice::cuda;
   const Blueprint blueprint(config);
   Simulation result = simulate(blueprint, machine, options);
   if (!profile.is_echelon) result.memory = software_memory(profile, blueprint, result.memory);
@@ -165,10 +165,11 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
 
 VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<SimulateArguments>();  // CLI11's options write to what the action reads
-  app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
-  app.add_option("--machine", arguments->machine,
-                 "a machine by name, or its file (docs/machines.md); default: the config's metrics.machine, or this "
-                 "machine, measured once");
+  app.add_option("model", arguments->config, model_argument_help);
+  app.add_option(
+      "--machine", arguments->machine,
+      "a machine by name, or its file (docs/reference/machines.md); default: the config's metrics.machine, or this "
+      "machine, measured once");
   app.add_option("--profile", arguments->profile,
                  fmt::format("the software whose way of working is timed: {}; default: echelon",
                              fmt::join(software_profile_names(), ", ")));

@@ -1,9 +1,10 @@
 #include "cli/simulate_rows.h"
 
+#include "base/printable.h"
 #include "base/units.h"
-#include "predict/published_row.h"
-#include "predict/row_assumptions.h"
-#include "predict/software_memory.h"
+#include "predict/published/published_row.h"
+#include "predict/published/row_assumptions.h"
+#include "predict/published/software_memory.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +31,6 @@ SoftwareProfile with_constants(SoftwareProfile profile, const MachineSpec& machi
     if (name == "logit_bytes") field = &profile.logit_bytes;
     if (name == "optimizer_bytes") field = &profile.optimizer_bytes;
     if (name == "fp8_speedup") field = &profile.fp8_speedup;
-    if (name == "hidden_tensor_part") field = &profile.overlap.hidden_tensor_part;
     if (name == "slowdown_by_collectives") field = &profile.overlap.slowdown_by_collectives;
     require(field != nullptr, "--constants: there is no constant '{}'", name);
     *field = value.get<double>();
@@ -69,8 +69,8 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
 }  // namespace
 
 ExitStatus simulate_rows(const RowsArguments& arguments) {
-  if (!arguments.profile.empty())
-    (void)software_profile(arguments.profile);  // a wrong name is the caller's, not each row's
+  // A wrong name is the caller's, not each row's.
+  if (!arguments.profile.empty()) (void)software_profile(arguments.profile);
   const std::vector<CsvRow> rows = read_csv(arguments.path, needed_columns);
   const std::vector<Json> constants = read_constants(arguments.constants);
   Json all = Json::array();
@@ -81,12 +81,13 @@ ExitStatus simulate_rows(const RowsArguments& arguments) {
   }
   for (const Json& each : all) {
     if (each.contains("error"))
-      fmt::print("{:<40} {}\n", each["id"].get<std::string>(), each["error"].get<std::string>());
+      fmt::print("{:<40} {}\n", printable(each["id"].get<std::string>()), printable(each["error"].get<std::string>()));
     else
-      fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", each["id"].get<std::string>(),
+      fmt::print("{:<40} {:>12.4f} s {:>8.2f} GiB{}\n", printable(each["id"].get<std::string>()),
                  each["predicted_seconds"].get<double>(), each["predicted_memory_bytes"].get<double>() / gib,
                  each["fits"].get<bool>() ? "" : " (does not fit)");
-    for (const Json& sentence : each.value("assumed", Json::array())) fmt::print("  {}\n", sentence.get<std::string>());
+    for (const Json& sentence : each.value("assumed", Json::array()))
+      fmt::print("  {}\n", printable(sentence.get<std::string>()));
   }
   return ExitStatus::success;
 }

@@ -8,10 +8,10 @@
 namespace echelon {
 
 struct RowsArguments {
-  std::string path;       // CSV with the columns of predict/published_row.h
-  std::string profile;    // instead of the one that a row's software names; empty: the row's
-  std::string constants;  // JSON list of constants to predict with, one prediction each; empty: those of
-                          // predict/calibration.cpp
+  std::string path;     // CSV with the columns of predict/published/published_row.h
+  std::string profile;  // instead of the one that a row's software names; empty: the row's
+  // JSON list of constants to predict with, one prediction each; empty: those of predict/software/calibration.cpp.
+  std::string constants;
   bool json = false;
 };
 

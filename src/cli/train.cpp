@@ -1,17 +1,17 @@
 // echelon train: runs a config and follows the run on the terminal, in a log, or as JSON.
-#include "engine/train.h"
+#include "train/train.h"
 
-#include "checkpoint/model_config.h"
 #include "cli/interrupt.h"
+#include "cli/model_argument.h"
 #include "cli/terminal.h"
-#include "cli/train_html.h"
-#include "cli/train_prediction.h"
 #include "cli/verb.h"
 #include "engine/run_device.h"
+#include "pages/train_html.h"
+#include "pages/train_prediction.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
 #include "report/system_memory.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <CLI/CLI.hpp>
 
@@ -28,9 +28,9 @@ struct TrainArguments {
   bool show_config = false;
 };
 
-/// Where a run's events go: metrics.jsonl always, a page where one is wanted, and either the progress or the same JSON
-/// on the program's output.
-class RunLog {
+/// Writes what a run reports: metrics.jsonl always, a page where one is wanted, and either the progress or the same
+/// JSON on the program's output.
+class RunLog final : public RunObserver {
  public:
   RunLog(const RunConfig& config, const TrainArguments& arguments)
       : metrics_path_(config.output.dir + "/metrics.jsonl"),
@@ -43,42 +43,35 @@ class RunLog {
     if (!arguments.html.empty()) html_.emplace(arguments.html, config);
   }
 
-  [[nodiscard]] TrainEvents events() {
-    return {
-        .on_start =
-            [this](const std::string& line) {
-              metrics_.emplace(metrics_path_);  // not before the run is known to be possible
-              if (html_) html_->note(line);
-              note(line);
-            },
-        .on_step =
-            [this](StepReport report) {
-              if (html_) html_->set_device_memory(report.memory_total_bytes);
-              if (report.memory_total_bytes == 0) report.memory_total_bytes = system_memory_bytes();
-              report.predicted_step_seconds = prediction_.predicted_step_seconds;
-              report.predicted_memory_bytes = prediction_.predicted_memory_bytes;
-              metrics_->append(to_json(report));
-              steps_.push_back(report);
-              if (html_) html_->add(report);
-              json_ ? print_json(to_json(report)) : progress_.step(report);
-            },
-        .on_validation =
-            [this](const EvaluationReport& report) {
-              metrics_->append(to_json(report));
-              if (html_) html_->add(report);
-              json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
-            },
-        .on_saved = [this](const std::filesystem::path& folder) { note(fmt::format("saved {}", folder.string())); },
-        .on_trace =
-            [this](const TraceReport& trace) {
-              if (html_) html_->add(trace);
-              if (json_)
-                return print_json(fmt::format(R"({{"trace": {}, "operations": {}}})",
-                                              nlohmann::json(trace.folder.string()).dump(), to_json(trace.table)));
-              progress_.note(to_text(trace.table) +
-                             fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
-            },
-    };
+  void described(const std::string& line) override {
+    metrics_.emplace(metrics_path_);  // not before the run is known to be possible
+    if (html_) html_->note(line);
+    note(line);
+  }
+  void reported(const StepReport& measured) override {
+    StepReport report = measured;
+    if (html_) html_->set_device_memory(report.memory_total_bytes);
+    if (report.memory_total_bytes == 0) report.memory_total_bytes = system_memory_bytes();
+    report.predicted_step_seconds = prediction_.predicted_step_seconds;
+    report.predicted_memory_bytes = prediction_.predicted_memory_bytes;
+    metrics_->append(to_json(report));
+    steps_.push_back(report);
+    if (html_) html_->add(report);
+    json_ ? print_json(to_json(report)) : progress_.step(report);
+  }
+  void validated(const EvaluationReport& report) override {
+    metrics_->append(to_json(report));
+    if (html_) html_->add(report);
+    json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
+  }
+  void saved(const std::filesystem::path& folder) override { note(fmt::format("saved {}", folder.string())); }
+  void traced(const TraceReport& trace) override {
+    if (html_) html_->add(trace);
+    if (json_)
+      return print_json(fmt::format(R"({{"trace": {}, "operations": {}}})",
+                                    nlohmann::json(trace.folder.string()).dump(), to_json(trace.table)));
+    progress_.note(to_text(trace.table) +
+                   fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
   }
 
   /// Nothing of the run is known before.
@@ -137,7 +130,7 @@ void print_json(const TrainResult& result, const TrainPrediction& prediction) {
 TrainResult train_and_tell(const RunConfig& config, const TrainArguments& arguments) {
   RunLog log(config, arguments);
   try {
-    const TrainResult result = train(config, {.events = log.events(), .stop_requested = &watch_for_interrupt()});
+    const TrainResult result = train(config, {.observer = &log, .stop_requested = &watch_for_interrupt()});
     const TrainPrediction& prediction = log.compare();
     log.write_html(result.was_stopped
                        ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
@@ -151,8 +144,10 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
 }
 
 ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
-  RunConfig config =
-      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  ConfigSource source = source_of_model(arguments.config, config_arguments);
+  if (!source.model_path.empty())  // a folder has the weights to start from
+    source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
+  RunConfig config = read_run_config(source);
   if (arguments.show_config) {
     fmt::print("{}", to_toml(config));
     return ExitStatus::success;
@@ -161,8 +156,8 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
   require(!config.data.path.empty(),
           "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();
-  const TrainResult result = tells ? train_and_tell(config, arguments)
-                                   : train(config, {.events = {}, .stop_requested = &watch_for_interrupt()});
+  const TrainResult result =
+      tells ? train_and_tell(config, arguments) : train(config, {.stop_requested = &watch_for_interrupt()});
   return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
 }
 
@@ -170,7 +165,7 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
 
 VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<TrainArguments>();  // CLI11's options write to what the action reads
-  app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
+  app.add_option("model", arguments->config, model_argument_help);
   app.add_option("--html", arguments->html,
                  "a page about the run, written at its end: one file, to be opened in a browser");
   app.add_flag("--json", arguments->json, "one JSON object per step, as in metrics.jsonl, and one for the run");

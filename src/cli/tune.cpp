@@ -1,15 +1,15 @@
 // echelon tune: runs the planner's best few here, learns from the seconds that they take, and ranks again.
-#include "predict/tune.h"
+#include "plan/search/tune.h"
 
 #include "backend/backend.h"
 #include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "cli/arguments.h"
-#include "cli/this_machine.h"
 #include "cli/verb.h"
-#include "engine/time_steps.h"
+#include "measure/this_machine.h"
 #include "report/output_file.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
+#include "train/time_steps.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -47,7 +47,7 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
   PlanQuestion& question = arguments->question;
   question.top = 3;
   app.add_option("--model,model", question.model,
-                 "a config file (its parallelism is left aside), a preset or a Hugging Face folder");
+                 "a config (TOML), whose parallelism is ignored, a preset or a Hugging Face folder");
   app.add_option("--machine", question.machine,
                  "what is known of this machine: a name, or a file such as echelon bench writes; default: as for plan");
   app.add_option("--gpus", question.gpus, "ranks; default: one for each core");
@@ -64,8 +64,9 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;
     arguments->question.this_machine = this_machine;
-    if (open_backend("auto")->kind() == DeviceKind::cpu)
-      arguments->question.device = "auto";  // the layouts are run here, whatever the machine is
+    // The layouts are run here, whatever the machine is.
+    if (open_backend(DeviceChoice::automatic)->kind() == DeviceKind::cpu)
+      arguments->question.device = DeviceChoice::automatic;
     return run_tuning(*arguments);
   };
 }

@@ -1,11 +1,12 @@
 // echelon verify: a config's layout against one rank, tensor by tensor.
-#include "engine/verify/verify.h"
+#include "verify/verify.h"
 
-#include "checkpoint/model_config.h"
+#include "cli/arguments.h"
+#include "cli/model_argument.h"
 #include "cli/verb.h"
 #include "comm/launch_environment.h"
-#include "engine/verify/setup.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
+#include "verify/setup.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,6 +21,7 @@ namespace {
 struct VerifyArguments {
   std::string config;
   VerifyRequest request;
+  std::string dtype{name_of(VerifyRequest().dtype)};
   bool json = false;
 };
 
@@ -34,7 +36,7 @@ std::string layout_of(const RunConfig& config) {
 
 void print_text(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
   fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps,
-             request.dtype);
+             name_of(request.dtype));
   for (const std::string& note : setup.notes) fmt::print("{}\n", note);
   fmt::print("{:<10}{:>14}{:>12}  {}\n", "", "worst error", "tolerance", "where");
   for (const Quantity quantity : quantities) {
@@ -62,12 +64,10 @@ nlohmann::ordered_json to_json(const Diagnosis& diagnosis) {
 }
 
 void print_json(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
-  nlohmann::ordered_json json = {{"equal", verdict.is_equal()},
-                                 {"world_size", setup.config.mesh_shape().num_ranks()},
-                                 {"layout", layout_of(setup.config)},
-                                 {"steps", request.num_steps},
-                                 {"dtype", request.dtype},
-                                 {"notes", setup.notes}};
+  nlohmann::ordered_json json = {
+      {"equal", verdict.is_equal()},       {"world_size", setup.config.mesh_shape().num_ranks()},
+      {"layout", layout_of(setup.config)}, {"steps", request.num_steps},
+      {"dtype", name_of(request.dtype)},   {"notes", setup.notes}};
   for (const Quantity quantity : quantities) {
     const auto index = static_cast<std::size_t>(quantity);
     const WorstError& worst = verdict.worst[index];
@@ -98,15 +98,16 @@ void print_json(const VerifySetup& setup, const VerifyRequest& request, const Ve
 }
 
 ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<std::string>& config_arguments) {
-  const RunConfig config =
-      read_run_config({.path = arguments.config, .arguments = config_arguments, .read_model = read_model_spec});
+  const RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
   const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
   require(!launched || launched->size == 1,
           "verify runs all ranks as threads of one process, but {} started {}; nearest: 1", name_of(launched->source),
           launched->size);
-  const VerifySetup setup = set_up_verification(config, arguments.request);
-  const Verdict verdict = verify(setup.config, setup.batches(), {.num_steps = arguments.request.num_steps});
-  arguments.json ? print_json(setup, arguments.request, verdict) : print_text(setup, arguments.request, verdict);
+  VerifyRequest request = arguments.request;
+  request.dtype = parse_verified_dtype(arguments.dtype);
+  const VerifySetup setup = set_up_verification(config, request);
+  const Verdict verdict = verify(setup.config, setup.batches(), {.num_steps = request.num_steps});
+  arguments.json ? print_json(setup, request, verdict) : print_text(setup, request, verdict);
   return verdict.is_equal() ? ExitStatus::success : ExitStatus::failure;
 }
 
@@ -114,11 +115,12 @@ ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<
 
 VerbAction declare_verify(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<VerifyArguments>();  // CLI11's options write to what the action reads
-  app.add_option("config", arguments->config, "a TOML file; without one, the keys below say everything");
+  app.add_option("model", arguments->config, model_argument_help);
   app.add_option("--steps", arguments->request.num_steps, "steps to compare")->capture_default_str();
-  app.add_option("--dtype", arguments->request.dtype, "float64 or float32, whatever training.dtype says")
+  app.add_option("--dtype", arguments->dtype, "float64 or float32, whatever training.dtype says")
       ->capture_default_str();
   app.add_option("--layers", arguments->request.num_layers, "decoder layers of a smaller model; 0: the config's")
+      ->check(in_range(0, 1 << 20))
       ->capture_default_str();
   app.add_option("--hidden", arguments->request.hidden_size, "width of a smaller model; 0: the config's")
       ->capture_default_str();

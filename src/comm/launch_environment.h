@@ -3,9 +3,8 @@
 //
 //   torchrun   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
 //   Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE
-//   PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS                                    (MPICH and its
-//   relatives) Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_TASKS_PER_NODE            (inside
-//   srun alone)
+//   PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH and its relatives)
+//   Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_TASKS_PER_NODE (inside srun alone)
 //
 // A shell of salloc or sbatch has SLURM_PROCID = 0 and SLURM_NTASKS > 1 too, though it is no task: only a step that
 // srun started counts.

@@ -9,7 +9,7 @@ std::int64_t sent_elements(const Traffic& traffic) {
   const std::int64_t n = traffic.group_size, S = traffic.num_elements;
   switch (traffic.kind) {
     case CommKind::all_reduce: {
-      const std::int64_t own = part_of(S, traffic.rank, traffic.group_size).count;
+      const std::int64_t own = owned_range(S, traffic.rank, traffic.group_size).count;
       return (S - own) + (n - 1) * own;
     }
     case CommKind::all_gather:
@@ -49,7 +49,7 @@ std::string_view name_of(ReduceOp op) {
 
 std::int64_t sent_bytes(const Traffic& traffic) { return sent_elements(traffic) * size_of(traffic.dtype); }
 
-OwnedPart part_of(std::int64_t num_elements, int rank, int group_size) {
+OwnedRange owned_range(std::int64_t num_elements, int rank, int group_size) {
   const std::int64_t even = num_elements / group_size, longer = num_elements % group_size;
   return {rank * even + std::min<std::int64_t>(rank, longer), even + (rank < longer ? 1 : 0)};
 }

@@ -1,7 +1,8 @@
 // What an operation of a communicator sends: closed forms of the direct algorithms, for S elements among n ranks.
 //
-//   all_reduce       rank r sends its parts of the sum to their owners and the sum of its own part to everybody:  (S -
-//   S_r) + (n - 1) S_r reduce_scatter   (n - 1)/n S          all_gather   (n - 1)/n S          all_to_all   (n - 1)/n S
+//   all_reduce       rank r sends its parts of the sum to their owners and the sum of its own part to everybody:  (S
+//                    - S_r) + (n - 1) S_r
+//   reduce_scatter   (n - 1)/n S          all_gather   (n - 1)/n S          all_to_all   (n - 1)/n S
 //   broadcast        (n - 1) S by the root          send   S          receive, barrier   0
 //
 // An all-reduced buffer is cut as evenly as its elements go: the first S mod n parts S_r have one element more.
@@ -41,10 +42,10 @@ struct Traffic {
 [[nodiscard]] std::int64_t sent_bytes(const Traffic& traffic);
 
 /// The elements [first, first + count) that a rank owns of a buffer that is all-reduced.
-struct OwnedPart {
+struct OwnedRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
 };
-[[nodiscard]] OwnedPart part_of(std::int64_t num_elements, int rank, int group_size);
+[[nodiscard]] OwnedRange owned_range(std::int64_t num_elements, int rank, int group_size);
 
 }  // namespace echelon

@@ -79,7 +79,7 @@ class CudaRankDevice final : public RankDevice {
 // The same verdict on all ranks.
 void require_possible(const RankOptions& options, const Placement& placement, int num_ranks) {
   if (placement.has_each_its_own) return;
-  require(options.transport != "nccl",
+  require(options.backend != CommBackend::nccl,
           "comm.backend = nccl needs a GPU for every rank, but {} ranks share GPU {}; nearest: auto, or a mesh of "
           "fewer ranks",
           placement.num_sharing, placement.index);

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "data/corpus_files.h"
-#include "data/mapped_file.h"
+#include "data/files/mapped_file.h"
 #include "data/permutation.h"
-#include "data/tokenizer_spec.h"
+#include "data/tokenizer/tokenizer_spec.h"
 
 #include <xxhash.h>
 
@@ -30,6 +30,20 @@ std::string_view front(std::string_view text, std::int64_t num_bytes) {
   text = text.substr(0, static_cast<std::size_t>(num_bytes));
   const std::size_t last_break = text.rfind('\n');
   return last_break == std::string_view::npos ? text : text.substr(0, last_break + 1);
+}
+
+/// The same in whole lines, and the first line at least: a line of JSON cannot be cut.
+std::string_view front_lines(std::string_view text, std::int64_t num_bytes) {
+  const std::string_view lines = front(text, num_bytes);
+  return lines.size() == text.size() || lines.ends_with('\n') ? lines : text.substr(0, text.find('\n'));
+}
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
+
+/// Whether one line alone says something.
+bool is_one_line(std::string_view text) {
+  const std::size_t begin = std::min(text.size(), text.find_first_not_of(" \t\r\n"));
+  return is_blank(text.substr(std::min(text.size(), text.find('\n', begin))));
 }
 
 }  // namespace
@@ -90,9 +104,17 @@ Split Corpus::split_of(const CorpusFile& file) const {
 bool Corpus::for_each_document(const CorpusFile& file, std::int64_t num_bytes,
                                const std::function<void(Split, std::string_view)>& visit) const {
   const MappedFile mapped(file.path);
-  const std::string_view text = front(mapped.bytes(), std::min(num_bytes, file.num_bytes));
+  const std::int64_t most_bytes = std::min(num_bytes, file.num_bytes);
+  const std::string_view text = front(mapped.bytes(), most_bytes);
   if (text.substr(0, 8192).find('\0') != std::string_view::npos) return false;
-  is_lines_of_json(file.path) ? for_each_line(file, text, visit) : for_each_text(file, text, visit);
+  if (!is_lines_of_json(file.path)) {
+    for_each_text(file, text, visit);
+  } else if (is_one_line(front_lines(mapped.bytes(), file.num_bytes))) {
+    for_each_line(file, mapped.bytes(),
+                  [&](Split, std::string_view document) { visit_one(file, front(document, most_bytes), visit); });
+  } else {
+    for_each_line(file, front_lines(mapped.bytes(), most_bytes), visit);
+  }
   return true;
 }
 
@@ -101,7 +123,7 @@ void Corpus::for_each_line(const CorpusFile& file, std::string_view text,
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    if (is_blank(line)) continue;
     const auto json = nlohmann::json::parse(line, nullptr, false);
     const bool has_text =
         json.is_object() && json.contains(options_.text_key) && json.at(options_.text_key).is_string();
@@ -113,17 +135,21 @@ void Corpus::for_each_line(const CorpusFile& file, std::string_view text,
   }
 }
 
+void Corpus::visit_one(const CorpusFile& file, std::string_view document,
+                       const std::function<void(Split, std::string_view)>& visit) const {
+  if (document.empty()) return;
+  if (splits_files_) return visit(split_of(file), document);
+  const auto train_bytes =
+      static_cast<std::int64_t>(static_cast<double>(document.size()) * (1 - options_.validation_fraction));
+  const std::string_view train = front(document, train_bytes);
+  if (train.empty()) return visit(Split::train, document);
+  visit(Split::train, train);
+  if (train.size() < document.size()) visit(Split::validation, document.substr(train.size()));
+}
+
 void Corpus::for_each_text(const CorpusFile& file, std::string_view text,
                            const std::function<void(Split, std::string_view)>& visit) const {
-  const bool is_one_document = text.find(end_of_text) == std::string_view::npos;
-  if (is_one_document && !splits_files_) {
-    const auto train_bytes =
-        static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - options_.validation_fraction));
-    const std::string_view train = front(text, train_bytes);
-    if (!train.empty()) visit(Split::train, train);
-    if (train.size() < text.size()) visit(Split::validation, text.substr(train.size()));
-    return;
-  }
+  if (text.find(end_of_text) == std::string_view::npos) return visit_one(file, text, visit);
   for (std::uint64_t number = 1; !text.empty(); ++number) {
     const std::string_view document = text.substr(0, text.find(end_of_text));
     text.remove_prefix(std::min(document.size() + end_of_text.size(), text.size()));

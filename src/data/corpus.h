@@ -12,9 +12,10 @@ namespace echelon {
 /// Where the text is and how much of it to take.
 struct CorpusOptions {
   std::vector<std::string> inputs;  // files, folders (searched to the bottom, without hidden names) and globs of both
-  std::vector<std::string>
-      globs;  // names of the files to take from folders, such as *.h; "*." means names without a dot; empty: all
-  std::string not_below;          // a folder whose files are never taken: that of the output, which may lie in an input
+  // Names of the files to take from folders, such as *.h; "*." means names without a dot; empty: all.
+  std::vector<std::string> globs;
+  // A folder whose files are never taken: that of the output, which may lie in an input.
+  std::string not_below;
   std::string text_key = "text";  // of the objects in .jsonl files
   std::int64_t max_bytes = 0;     // files are drawn by (seed, name) until this is reached; 0: all
   double validation_fraction = 0.05;
@@ -54,6 +55,9 @@ class Corpus {
   [[nodiscard]] bool is_chosen(std::uint64_t draw) const;
   void for_each_line(const CorpusFile& file, std::string_view text,
                      const std::function<void(Split, std::string_view)>& visit) const;
+  /// The document that a file is alone: its end is for validation, unless whole files are.
+  void visit_one(const CorpusFile& file, std::string_view document,
+                 const std::function<void(Split, std::string_view)>& visit) const;
   void for_each_text(const CorpusFile& file, std::string_view text,
                      const std::function<void(Split, std::string_view)>& visit) const;
   void keep_max_bytes();

@@ -49,6 +49,17 @@ std::vector<std::string> expand(const std::string& input) {
   return paths;
 }
 
+/// What a preparation writes would be text of the next one.
+void require_not_below(const fs::path& excluded, const std::string& path) {
+  std::error_code ignored;
+  const fs::path real = fs::weakly_canonical(path, ignored);
+  const bool is_below =
+      !excluded.empty() &&
+      std::mismatch(excluded.begin(), excluded.end(), real.begin(), real.end()).first == excluded.end();
+  require(!is_below, "prepare --input={} is in the folder that --output={} writes; did you mean --output={}?", path,
+          excluded.string(), (excluded / "corpus").string());
+}
+
 }  // namespace
 
 std::vector<FoundFile> find_files(const std::vector<std::string>& inputs, const std::vector<std::string>& globs,
@@ -58,6 +69,7 @@ std::vector<FoundFile> find_files(const std::vector<std::string>& inputs, const 
   std::vector<FoundFile> found;
   for (const std::string& input : inputs) {
     for (const std::string& path : expand(input)) {
+      require_not_below(excluded, path);
       try {
         fs::is_directory(path) ? search(path, globs, excluded, found)
                                : found.push_back({path, fs::path(path).filename().string()});

@@ -12,7 +12,8 @@ struct FoundFile {
 };
 
 /// All files that `inputs` name, each once, in the order of their names. From folders those that match one of `globs`,
-/// except below `not_below`. Throws Error on an input that does not exist or a folder that cannot be read.
+/// except below `not_below`. Throws Error on an input that does not exist or is `not_below` or below it, and on a
+/// folder that cannot be read.
 [[nodiscard]] std::vector<FoundFile> find_files(const std::vector<std::string>& inputs,
                                                 const std::vector<std::string>& globs, const std::string& not_below);
 

@@ -36,8 +36,8 @@ std::int64_t DatasetBatches::first_token_of(std::int64_t sequence, std::int64_t 
 void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
                           std::int32_t* targets) const {
   const std::int64_t first = first_token_of(sequence, seq_len);
-  const std::int64_t present =
-      std::min(seq_len + 1, dataset_.num_tokens() - first);  // with the last target; at least 2
+  // With the last target; at least 2.
+  const std::int64_t present = std::min(seq_len + 1, dataset_.num_tokens() - first);
   const std::int64_t predicted = present - 1;
   dataset_.read(first, {tokens, static_cast<std::size_t>(predicted)});
   dataset_.read(first + predicted, {targets + predicted - 1, 1});

@@ -1,8 +1,9 @@
 // Sequences for training out of a dataset: the stream of its tokens, cut into windows, in an order that depends on
 // (seed, sequence) alone.
 //
-//   window w of seq_len T:  tokens [w T, w T + T), targets [w T + 1, w T + T + 1)      windows per epoch W =
-//   ceil((tokens - 1) / T) sequence s:             epoch s / W, window permutation(seed, epoch)(s mod W)
+//   window w of seq_len T:  tokens [w T, w T + T), targets [w T + 1, w T + T + 1)
+//   windows per epoch W = ceil((tokens - 1) / T)
+//   sequence s:             epoch s / W, window permutation(seed, epoch)(s mod W)
 #pragma once
 
 #include "data/batch_source.h"

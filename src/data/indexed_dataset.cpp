@@ -61,6 +61,18 @@ bool copy_tokens(TokenType type, const char* from, std::span<std::int32_t> out) 
   return false;
 }
 
+/// Calls visit(tokens) with the first `count` tokens of the stream, block by block.
+template <class Visit>
+void for_each_block(const IndexedDataset& dataset, std::int64_t count, Visit&& visit) {
+  constexpr std::int64_t block_tokens = 1 << 16;
+  std::vector<std::int32_t> block(block_tokens);
+  for (std::int64_t first = 0; first < count; first += block_tokens) {
+    const std::span<std::int32_t> tokens(block.data(), static_cast<std::size_t>(std::min(block_tokens, count - first)));
+    dataset.read(first, tokens);
+    visit(tokens);
+  }
+}
+
 }  // namespace
 
 std::int64_t size_bytes(TokenType type) {
@@ -125,6 +137,8 @@ void IndexedDataset::read_index(std::string_view index) {
     require(pointer >= 0 && num_bytes <= bin.size() && static_cast<std::uint64_t>(pointer) <= bin.size() - num_bytes,
             "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_,
             bin.size());
+    require(static_cast<std::uint64_t>(pointer) % token_bytes == 0,
+            "{}: sequence {} begins at byte {}, in the middle of a token of {} bytes", name, i, pointer, token_bytes);
     end = std::max(end, static_cast<std::uint64_t>(pointer) + num_bytes);
     starts_.push_back(starts_.back() + length);
     pointers_.push_back(pointer);
@@ -174,17 +188,21 @@ void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const
   }
 }
 
+void require_tokens_below(std::int64_t vocab_size, const IndexedDataset& dataset, std::int64_t most_tokens) {
+  for_each_block(dataset, std::min(most_tokens, dataset.num_tokens()), [&](std::span<const std::int32_t> tokens) {
+    const std::int32_t largest = *std::max_element(tokens.begin(), tokens.end());
+    require(largest < vocab_size,
+            "{}.bin holds token {}, but model.vocab_size = {}; the data was made with another tokenizer",
+            dataset.prefix(), largest, vocab_size);
+  });
+}
+
 double unigram_entropy(const IndexedDataset& dataset) {
   std::unordered_map<std::int32_t, std::int64_t> counts;
-  std::vector<std::int32_t> block(1 << 16);
   const std::int64_t num_tokens = dataset.num_tokens();
-  for (std::int64_t first = 0; first < num_tokens; first += static_cast<std::int64_t>(block.size())) {
-    const std::span<std::int32_t> tokens(
-        block.data(),
-        static_cast<std::size_t>(std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), num_tokens - first)));
-    dataset.read(first, tokens);
+  for_each_block(dataset, num_tokens, [&](std::span<const std::int32_t> tokens) {
     for (const std::int32_t token : tokens) ++counts[token];
-  }
+  });
   std::vector<std::int64_t> sorted;  // the order of a hash table must not decide the last bits
   for (const auto& [token, count] : counts) sorted.push_back(count);
   std::sort(sorted.begin(), sorted.end());

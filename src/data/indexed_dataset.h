@@ -1,14 +1,14 @@
 // Tokens on disk in the layout that Megatron-LM made common: PREFIX.bin holds the tokens one after another, PREFIX.idx
 // says where each sequence is.
 //
-//   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S   u64 document bounds
-//   D
-//                               i32 length[S] (tokens)   i64 pointer[S] (bytes into .bin)   i64 document_bound[D]
-//                               (sequences; 0 ... S)
+//   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S
+//                               u64 document bounds D
+//                               i32 length[S] (tokens)   i64 pointer[S] (bytes into .bin)
+//                               i64 document_bound[D] (sequences; 0 ... S)
 #pragma once
 
-#include "data/durable_file.h"
-#include "data/mapped_file.h"
+#include "data/files/durable_file.h"
+#include "data/files/mapped_file.h"
 
 #include <cstdint>
 #include <span>
@@ -79,6 +79,9 @@ class IndexedDatasetWriter {
   std::vector<std::int32_t> lengths_;
   std::int64_t num_tokens_ = 0;
 };
+
+/// Throws Error with a token of the dataset's first `most_tokens` that is not below `vocab_size`.
+void require_tokens_below(std::int64_t vocab_size, const IndexedDataset& dataset, std::int64_t most_tokens);
 
 /// Entropy of the tokens' frequencies in nats: the loss of a model that knows nothing but how common each token is. 0
 /// without tokens.

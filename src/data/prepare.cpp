@@ -1,12 +1,12 @@
 #include "data/prepare.h"
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/durable_file.h"
+#include "data/files/durable_file.h"
+#include "data/files/mapped_file.h"
 #include "data/indexed_dataset.h"
-#include "data/mapped_file.h"
 #include "data/prepare_record.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <unistd.h>
 

@@ -1,10 +1,10 @@
 #include "data/prepare_record.h"
 
 #include "base/error.h"
-#include "data/durable_file.h"
+#include "data/files/durable_file.h"
+#include "data/files/mapped_file.h"
 #include "data/indexed_dataset.h"
-#include "data/mapped_file.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <xxhash.h>
 

@@ -10,8 +10,8 @@ Timeline gather_timeline(Mesh& mesh, const Blueprint& blueprint, const StepTrace
   const std::vector<Program>& programs = blueprint.programs(ProgramKind::training);
   std::size_t most_actions = 0;
   for (const Program& program : programs) most_actions = std::max(most_actions, program.size());
-  const std::size_t num_times =
-      2 * most_actions;  // start and end of each action: all ranks send as much as the one with the longest program
+  // Start and end of each action: all ranks send as much as the one with the longest program.
+  const std::size_t num_times = 2 * most_actions;
   std::vector<double> mine(num_times), all(num_times * programs.size());
   const Program& program = programs[static_cast<std::size_t>(mesh.coordinate(Axis::pp))];
   const Timeline timeline = timeline_of(trace, program);

@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher& watcher) {
+void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunObserver& observer) {
   const RunConfig& config = layout.blueprint.config();
   const std::unique_ptr<RankDevice> device = open_device(backend, layout.blueprint, host, 1);
   const std::unique_ptr<RankInterposer> interposer =
@@ -16,29 +16,30 @@ void run_rank(const LayoutRun& layout, Backend& backend, Mesh& host, RunWatcher&
   Ops& ops = interposer ? interposer->ops() : device->ops();
   RankRun run(layout.blueprint, mesh, ops, device->memory());
   if (interposer) interposer->attach(run);
-  if (StepObserver* observer = interposer ? interposer->observer() : nullptr) run.step().observe_actions(*observer);
+  if (StepObserver* actions = interposer ? interposer->observer() : nullptr) run.step().observe_actions(*actions);
   run.model().initialize(config.training.seed, ops);
   const RankView rank = {run, mesh, ops};
-  watcher.starts(rank);
+  observer.starts(rank);
   LossScaler scaler(config);
   for (std::int64_t step = 1; step <= layout.num_steps; ++step) {
-    run.step().observe_gradients([&](RankModel&, double factor) { watcher.has_gradients(rank, step, factor); });
+    run.step().observe_gradients([&](RankModel&, double factor) { observer.has_gradients(rank, step, factor); });
     const StepResult result =
         run.step().run(ProgramKind::training, training_input(config, layout.batches, step, scaler));
     scaler.ended_step(result);
-    watcher.ended_step(rank, step, result);
+    observer.ended_step(rank, step, result);
   }
-  watcher.ends(rank);
+  observer.ends(rank);
 }
 
 }  // namespace
 
-void run_layout(const LayoutRun& layout, RunWatcher& watcher) {
-  const std::string& device = layout.blueprint.config().training.device;
+void run_layout(const LayoutRun& layout, RunObserver& observer) {
+  const DeviceChoice device = layout.blueprint.config().training.device;
   const std::unique_ptr<Backend> own =
-      layout.backend == nullptr ? open_backend(device == "auto" ? "cpu" : device) : nullptr;
+      layout.backend == nullptr ? open_backend(device == DeviceChoice::automatic ? DeviceChoice::cpu : device)
+                                : nullptr;
   Backend& backend = own ? *own : *layout.backend;
-  const auto body = [&](Mesh& mesh) { run_rank(layout, backend, mesh, watcher); };
+  const auto body = [&](Mesh& mesh) { run_rank(layout, backend, mesh, observer); };
   const MeshShape& shape = layout.blueprint.mesh();
   layout.run_ranks ? layout.run_ranks(shape, body) : run_thread_ranks(shape, {}, body);
 }

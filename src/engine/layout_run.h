@@ -1,34 +1,15 @@
-// Some steps of a config's layout with somebody watching: what `verify` and the parity tests are made of. Weights start
+// Some steps of a config's layout with an observer: what `verify` and the parity tests are made of. Weights start
 // from training.seed.
 #pragma once
 
 #include "backend/backend.h"
 #include "engine/loss_scaler.h"
-#include "engine/rank_run.h"
+#include "engine/run_observer.h"
 
 #include <functional>
 #include <memory>
 
 namespace echelon {
-
-/// One rank of a run, as its watchers see it.
-struct RankView {
-  RankRun& run;
-  Mesh& mesh;
-  Ops& ops;
-};
-
-/// Is told how a run goes, by every rank on that rank's thread.
-class RunWatcher {
- public:
-  virtual ~RunWatcher() = default;
-  /// The weights have their initial values.
-  virtual void starts(const RankView& /*rank*/) {}
-  /// The gradients of a step are reduced; times `factor` they are those of the mean loss.
-  virtual void has_gradients(const RankView& /*rank*/, std::int64_t /*step*/, double /*factor*/) {}
-  virtual void ended_step(const RankView& /*rank*/, std::int64_t /*step*/, const StepResult& /*result*/) {}
-  virtual void ends(const RankView& /*rank*/) {}
-};
 
 /// What stands between a rank's step and the backend and transport that it computes and sends with. Tests put theirs
 /// here; no config reaches it.
@@ -56,7 +37,7 @@ struct LayoutRun {
 };
 
 /// Throws what a rank throws.
-void run_layout(const LayoutRun& layout, RunWatcher& watcher);
+void run_layout(const LayoutRun& layout, RunObserver& observer);
 
 /// What training step `step` (from 1) of a config is given, where `scaler` was told of those before it.
 [[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step,

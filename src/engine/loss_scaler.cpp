@@ -7,7 +7,7 @@
 namespace echelon {
 
 LossScaler::LossScaler(const RunConfig& config) : config_(config.grad_scaler) {
-  if (config.training.dtype == "float16") scale_ = config_.init_scale;
+  if (config.training.dtype == DType::float16) scale_ = config_.init_scale;
 }
 
 void LossScaler::ended_step(const StepResult& result) {

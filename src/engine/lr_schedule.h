@@ -2,7 +2,7 @@
 // arXiv:2404.06395).
 #pragma once
 
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
 
 #include <cstdint>
 

@@ -13,15 +13,17 @@ std::vector<double> widened(const std::vector<std::byte>& bytes, double factor) 
   return wide;
 }
 
+bool is_first_copy(const ShardedUnit& unit, std::size_t bucket, const Segment& segment) {
+  return unit.options().is_first_copy && unit.buckets()[bucket].is_first_copy && segment.param->is_first_copy;
+}
+
 /// What of a segment lies in the owned part of its bucket; `owned` are the numbers of that part.
 void visit_owned(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const Tensor& owned,
                  bool is_first, const PieceVisitor& visit) {
-  const Range mine = unit.owned(unit.buckets()[bucket]), part = overlap(segment, mine);
+  const Range mine = unit.buckets()[bucket].owned(), part = overlap(segment, mine);
   if (part.count == 0) return;
-  visit({*segment.param,
-         {part.first - segment.offset, part.count},
-         owned.rows(part.first - mine.first, part.count),
-         is_first});
+  visit({*segment.param, segment.param->slice.elements({part.first - segment.offset, part.count}),
+         owned.rows(part.first - mine.first, part.count), is_first});
 }
 
 }  // namespace
@@ -30,13 +32,11 @@ void visit_values(RankModel& model, const PieceVisitor& visit) {
   for (const ShardedUnit* unit : model.part().units())
     for (std::size_t b = 0; b < unit->buckets().size(); ++b)
       for (const Segment& segment : unit->buckets()[b].segments) {
-        const ShardOptions& options = unit->options();
-        const bool is_first = options.is_first_copy && segment.param->is_first_copy;
-        if (options.shards_parameters())
+        const bool is_first = is_first_copy(*unit, b, segment), is_first_shard = unit->buckets()[b].shard.index == 0;
+        if (unit->options().shards_parameters())
           visit_owned(*unit, b, segment, unit->param_part(b), is_first, visit);
         else
-          visit(
-              {*segment.param, {0, segment.count}, segment.param->value.flat(), is_first && options.shard_index == 0});
+          visit({*segment.param, segment.param->slice, segment.param->value.flat(), is_first && is_first_shard});
       }
 }
 
@@ -44,8 +44,7 @@ void visit_gradients(RankModel& model, const PieceVisitor& visit) {
   for (const ShardedUnit* unit : model.part().units())
     for (std::size_t b = 0; b < unit->buckets().size(); ++b)
       for (const Segment& segment : unit->buckets()[b].segments)
-        visit_owned(*unit, b, segment, unit->grad_part(b),
-                    unit->options().is_first_copy && segment.param->is_first_copy, visit);
+        visit_owned(*unit, b, segment, unit->grad_part(b), is_first_copy(*unit, b, segment), visit);
 }
 
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit) {
@@ -57,21 +56,10 @@ void visit_local_gradients(RankModel& model, const Action& action, const PieceVi
         if (is_cut)
           visit_owned(unit, b, segment, unit.grad_part(b), false, visit);
         else
-          visit({*segment.param, {0, segment.count}, segment.param->grad.flat(), false});
+          visit({*segment.param, segment.param->slice, segment.param->grad.flat(), false});
   };
   if (action.unit >= 0) return visit_unit(model.part().unit(action));
   for (const ShardedUnit* unit : model.part().units()) visit_unit(*unit);
-}
-
-std::int64_t global_index(const Param& param, std::int64_t index) {
-  if (param.split_dim < 0) return index;
-  const Sizes local = param.local_sizes();
-  std::int64_t inner = 1;  // elements per entry of the split dim
-  for (int dim = param.split_dim + 1; dim < local.num_dims(); ++dim) inner *= local[dim];
-  const std::int64_t outer = index / (local[param.split_dim] * inner);
-  const std::int64_t entry = index / inner % local[param.split_dim] + param.split_first;
-  const std::int64_t whole = param.global_sizes[param.split_dim];
-  return entry < whole ? (outer * whole + entry) * inner + index % inner : -1;
 }
 
 std::vector<double> downloaded(Ops& ops, const Tensor& x, double factor) {

@@ -1,4 +1,4 @@
-// The parameters of a rank piece by piece, as numbers that can be compared with another layout's: which elements of
+// The parameters of a rank piece by piece, as values that can be compared with another layout's: which elements of
 // which whole tensor they are.
 #pragma once
 
@@ -11,9 +11,9 @@ namespace echelon {
 
 struct ParamPiece {
   const Param& param;
-  Range local;     // elements of this rank's slice of the parameter
-  Tensor numbers;  // flat, local.count of them
-  bool is_first;   // of the copies that ranks hold of these numbers the one that counts
+  TensorSlice slice;  // a range of the elements of param.slice
+  Tensor numbers;     // flat, one for each of them
+  bool is_first;      // of the copies that ranks hold of these numbers the one that counts
 };
 using PieceVisitor = std::function<void(const ParamPiece& piece)>;
 
@@ -25,9 +25,6 @@ void visit_gradients(RankModel& model, const PieceVisitor& visit);
 /// is about none. Where gradients are cut, their owned part, which is summed over dp_shard by then; nothing before that
 /// sum.
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit);
-
-/// Index in the whole tensor of element `index` of this rank's slice; -1 in the padding.
-[[nodiscard]] std::int64_t global_index(const Param& param, std::int64_t index);
 
 /// The numbers of x times `factor`, in float64.
 [[nodiscard]] std::vector<double> downloaded(Ops& ops, const Tensor& x, double factor = 1.0);

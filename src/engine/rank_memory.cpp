@@ -16,24 +16,6 @@ Tensor RankMemory::tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes si
   return arena_.tensor(buffer.offset, dtype, sizes);
 }
 
-std::vector<Tensor> RankMemory::unit_buffers(ProgramKind kind, BufferKey key, const ShardedUnit& unit, DType dtype) {
-  std::vector<Tensor> buffers;
-  for (const Bucket& bucket : unit.buckets()) {
-    key.bucket = static_cast<int>(buffers.size());
-    buffers.push_back(tensor(kind, key, dtype, {bucket.num_elements}));
-  }
-  return buffers;
-}
-
-std::vector<Tensor> RankMemory::part_buffers(ProgramKind kind, BufferKey key, const ShardedUnit& unit, DType dtype) {
-  std::vector<Tensor> buffers;
-  for (const Bucket& bucket : unit.buckets()) {
-    key.bucket = static_cast<int>(buffers.size());
-    buffers.push_back(tensor(kind, key, dtype, {unit.owned(bucket).count}));
-  }
-  return buffers;
-}
-
 Stack RankMemory::region(ProgramKind kind, BufferKey key) const {
   if (!blueprint_.memory(kind).contains(key)) return {nullptr, 0};
   const PlannedBuffer& buffer = blueprint_.memory(kind).at(key);

@@ -17,9 +17,6 @@ class RankMemory {
 
   /// The whole planned buffer as one tensor; the plan must hold exactly these bytes.
   [[nodiscard]] Tensor tensor(ProgramKind kind, BufferKey key, DType dtype, Sizes sizes);
-  /// One tensor per bucket of a unit, of all or the owned part of it; `key` says role and action.
-  [[nodiscard]] std::vector<Tensor> unit_buffers(ProgramKind kind, BufferKey key, const ShardedUnit& unit, DType dtype);
-  [[nodiscard]] std::vector<Tensor> part_buffers(ProgramKind kind, BufferKey key, const ShardedUnit& unit, DType dtype);
   /// The planned buffer as a region to take tensors from; empty if the plan has none.
   [[nodiscard]] Stack region(ProgramKind kind, BufferKey key) const;
   /// Notes that `used_bytes` of a region were the most that was taken.
@@ -36,6 +33,21 @@ class RankMemory {
   const RankBlueprint& blueprint_;
   Arena arena_;
   std::array<std::map<BufferKey, std::int64_t>, 2> used_bytes_;
+};
+
+/// The buffers of one program.
+class ProgramBuffers final : public Buffers {
+ public:
+  ProgramBuffers(RankMemory& memory, ProgramKind kind) : memory_(memory), kind_(kind) {}
+  [[nodiscard]] Tensor tensor(BufferKey key, DType dtype, const Sizes& sizes) override {
+    return memory_.tensor(kind_, key, dtype, sizes);
+  }
+  [[nodiscard]] Stack region(BufferKey key) override { return memory_.region(kind_, key); }
+  void note_use(BufferKey key, std::int64_t used_bytes) override { memory_.note_use(kind_, key, used_bytes); }
+
+ private:
+  RankMemory& memory_;
+  ProgramKind kind_;
 };
 
 }  // namespace echelon

@@ -1,10 +1,10 @@
 // A rank's part of the model, bound to its memory: initial values, loading and saving.
 #pragma once
 
-#include "blueprint/model_part.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
 #include "engine/rank_memory.h"
+#include "executor/model_part.h"
 
 namespace echelon {
 

@@ -1,8 +1,8 @@
 #include "engine/run_device.h"
 
 #include "base/error.h"
-#include "engine/device_memory.h"
-#include "engine/machine_memory.h"
+#include "engine/device/device_memory.h"
+#include "engine/device/machine_memory.h"
 #include "engine/warm_up.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
@@ -12,7 +12,7 @@ namespace {
 
 // Those of a step's actions and of its layers.
 std::vector<Group> groups_of(const RunConfig& config) {
-  std::vector<Group> groups = {world_group, data_group, shard_group, replicate_group, tp_group, pipeline_group};
+  std::vector<Group> groups = {step_group, data_group, shard_group, replicate_group, tp_group, pipeline_group};
   if (config.model.tie_word_embeddings) groups.push_back(tied_group);
   return groups;
 }
@@ -22,15 +22,15 @@ std::vector<Group> groups_of(const RunConfig& config) {
 std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host, int num_threads) {
   const RunConfig& config = blueprint.config();
   const TrainingConfig& t = config.training;
-  require(t.linear_dtype.empty() || t.dtype != "float64" || backend.kind() == DeviceKind::cpu,
+  require(!t.linear_dtype || t.dtype != DType::float64 || backend.kind() == DeviceKind::cpu,
           "training.linear_dtype = '{}' beside training.dtype = 'float64' is for processors alone; nearest: 'float32'",
-          t.linear_dtype);
+          name_of(t.linear_dtype));
   std::unique_ptr<RankDevice> device =
       backend.open(host, {.num_threads = num_threads,
                           .deterministic = config.training.deterministic,
-                          .allows_tf32 = config.training.float32_matmul_precision == "high",
-                          .needs_float8 = !config.training.linear_dtype.empty(),
-                          .transport = config.comm.backend,
+                          .allows_tf32 = config.training.float32_matmul_precision == MatmulPrecision::high,
+                          .needs_float8 = config.training.linear_dtype.has_value(),
+                          .backend = config.comm.backend,
                           .timeout_seconds = config.comm.timeout_seconds});
   if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
@@ -53,7 +53,7 @@ WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
 }
 
 RunConfig with_device(RunConfig config, DeviceKind found) {
-  if (found != DeviceKind::cpu) config.training.device = name_of(found);
+  if (found == DeviceKind::cuda) config.training.device = DeviceChoice::cuda;
   return config;
 }
 

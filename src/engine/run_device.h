@@ -3,8 +3,8 @@
 
 #include "backend/backend.h"
 #include "blueprint/blueprint.h"
-#include "comm/run_ranks.h"
-#include "spec/run_config.h"
+#include "comm/launch/run_ranks.h"
+#include "spec/config/run_config.h"
 
 namespace echelon {
 

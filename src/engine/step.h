@@ -4,12 +4,12 @@
 #include "backend/work_recorder.h"
 #include "data/batch_source.h"
 #include "engine/rank_model.h"
+#include "executor/action_executor.h"
 
+#include <array>
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -17,11 +17,12 @@ namespace echelon {
 /// What a step is given. All ranks give the same, but for wants_stop.
 struct StepInput {
   const BatchSource* batches = nullptr;
-  std::int64_t batch = 0;  // which global batch of the source: sequences batch * global_batch_size and so on
-  AdamWOptions adamw;      // of a training step
-  double max_norm = 0;     // 0: no clipping
-  std::optional<double> loss_scale =
-      {};  // what gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped
+  // Which global batch of the source: sequences batch * global_batch_size and so on.
+  std::int64_t batch = 0;
+  AdamWOptions adamw;   // of a training step
+  double max_norm = 0;  // 0: no clipping
+  // What gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped.
+  std::optional<double> loss_scale = {};
   bool wants_stop = false;  // this rank was asked to end the run
 };
 
@@ -90,43 +91,26 @@ class Step {
   void observed(const Action& action, ActionPart part, F&& f);
 
   void load_batch();
-  void forward(const Action& action);
-  void backward(const Action& action);
-  void open_gradients(const Action& action);
-  [[nodiscard]] std::vector<Pending> gather_parameters(const Action& action);
-  [[nodiscard]] std::vector<Tensor> converted(const Action& action);
-  void clip();
-  void report();
-
-  [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
-  [[nodiscard]] Tensor boundary(BufferKey key);
-  [[nodiscard]] Tensor scalars(std::int64_t first, std::int64_t count);
-  [[nodiscard]] Tensor of_batch(BufferRole role);
-  [[nodiscard]] Tensor loss_scale();
-  [[nodiscard]] double expected_targets() const;  // of the global batch, if none is ignored
-  [[nodiscard]] Microbatch microbatch(int index);
-  [[nodiscard]] Pending send(const Action& action, BufferKey from);
-  [[nodiscard]] Pending receive(const Action& action, BufferKey into);
-  [[nodiscard]] Pending all_reduce(const Group& group, Tensor x);
-  [[nodiscard]] ShardedUnit& unit(const Action& action) { return model_.part().unit(action); }
+  void observe_gradients();
+  [[nodiscard]] StepResult result() const;
 
   const RunConfig& config_;
   const RankBlueprint& rank_;
-  RankMemory& memory_;
   RankModel& model_;
   Ops& ops_;
   Mesh& mesh_;
   WorkRecorder* recorder_;
-  std::optional<Constants> performed_,
-      recorded_;  // of the last training steps that were enqueued action by action, and recorded
+  std::array<ProgramBuffers, 2> buffers_;  // by kind of program
+  ActionExecutor executor_;
+  // Of the last training steps that were enqueued action by action, and recorded.
+  std::optional<Constants> performed_, recorded_;
   GradientObserver observer_;
   StepObserver* action_observer_ = nullptr;
 
   ProgramKind kind_ = ProgramKind::training;
   StepInput input_;
-  StepResult result_;
-  std::vector<std::vector<Pending>> pending_;     // by action
-  std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
+  StepValues values_;
+  std::vector<std::vector<Pending>> pending_;  // by action
   std::vector<std::int32_t> host_tokens_, host_targets_, host_starts_;
 };
 

@@ -21,19 +21,19 @@ Span span_of(const TimedOperation& operation) {
 
 /// "all_reduce wait"; such names outlive all spans.
 std::string_view name_of_call(const TimedCall& call) {
-  static const std::map<std::pair<CommKind, TimedCall::Part>, std::string> names = [] {
-    std::map<std::pair<CommKind, TimedCall::Part>, std::string> table;
+  static const std::map<std::pair<CommKind, TimedCall::Phase>, std::string> names = [] {
+    std::map<std::pair<CommKind, TimedCall::Phase>, std::string> table;
     for (int kind = 0; kind <= static_cast<int>(CommKind::barrier); ++kind)
-      for (const auto part : {TimedCall::Part::start, TimedCall::Part::wait})
-        table[{static_cast<CommKind>(kind), part}] =
-            fmt::format("{} {}", name_of(static_cast<CommKind>(kind)), name_of(part));
+      for (const auto phase : {TimedCall::Phase::start, TimedCall::Phase::wait})
+        table[{static_cast<CommKind>(kind), phase}] =
+            fmt::format("{} {}", name_of(static_cast<CommKind>(kind)), name_of(phase));
     return table;
   }();
-  return call.part == TimedCall::Part::poll ? "poll" : std::string_view(names.at({call.kind, call.part}));
+  return call.phase == TimedCall::Phase::poll ? "poll" : std::string_view(names.at({call.kind, call.phase}));
 }
 
 Span span_of(const TimedCall& call) {
-  const bool is_poll = call.part == TimedCall::Part::poll;
+  const bool is_poll = call.phase == TimedCall::Phase::poll;
   return {.kind = SpanKind::communication,
           .name = name_of_call(call),
           .start = call.start,

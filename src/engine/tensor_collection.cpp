@@ -1,5 +1,6 @@
 #include "engine/tensor_collection.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace echelon {
@@ -18,17 +19,15 @@ void TensorCollection::add_gradients(RankModel& model, Ops& ops, double factor) 
 
 void TensorCollection::add(const ParamPiece& piece, const std::vector<double>& numbers) {
   const std::lock_guard lock(mutex_);
-  const auto size = static_cast<std::size_t>(piece.param.global_sizes.num_elements());
+  const auto size = static_cast<std::size_t>(piece.param.global_sizes().num_elements());
   std::vector<double>& tensor = tensors_[piece.param.name];
   std::vector<int>& count = counts_[piece.param.name];
   tensor.resize(size);
   count.resize(size);
-  for (std::int64_t i = 0; i < piece.local.count; ++i) {
-    const std::int64_t index = global_index(piece.param, piece.local.first + i);
-    if (index < 0) continue;
-    tensor[static_cast<std::size_t>(index)] = numbers[static_cast<std::size_t>(i)];
-    ++count[static_cast<std::size_t>(index)];
-  }
+  piece.slice.for_each_run([&](const Run& run) {
+    std::copy_n(numbers.begin() + run.local, run.count, tensor.begin() + run.global);
+    std::for_each_n(count.begin() + run.global, run.count, [](int& each) { ++each; });
+  });
 }
 
 double root_mean_square(const TensorCollection& tensors) {

@@ -45,7 +45,8 @@ bool knows_topology() { return true; }
 
 std::vector<CpuSet> cores_among(const CpuSet& cpus) {
   static const std::vector<std::pair<int, int>> all = Topology().cpus_and_cores();  // constant while the program runs
-  std::map<int, CpuSet> cores;  // by the number of the core, which follows the tree
+  // By the number of the core, which follows the tree.
+  std::map<int, CpuSet> cores;
   for (const auto& [cpu, core] : all)
     if (std::binary_search(cpus.begin(), cpus.end(), cpu)) cores[core].push_back(cpu);
   std::vector<CpuSet> among;

@@ -35,8 +35,8 @@ std::string to_string(const CpuSet& cpus) {
 
 CpuSet allowed_cpus() {
   CpuSet cpus;
-  for (int size = 1024; size <= most_cpus && cpus.empty();
-       size *= 2) {  // the kernel's mask may be longer than the C library's type
+  // The kernel's mask may be longer than the C library's type.
+  for (int size = 1024; size <= most_cpus && cpus.empty(); size *= 2) {
     const Mask mask(CPU_ALLOC(size));
     if (sched_getaffinity(0, CPU_ALLOC_SIZE(size), mask.get()) != 0) continue;
     for (int cpu = 0; cpu < size; ++cpu)

@@ -1,8 +1,8 @@
-// Which attention heads lie on which tensor-parallel rank.
+// Which attention heads are on which tensor-parallel rank.
 //
-// H query heads share K kv heads in groups of g = H / K (Ainslie et al. 2023, arXiv:2305.13245). Up to K ranks cut the
-// kv heads, each with its whole group of query heads. Beyond, R = tp / K consecutive ranks hold the same kv head and
-// cut its group.
+// H query heads share K kv heads in groups of g = H / K (Ainslie et al. 2023, arXiv:2305.13245). Up to K ranks split
+// the kv heads, each with its whole group of query heads. Beyond, R = tp / K consecutive ranks hold the same kv head
+// and split its group.
 #pragma once
 
 #include "spec/model_spec.h"

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "nn/param_slice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,30 +46,24 @@ class Normals {
 };
 
 template <class T>
-void fill(const Param& param, std::int64_t seed, T* out) {
-  const ParamSlice view = slice_of(param);
+void fill(const Param& param, const TensorSlice& slice, std::int64_t seed, T* out) {
   Normals normals(stream_of(param), seed);
-  for (std::int64_t o = 0; o < view.outer; ++o) {
-    for (std::int64_t j = view.first; j < view.first + view.count; ++j) {
-      const bool is_padding = j >= view.global_count;
-      for (std::int64_t i = 0; i < view.inner; ++i) {
-        const double value = param.init_std == 0.0
-                                 ? param.init_value
-                                 : param.init_std * normals.at((o * view.global_count + j) * view.inner + i);
-        *out++ = to<T>(is_padding ? 0.0 : value);
-      }
-    }
-  }
+  if (slice.is_padded()) std::fill_n(out, slice.num_elements(), to<T>(0.0));
+  slice.for_each_run([&](const Run& run) {
+    for (std::int64_t i = 0; i < run.count; ++i)
+      out[run.local + i] =
+          to<T>(param.init_std == 0.0 ? param.init_value : param.init_std * normals.at(run.global + i));
+  });
 }
 
 }  // namespace
 
-void initialize(const Param& param, std::int64_t seed, DType dtype, void* host_out) {
+void initialize(const Param& param, const TensorSlice& slice, std::int64_t seed, DType dtype, void* host_out) {
   switch (dtype) {
-    case DType::float32: return fill(param, seed, static_cast<float*>(host_out));
-    case DType::float64: return fill(param, seed, static_cast<double*>(host_out));
-    case DType::bfloat16: return fill(param, seed, static_cast<bfloat16*>(host_out));
-    case DType::float16: return fill(param, seed, static_cast<float16*>(host_out));
+    case DType::float32: return fill(param, slice, seed, static_cast<float*>(host_out));
+    case DType::float64: return fill(param, slice, seed, static_cast<double*>(host_out));
+    case DType::bfloat16: return fill(param, slice, seed, static_cast<bfloat16*>(host_out));
+    case DType::float16: return fill(param, slice, seed, static_cast<float16*>(host_out));
     case DType::int32:
     case DType::int16: break;
   }

@@ -2,7 +2,7 @@
 //
 //     y = x w^T + b        dx = dy w        dw += dy^T x,  db += sum of dy over tokens        w [out, in]
 //
-// In float8 (training.linear_dtype) x and w are rounded to e4m3 and dy to e5m2, whose numbers reach further; y, dx and
+// In float8 (training.linear_dtype) x and w are rounded to e4m3 and dy to e5m2, which has a larger range; y, dx and
 // dw are not.
 #pragma once
 

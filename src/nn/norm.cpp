@@ -4,7 +4,7 @@
 
 namespace echelon {
 namespace {
-enum Kept : int { kept_x, kept_mean, kept_rstd, kept_dy };
+enum Saved : int { saved_x, saved_mean, saved_rstd, saved_dy };
 }
 
 Norm::Norm(NormKind kind, double eps, Param weight, Param bias)
@@ -20,7 +20,7 @@ Norm Norm::of_tokens(const LayerOptions& options, const std::string& name) {
 
 Norm Norm::of_heads(const LayerOptions& options, const std::string& name) {
   Param weight = replicated(options, name + ".weight", {options.model.head_dim});
-  if (options.tp > 1) weight.replica_sum = ReplicaSum::tp;  // each rank sees its own heads only
+  if (options.tp > 1) weight.groups.partial = tp_group;  // each rank sees its own heads only
   return {NormKind::rms_norm, options.model.norm_eps, std::move(weight), {}};
 }
 
@@ -30,26 +30,22 @@ std::vector<Param*> Norm::params() {
 }
 
 void Norm::forward(Context& context, Tensor x, Tensor y, Stash& stash) const {
-  keep({context, stash}, x);
+  save({context, stash}, x);
   normalise(context, y, stash);
 }
 
-void Norm::keep(const Forming& forming, Tensor x, bool drops_statistics) const {
-  forming.stash.keep_view(this, kept_x, x);
-  const auto place = [&](Kept which) {
-    (void)forming.place({this, which, drops_statistics, LastReader::backward_weight}, accumulate_dtype(x.dtype),
-                        {x.size(0)});
+void Norm::save(const ComputePass& pass, Tensor x, bool drops_statistics) const {
+  pass.stash.save_view(this, saved_x, x);
+  const auto place = [&](Saved which) {
+    (void)pass.place({this, which, drops_statistics, LastReader::backward_weight}, accumulate_dtype(x.dtype),
+                     {x.size(0)});
   };
-  if (kind_ == NormKind::layer_norm) place(kept_mean);
-  place(kept_rstd);
+  if (kind_ == NormKind::layer_norm) place(saved_mean);
+  place(saved_rstd);
 }
 
-void Norm::normalise(Context& context, Tensor y, const Stash& stash) const {
-  compute(context.ops, stash.kept(this, kept_x), {}, y, kept_statistics(stash));
-}
-
-void Norm::residual_normalise(Context& context, Tensor residual, Tensor y, const Stash& stash) const {
-  compute(context.ops, stash.kept(this, kept_x), residual, y, kept_statistics(stash));
+void Norm::normalise(Context& context, Tensor y, const Stash& stash, Tensor residual) const {
+  compute(context.ops, stash.saved(this, saved_x), residual, y, saved_statistics(stash));
 }
 
 void Norm::apply(Context& context, Tensor x, Tensor y) const {
@@ -69,9 +65,9 @@ void Norm::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 }
 
 void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const {
-  context.ops.copy(stash.keep_gradient(this, kept_dy, dy.dtype, dy.sizes), dy);
-  const Tensor x = stash.kept(this, kept_x);
-  const auto [mean, rstd] = kept_statistics(stash);
+  context.ops.copy(stash.save_gradient(this, saved_dy, dy.dtype, dy.sizes), dy);
+  const Tensor x = stash.saved(this, saved_x);
+  const auto [mean, rstd] = saved_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
       context.ops.layer_norm_backward_input(
@@ -85,8 +81,8 @@ void Norm::residual_backward_input(Context& context, Tensor dy, Tensor dresidual
 }
 
 void Norm::backward_weight(Context& context, Stash& stash) {
-  const Tensor x = stash.kept(this, kept_x), dy = stash.kept(this, kept_dy);
-  const auto [mean, rstd] = kept_statistics(stash);
+  const Tensor x = stash.saved(this, saved_x), dy = stash.saved(this, saved_dy);
+  const auto [mean, rstd] = saved_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
       context.ops.layer_norm_backward_weight(
@@ -99,8 +95,8 @@ void Norm::backward_weight(Context& context, Stash& stash) {
 }
 
 void Norm::residual_backward(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) {
-  const Tensor x = stash.kept(this, kept_x);
-  const auto [mean, rstd] = kept_statistics(stash);
+  const Tensor x = stash.saved(this, saved_x);
+  const auto [mean, rstd] = saved_statistics(stash);
   switch (kind_) {
     case NormKind::layer_norm:
       context.ops.layer_norm_backward({.dy = dy,
@@ -120,9 +116,9 @@ void Norm::residual_backward(Context& context, Tensor dy, Tensor dresidual, Tens
   }
 }
 
-Norm::Statistics Norm::kept_statistics(const Stash& stash) const {
-  return {.mean = kind_ == NormKind::layer_norm ? stash.kept(this, kept_mean) : Tensor(),
-          .rstd = stash.kept(this, kept_rstd)};
+Norm::Statistics Norm::saved_statistics(const Stash& stash) const {
+  return {.mean = kind_ == NormKind::layer_norm ? stash.saved(this, saved_mean) : Tensor(),
+          .rstd = stash.saved(this, saved_rstd)};
 }
 
 void Norm::compute(Ops& ops, Tensor x, Tensor residual, Tensor y, const Statistics& statistics) const {

@@ -2,7 +2,7 @@
 // tokens, and heads.
 #pragma once
 
-#include "nn/forming.h"
+#include "nn/compute_pass.h"
 #include "nn/layer.h"
 
 namespace echelon {
@@ -12,7 +12,7 @@ class Norm : public Layer {
   /// `weight` and `bias` have the width of the norm; `bias` is used by LayerNorm only.
   Norm(NormKind kind, double eps, Param weight, Param bias);
 
-  /// The norm of hidden_size that stands before a branch or the head: its parameters are `name`.weight and `name`.bias.
+  /// The norm of hidden_size before a branch or the head. Its parameters are `name`.weight and `name`.bias.
   [[nodiscard]] static Norm of_tokens(const LayerOptions& options, const std::string& name);
   /// RMSNorm of every head of q or k (Henry et al. 2020, arXiv:2010.04245; Qwen3): all heads share `name`.weight
   /// [head_dim].
@@ -25,14 +25,12 @@ class Norm : public Layer {
   void backward_weight(Context& context, Stash& stash) override;
   void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
 
-  /// The two halves of forward. Keeps x, and room for its statistics, which may be dropped:
-  void keep(const Forming& forming, Tensor x, bool drops_statistics = false) const;
-  /// forms them and y. Called once more in a backward pass it gives the same bits: a pass over x, where keeping y would
-  /// cost its memory.
-  void normalise(Context& context, Tensor y, const Stash& stash) const;
-  /// With a residual stream around the branch that ended in x: x += residual, y = norm(x); and dx = the norm's +
-  /// dresidual, which came past it (dx may be it).
-  void residual_normalise(Context& context, Tensor residual, Tensor y, const Stash& stash) const;
+  /// The first half of forward: saves x, and room for its statistics, which may be dropped.
+  void save(const ComputePass& pass, Tensor x, bool drops_statistics = false) const;
+  /// The second half: x += residual, if there is one, then y = norm(x) and the statistics. A backward pass calls it
+  /// once more for the same bits of y: a pass over x, where saving y would cost its memory.
+  void normalise(Context& context, Tensor y, const Stash& stash, Tensor residual = {}) const;
+  /// dx = the norm's + dresidual, the gradient that passed the branch (dx may be stored in it).
   void residual_backward(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash);
   void residual_backward_input(Context& context, Tensor dy, Tensor dresidual, Tensor dx, Stash& stash) const;
 
@@ -43,8 +41,7 @@ class Norm : public Layer {
   struct Statistics {
     Tensor mean, rstd;  // mean of LayerNorm only
   };
-  [[nodiscard]] Statistics kept_statistics(const Stash& stash) const;
-  /// x += residual if there is one, then y and the statistics.
+  [[nodiscard]] Statistics saved_statistics(const Stash& stash) const;
   void compute(Ops& ops, Tensor x, Tensor residual, Tensor y, const Statistics& statistics) const;
 
   NormKind kind_;

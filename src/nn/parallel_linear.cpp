@@ -18,7 +18,7 @@ void ColumnParallel::forward(Context& context, Tensor x, std::span<const Tensor>
   products(context, enter(context, options_, x), ys);
 }
 
-Tensor ColumnParallel::forward_again(Context& context, Tensor x, std::span<const Tensor> ys) const {
+Tensor ColumnParallel::recompute(Context& context, Tensor x, std::span<const Tensor> ys) const {
   const Tensor x_full = enter(context, options_, x);
   products(context, x_full, ys);
   return x_full;

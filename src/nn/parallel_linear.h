@@ -1,4 +1,4 @@
-// The two products of a tensor-parallel region (Shoeybi et al. 2019): the first cuts its outputs over the ranks, the
+// The two products of a tensor-parallel region (Shoeybi et al. 2019): the first shards its outputs over the ranks, the
 // second its inputs.
 //
 //     column-parallel    y_i = enter(x) w_i^T + b_i            each rank has some outputs of all tokens
@@ -25,13 +25,13 @@ class ColumnParallel {
 
   /// ys[i] [num_tokens, outputs of product i] of x [num_local_tokens, in].
   void forward(Context& context, Tensor x, std::span<const Tensor> ys) const;
-  /// The same in a backward pass, where the gathered tokens are wanted once more: returns x [num_tokens, in], in the
-  /// workspace if it was gathered.
-  [[nodiscard]] Tensor forward_again(Context& context, Tensor x, std::span<const Tensor> ys) const;
+  /// The same in a backward pass, where backward_weight reads the gathered tokens too: returns x [num_tokens, in], in
+  /// the workspace if it was gathered.
+  [[nodiscard]] Tensor recompute(Context& context, Tensor x, std::span<const Tensor> ys) const;
   /// dx [num_local_tokens, in] = the sum over the products and the ranks.
   void backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const;
-  /// Under sequence parallelism x is gathered again, unless it is what forward_again gave: kept whole it would cost tp
-  /// times the memory.
+  /// Under sequence parallelism x is gathered again, unless `recompute` returned it: saved whole it would take tp times
+  /// the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
   /// The products alone, of tokens that all ranks hold.
   void products(Context& context, Tensor x, std::span<const Tensor> ys) const;

@@ -1,49 +1,44 @@
-// One trained tensor as this rank sees it: its global name and sizes, the slice that lies here, and how its gradient
-// comes together.
+// One trained tensor as this rank sees it: its global name, the slice that is stored here, and over which ranks its
+// gradient is summed.
 #pragma once
 
+#include "spec/groups.h"
 #include "tensor/tensor.h"
+#include "tensor/tensor_slice.h"
 
 #include <cstdint>
 #include <string>
 
 namespace echelon {
 
-/// Gradients that each tensor-parallel rank has only a part of: summed over these ranks before the reduction over the
-/// data axes.
-enum class ReplicaSum : std::uint8_t {
-  none,
-  tp,  // norms under sequence parallelism, q/k norms (each rank sees its heads), biases behind a row-parallel product
-       // under sequence parallelism
-  kv_replicas,  // key and value projections where several ranks hold the same kv head
-};
-
 struct Param {
-  std::string
-      name;  // global, e.g. "model.layers.3.self_attn.q_proj.weight", in Hugging Face's Llama naming for every family
-  Sizes global_sizes;  // of the whole tensor, unpadded
-  int split_dim = -1;  // the dim that tensor parallelism cuts; -1: whole on every rank
-  std::int64_t split_first =
-      0;  // this rank's slice of split_dim; what reaches past the global size is padding: zeros that stay zeros
-  std::int64_t split_count = 0;
-  ReplicaSum replica_sum = ReplicaSum::none;
-  bool is_first_copy = true;  // of those that tensor-parallel ranks hold of this slice: the one that counts in the norm
-                              // and is written to checkpoints
-  bool decays = true;         // weight decay applies: not to norms and biases
-  double init_std = 0.0;      // normal(0, init_std); 0: init_value everywhere
+  // global, e.g. "model.layers.3.self_attn.q_proj.weight", in Hugging Face's Llama naming for every family.
+  std::string name;
+  // What this rank has of the tensor: all of it, or the entries of one dim that tensor parallelism gives it. Padding is
+  // zeros that stay zeros.
+  TensorSlice slice = {};
+  // groups.partial is the tensor-parallel ranks for norms and for biases after a row-parallel product under sequence
+  // parallelism, and for q/k norms (each rank sees its heads); for key and value projections those with the same kv
+  // head.
+  GradientGroups groups = {};
+  // Of those that tensor-parallel ranks hold of this slice: the one that counts in the norm and is written to
+  // checkpoints.
+  bool is_first_copy = true;
+  bool decays = true;     // weight decay applies: not to norms and biases
+  double init_std = 0.0;  // normal(0, init_std); 0: init_value everywhere
   double init_value = 0.0;
-  bool is_formed_by_product =
-      false;  // the first product of a step writes all of the gradient, so nobody zeroes it before
+  // The first product of a step writes all of the gradient, so nobody zeroes it before.
+  bool is_formed_by_product = false;
 
   Tensor value;  // bound by whoever owns the memory
   Tensor grad;
   bool has_grad = true;  // false from the beginning of a step to that first product
 
-  [[nodiscard]] Sizes local_sizes() const {
-    Sizes sizes = global_sizes;
-    if (split_dim >= 0) sizes[split_dim] = split_count;
-    return sizes;
-  }
+  [[nodiscard]] const Sizes& global_sizes() const { return slice.global_sizes(); }
+  [[nodiscard]] const Sizes& local_sizes() const { return slice.sizes(); }
 };
+
+/// A number for the parameter's name, the same on every machine.
+[[nodiscard]] std::uint64_t stream_of(const Param& param);
 
 }  // namespace echelon

@@ -3,20 +3,17 @@
 namespace echelon {
 namespace {
 
-Param sliced(const std::string& name, Sizes global_sizes, int dim, Slice slice) {
+Param sliced(const std::string& name, const Sizes& global_sizes, int dim, Slice slice) {
   Param param;
   param.name = name;
-  param.global_sizes = global_sizes;
-  param.split_dim = dim;
-  param.split_first = slice.first;
-  param.split_count = slice.count;
+  param.slice = TensorSlice(global_sizes, dim, {slice.first, slice.count});
   return param;
 }
 
 }  // namespace
 
 Slice vocabulary_slice(const LayerOptions& options) {
-  const std::int64_t multiple = options.vocabulary_multiple, of_all = multiple * options.tp;
+  const std::int64_t multiple = options.device.vocabulary_multiple, of_all = multiple * options.tp;
   const std::int64_t count = (options.model.vocab_size + of_all - 1) / of_all * multiple;
   return {options.tp_rank * count, count};
 }
@@ -42,8 +39,8 @@ Param slice_of_bias(const std::string& name, std::int64_t global_size, Slice row
 Param replicated(const LayerOptions& options, const std::string& name, Sizes sizes) {
   Param param;
   param.name = name;
-  param.global_sizes = sizes;
-  param.replica_sum = options.sequence_parallel && options.tp > 1 ? ReplicaSum::tp : ReplicaSum::none;
+  param.slice = TensorSlice(sizes);
+  if (options.sequence_parallel && options.tp > 1) param.groups.partial = tp_group;
   param.is_first_copy = options.tp_rank == 0;
   param.decays = sizes.num_dims() > 1;
   return param;

@@ -1,4 +1,4 @@
-// How tensor parallelism cuts parameters: the slices of a dim, and Params made of them.
+// How tensor parallelism shards parameters: the slices of a dim, and Params made of them.
 #pragma once
 
 #include "nn/context.h"
@@ -18,8 +18,8 @@ struct Slice {
   return {first, size * (index + 1) / num_parts - first};
 }
 
-/// This rank's tokens of the vocabulary. All slices are equally long, and multiples of options.vocabulary_multiple: the
-/// last ones may reach past the vocabulary.
+/// This rank's tokens of the vocabulary. All slices are equally long, and multiples of
+/// options.device.vocabulary_multiple: the last ones may reach past the vocabulary.
 [[nodiscard]] Slice vocabulary_slice(const LayerOptions& options);
 
 /// A matrix [out, in] of which every rank has the rows or the columns of `slice`. Initialised normal(0,
@@ -34,7 +34,7 @@ struct Slice {
 /// over tp.
 [[nodiscard]] Param replicated(const LayerOptions& options, const std::string& name, Sizes sizes);
 
-/// "model.embed_tokens.weight" or "lm_head.weight": [vocab_size, hidden_size], cut by vocabulary_slice.
+/// "model.embed_tokens.weight" or "lm_head.weight": [vocab_size, hidden_size], sharded by vocabulary_slice.
 [[nodiscard]] Param vocabulary_matrix(const LayerOptions& options, const std::string& name);
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// What layers keep of one microbatch from its forward to its backward pass, as views into that microbatch's planned
+// What layers save of one microbatch from its forward to its backward pass, as views into that microbatch's planned
 // slot.
 #pragma once
 
@@ -9,30 +9,30 @@
 
 namespace echelon {
 
-/// Who reads what is kept last.
+/// The last reader of a saved tensor.
 enum class LastReader : std::uint8_t { backward_input, backward_weight };
 
 class Stash {
  public:
-  /// What forward keeps: `slot` until backward_weight has read it, `input_slot` until backward_input has.
-  /// `gradient_slot`: what the first keeps for the second.
+  /// `slot`: what forward saves until backward_weight has read it. `input_slot`: until backward_input has.
+  /// `gradient_slot`: what backward_input saves for backward_weight.
   explicit Stash(Stack slot = {}, Stack input_slot = {}, Stack gradient_slot = {})
       : slot_(slot), input_slot_(input_slot), gradient_slot_(gradient_slot) {}
 
   /// An uninitialised tensor that lives until clear(), or until its last reader has read it. `which` tells an owner's
   /// tensors apart.
-  Tensor keep(const void* owner, int which, DType dtype, Sizes sizes,
+  Tensor save(const void* owner, int which, DType dtype, Sizes sizes,
               LastReader last_reader = LastReader::backward_weight) {
     return tensors_[{owner, which}] =
                (last_reader == LastReader::backward_weight ? slot_ : input_slot_).take(dtype, sizes);
   }
-  Tensor keep_gradient(const void* owner, int which, DType dtype, Sizes sizes) {
+  Tensor save_gradient(const void* owner, int which, DType dtype, Sizes sizes) {
     return tensors_[{owner, which}] = gradient_slot_.take(dtype, sizes);
   }
-  /// Remembers a tensor that lives elsewhere until the backward pass is over, e.g. the stage's input.
-  void keep_view(const void* owner, int which, Tensor tensor) { tensors_[{owner, which}] = tensor; }
-  /// What was kept. Throws std::out_of_range if nothing was: a bug of ours.
-  [[nodiscard]] Tensor kept(const void* owner, int which) const { return tensors_.at({owner, which}); }
+  /// Saves the address of a tensor that is stored elsewhere until the backward pass is over, e.g. the stage's input.
+  void save_view(const void* owner, int which, Tensor tensor) { tensors_[{owner, which}] = tensor; }
+  /// What was saved. Throws std::out_of_range if nothing was: a bug of ours.
+  [[nodiscard]] Tensor saved(const void* owner, int which) const { return tensors_.at({owner, which}); }
 
   void clear() {
     tensors_.clear();

@@ -25,7 +25,7 @@ namespace echelon {
 /// The same into a tensor of the caller's: copied where there is nothing to gather.
 void gather_tokens_into(Context& context, const LayerOptions& options, Tensor full, Tensor local);
 
-/// Where a rank forms its partial sum for `local`: there if it holds all tokens, else in the workspace.
+/// Where a rank computes its partial sum for `local`: there if it holds all tokens, else in the workspace.
 [[nodiscard]] Tensor partial_of(Context& context, const LayerOptions& options, Tensor local);
 /// local = this rank's tokens of the sum of all ranks' `partial`.
 void sum_partials(Context& context, const LayerOptions& options, Tensor local, Tensor partial);

@@ -39,7 +39,7 @@ class ArgumentChecker {
     that(t.sizes.num_dims() >= 1, name, t, "have at least one dim");
     computes(name, t);
   }
-  /// A gradient of a weight: of the activations' format or the one sums are formed in.
+  /// A gradient of a weight: of the activations' dtype or the one of sums.
   void gradient(std::string_view name, const Tensor& t, DType activations) const {
     that(t.dtype == activations || t.dtype == accumulate_dtype(activations), name, t,
          "have the activations' dtype or its accumulate_dtype");

@@ -7,7 +7,7 @@
 // layouts that cut tensors agree with one rank.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/operations/matmul.h"
 
 namespace echelon {
 

@@ -1,125 +1,138 @@
-// An operation of ops/ops.h as a value, for whatever treats all operations alike: the trace, the delayed backend, the
-// clock. They say once what they do with an Operation and override nothing else. A new operation gets its arguments
-// into the variant, at the place of its OpKind, and a line in each list below.
+// The list of operations, and one operation as a value.
+//
+// The list is the only one: the kinds, the named calls of Ops, the overloads of every backend and the functions of
+// ops/description.h are declared from it. CONTRIBUTING.md says how an operation is added.
 #pragma once
 
-#include "ops/cost.h"
-#include "ops/op_kind.h"
-#include "ops/ops.h"
+#include "ops/operations/activations.h"
+#include "ops/operations/attention.h"
+#include "ops/operations/cross_entropy.h"
+#include "ops/operations/elementwise.h"
+#include "ops/operations/embedding.h"
+#include "ops/operations/experts.h"
+#include "ops/operations/grouped_matmul.h"
+#include "ops/operations/layer_norm.h"
+#include "ops/operations/matmul.h"
+#include "ops/operations/optimizer.h"
+#include "ops/operations/rms_norm.h"
+#include "ops/operations/rope.h"
 
-#include <variant>
-#include <vector>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <type_traits>
+
+/// X(name, arguments) for every operation, in the order of OpKind.
+#define ECHELON_OPERATIONS(X)                                \
+  X(matmul, MatmulArgs)                                      \
+  X(add_bias, AddBiasArgs)                                   \
+  X(bias_backward, BiasBackwardArgs)                         \
+  X(add, AddArgs)                                            \
+  X(copy, CopyArgs)                                          \
+  X(fill, FillArgs)                                          \
+  X(scale, ScaleArgs)                                        \
+  X(embedding, EmbeddingArgs)                                \
+  X(embedding_backward, EmbeddingBackwardArgs)               \
+  X(add_positions, PositionsArgs)                            \
+  X(positions_backward, PositionsBackwardArgs)               \
+  X(layer_norm, LayerNormArgs)                               \
+  X(layer_norm_backward_input, LayerNormBackwardInputArgs)   \
+  X(layer_norm_backward_weight, LayerNormBackwardWeightArgs) \
+  X(layer_norm_backward, LayerNormBackwardArgs)              \
+  X(rms_norm, RmsNormArgs)                                   \
+  X(rms_norm_backward_input, RmsNormBackwardInputArgs)       \
+  X(rms_norm_backward_weight, RmsNormBackwardWeightArgs)     \
+  X(rms_norm_backward, RmsNormBackwardArgs)                  \
+  X(rope, RopeArgs)                                          \
+  X(attention, AttentionArgs)                                \
+  X(attention_backward, AttentionBackwardArgs)               \
+  X(merge_attention, MergeAttentionArgs)                     \
+  X(gelu, GeluArgs)                                          \
+  X(gelu_backward, GeluBackwardArgs)                         \
+  X(swiglu, SwigluArgs)                                      \
+  X(swiglu_backward, SwigluBackwardArgs)                     \
+  X(row_exp, RowExpArgs)                                     \
+  X(rescale_sums, RescaleSumsArgs)                           \
+  X(cross_entropy, CrossEntropyArgs)                         \
+  X(cross_entropy_backward, CrossEntropyBackwardArgs)        \
+  X(sum_of_squares, SumOfSquaresArgs)                        \
+  X(gradient_factor, GradientFactorArgs)                     \
+  X(adamw, AdamWArgs)                                        \
+  X(expert_slots, ExpertSlotsArgs)                           \
+  X(permute_to_experts, PermuteToExpertsArgs)                \
+  X(combine_experts, CombineExpertsArgs)                     \
+  X(combine_experts_backward, CombineExpertsBackwardArgs)    \
+  X(grouped_matmul, GroupedMatmulArgs)                       \
+  X(grouped_matmul_backward_weight, GroupedMatmulBackwardWeightArgs)
 
 namespace echelon {
 
-// The arguments of operations that take theirs one by one.
-struct AddBiasArgs {
-  Tensor y, bias;
-};
-struct BiasBackwardArgs {
-  Tensor dy, dbias;
-};
-struct AddArgs {
-  Tensor out, a, b;
-};
-struct CopyArgs {
-  Tensor out, x;
-};
-struct FillArgs {
-  Tensor out;
-  double value = 0;
-};
-struct ScaleArgs {
-  Tensor x;
-  double factor = 1;
-};
-struct SumOfSquaresArgs {
-  Tensor x, sum;
-};
-struct UploadArgs {
-  Tensor out;
-  const void* host = nullptr;
-};
-struct DownloadArgs {
-  void* host = nullptr;
-  Tensor x;
-};
+/// For records and reports: every operation, and the transfers between the host and a backend.
+#define ECHELON_KIND(name, Args) name,
+enum class OpKind : std::uint8_t { ECHELON_OPERATIONS(ECHELON_KIND) upload, download };
+#undef ECHELON_KIND
 
-/// In the order of OpKind.
-using Operation =
-    std::variant<MatmulArgs, AddBiasArgs, BiasBackwardArgs, AddArgs, CopyArgs, FillArgs, ScaleArgs, EmbeddingArgs,
-                 EmbeddingBackwardArgs, PositionsArgs, PositionsBackwardArgs, LayerNormArgs, LayerNormBackwardInputArgs,
-                 LayerNormBackwardWeightArgs, LayerNormBackwardArgs, RmsNormArgs, RmsNormBackwardInputArgs,
-                 RmsNormBackwardWeightArgs, RmsNormBackwardArgs, RopeArgs, AttentionArgs, AttentionBackwardArgs,
-                 MergeAttentionArgs, GeluArgs, GeluBackwardArgs, SwigluArgs, SwigluBackwardArgs, RowExpArgs,
-                 RescaleSumsArgs, CrossEntropyArgs, CrossEntropyBackwardArgs, SumOfSquaresArgs, GradientFactorArgs,
-                 AdamWArgs, ExpertSlotsArgs, PermuteToExpertsArgs, CombineExpertsArgs, CombineExpertsBackwardArgs,
-                 GroupedMatmulArgs, GroupedMatmulBackwardWeightArgs, UploadArgs, DownloadArgs>;
-static_assert(std::variant_size_v<Operation> == static_cast<std::size_t>(OpKind::download) + 1);
+inline constexpr int num_op_kinds = static_cast<int>(OpKind::download) + 1;
+[[nodiscard]] constexpr bool is_transfer(OpKind kind) { return kind == OpKind::upload || kind == OpKind::download; }
 
-[[nodiscard]] inline OpKind kind_of(const Operation& operation) { return static_cast<OpKind>(operation.index()); }
+/// "matmul", "layer_norm_backward_input", ...
+[[nodiscard]] std::string_view name_of(OpKind kind);
 
-/// Which numbers an operation touches.
-struct Operands {
-  DType dtype = DType::float32;    // of the activations
-  std::vector<Tensor> reads;       // also what is added to or changed in place
-  std::vector<Tensor> overwrites;  // without looking at what was there, unless it is among `reads` too
-};
-[[nodiscard]] Operands operands_of(const Operation& operation);
+/// KindOf<MatmulArgs>::value is OpKind::matmul. Other types have no kind.
+template <class Args>
+struct KindOf;
+#define ECHELON_KIND_OF(name, Args)               \
+  template <>                                     \
+  struct KindOf<Args> {                           \
+    static constexpr OpKind value = OpKind::name; \
+  };
+ECHELON_OPERATIONS(ECHELON_KIND_OF)
+#undef ECHELON_KIND_OF
 
-[[nodiscard]] OpCost cost(const Operation& operation);
-/// As in ops/check.h.
-void check(const Operation& operation);
-/// Calls the operation's method.
-void run(Ops& ops, const Operation& operation);
+/// f(std::type_identity<Args>()) with the arguments of an operation's kind, which may not be a transfer.
+template <class F>
+decltype(auto) visit_kind(OpKind kind, F&& f) {
+  switch (kind) {
+#define ECHELON_CASE(name, Args) \
+  case OpKind::name: return f(std::type_identity<Args>());
+    ECHELON_OPERATIONS(ECHELON_CASE)
+#undef ECHELON_CASE
+    case OpKind::upload:
+    case OpKind::download: break;
+  }
+  std::abort();
+}
 
-/// A backend with one entry for all operations.
-class UniformOps : public Ops {
+/// Whether an operation's time follows its flops, because it multiplies matrices; else it follows its bytes.
+[[nodiscard]] bool multiplies_matrices(OpKind kind);
+
+/// An operation with its arguments. It refers to them and cannot be copied, so that a call costs two words: valid as
+/// long as they are, which is one call. Who needs it longer copies the arguments (ops/stored_operation.h).
+class Operation {
  public:
-  virtual void perform(const Operation& operation) = 0;
+  template <class Args, OpKind kind = KindOf<Args>::value>
+  Operation(const Args& args) : kind_(kind), args_(&args) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
 
-  void matmul(const MatmulArgs& args) final { perform(args); }
-  void add_bias(Tensor y, Tensor bias) final { perform(AddBiasArgs{y, bias}); }
-  void bias_backward(Tensor dy, Tensor dbias) final { perform(BiasBackwardArgs{dy, dbias}); }
-  void add(Tensor out, Tensor a, Tensor b) final { perform(AddArgs{out, a, b}); }
-  void copy(Tensor out, Tensor x) final { perform(CopyArgs{out, x}); }
-  void fill(Tensor out, double value) final { perform(FillArgs{out, value}); }
-  void scale(Tensor x, double factor) final { perform(ScaleArgs{x, factor}); }
-  void embedding(const EmbeddingArgs& args) final { perform(args); }
-  void embedding_backward(const EmbeddingBackwardArgs& args) final { perform(args); }
-  void add_positions(const PositionsArgs& args) final { perform(args); }
-  void positions_backward(const PositionsBackwardArgs& args) final { perform(args); }
-  void layer_norm(const LayerNormArgs& args) final { perform(args); }
-  void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) final { perform(args); }
-  void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) final { perform(args); }
-  void layer_norm_backward(const LayerNormBackwardArgs& args) final { perform(args); }
-  void rms_norm(const RmsNormArgs& args) final { perform(args); }
-  void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) final { perform(args); }
-  void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) final { perform(args); }
-  void rms_norm_backward(const RmsNormBackwardArgs& args) final { perform(args); }
-  void rope(const RopeArgs& args) final { perform(args); }
-  void attention(const AttentionArgs& args) final { perform(args); }
-  void attention_backward(const AttentionBackwardArgs& args) final { perform(args); }
-  void merge_attention(const MergeAttentionArgs& args) final { perform(args); }
-  void gelu(const GeluArgs& args) final { perform(args); }
-  void gelu_backward(const GeluBackwardArgs& args) final { perform(args); }
-  void swiglu(const SwigluArgs& args) final { perform(args); }
-  void swiglu_backward(const SwigluBackwardArgs& args) final { perform(args); }
-  void row_exp(const RowExpArgs& args) final { perform(args); }
-  void rescale_sums(const RescaleSumsArgs& args) final { perform(args); }
-  void cross_entropy(const CrossEntropyArgs& args) final { perform(args); }
-  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) final { perform(args); }
-  void sum_of_squares(Tensor x, Tensor sum) final { perform(SumOfSquaresArgs{x, sum}); }
-  void gradient_factor(const GradientFactorArgs& args) final { perform(args); }
-  void adamw(const AdamWArgs& args) final { perform(args); }
-  void expert_slots(const ExpertSlotsArgs& args) final { perform(args); }
-  void permute_to_experts(const PermuteToExpertsArgs& args) final { perform(args); }
-  void combine_experts(const CombineExpertsArgs& args) final { perform(args); }
-  void combine_experts_backward(const CombineExpertsBackwardArgs& args) final { perform(args); }
-  void grouped_matmul(const GroupedMatmulArgs& args) final { perform(args); }
-  void grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) final { perform(args); }
-  void upload(Tensor out, const void* host) final { perform(UploadArgs{out, host}); }
-  void download(void* host, Tensor x) final { perform(DownloadArgs{host, x}); }
+  [[nodiscard]] OpKind kind() const { return kind_; }
+
+  /// f(args). Compiles only if f accepts the arguments of every operation.
+  template <class F>
+  decltype(auto) visit(F&& f) const {
+    return visit_kind(kind_, [&]<class Args>(std::type_identity<Args> /*type*/) -> decltype(auto) {
+      return f(*static_cast<const Args*>(args_));
+    });
+  }
+  /// Null if it is an operation of another kind.
+  template <class Args>
+  [[nodiscard]] const Args* get_if() const {
+    return kind_ == KindOf<Args>::value ? static_cast<const Args*>(args_) : nullptr;
+  }
+
+ private:
+  OpKind kind_;
+  const void* args_;
 };
 
 }  // namespace echelon

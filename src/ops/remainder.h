@@ -10,8 +10,9 @@
 namespace echelon {
 
 struct SplitFloat {
-  std::uint16_t upper = 0;  // a bfloat16; of two that are as near the one that is larger in magnitude, else an even and
-                            // an odd one could have one remainder
+  // A bfloat16; of two that are as near the one that is larger in magnitude, else an even and an odd one could have one
+  // remainder.
+  std::uint16_t upper = 0;
   std::int16_t remainder = 0;
 };
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/philox.h"
-#include "ops/ops.h"
+#include "ops/operations/optimizer.h"
 
 #include <bit>
 
@@ -14,13 +14,6 @@ namespace echelon {
 [[nodiscard]] constexpr RoundingNoise at_step(RoundingNoise noise, double step) {
   noise.key += static_cast<std::uint64_t>(step) << 32;
   return noise;
-}
-
-/// The index in the whole parameter of the tensors' element i.
-[[nodiscard]] constexpr std::int64_t global_index(const RoundingNoise& noise, std::int64_t i) {
-  const std::int64_t local = noise.first + i;
-  if (noise.row == noise.stride) return noise.offset + local;
-  return noise.offset + local / noise.row * noise.stride + local % noise.row;
 }
 
 /// For the elements [4 block, 4 block + 4) of a parameter a word each. Its lower half rounds the first moment, its
@@ -33,7 +26,7 @@ namespace echelon {
                        {low(noise.key), high(noise.key)});
 }
 [[nodiscard]] constexpr std::uint32_t noise_word(const RoundingNoise& noise, std::int64_t i) {
-  const std::int64_t index = global_index(noise, i);
+  const std::int64_t index = noise.slice.index(i);
   return noise_block(noise, index / 4)[static_cast<std::size_t>(index % 4)];
 }
 

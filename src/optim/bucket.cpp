@@ -1,6 +1,7 @@
 #include "optim/bucket.h"
 
 #include <algorithm>
+#include <map>
 
 namespace echelon {
 namespace {
@@ -24,18 +25,22 @@ std::int64_t Bucket::num_parameters_in(Range range) const {
   return sum;
 }
 
-std::vector<Bucket> make_buckets(const std::vector<Param*>& params, int shard_degree) {
+std::vector<Bucket> make_buckets(const std::vector<Param*>& params, const MeshShape& mesh, int rank, bool shards) {
+  std::map<GradientGroups, std::vector<Param*>> by_groups;
+  for (Param* param : params) by_groups[param->groups].push_back(param);
   std::vector<Bucket> buckets;
-  for (const ReplicaSum replica_sum : {ReplicaSum::none, ReplicaSum::tp, ReplicaSum::kv_replicas}) {
-    Bucket bucket{.replica_sum = replica_sum, .segments = {}};
-    for (Param* param : params) {
-      if (param->replica_sum != replica_sum) continue;
+  for (const auto& [groups, members] : by_groups) {
+    Bucket& bucket = buckets.emplace_back();
+    bucket.groups = groups;
+    const GroupPlace shard = mesh.place_in(groups.shard, rank);
+    if (shards) bucket.shard = shard;
+    bucket.is_first_copy = mesh.place_in(groups.replicate, rank).index == 0 && (shards || shard.index == 0);
+    for (Param* param : members) {
       const std::int64_t count = param->local_sizes().num_elements();
       bucket.segments.push_back({param, bucket.num_elements, count});
       bucket.num_elements = round_up(bucket.num_elements + count, alignment_elements);
     }
-    bucket.num_elements = round_up(bucket.num_elements, alignment_elements * shard_degree);
-    if (!bucket.segments.empty()) buckets.push_back(std::move(bucket));
+    bucket.num_elements = round_up(bucket.num_elements, alignment_elements * bucket.shard.size);
   }
   return buckets;
 }

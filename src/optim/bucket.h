@@ -1,6 +1,6 @@
-// Where a unit's parameters lie in flat buffers: one bucket per way in which gradients come together. A bucket is cut
-// evenly (padded) over the ranks of the shard group; under ZeRO a rank keeps master weights and moments of its own part
-// only (Rajbhandari et al. 2020, arXiv:1910.02054).
+// Where a unit's parameters are stored in flat buffers: one bucket for all parameters whose gradients are summed over
+// the same groups. A bucket is sharded evenly (padded) over its shard group; under ZeRO a rank keeps master weights and
+// moments of its own part only (Rajbhandari et al. 2020, arXiv:1910.02054).
 #pragma once
 
 #include "nn/param.h"
@@ -17,21 +17,18 @@ struct Segment {
   std::int64_t count = 0;
 };
 
-/// A part [first, first + count) of a bucket, in elements.
-struct Range {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
-
 struct Bucket {
-  ReplicaSum replica_sum = ReplicaSum::none;
+  GradientGroups groups;
+  GroupPlace shard = {.index = 0, .size = 1};  // this rank's among the ranks over which the bucket is sharded
+  bool is_first_copy = true;  // of the copies of a shard along the data axes, the one that counts in the norm
   std::vector<Segment> segments;
-  std::int64_t num_elements = 0;  // with padding: a multiple of the shard degree
+  std::int64_t num_elements = 0;  // with padding: a multiple of shard.size
 
-  /// The part of shard `index` of `shard_degree`.
-  [[nodiscard]] Range shard(int index, int shard_degree) const {
-    const std::int64_t count = num_elements / shard_degree;
-    return {index * count, count};
+  [[nodiscard]] Range whole() const { return {0, num_elements}; }
+  /// This rank's part.
+  [[nodiscard]] Range owned() const {
+    const std::int64_t count = num_elements / shard.size;
+    return {shard.index * count, count};
   }
   /// Parameters, without padding, inside `range`.
   [[nodiscard]] std::int64_t num_parameters_in(Range range) const;
@@ -40,8 +37,9 @@ struct Bucket {
 /// The part of a segment that lies in a range, in the bucket's elements; count 0 if none does.
 [[nodiscard]] Range overlap(const Segment& segment, Range range);
 
-/// The buckets of a unit's parameters, in the order of ReplicaSum; empty ones are left out. Parameters start at
-/// multiples of 16 elements.
-[[nodiscard]] std::vector<Bucket> make_buckets(const std::vector<Param*>& params, int shard_degree);
+/// The buckets of a unit's parameters, in the order of their groups, as `rank` sees them; `shards`: over their shard
+/// groups, else every rank owns all of them. Parameters start at multiples of 16 elements.
+[[nodiscard]] std::vector<Bucket> make_buckets(const std::vector<Param*>& params, const MeshShape& mesh, int rank,
+                                               bool shards);
 
 }  // namespace echelon

@@ -1,10 +1,8 @@
 #include "optim/sharded_unit.h"
 
-#include "nn/param_slice.h"
-#include "spec/groups.h"
-
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 namespace echelon {
@@ -17,16 +15,11 @@ Tensor view_of(Tensor bucket, const Segment& segment) {
   return part_of(bucket, {segment.offset, segment.count}).reshaped(segment.param->local_sizes());
 }
 
-/// Of the elements [first, ...) of the rank's slice of a parameter. Initial weights come from the same generator; no
-/// step is 0, so they have other bits.
-RoundingNoise rounding_noise(const Param& param, std::int64_t first, const AdamWOptions& adamw) {
-  const ParamSlice slice = slice_of(param);
-  return {.stream = stream_of(param),
-          .key = static_cast<std::uint64_t>(adamw.seed),
-          .first = first,
-          .row = slice.count * slice.inner,
-          .stride = slice.global_count * slice.inner,
-          .offset = slice.first * slice.inner};
+/// Of a range of the rank's slice of a parameter. Initial weights come from the same generator; no step is 0, so they
+/// have other bits.
+RoundingNoise rounding_noise(const Param& param, Range range, const AdamWOptions& adamw) {
+  return {
+      .stream = stream_of(param), .key = static_cast<std::uint64_t>(adamw.seed), .slice = param.slice.elements(range)};
 }
 
 }  // namespace
@@ -39,21 +32,39 @@ AdamWScalars scalars_of(const AdamWOptions& adamw) {
           .step = step};
 }
 
-ShardedUnit::ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options)
-    : options_(options), buckets_(make_buckets(params, options.shard_degree)), memory_(buckets_.size()) {}
+ShardedUnit::ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options, const MeshShape& mesh,
+                         int rank)
+    : options_(options), buckets_(make_buckets(params, mesh, rank, options.level > 0)), memory_(buckets_.size()) {}
 
 bool ShardedUnit::sums_replicas() const {
   return std::any_of(buckets_.begin(), buckets_.end(),
-                     [](const Bucket& bucket) { return bucket.replica_sum != ReplicaSum::none; });
+                     [](const Bucket& bucket) { return bucket.groups.partial.has_value(); });
+}
+
+bool ShardedUnit::has_first_copy() const {
+  return options_.is_first_copy && std::any_of(buckets_.begin(), buckets_.end(), std::mem_fn(&Bucket::is_first_copy));
 }
 
 Tensor ShardedUnit::owned_part(Tensor memory, std::size_t bucket) const {
-  const Range range = owned(buckets_[bucket]);
+  const Range range = buckets_[bucket].owned();
   return memory.num_elements() == range.count ? memory : part_of(memory, range);
 }
 
-void ShardedUnit::bind(std::vector<BucketMemory> memory) {
-  memory_ = std::move(memory);
+std::vector<StateBuffer> ShardedUnit::state_buffers() const {
+  std::vector<StateBuffer> buffers;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Range whole = buckets_[b].whole(), owned = buckets_[b].owned();
+    buffers.push_back({StateRole::param, b, options_.dtype, options_.shards_parameters() ? owned : whole});
+    buffers.push_back({StateRole::grad, b, options_.grad_dtype, options_.shards_gradients() ? owned : whole});
+    if (options_.has_master()) buffers.push_back({StateRole::master, b, options_.master_dtype(), owned});
+    for (const StateRole moment : {StateRole::m, StateRole::v})
+      buffers.push_back({moment, b, options_.moments_dtype, owned});
+  }
+  return buffers;
+}
+
+void ShardedUnit::bind(const std::function<Tensor(const StateBuffer&)>& memory_of) {
+  for (const StateBuffer& buffer : state_buffers()) memory_[buffer.bucket].of(buffer.role) = memory_of(buffer);
   std::vector<Tensor> params, grads;
   for (const BucketMemory& each : memory_) {
     params.push_back(each.param);
@@ -113,7 +124,7 @@ std::vector<Pending> ShardedUnit::gather_parameters(Ops& ops, Mesh& mesh) {
   ops.publish();
   std::vector<Pending> pending;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    pending.push_back(mesh.comm(shard_group).all_gather(params_[b], param_part(b)));
+    pending.push_back(mesh.comm(buckets_[b].groups.shard).all_gather(params_[b], param_part(b)));
   return pending;
 }
 
@@ -121,13 +132,15 @@ std::vector<Pending> ShardedUnit::reduce_gradients(Ops& ops, Mesh& mesh, std::ve
   for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(converted[b], grads_[b]);
   ops.publish();
   const std::vector<Tensor>& whole = converted.empty() ? grads_ : converted;
-  const bool scatters = options_.shard_degree > 1;
   std::vector<Pending> pending;
   reduced_.clear();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     reduced_.push_back(owned_part(whole[b], b));
-    pending.push_back(scatters ? mesh.comm(shard_group).reduce_scatter(reduced_[b], whole[b], ReduceOp::sum)
-                               : mesh.comm(replicate_group).all_reduce(whole[b], ReduceOp::sum));
+    const Bucket& bucket = buckets_[b];
+    const bool is_over_shards = options_.reduces_parts || mesh.shape().group_size(bucket.groups.shard, mesh.rank()) > 1;
+    Comm& comm = mesh.comm(is_over_shards ? bucket.groups.shard : bucket.groups.replicate);
+    pending.push_back(bucket.shard.size > 1 ? comm.reduce_scatter(reduced_[b], whole[b], ReduceOp::sum)
+                                            : comm.all_reduce(whole[b], ReduceOp::sum));
   }
   return pending;
 }
@@ -145,39 +158,36 @@ std::vector<Pending> ShardedUnit::reduce_parts(Ops& ops, Mesh& mesh, const std::
   for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(converted[b], grad_part(b));
   ops.publish();
   std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b)
-    pending.push_back(
-        mesh.comm(replicate_group).all_reduce(converted.empty() ? grad_part(b) : converted[b], ReduceOp::sum));
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    Comm& comm = mesh.comm(buckets_[b].groups.replicate);
+    pending.push_back(comm.all_reduce(converted.empty() ? grad_part(b) : converted[b], ReduceOp::sum));
+  }
   if (converted.empty()) return pending;
   for (Pending& each : pending) each.wait();
   for (std::size_t b = 0; b < converted.size(); ++b) ops.copy(grad_part(b), converted[b]);
   return {};
 }
 
-std::vector<Pending> ShardedUnit::sum_replicas(Ops& ops, Mesh& mesh) {
-  ops.publish();
-  std::vector<Pending> pending;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (buckets_[b].replica_sum == ReplicaSum::none) continue;
-    Comm& comm =
-        mesh.comm(buckets_[b].replica_sum == ReplicaSum::tp ? tp_group : kv_replica_group(options_.kv_replicas));
-    pending.push_back(comm.all_reduce(grad_part(b), ReduceOp::sum));
-  }
-  return pending;
-}
-
-std::vector<Pending> ShardedUnit::sum_tied(Ops& ops, Mesh& mesh) {
+std::vector<Pending> ShardedUnit::sum_over(std::optional<Group> GradientGroups::*group, Ops& ops, Mesh& mesh) {
   ops.publish();
   std::vector<Pending> pending;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    pending.push_back(mesh.comm(tied_group).all_reduce(grad_part(b), ReduceOp::sum));
+    if (const std::optional<Group>& of_bucket = buckets_[b].groups.*group)
+      pending.push_back(mesh.comm(*of_bucket).all_reduce(grad_part(b), ReduceOp::sum));
   return pending;
 }
+
+std::vector<Pending> ShardedUnit::sum_replicas(Ops& ops, Mesh& mesh) {
+  return sum_over(&GradientGroups::partial, ops, mesh);
+}
+
+std::vector<Pending> ShardedUnit::sum_tied(Ops& ops, Mesh& mesh) { return sum_over(&GradientGroups::tied, ops, mesh); }
 
 void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
   if (!options_.is_first_copy) return;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Range mine = owned(buckets_[b]);
+    if (!buckets_[b].is_first_copy) continue;
+    const Range mine = buckets_[b].owned();
     for (const Segment& segment : buckets_[b].segments) {
       const Range part = overlap(segment, mine);
       if (segment.param->is_first_copy && part.count > 0)
@@ -188,7 +198,7 @@ void ShardedUnit::add_squares(Ops& ops, Tensor sum) const {
 
 void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw, Tensor scalars) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const Range mine = owned(buckets_[b]);
+    const Range mine = buckets_[b].owned();
     for (const Segment& segment : buckets_[b].segments) {
       const Range part = overlap(segment, mine), in_shard = {part.first - mine.first, part.count};
       if (part.count == 0) continue;
@@ -203,7 +213,7 @@ void ShardedUnit::update(Ops& ops, const AdamWOptions& adamw, Tensor scalars) {
                  .beta2 = adamw.beta2,
                  .eps = adamw.eps,
                  .weight_decay = segment.param->decays ? adamw.weight_decay : 0.0,
-                 .noise = rounding_noise(*segment.param, part.first - segment.offset, adamw)});
+                 .noise = rounding_noise(*segment.param, {part.first - segment.offset, part.count}, adamw)});
     }
   }
 }

@@ -4,33 +4,33 @@
 //
 //   level 0   nothing: gradients are all-reduced, and every rank updates everything
 //   level 1   optimizer state: gradients are reduce-scattered once a step, a rank updates its part, and the parts are
-//   gathered again level 2   gradients too: formed in a whole buffer that lives for one microbatch, reduce-scattered
-//   and added to the part level 3   parameters too: gathered into a whole buffer before they are used, and released
-//   afterwards
+//             gathered again
+//   level 2   gradients too: formed in a whole buffer that lives for one microbatch, reduce-scattered and added to
+//             the part
+//   level 3   parameters too: gathered into a whole buffer before they are used, and released afterwards
 //
 // Model code never asks for the level: it sees whole parameters and whole gradients.
 #pragma once
 
 #include "comm/mesh.h"
 #include "ops/ops.h"
-#include "optim/bucket.h"
+#include "optim/bucket_memory.h"
 
+#include <functional>
 #include <vector>
 
 namespace echelon {
 
-/// How the data axes hold a unit.
+/// How a unit is held along the data axes. Over which ranks, its parameters say.
 struct ShardOptions {
-  int level = 0;         // 0 over a shard group of one rank
-  int shard_degree = 1;  // ranks over which a bucket is cut (dp_shard x cp)
-  int shard_index = 0;
-  int replicate_degree = 1;   // ranks that hold the same part (dp_replicate)
-  int kv_replicas = 1;        // tensor-parallel ranks that share a kv head
-  bool is_first_copy = true;  // of its copies over dp_replicate, and of a tied weight's two, the one that counts in the
-                              // norm and is written to checkpoints
+  int level = 0;  // 0 where no shard group has more than one rank
+  // Hybrid sharding: some shard group and its replicate group have several ranks, so the owned parts are summed in an
+  // action of its own.
+  bool reduces_parts = false;
+  bool is_first_copy = true;  // of a tied weight's two, the one that counts in the norm and is written to checkpoints
   DType dtype = DType::float32;
   DType grad_dtype = DType::float32;
-  DType reduce_dtype = DType::float32;  // in which gradients travel over the data axes
+  DType reduce_dtype = DType::float32;  // of gradients while they are reduced over the data axes; else grad_dtype
   DType moments_dtype = DType::float32;
   bool stores_remainders = false;  // instead of float32 masters beside bfloat16 parameters: ops/remainder.h
 
@@ -40,15 +40,7 @@ struct ShardOptions {
   [[nodiscard]] bool shards_gradients() const { return level >= 2; }
   [[nodiscard]] bool shards_parameters() const { return level >= 3; }
   /// Gradients are converted for their reduction, which takes a buffer of its own.
-  [[nodiscard]] bool converts_gradients() const {
-    return reduce_dtype != grad_dtype && shard_degree * replicate_degree > 1;
-  }
-};
-
-/// The flat memory of one bucket that lives as long as the rank. master (empty without one), m, v: the owned part.
-/// param: all of it, at level 3 the owned part; grad: all of it, from level 2 on the owned part.
-struct BucketMemory {
-  Tensor param, grad, master, m, v;
+  [[nodiscard]] bool converts_gradients() const { return reduce_dtype != grad_dtype; }
 };
 
 struct AdamWOptions {
@@ -62,22 +54,24 @@ struct AdamWOptions {
 
 class ShardedUnit {
  public:
-  ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options);
+  /// On `rank` of the mesh.
+  ShardedUnit(const std::vector<Param*>& params, const ShardOptions& options, const MeshShape& mesh, int rank);
 
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
   [[nodiscard]] const ShardOptions& options() const { return options_; }
   [[nodiscard]] bool sums_replicas() const;
-  /// This rank's part of a bucket: all of it at level 0.
-  [[nodiscard]] Range owned(const Bucket& bucket) const {
-    return bucket.shard(options_.shard_index, options_.shard_degree);
-  }
+  /// This rank's copy of some bucket counts in the norm and is written to checkpoints.
+  [[nodiscard]] bool has_first_copy() const;
+  /// All that a unit keeps between actions, bucket by bucket: parameters (from level 3 on the owned part), gradients
+  /// (from level 2 on the owned part), and the owned part of master weights, if there are any, and of both moments.
+  [[nodiscard]] std::vector<StateBuffer> state_buffers() const;
   [[nodiscard]] const BucketMemory& memory(std::size_t bucket) const { return memory_[bucket]; }
   /// The owned part of the parameters and of the gradients, which at the end of a step are summed over all ranks.
   [[nodiscard]] Tensor param_part(std::size_t bucket) const { return owned_part(memory_[bucket].param, bucket); }
   [[nodiscard]] Tensor grad_part(std::size_t bucket) const { return owned_part(memory_[bucket].grad, bucket); }
 
-  /// Gives the buckets their memory, and every parameter its views into what of it is whole.
-  void bind(std::vector<BucketMemory> memory);
+  /// Gives each of state_buffers() its memory, and every parameter its views into what of it is whole.
+  void bind(const std::function<Tensor(const StateBuffer&)>& memory_of);
   /// Whole buffers, one per bucket, for what is cut: parameters are seen there until they are released, gradients until
   /// others are bound.
   void bind_parameters(std::vector<Tensor> whole);
@@ -92,11 +86,12 @@ class ShardedUnit {
   /// Zeroes what the backward pass adds to; what a product forms first is overwritten by it.
   void zero_gradients(Ops& ops);
 
-  /// Over the shard group, into the whole parameters.
+  /// Over the shard groups, into the whole parameters.
   [[nodiscard]] std::vector<Pending> gather_parameters(Ops& ops, Mesh& mesh);
-  /// Sums whole gradients over the data axes: all-reduce at level 0, else reduce-scatter over the shard group.
-  /// `converted`: buffers in reduce_dtype like the whole ones if converts_gradients(), else empty. Unless
-  /// is_reduced_in_place(), store_gradients() takes what came out.
+  /// Sums whole gradients over the shard groups: all-reduce at level 0, else reduce-scatter. Where a shard group is one
+  /// rank, over the replicas, unless these are summed by reduce_parts(). `converted`: buffers in reduce_dtype like the
+  /// whole ones if converts_gradients(), else empty. Unless is_reduced_in_place(), store_gradients() takes what came
+  /// out.
   [[nodiscard]] std::vector<Pending> reduce_gradients(Ops& ops, Mesh& mesh, std::vector<Tensor> converted = {});
   [[nodiscard]] bool is_reduced_in_place() const {
     return !options_.shards_gradients() && !options_.converts_gradients();
@@ -106,9 +101,9 @@ class ShardedUnit {
   /// Sums the owned parts over the replicas of a sharded model (hybrid sharding). `converted`: as above, of the owned
   /// part; then it is done when it returns.
   [[nodiscard]] std::vector<Pending> reduce_parts(Ops& ops, Mesh& mesh, const std::vector<Tensor>& converted = {});
-  /// Sums owned gradients that are partial on tensor-parallel ranks.
+  /// Sums owned gradients over their partial groups.
   [[nodiscard]] std::vector<Pending> sum_replicas(Ops& ops, Mesh& mesh);
-  /// Sums the owned gradients of a tied weight over the first and the last pipeline stage.
+  /// Sums the owned gradients of a tied weight over its copies.
   [[nodiscard]] std::vector<Pending> sum_tied(Ops& ops, Mesh& mesh);
   /// sum (float64 [1]) += squares of the gradients that count here: over all ranks, each parameter once.
   void add_squares(Ops& ops, Tensor sum) const;
@@ -118,6 +113,8 @@ class ShardedUnit {
 
  private:
   [[nodiscard]] Tensor owned_part(Tensor memory, std::size_t bucket) const;
+  /// Sums the owned gradients of the buckets that have this group.
+  [[nodiscard]] std::vector<Pending> sum_over(std::optional<Group> GradientGroups::*group, Ops& ops, Mesh& mesh);
 
   ShardOptions options_;
   std::vector<Bucket> buckets_;

@@ -11,7 +11,7 @@ namespace {
 using Rows = std::map<std::string, OperationRow>;
 
 double floor_of(const Span& span, const ComputeRates& rates) {
-  const double flops_peak = rates.peak_flops(std::string(span.dtype)).value_or(0), bandwidth = rates.memory_bandwidth();
+  const double flops_peak = rates.peak_flops(span.dtype).value_or(0), bandwidth = rates.memory_bandwidth();
   const double computing = flops_peak > 0 ? static_cast<double>(span.flops) / flops_peak : 0;
   const double moving = bandwidth > 0 ? static_cast<double>(span.bytes) / bandwidth : 0;
   return std::max(computing, moving);

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "report/step_trace.h"
-#include "spec/host_spec.h"
+#include "spec/machine/host_spec.h"
 
 #include <map>
 #include <optional>

@@ -30,7 +30,11 @@ std::optional<OutputFile> OutputFile::unless_empty(std::string_view flag, const 
 void OutputFile::write(std::string_view text) const {
   std::ofstream file(path_, std::ios::binary);
   file << text << std::flush;
-  if (!file) throw Failure(fmt::format("'{}' could not be written; is the disk full?", path_));
+  if (file) return;
+  file.close();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);  // a part is no file
+  throw Failure(fmt::format("'{}' could not be written; is the disk full?", path_));
 }
 
 }  // namespace echelon

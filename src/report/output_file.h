@@ -18,7 +18,7 @@ class OutputFile {
   [[nodiscard]] static std::optional<OutputFile> unless_empty(std::string_view flag, const std::string& path,
                                                               std::string_view usual_name);
 
-  /// In the place of what stood there. Throws Failure if the disk takes no more.
+  /// In place of what was there. Throws Failure if the disk takes no more; then no part of the file is left.
   void write(std::string_view text) const;
   [[nodiscard]] const std::string& path() const { return path_; }
 

@@ -41,10 +41,12 @@ std::string step_line(const StepReport& r) {
                                                        r.is_skipped ? "  skipped: gradients overflowed" : "")
                                          : "";
   return fmt::format(
-      "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}", r.step,
-      r.loss, r.grad_norm, static_cast<double>(r.memory_peak_bytes) / gibibyte,
+      "step: {:2}  loss: {:>8.5f}  grad_norm: {:>7.4f}  memory: {:5.2f}GiB({})  tps: {}  tflops: {}  mfu: {}{}  lr: "
+      "{:.3e}  seconds: {:.4g}  tokens/s of {} rank{}: {}",
+      r.step, r.loss, r.grad_norm, static_cast<double>(r.memory_peak_bytes) / gibibyte,
       percent_of(r.memory_peak_bytes, r.memory_total_bytes), with_commas(r.tokens_per_second / ranks, 0),
-      with_commas(r.tflops / ranks, 2), mfu, scale);
+      with_commas(r.tflops / ranks, 2), mfu, scale, r.lr, r.step_seconds, r.world_size, r.world_size == 1 ? "" : "s",
+      with_commas(r.tokens_per_second, 0));
 }
 
 std::string to_json(const StepReport& r) {

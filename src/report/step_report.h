@@ -37,8 +37,9 @@ struct StepReport {
 /// ranks together.
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops);
 
-/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A"; a loss
-/// scale follows where there is one, and whether the step was skipped. tps and tflops are those of one rank.
+/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A" is
+/// torchtitan's line: tps and tflops are those of one rank. A loss scale follows where there is one, and whether the
+/// step was skipped; then "  lr: 3.000e-04  seconds: 0.83  tokens/s of 4 ranks: 4,936".
 [[nodiscard]] std::string step_line(const StepReport& report);
 
 /// One line. Numbers read back as the same bits; what is unknown or was not predicted is null, and so is a number that

@@ -22,8 +22,8 @@ enum class SpanKind : std::uint8_t {
 /// and waits, but for polls.
 struct Span {
   SpanKind kind = SpanKind::action;
-  std::string_view
-      name;  // "matmul", "all_reduce wait"; of actions and waits: the kind of the action. It must outlive the span
+  // "matmul", "all_reduce wait"; of actions and waits: the kind of the action. It must outlive the span.
+  std::string_view name;
   int action_id = -1;         // the action that it belongs to or waits for; -1: between two actions
   double start = 0, end = 0;  // seconds of the host's monotonic clock
   std::string_view dtype;     // of an operation

@@ -11,8 +11,8 @@ namespace echelon {
 /// What the system says of this process so far, all threads together.
 struct ProcessMemory {
   std::int64_t peak_bytes = 0;  // the most that was resident at a time
-  std::int64_t page_faults =
-      0;  // pages that were put in place when they were first touched; nothing was read from a disk for them
+  // Pages that were put in place when they were first touched; nothing was read from a disk for them.
+  std::int64_t page_faults = 0;
 };
 [[nodiscard]] ProcessMemory process_memory();
 

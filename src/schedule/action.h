@@ -17,24 +17,27 @@ enum class ActionKind : std::uint8_t {
   forward,
   send_forward,      // starts the send of the stage's output to the stage behind
   receive_backward,  // posts the receive of the gradient of the stage's output
-  backward,  // input and weight gradients at once: a kind of its own, for it may send its gradient only at its end
+  // Input and weight gradients at once: a kind of its own, for it may send its gradient only at its end.
+  backward,
   backward_input,
   backward_weight,
   send_backward,
-  open_gradients,     // ZeRO >= 2: gives a unit the whole buffer for the gradients of one microbatch, and zeroes what
-                      // backward adds to
-  reduce_gradients,   // starts the reduction of a unit's gradients over the data axes; under ZeRO over the shard axis,
-                      // from level 2 on of one microbatch
-  store_gradients,    // what was reduced, to the gradients that are kept; from level 2 on it is added, and the whole
-                      // buffer is closed
-  reduce_parts,       // starts the sum of a unit's shards over the replicas of a sharded model (hybrid sharding)
-  sum_replicas,       // sums a unit's gradients that are partial on each tensor-parallel rank (norms under sequence
-                      // parallelism, shared kv heads)
-  sum_tied,           // sums the tied weight's gradient over the first and the last stage
-  clip,               // the global gradient norm and from it the factor of the gradients
-  update,             // the optimizer on a unit's shard
-  gather_parameters,  // starts the all-gather of a unit's shards: after their update (ZeRO-1 and 2), or before they are
-                      // used (ZeRO-3)
+  // ZeRO >= 2: gives a unit the whole buffer for the gradients of one microbatch, and zeroes what backward adds to.
+  open_gradients,
+  // Starts the reduction of a unit's gradients over the data axes; under ZeRO over the shard axis, from level 2 on of
+  // one microbatch.
+  reduce_gradients,
+  // What was reduced, to the gradients that are kept; from level 2 on it is added, and the whole buffer is closed.
+  store_gradients,
+  reduce_parts,  // starts the sum of a unit's shards over the replicas of a sharded model (hybrid sharding)
+  // Sums a unit's gradients that are partial on each tensor-parallel rank (norms under sequence parallelism, shared kv
+  // heads).
+  sum_replicas,
+  sum_tied,  // sums the tied weight's gradient over the first and the last stage
+  clip,      // the global gradient norm and from it the factor of the gradients
+  update,    // the optimizer on a unit's shard
+  // Starts the all-gather of a unit's shards: after their update (ZeRO-1 and 2), or before they are used (ZeRO-3).
+  gather_parameters,
   release_parameters,  // ZeRO-3: the gathered copy is not needed for now
   report,              // sums the loss over the ranks that have one
 };
@@ -60,8 +63,8 @@ struct Action {
   ActionKind kind{};
   int stage = -1;  // virtual pipeline stage
   int microbatch = -1;
-  int unit = whole_stage;    // a block of the stage, 0 = first in forward order; num_units(stage) = the tied weight;
-                             // whole_stage = all in order
+  // A block of the stage, 0 = first in forward order; num_units(stage) = the tied weight; whole_stage = all in order.
+  int unit = whole_stage;
   int id = -1;               // its position in its rank's program
   std::vector<int> after{};  // ids of this rank's actions that must have ended before this one begins; ascending
   bool operator==(const Action&) const = default;

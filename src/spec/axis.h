@@ -24,14 +24,25 @@ class AxisSet {
     for (const Axis axis : axes) bits_ = static_cast<std::uint8_t>(bits_ | (1U << static_cast<unsigned>(axis)));
   }
   [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
+  [[nodiscard]] constexpr AxisSet operator|(AxisSet other) const {
+    other.bits_ = static_cast<std::uint8_t>(other.bits_ | bits_);
+    return other;
+  }
   auto operator<=>(const AxisSet&) const = default;
 
  private:
   std::uint8_t bits_ = 0;
 };
 
-inline constexpr AxisSet data_axes = {Axis::dp_replicate,
-                                      Axis::dp_shard};  // the axes along which ranks see different samples
+/// Ranks along these axes see other samples, and ranks along those see other tokens of the same samples. Gradients and
+/// the number of targets are summed over both.
+inline constexpr AxisSet sample_axes = {Axis::dp_replicate, Axis::dp_shard};
+inline constexpr AxisSet token_axes = {Axis::cp};
+inline constexpr AxisSet data_axes = sample_axes | token_axes;
+
+/// The ranks that train one copy of the model and take every step together: one cluster.
+inline constexpr AxisSet step_axes = {Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
+/// Every rank of the run.
 inline constexpr AxisSet world_axes = {Axis::cluster, Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
 
 /// Axes from the innermost, in which neighbouring ranks differ, to the outermost. An axis that is not named has one

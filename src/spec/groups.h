@@ -3,6 +3,8 @@
 
 #include "spec/mesh_shape.h"
 
+#include <optional>
+
 namespace echelon {
 
 /// The tensor-parallel ranks: collectives inside layers.
@@ -17,12 +19,25 @@ inline constexpr Group pipeline_group = {AxisSet{Axis::pp}, Group::Part::all, 0}
 /// The first and the last stage: a tied weight.
 inline constexpr Group tied_group = {AxisSet{Axis::pp}, Group::Part::ends, 0};
 
-/// The ranks over which optimizer state is cut, and those that all hold the same of it.
+/// The ranks over which optimizer state is sharded, and those that all hold the same of it.
 inline constexpr Group shard_group = {AxisSet{Axis::dp_shard, Axis::cp}, Group::Part::all, 0};
 inline constexpr Group replicate_group = {AxisSet{Axis::dp_replicate}, Group::Part::all, 0};
 
-/// Ranks that see different samples, and everybody.
+/// Ranks that see different data: the number of targets.
 inline constexpr Group data_group = {data_axes, Group::Part::all, 0};
+/// What is summed in a step for one copy of the model: the gradient norm, the loss, whether a rank wants to stop.
+inline constexpr Group step_group = {step_axes, Group::Part::all, 0};
+/// Every rank of the run.
 inline constexpr Group world_group = {world_axes, Group::Part::all, 0};
+
+/// The ranks over which the gradient of a parameter is summed. The defaults are those of a parameter that every rank
+/// along the data axes holds and computes with.
+struct GradientGroups {
+  Group shard = shard_group;          // what ZeRO shards is sharded over these ranks
+  Group replicate = replicate_group;  // ranks that hold the same shard
+  std::optional<Group> partial = {};  // each of these ranks has an addend that the others lack
+  std::optional<Group> tied = {};     // ranks with a copy of a tied weight
+  auto operator<=>(const GradientGroups&) const = default;
+};
 
 }  // namespace echelon

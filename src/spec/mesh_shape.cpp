@@ -6,28 +6,35 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace echelon {
 namespace {
 
 constexpr Axis axis_at(int index) { return static_cast<Axis>(index); }
 
-// The part of `ranks` that `rank` belongs to.
-std::vector<int> part_of(std::vector<int> ranks, const Group& group, int rank) {
+void require_blocks(const Group& group, int num_ranks) {
+  require(group.block >= 1 && num_ranks % group.block == 0,
+          "the group {} cannot be formed: its {} ranks do not split into blocks of {}", name_of(group), num_ranks,
+          group.block);
+}
+
+/// Which of the ranks along a group's axes are in the group with the one at `all`: `size` of them, `stride` apart.
+struct Members {
+  int first = 0, size = 0, stride = 1;
+};
+Members members_of(const Group& group, GroupPlace all) {
   switch (group.part) {
-    case Group::Part::all: return ranks;
+    case Group::Part::all: return {0, all.size};
     case Group::Part::ends:
-      if (ranks.size() > 2) ranks = {ranks.front(), ranks.back()};
-      return std::find(ranks.begin(), ranks.end(), rank) == ranks.end() ? std::vector<int>() : ranks;
-    case Group::Part::block: {
-      const auto size = static_cast<int>(ranks.size());
-      require(group.block >= 1 && size % group.block == 0,
-              "the group {} cannot be formed: its {} ranks do not split into blocks of {}", name_of(group), size,
-              group.block);
-      const auto position = std::find(ranks.begin(), ranks.end(), rank) - ranks.begin();
-      const auto first = ranks.begin() + position / group.block * group.block;
-      return {first, first + group.block};
-    }
+      if (all.index != 0 && all.index != all.size - 1) return {};
+      return {0, std::min(all.size, 2), std::max(all.size - 1, 1)};
+    case Group::Part::block:
+      require_blocks(group, all.size);
+      return {all.index / group.block * group.block, group.block};
+    case Group::Part::strided:
+      require_blocks(group, all.size);
+      return {all.index % group.block, all.size / group.block, group.block};
   }
   return {};
 }
@@ -38,12 +45,15 @@ std::string name_of(const Group& group) {
   std::string name;
   for (int i = 0; i < num_axes; ++i)
     if (group.axes.contains(axis_at(i))) name += (name.empty() ? "" : "+") + std::string(name_of(axis_at(i)));
-  if (group.axes == world_axes) name = "world";
+  // In reports. The ranks of a step are the world as long as there is one cluster, and cp has one rank so far.
+  if (group.axes == world_axes || group.axes == step_axes) name = "world";
+  if (group.axes == data_axes) name = "dp_replicate+dp_shard";
   if (name.empty()) name = "self";
   switch (group.part) {
     case Group::Part::all: return name;
     case Group::Part::ends: return name + " ends";
     case Group::Part::block: return fmt::format("{}/{}", name, group.block);
+    case Group::Part::strided: return fmt::format("{}%{}", name, group.block);
   }
   return name;
 }
@@ -89,21 +99,39 @@ int MeshShape::rank_of(const Coordinates& coordinates) const {
   return rank;
 }
 
+GroupPlace MeshShape::along(AxisSet axes, int rank) const {
+  const Coordinates coordinates = coordinates_of(rank);
+  GroupPlace place = {.index = 0, .size = 1};
+  for (std::size_t i = 0; i < num_axes; ++i) {
+    if (!axes.contains(axis_at(static_cast<int>(i)))) continue;
+    place = {.index = place.index * degrees_[i] + coordinates[i], .size = place.size * degrees_[i]};
+  }
+  return place;
+}
+
+GroupPlace MeshShape::place_in(const Group& group, int rank) const {
+  const GroupPlace all = along(group.axes, rank);
+  const Members members = members_of(group, all);
+  if (members.size == 0) return {};
+  return {.index = (all.index - members.first) / members.stride, .size = members.size};
+}
+
 std::vector<int> MeshShape::ranks_of(const Group& group, int rank) const {
   Coordinates start = coordinates_of(rank);
   for (std::size_t i = 0; i < num_axes; ++i)
     if (group.axes.contains(axis_at(static_cast<int>(i)))) start[i] = 0;
-  std::vector<int> ranks = {rank_of(start)};
-  for (std::size_t i = 0; i < num_axes; ++i) {
-    if (!group.axes.contains(axis_at(static_cast<int>(i)))) continue;
-    std::vector<int> wider;
-    for (const int base : ranks)
-      for (int k = 0; k < degrees_[i]; ++k) wider.push_back(base + k * strides_[i]);
-    ranks.swap(wider);
+  const Members members = members_of(group, along(group.axes, rank));
+  std::vector<int> ranks(static_cast<std::size_t>(members.size), rank_of(start));
+  int index = members.first;
+  for (int& each : ranks) {
+    int rest = std::exchange(index, index + members.stride);
+    for (std::size_t i = num_axes; i-- > 0;) {
+      if (!group.axes.contains(axis_at(static_cast<int>(i)))) continue;
+      each += rest % degrees_[i] * strides_[i];
+      rest /= degrees_[i];
+    }
   }
-  return part_of(std::move(ranks), group, rank);
+  return ranks;
 }
-
-int MeshShape::group_size(const Group& group, int rank) const { return static_cast<int>(ranks_of(group, rank).size()); }
 
 }  // namespace echelon

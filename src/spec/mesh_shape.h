@@ -16,15 +16,23 @@ namespace echelon {
 struct Group {
   enum class Part : std::uint8_t {
     all,
-    ends,   // only the first and the last of them (tied embeddings over pp); the ranks between have no such group
-    block,  // consecutive blocks of `block` ranks (ranks that share a key/value head under tp)
+    ends,     // only the first and the last of them (tied embeddings over pp); the ranks between have no such group
+    block,    // consecutive blocks of `block` ranks (ranks that share a key/value head under tp)
+    strided,  // every `block`-th rank: those at one place of such blocks (ranks that hold the same experts)
   };
   AxisSet axes;
   Part part = Part::all;
   int block = 0;
   auto operator<=>(const Group&) const = default;
 };
-[[nodiscard]] std::string name_of(const Group& group);  // "dp_shard+cp", "pp ends", "tp/2"
+/// "dp_shard+cp", "pp ends", "tp/2", "dp_shard%2".
+[[nodiscard]] std::string name_of(const Group& group);
+
+/// A rank's position among the ranks of a group, from 0; of a group of 0 ranks if it is in none.
+struct GroupPlace {
+  int index = 0, size = 0;
+  bool operator==(const GroupPlace&) const = default;
+};
 
 using Coordinates = std::array<int, num_axes>;  // indexed by Axis
 
@@ -49,11 +57,15 @@ class MeshShape {
   /// their coordinates as Axis lists them, in any order of the axes: that says where a rank runs and never changes who
   /// is which member of a group, hence no sum and no bit.
   [[nodiscard]] std::vector<int> ranks_of(const Group& group, int rank) const;
-  [[nodiscard]] int group_size(const Group& group, int rank) const;
+  [[nodiscard]] GroupPlace place_in(const Group& group, int rank) const;
+  [[nodiscard]] int group_size(const Group& group, int rank) const { return place_in(group, rank).size; }
 
   bool operator==(const MeshShape&) const = default;
 
  private:
+  /// Of all ranks that differ in the axes only.
+  [[nodiscard]] GroupPlace along(AxisSet axes, int rank) const;
+
   std::array<int, num_axes> degrees_;
   std::array<int, num_axes> strides_ = {};
 };

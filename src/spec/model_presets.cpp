@@ -1,6 +1,7 @@
 // Models by name. Published models have the sizes of their config.json on Hugging Face, GPT-3 those of Brown et al.
 // 2020, table 2.1.
 #include "base/error.h"
+#include "base/similar.h"
 #include "spec/model_spec.h"
 
 #include <span>
@@ -32,11 +33,16 @@ constexpr Preset presets[] = {
     {"gpt2-774m",   Family::gpt2,   1280,  36,  20,  20,  64,   5120,  50257,   1024,   unused, true},
     {"gpt2-1.5b",   Family::gpt2,   1600,  48,  25,  25,  64,   6400,  50257,   1024,   unused, true},
     {"gpt3-175b",   Family::gpt2,  12288,  96,  96,  96, 128,  49152,  50257,   2048,   unused, true},
+    {"llama2-7b",   Family::llama,  4096,  32,  32,  32, 128,  11008,  32000,   4096,   1e4,    false},
+    {"llama2-13b",  Family::llama,  5120,  40,  40,  40, 128,  13824,  32000,   4096,   1e4,    false},
+    {"llama2-70b",  Family::llama,  8192,  80,  64,   8, 128,  28672,  32000,   4096,   1e4,    false},
     {"llama3-8b",   Family::llama,  4096,  32,  32,   8, 128,  14336, 128256,   8192,   5e5,    false},
     {"llama3-70b",  Family::llama,  8192,  80,  64,   8, 128,  28672, 128256,   8192,   5e5,    false},
     {"llama3-405b", Family::llama, 16384, 126, 128,   8, 128,  53248, 128256, 131072,   5e5,    false, RopeScaling{8.0, 1.0, 4.0, 8192}},
     {"qwen2-0.5b",  Family::qwen2,   896,  24,  14,   2,  64,   4864, 151936, 131072,   1e6,    true},
+    {"qwen2.5-7b",  Family::qwen2,  3584,  28,  28,   4, 128,  18944, 152064, 131072,   1e6,    false},
     {"qwen3-0.6b",  Family::qwen3,  1024,  28,  16,   8, 128,   3072, 151936,  40960,   1e6,    true},
+    {"qwen3-8b",    Family::qwen3,  4096,  36,  32,   8, 128,  12288, 151936,  40960,   1e6,    false},
 };
 // clang-format on
 
@@ -65,7 +71,10 @@ ModelSpec preset(std::string_view name) {
     spec.rope_scaling = p.rope_scaling;
     return spec;
   }
-  throw Error(fmt::format("model.preset = '{}' is not a preset; nearest: {}", name, nearest(name, preset_names())));
+  const std::string meant = similar(name, preset_names());
+  throw Error(fmt::format("model.preset = '{}' is not a preset{}; there are {}", name,
+                          meant.empty() ? "" : fmt::format("; did you mean {}?", meant),
+                          fmt::join(preset_names(), ", ")));
 }
 
 }  // namespace echelon

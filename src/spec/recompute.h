@@ -1,5 +1,5 @@
 // What a decoder block does not keep from its forward to its backward pass but forms again there: memory for time (Chen
-// et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022, arXiv:2205.05198). docs/memory.md has the bytes.
+// et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022, arXiv:2205.05198). docs/internals/memory.md has the bytes.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +60,8 @@ enum class RecomputeMethod : std::uint8_t { uniform, block };
 /// What a stage's blocks form again.
 struct Recompute {
   BlockOperations operations;
-  std::int64_t num_blocks =
-      std::numeric_limits<std::int64_t>::max();  // the first ones of the stage; the others keep everything
+  // The first ones of the stage; the others keep everything.
+  std::int64_t num_blocks = std::numeric_limits<std::int64_t>::max();
 
   [[nodiscard]] BlockOperations of_block(std::int64_t index_in_stage) const {
     return index_in_stage < num_blocks ? operations : BlockOperations();

@@ -17,10 +17,10 @@ struct StageLayers {
 
 /// What a user says about it, in one of two ways; neither: even.
 struct PipelineLayout {
-  std::vector<std::int64_t>
-      counts;           // layers per stage, embedding and head counted as one each; or decoder layers alone
-  std::string letters;  // Megatron's: E embedding, t decoder layer, L head and loss; | between stages; *n repeats a
-                        // letter or a (group)
+  // Layers per stage, embedding and head counted as one each; or decoder layers alone.
+  std::vector<std::int64_t> counts;
+  // Megatron's: E embedding, t decoder layer, L head and loss; | between stages; *n repeats a letter or a (group).
+  std::string letters;
   [[nodiscard]] bool empty() const { return counts.empty() && letters.empty(); }
   bool operator==(const PipelineLayout&) const = default;
 };

@@ -117,14 +117,14 @@ int TypedMemory::add_writer(Writer writer) {
   return static_cast<int>(writers_.size()) - 1;
 }
 
-int TypedMemory::add_gathered(GatheredParts parts) {
+int TypedMemory::add_gathered(GatheredMemory parts) {
   gathered_.push_back(std::move(parts));
   return static_cast<int>(gathered_.size()) - 1;
 }
 
 bool TypedMemory::is_own_part(const TypedPiece& piece, const Tensor& x, TypeAxis axis) const {
   if (piece.gathered < 0) return false;
-  const GatheredParts& parts = gathered_[static_cast<std::size_t>(piece.gathered)];
+  const GatheredMemory& parts = gathered_[static_cast<std::size_t>(piece.gathered)];
   return std::find(parts.axes.begin(), parts.axes.end(), axis) != parts.axes.end() && x.data >= parts.own_begin &&
          end_of(x) <= parts.own_end;
 }

@@ -24,7 +24,7 @@ struct Writer {
 };
 
 /// What was gathered from parts lies at these addresses, and this rank's own part of it at those.
-struct GatheredParts {
+struct GatheredMemory {
   std::vector<TypeAxis> axes;
   const std::byte* own_begin = nullptr;
   const std::byte* own_end = nullptr;
@@ -33,7 +33,7 @@ struct GatheredParts {
 struct TypedPiece {
   LayoutType type;
   int writer = 0;
-  int gathered = -1;        // index of GatheredParts; -1: was not gathered
+  int gathered = -1;        // index of GatheredMemory; -1: was not gathered
   bool is_counted = false;  // a gradient whose squares are in the norm
 };
 
@@ -72,7 +72,7 @@ class TypedMemory {
   [[nodiscard]] const Writer& writer(const TypedPiece& piece) const {
     return writers_[static_cast<std::size_t>(piece.writer)];
   }
-  [[nodiscard]] int add_gathered(GatheredParts parts);
+  [[nodiscard]] int add_gathered(GatheredMemory parts);
   /// True if x, which is part of `piece`, is this rank's own part of what was gathered along `axis`.
   [[nodiscard]] bool is_own_part(const TypedPiece& piece, const Tensor& x, TypeAxis axis) const;
 
@@ -91,7 +91,7 @@ class TypedMemory {
   Stretches stretches_;
   std::map<const std::byte*, std::pair<const std::byte*, NamedMemory>> named_;  // begin -> end and what it is
   std::vector<Writer> writers_ = {{}};
-  std::vector<GatheredParts> gathered_;
+  std::vector<GatheredMemory> gathered_;
 };
 
 }  // namespace echelon

@@ -87,8 +87,8 @@ TEST(Lending, ManyMembersComputeAndHelpInTurns) {
     threads.emplace_back([&lending, member] {
       const Lending::Membership membership(lending, member);
       for (int round = 0; round < 300; ++round) {
-        std::vector<int> times(
-            7, 0);  // plain numbers: what shares write, whoever computed them, is there when run returns
+        // Plain numbers: what shares write, whoever computed them, is there when run returns.
+        std::vector<int> times(7, 0);
         auto count = [&](int share) { ++times[static_cast<std::size_t>(share)]; };
         Team::of_this_thread(1).run(7, count);
         ASSERT_EQ(times, std::vector<int>(7, 1));

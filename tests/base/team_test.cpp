@@ -145,8 +145,8 @@ TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
       std::vector<int> of_worker;
       std::atomic<int> num_begun = 0;
       auto meet = [&](int) {
-        for (num_begun.fetch_add(1); num_begun.load() < 2;)
-          std::this_thread::yield();  // so that each thread has one share
+        // So that each thread has one share.
+        for (num_begun.fetch_add(1); num_begun.load() < 2;) std::this_thread::yield();
         if (std::this_thread::get_id() != caller) of_worker = processors_of_this_thread();
       };
       Team::of_this_thread(2).run(2, meet);

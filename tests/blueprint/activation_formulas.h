@@ -1,5 +1,5 @@
-// The bytes of a decoder block's activations in the terms of docs/memory.md, where they are derived. Nothing here looks
-// into a layer.
+// The bytes of a decoder block's activations in the terms of docs/internals/memory.md, where they are derived. Nothing
+// here looks into a layer.
 #pragma once
 
 #include "spec/recompute.h"

@@ -1,4 +1,5 @@
-// docs/memory.md against the plan: every byte of activations that a block costs, for each way to form it again.
+// docs/internals/memory.md against the plan: every byte of activations that a block costs, for each way to form it
+// again.
 #include "blueprint/activation_formulas.h"
 
 #include "blueprint/blueprint.h"
@@ -34,8 +35,8 @@ struct Shape {
   Family family = Family::llama;
   int tp = 1;
   bool sequence_parallel = false;
-  std::int64_t batch = 2, seq_len = 12, heads = 6, kv_heads = 3, head_dim = 10, hidden = 44,
-               inner = 70;  // nothing divides much
+  // Nothing divides much.
+  std::int64_t batch = 2, seq_len = 12, heads = 6, kv_heads = 3, head_dim = 10, hidden = 44, inner = 70;
 };
 
 const std::vector<Shape> shapes = {
@@ -57,7 +58,7 @@ const std::vector<Shape> shapes = {
     {.batch = 3, .seq_len = 7, .heads = 4, .kv_heads = 1, .head_dim = 16, .hidden = 64, .inner = 176},
 };
 
-RunConfig config_of(const Shape& shape, const std::string& dtype) {
+RunConfig config_of(const Shape& shape, DType dtype) {
   RunConfig config;
   config.model = family_defaults(shape.family);
   config.model.num_hidden_layers = 5;
@@ -83,7 +84,7 @@ Block block_of(const RunConfig& config, int tp_rank) {
   const ModelSpec& model = config.model;
   const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
   const HeadSplit split = head_split(model, tp, tp_rank);
-  const DType dtype = parse_dtype(config.training.dtype);
+  const DType dtype = config.training.dtype;
   Block block;
   block.N = config.training.micro_batch_size * config.training.seq_len;
   block.n = config.parallelism.sequence_parallel ? block.N / tp : block.N;
@@ -117,7 +118,7 @@ StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_ran
   const int rank = blueprint.mesh().rank_of(coordinates);
   ModelPart part = make_model_part(config, schedule, rank);
   const Program program = lower(schedule, blueprint.lowering(ProgramKind::training))[middle];
-  const RankTrace trace(blueprint.mesh(), rank, part, program);
+  const RankTrace trace(config, rank, part, program);
   StageBytes bytes = {.stash = trace.stash_bytes(middle),
                       .input_stash = trace.input_stash_bytes(middle),
                       .gradient_stash = trace.gradient_stash_bytes(middle)};
@@ -131,7 +132,7 @@ StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_ran
 // Three blocks, of which the first two or all are formed again; the stage keeps the inputs of the second and third.
 TEST(ActivationFormulas, AreThePlan) {
   for (const Shape& shape : shapes)
-    for (const std::string dtype : {"float32", "bfloat16", "float64"})
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64})
       for (const BlockOperations& recompute : all_kinds)
         for (const bool is_block : {false, true}) {
           RunConfig config = config_of(shape, dtype);
@@ -141,8 +142,8 @@ TEST(ActivationFormulas, AreThePlan) {
           if (is_block) config.training.recompute_method = RecomputeMethod::block;
           if (is_block) config.training.recompute_num_layers = 2;
           SCOPED_TRACE(fmt::format("family {}, tp {}{}, {}, {}, {}", static_cast<int>(shape.family), shape.tp,
-                                   shape.sequence_parallel ? "sp" : "", dtype, fmt::join(names_of(recompute), " "),
-                                   name_of(config.training.recompute_method)));
+                                   shape.sequence_parallel ? "sp" : "", name_of(dtype),
+                                   fmt::join(names_of(recompute), " "), name_of(config.training.recompute_method)));
           const int tp_rank = shape.tp - 1;
           const Block block = block_of(config, tp_rank);
           const std::vector<BlockOperations> blocks = {recompute, recompute, is_block ? BlockOperations() : recompute};
@@ -175,7 +176,7 @@ TEST(ActivationFormulas, AreThePlan) {
 // One block more on a stage that holds `in_flight` microbatches costs its parameters with what training keeps of them,
 // and its activations as often.
 TEST(ActivationFormulas, AreWhatOneBlockMoreAddsToTheArena) {
-  for (const std::string dtype : {"float32", "bfloat16"})
+  for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const Family family : {Family::llama, Family::gpt2})
       for (const BlockOperations& recompute : {BlockOperations(), attention_internals, whole_block})
         for (const int stages : {1, 2, 4}) {
@@ -198,11 +199,11 @@ TEST(ActivationFormulas, AreWhatOneBlockMoreAddsToTheArena) {
           const std::int64_t D = block.D, width = block.H * block.C, kv_width = block.K * block.C, F = block.F;
           const std::int64_t matrices = 2 * D * width + 2 * D * kv_width + (block.G + 1) * D * F;
           const std::int64_t vectors = 2 * block.S * D + (is_gpt2 ? width + 2 * kv_width + D + F + D : 0);
-          const Bytes per_parameter = dtype == "bfloat16" ? 2 + 4 + 4 + 8 : 4 + 4 + 8;
+          const Bytes per_parameter = dtype == DType::bfloat16 ? 2 + 4 + 4 + 8 : 4 + 4 + 8;
           const Bytes expected =
               (matrices + vectors) * per_parameter + stages * (formulas::kept(block, recompute) + block.x());
           EXPECT_EQ(arena_bytes(7) - arena_bytes(6), expected)
-              << dtype << ", " << (is_gpt2 ? "gpt2" : "llama") << ", " << stages << " stages";
+              << name_of(dtype) << ", " << (is_gpt2 ? "gpt2" : "llama") << ", " << stages << " stages";
         }
 }
 

@@ -78,7 +78,7 @@ TEST(MemoryPlan, DisjointLifetimesShareTheirPlace) {
 // Weights and optimizer state stay where they are when another program runs.
 TEST(MemoryPlan, BothProgramsHaveWhatOutlivesThemInOnePlace) {
   RunConfig config = testing::small_config();
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   config.parallelism.tensor_parallel_degree = config.parallelism.pipeline_parallel_degree =
       config.parallelism.data_parallel_shard_degree = 2;
   const Blueprint blueprint(config);
@@ -172,20 +172,20 @@ std::vector<std::int64_t> unit_elements(const Blueprint& blueprint) {
 // the byte over all ranks, padding apart; and no rank has more than its share of the padded whole. Replicas of a
 // sharded model (hybrid sharding) cost each what it costs.
 struct StateBytes {
-  const char *dtype, *grad_dtype;
+  DType dtype, grad_dtype;
   std::int64_t parameter, gradient, state;
-  const char* moments_dtype = "";
+  std::optional<DType> moments_dtype = {};
   bool stores_remainders = false;
 };
 
 TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
-  for (const StateBytes& each : {StateBytes{"float32", "float32", 4, 4, 8},
-                                 {"bfloat16", "float32", 2, 4, 12},
-                                 {"bfloat16", "bfloat16", 2, 2, 12},
-                                 {"float64", "float64", 8, 8, 16},
-                                 {"bfloat16", "float32", 2, 4, 8, "bfloat16"},
-                                 {"bfloat16", "float32", 2, 4, 10, "", true},
-                                 {"float32", "float32", 4, 4, 4, "bfloat16"}})
+  for (const StateBytes& each : {StateBytes{DType::float32, DType::float32, 4, 4, 8},
+                                 {DType::bfloat16, DType::float32, 2, 4, 12},
+                                 {DType::bfloat16, DType::bfloat16, 2, 2, 12},
+                                 {DType::float64, DType::float64, 8, 8, 16},
+                                 {DType::bfloat16, DType::float32, 2, 4, 8, DType::bfloat16},
+                                 {DType::bfloat16, DType::float32, 2, 4, 10, {}, true},
+                                 {DType::float32, DType::float32, 4, 4, 4, DType::bfloat16}})
     for (const int degree : {1, 2, 3, 5, 8})
       for (const int level : {1, 2, 3})
         for (const int replicas : {1, 2}) {
@@ -220,10 +220,11 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
             return bytes * psi * (is_cut ? 1 : N) * replicas;
           };
           EXPECT_EQ(parameters, expected(each.parameter, level >= 3))
-              << each.dtype << " over " << degree << " at level " << level;
+              << name_of(each.dtype) << " over " << degree << " at level " << level;
           EXPECT_EQ(gradients, expected(each.gradient, level >= 2))
-              << each.dtype << " over " << degree << " at level " << level;
-          EXPECT_EQ(states, expected(each.state, true)) << each.dtype << " over " << degree << " at level " << level;
+              << name_of(each.dtype) << " over " << degree << " at level " << level;
+          EXPECT_EQ(states, expected(each.state, true))
+              << name_of(each.dtype) << " over " << degree << " at level " << level;
         }
 }
 
@@ -232,8 +233,7 @@ TEST(MemoryPlan, PersistentBytesAreTheZeroPapers) {
 // MiB of it is more than the rest of this model's workspace: 2 sequences of 4 heads of 8, of which 16 positions are one
 // tile of 128.
 TEST(MemoryPlan, CountsTheScratchOfAttentionsGradientsWhereTheDeviceWantsIt) {
-  const auto workspace_bytes = [](std::string_view device, std::string_view dtype, bool deterministic,
-                                  bool masks_documents) {
+  const auto workspace_bytes = [](DeviceChoice device, DType dtype, bool deterministic, bool masks_documents) {
     RunConfig config = testing::small_config();
     config.training.device = device;
     config.training.dtype = dtype;
@@ -243,11 +243,12 @@ TEST(MemoryPlan, CountsTheScratchOfAttentionsGradientsWhereTheDeviceWantsIt) {
     return blueprint.rank(0).memory(ProgramKind::training).peak_bytes(MemoryCategory::workspace);
   };
   constexpr std::int64_t scratch = 2 * 4 * 128 * (8 + 1) * 4 + (1 << 20);
-  EXPECT_GT(workspace_bytes("cuda", "bfloat16", false, false), scratch);
-  EXPECT_LT(workspace_bytes("cuda", "bfloat16", true, false), scratch) << "in deterministic mode our kernels form them";
-  EXPECT_LT(workspace_bytes("cuda", "bfloat16", false, true), scratch) << "and those of documents";
-  EXPECT_LT(workspace_bytes("cuda", "float32", false, false), scratch);
-  EXPECT_LT(workspace_bytes("cpu", "bfloat16", false, false), scratch);
+  EXPECT_GT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, false, false), scratch);
+  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, true, false), scratch)
+      << "in deterministic mode our kernels form them";
+  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::bfloat16, false, true), scratch) << "and those of documents";
+  EXPECT_LT(workspace_bytes(DeviceChoice::cuda, DType::float32, false, false), scratch);
+  EXPECT_LT(workspace_bytes(DeviceChoice::cpu, DType::bfloat16, false, false), scratch);
 }
 
 TEST(MemoryPlan, WholeUnitsAreThereTwoAtATime) {

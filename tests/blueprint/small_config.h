@@ -1,7 +1,7 @@
 // A small run to make blueprints of.
 #pragma once
 
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
 
 namespace echelon::testing {
 

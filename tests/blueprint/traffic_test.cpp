@@ -11,7 +11,7 @@ namespace {
 std::map<Group, std::int64_t> sent_per_step(const RankBlueprint& rank) {
   std::map<Group, std::int64_t> sent;
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const CommRecord& comm : rank.trace(ProgramKind::training).of(action).comms)
+    for (const CommRecord& comm : rank.trace(ProgramKind::training).of(action).communications())
       sent[comm.group] += comm.sent_bytes;
   return sent;
 }
@@ -24,6 +24,11 @@ std::int64_t padded_parameters(const RankBlueprint& rank) {
 }
 
 // All-reduce: 2 (n - 1) / n of the buffer per rank (Patarasuk and Yuan 2009); the count of tokens is one float64 more.
+//
+// Claim (plans): What a rank stores at each level of ZeRO is the paper's formula, and what it
+//   sends is the paper's volume.
+// Bound: to the byte.
+// Tests: MemoryPlan|Traffic
 TEST(Traffic, DataParallelSendsTheAllReduce) {
   for (const int n : {2, 4, 8}) {
     RunConfig config = testing::small_config();
@@ -131,14 +136,14 @@ TEST(Traffic, GradientsTravelInTheFormatOfTheirReduction) {
   RunConfig config = sharded_config(2, 1, 2);
   const Blueprint plain(config);
   const std::int64_t before = sent_per_step(plain.rank(0)).at(over_shards);
-  config.training.reduce_dtype = "bfloat16";
+  config.training.reduce_dtype = DType::bfloat16;
   const Blueprint coarse(config);
   EXPECT_EQ(sent_per_step(coarse.rank(0)).at(over_shards), before * 3 / 4);
   config = sharded_config(1, 1, 2);
   config.parallelism.data_parallel_replicate_degree = 4;
   config.training.global_batch_size *= 4;
   const Blueprint fine(config);
-  config.training.reduce_dtype = "bfloat16";
+  config.training.reduce_dtype = DType::bfloat16;
   const Blueprint all_reduced(config);
   EXPECT_EQ(2 * sent_per_step(all_reduced.rank(0)).at(replicate_group),
             sent_per_step(fine.rank(0)).at(replicate_group));
@@ -207,7 +212,7 @@ TEST(Traffic, FlopsOfProductsAreSixPerParameterAndToken) {
   double products = 0;
   const RankBlueprint rank = blueprint.rank(0);
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops)
+    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).operations())
       if (op.kind == OpKind::matmul) products += static_cast<double>(op.flops);
   const double D = static_cast<double>(model.hidden_size), F = static_cast<double>(model.intermediate_size),
                V = static_cast<double>(model.vocab_size);
@@ -228,7 +233,7 @@ TEST(Traffic, TheFirstMicrobatchReadsNoGradientThatAProductForms) {
       std::int64_t bytes = 0;
       for (const OpRecord& op : rank.trace(ProgramKind::training)
                                     .of({.kind = ActionKind::backward, .stage = 0, .microbatch = microbatch})
-                                    .ops)
+                                    .operations())
         if (op.kind == OpKind::matmul) bytes += op.bytes;
       return bytes;
     };

@@ -2,7 +2,7 @@
 #include "checkpoint/model_config.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"
 
@@ -33,8 +33,8 @@ void rewrite(const std::filesystem::path& from, const std::filesystem::path& to,
     for (int rank = 0; rank < tp; ++rank) {
       const Param param = sliced(parameter, dim, rank, tp);
       std::vector<float> values(static_cast<std::size_t>(param.local_sizes().num_elements()));
-      reader.read(param, DType::float32, values.data());
-      writer.write(param, DType::float32, values.data());
+      reader.read(param.name, param.slice, DType::float32, values.data());
+      writer.write(param.name, param.slice, DType::float32, values.data());
     }
   }
   writer.finish();

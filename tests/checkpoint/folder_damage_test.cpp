@@ -1,5 +1,6 @@
 // Random damage to any file of a folder ends in an Error or in a model that can be read to its end, never in a crash.
 #include "base/error.h"
+#include "checkpoint/model_config.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
 #include "scratch_folder.h"
@@ -8,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 namespace echelon {
@@ -17,7 +19,7 @@ void write_model(const std::filesystem::path& folder, const ModelSpec& model, st
   ModelWriter writer({.folder = folder, .model = model, .max_file_bytes = max_file_bytes});
   writer.begin();
   for (const NamedShape& parameter : global_parameters(model))
-    writer.write(sliced(parameter, 2, 0, 1), DType::float64, whole(parameter).data());
+    writer.write(parameter.name, TensorSlice(parameter.sizes), DType::float64, whole(parameter).data());
   writer.finish();
 }
 
@@ -26,7 +28,7 @@ void read_all(const std::filesystem::path& folder) {
   for (const NamedShape& parameter : global_parameters(reader.spec())) {
     const Param param = sliced(parameter, 0, 1, 3);
     std::vector<float> values(static_cast<std::size_t>(param.local_sizes().num_elements()));
-    reader.read(param, DType::float32, values.data());
+    reader.read(param.name, param.slice, DType::float32, values.data());
   }
 }
 
@@ -64,6 +66,37 @@ TEST(DamagedFolder, EndsInAnErrorOrAWholeModel) {
       put(entry.path(), intact);
     }
   }
+}
+
+TEST(DamagedFolder, NamesTheTensorThatIsNotFinite) {
+  const ScratchFolder scratch;
+  const ModelSpec model = tiny_model(Family::llama, false);
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16})
+    for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+      ModelWriter writer({.folder = scratch / "model", .model = model, .dtype = dtype});
+      writer.begin();
+      for (const NamedShape& parameter : global_parameters(model)) {
+        std::vector<double> values = whole(parameter);
+        if (parameter.name == "model.norm.weight") values[values.size() / 2] = bad;
+        writer.write(parameter.name, TensorSlice(parameter.sizes), DType::float64, values.data());
+      }
+      writer.finish();
+      EXPECT_THAT(error_of([&] { read_all(scratch / "model"); }),
+                  testing::HasSubstr("tensor 'model.norm.weight' holds a value that is NaN or infinite"));
+    }
+}
+
+TEST(DamagedFolder, NamesTensorsThatNobodyUses) {
+  const ScratchFolder scratch;
+  const ModelSpec model = tiny_model(Family::llama, true);
+  write_model(scratch / "model", model, 1'000'000);
+  EXPECT_EQ(ModelReader(scratch / "model").unused_tensors_note(), "");
+  ModelSpec smaller = model;
+  smaller.num_hidden_layers = 1;
+  write_model_config(scratch / "model", smaller, DType::float32);
+  EXPECT_THAT(ModelReader(scratch / "model").unused_tensors_note(),
+              testing::AllOf(testing::HasSubstr("9 tensors that its config.json does not ask for"),
+                             testing::HasSubstr("model.layers.1.input_layernorm.weight")));
 }
 
 TEST(DamagedFolder, NamesTheTensorAndBothShapes) {

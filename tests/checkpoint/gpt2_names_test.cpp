@@ -70,14 +70,14 @@ class Gpt2Folder {
 
 std::vector<float> read(const Gpt2Folder& folder, const Param& param) {
   std::vector<float> values(static_cast<std::size_t>(param.local_sizes().num_elements()));
-  ModelReader(folder.path()).read(param, DType::float32, values.data());
+  ModelReader(folder.path()).read(param.name, param.slice, DType::float32, values.data());
   return values;
 }
 
 Param whole_param(const std::string& name, const Sizes& sizes) {
   Param param;
   param.name = name;
-  param.global_sizes = sizes;
+  param.slice = TensorSlice(sizes);
   return param;
 }
 

@@ -94,8 +94,8 @@ TEST(ReadModelSpec, Qwen) {
   const ModelSpec two = read(qwen2());
   EXPECT_TRUE(two.qkv_bias && !two.output_bias && !two.qk_norm);
   EXPECT_EQ(two.head_dim, 16);
-  EXPECT_NO_THROW(
-      (void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));  // no layer slides
+  // No layer slides.
+  EXPECT_NO_THROW((void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));
   const ModelSpec three = read(changed(llama(), "model_type", "qwen3"));
   EXPECT_TRUE(three.qk_norm && !three.qkv_bias);
   EXPECT_EQ(three.head_dim, 128);  // the family's default, whatever the hidden size
@@ -167,6 +167,18 @@ TEST(WriteModelConfig, IsReadBackEqual) {
       EXPECT_EQ(written.at("bos_token_id"), 3);
       EXPECT_EQ(written.at("eos_token_id"), 5);
     }
+}
+
+TEST(WriteModelConfig, KeepsTheSequenceLengthOfTraining) {
+  const ScratchFolder scratch;
+  ModelSpec model = tiny_model(Family::llama, true);
+  write_model_config(scratch.path(), model, DType::float32, {}, 5);
+  EXPECT_EQ(read_training_seq_len(scratch.path()), 5);
+  write_model_config(scratch.path(), model, DType::float32);
+  EXPECT_EQ(read_training_seq_len(scratch.path()), model.max_position_embeddings);
+  model.max_position_embeddings = 131072;
+  write_model_config(scratch.path(), model, DType::float32);
+  EXPECT_EQ(read_training_seq_len(scratch.path()), 8192);
 }
 
 TEST(WriteModelConfig, RefusesWhatTheFamilyCannotSay) {

@@ -25,7 +25,7 @@ void write_parameters(ModelWriter& writer, double factor = 1) {
   for (const NamedShape& parameter : global_parameters(model)) {
     std::vector<double> values = whole(parameter);
     for (double& value : values) value *= factor;
-    writer.write(sliced(parameter, 2, 0, 1), DType::float64, values.data());
+    writer.write(parameter.name, TensorSlice(parameter.sizes), DType::float64, values.data());
   }
 }
 
@@ -39,7 +39,7 @@ void write_model(const ModelWriter::Options& options, double factor = 1) {
 float first_weight(const std::filesystem::path& folder) {
   const NamedShape embedding = global_parameters(model)[0];
   std::vector<float> values(static_cast<std::size_t>(embedding.sizes.num_elements()));
-  ModelReader(folder).read(sliced(embedding, 2, 0, 1), DType::float32, values.data());
+  ModelReader(folder).read(embedding.name, TensorSlice(embedding.sizes), DType::float32, values.data());
   return values[0];
 }
 
@@ -64,8 +64,8 @@ TEST(ModelWriter, ReplacesAModel) {
   write_model({.folder = scratch / "model", .model = model}, 2);
   EXPECT_EQ(first_weight(scratch / "model"), 2 * before);
   EXPECT_EQ(names_in(scratch.path()), (std::vector<std::string>{"model"}));
-  EXPECT_EQ(names_in(scratch / "model"),
-            (std::vector<std::string>{"config.json", "model.safetensors"}));  // none of the former's parts
+  // None of the former's parts.
+  EXPECT_EQ(names_in(scratch / "model"), (std::vector<std::string>{"config.json", "model.safetensors"}));
 }
 
 TEST(ModelWriter, LeavesWhatIsNoModelAlone) {
@@ -119,9 +119,8 @@ TEST(ModelWriter, CopiesTheTokenizer) {
   EXPECT_EQ(config.at("eos_token"), "<|endoftext|>");
   EXPECT_EQ(config.at("model_max_length"), model.max_position_embeddings);
 
-  put(scratch / "tokenizer.json",
-      R"({"added_tokens":[{"id":17,"content":"<|endoftext|>"}],"model":{"type":"BPE"}})");  // the model's tokens end at
-                                                                                            // 16
+  // The model's tokens end at 16.
+  put(scratch / "tokenizer.json", R"({"added_tokens":[{"id":17,"content":"<|endoftext|>"}],"model":{"type":"BPE"}})");
   write_model({.folder = scratch / "model", .model = model, .tokenizer = scratch / "tokenizer.json"});
   EXPECT_TRUE(nlohmann::json::parse(get(scratch / "model/config.json")).at("eos_token_id").is_null());
 }
@@ -143,8 +142,8 @@ TEST(ModelWriter, RefusesForeignParameters) {
   ModelWriter writer({.folder = scratch / "model", .model = model});
   writer.begin();
   const double value = 0;
-  EXPECT_THROW(writer.write(sliced({"model.embed_tokens.weight", {1, 1}}, 2, 0, 1), DType::float64, &value), Error);
-  EXPECT_THROW(writer.write(sliced({"model.embed_positions.weight", {1, 1}}, 2, 0, 1), DType::float64, &value), Error);
+  EXPECT_THROW(writer.write("model.embed_tokens.weight", TensorSlice({1, 1}), DType::float64, &value), Error);
+  EXPECT_THROW(writer.write("model.embed_positions.weight", TensorSlice({1, 1}), DType::float64, &value), Error);
 }
 
 // No file of this process may grow beyond so many bytes while this lives.
@@ -185,8 +184,8 @@ TEST(ModelWriter, AWriteThatFailsIsAFailure) {
   {
     ModelWriter writer({.folder = scratch / "model", .model = model});
     writer.begin();
-    const FileSizeLimit limit(
-        1000);  // as if the disk broke half-way: the file is there in full size, but takes no byte behind the limit
+    // As if the disk broke half-way: the file is there in full size, but takes no byte behind the limit.
+    const FileSizeLimit limit(1000);
     EXPECT_THAT(error_of([&] { write_parameters(writer); }), HasSubstr("model.tmp/model.safetensors: File too large"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));

@@ -1,6 +1,6 @@
 // What is no format of weights. (Every float16 and its rounding: tests/comm/sum_test.cpp; files of every format:
 // round_trip_test.cpp.)
-#include "checkpoint/number_formats.h"
+#include "checkpoint/safetensors/number_formats.h"
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 // Headers made by hand: what is right is read, and whatever is wrong is named.
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 
 #include "base/error.h"
 #include "checkpoint/weight_folder.h"

@@ -2,7 +2,7 @@
 // their slices, read back into them.
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
-#include "nn/stage.h"
+#include "nn/decoder/stage.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"
 
@@ -48,11 +48,13 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
   writer.begin();
   for (std::size_t rank = 0; rank < stages.size(); ++rank)
     for (const Param* param : params_of(*stages[rank])) {
-      seen[param->name] = param->global_sizes;
-      const bool is_tied_copy = rank >= static_cast<std::size_t>(layout.tp) &&
-                                param->name == "model.embed_tokens.weight";  // the last stage's
+      seen[param->name] = param->global_sizes();
+      // The last stage's.
+      const bool is_tied_copy =
+          rank >= static_cast<std::size_t>(layout.tp) && param->name == "model.embed_tokens.weight";
       if (!param->is_first_copy || is_tied_copy) continue;
-      writer.write(*param, DType::float64, slice_values(*param, whole({param->name, param->global_sizes})).data());
+      writer.write(param->name, param->slice, DType::float64,
+                   slice_values(*param, whole({param->name, param->global_sizes()})).data());
     }
   writer.finish();
   EXPECT_EQ(writer.num_written(), model.num_parameters());  // each number once
@@ -63,14 +65,14 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
   const ModelReader reader(scratch / "model");
   for (const NamedShape& parameter : expected) {
     std::vector<double> values(static_cast<std::size_t>(parameter.sizes.num_elements()));
-    reader.read(sliced(parameter, 2, 0, 1), DType::float64, values.data());
+    reader.read(parameter.name, TensorSlice(parameter.sizes), DType::float64, values.data());
     EXPECT_EQ(values, whole(parameter)) << parameter.name << " from tp " << layout.tp << " pp " << layout.pp;
   }
   for (const auto& stage : stages)
     for (const Param* param : params_of(*stage)) {
       std::vector<double> values(static_cast<std::size_t>(param->local_sizes().num_elements()), 9.0);
-      reader.read(*param, DType::float64, values.data());
-      EXPECT_EQ(values, slice_values(*param, whole({param->name, param->global_sizes}))) << param->name;
+      reader.read(param->name, param->slice, DType::float64, values.data());
+      EXPECT_EQ(values, slice_values(*param, whole({param->name, param->global_sizes()}))) << param->name;
     }
 }
 

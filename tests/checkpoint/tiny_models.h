@@ -43,26 +43,25 @@ inline std::vector<double> whole(const NamedShape& parameter) {
 inline Param sliced(const NamedShape& parameter, int dim, int rank, int tp) {
   Param param;
   param.name = parameter.name;
-  param.global_sizes = parameter.sizes;
+  param.slice = TensorSlice(parameter.sizes);
   if (dim >= parameter.sizes.num_dims()) return param;
-  param.split_dim = dim;
-  param.split_count = (parameter.sizes[dim] + tp - 1) / tp;
-  param.split_first = rank * param.split_count;
+  const std::int64_t count = (parameter.sizes[dim] + tp - 1) / tp;
+  param.slice = TensorSlice(parameter.sizes, dim, {rank * count, count});
   return param;
 }
 
 /// The numbers of the slice, element by element; zero past the end.
 inline std::vector<double> slice_values(const Param& param, const std::vector<double>& values) {
-  const bool is_matrix = param.global_sizes.num_dims() == 2;
-  const Sizes local = param.local_sizes();
+  const Sizes global = param.global_sizes(), local = param.local_sizes();
+  const bool is_matrix = global.num_dims() == 2;
   const std::int64_t rows = is_matrix ? local[0] : 1, cols = local[-1];
   std::vector<double> slice;
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < cols; ++j) {
-      const std::int64_t global_i = i + (is_matrix && param.split_dim == 0 ? param.split_first : 0);
-      const std::int64_t global_j = j + (param.split_dim == (is_matrix ? 1 : 0) ? param.split_first : 0);
-      const bool exists = global_i < (is_matrix ? param.global_sizes[0] : 1) && global_j < param.global_sizes[-1];
-      slice.push_back(exists ? values[static_cast<std::size_t>(global_i * param.global_sizes[-1] + global_j)] : 0.0);
+      const std::int64_t global_i = i + (is_matrix ? param.slice.entries(0).first : 0);
+      const std::int64_t global_j = j + param.slice.entries(is_matrix ? 1 : 0).first;
+      const bool exists = global_i < (is_matrix ? global[0] : 1) && global_j < global[-1];
+      slice.push_back(exists ? values[static_cast<std::size_t>(global_i * global[-1] + global_j)] : 0.0);
     }
   return slice;
 }

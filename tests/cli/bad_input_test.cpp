@@ -50,11 +50,10 @@ TEST_P(BadInputs, EndInOneLineAndStatusTwo) {
 }
 
 const BadInput command_lines[] = {
-    {{}, {"no verb", "draw"}},
-    {{"drwa"}, {"'drwa'", "nearest: draw"}},
+    {{"drwa"}, {"'drwa'", "did you mean draw?"}},
     {{""}, {"''"}},
-    {{"--hlep"}, {"--hlep", "nearest: --help"}},
-    {{"draw", "--stage=4"}, {"--stage=4", "nearest: --stages"}},
+    {{"--hlep"}, {"--hlep", "did you mean --help?"}},
+    {{"draw", "--stage=4"}, {"--stage=4", "did you mean --stages?"}},
     {{"draw", "--stages=four"}, {"--stages", "four"}},
     {{"draw", "--stages=0"}, {"--stages: 0 is below 1; nearest: 1"}},
     {{"draw", "--stages=99999999999999999999"}, {"--stages", "99999999999999999999"}},
@@ -65,8 +64,9 @@ const BadInput command_lines[] = {
     {{"draw", "--stages=4", "--stages", "5"}, {"--stages=5 is a second value of --stages"}},
     {{"bench", "--output="}, {"--output is empty"}},
     {{"bench", "--seconds=0"}, {"--seconds: 0 is below 0.01; nearest: 0.01"}},
+    {{"verify", "llama-1m", "--layers=-1"}, {"--layers: -1 is below 0"}},
     {{"tune", "--steps=0"}, {"--steps: 0 is below 1; nearest: 1"}},
-    {{"help"}, {"'help'", "nearest: --help"}},
+    {{"help"}, {"'help'", "did you mean --help?"}},
     {{"draw", "--schedule=1f2b"}, {"--schedule", "'1f2b'", "nearest: 1F1B"}},
     {{"draw", "--schedule=ZB-H3"}, {"--schedule", "'ZB-H3'", "nearest: ZB-H1"}},
     {{"draw", "--forward-ms=-1"}, {"--forward-ms: -1 is below 0; nearest: 0"}},
@@ -104,17 +104,19 @@ const BadInput train_arguments[] = {
     {{"train", "/nonexistent/run.toml"}, {"'/nonexistent/run.toml'"}},
     {{"train", good}, {"data.path is missing"}},
     {{"train", good, data}, {"/nonexistent/train"}},
-    {{"train", "--model.preset=llama-2m"}, {"model.preset = 'llama-2m'", "nearest: llama-1m"}},
+    {{"train", "--model.preset=llama-2m"}, {"model.preset = 'llama-2m'", "did you mean llama-1m?", "llama3-405b"}},
+    {{"train", "llama-2m"}, {"model.preset = 'llama-2m'", "did you mean llama-1m?"}},
     {{"train", "--model.path=/nonexistent/model"}, {"/nonexistent/model"}},
-    {{"train", good, "--training.stpes=5"}, {"training.stpes", "nearest: training.steps"}},
-    {{"train", good, "--training.step-size", "5"}, {"training.step_size", "nearest: training.steps"}},
-    {{"train", good, "--steps=5"}, {"--steps=5", "nearest: --training.steps"}},
-    {{"train", good, "-training.steps=5"}, {"-training.steps=5", "nearest: --training.steps"}},
-    {{"train", good, "--jsn"}, {"--jsn", "nearest: --json"}},
+    {{"train", good, "--training.stpes=5"}, {"training.stpes", "did you mean training.steps?"}},
+    {{"train", good, "--training.step-size", "5"}, {"training.step_size", "did you mean training.steps?"}},
+    {{"train", good, "--steps=5"}, {"--steps=5", "did you mean --training.steps?"}},
+    {{"train", good, "-training.steps=5"}, {"-training.steps=5", "did you mean --training.steps?"}},
+    {{"train", good, "--jsn"}, {"--jsn", "did you mean --json?"}},
     {{"train", good, "--training.steps"}, {"--training.steps has no value"}},
     {{"train", good, "--training.steps=0"}, {"training.steps = 0", "nearest: 1"}},
     {{"train", good, "--training.steps=9223372036854775807"}, {"training.steps = 9223372036854775807"}},
-    {{"train", good, "--training.seq_len=100000"}, {"training.seq_len = 100000", "nearest: 512"}},
+    {{"train", good, "--training.seq_len=100000"},
+     {"training.seq_len = 100000", "did you mean 512?", "--model.max_position_embeddings=100000"}},
     {{"train", good, "--training.steps=1e18"}, {"training.steps = 1000000000000000000", "nearest: 2147483647"}},
     {{"train", good, "--training.steps=1e3x"}, {"training.steps = \"1e3x\" is not an integer"}},
     {{"train", good, "--optimizer.lr=nan"}, {"optimizer.lr = nan is not a finite number"}},
@@ -126,7 +128,21 @@ const BadInput train_arguments[] = {
     {{"train", good, data, "--training.global_batch_size=2147483647"},
      {"training.global_batch_size = 2147483647", "microbatches"}},
     {{"train", good, "--data.path=/nonexistent/train.bin"}, {"data.path", "nearest: '/nonexistent/train'"}},
-    {{"train", "/tmp"}, {"'/tmp' is a folder"}},
+    {{"train", "/tmp"}, {"/tmp/config.json"}},
+    {{"train", "/dev/zero"}, {"'/dev/zero' cannot be read"}},
+    {{"train", "/proc/self/mem"}, {"'/proc/self/mem' cannot be read"}},
+    {{"train", good, "--tp=2"}, {"did you mean --parallelism.tensor_parallel_degree?"}},
+    {{"train", good, "--learning_rate=1e-3"}, {"did you mean --optimizer.lr?"}},
+    {{"train", good, "--batch_size=8"}, {"did you mean --training.global_batch_size?"}},
+    {{"train", good, "--bf16"}, {"did you mean --training.dtype=bfloat16?"}},
+    {{"train", good, "--resume"}, {"resuming is not supported yet"}},
+    {{"train", good, "--frobnicate=3"}, {"see echelon train --help"}},
+    {{"plan", good, "--batch-size=8"}, {"did you mean --global-batch-size?"}},
+    {{"plan", good, "--num_gpus=8"}, {"did you mean --gpus?"}},
+    {{"plan", "llama3-8b", "--machine=h100", "--gpus=8", "--global-batch-size=8", "--seq-len=32768"},
+     {"--model.max_position_embeddings=32768"}},
+    {{"train", "--model.preset=\x1b[31m\a"}, {"'\\x1b[31m\\x07'"}},
+    {{"train", good, std::string("--training.steps=") + std::string(100'000, '9')}, {"999 ... 999"}},
     {{"train", good, "--parallelism.virtual_stages=2"}, {"parallelism.virtual_stages", "nearest: 1"}},
     {{"train", good, "--parallelism.virtual_stage=2"}, {"there is no key parallelism.virtual_stage"}},
     {{"train", good, "--checkpoint.load"}, {"checkpoint.load", "is not there yet"}},
@@ -167,7 +183,7 @@ const BadInput train_arguments[] = {
     {{"train", good, data, "--checkpoint.initial_load_path=/nonexistent/model"}, {"/nonexistent/model"}},
     {{"train", good, "extra.toml", "more"}, {"'more'"}},
     {{"train"},
-     {".toml:3", "[optimiser]", "nearest: [optimizer]"},
+     {".toml:3", "[optimiser]", "did you mean [optimizer]?"},
      "[model]\npreset = 'llama-1m'\n[optimiser]\nlr = 1.0\n"},
     {{"train"}, {".toml:2"}, "[model]\npreset = llama\n"},
     {{"train"}, {".toml:1"}, std::string("\0\xff\x01[model]", 10)},
@@ -180,7 +196,8 @@ const BadInput other_verbs[] = {
     {{"prepare"}, {"--input"}},
     {{"prepare", "/nonexistent/text", "--output=/nonexistent/out"}, {"/nonexistent/text"}},
     {{"prepare", "--output", testing::TempDir() + "/empty-corpus", "--input"}, {"--input", "no text"}, ""},
-    {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocabsize=5"}, {"--vocabsize=5", "nearest: --vocab-size"}},
+    {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocabsize=5"},
+     {"--vocabsize=5", "did you mean --vocab-size?"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocab-size=many"}, {"--vocab-size", "many"}},
     {{"prepare", "/nonexistent/text", "--output=", "--vocab-size=300"}, {"--output is empty"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--seed=99999999999999999999"},
@@ -198,10 +215,42 @@ const BadInput other_verbs[] = {
     {{"generate", "--model=/nonexistent/model"}, {"/nonexistent/model"}},
     {{"generate", "--model="}, {"--model"}},
     {{"generate", "--model=/nonexistent/model", "--prompt", "--json"}, {"--prompt has no value"}},
-    {{"generate", "--model=/nonexistent/model", "--topk=5"}, {"--topk=5", "nearest: --top-k"}},
+    {{"generate", "--model=/nonexistent/model", "--topk=5"}, {"--topk=5", "did you mean --top-k?"}},
     {{"generate", "--model=/nonexistent/model", "--temperature=hot"}, {"--temperature", "hot"}},
 };
 INSTANTIATE_TEST_SUITE_P(Verbs, BadInputs, testing::ValuesIn(other_verbs));
+
+TEST(BadInput, AGpuWithoutThePlugInNamesTheCommandThatBuildsIt) {
+  setenv("ECHELON_CUDA_PLUGIN", "/nowhere/libechelon_cuda.so", 1);
+  const Outcome outcome =
+      run_echelon({"verify", ECHELON_SOURCE_DIR "/examples/one_rank.toml", "--training.device=cuda"});
+  unsetenv("ECHELON_CUDA_PLUGIN");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("scripts/build cuda"));
+}
+
+// What a file says may be meant for the terminal that shows it.
+TEST(HostileFiles, NoRawByteAndNoRawExceptionReachTheTerminal) {
+  const auto folder = std::filesystem::path(testing::TempDir()) / "echelon-hostile";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1,
+                                              "vocab_size": 8, "n_positions": 8})";
+  const std::string header = R"({"\u001b[31m": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})";
+  std::ofstream weights(folder / "model.safetensors", std::ios::binary);
+  weights << static_cast<char>(header.size()) << std::string(7, '\0') << header << "abcd" << std::flush;
+  const Outcome listed = run_echelon({"inspect", folder});
+  EXPECT_EQ(listed.status, 0) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("\\x1b[31m"));
+  EXPECT_THAT(listed.out, testing::Not(HasSubstr("\x1b")));
+
+  std::filesystem::remove(folder / "model.safetensors");
+  std::filesystem::create_symlink("model.safetensors", folder / "model.safetensors");
+  const Outcome looped = run_echelon({"inspect", folder});
+  EXPECT_EQ(looped.status, 2);
+  EXPECT_THAT(looped.err, HasSubstr("model.safetensors' cannot be used: Too many levels of symbolic links"));
+  std::filesystem::remove_all(folder);
+}
 
 }  // namespace
 }  // namespace echelon

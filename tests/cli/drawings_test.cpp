@@ -1,7 +1,7 @@
 // The drawings in the documents are the program's: ```text echelon draw FLAGS holds what these flags print.
 #include "base/error.h"
 #include "cli/program.h"
-#include "schedule/catalog.h"
+#include "schedule/generators/catalog.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace echelon {
 namespace {
 
 TEST(Drawings, AreWhatTheProgramPrints) {
-  std::ifstream file(ECHELON_SOURCE_DIR "/docs/schedules.md");
+  std::ifstream file(ECHELON_SOURCE_DIR "/docs/internals/schedules.md");
   int num_drawings = 0;
   const std::string fence = "```", command = fence + "text echelon ";
   for (std::string line; std::getline(file, line);) {
@@ -30,7 +30,7 @@ TEST(Drawings, AreWhatTheProgramPrints) {
 
 // | `name` | `also` | placement | ... of the table of names.
 TEST(Drawings, TheTableOfNamesIsTheProgramsTable) {
-  std::ifstream file(ECHELON_SOURCE_DIR "/docs/schedules.md");
+  std::ifstream file(ECHELON_SOURCE_DIR "/docs/internals/schedules.md");
   const std::string text(std::istreambuf_iterator<char>(file), {});
   for (const ScheduleEntry& entry : all_schedules()) {
     const std::string also = entry.also_called.empty() ? "" : "`" + std::string(entry.also_called) + "` ";

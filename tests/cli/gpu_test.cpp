@@ -1,6 +1,6 @@
 // The program with GPUs, from the command line, on the emulated device: what it writes is what processors give.
 #include "cli/program.h"
-#include "spec/machine_spec.h"
+#include "spec/machine/machine_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

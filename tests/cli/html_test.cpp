@@ -90,8 +90,8 @@ TEST_F(Html, ShowsATrainingRun) {
   EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('#comparison tbody th')].map(t => t.textContent)"),
             nlohmann::json({"Step time, median", "Memory of rank 0"}));
   EXPECT_EQ(browser.evaluate("document.querySelectorAll('#comparison tbody tr')[1].children[3].textContent"), "+0.0 %");
-  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.bars .rows').length"),
-            2);  // memory of two stages, traffic of rank 0
+  // Memory of two stages, traffic of rank 0.
+  EXPECT_EQ(browser.evaluate("document.querySelectorAll('section.bars .rows').length"), 2);
   EXPECT_THAT(browser.evaluate("document.querySelector('section.bars .legend').textContent").get<std::string>(),
               HasSubstr("activations"));
   EXPECT_THAT(
@@ -100,6 +100,18 @@ TEST_F(Html, ShowsATrainingRun) {
   EXPECT_THAT(browser.evaluate("document.querySelector('#config pre').textContent").get<std::string>(),
               HasSubstr("tensor_parallel_degree = 2"));
   browser.photograph(folder_ / "train.png");
+}
+
+// Counting tokens and the report are groups of one rank there: nothing is sent.
+TEST_F(Html, TheTimelineOfOneRankHasNoCollective) {
+  ASSERT_EQ(run_echelon(train({"--metrics.trace=step 3", "--html=" + path()})).status, 0);
+  EXPECT_THAT(page(), HasSubstr("Step 3, measured"));
+  EXPECT_THAT(page(), HasSubstr("kind backward"));
+  EXPECT_THAT(page(), testing::Not(HasSubstr("kind collective\"")));
+  std::vector<std::string> options = four_ranks;
+  options.insert(options.end(), {"--metrics.trace=step 3", "--html=" + path()});
+  ASSERT_EQ(run_echelon(train(options)).status, 0);
+  EXPECT_THAT(page(), HasSubstr("kind collective\""));
 }
 
 // A schedule alone: four ranks with eight forwards and eight fused backwards each.

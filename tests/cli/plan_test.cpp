@@ -54,6 +54,26 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
 }
 
 // A number of devices that has no plan is named, and so is a search that was ended.
+TEST(Plan, TheTableHasColumnsAsWideAsTheyNeed) {
+  const Outcome outcome =
+      run_echelon({"plan", "llama3-8b", "--machine=h100", "--gpus=64", "--global-batch-size=256", "--seq-len=8192"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::string headline, header, row;
+  std::getline(lines, headline);
+  std::getline(lines, header);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(std::getline(lines, row));
+    for (const char* const column : {"schedule", "data", "recompute"}) {
+      const std::size_t begin = header.find(column);
+      EXPECT_EQ(row.substr(begin - 2, 2), "  ") << row;
+      EXPECT_NE(row[begin], ' ') << row;
+    }
+  }
+  ASSERT_TRUE(std::getline(lines, row));
+  EXPECT_THAT(row, HasSubstr("*: the embedding and the head count as a layer each"));
+}
+
 TEST(Plan, ScalingNamesWhatIsMissing) {
   const std::string text =
       run_echelon({"plan", "--model=llama3-8b", "--machine=h100", "--gpus=2", "--global-batch-size=8", "--scaling"})
@@ -61,6 +81,13 @@ TEST(Plan, ScalingNamesWhatIsMissing) {
   EXPECT_THAT(text, HasSubstr("numbers of devices on which nothing fits: 1\n"));
   const std::string hurried = planned({"--machine=h100", "--gpus=4", "--scaling", "--seconds=1e-6"}).out;
   EXPECT_THAT(hurried, HasSubstr("devices was ended (--seconds gives it more)"));
+}
+
+TEST(Plan, ScalingSaysWhatEfficiencyIsRelativeTo) {
+  const Outcome outcome = run_echelon({"plan", "llama2-13b", "--machine=h100", "--gpus=8", "--global-batch-size=64",
+                                       "--seq-len=512", "--scaling", "--seconds=1"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("efficiency is relative to 4 devices, the fewest on which the model fits"));
 }
 
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {

@@ -1,6 +1,6 @@
 // The program as processes of an MPI job: the numbers and the files of ranks that are threads, and one voice.
 #include "cli/program.h"
-#include "spec/host_spec.h"
+#include "spec/machine/host_spec.h"
 #include "tree/tree.h"
 
 #include <gmock/gmock.h>
@@ -79,8 +79,8 @@ TEST_F(Processes, TrainToTheBitsOfThreads) {
     EXPECT_EQ(metrics("processes"), metrics("threads"));
     const std::string weights = "/checkpoint/step-4/model.safetensors";
     EXPECT_EQ(tree::read_text(folder_ + "/processes" + weights), tree::read_text(folder_ + "/threads" + weights));
-    EXPECT_EQ(tree::lines_of(processes.out).size(), 6U)
-        << processes.out;  // four steps, the evaluation and the result, told once
+    // Four steps, the evaluation and the result, told once.
+    EXPECT_EQ(tree::lines_of(processes.out).size(), 6U) << processes.out;
     EXPECT_EQ(processes.err, "");
   }
 }

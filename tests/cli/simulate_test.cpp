@@ -53,7 +53,7 @@ TEST(Simulate, JsonHasPartsThatAddUpAndTheNamesOfTrain) {
 TEST(Simulate, TextSaysWhereTheTimeGoes) {
   const Outcome outcome = simulated({"--machine=h100"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const char* words : {"64 ranks = pp 2 x dp_shard 8 x tp 4", "a causal mask leaves half of them",
+  for (const char* words : {"64 ranks = pp 2 x dp_shard 8 x tp 4", "without the masked pairs of causal attention",
                             "exposed communication, tp", "bubble", "optimizer", "fits", "sent in a step"})
     EXPECT_THAT(outcome.out, HasSubstr(words));
 }
@@ -160,8 +160,8 @@ TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
       run_echelon({run[0], run[1], run[2], "--machine=" + machine, "--trace=" + trace, "--svg=" + svg});
   ASSERT_EQ(drawn.status, 0) << drawn.err;
   std::ifstream events(trace);
-  EXPECT_GT(nlohmann::json::parse(events)["traceEvents"].size(),
-            64U);  // two passes of eight microbatches on two ranks, and transfers
+  // Two passes of eight microbatches on two ranks, and transfers.
+  EXPECT_GT(nlohmann::json::parse(events)["traceEvents"].size(), 64U);
 }
 
 }  // namespace

@@ -50,6 +50,13 @@ TEST(Start, HelpTakesFewMilliseconds) {
   EXPECT_LT(static_cast<double>(use.page_faults), 1500 * slowness);
 }
 
+TEST(Start, TheProgramAlonePrintsItsHelp) {
+  const Outcome alone = run_echelon({});
+  EXPECT_EQ(alone.status, 0) << alone.err;
+  EXPECT_EQ(alone.out, run_echelon({"--help"}).out);
+  EXPECT_THAT(alone.out, HasSubstr("plan"));
+}
+
 TEST(Start, HelpLoadsNothingThatComputes) {
   setenv("LD_DEBUG", "libs", 1);
   const Outcome outcome = run_echelon({"--help"});

@@ -62,7 +62,8 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   const Outcome trained =
       run_echelon(train({"--parallelism.tensor_parallel_degree=2", "--parallelism.pipeline_parallel_degree=2"}));
   ASSERT_EQ(trained.status, 0) << trained.err;
-  for (const char* part : {"step:  1  loss:", "step:  3  loss:", "validate step:  3", "unigram entropy", "eta: 0s"})
+  for (const char* part : {"step:  1  loss:", "step:  3  loss:", "validate step:  3", "unigram entropy", "eta: 0s",
+                           "mfu: N/A: the peak of this machine is unknown; --metrics.machine=FILE", "  lr: "})
     EXPECT_THAT(trained.out, HasSubstr(part));
   std::ifstream metrics(out() + "/metrics.jsonl");
   std::ostringstream text;
@@ -86,6 +87,31 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   ASSERT_EQ(generated.status, 0) << generated.err;
   EXPECT_THAT(generated.out, testing::StartsWith("#include"));
   EXPECT_EQ(run_echelon(generate).out, generated.out);
+}
+
+// The config that trained the model evaluates it as training did; without it the model's own sequence length is taken.
+TEST_F(Program, EvaluatesWithTheConfigThatTrained) {
+  const std::string config = folder_ + "/run.toml", model = out() + "/checkpoint/step-3";
+  std::ofstream(config) << "[model]\npreset = 'llama-1m'\nvocab_size = 300\nnum_hidden_layers = 2\n[data]\npath = '"
+                        << corpus() << "/train'\nvalidation_path = '" << corpus() << "/validation'\n[training]\n"
+                        << "steps = 3\nseq_len = 48\nglobal_batch_size = 4\neval_batches = 2\n[output]\ndir = '"
+                        << out() << "'\n";
+  const Outcome trained = run_echelon({"train", config, "--json"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto last = json_lines(trained.out).back();
+  const Outcome same = run_echelon({"eval", config, "--model", model, "--json"});
+  ASSERT_EQ(same.status, 0) << same.err;
+  EXPECT_EQ(json_lines(same.out)[0]["validation_loss"], last["validation_loss"]);
+  EXPECT_EQ(json_lines(same.out)[0]["validation_tokens"], 2 * 4 * 48);
+
+  const std::vector<std::string> alone = {"eval", "--model", model, "--data", corpus() + "/validation", "--json"};
+  const Outcome whole = run_echelon(alone);
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(json_lines(whole.out)[0]["seq_len"], 48);
+  EXPECT_GT(json_lines(whole.out)[0]["validation_tokens"], 2 * 4 * 48);
+  std::vector<std::string> part = alone;
+  part.insert(part.end(), {"--training.eval_batches=1", "--training.global_batch_size=4"});
+  EXPECT_EQ(json_lines(run_echelon(part).out)[0]["validation_tokens"], 4 * 48);
 }
 
 // A Llama of two layers of width D = 128, with F = 384, 4 heads, 2 of keys and values, and 300 tokens: counted by hand.

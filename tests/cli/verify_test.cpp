@@ -68,7 +68,7 @@ TEST(Verify, RefusesWhatCannotBeVerified) {
   refused("--layers=7", "nearest: 6");
   refused("--hidden=20", "--hidden = 20 is no multiple of 8");
   refused("--hidden=72", "nearest: 64");
-  refused("--hiden=32", "nearest: --hidden");
+  refused("--hiden=32", "did you mean --hidden?");
 }
 
 }  // namespace

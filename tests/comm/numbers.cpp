@@ -90,8 +90,8 @@ Buffer reduced(DType dtype, std::int64_t count, int num_ranks, ReduceOp op, int 
     for (int rank = 1; rank < num_ranks; ++rank) {
       x.set(0, number(rank, first + i, salt));
       sum = op == ReduceOp::max ? std::max(sum, x.get(0)) : sum + x.get(0);
-      if (is_single)
-        sum = static_cast<float>(sum);  // a double sum of two floats, rounded, is their float sum (Figueroa 1995)
+      // A double sum of two floats, rounded, is their float sum (Figueroa 1995).
+      if (is_single) sum = static_cast<float>(sum);
     }
     sums.set(i, sum);
   }

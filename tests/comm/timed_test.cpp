@@ -38,11 +38,11 @@ TEST(TimedComm, TellsHowLongARankWaitedForAnother) {
     mesh.comm(conformance::line_group).all_reduce({x, DType::float32, {4}}, ReduceOp::sum).wait();
     mesh.poll();
     ASSERT_EQ(calls.size(), 3U);
-    EXPECT_EQ(calls[0].part, TimedCall::Part::start);
-    EXPECT_EQ(calls[1].part, TimedCall::Part::wait);
+    EXPECT_EQ(calls[0].phase, TimedCall::Phase::start);
+    EXPECT_EQ(calls[1].phase, TimedCall::Phase::wait);
     EXPECT_EQ(calls[1].kind, CommKind::all_reduce);
     EXPECT_EQ(calls[1].num_bytes, 16);
-    EXPECT_EQ(calls[2].part, TimedCall::Part::poll);
+    EXPECT_EQ(calls[2].phase, TimedCall::Phase::poll);
     if (mesh.rank() == 1) return;
     EXPECT_GE(calls[1].end - calls[0].start, 0.5 * late_seconds);
   });

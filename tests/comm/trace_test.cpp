@@ -37,7 +37,7 @@ TEST(Traffic, OfAnAllReduceAddsUpWhereTheSizeDoesNotDivide) {
       for (int rank = 0; rank < n; ++rank) {
         sum += sent_bytes(
             {.kind = CommKind::all_reduce, .rank = rank, .group_size = n, .num_elements = S, .dtype = DType::float32});
-        const OwnedPart part = part_of(S, rank, n);
+        const OwnedRange part = owned_range(S, rank, n);
         EXPECT_EQ(part.first, next);
         EXPECT_TRUE(part.count == S / n || part.count == S / n + 1);
         next += part.count;

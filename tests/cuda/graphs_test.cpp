@@ -20,8 +20,8 @@ constexpr std::int64_t num_steps = 6;
 
 RunConfig graphs_config(const Layout& layout) {
   RunConfig config = config_of(layout);
-  config.training.dtype = "bfloat16";
-  config.optimizer.moments_dtype = "bfloat16";  // whose rounding is another in every step
+  config.training.dtype = DType::bfloat16;
+  config.optimizer.moments_dtype = DType::bfloat16;  // whose rounding is another in every step
   config.optimizer.store_param_remainders = true;
   config.training.steps = num_steps;
   config.lr_scheduler.warmup_steps = 3;
@@ -106,8 +106,8 @@ TEST(Graphs, ReplayOperationsOfSeveralCommunicatorsInOneOrder) {
 // A step overflows that is enqueued action by action, and one that is replayed.
 TEST(Graphs, SkipStepsWhoseGradientsOverflow) {
   RunConfig config = graphs_config({.layers = 1});
-  config.training.dtype = "float16";
-  config.optimizer.moments_dtype = "";
+  config.training.dtype = DType::float16;
+  config.optimizer.moments_dtype.reset();
   config.optimizer.store_param_remainders = false;
   config.grad_scaler = {.init_scale = 0x1p30, .growth_factor = 0x1p18, .backoff_factor = 0x1p-18, .growth_interval = 3};
   std::vector<bool> skipped;
@@ -140,13 +140,15 @@ TEST(Graphs, AreRefusedForPipelines) {
 }
 
 /// Waits for the device where a step never does.
-class ImpatientOps final : public UniformOps {
+class ImpatientOps final : public Ops {
  public:
   explicit ImpatientOps(Ops& inner) : inner_(inner) {}
   void perform(const Operation& operation) override {
-    if (kind_of(operation) == OpKind::sum_of_squares) inner_.finish();
-    run(inner_, operation);
+    if (operation.kind() == OpKind::sum_of_squares) inner_.finish();
+    inner_.perform(operation);
   }
+  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
+  void download(void* host, Tensor x) override { inner_.download(host, x); }
   void publish() override { inner_.publish(); }
 
  private:

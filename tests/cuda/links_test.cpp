@@ -1,7 +1,7 @@
 // What echelon bench measures between GPUs, on emulated ones: every collective, among two of them and among all.
 #include "cuda/cuda_backend.h"
 #include "cuda/emulated/runtime.h"
-#include "engine/measure_device.h"
+#include "measure/measure_device.h"
 
 #include <gtest/gtest.h>
 

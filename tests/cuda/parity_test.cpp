@@ -104,8 +104,8 @@ TEST(GpuMemory, IsThePlansAndTheWorkspace) {
 // Memory and traffic are as planned where attention's gradients get scratch, and algorithms of products are timed.
 TEST(OutsideDeterministicMode, ARunTakesWhatItsPlanSays) {
   RunConfig config = small_config({.layers = 1});
-  config.training.dtype = "bfloat16";
-  config.training.device = "cuda";
+  config.training.dtype = DType::bfloat16;
+  config.training.device = DeviceChoice::cuda;
   config.training.deterministic = false;
   std::string reason;
   const std::unique_ptr<Backend> backend = cuda::make_cuda_backend(reason);

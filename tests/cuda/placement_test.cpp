@@ -25,9 +25,10 @@ std::vector<int> choices(const std::vector<RankSite>& sites) {
 
 TEST(GpuPlacement, RanksOfAHostTakeItsGpusInTheirOrder) {
   EXPECT_EQ(choices({{7, 1, 4}, {7, 1, 4}, {7, 1, 4}, {7, 1, 4}}), (std::vector<int>{0, 1, 2, 3}));  // threads
-  EXPECT_EQ(choices({{7, 1, 2}, {8, 1, 2}, {7, 5, 2}, {8, 9, 2}}),
-            (std::vector<int>{0, 0, 1, 1}));                                           // processes on two hosts
-  EXPECT_EQ(choices({{7, 1, 1}, {7, 2, 1}, {7, 3, 1}}), (std::vector<int>{0, 0, 0}));  // each process sees its own
+  // Processes on two hosts.
+  EXPECT_EQ(choices({{7, 1, 2}, {8, 1, 2}, {7, 5, 2}, {8, 9, 2}}), (std::vector<int>{0, 0, 1, 1}));
+  // Each process sees its own.
+  EXPECT_EQ(choices({{7, 1, 1}, {7, 2, 1}, {7, 3, 1}}), (std::vector<int>{0, 0, 0}));
   EXPECT_EQ(choices({{7, 1, 2}, {7, 1, 2}, {7, 1, 2}}), (std::vector<int>{0, 0, 0}));  // too few
 }
 
@@ -40,7 +41,8 @@ TEST(GpuPlacement, GpusThatNvlinkJoinsFollowEachOther) {
   EXPECT_EQ(order(4, {}), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(order(4, {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}}), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(order(4, {{0, 2}, {1, 3}}), (std::vector<int>{0, 2, 1, 3}));
-  EXPECT_EQ(order(3, {{1, 2}}), (std::vector<int>{1, 2, 0}));  // two ranks of three GPUs get those that are joined
+  // Two ranks of three GPUs get those that are joined.
+  EXPECT_EQ(order(3, {{1, 2}}), (std::vector<int>{1, 2, 0}));
   EXPECT_EQ(order(6, {{0, 5}, {1, 2}, {2, 5}}), (std::vector<int>{0, 1, 2, 5, 3, 4}));  // by way of others
   EXPECT_EQ(order(0, {}), std::vector<int>{});
 }
@@ -93,7 +95,7 @@ TEST_F(GpuBackend, NeighboursGetGpusThatNvlinkJoins) {
 }
 
 TEST_F(GpuBackend, RanksThatShareAGpuAreRefusedByName) {
-  EXPECT_THAT(outcome_of(3, {.transport = "nccl"}),
+  EXPECT_THAT(outcome_of(3, {.backend = CommBackend::nccl}),
               HasSubstr("comm.backend = nccl needs a GPU for every rank, but 3 ranks share GPU 0; nearest: auto"));
   EXPECT_THAT(outcome_of(129, {}), HasSubstr("the mesh has 129 ranks"));
   EXPECT_EQ(outcome_of(2, {}), "");

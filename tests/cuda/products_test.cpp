@@ -57,8 +57,8 @@ TEST_F(CudaProducts, ABiasIsAddedByTheProductThatMadeItsOperand) {
     const std::int64_t before = ops_->num_fused();
     ops_->matmul({.a = x, .b = w, .c = y, .transpose_b = true});
     ops_->add_bias(y, b);
-    EXPECT_EQ(ops_->num_fused() - before,
-              dtype == DType::float64 ? 0 : 1);  // the library has no such product of float64
+    // The library has no such product of float64.
+    EXPECT_EQ(ops_->num_fused() - before, dtype == DType::float64 ? 0 : 1);
 
     ReferenceOps reference;
     reference.matmul({.a = n.x, .b = n.w, .c = n.dy, .transpose_b = true});

@@ -126,6 +126,7 @@ TEST(IndexedDataset, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(index_bytes(8, {-1}, {0}, {0, 1})), HasSubstr("sequence 0 has length -1"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {-2}, {0, 1})), HasSubstr("sequence 0"));
   EXPECT_THAT(complaint(index_bytes(8, {1}, {0}, {0, 1})), HasSubstr("describes 2"));
+  EXPECT_THAT(complaint(index_bytes(8, {1, 1}, {1, 2}, {0, 2})), HasSubstr("byte 1, in the middle of a token"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0, 2})), HasSubstr("document bound 1 is 2"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {})), HasSubstr("no document bounds"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0})), HasSubstr("end at sequence 0 of 1"));
@@ -166,6 +167,20 @@ TEST(IndexedDataset, MutatedIndexNeverCrashes) {
     }
   }
   EXPECT_LT(accepted, 100);
+}
+
+TEST(IndexedDataset, TokensBeyondAVocabularyAreNamed) {
+  const Scratch scratch;
+  IndexedDatasetWriter writer(scratch.path("d"), TokenType::u16);
+  std::vector<std::int32_t> tokens(100'000, 7);
+  tokens.back() = 1259;
+  writer.add_document(tokens);
+  writer.publish();
+  const IndexedDataset dataset(scratch.path("d"));
+  EXPECT_NO_THROW(require_tokens_below(1260, dataset, 100'000));
+  EXPECT_NO_THROW(require_tokens_below(100, dataset, 99'999));
+  EXPECT_THAT([&] { require_tokens_below(100, dataset, 100'000); },
+              testing::ThrowsMessage<Error>(HasSubstr("holds token 1259, but model.vocab_size = 100")));
 }
 
 TEST(UnigramEntropy, IsTheClosedForm) {

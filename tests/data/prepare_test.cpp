@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "data/indexed_dataset.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "scratch.h"
 
 #include <gmock/gmock.h>
@@ -89,8 +89,8 @@ TEST(Prepare, GlobsChooseAmongTheFilesOfFolders) {
   EXPECT_THAT(documents(options.output, "train"),
               ElementsAre(ended("in/a.h in/a.h"), ended("in/sub/e.h in/sub/e.h"), ended("in/vector in/vector")));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out/validation.bin")));
-  options.corpus.inputs = {scratch.path("in/*.cpp"),
-                           scratch.path("in/c.cpp")};  // a file that is named needs no match, and counts once
+  // A file that is named needs no match, and counts once.
+  options.corpus.inputs = {scratch.path("in/*.cpp"), scratch.path("in/c.cpp")};
   prepare(options);
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/c.cpp in/c.cpp")));
 }
@@ -107,6 +107,28 @@ TEST(Prepare, ReadsLinesOfJson) {
               HasSubstr("a.jsonl:2 is not a JSON object with a text under \"text\""));
   scratch.write("a.jsonl", "{\"text\": \"one\"}\n{\n");
   EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not"));
+}
+
+// Of one document the end is for validation, as of a text.
+TEST(Prepare, ReadsAFileOfOneLineOfJson) {
+  const Scratch scratch;
+  scratch.write("in.jsonl", R"({"text": "<|endoftext|> one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"})"
+                            "\n\n");
+  const PrepareResult result = prepare(options_for(scratch, {scratch.path("in.jsonl")}, 0.2));
+  EXPECT_EQ(result.train.num_documents, 1);
+  EXPECT_EQ(result.validation.num_documents, 1);
+  EXPECT_THAT(documents(scratch.path("out"), "train"), ElementsAre(testing::StartsWith("<|endoftext|> one\ntwo\n")));
+  EXPECT_THAT(documents(scratch.path("out"), "validation"), ElementsAre(testing::HasSubstr("nine\nten\n")));
+}
+
+TEST(Prepare, ALineOfJsonMayBeLongerThanTheSampleOfTheTokenizer) {
+  const Scratch scratch;
+  std::string lines;
+  for (const char letter : {'a', 'b', 'c'}) lines += R"({"text": ")" + std::string(5000, letter) + "\"}\n";
+  scratch.write("in.jsonl", lines);
+  PrepareOptions options = options_for(scratch, {scratch.path("in.jsonl")});
+  options.training_sample_bytes = 1000;
+  EXPECT_EQ(prepare(options).train.num_documents, 3);
 }
 
 TEST(Prepare, FewFilesAreSplitByDocuments) {
@@ -150,6 +172,18 @@ TEST(Prepare, TheOutputMayLieInTheInput) {
   prepare(options);
   EXPECT_TRUE(prepare(options).is_reused);
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("hello")));
+}
+
+// Else tokenizer.json and prepare.json were text the second time.
+TEST(Prepare, TheInputMayNotLieInTheOutput) {
+  const Scratch scratch;
+  scratch.write("in/a.txt", "a text\n");
+  for (const std::string input : {"in", "in/a.txt"}) {
+    PrepareOptions options = options_for(scratch, {scratch.path(input)});
+    options.output = scratch.path("in") + "/";
+    EXPECT_THAT(sentence_of([&] { prepare(options); }),
+                HasSubstr("did you mean --output=" + scratch.path("in/corpus")));
+  }
 }
 
 TEST(Prepare, SkipsWhatIsNoText) {

@@ -1,8 +1,8 @@
-#include "data/splitter.h"
+#include "data/tokenizer/splitter.h"
 
 #include "base/error.h"
-#include "data/byte_alphabet.h"
-#include "data/utf8.h"
+#include "base/utf8.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "scratch.h"
 
 #include <gmock/gmock.h>
@@ -36,9 +36,10 @@ TEST(Splitter, Gpt2Pattern) {
   EXPECT_THAT(pieces("a\n\n  b"), ElementsAre("a", "\n\n ", " b"));
   EXPECT_THAT(pieces("a\n\tb"), ElementsAre("a", "\n", "\t", "b"));  // a tab does not
   EXPECT_THAT(pieces("end  \n"), ElementsAre("end", "  \n"));
-  EXPECT_THAT(pieces("a\xc2\xa0\xe2\x80\x83z"),
-              ElementsAre("a", "\xc2\xa0", "\xe2\x80\x83", "z"));                    // no-break space, em space
-  EXPECT_THAT(pieces("a \xe1\xa0\x8e b"), ElementsAre("a", " \xe1\xa0\x8e", " b"));  // U+180E is a mark like any other
+  // no-break space, em space.
+  EXPECT_THAT(pieces("a\xc2\xa0\xe2\x80\x83z"), ElementsAre("a", "\xc2\xa0", "\xe2\x80\x83", "z"));
+  // U+180E is a mark like any other.
+  EXPECT_THAT(pieces("a \xe1\xa0\x8e b"), ElementsAre("a", " \xe1\xa0\x8e", " b"));
   EXPECT_THAT(pieces(" ({}); 👍🏽"), ElementsAre(" ({});", " 👍🏽"));
   EXPECT_THAT(pieces(""), ElementsAre());
 }
@@ -77,22 +78,23 @@ TEST(Splitter, PiecesOfRandomBytesAreTheText) {
 }
 
 TEST(Utf8, AgreesWithTheTableOfWellFormedBytes) {
-  for (const auto& [text, length] :
-       std::vector<std::pair<std::string, std::size_t>>{{"a", 1},
-                                                        {"\xc3\xa4", 2},
-                                                        {"\xe2\x82\xac", 3},
-                                                        {"\xf0\x9f\x91\x8d", 4},
-                                                        {"\xf4\x8f\xbf\xbf", 4},  // up to U+10FFFF
-                                                        {"\xc0\xaf", 0},
-                                                        {"\xe0\x80\xaf", 0},
-                                                        {"\xf0\x80\x80\xaf", 0},
-                                                        {"\xed\xa0\x80", 0},
-                                                        {"\xf4\x90\x80\x80", 0},  // overlong, surrogate, too large
-                                                        {"\x80", 0},
-                                                        {"\xff", 0},
-                                                        {"\xc3", 0},
-                                                        {"\xe2\x82", 0},
-                                                        {"", 0}}) {
+  for (const auto& [text, length] : std::vector<std::pair<std::string, std::size_t>>{{"a", 1},
+                                                                                     {"\xc3\xa4", 2},
+                                                                                     {"\xe2\x82\xac", 3},
+                                                                                     {"\xf0\x9f\x91\x8d", 4},
+                                                                                     // Up to U+10FFFF.
+                                                                                     {"\xf4\x8f\xbf\xbf", 4},
+                                                                                     {"\xc0\xaf", 0},
+                                                                                     {"\xe0\x80\xaf", 0},
+                                                                                     {"\xf0\x80\x80\xaf", 0},
+                                                                                     {"\xed\xa0\x80", 0},
+                                                                                     // overlong, surrogate, too large.
+                                                                                     {"\xf4\x90\x80\x80", 0},
+                                                                                     {"\x80", 0},
+                                                                                     {"\xff", 0},
+                                                                                     {"\xc3", 0},
+                                                                                     {"\xe2\x82", 0},
+                                                                                     {"", 0}}) {
     EXPECT_EQ(utf8_character_length(text), length) << testing::PrintToString(text);
   }
   EXPECT_EQ(valid_utf8_prefix("0123456789\xc3\xa4\xff"), 12u);

@@ -1,7 +1,7 @@
 // Against Hugging Face's library: its files and its ids (tests/interop/check_tokenizer.py makes them) and, for that
 // script to check, ours.
-#include "data/bpe_trainer.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <gtest/gtest.h>
 

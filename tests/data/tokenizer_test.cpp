@@ -1,8 +1,8 @@
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include "base/error.h"
-#include "data/bpe_trainer.h"
-#include "data/byte_alphabet.h"
+#include "data/tokenizer/bpe_trainer.h"
+#include "data/tokenizer/byte_alphabet.h"
 #include "scratch.h"
 
 #include <gmock/gmock.h>
@@ -60,9 +60,9 @@ std::vector<std::pair<std::string, std::string>> naive_merges(const std::string&
         names[pair] = {word[i], word[i + 1]};
       }
     }
-    const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-      return a.second < b.second;
-    });  // the first of equals
+    // The first of equals.
+    const auto best = std::max_element(counts.begin(), counts.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
     if (best == counts.end() || best->second < 2) break;
     const auto pair = names.at(best->first);
     if (std::find(merges.begin(), merges.end(), pair) == merges.end()) merges.push_back(pair);
@@ -121,8 +121,8 @@ std::vector<std::string> naive_encode(const TokenizerSpec& spec, const std::stri
   std::vector<std::string> tokens;
   for (const std::string& piece : words_of(text)) {
     Word word = bytes_of(piece);
-    for (const auto& pair : merges)
-      merge_everywhere(word, pair);  // GPT-2's rule in its plainest form: every merge in its turn
+    // GPT-2's rule in its plainest form: every merge in its turn.
+    for (const auto& pair : merges) merge_everywhere(word, pair);
     tokens.insert(tokens.end(), word.begin(), word.end());
   }
   return tokens;
@@ -226,8 +226,8 @@ TEST(TokenizerJson, NormalizesIfTheFileSaysSo) {
       parse_tokenizer_json(file_text("[]", byte_level, "", R"(,"normalizer":{"type":"NFC"})"), "x"));
   const auto round_trip = [&](std::string_view text) { return tokenizer.decode(tokenizer.encode(text)); };
   EXPECT_EQ(round_trip("e\xcc\x81"), "\xc3\xa9");  // e and acute
-  EXPECT_EQ(round_trip("\xe1\x84\x80\xe1\x85\xa1\xff\xe2\x84\xab"),
-            "\xea\xb0\x80\xff\xc3\x85");  // two jamo are one syllable; the Angstrom sign is a letter
+  // Two jamo are one syllable; the Angstrom sign is a letter.
+  EXPECT_EQ(round_trip("\xe1\x84\x80\xe1\x85\xa1\xff\xe2\x84\xab"), "\xea\xb0\x80\xff\xc3\x85");
   EXPECT_EQ(round_trip("\xc3\xa9 \xcc\x81"), "\xc3\xa9 \xcc\x81");
 }
 

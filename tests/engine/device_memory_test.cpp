@@ -1,6 +1,6 @@
 // Which devices are too small, from what ranks say of theirs: processes that see one GPU each, GPUs of several sizes,
 // ranks that share some of them.
-#include "engine/device_memory.h"
+#include "engine/device/device_memory.h"
 
 #include "base/error.h"
 #include "blueprint/small_config.h"

@@ -86,9 +86,9 @@ TEST(FailingRank, EndsAll256AndNamesRankAndAction) {
 class LosingOps : public CpuOps {
  public:
   LosingOps() : CpuOps(CpuOptions{}) {}
-  void embedding(const EmbeddingArgs& args) override {
-    if (++num_calls_ == 2) throw Failure("the device is gone");
-    CpuOps::embedding(args);
+  void perform(const Operation& operation) override {
+    if (operation.kind() == OpKind::embedding && ++num_calls_ == 2) throw Failure("the device is gone");
+    CpuOps::perform(operation);
   }
 
  private:

@@ -1,10 +1,10 @@
 // Generation goes on from where it is, whether tokens came in a prompt or one at a time.
-#include "engine/generate.h"
+#include "engine/generation/generate.h"
 
 #include "blueprint/small_config.h"
 #include "checkpoint/scratch_folder.h"
 #include "data/indexed_dataset.h"
-#include "engine/train.h"
+#include "train/train.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

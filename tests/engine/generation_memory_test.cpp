@@ -2,9 +2,9 @@
 #include "blueprint/generation_plan.h"
 #include "blueprint/small_config.h"
 #include "comm/thread/thread_world.h"
-#include "nn/decode.h"
-#include "nn/head.h"
-#include "nn/stage.h"
+#include "nn/decoder/decode.h"
+#include "nn/decoder/head.h"
+#include "nn/decoder/stage.h"
 #include "ops/cpu/cpu_ops.h"
 #include "tensor/arena.h"
 

@@ -1,4 +1,4 @@
-#include "engine/kept_machine.h"
+#include "measure/kept_machine.h"
 
 #include "checkpoint/scratch_folder.h"
 

@@ -10,7 +10,7 @@ namespace {
 
 RunConfig float16_run(const GradScalerConfig& scaler) {
   RunConfig config;
-  config.training.dtype = "float16";
+  config.training.dtype = DType::float16;
   config.grad_scaler = scaler;
   return config;
 }

@@ -1,5 +1,5 @@
 // Which threads and cores ranks get, with ranks as threads of this process.
-#include "engine/rank_cores.h"
+#include "engine/device/rank_cores.h"
 
 #include "base/error.h"
 #include "comm/thread/thread_world.h"
@@ -100,13 +100,13 @@ TEST_F(ClaimingCores, NoTwoTurnsAreOnOneCore) {
 
 TEST_F(ClaimingCores, TurnsAreNotBoundWhereNobodyWantsIt) {
   RunConfig config;
-  config.comm.bind = "none";
+  config.comm.bind = RankBinding::none;
   for (const Placed& rank : place(num_cores_ + 1, config)) EXPECT_EQ(rank.allowed, cpus_);
 }
 
 TEST_F(ClaimingCores, NobodyIsBoundWhoDoesNotWantIt) {
   RunConfig config;
-  config.comm.bind = "none";
+  config.comm.bind = RankBinding::none;
   for (const Placed& rank : place(2, config)) {
     EXPECT_FALSE(rank.cores.is_bound);
     EXPECT_EQ(rank.allowed, cpus_);

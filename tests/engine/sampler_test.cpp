@@ -1,4 +1,4 @@
-#include "engine/sampler.h"
+#include "engine/generation/sampler.h"
 
 #include "base/error.h"
 

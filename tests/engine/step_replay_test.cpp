@@ -5,21 +5,27 @@
 #include "engine/rank_run.h"
 #include "engine/tensor_collection.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/operation.h"
+#include "ops/stored_operation.h"
 
 #include <gtest/gtest.h>
 
 namespace echelon {
 namespace {
 
-class RecordedOps final : public UniformOps, public WorkRecorder {
+class RecordedOps final : public Ops, public WorkRecorder {
  public:
   void perform(const Operation& operation) override {
-    if (!is_recording_) return run(*inner_, operation);
-    if (kind_of(operation) == fails_at) throw Failure("this cannot be recorded");
-    EXPECT_NE(kind_of(operation), OpKind::upload);
-    EXPECT_NE(kind_of(operation), OpKind::download);
-    recorded_.push_back(operation);
+    if (!is_recording_) return inner_->perform(operation);
+    if (operation.kind() == fails_at) throw Failure("this cannot be recorded");
+    recorded_.push_back(stored(operation));
+  }
+  void upload(Tensor out, const void* host) override {
+    EXPECT_FALSE(is_recording_);
+    inner_->upload(out, host);
+  }
+  void download(void* host, Tensor x) override {
+    EXPECT_FALSE(is_recording_);
+    inner_->download(host, x);
   }
   void publish() override {}
 
@@ -32,7 +38,7 @@ class RecordedOps final : public UniformOps, public WorkRecorder {
   void abandon() noexcept override { is_recording_ = false; }
   void replay() override {
     ++num_replays;
-    for (const Operation& operation : recorded_) run(*inner_, operation);
+    for (const StoredOperation& operation : recorded_) echelon::perform(*inner_, operation);
   }
 
   int num_recordings = 0, num_replays = 0;
@@ -40,7 +46,7 @@ class RecordedOps final : public UniformOps, public WorkRecorder {
 
  private:
   std::unique_ptr<Ops> inner_ = make_cpu_ops({});
-  std::vector<Operation> recorded_;
+  std::vector<StoredOperation> recorded_;
   bool is_recording_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "engine/time_steps.h"
+#include "train/time_steps.h"
 
 #include "blueprint/small_config.h"
 

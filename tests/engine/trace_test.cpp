@@ -5,10 +5,11 @@
 #include "comm/thread/thread_world.h"
 #include "data/indexed_dataset.h"
 #include "engine/rank_run.h"
+#include "engine/report_log.h"
 #include "engine/step_recorder.h"
-#include "engine/train.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/operation_table.h"
+#include "train/train.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -107,22 +108,25 @@ TEST(StepRecorder, SeesEveryActionOnceAndEverythingInsideIt) {
   }
 }
 
-// What a traced run computes is what the blueprint's trace, which has no clock, says.
-TEST(StepRecorder, CountsTheFlopsOfTheBlueprint) {
+/// Names and flops of an action's operations.
+using Operations = std::vector<std::pair<std::string, std::int64_t>>;
+
+// What a run computes in each action is what the blueprint's trace, which has no clock, says: the uploads of the batch,
+// the gradients' factor and the download of the report among it.
+TEST(StepRecorder, ComputesWhatTheBlueprintTraced) {
   const RunConfig config = traced_layout();
   const Blueprint blueprint(config);
   for (const auto& [rank, traced] : record(config)) {
-    std::int64_t expected = 0, found = 0;
     const RankBlueprint planned = blueprint.rank(rank);
-    for (const Action& action : traced.program) {
-      if (!is_compute(action.kind)) continue;
-      for (const OpRecord& record : planned.trace(ProgramKind::training).of(action).ops) expected += record.flops;
-    }
+    std::map<int, Operations> expected, found;
+    for (const Action& action : traced.program)
+      for (const OpRecord& record : planned.trace(ProgramKind::training).of(action).operations())
+        expected[action.id].emplace_back(name_of(record.kind), record.flops);
     for (const Span& span : traced.steps[1].spans)
-      if (span.action_id >= 0 && is_compute(traced.program[static_cast<std::size_t>(span.action_id)].kind))
-        found += span.flops;
-    EXPECT_GT(expected, 0);
+      if (span.kind == SpanKind::operation) found[span.action_id].emplace_back(span.name, span.flops);
     EXPECT_EQ(found, expected) << "rank " << rank;
+    EXPECT_EQ(expected.at(0).front().first, "upload");
+    EXPECT_EQ(expected.at(traced.program.back().id).back().first, "download");
   }
 }
 
@@ -184,13 +188,10 @@ TEST_F(TracedRun, WritesFilesThatAViewerReads) {
   config.checkpoint.enable = false;
   config.training.steps = 4;
   config.metrics.trace = "steps 2-3";
-  std::vector<StepReport> reports;
-  std::optional<TraceReport> trace;
-  TrainOptions options;
-  options.events.on_step = [&](const StepReport& report) { reports.push_back(report); };
-  options.events.on_trace = [&](const TraceReport& report) { trace = report; };
-  static_cast<void>(train(config, options));
-
+  testing::ReportLog log;
+  static_cast<void>(train(config, {.observer = &log}));
+  const std::vector<StepReport>& reports = log.steps;
+  const std::optional<TraceReport>& trace = log.trace;
   ASSERT_TRUE(trace.has_value());
   EXPECT_EQ(trace->table.num_steps, 2);
   expect_both_stages(*trace, config);
@@ -249,10 +250,10 @@ TEST_F(TracedRun, StepsAfterTheFirstTouchNoFreshMemory) {
   config.training.steps = 8;
   for (const std::int64_t degree : {1, 2}) {
     config.parallelism.data_parallel_shard_degree = degree;
+    testing::ReportLog log;
+    static_cast<void>(train(config, {.observer = &log}));
     std::vector<std::int64_t> faults;
-    TrainOptions options;
-    options.events.on_step = [&](const StepReport& report) { faults.push_back(report.page_faults); };
-    static_cast<void>(train(config, options));
+    for (const StepReport& report : log.steps) faults.push_back(report.page_faults);
     faults.erase(faults.begin(), faults.begin() + 2);  // rank 0 may end the first step while another one is in it
     std::sort(faults.begin(), faults.end());
     constexpr std::int64_t bound = 16;

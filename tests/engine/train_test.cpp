@@ -1,6 +1,6 @@
 // A whole run: which data is trained and evaluated on, with which learning rate, what is saved when, and how a run ends
 // early.
-#include "engine/train.h"
+#include "train/train.h"
 
 #include "base/error.h"
 #include "blueprint/small_config.h"
@@ -10,6 +10,7 @@
 #include "data/dataset_batches.h"
 #include "engine/lr_schedule.h"
 #include "engine/rank_run.h"
+#include "engine/report_log.h"
 #include "ops/cpu/cpu_ops.h"
 
 #include <gmock/gmock.h>
@@ -17,9 +18,12 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <tuple>
 
 namespace echelon {
@@ -29,8 +33,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t num_training_tokens = 1000,
-                       num_validation_tokens = 301;  // neither is a whole number of windows or batches
+// Neither is a whole number of windows or batches.
+constexpr std::int64_t num_training_tokens = 1000, num_validation_tokens = 301;
 
 class Train : public ::testing::Test {
  protected:
@@ -45,14 +49,14 @@ class Train : public ::testing::Test {
 
   RunConfig config() const {
     RunConfig config = testing::small_config();
-    config.model.initializer_range =
-        0.2;  // so that a model knows more than nothing and less than nothing from the start
+    // So that a model knows more than nothing and less than nothing from the start.
+    config.model.initializer_range = 0.2;
     config.data.path = (scratch_ / "train").string();
     config.data.validation_path = (scratch_ / "validation").string();
     config.output.dir = (scratch_ / "out").string();
     config.training.steps = 4;
     config.training.global_batch_size = 8;
-    config.training.dtype = "float64";
+    config.training.dtype = DType::float64;
     config.lr_scheduler.warmup_steps = 2;
     config.checkpoint.interval = 1;
     return config;
@@ -129,11 +133,9 @@ TEST_F(Train, StepsFollowTheScheduleAndTheData) {
       losses.push_back(run.step().run(ProgramKind::training, input).loss);
     }
   });
-  std::vector<StepReport> reports;
-  (void)train(layout(), {.events = {.on_start = {},
-                                    .on_step = [&](const StepReport& report) { reports.push_back(report); },
-                                    .on_validation = {},
-                                    .on_saved = {}}});
+  testing::ReportLog log;
+  (void)train(layout(), {.observer = &log});
+  const std::vector<StepReport>& reports = log.steps;
   ASSERT_EQ(reports.size(), losses.size());
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_EQ(reports[i].step, static_cast<std::int64_t>(i) + 1);
@@ -142,18 +144,41 @@ TEST_F(Train, StepsFollowTheScheduleAndTheData) {
   }
 }
 
+TEST_F(Train, EveryRankTellsTheObserver) {
+  struct Counts final : RunObserver {
+    void starts(const RankView&) override { ++num_starts; }
+    void ended_step(const RankView& rank, std::int64_t step, const StepResult& result) override {
+      const std::lock_guard lock(mutex);
+      losses[step][rank.mesh.rank()] = result.loss;
+    }
+    void ends(const RankView&) override { ++num_ends; }
+    void described(const std::string&) override { ++num_lines; }
+
+    std::atomic<int> num_starts = 0, num_ends = 0, num_lines = 0;
+    std::mutex mutex;
+    std::map<std::int64_t, std::map<int, double>> losses;  // by step and rank
+  };
+  Counts counts;
+  const RunConfig config = layout();
+  const std::int64_t num_ranks = config.mesh_shape().num_ranks();
+  const TrainResult result = train(config, {.observer = &counts});
+  EXPECT_EQ(counts.num_starts, num_ranks);
+  EXPECT_EQ(counts.num_ends, num_ranks);
+  EXPECT_GE(counts.num_lines, 3) << "of the layout, of the memory and of the device";
+  ASSERT_EQ(std::ssize(counts.losses), config.training.steps);
+  for (const auto& [step, losses] : counts.losses) EXPECT_EQ(std::ssize(losses), num_ranks) << step;
+  EXPECT_EQ(counts.losses.rbegin()->second.at(0), result.last_step.loss);
+}
+
 TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
   RunConfig config = layout();
   config.training.eval_interval = 1;
   config.training.eval_batches = 1000;
   config.checkpoint.keep_latest_k = 2;
-  std::vector<EvaluationReport> evaluations;
-  std::vector<std::filesystem::path> saved;
-  const TrainResult result =
-      train(config, {.events = {.on_start = {},
-                                .on_step = {},
-                                .on_validation = [&](const EvaluationReport& report) { evaluations.push_back(report); },
-                                .on_saved = [&](const std::filesystem::path& folder) { saved.push_back(folder); }}});
+  testing::ReportLog log;
+  const TrainResult result = train(config, {.observer = &log});
+  const std::vector<EvaluationReport>& evaluations = log.evaluations;
+  const std::vector<std::filesystem::path>& saved = log.folders;
   ASSERT_EQ(evaluations.size(), 4U);
   EXPECT_THAT(saved, ElementsAre(step_folder(checkpoints(), 1), step_folder(checkpoints(), 2),
                                  step_folder(checkpoints(), 3), step_folder(checkpoints(), 4)));
@@ -177,7 +202,7 @@ TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
 // saved have the same bits. Replicas add theirs last.
 TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
   RunConfig config = this->config();
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   config.training.eval_batches = 2;
   config.training.micro_batch_size = 2;
   config.checkpoint.interval = config.training.steps;
@@ -258,31 +283,26 @@ TEST_F(Train, IntervalsAreKept) {
   config.training.eval_batches = 1;
   config.checkpoint.interval = 3;
   config.checkpoint.keep_latest_k = 0;
+  testing::ReportLog log;
+  (void)train(config, {.observer = &log});
   std::vector<std::int64_t> evaluated;
-  (void)train(config, {.events = {.on_start = {},
-                                  .on_step = {},
-                                  .on_validation =
-                                      [&](const EvaluationReport& report) {
-                                        evaluated.push_back(report.step);
-                                        EXPECT_EQ(report.tokens,
-                                                  config.training.global_batch_size * config.training.seq_len);
-                                      },
-                                  .on_saved = {}}});
+  for (const EvaluationReport& report : log.evaluations) {
+    evaluated.push_back(report.step);
+    EXPECT_EQ(report.tokens, config.training.global_batch_size * config.training.seq_len);
+  }
   EXPECT_THAT(evaluated, ElementsAre(2, 4, 5));
   EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 5));
 }
 
 // What is sent before the first step, by evaluation and by saving is none of a step's.
 TEST_F(Train, StepsReportTheBytesOfStepsAlone) {
-  std::vector<std::map<std::string, std::int64_t>> sent;
-  TrainOptions options;
-  options.events.on_step = [&](const StepReport& report) { sent.push_back(report.comm_bytes); };
+  testing::ReportLog log;
   RunConfig config = layout();
   config.training.eval_interval = 1;
-  static_cast<void>(train(config, options));
-  ASSERT_EQ(sent.size(), 4U);
-  EXPECT_FALSE(sent[0].empty());
-  for (const auto& step : sent) EXPECT_EQ(step, sent[0]);
+  static_cast<void>(train(config, {.observer = &log}));
+  ASSERT_EQ(log.steps.size(), 4U);
+  EXPECT_FALSE(log.steps[0].comm_bytes.empty());
+  for (const StepReport& report : log.steps) EXPECT_EQ(report.comm_bytes, log.steps[0].comm_bytes);
 }
 
 TEST_F(Train, EvaluationDoesNotDependOnBatchesAndLayout) {
@@ -305,16 +325,16 @@ TEST_F(Train, EvaluationDoesNotDependOnBatchesAndLayout) {
 TEST_F(Train, BeginsWithTheInitialWeights) {
   RunConfig config = layout();
   const std::filesystem::path model = train(config, {}).model_folder;
-  for (const char* dtype : {"float64", "float32", "bfloat16"}) {
+  for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
     config.training.dtype = dtype;
     config.checkpoint.initial_load_path = model.string();
-    config.checkpoint.folder = std::string("again-") + dtype;
+    config.checkpoint.folder = fmt::format("again-{}", name_of(dtype));
     config.optimizer.lr = 1e-12;
     const std::filesystem::path again = train(config, {}).model_folder;
-    const double expected = validation_loss_of(model), tolerance = dtype == std::string("bfloat16") ? 0.02 : 1e-6;
+    const double expected = validation_loss_of(model), tolerance = dtype == DType::bfloat16 ? 0.02 : 1e-6;
     EXPECT_GT(std::abs(expected - std::log(static_cast<double>(config.model.vocab_size))), 0.1)
         << "a model of zeros must not pass";
-    EXPECT_NEAR(validation_loss_of(again), expected, tolerance * expected) << dtype;
+    EXPECT_NEAR(validation_loss_of(again), expected, tolerance * expected) << name_of(dtype);
   }
 }
 
@@ -331,12 +351,9 @@ TEST_F(Train, StopsAndSavesWhenAsked) {
   config.training.steps = 1000;
   config.checkpoint.interval = 1000;
   std::atomic<bool> stop = false;
-  const TrainResult result =
-      train(config, {.events = {.on_start = {},
-                                .on_step = [&](const StepReport& report) { stop = report.step == 2; },
-                                .on_validation = {},
-                                .on_saved = {}},
-                     .stop_requested = &stop});
+  testing::ReportLog log;
+  log.after_step = [&](const StepReport& report) { stop = report.step == 2; };
+  const TrainResult result = train(config, {.observer = &log, .stop_requested = &stop});
   EXPECT_TRUE(result.was_stopped);
   EXPECT_EQ(result.last_step.step, 3);
   EXPECT_EQ(result.model_folder, step_folder(checkpoints(), 3));
@@ -352,14 +369,9 @@ TEST_F(Train, EndsOnAllRanksWhenOneCannotSave) {
 }
 
 TEST_F(Train, IsRefusedBeforeTheFirstStep) {
-  std::int64_t num_steps = 0;
+  testing::ReportLog log;
   const auto refusal = [&](const RunConfig& config) {
-    return error_of([&] {
-      (void)train(config, {.events = {.on_start = {},
-                                      .on_step = [&](const StepReport&) { ++num_steps; },
-                                      .on_validation = {},
-                                      .on_saved = {}}});
-    });
+    return error_of([&] { (void)train(config, {.observer = &log}); });
   };
   RunConfig small_vocabulary = layout();
   small_vocabulary.model.vocab_size = 41;  // training data ends below, validation data does not
@@ -377,7 +389,7 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   std::filesystem::create_directories(scratch_ / "out");
   put(checkpoints(), "a file where the folder should be");
   EXPECT_THAT(refusal(layout()), HasSubstr(checkpoints().string()));
-  EXPECT_EQ(num_steps, 0);
+  EXPECT_EQ(log.steps.size(), 0U);
 }
 
 }  // namespace

@@ -54,6 +54,10 @@ class FailingJobs : public Jobs, public testing::WithParamInterface<Hosts> {
   Job job_;
 };
 
+// Claim (processes): A process that is killed, hangs, throws, or loses its host ends the job with
+//   a message that names it.
+// Bound: within `comm.timeout_seconds` and the launcher's own delay.
+// Tests: FailingJobs
 TEST_P(FailingJobs, EndWhenAProcessIsKilled) {
   const Outcome outcome = run_with_signal(SIGKILL);
   EXPECT_THAT(outcome.err, HasSubstr("rank " + std::to_string(last_rank())));
@@ -66,16 +70,17 @@ TEST_P(FailingJobs, EndWhenAProcessHangs) {
   EXPECT_THAT(outcome.err, HasSubstr("rank " + std::to_string(last_rank()) + " does not answer"));
 }
 
-// Every token beyond the first half is one that no vocabulary has: which rank reads one first depends on the order of
-// the data.
+// While the job runs, every token after the first half becomes one that no vocabulary has. Which rank reads one first
+// depends on the order of the data.
 TEST_P(FailingJobs, EndWhenAProcessThrows) {
-  const std::string tokens = folder_ + "/corpus/train.bin";
-  const auto size = static_cast<std::streamoff>(std::filesystem::file_size(tokens));
-  std::fstream file(tokens, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(size / 4 * 2);
-  file << std::string(static_cast<std::size_t>(size - size / 4 * 2), '\xff');
-  file.close();
-  const Outcome outcome = run(job_);
+  const Outcome outcome = run(job_, {.when = R"("step":2,)", .then = [&] {
+                                       const std::string tokens = folder_ + "/corpus/train.bin";
+                                       const auto size =
+                                           static_cast<std::streamoff>(std::filesystem::file_size(tokens));
+                                       std::fstream file(tokens, std::ios::in | std::ios::out | std::ios::binary);
+                                       file.seekp(size / 4 * 2);
+                                       file << std::string(static_cast<std::size_t>(size - size / 4 * 2), '\xff');
+                                     }});
   EXPECT_NE(outcome.status, 0);
   EXPECT_NE(outcome.status, 124) << "ended by the test's own time limit";
   EXPECT_THAT(outcome.err, testing::ContainsRegex("echelon: rank [0-9]+: .*65535"));

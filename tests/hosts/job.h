@@ -14,8 +14,9 @@ namespace echelon {
 
 struct Job {
   int num_processes = 2;
-  int num_hosts = 1;         // 1 | 2, with equally many processes
-  std::string placing = "";  // further options of mpirun, e.g. "--map-by node": neighbouring ranks on different hosts
+  int num_hosts = 1;  // 1 | 2, with equally many processes
+  // Further options of mpirun, e.g. "--map-by node": neighbouring ranks on different hosts.
+  std::string placing = "";
   std::vector<std::string> keys;  // of the config
   std::string link = "";          // options of two_hosts
 };

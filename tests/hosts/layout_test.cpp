@@ -16,6 +16,10 @@ const std::vector<std::string> data_tensor_pipeline = {"--parallelism.data_paral
                                                        "--parallelism.tensor_parallel_degree=2",
                                                        "--parallelism.pipeline_parallel_degree=2"};
 
+// Claim (processes): Eight processes on two hosts (data 2 x tensor 2 x pipeline 2, TCP between
+//   them) give the bits of eight threads.
+// Bound: losses and norms are identical.
+// Tests: Jobs.OverTwoHosts
 TEST_F(Jobs, OverTwoHostsGiveTheBitsOfThreads) {
   if (const std::string why = obstacle(2); !why.empty()) GTEST_SKIP() << why;
   ASSERT_EQ(run_on_threads(data_tensor_pipeline).status, 0);

@@ -1,10 +1,10 @@
 #include "interop/fixture.h"
 
 #include "checkpoint/model_config.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors/safetensors.h"
 #include "comm/thread/thread_world.h"
 #include "engine/rank_run.h"
-#include "nn/head.h"
+#include "nn/decoder/head.h"
 #include "ops/cpu/cpu_ops.h"
 #include "spec/groups.h"
 
@@ -88,7 +88,7 @@ Fixture::Fixture(const std::string& name)
       model(read_model_spec(folder)),
       expected(read_all(folder / "expected.safetensors")) {}
 
-RunConfig Fixture::config(const std::string& dtype) const {
+RunConfig Fixture::config(DType dtype) const {
   RunConfig config;
   config.model = model;
   config.training.steps = 1;

@@ -3,7 +3,7 @@
 
 #include "data/batch_source.h"
 #include "engine/tensor_collection.h"
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
 
 #include <filesystem>
 #include <map>
@@ -28,7 +28,7 @@ struct Fixture {
   std::map<std::string, std::vector<double>> expected;  // integers too
 
   /// One rank, the two sequences of the expected gradients, no clipping.
-  [[nodiscard]] RunConfig config(const std::string& dtype) const;
+  [[nodiscard]] RunConfig config(DType dtype) const;
 };
 
 [[nodiscard]] std::map<std::string, std::vector<double>> read_all(const std::filesystem::path& safetensors);

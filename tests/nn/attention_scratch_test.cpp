@@ -14,11 +14,14 @@ namespace {
 class ScribblingOps final : public ReferenceOps {
  public:
   explicit ScribblingOps(std::int64_t& scratch_bytes) : scratch_bytes_(scratch_bytes) {}
-  void attention_backward(const AttentionBackwardArgs& args) override {
-    scratch_bytes_ = args.scratch.exists() ? args.scratch.num_bytes() : 0;
-    std::fill_n(args.scratch.data, scratch_bytes_, std::byte{0xff});
-    ReferenceOps::attention_backward(args);
-    std::fill_n(args.scratch.data, scratch_bytes_, std::byte{0xff});
+  void perform(const Operation& operation) override {
+    const auto* gradients = operation.get_if<AttentionBackwardArgs>();
+    if (gradients == nullptr) return ReferenceOps::perform(operation);
+    const Tensor scratch = gradients->scratch;
+    scratch_bytes_ = scratch.exists() ? scratch.num_bytes() : 0;
+    std::fill_n(scratch.data, scratch_bytes_, std::byte{0xff});
+    ReferenceOps::perform(operation);
+    std::fill_n(scratch.data, scratch_bytes_, std::byte{0xff});
   }
 
  private:
@@ -32,7 +35,7 @@ struct Outcome {
 
 Outcome run(const ModelSpec& model, BackwardKind kind, bool gives_scratch) {
   LayerOptions options = one_rank(model);
-  options.gives_attention_scratch = gives_scratch;
+  options.device.gives_attention_scratch = gives_scratch;
   Stage stage(options, {.num_layers = 1});
   const Tables tables(options);
   stage.bind_rope_tables(*make_reference_ops(), tables.rope.cos, tables.rope.sin);

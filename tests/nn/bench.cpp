@@ -34,7 +34,7 @@ void backward(const Passes& passes, BackwardKind kind, Context& context, Tensor 
               Tensor input_memory) {
   if (kind == BackwardKind::fused) return passes.backward(context, dy, dx, stash);
   passes.backward_input(context, dy, dx, stash);
-  // The contract lets the caller overwrite dy from here on, and what was kept for backward_input alone.
+  // The contract lets the caller overwrite dy from here on, and what was saved for backward_input alone.
   for (const Tensor& done : {dy, input_memory})
     if (done.data != nullptr) context.ops.fill(done, std::nan(""));
   passes.backward_weight(context, stash);
@@ -132,7 +132,7 @@ std::vector<double> random_parameter(const Param& param, double spread) {
   Param drawn = param;
   drawn.init_std = spread;
   std::vector<double> numbers(static_cast<std::size_t>(param.local_sizes().num_elements()));
-  initialize(drawn, 11, DType::float64, numbers.data());
+  initialize(drawn, drawn.slice, 11, DType::float64, numbers.data());
   for (double& number : numbers) number += param.init_value;
   return numbers;
 }

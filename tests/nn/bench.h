@@ -2,10 +2,10 @@
 // pleases.
 #pragma once
 
-#include "nn/head.h"
+#include "nn/decoder/head.h"
+#include "nn/decoder/rope_tables.h"
+#include "nn/decoder/stage.h"
 #include "nn/layer.h"
-#include "nn/rope_tables.h"
-#include "nn/stage.h"
 #include "ops/reference/reference_ops.h"
 #include "tensor/arena.h"
 
@@ -97,7 +97,7 @@ class Bench {
   /// forward and backward: dx, and the gradients of the parameters from zero. Returns the bytes that were really used.
   RegionBytes run(BackwardKind kind);
   [[nodiscard]] double loss_sum() const { return *loss_sum_.as<double>(); }
-  /// The function whose gradient `run` forms: sum of dy * y, plus gradient_scale * loss_sum.
+  /// The function whose gradient `run` computes: sum of dy * y, plus gradient_scale * loss_sum.
   [[nodiscard]] double objective();
 
   /// What the trace says of forward and this backward pass.

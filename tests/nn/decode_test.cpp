@@ -1,5 +1,5 @@
 // Generation with caches gives the logits of a forward pass over the whole text.
-#include "nn/decode.h"
+#include "nn/decoder/decode.h"
 
 #include "base/error.h"
 #include "nn/bench.h"

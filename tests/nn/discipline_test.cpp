@@ -1,5 +1,5 @@
 // What layers owe to asynchronous backends: publish before every communication, and wait for it before the next
-// operation. And what they keep, in closed form.
+// operation. And what they save, in closed form.
 #include "base/error.h"
 #include "nn/bench.h"
 #include "nn/models.h"
@@ -91,8 +91,8 @@ TEST(Discipline, LayersPublishBeforeAndWaitAfterEveryCommunication) {
   }
 }
 
-// Per token a block of a Llama keeps: the residual between the branches, q and its attention's outcome, k, v, gate and
-// up. Under tensor parallelism what lies inside the regions is divided by tp, under sequence parallelism the rest too.
+// Per token a block of a Llama saves: the residual between the branches, q and its attention's result, k, v, gate and
+// up. Under tensor parallelism what is inside the regions is divided by tp, under sequence parallelism the rest too.
 TEST(Discipline, ABlockKeepsWhatTheFormulaSays) {
   ModelSpec model = small_llama();
   model.hidden_size = 64;
@@ -114,7 +114,7 @@ TEST(Discipline, ABlockKeepsWhatTheFormulaSays) {
     const std::int64_t statistics = 2 * local + N * model.num_attention_heads / tp;  // 1/rms of two norms, lse
     EXPECT_EQ(bytes.slot + bytes.input_slot, 8 * (inside + outside + statistics));
     EXPECT_EQ(bytes.input_slot, 8 * N * (q_width + 2 * kv_width + model.num_attention_heads) / tp) << "q, k, v, lse";
-    EXPECT_EQ(bytes.gradient_slot, 0) << "a fused backward keeps nothing";
+    EXPECT_EQ(bytes.gradient_slot, 0) << "a fused backward saves nothing";
   }
 }
 

@@ -1,7 +1,9 @@
-// Every layer's gradients against finite differences in float64, and the two ways to form them against each other.
+// Every layer's gradients against finite differences in float64, and the two ways to compute them against each other.
 #include "nn/bench.h"
-#include "nn/decoder_block.h"
-#include "nn/embedding.h"
+#include "nn/decoder/attention.h"
+#include "nn/decoder/decoder_block.h"
+#include "nn/decoder/embedding.h"
+#include "nn/decoder/mlp.h"
 #include "nn/models.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Which heads lie where.
+// Which heads are on which rank.
 #include "nn/head_split.h"
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ bool is_valid(const ModelSpec& model, int tp) {
   }
 }
 
-// Every query head lies on one rank, together with the kv head that it reads; kv heads lie on as many ranks as
+// Every query head is on one rank, together with the kv head that it reads; kv heads are on as many ranks as
 // head_split says.
 TEST(HeadSplit, EveryHeadHasItsPlace) {
   for (const auto& [num_heads, num_kv_heads] :

@@ -1,5 +1,5 @@
 // The head over several chunks of tokens, against the plain loops of its formula.
-#include "nn/head.h"
+#include "nn/decoder/head.h"
 
 #include "nn/bench.h"
 #include "nn/models.h"

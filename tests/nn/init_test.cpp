@@ -26,7 +26,7 @@ TEST(Philox, GivesTheKnownAnswers) {
 
 std::vector<double> initialized(const Param& param, std::int64_t seed = 3) {
   std::vector<double> numbers(static_cast<std::size_t>(param.local_sizes().num_elements()));
-  initialize(param, seed, DType::float64, numbers.data());
+  initialize(param, param.slice, seed, DType::float64, numbers.data());
   return numbers;
 }
 
@@ -34,10 +34,7 @@ std::vector<double> initialized(const Param& param, std::int64_t seed = 3) {
 Param slice(int dim, std::int64_t first, std::int64_t count) {
   Param param;
   param.name = "w";
-  param.global_sizes = {5, 7};
-  param.split_dim = dim;
-  param.split_first = first;
-  param.split_count = count;
+  param.slice = dim < 0 ? TensorSlice({5, 7}) : TensorSlice({5, 7}, dim, {first, count});
   param.init_std = 2.0;
   return param;
 }
@@ -78,8 +75,8 @@ TEST(Initialize, RoundsToEveryDtype) {
   const std::vector<double> numbers = initialized(param);
   std::vector<float> floats(numbers.size());
   std::vector<bfloat16> halves(numbers.size());
-  initialize(param, 3, DType::float32, floats.data());
-  initialize(param, 3, DType::bfloat16, halves.data());
+  initialize(param, param.slice, 3, DType::float32, floats.data());
+  initialize(param, param.slice, 3, DType::bfloat16, halves.data());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     EXPECT_EQ(floats[i], static_cast<float>(numbers[i]));
     EXPECT_NEAR(static_cast<float>(halves[i]), numbers[i], std::abs(numbers[i]) / 256.0);
@@ -89,7 +86,7 @@ TEST(Initialize, RoundsToEveryDtype) {
 // Mean, variance, fourth moment and the correlation of neighbours, each within five standard errors.
 TEST(Initialize, IsNormal) {
   Param param = slice(-1, 0, 0);
-  param.global_sizes = {1000, 1000};
+  param.slice = TensorSlice({1000, 1000});
   const std::vector<double> numbers = initialized(param);
   const double n = 1e6;
   double mean = 0, variance = 0, fourth = 0, neighbours = 0;

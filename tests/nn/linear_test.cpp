@@ -11,9 +11,10 @@ namespace {
 
 class RecordingOps final : public ReferenceOps {
  public:
-  void matmul(const MatmulArgs& args) override {
-    if (args.is_float8()) products.push_back({args.a_format, args.b_format});
-    ReferenceOps::matmul(args);
+  void perform(const Operation& operation) override {
+    const auto* product = operation.get_if<MatmulArgs>();
+    if (product != nullptr && product->is_float8()) products.push_back({product->a_format, product->b_format});
+    ReferenceOps::perform(operation);
   }
   std::vector<std::pair<OperandFormat, OperandFormat>> products;
 };
@@ -43,7 +44,7 @@ Products products_of(bool is_float8) {
     return x;
   };
   Param weight;
-  weight.global_sizes = {outputs, inputs};
+  weight.slice = TensorSlice({outputs, inputs});
   weight.value = tensor({outputs, inputs}, 1);
   weight.grad = tensor({outputs, inputs}, 2);
   const Tensor x = tensor({tokens, inputs}, 3), dy = tensor({tokens, outputs}, 4), y = tensor({tokens, outputs}, 5),

@@ -1,4 +1,4 @@
-// What backward forms again: the same bits as what forward would have kept, in regions of exactly the measured sizes,
+// What backward recomputes: the same bits as what forward would have saved, in regions of exactly the measured sizes,
 // and no operation more than it takes.
 #include "comm/thread/thread_world.h"
 #include "comm/trace/trace_mesh.h"
@@ -142,9 +142,9 @@ Traced trace_of(const Case& of) {
   return traced;
 }
 
-// A block that keeps its input alone computes everything of forward once more but the last product, and the two norms,
-// which backward forms in any case.
-TEST(Recompute, FormsNothingAgainThatNobodyReads) {
+// A block that saves its input alone recomputes everything of forward but the last product. The two norms do not count:
+// backward recomputes them in any case.
+TEST(Recompute, RecomputesNothingThatNobodyReads) {
   for (const int tp : {1, 2}) {
     Case of = {.model = small_llama(), .tp = tp};
     const ModelSpec& m = of.model;
@@ -163,7 +163,7 @@ TEST(Recompute, FormsNothingAgainThatNobodyReads) {
 }
 
 // Without sequence parallelism the attention branch is summed once more for h. With it the tokens of both branches are
-// gathered where forward's are formed again, and read once more by the weights' gradients, which would have gathered
+// gathered where forward's are recomputed, and read once more by the weights' gradients, which would have gathered
 // them: nothing but the sum for h comes on top.
 TEST(Recompute, CommunicatesForHAlone) {
   for (const bool sequence_parallel : {false, true}) {
@@ -179,7 +179,7 @@ TEST(Recompute, CommunicatesForHAlone) {
   }
 }
 
-// With a backward pass in halves the first gathers to form again, and the second, maybe much later, for the weights.
+// With a backward pass in halves the first gathers to recompute, and the second, maybe much later, for the weights.
 TEST(Recompute, HalvesGatherOnceMore) {
   Case of = {.model = small_llama(), .kind = BackwardKind::split, .tp = 2, .sequence_parallel = true};
   const Traced none = trace_of(of);

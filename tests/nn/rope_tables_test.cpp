@@ -1,5 +1,5 @@
 // RoPE frequencies against the definitions, wavelength by wavelength.
-#include "nn/rope_tables.h"
+#include "nn/decoder/rope_tables.h"
 
 #include "nn/bench.h"
 #include "nn/models.h"

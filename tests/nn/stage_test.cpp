@@ -1,5 +1,5 @@
 // Stages: what they own, unit-wise calls, and a model cut into two of them.
-#include "nn/stage.h"
+#include "nn/decoder/stage.h"
 
 #include "nn/bench.h"
 #include "nn/models.h"
@@ -23,10 +23,10 @@ TEST(Stage, OwnsTheParametersThatTheModelCounts) {
     std::int64_t count = 0;
     std::set<std::string> names;
     for (const Param* param : all_params(stage)) {
-      count += param->global_sizes.num_elements();
+      count += param->global_sizes().num_elements();
       EXPECT_TRUE(names.insert(param->name).second) << param->name << " is there twice";
-      EXPECT_EQ(param->decays, param->global_sizes.num_dims() == 2) << param->name;
-      EXPECT_EQ(param->init_std > 0, param->global_sizes.num_dims() == 2) << param->name;
+      EXPECT_EQ(param->decays, param->global_sizes().num_dims() == 2) << param->name;
+      EXPECT_EQ(param->init_std > 0, param->global_sizes().num_dims() == 2) << param->name;
       EXPECT_TRUE(param->is_first_copy);
     }
     EXPECT_EQ(count, model.num_parameters());

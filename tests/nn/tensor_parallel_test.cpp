@@ -36,12 +36,14 @@ MeshShape tp_shape(int tp) {
   return MeshShape(degrees);
 }
 
-// Where element i of this rank's slice lies in the whole tensor; -1: in the padding.
+// Where element i of this rank's slice is in the whole tensor; -1: in the padding.
 std::int64_t place_in_whole(const Param& param, std::int64_t i) {
-  if (param.split_dim < 0) return i;
-  const std::int64_t inner = param.split_dim == 0 && param.global_sizes.num_dims() == 2 ? param.global_sizes[1] : 1;
-  const std::int64_t global_count = param.global_sizes[param.split_dim];
-  const std::int64_t row = i / (param.split_count * inner), j = param.split_first + i / inner % param.split_count;
+  const int dim = param.slice.dim();
+  if (dim < 0) return i;
+  const Sizes& sizes = param.global_sizes();
+  const std::int64_t inner = dim == 0 && sizes.num_dims() == 2 ? sizes[1] : 1, global_count = sizes[dim];
+  const auto [first, count] = param.slice.entries(dim);
+  const std::int64_t row = i / (count * inner), j = first + i / inner % count;
   return j < global_count ? (row * global_count + j) * inner + i % inner : -1;
 }
 
@@ -51,7 +53,7 @@ void add_gradient(Outcome& outcome, const Param& param) {
   std::vector<int>& copies = outcome.copies[param.name];
   std::vector<int>& first_copies = outcome.first_copies[param.name];
   for (auto* counts : {&copies, &first_copies})
-    counts->resize(static_cast<std::size_t>(param.global_sizes.num_elements()));
+    counts->resize(static_cast<std::size_t>(param.global_sizes().num_elements()));
   whole.resize(copies.size());
   const std::vector<double> part = numbers_of(param.grad);
   for (std::size_t i = 0; i < part.size(); ++i) {
@@ -61,7 +63,7 @@ void add_gradient(Outcome& outcome, const Param& param) {
       continue;
     }
     const auto at = static_cast<std::size_t>(place);
-    const bool is_summed = param.replica_sum != ReplicaSum::none || copies[at] == 0;
+    const bool is_summed = param.groups.partial.has_value() || copies[at] == 0;
     if (is_summed)
       whole[at] += part[i];
     else
@@ -97,7 +99,7 @@ Outcome run_stage(const ModelSpec& model, const StageLayers& layers, const Layou
 
     const std::lock_guard lock(mutex);
     EXPECT_EQ(used, bench.measured(layout.backward));
-    EXPECT_TRUE(outcome.tensors.empty() || outcome.loss_sum == bench.loss_sum()) << "all ranks form the same loss";
+    EXPECT_TRUE(outcome.tensors.empty() || outcome.loss_sum == bench.loss_sum()) << "all ranks compute the same loss";
     outcome.loss_sum = bench.loss_sum();
     for (const Param* param : bench.params()) add_gradient(outcome, *param);
     if (!layers.has_embedding) put_tokens(outcome.tensors["dx"], options, bench.dx());

@@ -156,8 +156,8 @@ TEST_P(OpsConformance, EmbeddingAndPositions) {
   for (const std::int64_t columns : widths)
     for (const std::size_t count : {0UL, 1UL, 300UL}) {
       std::vector<std::int32_t> ids(count);
-      for (std::size_t i = 0; i < count; ++i)
-        ids[i] = static_cast<std::int32_t>(i * i % 23);  // of 23 tokens, rows 5 .. 16 are here
+      // Of 23 tokens, rows 5 .. 16 are here.
+      for (std::size_t i = 0; i < count; ++i) ids[i] = static_cast<std::int32_t>(i * i % 23);
       const auto N = static_cast<std::int64_t>(count);
       const Numbers tokens = Numbers::tokens(ids);
       compare("embedding", {tokens, random({12, columns}, 1), random({N, columns}, 2)},
@@ -206,9 +206,8 @@ TEST_P(OpsConformance, Norms) {
         ops.layer_norm({.x = t[0], .w = t[1], .b = t[2], .y = t[3], .mean = t[4], .rstd = t[5]});
       };
       const auto rms_norm = [](Ops& ops, Tensors& t) { ops.rms_norm({.x = t[0], .w = t[1], .y = t[3], .rstd = t[5]}); };
-      if (columns > 1)
-        compare("layer_norm" + sizes, forward,
-                layer_norm);  // of one column, gradients and x - mean are rounding errors
+      // Of one column, gradients and x - mean are rounding errors.
+      if (columns > 1) compare("layer_norm" + sizes, forward, layer_norm);
       compare("rms_norm" + sizes, forward, rms_norm);
 
       ReferenceOps reference;
@@ -855,10 +854,14 @@ TEST_P(OpsConformance, AdamWLeavesEverythingWhereGradientsAreNotFinite) {
 // in flat tensors and in rows of a slice.
 TEST_P(OpsConformance, AdamWRoundsMomentsAlike) {
   if (sums != DType::float32) return;
+  // From the slice's element `first` on, columns of a parameter.
+  const auto columns_from = [](std::int64_t first, std::int64_t column, std::int64_t num_columns) {
+    return TensorSlice({1'000, 20}, 1, {column, num_columns}).elements({first, 5'000});
+  };
   for (const std::int64_t count : {0, 1, 18, 4'100})
     for (const RoundingNoise& noise : {RoundingNoise{.stream = 7, .key = 3},  // which the step joins
-                                       {.stream = 7, .key = 3, .first = 5, .row = 9, .stride = 20, .offset = 2},
-                                       {.stream = 7, .key = 3, .first = 4, .row = 8, .stride = 20, .offset = 12}}) {
+                                       {.stream = 7, .key = 3, .slice = columns_from(5, 2, 9)},
+                                       {.stream = 7, .key = 3, .slice = columns_from(4, 12, 8)}}) {
       Tensors tensors = {random({count}, 1),
                          Numbers::random(sums, {count}, 2),
                          Numbers(DType::float32, {count}),

@@ -68,8 +68,8 @@ inline double tolerance_of(DType dtype) {
   switch (dtype) {
     case DType::float64: return 1e-12;
     case DType::float32: return 2e-5;
-    case DType::bfloat16:
-      return 1.0 / 64;  // 8 bits of mantissa; an intermediate rounding and the result's may differ by one unit each
+    // 8 bits of mantissa; an intermediate rounding and the result's may differ by one unit each.
+    case DType::bfloat16: return 1.0 / 64;
     case DType::float16: return 1.0 / 512;  // 11 bits
     case DType::int32:
     case DType::int16: break;

@@ -1,93 +1,77 @@
-// Every method of Ops arrives as an Operation of its own kind, and running that Operation calls the same method again.
-#include "ops/operation.h"
+// The list of operations: calls, kinds, descriptions and samples that are declared from it belong together.
+#include "ops/description.h"
+#include "ops/reference/reference_ops.h"
+#include "ops/sample.h"
+#include "ops/stored_operation.h"
+#include "tensor/arena.h"
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace echelon {
 namespace {
 
-class Listener final : public UniformOps {
+/// Keeps a copy of each operation, and where its arguments were.
+class Listener final : public Ops {
  public:
-  void perform(const Operation& operation) override { heard.push_back(operation); }
+  void perform(const Operation& operation) override {
+    heard.push_back(stored(operation));
+    addresses.push_back(operation.visit([](const auto& args) { return static_cast<const void*>(&args); }));
+  }
+  void upload(Tensor, const void*) override {}
+  void download(void*, Tensor) override {}
   void publish() override {}
-  std::vector<Operation> heard;
+
+  std::vector<StoredOperation> heard;
+  std::vector<const void*> addresses;
 };
 
 Tensor vector_of(std::int64_t size) { return {nullptr, DType::float32, {size}}; }
 
-/// One call of every method, by the method's name.
-std::vector<std::pair<std::string, std::function<void(Ops&)>>> every_method() {
-  const Tensor x = vector_of(1), y = vector_of(2), z = vector_of(3);
-  return {
-      {"matmul", [](Ops& ops) { ops.matmul({}); }},
-      {"add_bias", [=](Ops& ops) { ops.add_bias(x, y); }},
-      {"bias_backward", [=](Ops& ops) { ops.bias_backward(x, y); }},
-      {"add", [=](Ops& ops) { ops.add(x, y, z); }},
-      {"copy", [=](Ops& ops) { ops.copy(x, y); }},
-      {"fill", [=](Ops& ops) { ops.fill(x, 2.0); }},
-      {"scale", [=](Ops& ops) { ops.scale(x, 2.0); }},
-      {"embedding", [](Ops& ops) { ops.embedding({}); }},
-      {"embedding_backward", [](Ops& ops) { ops.embedding_backward({}); }},
-      {"add_positions", [](Ops& ops) { ops.add_positions({}); }},
-      {"positions_backward", [](Ops& ops) { ops.positions_backward({}); }},
-      {"layer_norm", [](Ops& ops) { ops.layer_norm({}); }},
-      {"layer_norm_backward_input", [](Ops& ops) { ops.layer_norm_backward_input({}); }},
-      {"layer_norm_backward_weight", [](Ops& ops) { ops.layer_norm_backward_weight({}); }},
-      {"layer_norm_backward", [](Ops& ops) { ops.layer_norm_backward({}); }},
-      {"rms_norm", [](Ops& ops) { ops.rms_norm({}); }},
-      {"rms_norm_backward_input", [](Ops& ops) { ops.rms_norm_backward_input({}); }},
-      {"rms_norm_backward_weight", [](Ops& ops) { ops.rms_norm_backward_weight({}); }},
-      {"rms_norm_backward", [](Ops& ops) { ops.rms_norm_backward({}); }},
-      {"rope", [](Ops& ops) { ops.rope({}); }},
-      {"attention", [](Ops& ops) { ops.attention({}); }},
-      {"attention_backward", [](Ops& ops) { ops.attention_backward({}); }},
-      {"merge_attention", [](Ops& ops) { ops.merge_attention({}); }},
-      {"gelu", [](Ops& ops) { ops.gelu({}); }},
-      {"gelu_backward", [](Ops& ops) { ops.gelu_backward({}); }},
-      {"swiglu", [](Ops& ops) { ops.swiglu({}); }},
-      {"swiglu_backward", [](Ops& ops) { ops.swiglu_backward({}); }},
-      {"row_exp", [](Ops& ops) { ops.row_exp({}); }},
-      {"rescale_sums", [](Ops& ops) { ops.rescale_sums({}); }},
-      {"cross_entropy", [](Ops& ops) { ops.cross_entropy({}); }},
-      {"cross_entropy_backward", [](Ops& ops) { ops.cross_entropy_backward({}); }},
-      {"sum_of_squares", [=](Ops& ops) { ops.sum_of_squares(x, y); }},
-      {"gradient_factor", [](Ops& ops) { ops.gradient_factor({}); }},
-      {"adamw", [](Ops& ops) { ops.adamw({}); }},
-      {"expert_slots", [](Ops& ops) { ops.expert_slots({}); }},
-      {"permute_to_experts", [](Ops& ops) { ops.permute_to_experts({}); }},
-      {"combine_experts", [](Ops& ops) { ops.combine_experts({}); }},
-      {"combine_experts_backward", [](Ops& ops) { ops.combine_experts_backward({}); }},
-      {"grouped_matmul", [](Ops& ops) { ops.grouped_matmul({}); }},
-      {"grouped_matmul_backward_weight", [](Ops& ops) { ops.grouped_matmul_backward_weight({}); }},
-      {"upload", [=](Ops& ops) { ops.upload(x, nullptr); }},
-      {"download", [=](Ops& ops) { ops.download(nullptr, x); }},
-  };
-}
-
-TEST(Operation, EveryMethodHasAKindOfItsOwnAndRunsAsItself) {
-  ASSERT_EQ(every_method().size(), std::variant_size_v<Operation>);
-  for (const auto& [name, call] : every_method()) {
-    Listener first, second;
-    call(first);
-    ASSERT_EQ(first.heard.size(), 1U) << name;
-    EXPECT_EQ(name_of(kind_of(first.heard[0])), name);
-    run(second, first.heard[0]);
-    ASSERT_EQ(second.heard.size(), 1U) << name;
-    EXPECT_EQ(name_of(kind_of(second.heard[0])), name);
+TEST(Operation, ACallRefersToItsArgumentsAndHasTheKindOfItsName){
+#define ECHELON_TEST_CALL(call, Args)                         \
+  {                                                           \
+    Listener ops;                                             \
+    const Args args;                                          \
+    ops.call(args);                                           \
+    ASSERT_EQ(ops.heard.size(), 1U);                          \
+    EXPECT_EQ(name_of(kind_of(ops.heard[0])), #call);         \
+    EXPECT_TRUE(std::holds_alternative<Args>(ops.heard[0]));  \
+    EXPECT_EQ(ops.addresses[0], &args) << #call << " copied"; \
   }
+    ECHELON_OPERATIONS(ECHELON_TEST_CALL)
+#undef ECHELON_TEST_CALL
 }
 
-TEST(Operation, KeepsTheOrderOfTensors) {
+TEST(Operation, IsNoOperationOfAnotherKind) {
+  const MatmulArgs args;
+  const Operation operation = args;
+  EXPECT_EQ(operation.get_if<MatmulArgs>(), &args);
+  EXPECT_EQ(operation.get_if<AddArgs>(), nullptr);
+  EXPECT_TRUE(multiplies_matrices(operation.kind()));
+  EXPECT_FALSE(multiplies_matrices(OpKind::add));
+}
+
+TEST(Operation, ShortFormsKeepTheOrderOfTensors) {
+  Listener ops;
+  ops.add(vector_of(1), vector_of(2), vector_of(3));
+  ops.fill(vector_of(4), 0.5);
+  const auto& sum = std::get<AddArgs>(ops.heard.at(0));
+  EXPECT_EQ((std::vector{sum.out.size(0), sum.a.size(0), sum.b.size(0)}), (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(std::get<FillArgs>(ops.heard.at(1)).value, 0.5);
+}
+
+TEST(Operation, AStoredOneIsPerformedAsItWas) {
   Listener first, second;
-  first.add(vector_of(1), vector_of(2), vector_of(3));
-  run(second, first.heard[0]);
-  const auto& args = std::get<AddArgs>(second.heard.at(0));
-  EXPECT_EQ((std::vector{args.out.size(0), args.a.size(0), args.b.size(0)}), (std::vector<std::int64_t>{1, 2, 3}));
+  RopeArgs rotation;
+  rotation.x = vector_of(3);
+  rotation.inverse = true;
+  first.rope(rotation);
+  perform(second, first.heard[0]);
+  const auto& args = std::get<RopeArgs>(second.heard.at(0));
+  EXPECT_TRUE(args.inverse);
+  EXPECT_EQ(args.x.size(0), 3);
 }
 
 // A tensor that was left out has no memory to look at.
@@ -106,6 +90,34 @@ TEST(Operation, AProductReadsWhatItAddsTo) {
   const Tensor a = vector_of(1), b = vector_of(2), c = vector_of(3);
   EXPECT_EQ(operands_of(MatmulArgs{.a = a, .b = b, .c = c}).overwrites.size(), 1U);
   EXPECT_TRUE(operands_of(MatmulArgs{.a = a, .b = b, .c = c, .accumulates = true}).overwrites.empty());
+}
+
+TEST(Samples, RunInEveryFormat) {
+  const Arena arena(1 << 20);
+  ReferenceOps ops;
+  for (int kind = 0; kind < num_op_kinds; ++kind)
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      Stack memory = arena.region(0, arena.num_bytes());
+      const Sample sample = sample_operation({static_cast<OpKind>(kind), dtype, 6, 8, 4}, memory);
+      EXPECT_NO_THROW(sample.run(ops)) << name_of(static_cast<OpKind>(kind)) << " in " << name_of(dtype);
+      EXPECT_GT(sample.cost.bytes, 0) << name_of(static_cast<OpKind>(kind));
+    }
+}
+
+// The points of a machine file are found by the sizes of an operation's cost.
+TEST(Samples, CostWhatTheirSizesSay) {
+  int num_timed = 0;
+  for (int kind = 0; kind < num_op_kinds; ++kind) {
+    const SampleSizes usual = usual_sizes(static_cast<OpKind>(kind));
+    if (usual.m.empty()) continue;
+    ++num_timed;
+    Stack measure;
+    const OpCost cost =
+        sample_operation({static_cast<OpKind>(kind), DType::float32, usual.m[0], usual.n[0], usual.k[0]}, measure).cost;
+    EXPECT_EQ((std::vector{cost.m, cost.n, cost.k}), (std::vector{usual.m[0], usual.n[0], usual.k[0]}))
+        << name_of(static_cast<OpKind>(kind));
+  }
+  EXPECT_EQ(num_timed, num_op_kinds - 8);  // six need mixtures of experts, one ring attention, and one is three flops
 }
 
 }  // namespace

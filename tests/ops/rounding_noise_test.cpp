@@ -70,17 +70,14 @@ TEST(Remainder, BringsEveryFloatBack) {
 
 TEST(RoundingNoise, IsTheWholeParametersInAnySlice) {
   constexpr std::int64_t C = 10;
-  const RoundingNoise whole = {.stream = 11, .key = 12}, flat = {.stream = 11, .key = 12, .first = 23};
-  const RoundingNoise columns = {.stream = 11,
-                                 .key = 12,
-                                 .first = 7,
-                                 .row = 4,
-                                 .stride = C,
-                                 .offset = 3};  // columns 3 to 6, from the slice's element 7 on
+  const TensorSlice rows({20, C}, 0, {2, 18}), columns({20, C}, 1, {3, 4});
+  const RoundingNoise whole = {.stream = 11, .key = 12},
+                      flat = {.stream = 11, .key = 12, .slice = rows.elements({3, 40})},
+                      columns_from_7 = {.stream = 11, .key = 12, .slice = columns.elements({7, 40})};
   for (std::int64_t i = 0; i < 40; ++i) {
     EXPECT_EQ(noise_word(flat, i), noise_word(whole, 23 + i));
     const std::int64_t local = 7 + i;
-    EXPECT_EQ(noise_word(columns, i), noise_word(whole, local / 4 * C + 3 + local % 4));
+    EXPECT_EQ(noise_word(columns_from_7, i), noise_word(whole, local / 4 * C + 3 + local % 4));
   }
 }
 

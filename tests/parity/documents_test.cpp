@@ -29,7 +29,7 @@ class ThreeDocuments final : public BatchSource {
   std::int32_t first_;
 };
 
-class FirstStep final : public RunWatcher {
+class FirstStep final : public RunObserver {
  public:
   void has_gradients(const RankView& rank, std::int64_t /*step*/, double factor) override {
     gradients.add_gradients(rank.run.model(), rank.ops, factor);
@@ -45,6 +45,10 @@ void run_first_step(const RunConfig& config, const BatchSource& batches, FirstSt
   run_layout({.blueprint = Blueprint(config), .batches = batches}, outcome);
 }
 
+// Claim (reference): With attention within documents (block-diagonal masks), 20 steps give
+//   PyTorch's losses, and one document changes no bit of another's loss and gradients.
+// Bound: 1e-9 in float64; identical bits.
+// Tests: Documents
 TEST(Documents, DoNotSeeEachOther) {
   RunConfig config = config_of({.tp = 2, .pp = 2, .microbatches = 2, .documents = true});
   FirstStep of_one, of_other;

@@ -32,11 +32,11 @@ TEST_P(Float16, LossesFollowFloat32) {
   RunConfig config = config_of(GetParam());
   config.training.steps = 5;
   config.optimizer.lr = 1e-3;
-  config.training.dtype = "float32";
+  config.training.dtype = DType::float32;
   const auto expected = run_training(one_rank(config));
-  config.training.dtype = "float16";
+  config.training.dtype = DType::float16;
   config.grad_scaler.init_scale = 1024;  // of some batches only 24 tokens count
-  for (const char* reduce : {"float32", "float16"}) {
+  for (const DType reduce : {DType::float32, DType::float16}) {
     config.training.reduce_dtype = reduce;
     const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
                                        expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
@@ -66,7 +66,7 @@ class SomeBatches final : public BatchSource {
 };
 
 /// What every rank says of every step, and the weights after each.
-class SkipWatcher final : public RunWatcher {
+class SkipWatcher final : public RunObserver {
  public:
   void starts(const RankView& rank) override { weights_[0].add_values(rank.run.model(), rank.ops); }
   void ended_step(const RankView& rank, std::int64_t step, const StepResult& result) override {
@@ -106,7 +106,7 @@ TEST_P(Overflow, IsSkippedByAllRanksAlikeAndLeavesNoTrace) {
   config.training.steps = 6;
   config.lr_scheduler = {.warmup_steps = 0, .decay = LrDecay::none};
   config.optimizer.lr = 1e-3;
-  config.training.dtype = "float16";
+  config.training.dtype = DType::float16;
   config.grad_scaler = {.init_scale = 0x1p30, .growth_factor = 0x1p18, .backoff_factor = 0x1p-18, .growth_interval = 3};
   const FormulaBatches batches(config, Targets::of_one_sequence);
   SkipWatcher actual;
@@ -118,7 +118,7 @@ TEST_P(Overflow, IsSkippedByAllRanksAlikeAndLeavesNoTrace) {
   EXPECT_EQ(mean_difference(actual.weights(5), actual.weights(4)), 0);
   EXPECT_GT(mean_difference(actual.weights(2), actual.weights(1)), 0.1 * config.optimizer.lr);
 
-  config.training.dtype = "float32";
+  config.training.dtype = DType::float32;
   config.grad_scaler = {};
   const SomeBatches others(batches, config.training.global_batch_size, {1, 2, 3, 5});
   SkipWatcher expected;

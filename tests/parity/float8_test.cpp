@@ -19,7 +19,7 @@ RunConfig float8_config(const Layout& layout) {
   config.model.intermediate_size = 128;
   config.model.max_position_embeddings = 16;
   config.training.seq_len = 16;
-  config.training.linear_dtype = "float8";
+  config.training.linear_dtype = LinearDType::float8;
   return config;
 }
 
@@ -55,24 +55,24 @@ TEST(Float8, LayoutsEqualOneRank) {
     const double tolerance = layout.tp == 1 ? 1e-11 : 1e-6;
     EXPECT_NEAR(actual->losses[0], expected->losses[0], tolerance * expected->losses[0]);
     EXPECT_NEAR(actual->grad_norms[0], expected->grad_norms[0], tolerance * expected->grad_norms[0]);
-    config.training.linear_dtype.clear();
+    config.training.linear_dtype.reset();
     const auto plain = run_training(alone(config));
     EXPECT_GT(std::abs(plain->losses[0] - expected->losses[0]), 1e-4 * plain->losses[0]) << "something is rounded";
   }
 }
 
 TEST(Float8, LossesFollowFloat32) {
-  for (const char* dtype : {"float32", "bfloat16"}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
     RunConfig config = float8_config({.tp = 2});
     config.training.dtype = dtype;
     config.training.steps = 30;
     config.model.initializer_range = 0.02;
     config.optimizer.lr = 3e-3;
     const auto actual = run_training(config);
-    config.training.dtype = "float32";
-    config.training.linear_dtype.clear();
+    config.training.dtype = DType::float32;
+    config.training.linear_dtype.reset();
     const auto expected = run_training(alone(config));
-    EXPECT_LT(largest_distance(actual->losses, expected->losses), 0.01) << dtype;
+    EXPECT_LT(largest_distance(actual->losses, expected->losses), 0.01) << name_of(dtype);
   }
 }
 

@@ -39,16 +39,16 @@ TEST(HeadChunks, OfAnySizeEqualOneRank) {
 // Of 16 bits are the logits alone: the losses are those of float32 logits as far as their rounding lets them, and
 // layouts round alike.
 TEST(HalfLogits, LossesAreThoseOfOneRank) {
-  for (const char* dtype : {"bfloat16", "float16"})
+  for (const DType dtype : {DType::bfloat16, DType::float16})
     for (const Layout& layout : head_layouts) {
-      SCOPED_TRACE(std::string(dtype) + " " + name_of(layout));
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + name_of(layout));
       RunConfig config = config_of(layout);
       config.training.steps = 3;
-      config.training.dtype = config.training.logits_dtype = dtype;
+      config.training.logits_dtype = config.training.dtype = dtype;
       const auto actual = run_with_locks(config), expected = run_training(one_rank(config));
-      config.training.logits_dtype.clear();
+      config.training.logits_dtype.reset();
       const auto plain = run_training(config);
-      const double last_bit = config.training.dtype == "bfloat16" ? 0x1p-8 : 0x1p-11;
+      const double last_bit = dtype == DType::bfloat16 ? 0x1p-8 : 0x1p-11;
       for (std::size_t step = 0; step < 3; ++step) {
         EXPECT_NEAR(actual->losses[step], expected->losses[step], last_bit * expected->losses[step]);
         EXPECT_NEAR(actual->losses[step], plain->losses[step], last_bit * plain->losses[step]);
@@ -70,7 +70,7 @@ std::vector<OpRecord> row_exps(const RunConfig& config) {
   const RankBlueprint rank = blueprint.rank(0);
   std::vector<OpRecord> found;
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).ops)
+    for (const OpRecord& op : rank.trace(ProgramKind::training).of(action).operations())
       if (op.kind == OpKind::row_exp) found.push_back(op);
   return found;
 }
@@ -81,16 +81,16 @@ TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
   RunConfig config = config_of({.microbatches = 1});
   config.model.max_position_embeddings = config.training.seq_len = 4096;
   config.training.micro_batch_size = config.training.global_batch_size = 1;
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   config.model.vocab_size = 1000;
   EXPECT_EQ(num_chunks(config), 2);
-  config.training.device = "cuda";
+  config.training.device = DeviceChoice::cuda;
   EXPECT_EQ(num_chunks(config), 1);
   config.model.vocab_size = 128'256;
   EXPECT_EQ(num_chunks(config), 2);  // 2,093 tokens with 2 bytes each, for the gradient takes the logit's place
-  config.training.device = "cpu";
+  config.training.device = DeviceChoice::cpu;
   EXPECT_EQ(num_chunks(config), 12);  // 348 tokens with 4 bytes, and 2 for the gradient
-  config.training.dtype = "float32";
+  config.training.dtype = DType::float32;
   EXPECT_EQ(num_chunks(config), 8);  // 523 tokens with 4 bytes
   config.training.head_chunk_tokens = 300;
   EXPECT_EQ(num_chunks(config), 14);
@@ -99,12 +99,12 @@ TEST(HeadChunks, HaveTheSizeThatTheDeviceLikes) {
 // On GPUs rows of a multiple of 128 logits, in the format of the activations.
 TEST(Logits, HaveTheFormThatTheDeviceLikes) {
   RunConfig config = config_of({.microbatches = 1});
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   config.model.vocab_size = 1000;
   const OpRecord on_processor = row_exps(config).front();
-  config.training.device = "cuda";
+  config.training.device = DeviceChoice::cuda;
   const OpRecord on_gpu = row_exps(config).front();
-  config.training.logits_dtype = "float32";
+  config.training.logits_dtype = DType::float32;
   config.training.make_vocab_size_divisible_by = 1;
   const OpRecord as_asked = row_exps(config).front();
   EXPECT_EQ(on_processor.n, 1000);

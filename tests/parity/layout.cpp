@@ -63,7 +63,7 @@ RunConfig config_of(const Layout& layout) {
   config.training.seq_len = layout.sequence_parallel ? 4 * layout.tp : 12;
   config.training.micro_batch_size = 2;
   config.training.global_batch_size = 2 * layout.microbatches * layout.replicate * layout.shard;
-  config.training.dtype = "float64";
+  config.training.dtype = DType::float64;
   config.optimizer.lr = 1e-2;
   // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than
   // itself.

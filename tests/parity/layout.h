@@ -1,7 +1,7 @@
 // Layouts and the small models that they are tried on.
 #pragma once
 
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
 
 #include <iosfwd>
 #include <string>

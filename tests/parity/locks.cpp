@@ -42,9 +42,9 @@ void expect_locks_hold(const RankView& rank, ProgramRuns runs) {
     expect_memory_as_planned(run, kind);
     for (const Action& action : run.blueprint().program(kind)) {
       const CallTrace& trace = run.blueprint().trace(kind).of(action);
-      for (const OpRecord& op : trace.ops)
+      for (const OpRecord& op : trace.operations())
         if (op.kind == OpKind::matmul && op.m * op.n * op.k > 0) products[{op.m, op.n, op.k}] += times;
-      for (const CommRecord& comm : trace.comms)
+      for (const CommRecord& comm : trace.communications())
         if (comm.sent_bytes > 0) sent[comm.group] += times * comm.sent_bytes;
     }
   }

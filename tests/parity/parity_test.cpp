@@ -1,4 +1,5 @@
 // Every layout equals one rank: losses, gradient norms, first gradients and updated weights, in float64.
+#include "ops/remainder.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
@@ -6,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <map>
 
@@ -16,15 +18,20 @@ namespace {
 const Trajectory& baseline(const RunConfig& config) {
   static std::map<std::string, std::unique_ptr<Trajectory>> known;
   const ModelSpec& model = config.model;
-  const std::string key = fmt::format("{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family),
-                                      model.num_attention_heads, model.num_hidden_layers, model.tie_word_embeddings,
-                                      config.training.seq_len, config.training.global_batch_size, config.training.dtype,
-                                      config.training.steps, config.data.reset_attention_mask);
+  const std::string key = fmt::format(
+      "{} {} {} {} {} {} {} {} {}", static_cast<int>(model.family), model.num_attention_heads, model.num_hidden_layers,
+      model.tie_word_embeddings, config.training.seq_len, config.training.global_batch_size,
+      name_of(config.training.dtype), config.training.steps, config.data.reset_attention_mask);
   auto& trajectory = known[key];
   if (!trajectory) trajectory = run_training(one_rank(config));
   return *trajectory;
 }
 
+// Claim (parity): Every layout of a grid of 142 layouts up to eight ranks, and 61 more up to 16,
+//   computes what one rank computes.
+// Bound: 10 steps in float64: losses and norms to 1e-11; every gradient of the first step and
+//   every weight after the last to 1e-9.
+// Tests: Parity
 class Parity : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(Parity, EqualsOneRank) {
@@ -39,11 +46,16 @@ TEST_P(Parity, EqualsOneRank) {
   expect_equal(*actual, baseline(config), 1e-11, 1e-9, config.optimizer.lr);
 }
 
+// Claim (parity): The order of the axes over the ranks (`parallelism.order`, such as Megatron's
+//   `tp-cp-dp-pp`) changes no bit, and a checkpoint of one order loads in another.
+// Bound: identical bits in float32 and float64.
+// Tests: Orders|AnOrder
+//
 // The order of the axes says where ranks run, never in which order they add.
 TEST(Orders, ChangeNoBit) {
   for (const Layout& layout : order_rows()) {
     RunConfig config = config_of(layout);
-    config.training.dtype = "float32";
+    config.training.dtype = DType::float32;
     config.training.steps = 3;
     const auto actual = run_training(config);
     config.parallelism.order = {};
@@ -67,12 +79,28 @@ TEST_P(EverySchedule, EqualsOneRank) {
 
 std::string test_name(const ::testing::TestParamInfo<Layout>& layout) { return name_of(layout.param); }
 
+// Claim (plans): Planned bytes are the allocated ones; planned matrix products and traffic are
+//   the counted ones.
+// Bound: equal, for every layout of the parity grid.
+// Tests: Parity
 INSTANTIATE_TEST_SUITE_P(Grid, Parity, ::testing::ValuesIn(grid()), test_name);
 
 INSTANTIATE_TEST_SUITE_P(Rows, Parity, ::testing::ValuesIn(rows()), test_name);
 
+// Claim (schedules): Every schedule, with one to four ranks and with data, tensor and sequence
+//   parallelism and ZeRO-1 alternately, computes what one rank computes. Its planned memory and
+//   traffic are the used ones.
+// Bound: 147 layouts: losses to 1e-11, bytes equal.
+// Tests: EverySchedule
 INSTANTIATE_TEST_SUITE_P(Rows, EverySchedule, ::testing::ValuesIn(schedule_rows()), test_name);
 
+// Claim (parity): 1,024 ranks in one process compute what one rank computes, in the layout that
+//   textbooks give for 70 B parameters: tensor 8 x pipeline 8 x data 16, eight microbatches,
+//   sequence parallel, ZeRO-1. So do 256 ranks (4 x 8 x 8).
+// Bound: three steps: losses and norms to 1e-11, gradients and weights to 1e-9; the test takes
+//   seconds.
+// Tests: ManyRanks
+//
 // 256 ranks on however few cores: tensor 4 x pipeline 8 x data 8.
 TEST(ManyRanks, TwoHundredAndFiftySixEqualOne) {
   for (const bool sharded : {false, true}) {
@@ -102,6 +130,10 @@ TEST(ManyRanks, AThousandAndTwentyFourEqualOne) {
   expect_equal(*actual, *run_training(one_rank(config)), 1e-11, 1e-9, config.optimizer.lr);
 }
 
+// Claim (parity): The same layouts compute the same where operations and messages complete late,
+//   with their results poisoned until then.
+// Bound: losses and norms to 1e-11, gradients and weights to 1e-9.
+// Tests: Delayed
 class Delayed : public ::testing::TestWithParam<Layout> {};
 
 // Operations and collectives that complete late, with poison where their results will be: a wait that is missing
@@ -120,7 +152,7 @@ class Float32 : public ::testing::TestWithParam<Layout> {};
 // In float32 the first steps agree as far as its rounding lets them.
 TEST_P(Float32, FirstLossesEqualOneRank) {
   RunConfig config = config_of(GetParam());
-  config.training.dtype = "float32";
+  config.training.dtype = DType::float32;
   config.training.steps = 3;
   const auto actual = run_training(config);
   const Trajectory& expected = baseline(config);
@@ -137,9 +169,9 @@ class Bfloat16 : public ::testing::TestWithParam<Layout> {};
 TEST_P(Bfloat16, LossesFollowFloat32) {
   RunConfig config = config_of(GetParam());
   config.training.steps = 10;
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   const auto actual = run_training(config);
-  config.training.dtype = "float32";
+  config.training.dtype = DType::float32;
   const auto expected = run_training(one_rank(config));
   for (std::size_t step = 0; step < expected->losses.size(); ++step)
     EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]);
@@ -148,19 +180,20 @@ TEST_P(Bfloat16, LossesFollowFloat32) {
 // Gradients in bfloat16, and gradients that are converted for their reduction: a little rounding, and the locks hold.
 TEST(GradientFormats, LossesFollowFloat32) {
   struct Formats {
-    const char *dtype, *grad, *reduce;
+    DType dtype, grad, reduce;
   };
-  for (const Formats& formats : {Formats{"bfloat16", "bfloat16", "bfloat16"},
-                                 {"bfloat16", "bfloat16", "float32"},
-                                 {"bfloat16", "float32", "bfloat16"},
-                                 {"float32", "float32", "bfloat16"}})
+  for (const Formats& formats : {Formats{DType::bfloat16, DType::bfloat16, DType::bfloat16},
+                                 {DType::bfloat16, DType::bfloat16, DType::float32},
+                                 {DType::bfloat16, DType::float32, DType::bfloat16},
+                                 {DType::float32, DType::float32, DType::bfloat16}})
     for (const Layout& layout :
          {Layout{.replicate = 2, .microbatches = 3}, Layout{.shard = 2, .pp = 2, .microbatches = 3, .tied = true},
           Layout{.replicate = 2, .shard = 2, .microbatches = 3, .zero = 2},
           Layout{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .microbatches = 3, .zero = 3}}) {
-      SCOPED_TRACE(fmt::format("{} {} {} {}", name_of(layout), formats.dtype, formats.grad, formats.reduce));
+      SCOPED_TRACE(fmt::format("{} {} {} {}", name_of(layout), name_of(formats.dtype), name_of(formats.grad),
+                               name_of(formats.reduce)));
       RunConfig config = config_of(layout);
-      config.training.dtype = "float32";
+      config.training.dtype = DType::float32;
       const auto expected = run_training(one_rank(config));
       config.training.dtype = formats.dtype;
       config.training.grad_dtype = formats.grad;
@@ -190,8 +223,8 @@ TEST(CoarseMoments, EveryLayoutFollowsOneRankAndRepeatsItsBits) {
                                Layout{.shard = 2, .tp = 2, .family = Family::gpt2, .zero = 3}}) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = config_of(layout);
-    config.training.dtype = "float32";
-    config.optimizer.moments_dtype = "bfloat16";
+    config.training.dtype = DType::float32;
+    config.optimizer.moments_dtype = DType::bfloat16;
     const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
                                        expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
                                      }});
@@ -201,29 +234,87 @@ TEST(CoarseMoments, EveryLayoutFollowsOneRankAndRepeatsItsBits) {
     // What rounding does to the weights; other bits for each layout would differ by as much. The last bit of a gradient
     // turns few of them.
     RunConfig exact = one_rank(config);
-    exact.optimizer.moments_dtype = "float32";
+    exact.optimizer.moments_dtype = DType::float32;
     const double of_rounding = root_mean_square_difference(run_training(exact)->values, alone->values);
     EXPECT_GT(of_rounding, 1e-5);
     EXPECT_LT(root_mean_square_difference(actual->values, alone->values), of_rounding / 5);
   }
 }
 
-// Masters in two halves take the steps of whole ones; parameters differ where a master lies halfway between two of
-// them, which few do.
-TEST(Remainders, LossesAreThoseOfMasters) {
+/// The master weights of a rank and the parameters that were rounded from them, element by element, as they are after a
+/// step.
+struct RoundedWeights {
+  std::vector<float> masters, params;
+};
+
+RoundedWeights rounded_weights(const RankView& rank) {
+  RoundedWeights all;
+  for (const ShardedUnit* unit : rank.run.model().part().units())
+    for (std::size_t b = 0; b < unit->buckets().size(); ++b) {
+      const Tensor param = unit->param_part(b), master = unit->memory(b).master;
+      for (std::int64_t i = 0; i < param.num_elements(); ++i) {
+        const bfloat16 rounded = param.as<bfloat16>()[i];
+        all.params.push_back(to<float>(rounded));
+        all.masters.push_back(unit->options().stores_remainders ? joined({rounded.bits, master.as<std::int16_t>()[i]})
+                                                                : master.as<float>()[i]);
+      }
+    }
+  return all;
+}
+
+/// By step and rank.
+using WeightHistory = std::vector<std::vector<RoundedWeights>>;
+
+std::unique_ptr<Trajectory> run_recording(const RunConfig& config, WeightHistory& history) {
+  const auto num_ranks = static_cast<std::size_t>(config.mesh_shape().num_ranks());
+  history.assign(static_cast<std::size_t>(config.training.steps), std::vector<RoundedWeights>(num_ranks));
+  RunOptions options;
+  options.after_step = [&](const RankView& rank, std::int64_t step) {
+    history[static_cast<std::size_t>(step) - 1][static_cast<std::size_t>(rank.mesh.rank())] = rounded_weights(rank);
+  };
+  options.at_end = [&](const RankView& rank) {
+    expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
+  };
+  return run_training(config, options);
+}
+
+bool is_halfway(float master) { return (std::bit_cast<std::uint32_t>(master) & 0xffffU) == 0x8000U; }
+
+/// The masters are equal to the bit, and the parameters wherever their master is not halfway between two bfloat16
+/// values. Returns how many parameters were rounded apart.
+int compare_weights(const RoundedWeights& actual, const RoundedWeights& expected) {
+  EXPECT_EQ(actual.masters, expected.masters);
+  int num_apart = 0;
+  for (std::size_t i = 0; i < expected.params.size(); ++i) {
+    if (actual.params[i] == expected.params[i]) continue;
+    ++num_apart;
+    EXPECT_TRUE(is_halfway(expected.masters[i])) << "element " << i << ": " << expected.masters[i];
+  }
+  return num_apart;
+}
+
+// The optimizer takes the same steps with float32 masters and with the two bytes that their bfloat16 parameters lack.
+// Of two bfloat16 values that are equally near, the one kind takes the even one and the other the larger one. One
+// element in 65,536 is such a tie. From the first tie on, the two runs differ as two roundings in bfloat16 do.
+TEST(Remainders, StepsAreThoseOfMastersUpToTies) {
   for (const Layout& layout : {Layout{.replicate = 2, .shard = 2, .zero = 1},
                                Layout{.tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
                                Layout{.shard = 2, .tp = 2, .family = Family::gpt2, .zero = 3}}) {
     SCOPED_TRACE(name_of(layout));
     RunConfig config = config_of(layout);
-    config.training.dtype = "bfloat16";
-    const auto expected = run_training(config);
+    config.training.dtype = DType::bfloat16;
+    WeightHistory of_masters, of_remainders;
+    const auto expected = run_recording(config, of_masters);
     config.optimizer.store_param_remainders = true;
-    const auto actual = run_training(config, {.at_end = [&](const RankView& rank) {
-                                       expect_locks_hold(rank, {.training = config.training.steps, .evaluation = 1});
-                                     }});
+    const auto actual = run_recording(config, of_remainders);
+    int num_apart = 0;
+    for (std::size_t step = 0; step < of_masters.size() && num_apart == 0; ++step) {
+      EXPECT_EQ(actual->losses[step], expected->losses[step]) << step;
+      for (std::size_t rank = 0; rank < of_masters[step].size(); ++rank)
+        num_apart += compare_weights(of_remainders[step][rank], of_masters[step][rank]);
+    }
     for (std::size_t step = 0; step < expected->losses.size(); ++step)
-      EXPECT_NEAR(actual->losses[step], expected->losses[step], 1e-4 * expected->losses[step]);
+      EXPECT_NEAR(actual->losses[step], expected->losses[step], 0.02 * expected->losses[step]) << step;
   }
 }
 

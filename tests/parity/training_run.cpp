@@ -11,7 +11,7 @@
 namespace echelon::testing {
 namespace {
 
-class TrajectoryWatcher final : public RunWatcher {
+class TrajectoryWatcher final : public RunObserver {
  public:
   TrajectoryWatcher(const RunConfig& config, const RunOptions& options, Trajectory& trajectory)
       : options_(options), validation_(config, Targets::all), trajectory_(trajectory) {}
@@ -19,7 +19,8 @@ class TrajectoryWatcher final : public RunWatcher {
   void has_gradients(const RankView& rank, std::int64_t step, double factor) override {
     if (step == 1) trajectory_.first_gradients.add_gradients(rank.run.model(), rank.ops, factor);
   }
-  void ended_step(const RankView& rank, std::int64_t /*step*/, const StepResult& result) override {
+  void ended_step(const RankView& rank, std::int64_t step, const StepResult& result) override {
+    if (options_.after_step) options_.after_step(rank, step);
     if (rank.mesh.rank() != 0) return;
     trajectory_.losses.push_back(result.loss);
     trajectory_.grad_norms.push_back(result.grad_norm);

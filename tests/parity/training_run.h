@@ -4,7 +4,7 @@
 
 #include "engine/layout_run.h"
 #include "engine/tensor_collection.h"
-#include "engine/verify/reference.h"
+#include "verify/reference.h"
 
 #include <functional>
 #include <memory>
@@ -16,8 +16,8 @@ namespace echelon::testing {
 /// Which targets count.
 enum class Targets : std::uint8_t {
   all,
-  unequal,  // ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences
-            // everywhere
+  // Ignored at the begin of a sequence, unevenly over sequences and hence over ranks, and of some sequences everywhere.
+  unequal,
   of_one_sequence,  // of each global batch: most ranks have none
 };
 
@@ -67,7 +67,9 @@ struct Trajectory {
 /// What is not as in a plain run on threads.
 struct RunOptions {
   Interpose interpose = {};
-  std::function<void(const RankView& rank)> at_end = {};  // looks at a rank after its last step and an evaluation
+  std::function<void(const RankView& rank, std::int64_t step)> after_step = {};  // on every rank
+  // Looks at a rank after its last step and an evaluation.
+  std::function<void(const RankView& rank)> at_end = {};
   RankRunner run_ranks = {};
   std::optional<Schedule> schedule = {};  // in place of the config's
   Targets targets = Targets::unequal;

@@ -1,7 +1,7 @@
 // Collectives: what can be worked out by hand, what was measured elsewhere, and what must hold for every machine.
-#include "predict/collective_time.h"
+#include "predict/machine/collective_time.h"
 
-#include "predict/network_time.h"
+#include "predict/machine/network_time.h"
 #include "spec/groups.h"
 
 #include <fmt/format.h>
@@ -53,12 +53,12 @@ TEST(CommunicationSeconds, OfARingInsideANodeAndBetweenNodes) {
   const MachineSpec machine = machine_of_slow_links();
   const CommRecord two = {
       .kind = CommKind::all_reduce, .group = shard_group, .group_size = 2, .dtype = DType::float32, .num_elements = 10};
-  EXPECT_DOUBLE_EQ(communication_seconds(two, 0, DeviceMap(mesh_of(2), machine)),
-                   40.0 / 10 + 2 * 0.5);  // 2 (n - 1)/n of 40 bytes
+  // 2 (n - 1)/n of 40 bytes.
+  EXPECT_DOUBLE_EQ(communication_seconds(two, 0, DeviceMap(mesh_of(2), machine)), 40.0 / 10 + 2 * 0.5);
   const CommRecord four = {
       .kind = CommKind::all_gather, .group = shard_group, .group_size = 4, .dtype = DType::float32, .num_elements = 10};
-  EXPECT_DOUBLE_EQ(communication_seconds(four, 0, DeviceMap(mesh_of(4), machine)),
-                   30.0 / 4 + 2 * 0.5);  // both cards carry one ring; two of its hops are links
+  // Both cards carry one ring; two of its hops are links.
+  EXPECT_DOUBLE_EQ(communication_seconds(four, 0, DeviceMap(mesh_of(4), machine)), 30.0 / 4 + 2 * 0.5);
 }
 
 TEST(CommunicationSeconds, GroupsThatCommunicateTogetherShareTheCards) {
@@ -77,8 +77,8 @@ TEST(CommunicationSeconds, OfATransferBetweenStages) {
                            .num_elements = 10,
                            .peer = 1};
   EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 1, 2), machine)), 40.0 / 10 + 0.5);
-  EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 2, 2), machine)),
-                   40.0 / 2);  // the other tensor rank sends too, each by its card
+  // The other tensor rank sends too, each by its card.
+  EXPECT_DOUBLE_EQ(communication_seconds(send, 0, DeviceMap(mesh_of(1, 2, 2), machine)), 40.0 / 2);
 }
 
 TEST(CommunicationSeconds, OfATransferFindsItsPeer) {
@@ -99,11 +99,11 @@ TEST(CommunicationSeconds, ALoneSenderHasOneCard) {
   machine.nodes.front().num_devices = 2;
   machine.nodes.front().num_nics = 1;
   const DeviceMap devices(mesh_of(1, 2, 2), machine);
-  EXPECT_DOUBLE_EQ(collective_seconds(CommKind::send, 40, devices.placement_of_pair(0, 2), machine.network),
-                   40.0 / 1);  // two senders, one card
+  // Two senders, one card.
+  EXPECT_DOUBLE_EQ(collective_seconds(CommKind::send, 40, devices.placement_of_pair(0, 2), machine.network), 40.0 / 1);
 }
 
-/// A measurement of others (sources: docs/machines.md) and what is predicted for it, in GB/s.
+/// A measurement of others (sources: docs/results/machine-rates.md) and what is predicted for it, in GB/s.
 struct Row {
   std::string what;
   double measured, predicted, tolerance;
@@ -189,14 +189,14 @@ void add_sizes(std::vector<Row>& rows) {
   }
 }
 
-/// docs/machines.md shows the same lines.
+/// docs/results/machine-rates.md shows the same lines.
 TEST(CollectiveSeconds, AreAsMeasuredAndAsDocumented) {
   std::vector<Row> rows;
   add_shipped(rows);
   add_plain(rows);
   add_copies(rows);
   add_sizes(rows);
-  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/machines.md");
+  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/results/machine-rates.md");
   std::ostringstream document;
   document << file.rdbuf();
   double sum = 0;

@@ -1,7 +1,7 @@
-#include "predict/cost_scales.h"
+#include "predict/machine/cost_scales.h"
 
 #include "blueprint/small_config.h"
-#include "predict/simulate.h"
+#include "predict/simulation/simulate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Tables as spreadsheets write them.
-#include "predict/csv.h"
+#include "predict/published/csv.h"
 
 #include "base/error.h"
 

@@ -1,5 +1,5 @@
 // Where ranks and groups lie: arithmetic on strides against counting.
-#include "predict/device_map.h"
+#include "predict/machine/device_map.h"
 
 #include "base/error.h"
 #include "spec/groups.h"

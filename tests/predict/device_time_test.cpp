@@ -1,8 +1,8 @@
 // Operations on a device: what can be worked out by hand, and products that were measured elsewhere.
-#include "predict/device_time.h"
+#include "predict/machine/device_time.h"
 
 #include "base/error.h"
-#include "predict/matmul_rate.h"
+#include "predict/machine/matmul_rate.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -41,8 +41,8 @@ TEST(TileEfficiency, IsThatOfFullAndPartialWaves) {
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 500, 100, 1000, 0), 1);    // two parts of k each
   EXPECT_DOUBLE_EQ(tile_efficiency(device, 500, 100, 64, 64), 0.25);  // too short for that
   device.tiles.push_back({.m = 50, .n = 100, .efficiency = 0.9});
-  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0),
-                   0.9);  // three waves of small tiles, where large ones leave half a wave
+  // Three waves of small tiles, where large ones leave half a wave.
+  EXPECT_DOUBLE_EQ(tile_efficiency(device, 1500, 100, 64, 0), 0.9);
 }
 
 TEST(DeviceTime, ProductsOfFloat32MayHaveTheRatesOfTensorFloat32) {
@@ -80,7 +80,7 @@ TEST(DeviceTime, NeedsRatesOnlyForProductsAndAttention) {
   }
 }
 
-/// A product that others measured (sources: docs/machines.md).
+/// A product that others measured (sources: docs/results/machine-rates.md).
 struct Product {
   const char* what;
   const char* machine;
@@ -111,9 +111,9 @@ constexpr Product products[] = {
     {"8192^3 on V100, float16", "v100", 8192, 8192, 8192, 83, 0.05, DType::float16},
 };
 
-/// docs/machines.md shows the same lines.
+/// docs/results/machine-rates.md shows the same lines.
 TEST(MatmulRate, IsAsMeasuredAndAsDocumented) {
-  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/machines.md");
+  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/results/machine-rates.md");
   std::ostringstream document;
   document << file.rdbuf();
   double sum = 0;

@@ -1,5 +1,5 @@
 // Goodput against a job that fails by chance, and the best interval against all others.
-#include "predict/failures.h"
+#include "predict/simulation/failures.h"
 
 #include <gtest/gtest.h>
 

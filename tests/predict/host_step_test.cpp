@@ -1,10 +1,10 @@
 // Thread ranks on shared cores: what can be worked out by hand.
-#include "predict/host_step.h"
+#include "predict/host/host_step.h"
 
 #include "base/error.h"
-#include "predict/host_time.h"
-#include "predict/simulate.h"
-#include "spec/run_config.h"
+#include "predict/machine/host_time.h"
+#include "predict/simulation/simulate.h"
+#include "spec/config/run_config.h"
 
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ double product_seconds(const Blueprint& blueprint) {
   const RankBlueprint rank = blueprint.rank(0);
   double flops = 0;
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const OpRecord& each : rank.trace(ProgramKind::training).of(action).ops)
+    for (const OpRecord& each : rank.trace(ProgramKind::training).of(action).operations())
       flops += each.kind == OpKind::matmul ? static_cast<double>(each.flops) : 0;
   return flops;
 }
@@ -60,7 +60,7 @@ TEST(HostStep, OneRankComputesOnBothCores) {
 
 TEST(HostStep, ProductsInFloat8AreNotTimed) {
   RunConfig float8 = config(1, 1);
-  float8.training.linear_dtype = "float8";
+  float8.training.linear_dtype = LinearDType::float8;
   EXPECT_THROW((void)host_step(Blueprint(float8), products_alone()), Error);
 }
 
@@ -97,7 +97,7 @@ TEST(HostStep, ProcessesWaitForEachOtherAndHelpNobody) {
   double sent_seconds = 0;
   const RankBlueprint rank = blueprint.rank(0);
   for (const Action& action : rank.program(ProgramKind::training))
-    for (const CommRecord& each : rank.trace(ProgramKind::training).of(action).comms)
+    for (const CommRecord& each : rank.trace(ProgramKind::training).of(action).communications())
       if (each.group_size > 1 && each.kind == CommKind::all_reduce)
         sent_seconds += 4.0 * static_cast<double>(each.num_elements * size_of(each.dtype));
   ASSERT_GT(sent_seconds, 0);

@@ -1,11 +1,11 @@
 // No layout is faster or smaller than its bounds say, and its programs take what its blueprint takes: random layouts of
 // several models and machines against their blueprints.
-#include "predict/plan_bounds.h"
+#include "plan/bounds/bounds.h"
 
-#include "predict/layout_steps.h"
-#include "predict/plan.h"
+#include "plan/bounds/layout_steps.h"
+#include "plan/search/plan.h"
 #include "predict/some_host.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // Rows of tables of published runs: what becomes of their words, and that a row and the config that it stands for are
 // timed alike.
-#include "predict/published_row.h"
-#include "predict/row_assumptions.h"
-#include "predict/software_memory.h"
+#include "predict/published/published_row.h"
+#include "predict/published/row_assumptions.h"
+#include "predict/published/software_memory.h"
 
 #include "base/error.h"
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -251,8 +251,8 @@ TEST(SoftwareMemory, OfPyTorch) {
   EXPECT_GE(memory.front().category_bytes.at(MemoryCategory::gradients), 4 * sharded);
   const std::int64_t logits = 8192 * 128256 / 8;
   EXPECT_GE(memory.back().category_bytes.at(MemoryCategory::boundaries), 8 * 2 * logits);
-  EXPECT_EQ(memory_of(true).back().arena_bytes,
-            memory.back().arena_bytes);  // a loss over a vocabulary that is cut is not compiled
+  // A loss over a vocabulary that is cut is not compiled.
+  EXPECT_EQ(memory_of(true).back().arena_bytes, memory.back().arena_bytes);
 
   for (const auto& [column, value] :
        std::map<std::string, std::string>{{"tp", "1"}, {"pp", "1"}, {"dp", "64"}, {"sp", "0"}, {"gbs", "64"}})

@@ -1,8 +1,8 @@
 // A step on a machine: what can be worked out by hand.
-#include "predict/simulate.h"
+#include "predict/simulation/simulate.h"
 
 #include "base/error.h"
-#include "predict/device_time.h"
+#include "predict/machine/device_time.h"
 
 #include <gtest/gtest.h>
 
@@ -114,7 +114,7 @@ TEST(Simulate, TensorParallelismAcrossNodesIsSlower) {
   config.model = preset("llama3-8b");
   config.training.seq_len = 4096;
   config.training.global_batch_size = 16;
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   config.parallelism.tensor_parallel_degree = 8;
   config.parallelism.data_parallel_shard_degree = 2;
   const auto seconds = [&](const char* order) {
@@ -140,7 +140,7 @@ RunConfig llama3_405b(PipelineSchedule schedule, const std::string& letters) {
   config.model.intermediate_size = 53248;
   config.training.seq_len = 8192;
   config.training.global_batch_size = 2048;
-  config.training.dtype = "bfloat16";
+  config.training.dtype = DType::bfloat16;
   config.parallelism.data_parallel_shard_degree = 128;
   config.parallelism.tensor_parallel_degree = 8;
   config.parallelism.sequence_parallel = true;

@@ -1,7 +1,7 @@
 // A host as `echelon bench` describes one: three cores, which share memory's bandwidth, and waits that cost something.
 #pragma once
 
-#include "spec/machine_spec.h"
+#include "spec/machine/machine_spec.h"
 
 namespace echelon {
 

@@ -1,10 +1,10 @@
 // The event engine on programs whose times can be worked out by hand, and against schedule/timeline.h, which knows no
 // lanes.
-#include "predict/step_events.h"
+#include "predict/step/step_events.h"
 
 #include "base/error.h"
-#include "schedule/catalog.h"
-#include "schedule/lower.h"
+#include "schedule/generators/catalog.h"
+#include "schedule/lowering/lower.h"
 #include "schedule/timeline.h"
 
 #include <gtest/gtest.h>

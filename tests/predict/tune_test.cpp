@@ -1,7 +1,7 @@
-#include "predict/tune.h"
+#include "plan/search/tune.h"
 
 #include "blueprint/small_config.h"
-#include "predict/plan_text.h"
+#include "plan/text/text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // A page with everything on it.
 #pragma once
 
-#include "report/html_report.h"
-#include "schedule/lower.h"
+#include "report/html/html_report.h"
+#include "schedule/lowering/lower.h"
 #include "schedule/schedule.h"
 
 #include <cmath>
@@ -48,12 +48,12 @@ inline HtmlBars memory() {
                    .rows = {},
                    .limit_name = "the GPU's memory"};
   for (int stage = 0; stage < 4; ++stage) {
-    const std::vector<HtmlBars::Part> parts = {{"parameters", 12e9},
-                                               {"gradients", 12e9},
-                                               {"moments", 9e9},
-                                               {"activations", 18e9 - 4e9 * stage},
-                                               {"workspace", 2e9}};
-    bars.rows.push_back({.label = "stage " + std::to_string(stage), .parts = parts, .limit = 80e9});
+    const std::vector<HtmlBars::Segment> segments = {{"parameters", 12e9},
+                                                     {"gradients", 12e9},
+                                                     {"moments", 9e9},
+                                                     {"activations", 18e9 - 4e9 * stage},
+                                                     {"workspace", 2e9}};
+    bars.rows.push_back({.label = "stage " + std::to_string(stage), .segments = segments, .limit = 80e9});
   }
   return bars;
 }

@@ -1,4 +1,4 @@
-#include "report/html_report.h"
+#include "report/html/html_report.h"
 
 #include "base/error.h"
 #include "report/example_page.h"
@@ -6,6 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <limits>
 #include <regex>
@@ -73,7 +76,7 @@ TEST(HtmlReport, WorksWithWhatHasNoSize) {
 TEST(HtmlReport, DrawsSomeOfManyRowsAndTellsAll) {
   HtmlBars bars = {.title = "Memory"};
   for (int i = 0; i < 1000; ++i)
-    bars.rows.push_back({.label = "stage " + std::to_string(i), .parts = {{"parameters", 1e9}}});
+    bars.rows.push_back({.label = "stage " + std::to_string(i), .segments = {{"parameters", 1e9}}});
   const std::string page = to_html(HtmlReport{.title = "Many", .bars = {bars}});
   const auto count = [&](const std::string& text) {
     std::size_t found = 0;
@@ -90,7 +93,7 @@ TEST(HtmlReport, DrawsSomeOfManyRowsAndTellsAll) {
 TEST(HtmlReport, NamesInALegendWhatCanBeSeenAndAllAmongTheNumbers) {
   const HtmlBars bars = {.title = "Time",
                          .unit = HtmlUnit::seconds,
-                         .rows = {{.label = "rank 0", .parts = {{"compute", 1}, {"clipping", 1e-3}}}}};
+                         .rows = {{.label = "rank 0", .segments = {{"compute", 1}, {"clipping", 1e-3}}}}};
   const std::string page = to_html(HtmlReport{.title = "Legend", .bars = {bars}});
   EXPECT_THAT(page, HasSubstr("</i>compute</li>"));
   EXPECT_THAT(page, Not(HasSubstr("</i>clipping</li>")));
@@ -112,8 +115,8 @@ TEST(HtmlTimeline, HasABarForEveryActionThatTakesTime) {
   EXPECT_EQ(figure.bars.size(), num_actions);  // everything takes time there
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::forward, &TimelineBar::kind), 4 * 8);
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::backward_weight, &TimelineBar::kind), 4 * 8);
-  EXPECT_EQ(std::ranges::count(figure.bars, BarKind::transfer, &TimelineBar::kind),
-            2 * 2 * 3 * 8);  // both ends, both ways, three borders
+  // Both ends, both ways, three borders.
+  EXPECT_EQ(std::ranges::count(figure.bars, BarKind::transfer, &TimelineBar::kind), 2 * 2 * 3 * 8);
   EXPECT_DOUBLE_EQ(std::ranges::min(figure.bars, {}, &TimelineBar::start).start, 0);
 }
 
@@ -195,6 +198,21 @@ TEST(HtmlFile, SaysWhereItCannotWrite) {
   if (std::filesystem::exists("/dev/full")) {
     EXPECT_THROW(HtmlFile("/dev/full").write({.title = "lost"}), Failure);
   }
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(HtmlFile, LeavesNoPartOnAFullDisk) {
+  const std::string path = std::string(testing::TempDir()) + "/echelon-full-disk.html";
+  const HtmlFile file(path);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small = {100, limit.rlim_max};
+  auto* const before = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_THROW(file.write({.title = "lost"}), Failure);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  static_cast<void>(std::signal(SIGXFSZ, before));
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "report/step_report.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,8 @@
 
 namespace echelon {
 namespace {
+
+using testing::HasSubstr;
 
 StepReport example() {
   return {.step = 7,
@@ -22,20 +25,21 @@ StepReport example() {
           .comm_bytes = {{"dp_shard", 123456789012345}, {"tp", 7}}};
 }
 
-TEST(StepLine, IsTheLineThatTorchtitanPrints) {
+TEST(StepLine, IsTheLineThatTorchtitanPrintsAndMore) {
   StepReport report = example();
   report.tokens_per_second = 4938270;  // over 4 ranks
   report.tflops = 4938.272;
   EXPECT_EQ(step_line(report),
             "step:  7  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 1,234,568  tflops: 1,234.57  "
-            "mfu: N/A");
+            "mfu: N/A  lr: 3.000e-01  seconds: 0.5  tokens/s of 4 ranks: 4,938,270");
   report.mfu = 41.256;
   report.step = 12345;
   report.tflops = 0.5;
   report.tokens_per_second = 999 * 4;
   EXPECT_EQ(
       step_line(report),
-      "step: 12345  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 999  tflops: 0.12  mfu: 41.26%");
+      "step: 12345  loss:  3.12346  grad_norm:  1.5000  memory:  0.50GiB(6.25%)  tps: 999  tflops: 0.12  mfu: 41.26%  "
+      "lr: 3.000e-01  seconds: 0.5  tokens/s of 4 ranks: 3,996");
 }
 
 TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
@@ -43,10 +47,9 @@ TEST(StepLine, SaysTheLossScaleAndWhatWasSkipped) {
   EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("loss_scale").is_null());
   EXPECT_FALSE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
   report.loss_scale = 65536;
-  EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536")) << step_line(report);
+  EXPECT_THAT(step_line(report), HasSubstr("mfu: N/A  loss_scale: 65536  lr:"));
   report.is_skipped = true;
-  EXPECT_TRUE(step_line(report).ends_with("mfu: N/A  loss_scale: 65536  skipped: gradients overflowed"))
-      << step_line(report);
+  EXPECT_THAT(step_line(report), HasSubstr("mfu: N/A  loss_scale: 65536  skipped: gradients overflowed  lr:"));
   EXPECT_EQ(nlohmann::json::parse(to_json(report)).at("loss_scale").get<double>(), 65536);
   EXPECT_TRUE(nlohmann::json::parse(to_json(report)).at("skipped").get<bool>());
 }
@@ -58,7 +61,8 @@ TEST(StepLine, SurvivesWhatIsNotFinite) {
   report.tokens_per_second = std::numeric_limits<double>::infinity();
   report.memory_total_bytes = 0;
   const std::regex form(
-      "step:  7  loss: +nan  grad_norm: +inf  memory:  0.50GiB\\(N/A\\)  tps: inf  tflops: 0.00  mfu: N/A");
+      "step:  7  loss: +nan  grad_norm: +inf  memory:  0.50GiB\\(N/A\\)  tps: inf  tflops: 0.00  mfu: N/A  "
+      "lr: 3.000e-01  seconds: 0.5  tokens/s of 4 ranks: inf");
   EXPECT_TRUE(std::regex_match(step_line(report), form)) << step_line(report);
   EXPECT_TRUE(nlohmann::json::parse(to_json(report))["loss"].is_null());
 }
@@ -113,8 +117,8 @@ TEST(Flops, EqualTheProductsOfTheModel) {
     const std::int64_t per_layer = 2 * projections + 4 * T * Q;
     const double expected =
         3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);
-    EXPECT_NEAR(model_flops_per_token(m, T) / expected, 1, 2e-3)
-        << name;  // norms and biases are counted as parameters too
+    // Norms and biases are counted as parameters too.
+    EXPECT_NEAR(model_flops_per_token(m, T) / expected, 1, 2e-3) << name;
   }
 }
 

@@ -1,5 +1,5 @@
 // Drawings of a step with lanes: what is in them, read back.
-#include "report/timeline_drawing.h"
+#include "report/html/timeline_drawing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ TEST(TimelineDrawing, TheTraceHasAThreadPerLaneAndMicroseconds) {
   for (const auto& event : trace["traceEvents"])
     if (event["ph"] == "X") events[event["cat"]] = event;
   ASSERT_EQ(events.size(), 3U);
-  EXPECT_EQ(events["forward"]["name"], "forward stage 0 microbatch 2");
+  EXPECT_EQ(events["forward"]["name"], "forward");
+  EXPECT_EQ(events["forward"]["args"]["microbatch"], 2);
   EXPECT_EQ(events["forward"]["tid"], 0);
   EXPECT_EQ(events["send_forward"]["tid"], 2);
   EXPECT_DOUBLE_EQ(events["send_forward"]["ts"], 5e5);
@@ -46,8 +47,8 @@ TEST(TimelineDrawing, TheSvgHasABoxPerEventAndNumbersPasses) {
   EXPECT_THAT(svg, HasSubstr("<title>update stage 0 unit 1</title>"));
   EXPECT_THAT(svg, HasSubstr(">3</text>"));  // counted from 1
   EXPECT_THAT(svg, HasSubstr(">stage 0</text>"));
-  for (const char* tick : {">0 s</text>", ">0.2 s</text>", ">1 s</text>"})
-    EXPECT_THAT(svg, HasSubstr(tick));  // 800 wide: one each 160
+  // 800 wide: one each 160.
+  for (const char* tick : {">0 s</text>", ">0.2 s</text>", ">1 s</text>"}) EXPECT_THAT(svg, HasSubstr(tick));
   EXPECT_THAT(svg, testing::Not(HasSubstr(">1.2 s</text>")));
 }
 

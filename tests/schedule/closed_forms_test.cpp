@@ -1,7 +1,7 @@
 // Cost and activations in flight of the schedules against the closed forms of their papers, over a grid of (p, m, v).
 // Costs are the longest rank's, in whole numbers, so that they are exact.
-#include "schedule/catalog.h"
-#include "schedule/rates.h"
+#include "schedule/generators/catalog.h"
+#include "schedule/play/rates.h"
 
 #include <gtest/gtest.h>
 

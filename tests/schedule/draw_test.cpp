@@ -1,4 +1,4 @@
-#include "schedule/draw.h"
+#include "schedule/draw/draw.h"
 
 #include "programs.h"
 

@@ -2,8 +2,8 @@
 // hand against the paper's words (who waits for whom, how many forwards each rank begins with); closed_forms_test.cpp
 // has the papers' sums, and torch_csv_test.cpp PyTorch's orders of the same schedules. Capitals: a rank's first stage,
 // small letters: its second.
-#include "schedule/draw.h"
-#include "schedule/play_schedule.h"
+#include "schedule/draw/draw.h"
+#include "schedule/play/play_schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Schedules and options that the tests of this folder go through.
 #pragma once
 
-#include "schedule/catalog.h"
-#include "schedule/lower.h"
+#include "schedule/generators/catalog.h"
+#include "schedule/lowering/lower.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // PyTorch's own orders (torch_csv/make_fixtures.py) against ours, and files that are no schedule.
-#include "schedule/torch_csv.h"
+#include "schedule/draw/torch_csv.h"
 
 #include "base/error.h"
-#include "schedule/catalog.h"
-#include "schedule/rates.h"
+#include "schedule/generators/catalog.h"
+#include "schedule/play/rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,6 +46,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Fixture{"DualPipeV", 4, 10, 2}, Fixture{"DualPipeV", 3, 7, 2}),
     [](const auto& row) { return fmt::format("{}_{}_{}_{}", row.param.name, row.param.p, row.param.m, row.param.v); });
 
+// Claim (schedules): Interleaved 1F1B, interleaved zero bubble, ZB-V, DualPipeV and GPipe have
+//   PyTorch's order of passes.
+// Bound: equal to 16 files that PyTorch wrote.
+// Tests: TorchCsv
 TEST_P(TorchCsv, HasTheOrderOfOurs) {
   const auto& [name, p, m, v] = GetParam();
   const Schedule theirs = read_fixture(fmt::format("{}-{}-{}-{}.csv", name, p, m, v)), own = ours(name, p, m, v);

@@ -1,7 +1,7 @@
-#include "spec/config_reader.h"
+#include "spec/config/config_reader.h"
 
 #include "base/error.h"
-#include "spec/config_keys.h"
+#include "spec/config/config_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -125,6 +125,12 @@ TEST(ConfigReader, WhatIsWrittenReadsBackTheSame) {
     config.lr_scheduler.decay = LrDecay::wsd;
     config.training.recompute = {BlockOperation::core_attn, BlockOperation::mlp};
     config.parallelism.order = parse_axis_order("order", {"pp-dp-tp"});
+    config.training.grad_dtype = config.training.dtype = DType::bfloat16;
+    config.training.reduce_dtype = DType::float32;
+    config.optimizer.moments_dtype = DType::bfloat16;
+    config.training.device = DeviceChoice::cuda;
+    config.comm.backend = CommBackend::nccl;
+    config.comm.bind = RankBinding::none;
     EXPECT_EQ(read(to_toml(config)), config) << to_toml(config);
   }
 }
@@ -141,6 +147,60 @@ TEST(ConfigReader, ALayoutIsAListOrLetters) {
       read(degrees, {"--parallelism.pipeline_parallel_layout=[2,1,1,2]"}).parallelism.pipeline_parallel_layout.counts,
       (std::vector<std::int64_t>{2, 1, 1, 2}));
 }
+
+TEST(ConfigReader, AnEmptyChoiceIsTheDefault) {
+  const RunConfig config = read("[model]\npreset = 'llama-1m'\n[optimizer]\nmoments_dtype = ''",
+                                {"--training.grad_dtype=", "--training.linear_dtype="});
+  EXPECT_EQ(config.optimizer.moments_dtype, std::nullopt);
+  EXPECT_EQ(config.training.grad_dtype, std::nullopt);
+  EXPECT_EQ(config.training.linear_dtype, std::nullopt);
+  EXPECT_THAT(to_toml(config), HasSubstr("\nlinear_dtype = \"\"\n"));
+  EXPECT_THAT(to_toml(config), HasSubstr("\ndevice = \"auto\"\n"));
+}
+
+// What a format may be depends on training.dtype, whether it is written before or after it, and on its last value.
+TEST(ConfigReader, FormatsGoWithTheLastDtype) {
+  const RunConfig config =
+      read("[model]\npreset = 'llama-1m'\n[training]\nreduce_dtype = 'float16'\ndtype = 'float16'\n",
+           {"--training.reduce_dtype=bfloat16", "--training.dtype=bfloat16"});
+  EXPECT_EQ(config.training.dtype, DType::bfloat16);
+  EXPECT_EQ(config.training.reduce_dtype, DType::bfloat16);
+  EXPECT_THAT(
+      [] { (void)read("[model]\npreset = 'llama-1m'\n[training]\nreduce_dtype = 'x'\ndtype = 'float64'\n"); },
+      ThrowsMessage<Error>("training.reduce_dtype = 'x' does not go with training.dtype = 'float64', but float64 "
+                           "does; nearest: 'float64'"));
+}
+
+struct UnknownName {
+  const char *argument, *sentence;
+};
+
+class UnknownNames : public testing::TestWithParam<UnknownName> {};
+
+TEST_P(UnknownNames, AreRefusedInTheWordsOfTheCheck) {
+  EXPECT_THAT([] { (void)read("[model]\npreset = 'llama-1m'", {GetParam().argument}); },
+              ThrowsMessage<Error>(GetParam().sentence));
+}
+
+const UnknownName unknown_names[] = {
+    {"--training.dtype=bfloat",
+     "training.dtype = 'bfloat' is none of float32, bfloat16, float16, float64; nearest: bfloat16"},
+    {"--training.dtype=BFloat16",
+     "training.dtype = 'BFloat16' is none of float32, bfloat16, float16, float64; nearest: bfloat16"},
+    {"--training.linear_dtype=float9", "training.linear_dtype = 'float9' is none of float8; nearest: float8"},
+    {"--training.reduce_dtype=bfloat",
+     "training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; "
+     "nearest: 'bfloat16'"},
+    {"--training.float32_matmul_precision=hihg",
+     "training.float32_matmul_precision = 'hihg' is none of highest, high; nearest: high"},
+    {"--training.device=gpu", "training.device = 'gpu' is none of auto, cpu, cuda; nearest: cpu"},
+    {"--optimizer.name=adam", "optimizer.name = 'adam' is none of adamw; nearest: adamw"},
+    {"--optimizer.moments_dtype=bf16",
+     "optimizer.moments_dtype = 'bf16' is none of float32, bfloat16; nearest: bfloat16"},
+    {"--comm.backend=threads", "comm.backend = 'threads' is none of auto, thread, mpi, nccl; nearest: thread"},
+    {"--comm.bind=no", "comm.bind = 'no' is none of auto, none; nearest: none"},
+};
+INSTANTIATE_TEST_SUITE_P(All, UnknownNames, testing::ValuesIn(unknown_names));
 
 TEST(ConfigReader, RecomputeIsAWordOrAListOfOperations) {
   using enum BlockOperation;
@@ -218,12 +278,12 @@ TEST_P(BadConfigs, AreRefusedInOneSentence) {
 const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'\n[training]\nstpes = 5",
      {},
-     "toml:4: there is no key training.stpes; nearest: training.steps"},
+     "toml:4: there is no key training.stpes; did you mean training.steps?"},
     {"[model]\npreset = 'llama-1m'\n[trainning]\nsteps = 5",
      {},
-     "toml:3: there is no section [trainning]; nearest: [training]"},
-    {"[model]\npreset = 'llama-1m'\n[trainning]", {}, "there is no section [trainning]; nearest: [training]"},
-    {"steps = 5", {}, "toml:1: the key 'steps' stands outside a section; nearest:"},
+     "toml:3: there is no section [trainning]; did you mean [training]?"},
+    {"[model]\npreset = 'llama-1m'\n[trainning]", {}, "there is no section [trainning]; did you mean [training]?"},
+    {"steps = 5", {}, "toml:1: the key 'steps' is outside of a section; did you mean training.steps?"},
     {"[model]\npreset = 'llama-1m'\n[training]\nsteps = 'many'",
      {},
      "training.steps = \"many\" is not an integer, such as 100"},
@@ -236,7 +296,7 @@ const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'\n[parallelism]\npipeline_parallel_layout = ['a']",
      {},
      "a list with an element that is no integer"},
-    {"[model]\npreset = 'llama-2m'", {}, "model.preset = 'llama-2m' is not a preset; nearest: llama-1m"},
+    {"[model]\npreset = 'llama-2m'", {}, "model.preset = 'llama-2m' is not a preset; did you mean llama-1m?"},
     {"[model]\npreset = 5", {}, "model.preset = 5 is not a string"},
     {"[model]\npreset = 'llama-1m'\npath = 'x'", {}, "both given"},
     {"[model]\npath = 'x'", {}, "model.path = 'x' cannot be read"},
@@ -258,7 +318,7 @@ const ConfigFault faults[] = {
      "model.rope_scaling.rope_type = 'yarn' is not there"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.stpes=5"},
-     "command line: there is no key training.stpes; nearest: training.steps"},
+     "command line: there is no key training.stpes; did you mean training.steps?"},
     {"[model]\npreset = 'llama-1m'", {"--training.steps=5x"}, "training.steps = \"5x\" is not an integer"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.steps=99999999999999999999"},
@@ -276,6 +336,12 @@ const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'",
      {"--training.float32_matmul_precision=high", "--training.dtype=bfloat16"},
      "says nothing about products of training.dtype = 'bfloat16'"},
+    {"[model]\npreset = 'llama-1m'\n[training]\ndtype = 5",
+     {},
+     "toml:4: training.dtype = 5 is not a string, such as \"float32\""},
+    {"[model]\npreset = 'llama-1m'\n[training]\ndtype = ['float32']",
+     {},
+     "toml:4: training.dtype is a list, which is not there yet; nearest: one of its elements"},
     {"[model]\npreset = 'llama-1m'", {"training.steps=5"}, "'training.steps=5' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--"}, "'--' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--=5"}, "there is no key"},

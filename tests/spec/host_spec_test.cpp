@@ -1,9 +1,9 @@
 // Files that describe a machine, and the steps that a config names for a trace.
-#include "spec/host_spec.h"
+#include "spec/machine/host_spec.h"
 
 #include "base/error.h"
-#include "spec/machine_spec.h"
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
+#include "spec/machine/machine_spec.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // Machine files: the shipped ones, what a round trip keeps, and sentences about what is wrong in them.
-#include "spec/machine_spec.h"
+#include "spec/machine/machine_spec.h"
 
 #include "base/error.h"
-#include "spec/shipped_machines.h"
+#include "spec/machine/shipped_machines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -137,15 +137,15 @@ TEST(MachineSpec, ARoundTripKeepsEverything) {
   EXPECT_EQ(parse_machine(to_toml(machine), "written"), machine) << to_toml(machine);
 }
 
-/// The example of docs/machines.md: two kinds of nodes.
+/// The example of docs/reference/machines.md: two kinds of nodes.
 TEST(MachineSpec, TheDocumentedFileIsRead) {
-  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/machines.md");
+  std::ifstream file(std::string(ECHELON_SOURCE_DIR) + "/docs/reference/machines.md");
   std::ostringstream page;
   page << file.rdbuf();
   const std::string text = page.str();
   const auto first = text.find("```toml\n") + 8;
   const std::string example = text.substr(first, text.find("```", first) - first);
-  const MachineSpec machine = parse_machine(example, "docs/machines.md");
+  const MachineSpec machine = parse_machine(example, "docs/reference/machines.md");
   ASSERT_EQ(machine.nodes.size(), 2);
   EXPECT_EQ(machine.nodes.front().count, 4);
   EXPECT_EQ(machine.nodes.front().device.tiles.size(), 2);

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace echelon {
 namespace {
 
@@ -26,7 +28,7 @@ TEST(MeshShape, TensorParallelIsInnermostAndClusterOutermost) {
 
 TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
   const MeshShape mesh = example_mesh();
-  const AxisSet sets[] = {{}, {Axis::tp}, {Axis::pp}, data_axes, {Axis::pp, Axis::tp}, world_axes};
+  const AxisSet sets[] = {{}, {Axis::tp}, {Axis::pp}, data_axes, {Axis::pp, Axis::tp}, step_axes, world_axes};
   for (const AxisSet axes : sets) {
     for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
       std::vector<int> expected;  // by the definition, over all ranks
@@ -93,11 +95,50 @@ TEST(MeshShape, BlocksAreConsecutive) {
   EXPECT_THROW((void)mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 0}, 0), Error);
 }
 
+// The complement of blocks: one rank of each.
+TEST(MeshShape, StridedRanksAreAtOnePlaceOfTheirBlocks) {
+  const MeshShape mesh({1, 1, 1, 6, 1, 2});
+  const Group strided = {.axes = {Axis::dp_shard}, .part = Group::Part::strided, .block = 3};
+  EXPECT_THAT(mesh.ranks_of(strided, 0), ElementsAre(0, 6));
+  EXPECT_THAT(mesh.ranks_of(strided, 5), ElementsAre(5, 11));
+  EXPECT_THAT(mesh.ranks_of({.axes = {Axis::dp_shard}, .part = Group::Part::strided, .block = 1}, 3),
+              ElementsAre(1, 3, 5, 7, 9, 11));
+  EXPECT_THROW((void)mesh.ranks_of({.axes = {Axis::dp_shard}, .part = Group::Part::strided, .block = 4}, 0), Error);
+}
+
+TEST(MeshShape, ARanksPlaceIsItsPositionAmongTheRanksOfAGroup) {
+  const MeshShape mesh({2, 2, 3, 2, 1, 4}, parse_axis_order("order", {"dp_shard-tp-pp"}));
+  using Part = Group::Part;
+  for (const Group& group :
+       {Group{step_axes}, Group{world_axes}, Group{data_axes}, Group{}, Group{{Axis::pp}, Part::ends},
+        Group{{Axis::tp}, Part::block, 2}, Group{{Axis::tp}, Part::strided, 2}, Group{data_axes, Part::block, 2},
+        Group{data_axes, Part::strided, 2}})
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+      const std::vector<int> ranks = mesh.ranks_of(group, rank);
+      const auto found = std::ranges::find(ranks, rank);
+      const GroupPlace expected =
+          ranks.empty() ? GroupPlace{}
+                        : GroupPlace{static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size())};
+      EXPECT_EQ(mesh.place_in(group, rank), expected) << name_of(group) << " " << rank;
+      EXPECT_TRUE(ranks.empty() || found != ranks.end());
+    }
+}
+
+// A step is taken by the ranks of one cluster.
+TEST(MeshShape, TheRanksOfAStepDoNotSpanClusters) {
+  const MeshShape mesh({2, 1, 1, 2, 1, 1});
+  EXPECT_THAT(mesh.ranks_of({step_axes}, 3), ElementsAre(2, 3));
+  EXPECT_THAT(mesh.ranks_of({world_axes}, 3), ElementsAre(0, 1, 2, 3));
+}
+
 TEST(MeshShape, NamesOfGroups) {
   EXPECT_EQ(name_of(Group{.axes = {Axis::dp_shard, Axis::cp}}), "dp_shard+cp");
   EXPECT_EQ(name_of(Group{.axes = {Axis::pp}, .part = Group::Part::ends}), "pp ends");
   EXPECT_EQ(name_of(Group{.axes = {Axis::tp}, .part = Group::Part::block, .block = 2}), "tp/2");
+  EXPECT_EQ(name_of(Group{.axes = {Axis::tp}, .part = Group::Part::strided, .block = 2}), "tp%2");
   EXPECT_EQ(name_of(Group{.axes = world_axes}), "world");
+  EXPECT_EQ(name_of(Group{.axes = step_axes}), "world");
+  EXPECT_EQ(name_of(Group{.axes = data_axes}), "dp_replicate+dp_shard");
 }
 
 TEST(MeshShape, RefusesImpossibleDegrees) {

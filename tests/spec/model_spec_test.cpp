@@ -1,6 +1,7 @@
 #include "spec/model_spec.h"
 
 #include "base/error.h"
+#include "spec/config/config_keys.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,11 +18,16 @@ TEST(Presets, HaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(preset("gpt2-355m").num_parameters(), 354'823'168);
   EXPECT_EQ(preset("gpt2-774m").num_parameters(), 774'030'080);
   EXPECT_EQ(preset("gpt2-1.5b").num_parameters(), 1'557'611'200);
+  EXPECT_EQ(preset("llama2-7b").num_parameters(), 6'738'415'616);
+  EXPECT_EQ(preset("llama2-13b").num_parameters(), 13'015'864'320);
+  EXPECT_EQ(preset("llama2-70b").num_parameters(), 68'976'648'192);
   EXPECT_EQ(preset("llama3-8b").num_parameters(), 8'030'261'248);
   EXPECT_EQ(preset("llama3-70b").num_parameters(), 70'553'706'496);
   EXPECT_EQ(preset("llama3-405b").num_parameters(), 405'853'388'800);
   EXPECT_EQ(preset("qwen2-0.5b").num_parameters(), 494'032'768);
+  EXPECT_EQ(preset("qwen2.5-7b").num_parameters(), 7'615'616'512);
   EXPECT_EQ(preset("qwen3-0.6b").num_parameters(), 596'049'920);
+  EXPECT_EQ(preset("qwen3-8b").num_parameters(), 8'190'735'360);
   EXPECT_EQ(preset("gpt3-175b").num_parameters(), 174'604'259'328);
 }
 
@@ -33,7 +39,15 @@ TEST(Presets, SmallOnesAreAsLargeAsTheirNamesSay) {
 
 TEST(Presets, AreAllValid) {
   for (const auto name : preset_names()) EXPECT_NO_THROW(validate(preset(name))) << name;
-  EXPECT_THAT([] { (void)preset("gpt2-123m"); }, ThrowsMessage<Error>(HasSubstr("nearest: gpt2-124m")));
+  EXPECT_THAT([] { (void)preset("gpt2-123m"); }, ThrowsMessage<Error>(HasSubstr("did you mean gpt2-124m?")));
+}
+
+TEST(Presets, AreListedInTheHelpAndWhereOneIsMissing) {
+  const std::string help(find_config_key("model.preset")->doc);
+  for (const auto name : preset_names()) {
+    EXPECT_THAT(help, HasSubstr(std::string(name)));
+    EXPECT_THAT([] { (void)preset("mistral"); }, ThrowsMessage<Error>(HasSubstr(std::string(name))));
+  }
 }
 
 TEST(Family, NamesAreThoseOfConfigJson) {

@@ -1,8 +1,8 @@
 // From the keys of a config to a schedule.
-#include "spec/pipeline.h"
+#include "spec/config/pipeline.h"
 
 #include "base/error.h"
-#include "schedule/rates.h"
+#include "schedule/play/rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
 
 #include "base/error.h"
 
@@ -57,7 +57,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity(),
 
 const Contradiction batch_faults[] = {
     {"training.steps = 0 is below 1; nearest: 1", [](RunConfig& c) { c.training.steps = 0; }},
-    {"training.seq_len = 513 is more than model.max_position_embeddings = 512; nearest: 512",
+    {"training.seq_len = 513 is more than model.max_position_embeddings = 512; did you mean 512?",
      [](RunConfig& c) { c.training.seq_len = 513; }},
     {"training.global_batch_size = 25 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; "
      "nearest: 24",
@@ -66,28 +66,26 @@ const Contradiction batch_faults[] = {
     {"training.global_batch_size = 1 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; "
      "nearest: 12",
      [](RunConfig& c) { c.training.global_batch_size = 1; }},
-    {"training.dtype = 'bfloat' is none of float32, bfloat16, float16, float64; nearest: bfloat16",
-     [](RunConfig& c) { c.training.dtype = "bfloat"; }},
     {"training.grad_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: "
      "'float32'",
-     [](RunConfig& c) { c.training.grad_dtype = "bfloat16"; }},
+     [](RunConfig& c) { c.training.grad_dtype = DType::bfloat16; }},
     {"training.reduce_dtype = 'bfloat16' does not go with training.dtype = 'float16', but float32 or float16 does; "
      "nearest: 'float16'",
      [](RunConfig& c) {
-       c.training.dtype = "float16";
-       c.training.reduce_dtype = "bfloat16";
+       c.training.dtype = DType::float16;
+       c.training.reduce_dtype = DType::bfloat16;
      }},
     {"[grad_scaler] says something about training.dtype = 'float32', whose gradients are not scaled; nearest: float16",
      [](RunConfig& c) { c.grad_scaler.init_scale = 2; }},
     {"grad_scaler.backoff_factor = 1 is not between 0 and 1; nearest: 0.5",
      [](RunConfig& c) {
-       c.training.dtype = "float16";
+       c.training.dtype = DType::float16;
        c.grad_scaler.backoff_factor = 1;
      }},
     {"training.cuda_graphs = true is for GPUs, but training.device = cpu; nearest: false",
      [](RunConfig& c) {
        c.training.cuda_graphs = true;
-       c.training.device = "cpu";
+       c.training.device = DeviceChoice::cpu;
      }},
     {"metrics.trace = 'step 2' times each operation of a step, which training.cuda_graphs = true replays as one piece; "
      "nearest cuda_graphs: false",
@@ -97,26 +95,24 @@ const Contradiction batch_faults[] = {
      }},
     {"training.logits_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: "
      "'float32'",
-     [](RunConfig& c) { c.training.logits_dtype = "bfloat16"; }},
+     [](RunConfig& c) { c.training.logits_dtype = DType::bfloat16; }},
     {"training.logits_dtype = 'float16' does not go with training.dtype = 'bfloat16', but float32 or bfloat16 does; "
      "nearest: 'bfloat16'",
      [](RunConfig& c) {
-       c.training.dtype = "bfloat16";
-       c.training.logits_dtype = "float16";
+       c.training.dtype = DType::bfloat16;
+       c.training.logits_dtype = DType::float16;
      }},
-    {"training.linear_dtype = 'float9' is none of float8; nearest: float8",
-     [](RunConfig& c) { c.training.linear_dtype = "float9"; }},
     {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; "
      "nearest: 16",
      [](RunConfig& c) {
-       c.training.linear_dtype = "float8";
+       c.training.linear_dtype = LinearDType::float8;
        c.model.intermediate_size = 128;
        c.training.seq_len = 8;
        c.training.micro_batch_size = 1;
      }},
     {"those of keys and values are sums over ranks; nearest tensor_parallel_degree: 1",
      [](RunConfig& c) {
-       c.training.linear_dtype = "float8";
+       c.training.linear_dtype = LinearDType::float8;
        c.model.num_key_value_heads = 1;
        c.model.hidden_size = 128;
        c.model.intermediate_size = 128;
@@ -124,14 +120,11 @@ const Contradiction batch_faults[] = {
        c.training.seq_len = 16;
        c.parallelism.tensor_parallel_degree = 2;
      }},
-    {"training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; "
-     "nearest: 'bfloat16'",
-     [](RunConfig& c) { c.training.reduce_dtype = "bfloat"; }},
     {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: "
      "'float64'",
      [](RunConfig& c) {
-       c.training.dtype = "float64";
-       c.training.reduce_dtype = "float32";
+       c.training.dtype = DType::float64;
+       c.training.reduce_dtype = DType::float32;
      }},
     {"training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj",
      [](RunConfig& c) { c.training.recompute = {BlockOperation::qk_norm}; }},
@@ -149,19 +142,20 @@ const Contradiction batch_faults[] = {
     {"training.max_norm = inf is not a finite number, such as 1", [](RunConfig& c) { c.training.max_norm = infinity; }},
     {"optimizer.lr = nan is not a finite number, such as 0.0003", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},
     {"optimizer.beta2 = 1 is not below 1", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
-    {"optimizer.name = 'adam' is none of adamw; nearest: adamw", [](RunConfig& c) { c.optimizer.name = "adam"; }},
-    {"optimizer.moments_dtype = 'bf16' is none of float32, bfloat16; nearest: bfloat16",
-     [](RunConfig& c) { c.optimizer.moments_dtype = "bf16"; }},
+    {"training.dtype = 'int32' is none of float32, bfloat16, float16, float64; nearest: ",
+     [](RunConfig& c) { c.training.dtype = DType::int32; }},
+    {"optimizer.moments_dtype = 'float16' is none of float32, bfloat16; nearest: bfloat16",
+     [](RunConfig& c) { c.optimizer.moments_dtype = DType::float16; }},
     {"optimizer.moments_dtype = 'bfloat16' does not go with training.dtype = 'float64', but float64 does; nearest: "
      "'float64'",
      [](RunConfig& c) {
-       c.training.dtype = "float64";
-       c.optimizer.moments_dtype = "bfloat16";
+       c.training.dtype = DType::float64;
+       c.optimizer.moments_dtype = DType::bfloat16;
      }},
     {"optimizer.store_param_remainders = true does not go with training.dtype = 'float16', but bfloat16 does; nearest: "
      "false",
      [](RunConfig& c) {
-       c.training.dtype = "float16";
+       c.training.dtype = DType::float16;
        c.optimizer.store_param_remainders = true;
      }},
     {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100",
@@ -203,8 +197,8 @@ const Contradiction layout_faults[] = {
      [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
     {"comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto",
      [](RunConfig& c) {
-       c.comm.backend = "nccl";
-       c.training.device = "cpu";
+       c.comm.backend = CommBackend::nccl;
+       c.training.device = DeviceChoice::cpu;
      }},
     {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
     {"above",

@@ -2,6 +2,7 @@
 // machine that is not the reader's.
 #include "tree/tree.h"
 
+#include <cctype>
 #include <regex>
 #include <set>
 
@@ -69,15 +70,41 @@ TEST(Docs, SnippetsStandInTheSource) {
   }
 }
 
-TEST(Docs, LinksLeadToFiles) {
-  static const std::regex link(R"(\]\(([^)#\s]+)(#[^)]*)?\))");
+/// The anchors that GitHub gives a page's headings: lower case, blanks as dashes, no punctuation.
+std::set<std::string> anchors_of(const std::string& markdown) {
+  static const std::regex punctuation("[^a-z0-9 _-]"), blank(" ");
+  std::set<std::string> anchors;
+  for (const auto& line : tree::lines_of(markdown)) {
+    if (!line.starts_with('#')) continue;
+    std::string title = line.substr(std::min(line.find_first_not_of("# "), line.size()));
+    std::ranges::transform(title, title.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    anchors.insert(std::regex_replace(std::regex_replace(title, punctuation, ""), blank, "-"));
+  }
+  return anchors;
+}
+
+TEST(Docs, LinksLeadToFilesAndHeadings) {
+  static const std::regex link(R"(\]\(([^)#\s]*)(#([^)]*))?\))");
   for (const auto& document : documents()) {
     const std::string text = tree::read_text(tree::root() / document);
     for (std::sregex_iterator match(text.begin(), text.end(), link), end; match != end; ++match) {
       const std::string target = (*match)[1];
       if (target.starts_with("https://") || target.starts_with("http://")) continue;
-      EXPECT_TRUE(fs::exists((tree::root() / document).parent_path() / target)) << document << " links to " << target;
+      const fs::path path = tree::root() / document, wanted = target.empty() ? path : path.parent_path() / target;
+      ASSERT_TRUE(fs::exists(wanted)) << document << " links to " << target;
+      if (!(*match)[3].matched) continue;
+      EXPECT_TRUE(anchors_of(tree::read_text(wanted)).contains((*match)[3]))
+          << document << " links to " << target << (*match)[2] << ", which is not a heading";
     }
+  }
+}
+
+TEST(Docs, EveryPageIsInTheIndex) {
+  const std::string index = tree::read_text(tree::root() / "docs/README.md");
+  for (const auto& page : tree::files_below("docs", {".md"})) {
+    const std::string path = page.substr(std::string_view("docs/").size());
+    EXPECT_TRUE(path == "README.md" || index.find("](" + path + ")") != std::string::npos)
+        << "docs/README.md does not link to " << path;
   }
 }
 

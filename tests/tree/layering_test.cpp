@@ -19,29 +19,33 @@ const Layers& layers() {
       {"tensor", {"base/"}},
       {"machine", {"base/"}},
       {"schedule", {"base/"}},
-      {"spec", {"schedule/", "base/"}},  // a config names a schedule, and the table of schedules says what there is
-      {"ops", {"tensor/", "base/"}},
-      {"comm", {"spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
-      {"backend", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
-      {"cuda", {"backend/", "ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
-      {"types", {"ops/", "comm/", "spec/mesh_shape.h", "tensor/", "base/"}},
-      {"nn", {"ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
-      {"optim", {"nn/", "ops/ops.h", "comm/comm.h", "comm/mesh.h", "tensor/", "spec/", "base/"}},
-      {"blueprint",
-       {"optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/mesh.h", "comm/trace/", "schedule/", "spec/",
-        "tensor/", "base/"}},
-      {"predict",
-       {"blueprint/", "optim/", "nn/", "ops/ops.h", "ops/trace/", "comm/comm.h", "comm/trace/", "schedule/", "spec/",
-        "tensor/", "base/"}},
-      {"data", {"blueprint/", "spec/", "tensor/", "base/"}},
-      {"checkpoint", {"blueprint/", "nn/", "spec/", "tensor/", "base/"}},
-      {"report", {"schedule/", "spec/", "base/"}},
+      {"spec", {"schedule/", "tensor/dtype.h", "base/"}},
+      {"types", {"spec/mesh_shape.h", "tensor/", "base/"}},
+      {"ops", {"types/", "tensor/", "base/"}},
+      {"comm", {"types/", "spec/config/run_choices.h", "spec/mesh_shape.h", "machine/", "tensor/", "base/"}},
+      {"backend", {"comm/", "ops/", "spec/config/run_choices.h", "tensor/", "base/"}},
+      {"cuda", {"backend/", "comm/", "ops/", "tensor/", "base/"}},
+      {"nn", {"comm/mesh.h", "ops/ops.h", "spec/", "tensor/", "base/"}},
+      {"optim", {"nn/", "comm/mesh.h", "ops/ops.h"}},
+      {"executor", {"optim/", "nn/", "comm/mesh.h", "ops/ops.h", "spec/", "schedule/", "tensor/", "base/"}},
+      {"blueprint", {"executor/", "nn/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
+      {"predict", {"blueprint/", "nn/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
+      {"plan", {"predict/", "blueprint/", "executor/", "nn/", "spec/", "schedule/", "base/"}},
+      {"data", {"tensor/", "base/"}},
+      {"checkpoint", {"spec/", "tensor/", "base/"}},
+      {"report", {"spec/", "schedule/", "base/"}},
       {"engine",
-       {"blueprint/", "data/", "checkpoint/", "report/", "optim/", "nn/", "types/", "backend/", "ops/", "comm/",
-        "schedule/", "spec/", "machine/", "tensor/", "base/"}},
+       {"report/", "checkpoint/", "data/", "blueprint/", "executor/", "nn/", "backend/", "comm/", "ops/", "types/",
+        "spec/", "machine/", "tensor/", "base/"}},
+      {"measure", {"engine/", "report/", "backend/", "comm/", "ops/", "spec/", "machine/", "tensor/", "base/"}},
+      {"verify", {"engine/", "report/", "data/", "blueprint/", "nn/", "ops/", "spec/", "tensor/", "base/"}},
+      {"train",
+       {"measure/", "engine/", "report/", "checkpoint/", "data/", "blueprint/", "comm/", "spec/", "tensor/", "base/"}},
+      {"pages",
+       {"train/", "measure/", "report/", "plan/", "predict/", "blueprint/", "backend/", "spec/", "schedule/", "base/"}},
       {"cli",
-       {"predict/", "engine/", "report/", "data/", "checkpoint/", "blueprint/", "backend/backend.h", "spec/",
-        "schedule/", "ops/", "comm/", "tensor/", "base/"}},
+       {"pages/", "train/", "verify/", "measure/", "engine/", "report/", "checkpoint/", "data/", "plan/", "predict/",
+        "blueprint/", "backend/backend.h", "comm/", "ops/", "spec/", "schedule/", "base/"}},
   };
   return table;
 }
@@ -97,12 +101,86 @@ TEST(Layering, EveryIncludeIsInTheTable) {
   }
 }
 
+TEST(Layering, EveryPermissionIsUsed) {
+  std::map<std::string, std::set<std::string>> included;  // by folder
+  for (const auto& source : sources())
+    for (const auto& header : includes_of(source)) included[folder_of(source)].insert(header);
+  for (const auto& [folder, prefixes] : layers())
+    for (const auto& prefix : prefixes)
+      EXPECT_TRUE(std::ranges::any_of(included[folder], [&](const auto& header) { return header.starts_with(prefix); }))
+          << folder << " includes nothing of " << prefix;
+}
+
+/// The folder of a file, with those that it is in.
+std::string room_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+bool is_inside(const std::string& room, const std::string& outer) { return room.starts_with(outer + "/"); }
+
+// Also inside a folder of the table: its rooms include each other one way only. A room and the folder that it is in may
+// list each other, as ops/operation.h lists what is in ops/operations.
+TEST(Layering, RoomsHaveNoCycle) {
+  const std::vector<std::string> files = sources();
+  const std::set<std::string> known(files.begin(), files.end());
+  std::map<std::string, std::set<std::string>> arrows;
+  for (const auto& source : files)
+    for (const auto& header : includes_of(source)) {
+      if (!known.contains(header)) continue;
+      const std::string from = room_of(source), to = room_of(header);
+      if (from != to && !is_inside(from, to) && !is_inside(to, from)) arrows[from].insert(to);
+    }
+  // Takes away rooms that include nothing that is left.
+  for (bool goes_on = true; goes_on;) {
+    goes_on = false;
+    for (auto room = arrows.begin(); room != arrows.end();) {
+      std::erase_if(room->second, [&](const std::string& target) { return !arrows.contains(target); });
+      const bool is_free = room->second.empty();
+      goes_on = goes_on || is_free;
+      room = is_free ? arrows.erase(room) : std::next(room);
+    }
+  }
+  for (const auto& [room, targets] : arrows)
+    ADD_FAILURE() << "in or below a circle: " << room << " -> " << *targets.begin();
+}
+
+// Kernels of one backend may be many: there is one in a file.
+TEST(Layering, NoRoomHasMoreThanThirtyFiles) {
+  std::map<std::string, int> sizes;
+  for (const auto& source : sources()) ++sizes[room_of(source)];
+  for (const auto& [room, size] : sizes)
+    EXPECT_LE(room == "ops/cpu" || room == "cuda/ops" ? 0 : size, 30) << "src/" << room;
+}
+
 TEST(Layering, TheTableHasNoCycleAndAFolderSeesOnlyWhatStandsAboveIt) {
   std::set<std::string> above;
   for (const auto& [folder, prefixes] : layers()) {
     for (const auto& prefix : prefixes)
       EXPECT_TRUE(above.contains(folder_of(prefix))) << folder << " sees " << prefix << ", which comes later";
     above.insert(folder);
+  }
+}
+
+/// Of docs/internals/rooms.md: the line of each folder in the drawing, from the top.
+std::map<std::string, int> drawn_floors() {
+  std::map<std::string, int> floors;
+  const std::string page = tree::read_text(tree::root() / "docs/internals/rooms.md");
+  const std::size_t begin = page.find("```text\n") + 8;
+  int floor = 0;
+  for (const auto& line : tree::lines_of(page.substr(begin, page.find("```", begin) - begin))) {
+    constexpr std::size_t remarks = 49;  // the column where they start
+    std::istringstream folders(line.substr(0, remarks));
+    for (std::string folder; folders >> folder;) floors[folder] = floor;
+    ++floor;
+  }
+  return floors;
+}
+
+TEST(Layering, ThePageOfRoomsDrawsTheTable) {
+  const std::map<std::string, int> floors = drawn_floors();
+  EXPECT_EQ(floors.size(), layers().size());
+  for (const auto& [folder, prefixes] : layers()) {
+    ASSERT_TRUE(floors.contains(folder)) << folder;
+    for (const auto& prefix : prefixes)
+      EXPECT_GT(floors.at(folder_of(prefix)), floors.at(folder)) << folder << " includes " << prefix;
   }
 }
 
@@ -153,12 +231,12 @@ TEST(Layering, ATypeOfAHeaderHasItsNameForItself) {
   const std::regex type(R"((?:struct|class|enum class) (\w+)(?: final)?(?: :.*| \{.*)?)");
   std::map<std::string, std::string> headers;
   for (const std::string& file : tree::files_below("src", {".h"})) {
-    if (file.ends_with("-inl.h") || file.starts_with("src/cuda/"))
-      continue;  // in a namespace of each instruction set, or of their own
+    // In a namespace of each instruction set, or of their own.
+    if (file.ends_with("-inl.h") || file.starts_with("src/cuda/")) continue;
     for (const std::string& line : tree::lines_of(tree::read_text(tree::root() / file))) {
       std::smatch match;
-      if (!std::regex_match(line, match, type))
-        continue;  // what is indented belongs to another type, what ends in a semicolon stands elsewhere
+      // What is indented belongs to another type, what ends in a semicolon stands elsewhere.
+      if (!std::regex_match(line, match, type)) continue;
       const auto [known, is_new] = headers.emplace(match[1], file);
       EXPECT_TRUE(is_new) << match[1] << " stands in " << known->second << " and in " << file;
     }

@@ -44,6 +44,10 @@ RunConfig sequence_parallel() {
   return config_of({.replicate = 2, .tp = 2, .sequence_parallel = true, .family = Family::llama});
 }
 
+// Claim (checks): A collective that is missing, doubled or over the wrong ranks ends a run before
+//   its first step, in a sentence with the layer and the operation.
+// Bound: each injected fault is named; no correct layout is refused.
+// Tests: LayoutType
 TEST(LayoutTypeFaults, NothingPlantedIsNoFault) {
   for (const RunConfig& config : {tensor_parallel(), sequence_parallel()}) EXPECT_EQ(fault_of(config, {}), "");
 }
@@ -118,7 +122,7 @@ TEST(LayoutTypeFaults, AParameterThatIsNotInTheNorm) {
 }
 
 TEST(LayoutTypeFaults, ANormThatIsNotSummedOverAllRanks) {
-  const auto sums_squares = [](const Collective& c) { return c.group == world_group && c.x.num_elements() == 1; };
+  const auto sums_squares = [](const Collective& c) { return c.group == step_group && c.x.num_elements() == 1; };
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {})}),
               AllOf(HasSubstr("clip: gradient_factor"), HasSubstr("partial over")));
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_squares, {data_group})}),
@@ -188,7 +192,7 @@ TEST(LayoutTypeFaults, TheSoftmaxOfAVocabularyThatIsCut) {
   const auto sums_rows = [](const Collective& c) {
     return c.kind == CommKind::all_reduce && c.x.sizes.num_dims() == 2 && c.x.size(0) == 2;
   };
-  const auto skip_rescaling = [](Operation& operation) { return kind_of(operation) != OpKind::rescale_sums; };
+  const auto skip_rescaling = [](StoredOperation& operation) { return kind_of(operation) != OpKind::rescale_sums; };
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(takes_max, {})}),
               AllOf(HasSubstr("rescale_sums"), HasSubstr("maximum of each rank's part over tp")));
   EXPECT_THAT(fault_of(tensor_parallel(), {.mesh = every(sums_rows, {})}),
@@ -197,15 +201,15 @@ TEST(LayoutTypeFaults, TheSoftmaxOfAVocabularyThatIsCut) {
 }
 
 TEST(LayoutTypeFaults, APartThatBeginsElsewhere) {
-  const auto shift_rows = [](Operation& operation) {
+  const auto shift_rows = [](StoredOperation& operation) {
     if (auto* args = std::get_if<EmbeddingArgs>(&operation)) args->first_row += 1;
     return true;
   };
-  const auto shift_columns = [](Operation& operation) {
+  const auto shift_columns = [](StoredOperation& operation) {
     if (auto* args = std::get_if<RowExpArgs>(&operation)) args->first_column += 1;
     return true;
   };
-  const auto forget_positions = [](Operation& operation) {
+  const auto forget_positions = [](StoredOperation& operation) {
     if (auto* args = std::get_if<PositionsArgs>(&operation)) args->first_token = 0;
     return true;
   };
@@ -221,7 +225,7 @@ TEST(LayoutTypeFaults, APartThatBeginsElsewhere) {
 TEST(LayoutTypeFaults, WhatIsGatheredAlongAnotherDimThanItIsCut) {
   // Features in place of tokens: the swiglu's output is handed to the next gather of tokens.
   const auto shares = std::make_shared<Tensor>();
-  const auto keep = [shares](Operation& operation) {
+  const auto keep = [shares](StoredOperation& operation) {
     if (const auto* args = std::get_if<SwigluArgs>(&operation)) *shares = args->y;
     return true;
   };

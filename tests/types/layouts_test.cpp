@@ -1,7 +1,7 @@
 // The types of a real step: no layout that runs has one that does not fit.
-#include "engine/layout_types.h"
+#include "engine/types/layout_types.h"
 #include "parity/layout.h"
-#include "schedule/catalog.h"
+#include "schedule/generators/catalog.h"
 #include "schedule/random_schedule.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
   for (const Layout& row : rows()) layouts.push_back(row);
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     RunConfig config = config_of(layouts[i]);
-    if (i % 2 == 1) config.training.dtype = "bfloat16";  // with master weights
+    if (i % 2 == 1) config.training.dtype = DType::bfloat16;  // with master weights
     EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layouts[i]);
   }
 }
@@ -27,8 +27,8 @@ TEST(LayoutTypes, EveryLayoutOfTheParityGridFits) {
 TEST(LayoutTypes, ScratchOfTheDeviceIsOfNoLayout) {
   for (const Layout& layout : rows()) {
     RunConfig config = config_of(layout);
-    config.training.dtype = "bfloat16";
-    config.training.device = "cuda";
+    config.training.dtype = DType::bfloat16;
+    config.training.device = DeviceChoice::cuda;
     config.training.deterministic = false;
     EXPECT_NO_THROW(check_layout_types(Blueprint(config))) << name_of(layout);
   }
@@ -68,8 +68,8 @@ TEST(LayoutTypes, AnyOrderOfPassesAndAnythingRecomputedFits) {
     layout.layers = layout.pp * num_virtual + 1;
     RunConfig config = config_of(layout);
     config.training.recompute = recomputations[seed % recomputations.size()];
-    if (seed % 4 == 0) config.training.dtype = config.training.grad_dtype = "bfloat16";
-    if (seed % 8 == 0) config.training.reduce_dtype = "float32";
+    if (seed % 4 == 0) config.training.grad_dtype = config.training.dtype = DType::bfloat16;
+    if (seed % 8 == 0) config.training.reduce_dtype = DType::float32;
     const Schedule schedule = random_schedule({layout.pp, num_virtual, layout.microbatches, seed});
     EXPECT_NO_THROW(check_layout_types(Blueprint(config, schedule))) << name_of(layout) << " seed " << seed;
   }

@@ -8,13 +8,15 @@
 namespace echelon::testing {
 namespace {
 
-class PlantedOps final : public UniformOps {
+class PlantedOps final : public Ops {
  public:
   PlantedOps(Ops& inner, PlantInOps plant) : inner_(inner), plant_(std::move(plant)) {}
   void perform(const Operation& operation) override {
-    Operation changed = operation;
-    if (plant_(changed)) run(inner_, changed);
+    StoredOperation changed = stored(operation);
+    if (plant_(changed)) echelon::perform(inner_, changed);
   }
+  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
+  void download(void* host, Tensor x) override { inner_.download(host, x); }
   [[nodiscard]] bool has_numbers() const override { return inner_.has_numbers(); }
   void publish() override { inner_.publish(); }
 

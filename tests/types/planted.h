@@ -3,8 +3,8 @@
 #pragma once
 
 #include "comm/traffic.h"
-#include "engine/layout_types.h"
-#include "ops/operation.h"
+#include "engine/types/layout_types.h"
+#include "ops/stored_operation.h"
 
 #include <functional>
 #include <memory>
@@ -22,14 +22,14 @@ struct Collective {
 /// What becomes of a collective: the groups over which it is done, one after the other.
 using PlantInMesh = std::function<std::vector<Group>(const Collective&)>;
 /// May change an operation; false: it is left out.
-using PlantInOps = std::function<bool(Operation&)>;
+using PlantInOps = std::function<bool(StoredOperation&)>;
 /// The shard that is gathered in place of the right one.
 using PlantInShard = std::function<Tensor(Tensor full, Tensor shard)>;
 using PlantInRun = std::function<void(RankRun&)>;
 
 struct Plant {
   PlantInMesh mesh = [](const Collective& collective) { return std::vector{collective.group}; };
-  PlantInOps ops = [](Operation&) { return true; };
+  PlantInOps ops = [](StoredOperation&) { return true; };
   PlantInShard shard = [](Tensor, Tensor part) { return part; };
   PlantInRun run = [](RankRun&) {};
 };

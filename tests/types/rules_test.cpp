@@ -1,9 +1,9 @@
 // Each rule by itself, on two tensor-parallel ranks: what comes out of what goes in, derived on paper, and what is
 // refused.
+#include "comm/typed/typed_mesh.h"
+#include "ops/typed/typed_ops.h"
 #include "spec/groups.h"
 #include "tensor/arena.h"
-#include "types/typed_mesh.h"
-#include "types/typed_ops.h"
 
 #include <gmock/gmock.h>
 
@@ -117,8 +117,8 @@ TEST_F(LayoutTypeRules, SumsAddWhatIsHeldAlike) {
                 ops_.matmul({.a = c, .b = tensor({4, 4}, whole), .c = a, .transpose_b = true, .accumulates = true});
               }),
               AllOf(HasSubstr("partial over tp"), HasSubstr("added to it replicated")));
-  EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }),
-              HasSubstr("partial over tp"));  // it would be added once per rank
+  // It would be added once per rank.
+  EXPECT_THAT(fault([&] { ops_.add_bias(a, tensor({4}, whole)); }), HasSubstr("partial over tp"));
 }
 
 // Column- and row-parallel experts: their inner width is cut.

@@ -16,20 +16,24 @@ bool lies_in(const Tensor& x, const Tensor& whole) {
 
 bool overlaps(const Tensor& a, const Tensor& b) { return lies_in(a, b) || lies_in(b, a); }
 
-class PlantedOps final : public UniformOps {
+class PlantedOps final : public Ops {
  public:
   PlantedOps(Plant& plant, Place& place) : plant_(plant), place_(place) {}
   void perform(const Operation& operation) override {
     note_product(operation);
-    if (place_.run == nullptr || !plant_.replaces(place_, operation)) run(place_.ops, operation);
+    if (place_.run == nullptr || !plant_.replaces(place_, operation)) place_.ops.perform(operation);
   }
+  void upload(Tensor out, const void* host) override {
+    if (place_.run == nullptr || !plant_.replaces_upload(place_, out, host)) place_.ops.upload(out, host);
+  }
+  void download(void* host, Tensor x) override { place_.ops.download(host, x); }
   [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return place_.ops.host_address(x); }
   void publish() override { place_.ops.publish(); }
 
  private:
   void note_product(const Operation& operation) {
-    const auto* product = std::get_if<MatmulArgs>(&operation);
-    const auto* embedding = std::get_if<EmbeddingArgs>(&operation);
+    const auto* product = operation.get_if<MatmulArgs>();
+    const auto* embedding = operation.get_if<EmbeddingArgs>();
     const Param* param = product && !product->transpose_a ? place_.param_of(product->b)
                          : embedding                      ? place_.param_of(embedding->w)
                                                           : nullptr;
@@ -239,7 +243,7 @@ class WrongGradientsInUpdate final : public Plant {
  public:
   WrongGradientsInUpdate(int shard, std::int64_t count) : shard_(shard), count_(count) {}
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<AdamWArgs>(&operation);
+    const auto* args = operation.get_if<AdamWArgs>();
     if (args == nullptr || place.coordinate(Axis::dp_shard) != shard_ || place.mesh.shape().degree(Axis::dp_shard) == 1)
       return false;
     const std::int64_t size = args->grad.num_elements();
@@ -280,7 +284,7 @@ class StaleReplica final : public Plant {
  public:
   StaleReplica(int coordinate, std::string part) : coordinate_(coordinate), part_(std::move(part)) {}
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<AdamWArgs>(&operation);
+    const auto* args = operation.get_if<AdamWArgs>();
     return args != nullptr && place.mesh.shape().degree(Axis::dp_replicate) > 1 &&
            place.coordinate(Axis::dp_replicate) == coordinate_ &&
            place.param_of(args->param)->name.find(part_) != std::string::npos;
@@ -294,19 +298,17 @@ class StaleReplica final : public Plant {
 class WrongSequences final : public Plant {
  public:
   explicit WrongSequences(int coordinate) : coordinate_(coordinate) {}
-  bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<UploadArgs>(&operation);
+  bool replaces_upload(Place& place, Tensor out, const void* host) override {
     const int data_rank = place.coordinate(Axis::dp_replicate) * place.mesh.shape().degree(Axis::dp_shard) +
                           place.coordinate(Axis::dp_shard);
-    if (args == nullptr || place.action.kind != ActionKind::load_batch || place.num_data_ranks() == 1 ||
-        data_rank != coordinate_)
+    if (place.action.kind != ActionKind::load_batch || place.num_data_ranks() == 1 || data_rank != coordinate_)
       return false;
     if (has_tokens_ == place.step) return false;  // the targets come after the tokens
     has_tokens_ = place.step;
-    const auto* tokens = static_cast<const std::int32_t*>(args->host);
-    std::vector<std::int32_t> moved(tokens, tokens + args->out.num_elements());
+    const auto* tokens = static_cast<const std::int32_t*>(host);
+    std::vector<std::int32_t> moved(tokens, tokens + out.num_elements());
     std::ranges::rotate(moved, moved.begin() + place.run->model().part().options.seq_len);
-    place.ops.upload(args->out, moved.data());
+    place.ops.upload(out, moved.data());
     return true;
   }
 
@@ -340,7 +342,7 @@ class WrongUpdate final : public Plant {
  public:
   explicit WrongUpdate(std::string part) : part_(std::move(part)) {}
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<AdamWArgs>(&operation);
+    const auto* args = operation.get_if<AdamWArgs>();
     if (args == nullptr || place.param_of(args->param)->name.find(part_) == std::string::npos) return false;
     AdamWScalars now;
     place.ops.download(&now, args->scalars);
@@ -390,7 +392,7 @@ class MeanOfMeansOverRanks final : public Plant {
 class MeanOfMeansOverMicrobatches final : public Plant {
  public:
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<CrossEntropyBackwardArgs>(&operation);
+    const auto* args = operation.get_if<CrossEntropyBackwardArgs>();
     if (args == nullptr) return false;
     std::vector<std::int32_t> targets(static_cast<std::size_t>(args->targets.num_elements()));
     place.ops.download(targets.data(), args->targets);
@@ -408,7 +410,7 @@ class CountedInNorm final : public Plant {
  public:
   CountedInNorm(std::string part, std::optional<Axis> axis) : part_(std::move(part)), axis_(axis) {}
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<SumOfSquaresArgs>(&operation);
+    const auto* args = operation.get_if<SumOfSquaresArgs>();
     if (args == nullptr || place.action.kind != ActionKind::clip) return false;
     const Param* param = place.param_of(args->x);
     if (param == nullptr || param->name.find(part_) == std::string::npos) return false;
@@ -427,7 +429,7 @@ class StaleTiedWeight final : public Plant {
  public:
   StaleTiedWeight(std::int64_t step, bool is_last) : step_(step), is_last_(is_last) {}
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<AdamWArgs>(&operation);
+    const auto* args = operation.get_if<AdamWArgs>();
     if (args == nullptr || (step_ > 0 && place.step != step_)) return false;
     const int last = place.mesh.shape().degree(Axis::pp) - 1;
     const Param* param = place.param_of(args->param);
@@ -452,7 +454,7 @@ class ForgetsBefore final : public Plant {
       for (std::size_t b = 0; b < unit.buckets().size(); ++b)
         for (const Segment& segment : unit.buckets()[b].segments) {
           if (segment.param->name.find(part_) == std::string::npos) continue;
-          const Range owned = unit.owned(unit.buckets()[b]), part = overlap(segment, owned);
+          const Range owned = unit.buckets()[b].owned(), part = overlap(segment, owned);
           if (unit.options().shards_gradients() && part.count > 0)
             place.ops.fill(unit.grad_part(b).rows(part.first - owned.first, part.count), 0.0);
           if (!unit.options().shards_gradients() && segment.param->has_grad) place.ops.fill(segment.param->grad, 0.0);
@@ -469,7 +471,7 @@ class WrongShardBorder final : public Plant {
  public:
   WrongShardBorder(int shard, std::int64_t count, bool at_begin) : shard_(shard), count_(count), at_begin_(at_begin) {}
   bool replaces(Place& place, const Operation& operation) override {
-    const auto* args = std::get_if<AdamWArgs>(&operation);
+    const auto* args = operation.get_if<AdamWArgs>();
     if (args == nullptr || place.coordinate(Axis::dp_shard) != shard_) return false;
     const Param* param = place.param_of(args->param);
     const std::byte* begin = param->value.data;
@@ -499,13 +501,13 @@ class PositionsPerSlice final : public Plant {
   bool replaces(Place& place, const Operation& operation) override {
     const int tp = place.mesh.shape().degree(Axis::tp);
     if (tp == 1 || !place.run->model().part().options.sequence_parallel) return false;
-    if (const auto* positions = std::get_if<PositionsArgs>(&operation)) {
+    if (const auto* positions = operation.get_if<PositionsArgs>()) {
       PositionsArgs from_zero = *positions;
       from_zero.first_token = 0;
       place.ops.add_positions(from_zero);
       return true;
     }
-    const auto* rope = std::get_if<RopeArgs>(&operation);
+    const auto* rope = operation.get_if<RopeArgs>();
     if (rope == nullptr || place.product.find(layer_) == std::string::npos) return false;
     const std::int64_t B = rope->x.size(0), T = rope->x.size(1), H = rope->x.size(2), C = rope->x.size(3),
                        slice = B * T / tp;
@@ -540,7 +542,7 @@ const Param* Place::param_of(const Tensor& x) const {
   for (const ShardedUnit* unit : run->model().part().units())
     for (std::size_t b = 0; b < unit->buckets().size(); ++b)
       for (const Segment& segment : unit->buckets()[b].segments) {
-        const Range owned = unit->owned(unit->buckets()[b]), part = overlap(segment, owned);
+        const Range owned = unit->buckets()[b].owned(), part = overlap(segment, owned);
         if (part.count == 0) continue;
         for (const Tensor& whole : {unit->param_part(b), unit->grad_part(b)})
           if (lies_in(x, whole.rows(part.first - owned.first, part.count))) return segment.param;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/layout_run.h"
-#include "ops/operation.h"
+#include "ops/ops.h"
 
 #include <functional>
 #include <memory>
@@ -40,6 +40,7 @@ class Plant {
   virtual void begins(Place& /*place*/) {}
   /// True: it has done what the operation does, in its way.
   virtual bool replaces(Place& /*place*/, const Operation& /*operation*/) { return false; }
+  virtual bool replaces_upload(Place& /*place*/, Tensor /*out*/, const void* /*host*/) { return false; }
   /// How often the sum of a collective is formed: 0 leaves each rank its own part, 2 multiplies by the number of ranks.
   /// `x` is the whole buffer before.
   virtual int times(Place& /*place*/, const Group& /*group*/, Tensor /*x*/) { return 1; }

@@ -2,10 +2,10 @@
 // to the transport are watched.
 //
 // From the start of an operation until wait() returns or poll() says done,
-//   - what it writes is poison in the caller's memory: NaN in floating point, 0x7f7f7f7f in int32. A read that comes
-//   before the wait is found by its numbers;
-//   - what the caller writes into a buffer of the operation, an input or an output, makes the wait throw Failure with
-//   the operation and the place. Not found is
+//   - what it writes is poison in the caller's memory: NaN in floating point, 0x7f7f7f7f in int32. A read that
+//     comes before the wait is found by its numbers;
+//   - what the caller writes into a buffer of the operation, an input or an output, makes the wait throw Failure
+//     with the operation and the place. Not found is
 //     a write of the same bits, and one that is taken back before the wait;
 //   - poll() says done some calls late, at random by the seed.
 // Inputs stay readable, since no transport writes them. The inner transport works on copies and starts at once, so

@@ -21,8 +21,8 @@ void WatchedBuffer::check(std::string_view role, const std::string& operation) c
 }
 
 void WatchedBuffer::poison() {
-  const auto pattern = static_cast<std::byte>(
-      tensor_.dtype == DType::int32 ? 0x7f : 0xff);  // all ones are a NaN in every floating-point format
+  // All ones are a NaN in every floating-point format.
+  const auto pattern = static_cast<std::byte>(tensor_.dtype == DType::int32 ? 0x7f : 0xff);
   std::fill(tensor_.data, tensor_.data + tensor_.num_bytes(), pattern);
 }
 

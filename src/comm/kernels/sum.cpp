@@ -145,7 +145,7 @@ struct Whole {
 };
 
 template <class T>
-struct Part {
+struct Tail {
   std::int64_t count;
   T* staging;
   HWY_INLINE const T* source(const T* p) const {
@@ -176,9 +176,9 @@ HWY_INLINE void reduce_group(const Operands<T>& x, std::int64_t i, Place place) 
 }
 
 template <class T, ReduceOp op>
-HWY_INLINE void reduce_part(const Operands<T>& x, std::int64_t first, std::int64_t count) {
+HWY_INLINE void reduce_tail(const Operands<T>& x, std::int64_t first, std::int64_t count) {
   T staging[most_group_elements<T>] = {};
-  if (count > 0) reduce_group<T, op>(x, first, Part<T>{count, staging});
+  if (count > 0) reduce_group<T, op>(x, first, Tail<T>{count, staging});
 }
 
 template <class T, ReduceOp op, Stores stores>
@@ -186,7 +186,7 @@ void reduce_range(const Operands<T>& x, std::int64_t first, std::int64_t last) {
   const auto step = static_cast<std::int64_t>(4 * hn::Lanes(Tag<SumType<T>>()));
   std::int64_t i = first;
   for (; i + step <= last; i += step) reduce_group<T, op>(x, i, Whole<T, stores>());
-  reduce_part<T, op>(x, i, last - i);
+  reduce_tail<T, op>(x, i, last - i);
 }
 
 // --- large results ---

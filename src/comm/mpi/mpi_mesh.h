@@ -47,8 +47,8 @@ class MpiMesh final : public Mesh {
   const std::int64_t run_;
   const double timeout_seconds_;
   std::map<Group, std::int64_t> sent_;
-  std::map<std::vector<int>, std::unique_ptr<MpiGroup>>
-      groups_;  // those with the same ranks are one, whatever their names
+  // Those with the same ranks are one, whatever their names.
+  std::map<std::vector<int>, std::unique_ptr<MpiGroup>> groups_;
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<OperationId, MpiOperation*> under_way_;
   const MpiOperation* waits_for_ = nullptr;

@@ -42,8 +42,8 @@ MpiOperation::~MpiOperation() {
 
 void MpiOperation::start(const std::byte* in, std::byte* out) {
   make_flows(in, out);
-  const bool only_answers = signature_.kind == CommKind::broadcast &&
-                            !outflows_.empty();  // two that each took themselves for the root would wait for ever
+  // Two that each took themselves for the root would wait for ever.
+  const bool only_answers = signature_.kind == CommKind::broadcast && !outflows_.empty();
   for (std::size_t i = 0; only_answers && i < outflows_.size(); ++i) correspondence_.greet(outflows_[i].peer());
   mesh_.deliver_early_notes(*this);
   mesh_.advance(*this);
@@ -53,7 +53,7 @@ void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
   const int n = static_cast<int>(group_.ranks().size()), own = group_.place();
   const std::int64_t size = size_of(signature_.dtype), num_bytes = signature_.num_elements * size,
                      part_bytes = num_bytes / n;
-  const auto own_part = part_of(signature_.num_elements, own, n);
+  const auto own_part = owned_range(signature_.num_elements, own, n);
   for (int place = 0; place < n; ++place) {
     const bool is_peer = place != own;
     switch (signature_.kind) {
@@ -72,7 +72,7 @@ void MpiOperation::make_flows(const std::byte* in, std::byte* out) {
         break;
       case CommKind::all_reduce: {
         if (!is_peer) break;
-        const OwnedPart part = part_of(signature_.num_elements, place, n);
+        const OwnedRange part = owned_range(signature_.num_elements, place, n);
         add_outflow(place, 0, in + part.first * size, part.count * size);
         add_outflow(place, 1, out + own_part.first * size, own_part.count * size);
         add_inflow(place, 1, out + part.first * size, part.count * size);

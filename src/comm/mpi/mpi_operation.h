@@ -1,9 +1,11 @@
 // What a rank has under way: its flows from and to the other ranks of the group.
 //
-//   all_gather, all_to_all   a flow to every peer and one from it          broadcast, transfer   a flow from the one to
-//   the other reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
+//   all_gather, all_to_all   a flow to every peer and one from it
+//   broadcast, transfer      a flow from the one to the other
+//   reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
 //   all_reduce               the same as phase 0, and in phase 1 a flow of the sum to every peer and one of its sum
-//   from it barrier                  a flow of nothing to every peer
+//                            from it
+//   barrier                  a flow of nothing to every peer
 #pragma once
 
 #include "comm/mpi/mpi_mesh.h"

@@ -9,9 +9,8 @@ namespace {
 
 void run_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
   body(mesh);
-  mesh.comm({world_axes})
-      .barrier()
-      .wait();  // while others go on, this rank takes part: it says that it waits if they ask
+  // While others go on, this rank takes part: it says that it waits if they ask.
+  mesh.comm({world_axes}).barrier().wait();
 }
 
 }  // namespace

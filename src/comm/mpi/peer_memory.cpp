@@ -46,8 +46,8 @@ PeerMemory::PeerMemory(MPI_Comm comm) {
   MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
   MPI_Comm_size(local, &local_size);
 
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0,
-        0);  // where the Yama module would let parents alone read; elsewhere it is refused and not needed
+  // Where the Yama module would let parents alone read; elsewhere it is refused and not needed.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   std::random_device random;
   const std::uint64_t word = std::uint64_t{random()} << 32U | random();
   const Trial own = {
@@ -58,8 +58,8 @@ PeerMemory::PeerMemory(MPI_Comm comm) {
   std::vector<std::uint8_t> reads(num_local), is_read(num_local);
   std::transform(trials.begin(), trials.end(), reads.begin(),
                  [](const Trial& trial) { return can_read(trial) ? 1 : 0; });
-  MPI_Alltoall(reads.data(), 1, MPI_BYTE, is_read.data(), 1, MPI_BYTE,
-               local);  // `word` is there until all have read it
+  // `word` is there until all have read it.
+  MPI_Alltoall(reads.data(), 1, MPI_BYTE, is_read.data(), 1, MPI_BYTE, local);
   MPI_Comm_free(&local);
   for (std::size_t i = 0; i < num_local; ++i)
     if (reads[i] != 0 && is_read[i] != 0 && trials[i].rank != own_rank_)

@@ -29,8 +29,8 @@ class Reduction {
  private:
   /// The numbers of all peers for one chunk.
   struct Slot {
-    std::vector<int>
-        num_left;  // by place in the group: 1 until the peer's numbers are there, of those that do not offer theirs
+    // By place in the group: 1 until the peer's numbers are there, of those that do not offer theirs.
+    std::vector<int> num_left;
     std::byte* data = nullptr;
   };
   [[nodiscard]] std::byte* data_of(const Slot& slot, std::size_t place) const;

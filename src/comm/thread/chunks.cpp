@@ -54,8 +54,9 @@ void Chunks::reset(const Signature& signature) {
                      bytes = signature.num_elements * size_of(signature.dtype);
   part_bytes_ = bytes / parts;
   chunk_bytes_ = most_chunk_bytes;
+  // Of every source.
   if (signature.kind == CommKind::all_to_all)
-    chunk_bytes_ = std::max<std::int64_t>(2048, most_chunk_bytes / parts / 64 * 64);  // of every source
+    chunk_bytes_ = std::max<std::int64_t>(2048, most_chunk_bytes / parts / 64 * 64);
   chunks_per_part_ = (part_bytes_ + chunk_bytes_ - 1) / chunk_bytes_;
   count_ = parts * chunks_per_part_;
   is_small_ = bytes * num_parties() <= small_bytes;
@@ -87,7 +88,7 @@ void Chunks::all_reduce(std::int64_t first, std::int64_t num_bytes) {
   reduce_in_rank_order({signature_.dtype, signature_.op, stores_}, in_, out_, {first, first, num_bytes});
   const std::int64_t size = size_of(signature_.dtype);
   for (int i = 0; i < num_parties(); ++i) {
-    const OwnedPart own = part_of(signature_.num_elements, i, num_parties());
+    const OwnedRange own = owned_range(signature_.num_elements, i, num_parties());
     const std::int64_t owned = std::max<std::int64_t>(
         0, std::min(first + num_bytes, (own.first + own.count) * size) - std::max(first, own.first * size));
     count_sent(i, (num_bytes - owned) + (num_parties() - 1) * owned);

@@ -57,8 +57,8 @@ bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>
   Called next;
   {
     const std::lock_guard lock(mutex_);
-    push(queue, rank);  // before the look at the word: whoever changes it looks at the queue afterwards, and one of the
-                        // two sees the other
+    // Before the look at the word: whoever changes it looks at the queue afterwards, and one of the two sees the other.
+    push(queue, rank);
     if (nobody_sleeps_ || word.load() != expected) {
       remove(rank);
       return true;

@@ -49,9 +49,8 @@ ThreadOperation::~ThreadOperation() {
     leave();
     return;
   }
-  const std::string_view what =
-      unwinds ? "failed during"
-              : "dropped, without waiting for it, its";  // a missing wait is found even if it happens to be done
+  // A missing wait is found even if it happens to be done.
+  const std::string_view what = unwinds ? "failed during" : "dropped, without waiting for it, its";
   mesh_.world().abort(fmt::format("rank {} {} {}", mesh_.rank(), what, to_string(exchange_.signature())));
   exchange_.quiesce();
 }

@@ -25,11 +25,11 @@ class TimedWait final : public Pending::Operation {
 
 }  // namespace
 
-std::string_view name_of(TimedCall::Part part) {
-  switch (part) {
-    case TimedCall::Part::start: return "start";
-    case TimedCall::Part::wait: return "wait";
-    case TimedCall::Part::poll: return "poll";
+std::string_view name_of(TimedCall::Phase phase) {
+  switch (phase) {
+    case TimedCall::Phase::start: return "start";
+    case TimedCall::Phase::wait: return "wait";
+    case TimedCall::Phase::poll: return "poll";
   }
   return "?";
 }
@@ -69,7 +69,7 @@ class TimedMesh::TimedComm final : public Comm {
  private:
   template <class Start>
   Pending start(CommKind kind, const Tensor& buffer, const Start& start_inner) {
-    TimedCall call{.part = TimedCall::Part::start,
+    TimedCall call{.phase = TimedCall::Phase::start,
                    .kind = kind,
                    .group = group_,
                    .num_bytes = buffer.num_bytes(),
@@ -77,7 +77,7 @@ class TimedMesh::TimedComm final : public Comm {
     Pending pending = start_inner();
     call.end = now_seconds();
     listener_(call);
-    call.part = TimedCall::Part::wait;
+    call.phase = TimedCall::Phase::wait;
     return Pending(std::make_unique<TimedWait>(std::move(pending), listener_, call));
   }
 
@@ -97,7 +97,7 @@ Comm& TimedMesh::comm(const Group& group) {
 }
 
 void TimedMesh::poll() {
-  TimedCall call{.part = TimedCall::Part::poll, .start = now_seconds()};
+  TimedCall call{.phase = TimedCall::Phase::poll, .start = now_seconds()};
   inner_.poll();
   call.end = now_seconds();
   listener_(call);

@@ -13,14 +13,14 @@
 namespace echelon {
 
 struct TimedCall {
-  enum class Part : std::uint8_t { start, wait, poll };
-  Part part = Part::start;
+  enum class Phase : std::uint8_t { start, wait, poll };
+  Phase phase = Phase::start;
   CommKind kind = CommKind::barrier;  // not of a poll, which advances whatever is under way
   Group group = {};                   // likewise
   std::int64_t num_bytes = 0;         // of the full buffer
   double start = 0, end = 0;          // as of now_seconds()
 };
-[[nodiscard]] std::string_view name_of(TimedCall::Part part);
+[[nodiscard]] std::string_view name_of(TimedCall::Phase phase);
 
 class TimedMesh final : public Mesh {
  public:

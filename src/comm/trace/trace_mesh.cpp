@@ -7,6 +7,21 @@
 
 namespace echelon {
 
+/// Done as soon as it is asked.
+class TraceMesh::TraceOperation final : public Pending::Operation {
+ public:
+  TraceOperation(CommListener& listener, std::size_t start) : listener_(listener), start_(start) {}
+  void wait() override { listener_.waited(start_); }
+  bool poll() override {
+    listener_.waited(start_);
+    return true;
+  }
+
+ private:
+  CommListener& listener_;
+  std::size_t start_;
+};
+
 class TraceMesh::TraceComm final : public Comm {
  public:
   TraceComm(TraceMesh& mesh, const Group& group, int rank, int size)
@@ -57,7 +72,9 @@ class TraceMesh::TraceComm final : public Comm {
                               .sent_bytes = sent,
                               .peer = peer});
     mesh_.sent_bytes_[group_] += sent;
-    return {};
+    if (mesh_.listener_ == nullptr) return {};
+    mesh_.listener_->started(mesh_.records_.back());
+    return Pending(std::make_unique<TraceOperation>(*mesh_.listener_, mesh_.records_.size() - 1));
   }
 
   TraceMesh& mesh_;

@@ -5,6 +5,7 @@
 #include "comm/mesh.h"
 #include "comm/traffic.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,6 +24,15 @@ struct CommRecord {
   bool operator==(const CommRecord&) const = default;
 };
 
+/// Is told of communication when it is started, and when it is waited for.
+class CommListener {
+ public:
+  virtual ~CommListener() = default;
+  virtual void started(const CommRecord& record) = 0;
+  /// `start`: the index of the record among those of the mesh.
+  virtual void waited(std::size_t start) = 0;
+};
+
 class TraceMesh final : public Mesh {
  public:
   TraceMesh(const MeshShape& shape, int rank);
@@ -36,15 +46,19 @@ class TraceMesh final : public Mesh {
   /// In the order in which they were started. Reductions, gathers and transfers in groups of one rank are written down
   /// too, with no bytes sent.
   [[nodiscard]] const std::vector<CommRecord>& records() const { return records_; }
+  /// `listener` must outlive the mesh and whatever was started on it.
+  void listen(CommListener& listener) { listener_ = &listener; }
   /// Forgets the records and the bytes.
   void clear();
 
  private:
   class TraceComm;
+  class TraceOperation;
 
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<Group, std::int64_t> sent_bytes_;
   std::vector<CommRecord> records_;
+  CommListener* listener_ = nullptr;
 };
 
 }  // namespace echelon

@@ -9,8 +9,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -172,8 +170,7 @@ Launch of_threads(std::int64_t count, cudaStream_t stream) {
 
 }  // namespace
 
-void CudaOps::gelu(const GeluArgs& args) {
-  check(args);
+void CudaOps::compute(const GeluArgs& args) {
   const std::int64_t count = args.x.num_elements(), D = args.bias.exists() ? args.x.size(-1) : 0;
   if (count == 0) return;
   visit_numbers(args.x.dtype, [&]<class T>(T) {
@@ -187,8 +184,7 @@ void CudaOps::gelu(const GeluArgs& args) {
   });
 }
 
-void CudaOps::gelu_backward(const GeluBackwardArgs& args) {
-  check(args);
+void CudaOps::compute(const GeluBackwardArgs& args) {
   const std::int64_t count = args.x.num_elements(), D = args.x.size(-1);
   if (count == 0) return;
   visit_numbers_and_gradient(
@@ -209,8 +205,7 @@ void CudaOps::gelu_backward(const GeluBackwardArgs& args) {
       });
 }
 
-void CudaOps::swiglu(const SwigluArgs& args) {
-  check(args);
+void CudaOps::compute(const SwigluArgs& args) {
   const std::int64_t count = args.y.num_elements();
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     const std::int64_t stride = blocks_for(blocks_for(count, pack_size<T>), packs_in_flight / 2);
@@ -219,8 +214,7 @@ void CudaOps::swiglu(const SwigluArgs& args) {
   });
 }
 
-void CudaOps::swiglu_backward(const SwigluBackwardArgs& args) {
-  check(args);
+void CudaOps::compute(const SwigluBackwardArgs& args) {
   const std::int64_t count = args.dy.num_elements();
   visit_numbers(args.dy.dtype, [&]<class T>(T) {
     const SwigluGradients<on_device<T>> of = {numbers<T>(args.dy),  numbers<T>(args.gate),

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/cudnn_attention.h"
-#include "ops/check.h"
 
 namespace echelon::cuda {
 
@@ -27,8 +26,7 @@ constexpr std::string_view in_tensor_cores = "our kernels for tensor cores", in_
 }  // namespace
 
 // cuDNN may take the sequences one by one.
-void CudaOps::attention(const AttentionArgs& args) {
-  echelon::check(args);
+void CudaOps::compute(const AttentionArgs& args) {
   const cudaStream_t lane = stream(args.q.size(0));
   std::string& formed_by = formed_by_[shape_of(args, false)];
   if (const std::int64_t at_once = cudnn_ ? cudnn_->attention(args, lane) : 0; at_once > 0) {
@@ -41,8 +39,7 @@ void CudaOps::attention(const AttentionArgs& args) {
   }
 }
 
-void CudaOps::attention_backward(const AttentionBackwardArgs& args) {
-  echelon::check(args);
+void CudaOps::compute(const AttentionBackwardArgs& args) {
   const cudaStream_t lane = stream(args.q.size(0));
   std::string& formed_by = formed_by_[shape_of(args, true)];
   if (const std::int64_t at_once = cudnn_ ? cudnn_->attention_backward(args, lane) : 0; at_once > 0) {

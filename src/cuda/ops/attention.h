@@ -1,8 +1,8 @@
-// Which kernels form attention: what each can do, behind CudaOps::attention and attention_backward.
+// Which kernels form attention: what each can do, below CudaOps::compute.
 #pragma once
 
 #include "cuda/device/status.h"
-#include "ops/ops.h"
+#include "ops/operations/attention.h"
 
 namespace echelon::cuda {
 

@@ -29,8 +29,8 @@ constexpr int delta_threads = 256;
 template <class T, int width>
 __global__ void __launch_bounds__(delta_threads)
     delta_kernel(const T* all_dout, const T* all_out, Wide<T>* delta, AttentionSizes sizes) {
-  const std::int64_t row =
-      (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;  // of [B, T, H]
+  // Of [B, T, H]
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * delta_threads + threadIdx.x) / warp_size;
   if (row >= sizes.B * sizes.Tq * sizes.H) return;
   Wide<T> sum = 0;
   for (std::int64_t c = threadIdx.x % warp_size * width; c < sizes.C; c += warp_size * width) {

@@ -141,10 +141,11 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * block_queries, first_row = 16 * M * warp();
-  const int num_keys = static_cast<int>(min(
-      sizes.num_visible(min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1), sizes.Tk));  // seen by any query
-  const int begin =
-      static_cast<int>(sizes.first_visible(b, first_query)) / tile_keys * tile_keys;  // and not those before
+  // Seen by any query.
+  const int num_keys =
+      static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{block_queries}, sizes.Tq) - 1), sizes.Tk));
+  // And not those before.
+  const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / tile_keys * tile_keys;
   const SharedRows<C> q = {0}, my_q = q.from(first_row);
 
   TileLoads<block_queries, num_threads, C>(sizes.queries(a.q, b, h).from(first_query), width).begin_next(q);
@@ -158,8 +159,8 @@ __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {
   const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
   for (int first_key = begin; first_key < num_keys; first_key += tile_keys) {
     const bool has_more = first_key + tile_keys < num_keys;
-    const bool is_seen =
-        first_key < num_visible + 16 * M - 1 && documents.first < first_key + tile_keys;  // by any query of this warp
+    // By any query of this warp.
+    const bool is_seen = first_key < num_visible + 16 * M - 1 && documents.first < first_key + tile_keys;
     const SharedRows<C> k = keys_and_values.take_keys(has_more);
     Weights<M, tile_keys> weights;
     if (is_seen) {

@@ -43,8 +43,8 @@ struct KeyBlocks {
                                query_bytes = queries * SharedRows<C>::row_bytes;
   static constexpr SharedPlace first_stage = 2 * key_bytes, statistics_bytes = queries * 4;
   static constexpr SharedPlace stage_bytes = 2 * query_bytes + 3 * statistics_bytes;
-  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes,
-                               shared_bytes = end_place + 16;  // an int: registers are few
+  // An int: registers are few.
+  static constexpr SharedPlace end_place = first_stage + 2 * stage_bytes, shared_bytes = end_place + 16;
   static_assert(stage_bytes % 128 == 0);
   struct Stage {
     SharedPlace place;
@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
     if (next_head < end_head) begin_stage<Blocks>(other, a, b, next_head, next_query);
     close_group_of_copies();
 
-    const int first_seen = first_key + first_row - static_cast<int>(sizes.diagonal) -
-                           first_query;  // the column from which the warp's first key is seen
+    // The column from which the warp's first key is seen.
+    const int first_seen = first_key + first_row - static_cast<int>(sizes.diagonal) - first_query;
     const int position = first_key + first_row + static_cast<int>(sizes.first_key);
     if (first_seen < N && (sizes.starts == nullptr || *pointer_to<int>(stage.starts()) < position + 16 * M)) {
       Sums<M, N> p, ds;
@@ -251,9 +251,9 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   const AttentionSizes& sizes = a.sizes;
   const int width = static_cast<int>(sizes.C), h = static_cast<int>(blockIdx.y), b = static_cast<int>(blockIdx.z);
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * Blocks::queries, first_row = 16 * M * warp();
-  const int num_keys =
-      static_cast<int>(min(sizes.num_visible(min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1),
-                           sizes.Tk));                                              // seen by any query
+  // Seen by any query.
+  const int num_keys = static_cast<int>(
+      min(sizes.num_visible(min(first_query + std::int64_t{Blocks::queries}, sizes.Tq) - 1), sizes.Tk));
   const int begin = static_cast<int>(sizes.first_visible(b, first_query)) / N * N;  // and not those before
   const SharedRows<C> q = {0}, dout = {Blocks::query_bytes}, my_q = q.from(first_row), my_dout = dout.from(first_row);
 

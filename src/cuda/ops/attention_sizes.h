@@ -1,7 +1,7 @@
 // Where the vectors of a head lie, and which keys a query sees. What only kernels can do: attention_documents.h.
 #pragma once
 
-#include "ops/ops.h"
+#include "ops/operations/attention.h"
 
 #include <cuda_runtime.h>
 

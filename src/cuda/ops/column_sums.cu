@@ -3,8 +3,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -29,8 +27,8 @@ struct ColumnOfNumbers {
 
 }  // namespace
 
-void CudaOps::bias_backward(Tensor dy, Tensor dbias) {
-  check_bias_backward(dy, dbias);
+void CudaOps::compute(const BiasBackwardArgs& args) {
+  const Tensor &dy = args.dy, &dbias = args.dbias;
   if (add_fused_column_sums(dy, dbias)) return;
   const std::int64_t D = dbias.num_elements(), N = D == 0 ? 0 : dy.num_elements() / D;
   visit_numbers_and_gradient(dy.dtype, dbias.dtype, [&]<class T, class G>(T, G) {

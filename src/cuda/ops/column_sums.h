@@ -1,7 +1,7 @@
 // Sums over the rows of a matrix, one or several for each column: gradients of biases and of norms' weights. In two
 // stages and without atomics, so that numbers are added in the same order in every run:
 //   1. a block takes some columns and a chunk of rows, which its warps take in turns; then it adds the sums of its
-//   warps
+//      warps
 //   2. out[d] += the chunks' sums of column d.
 // Every number is read once; the first stage writes one of `rows of a chunk`. For .cu files alone.
 #pragma once
@@ -69,8 +69,8 @@ constexpr int column_sums_threads = 256;
 /// A Summand says what is summed over the rows, for `width` neighbouring columns:
 ///   using Number; static constexpr int width, num_sums; struct Loaded;
 ///   Loaded load(row, column) const;
-///   void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;      which may also store what
-///   it forms, each number once
+///   void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;
+///   which may also store what it forms, each number once
 template <class Summand, class A = Wide<typename Summand::Number>>
 __global__ void __launch_bounds__(column_sums_threads)
     column_sums_kernel(Summand summand, std::int64_t num_rows, std::int64_t rows_per_chunk,
@@ -118,13 +118,12 @@ void add_column_sums(const Summand& summand, std::int64_t num_rows, std::int64_t
   using A = Wide<typename Summand::Number>;
   constexpr int num_sums = Summand::num_sums;
   if (num_rows == 0 || D == 0) return;
-  constexpr std::int64_t blocks_per_multiprocessor = 4,
-                         fewest_rows =
-                             64;  // enough to hide memory's latency; few enough that partial sums are little to move
+  // Enough to hide memory's latency; few enough that partial sums are little to move.
+  constexpr std::int64_t blocks_per_multiprocessor = 4, fewest_rows = 64;
   const std::int64_t column_blocks = blocks_for(D, warp_size * Summand::width);
   const std::int64_t wanted = blocks_for(lane.num_multiprocessors * blocks_per_multiprocessor, column_blocks);
-  const std::int64_t most = std::clamp<std::int64_t>(Workspace::capacity<A>() / (num_sums * D), 1,
-                                                     65535);  // the second size of a grid ends there
+  // The second size of a grid ends there.
+  const std::int64_t most = std::clamp<std::int64_t>(Workspace::capacity<A>() / (num_sums * D), 1, 65535);
   const std::int64_t rows_per_chunk = std::max(fewest_rows, blocks_for(num_rows, std::min(wanted, most)));
   const std::int64_t num_chunks = blocks_for(num_rows, rows_per_chunk);
   const PartialSums<A, num_sums> partial = {lane.workspace.as<A>(num_chunks * num_sums * D), num_chunks, D};

@@ -11,8 +11,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 #include <algorithm>
 #include <limits>
 
@@ -87,9 +85,8 @@ __global__ void __launch_bounds__(max_block_threads)
     }
     mine.add(x);
   }
-  const int beside = thread < packed.first
-                         ? thread
-                         : packed.last + thread - packed.first;  // of the columns outside of packs, this thread's
+  // Of the columns outside of packs, this thread's.
+  const int beside = thread < packed.first ? thread : packed.last + thread - packed.first;
   if (beside < valid_columns) mine.add({widen(logits[beside])});
 
   __shared__ A scratch[2 * max_block_threads / warp_size];
@@ -193,8 +190,7 @@ int threads_for(std::int64_t packs, int most) {
 
 }  // namespace
 
-void CudaOps::row_exp(const RowExpArgs& args) {
-  check(args);
+void CudaOps::compute(const RowExpArgs& args) {
   const std::int64_t N = args.logits.size(0), V = args.logits.size(1);
   visit_numbers(args.logits.dtype, [&]<class T>(T) {
     using L = on_device<T>;
@@ -208,8 +204,7 @@ void CudaOps::row_exp(const RowExpArgs& args) {
   });
 }
 
-void CudaOps::rescale_sums(const RescaleSumsArgs& args) {
-  check(args);
+void CudaOps::compute(const RescaleSumsArgs& args) {
   const std::int64_t count = args.sum.num_elements();
   visit_sums(args.sum.dtype, [&]<class A>(A) {
     launch({.num_blocks = blocks_for(count, 256), .stream = stream()}, rescale_sums_kernel<A>, numbers<A>(args.sum),
@@ -217,8 +212,7 @@ void CudaOps::rescale_sums(const RescaleSumsArgs& args) {
   });
 }
 
-void CudaOps::cross_entropy(const CrossEntropyArgs& args) {
-  check(args);
+void CudaOps::compute(const CrossEntropyArgs& args) {
   const std::int64_t count = args.max.num_elements();
   visit_sums(args.max.dtype, [&]<class A>(A) {
     const LossTensors<A> of = {numbers<A>(args.max),          numbers<A>(args.sum),
@@ -229,8 +223,7 @@ void CudaOps::cross_entropy(const CrossEntropyArgs& args) {
   });
 }
 
-void CudaOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
-  check(args);
+void CudaOps::compute(const CrossEntropyBackwardArgs& args) {
   const std::int64_t N = args.exps.size(0), V = args.exps.size(1);
   visit_numbers_and_gradient(args.dlogits.dtype, args.exps.dtype, [&]<class T, class Logit>(T, Logit) {
     using L = on_device<Logit>;

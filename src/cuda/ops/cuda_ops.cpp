@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "cuda/ops/cudnn_attention.h"
 #include "cuda/ops/pending_product.h"
-#include "ops/check.h"
+#include "ops/description.h"
 
 namespace echelon::cuda {
 
@@ -38,16 +38,20 @@ void CudaOps::finish() {
 
 std::int64_t CudaOps::num_fused() const { return pending_->num_fused(); }
 
-void CudaOps::matmul(const MatmulArgs& args) {
-  check(args);
-  pending_->hold(args);
-}
+void CudaOps::compute(const MatmulArgs& args) { pending_->hold(args); }
 
 bool CudaOps::add_fused_column_sums(Tensor dy, Tensor dbias) {
   const Tensor sums(products_->room_for(dbias.num_elements(), dbias.dtype), dbias.dtype, dbias.sizes);
   if (sums.data == nullptr || !pending_->column_sums(dy, sums)) return false;
   add(dbias, dbias, sums);
   return true;
+}
+
+void CudaOps::perform(const Operation& operation) {
+  operation.visit([this](const auto& args) {
+    check(args);
+    compute(args);
+  });
 }
 
 void CudaOps::upload(Tensor out, const void* host) {

@@ -44,46 +44,7 @@ class CudaOps final : public Ops {
   CudaOps(Device& device, const OpsOptions& options);
   ~CudaOps() override;
 
-  void matmul(const MatmulArgs& args) override;
-  void add_bias(Tensor y_ND, Tensor bias_D) override;
-  void bias_backward(Tensor dy_ND, Tensor dbias_D) override;
-  void add(Tensor out, Tensor a, Tensor b) override;
-  void copy(Tensor out, Tensor x) override;
-  void fill(Tensor out, double value) override;
-  void scale(Tensor x, double factor) override;
-  void embedding(const EmbeddingArgs& args) override;
-  void embedding_backward(const EmbeddingBackwardArgs& args) override;
-  void add_positions(const PositionsArgs& args) override;
-  void positions_backward(const PositionsBackwardArgs& args) override;
-  void layer_norm(const LayerNormArgs& args) override;
-  void layer_norm_backward_input(const LayerNormBackwardInputArgs& args) override;
-  void layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) override;
-  void layer_norm_backward(const LayerNormBackwardArgs& args) override;
-  void rms_norm(const RmsNormArgs& args) override;
-  void rms_norm_backward_input(const RmsNormBackwardInputArgs& args) override;
-  void rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) override;
-  void rms_norm_backward(const RmsNormBackwardArgs& args) override;
-  void rope(const RopeArgs& args) override;
-  void attention(const AttentionArgs& args) override;
-  void attention_backward(const AttentionBackwardArgs& args) override;
-  void merge_attention(const MergeAttentionArgs& args) override;
-  void gelu(const GeluArgs& args) override;
-  void gelu_backward(const GeluBackwardArgs& args) override;
-  void swiglu(const SwigluArgs& args) override;
-  void swiglu_backward(const SwigluBackwardArgs& args) override;
-  void row_exp(const RowExpArgs& args) override;
-  void rescale_sums(const RescaleSumsArgs& args) override;
-  void cross_entropy(const CrossEntropyArgs& args) override;
-  void cross_entropy_backward(const CrossEntropyBackwardArgs& args) override;
-  void sum_of_squares(Tensor x, Tensor sum) override;
-  void gradient_factor(const GradientFactorArgs& args) override;
-  void adamw(const AdamWArgs& args) override;
-  void expert_slots(const ExpertSlotsArgs& args) override;
-  void permute_to_experts(const PermuteToExpertsArgs& args) override;
-  void combine_experts(const CombineExpertsArgs& args) override;
-  void combine_experts_backward(const CombineExpertsBackwardArgs& args) override;
-  void grouped_matmul(const GroupedMatmulArgs& args) override;
-  void grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) override;
+  void perform(const Operation& operation) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
   /// Everything is on the compute stream then, which is what communication waits for.
@@ -99,6 +60,11 @@ class CudaOps final : public Ops {
   [[nodiscard]] std::string attention_choices() const;
 
  private:
+  // One overload for each operation, defined in the file of its family in this folder.
+#define ECHELON_COMPUTE(name, Args) void compute(const Args& args);
+  ECHELON_OPERATIONS(ECHELON_COMPUTE)
+#undef ECHELON_COMPUTE
+
   /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back
   /// until now (pending_product.h).
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);

@@ -28,8 +28,8 @@ enum Operand : std::int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv };
 /// What a plan is made for. num_sequences: of one launch, in so many bytes of memory besides the operands'.
 struct PlanKey {
   bool is_backward;
-  std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row,
-      C;  // kv_row: numbers from one key of a head to its next
+  // kv_row: numbers from one key of a head to its next.
+  std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;
   double scale;
   auto operator<=>(const PlanKey&) const = default;
 };

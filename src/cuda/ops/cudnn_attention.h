@@ -4,7 +4,7 @@
 
 #include "cuda/device/status.h"
 #include "cuda/device/workspace.h"
-#include "ops/ops.h"
+#include "ops/operations/attention.h"
 
 #include <memory>
 #include <string>

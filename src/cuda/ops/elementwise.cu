@@ -6,8 +6,6 @@
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/pending_product.h"
 
-#include "ops/check.h"
-
 #include <algorithm>
 
 namespace echelon::cuda {
@@ -138,8 +136,8 @@ struct Scale {
 
 }  // namespace
 
-void CudaOps::add_bias(Tensor y, Tensor bias) {
-  check_add_bias(y, bias);
+void CudaOps::compute(const AddBiasArgs& args) {
+  const Tensor &y = args.y, &bias = args.bias;
   if (pending_->add_bias(y, bias)) return;
   const std::int64_t count = y.num_elements(), D = bias.num_elements();
   visit_numbers(y.dtype, [&]<class T>(T) {
@@ -149,8 +147,8 @@ void CudaOps::add_bias(Tensor y, Tensor bias) {
   });
 }
 
-void CudaOps::add(Tensor out, Tensor a, Tensor b) {
-  check_add(out, a, b);
+void CudaOps::compute(const AddArgs& args) {
+  const Tensor &out = args.out, &a = args.a, &b = args.b;
   visit_numbers(out.dtype, [&]<class T>(T) {
     visit_numbers(b.dtype, [&]<class B>(B) {
       if constexpr (std::is_same_v<Wide<on_device<T>>, Wide<on_device<B>>>)
@@ -160,8 +158,8 @@ void CudaOps::add(Tensor out, Tensor a, Tensor b) {
   });
 }
 
-void CudaOps::copy(Tensor out, Tensor x) {
-  check_copy(out, x);
+void CudaOps::compute(const CopyArgs& args) {
+  const Tensor &out = args.out, &x = args.x;
   if (out.dtype == x.dtype) {
     if (x.num_bytes() > 0)
       check(cudaMemcpyAsync(out.data, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToDevice,
@@ -178,21 +176,22 @@ void CudaOps::copy(Tensor out, Tensor x) {
   });
 }
 
-void CudaOps::fill(Tensor out, double value) {
-  check_fill(out);
+void CudaOps::compute(const FillArgs& args) {
+  const Tensor& out = args.out;
   const auto fill_as = [&]<class T>(T, on_device<T> number) {
     enqueue_each_pack(Fill<on_device<T>>{numbers<T>(out), number}, out.num_elements(), stream());
   };
-  if (out.dtype == DType::int32) return fill_as(std::int32_t{}, static_cast<std::int32_t>(value));
-  if (out.dtype == DType::int16) return fill_as(std::int16_t{}, static_cast<std::int16_t>(value));
-  visit_numbers(out.dtype, [&]<class T>(T t) { fill_as(t, on_device<T>(static_cast<Wide<on_device<T>>>(value))); });
+  if (out.dtype == DType::int32) return fill_as(std::int32_t{}, static_cast<std::int32_t>(args.value));
+  if (out.dtype == DType::int16) return fill_as(std::int16_t{}, static_cast<std::int16_t>(args.value));
+  visit_numbers(out.dtype,
+                [&]<class T>(T t) { fill_as(t, on_device<T>(static_cast<Wide<on_device<T>>>(args.value))); });
 }
 
-void CudaOps::scale(Tensor x, double factor) {
-  check_scale(x);
+void CudaOps::compute(const ScaleArgs& args) {
+  const Tensor& x = args.x;
   visit_numbers(x.dtype, [&]<class T>(T) {
-    enqueue_each_pack(Scale<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(factor)}, x.num_elements(),
-                      stream());
+    enqueue_each_pack(Scale<on_device<T>>{numbers<T>(x), static_cast<Wide<on_device<T>>>(args.factor)},
+                      x.num_elements(), stream());
   });
 }
 

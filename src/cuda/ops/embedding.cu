@@ -5,8 +5,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -78,8 +76,7 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void CudaOps::embedding(const EmbeddingArgs& args) {
-  check(args);
+void CudaOps::compute(const EmbeddingArgs& args) {
   const std::int64_t N = args.tokens.num_elements(), D = args.w.size(1);
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
@@ -90,8 +87,7 @@ void CudaOps::embedding(const EmbeddingArgs& args) {
   });
 }
 
-void CudaOps::add_positions(const PositionsArgs& args) {
-  check(args);
+void CudaOps::compute(const PositionsArgs& args) {
   const std::int64_t D = args.w.size(1), N = D == 0 ? 0 : args.y.num_elements() / D;
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     visit_row_width<T>(D, [&]<int width>(std::integral_constant<int, width>) {
@@ -102,8 +98,7 @@ void CudaOps::add_positions(const PositionsArgs& args) {
   });
 }
 
-void CudaOps::positions_backward(const PositionsBackwardArgs& args) {
-  check(args);
+void CudaOps::compute(const PositionsBackwardArgs& args) {
   const std::int64_t D = args.dw.size(1), N = D == 0 ? 0 : args.dy.num_elements() / D;
   if (N == 0) return;
   visit_numbers_and_gradient(args.dy.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {

@@ -1,18 +1,17 @@
 // The gradient of a table of tokens: dw[token] += dy in the order of the tokens, without atomics. Two kernels for a
 // chunk of tokens:
-//   1. a token's place in the order by (row of the table, token) is the number of tokens before it in that order, which
-//   a warp counts by looking at all. That
+//   1. a token's place in the order by (row of the table, token) is the number of tokens before it in that order,
+//      which a warp counts by looking at all. That
 //      is quadratic in the chunk's length, which is chosen such that it costs no more than the dozen launches of a
 //      radix sort, and then linear in the tokens.
 //   2. a warp takes one run of equal rows, and a part of their columns; dw's row is read and written once for the
-//   chunk. Every sum is rounded to dw's format, as
+//      chunk. Every sum is rounded to dw's format,
+//   as
 //      if dw had been written in between, so that the bits are those of other backends.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
-
-#include "ops/check.h"
 
 #include <algorithm>
 #include <limits>
@@ -108,8 +107,7 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void CudaOps::embedding_backward(const EmbeddingBackwardArgs& args) {
-  check(args);
+void CudaOps::compute(const EmbeddingBackwardArgs& args) {
   const std::int64_t N = args.tokens.num_elements(), num_rows = args.dw.size(0), D = args.dw.size(1);
   if (D == 0 || num_rows == 0) return;
   const auto* const tokens = numbers<std::int32_t>(args.tokens);

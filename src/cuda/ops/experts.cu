@@ -10,8 +10,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 #include <algorithm>
 
 namespace echelon::cuda {
@@ -229,8 +227,7 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void CudaOps::expert_slots(const ExpertSlotsArgs& args) {
-  check(args);
+void CudaOps::compute(const ExpertSlotsArgs& args) {
   const std::int64_t R = args.experts.num_elements(), E = args.offsets.size(0) - 1;
   const std::int64_t chunk_size =
       blocks_for(std::max(smallest_chunk, blocks_for(R, most_chunks)), warp_size) * warp_size;
@@ -247,8 +244,7 @@ void CudaOps::expert_slots(const ExpertSlotsArgs& args) {
   launch(chunks, slots_kernel, choices, counts, numbers<std::int32_t>(args.offsets), numbers<std::int32_t>(args.slots));
 }
 
-void CudaOps::permute_to_experts(const PermuteToExpertsArgs& args) {
-  check(args);
+void CudaOps::compute(const PermuteToExpertsArgs& args) {
   const TokenSizes sizes = sizes_of(args.slots, args.x);
   visit_numbers(args.x.dtype, [&]<class T>(T) {
     visit_row_width<T>(sizes.D, [&]<int width>(std::integral_constant<int, width>) {
@@ -258,8 +254,7 @@ void CudaOps::permute_to_experts(const PermuteToExpertsArgs& args) {
   });
 }
 
-void CudaOps::combine_experts(const CombineExpertsArgs& args) {
-  check(args);
+void CudaOps::compute(const CombineExpertsArgs& args) {
   const TokenSizes sizes = sizes_of(args.slots, args.out);
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     using W = Wide<on_device<T>>;
@@ -271,8 +266,7 @@ void CudaOps::combine_experts(const CombineExpertsArgs& args) {
   });
 }
 
-void CudaOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
-  check(args);
+void CudaOps::compute(const CombineExpertsBackwardArgs& args) {
   const TokenSizes sizes = sizes_of(args.slots, args.dout);
   visit_numbers(args.y.dtype, [&]<class T>(T) {
     using W = Wide<on_device<T>>;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/device/stream.h"
-#include "ops/ops.h"
+#include "ops/operations/matmul.h"
 
 namespace echelon::cuda {
 

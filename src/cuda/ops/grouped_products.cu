@@ -5,8 +5,6 @@
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/row_tiles.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -118,8 +116,7 @@ __global__ void __launch_bounds__(num_threads)
 
 }  // namespace
 
-void CudaOps::grouped_matmul(const GroupedMatmulArgs& args) {
-  check(args);
+void CudaOps::compute(const GroupedMatmulArgs& args) {
   if (mma_grouped_matmul(args, stream())) return;
   const std::int64_t R = args.a.size(0), E = args.w.size(0), K = args.a.size(1), N = args.c.size(1);
   visit_numbers(args.a.dtype, [&]<class T>(T) {
@@ -132,8 +129,7 @@ void CudaOps::grouped_matmul(const GroupedMatmulArgs& args) {
   });
 }
 
-void CudaOps::grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) {
-  check(args);
+void CudaOps::compute(const GroupedMatmulBackwardWeightArgs& args) {
   if (mma_grouped_matmul_backward_weight(args, stream())) return;
   const std::int64_t E = args.dw.size(0), F = args.dw.size(1), D = args.dw.size(2);
   visit_numbers_and_gradient(args.dy.dtype, args.dw.dtype, [&]<class T, class G>(T, G) {

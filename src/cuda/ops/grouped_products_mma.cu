@@ -18,8 +18,8 @@ constexpr int warp_fragments = warp_side / 16;
 constexpr int num_stages = 3;
 constexpr SharedPlace factor_bytes = side * step * sizeof(__nv_bfloat16);  // of one factor in one stage
 constexpr std::size_t shared_bytes = std::size_t{num_stages} * 2 * factor_bytes;
-constexpr std::int64_t rows_of_group =
-    8;  // of tiles whose blocks follow each other column by column, so that the second cache has what they share
+// Of tiles whose blocks follow each other column by column, so that the second cache has what they share.
+constexpr std::int64_t rows_of_group = 8;
 
 using TileSums = Sums<warp_fragments, warp_side>;
 

@@ -5,8 +5,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -24,8 +22,8 @@ struct Merge {
 template <class T, class O, int width>
 __global__ void __launch_bounds__(block_threads) merge_kernel(Merge<T, O> of) {
   using W = Wide<T>;
-  const std::int64_t row =
-      (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) / warp_size;  // of [B, T, H]
+  // Of [B, T, H]
+  const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * block_threads + threadIdx.x) / warp_size;
   if (row >= of.num_rows) return;
   const std::int64_t h = row % of.H, i = row / of.H % of.seq_len, b = row / of.H / of.seq_len,
                      statistic = (b * of.H + h) * of.seq_len + i;
@@ -46,8 +44,7 @@ __global__ void __launch_bounds__(block_threads) merge_kernel(Merge<T, O> of) {
 
 }  // namespace
 
-void CudaOps::merge_attention(const MergeAttentionArgs& args) {
-  check(args);
+void CudaOps::compute(const MergeAttentionArgs& args) {
   if (args.part.num_elements() == 0) return;
   visit_numbers_and_gradient(args.part.dtype, args.out.dtype, [&]<class T, class O>(T, O) {
     using D = on_device<T>;

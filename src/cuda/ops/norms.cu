@@ -5,8 +5,6 @@
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/rows.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -120,13 +118,9 @@ void enqueue_norm(const LayerNormArgs& args, cudaStream_t stream) {
 
 }  // namespace
 
-void CudaOps::layer_norm(const LayerNormArgs& args) {
-  check(args);
-  enqueue_norm<true>(args, stream());
-}
+void CudaOps::compute(const LayerNormArgs& args) { enqueue_norm<true>(args, stream()); }
 
-void CudaOps::rms_norm(const RmsNormArgs& args) {
-  check(args);
+void CudaOps::compute(const RmsNormArgs& args) {
   enqueue_norm<false>({.x = args.x,
                        .w = args.w,
                        .b = {},

@@ -6,8 +6,6 @@
 #include "cuda/ops/numbers.h"
 #include "cuda/ops/rows.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -247,36 +245,26 @@ LayerNormBackwardArgs without_mean(const RmsNormBackwardArgs& args) {
 
 }  // namespace
 
-void CudaOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
-  check(args);
+void CudaOps::compute(const LayerNormBackwardInputArgs& args) {
   enqueue_input_gradient<true>({args.dy, args.x, args.w, args.mean, args.rstd, args.dx, {}, {}, args.dresidual},
                                stream());
 }
 
-void CudaOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
-  check(args);
+void CudaOps::compute(const LayerNormBackwardWeightArgs& args) {
   enqueue_weight_gradient<true>({args.dy, args.x, {}, args.mean, args.rstd, {}, args.dw, args.db, {}}, lane());
 }
 
-void CudaOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
-  check(args);
-  enqueue_gradients<true>(args, lane());
-}
+void CudaOps::compute(const LayerNormBackwardArgs& args) { enqueue_gradients<true>(args, lane()); }
 
-void CudaOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
-  check(args);
+void CudaOps::compute(const RmsNormBackwardInputArgs& args) {
   enqueue_input_gradient<false>(without_mean({args.dy, args.x, args.w, args.rstd, args.dx, {}, args.dresidual}),
                                 stream());
 }
 
-void CudaOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
-  check(args);
+void CudaOps::compute(const RmsNormBackwardWeightArgs& args) {
   enqueue_weight_gradient<false>(without_mean({args.dy, args.x, {}, args.rstd, {}, args.dw, {}}), lane());
 }
 
-void CudaOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
-  check(args);
-  enqueue_gradients<false>(without_mean(args), lane());
-}
+void CudaOps::compute(const RmsNormBackwardArgs& args) { enqueue_gradients<false>(without_mean(args), lane()); }
 
 }  // namespace echelon::cuda

@@ -5,7 +5,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
 #include "ops/remainder.h"
 #include "ops/rounding_noise.h"
 
@@ -141,9 +140,10 @@ struct AdamWTensors {
 /// one.
 template <int count>
 __device__ __forceinline__ void draw(std::uint32_t (&words)[count], const RoundingNoise& noise, std::int64_t i) {
-  const std::int64_t rows = noise.row == noise.stride ? 0 : noise.row | noise.stride;
-  if (count == 4 && ((noise.first | noise.offset | rows) & 3) == 0) {
-    const std::array<std::uint32_t, 4> block = noise_block(noise, global_index(noise, i) / 4);
+  const TensorSlice& slice = noise.slice;
+  const std::int64_t rows = slice.row() == slice.stride() ? 0 : slice.row() | slice.stride();
+  if (count == 4 && ((slice.first() | slice.offset() | rows) & 3) == 0) {
+    const std::array<std::uint32_t, 4> block = noise_block(noise, slice.index(i) / 4);
 #pragma unroll
     for (int k = 0; k < count; ++k) words[k] = block[static_cast<std::size_t>(k)];
   } else {
@@ -200,8 +200,8 @@ __global__ void __launch_bounds__(block_threads)
 
 }  // namespace
 
-void CudaOps::sum_of_squares(Tensor x, Tensor sum) {
-  check_sum_of_squares(x, sum);
+void CudaOps::compute(const SumOfSquaresArgs& args) {
+  const Tensor &x = args.x, &sum = args.sum;
   const std::int64_t count = x.num_elements();
   auto* const total = numbers<double>(sum);
   visit_numbers(x.dtype, [&]<class T>(T) {
@@ -217,16 +217,14 @@ void CudaOps::sum_of_squares(Tensor x, Tensor sum) {
   });
 }
 
-void CudaOps::gradient_factor(const GradientFactorArgs& args) {
-  check(args);
+void CudaOps::compute(const GradientFactorArgs& args) {
   const GradientFactor of = {numbers<double>(args.sum_of_squares), numbers<double>(args.num_targets),
                              args.loss_scale.exists() ? numbers<double>(args.loss_scale) : nullptr,
                              numbers<double>(args.norm), numbers<double>(args.factor)};
   launch({.num_threads = 1, .stream = stream()}, gradient_factor_kernel, of, args.expected_targets, args.max_norm);
 }
 
-void CudaOps::adamw(const AdamWArgs& args) {
-  check(args);
+void CudaOps::compute(const AdamWArgs& args) {
   const std::int64_t count = args.master.num_elements();
   visit_numbers_and_gradient(args.param.dtype, args.grad.dtype, [&]<class P, class G>(P, G) {
     using A = Wide<on_device<P>>;

@@ -6,7 +6,7 @@
 //     dw += dy^T x; db += column sums of dy one with the epilogue `bias_gradient`, whose sums are then added to db
 //
 // Every other operation, and whoever waits for results, asks for the stream first: flush(). What is not fused, and why:
-// docs/gpu.md.
+// docs/internals/gpu.md.
 #pragma once
 
 #include "cuda/ops/products.h"

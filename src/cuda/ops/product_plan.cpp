@@ -8,8 +8,8 @@
 namespace echelon::cuda {
 namespace {
 
-constexpr std::int64_t most_alignment =
-    16;  // no kernel reads more at once, so what lies better is no different product
+// No kernel reads more at once, so what lies better is no different product.
+constexpr std::int64_t most_alignment = 16;
 
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {

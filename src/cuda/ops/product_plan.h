@@ -6,7 +6,7 @@
 #pragma once
 
 #include "cuda/device/workspace.h"
-#include "ops/ops.h"
+#include "ops/operations/matmul.h"
 
 #include <cublasLt.h>
 
@@ -71,8 +71,8 @@ class ProductPlan {
   [[nodiscard]] cublasStatus_t try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,
                                               cudaStream_t stream) const;
 
-  static constexpr std::int64_t workspace_bytes =
-      Workspace::num_bytes - (std::int64_t{1} << 20);  // of the workspace; the rest is for what epilogues write
+  // Of the workspace; the rest is for what epilogues write.
+  static constexpr std::int64_t workspace_bytes = Workspace::num_bytes - (std::int64_t{1} << 20);
 
  private:
   template <auto destroy>

@@ -13,8 +13,8 @@ namespace echelon::cuda {
 
 struct ProductOptions {
   Float32Products float32_products = Float32Products::exact;
-  bool is_timed =
-      false;  // the fastest of several algorithms on this device, instead of the one that the heuristics like best
+  // The fastest of several algorithms on this device, instead of the one that the heuristics like best.
+  bool is_timed = false;
 };
 
 class Stopwatch;

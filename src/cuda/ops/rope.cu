@@ -6,8 +6,6 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/check.h"
-
 namespace echelon::cuda {
 namespace {
 
@@ -60,8 +58,7 @@ __global__ void __launch_bounds__(block_threads) rope_kernel(Rotation<T> of, int
 
 }  // namespace
 
-void CudaOps::rope(const RopeArgs& args) {
-  check(args);
+void CudaOps::compute(const RopeArgs& args) {
   const std::int64_t num_tokens = args.x.size(0) * args.x.size(1), H = args.x.size(2), half = args.x.size(3) / 2;
   if (args.x.num_elements() == 0) return;
   visit_numbers(args.x.dtype, [&]<class T>(T) {

@@ -37,8 +37,8 @@ class Team {
   template <int count>
   __device__ void sum(A (&sums)[count]) {
     static_assert(count <= 2);
-    __shared__ A of_warps[2][2][most_team_threads / warp_size];  // two sets: while some threads still read the last
-                                                                 // sum's, others write the next one's
+    // Two sets: while some threads still read the last sum's, others write the next one's.
+    __shared__ A of_warps[2][2][most_team_threads / warp_size];
 #pragma unroll
     for (int i = 0; i < count; ++i) sums[i] = warp_sum(sums[i]);
     const int num_warps = num_threads_ / warp_size;

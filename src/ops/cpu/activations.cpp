@@ -7,7 +7,6 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/activations.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -162,25 +161,13 @@ HWY_EXPORT(GeluGradients);
 HWY_EXPORT(SwigluForward);
 HWY_EXPORT(SwigluGradients);
 
-void CpuOps::gelu(const GeluArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(GeluForward)(args, num_threads_);
-}
+void CpuOps::compute(const GeluArgs& args) { HWY_DYNAMIC_DISPATCH(GeluForward)(args, num_threads_); }
 
-void CpuOps::gelu_backward(const GeluBackwardArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(GeluGradients)(args, num_threads_);
-}
+void CpuOps::compute(const GeluBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(GeluGradients)(args, num_threads_); }
 
-void CpuOps::swiglu(const SwigluArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(SwigluForward)(args, num_threads_);
-}
+void CpuOps::compute(const SwigluArgs& args) { HWY_DYNAMIC_DISPATCH(SwigluForward)(args, num_threads_); }
 
-void CpuOps::swiglu_backward(const SwigluBackwardArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(SwigluGradients)(args, num_threads_);
-}
+void CpuOps::compute(const SwigluBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(SwigluGradients)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

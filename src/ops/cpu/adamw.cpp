@@ -1,17 +1,15 @@
-// The factor of gradients, and one AdamW step (Loshchilov and Hutter 2019) in one pass over memory; the formulas stand
-// in ops/ops.h.
+// The factor of gradients, and one AdamW step (Loshchilov and Hutter 2019) in one pass over memory; formulas:
+// ops/operations/optimizer.h.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/adamw.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/noise-inl.h"
 #include "ops/cpu/parallel.h"
-#include "ops/host_scalars.h"
 #include "ops/rounding_noise.h"
 
 #include <algorithm>
@@ -35,10 +33,10 @@ void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const f
                       std::int64_t first, std::int64_t count) {
   const Tag<std::uint32_t> d;
   const auto lanes_of = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr std::int64_t beyond =
-      4 + 5 * HWY_MAX_BYTES / sizeof(std::uint32_t);  // a started block, a vector of blocks, and one of numbers
+  // A started block, a vector of blocks, and one of numbers.
+  constexpr std::int64_t beyond = 4 + 5 * HWY_MAX_BYTES / sizeof(std::uint32_t);
   std::uint32_t words[MomentBuffers<float>::count + beyond];
-  const std::int64_t index = global_index(noise, first), end = index + count;
+  const std::int64_t index = noise.slice.index(first), end = index + count;
   for (std::int64_t block = index / 4; 4 * block < end; block += lanes_of)
     noise_blocks(noise, block, words + 4 * (block - index / 4));
   const std::uint32_t* random = words + index % 4;
@@ -54,8 +52,7 @@ void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const f
 void round_moments(const AdamWArgs& args, const RoundingNoise& noise, const MomentBuffers<float>& from,
                    std::int64_t first, std::int64_t last) {
   for (std::int64_t i = first, count = 0; i < last; i += count) {
-    const bool is_whole = noise.row == noise.stride;
-    count = is_whole ? last - i : std::min(last - i, noise.row - (noise.first + i) % noise.row);
+    count = std::min(last - i, noise.slice.num_neighbours(i));
     round_neighbours(args, noise, from.m + i - first, from.v + i - first, i, count);
   }
 }
@@ -161,8 +158,7 @@ namespace echelon {
 
 HWY_EXPORT(AdamW);
 
-void CpuOps::gradient_factor(const GradientFactorArgs& args) {
-  check(args);
+void CpuOps::compute(const GradientFactorArgs& args) {
   const double num_targets = *args.num_targets.as<double>(),
                loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
   const double correction = num_targets > 0 ? args.expected_targets / num_targets / loss_scale : 0.0;
@@ -172,10 +168,7 @@ void CpuOps::gradient_factor(const GradientFactorArgs& args) {
   if (!std::isfinite(norm)) factor = std::numeric_limits<double>::quiet_NaN();
 }
 
-void CpuOps::adamw(const AdamWArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(AdamW)(args, num_threads_);
-}
+void CpuOps::compute(const AdamWArgs& args) { HWY_DYNAMIC_DISPATCH(AdamW)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

@@ -12,8 +12,6 @@
 #include "hwy/foreach_target.h"
 // clang-format on
 #include "hwy/contrib/math/math-inl.h"
-#include "ops/check.h"
-#include "ops/cost.h"
 #include "ops/cpu/attention_tiles-inl.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
@@ -150,8 +148,8 @@ class Forward {
     const Sum* scores = scores_ + i;
     std::int64_t r = 0;
     for (; r < seen_by_all; r += block_rows)
-      for (int n = 0; n < block_rows; ++n)
-        max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);  // in this order, a NaN is passed over
+      // In this order, a NaN is passed over.
+      for (int n = 0; n < block_rows; ++n) max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);
     for (; r < seen; r += block_rows)
       for (int n = 0; n < block_rows; ++n) {
         const auto score =
@@ -220,8 +218,8 @@ class Forward {
       const auto log_sum =
           hn::MulAdd(lanes.load(max_ + i), hn::Set(d, static_cast<Sum>(std::numbers::ln2)), hn::Log(d, sum));
       const auto log_or_nan = hn::IfThenElse(hn::IsNaN(sum), sum, log_sum);
-      lanes.store(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), lowest, log_or_nan),
-                  lse + i);  // zero: the query sees no key
+      // zero: the query sees no key.
+      lanes.store(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), lowest, log_or_nan), lse + i);
     });
     for (std::int64_t i = 0; i < out.count; ++i) {
       const auto factor = hn::Set(d, sum_[i] == Sum{0} ? Sum{0} : Sum{1} / sum_[i]);
@@ -282,10 +280,7 @@ namespace echelon {
 
 HWY_EXPORT(Attention);
 
-void CpuOps::attention(const AttentionArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_);
-}
+void CpuOps::compute(const AttentionArgs& args) { HWY_DYNAMIC_DISPATCH(Attention)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

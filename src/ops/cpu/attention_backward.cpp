@@ -10,8 +10,6 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/attention_backward.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
-#include "ops/cost.h"
 #include "ops/cpu/attention_tiles-inl.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
@@ -107,8 +105,8 @@ class Backward {
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, queries_at_once());
-      tile.num_keys =
-          rounded_up(std::min(tile_keys, Tk_ - j), block_rows);  // zeros of keys that nobody sees begin a sum too
+      // Zeros of keys that nobody sees begin a sum too.
+      tile.num_keys = rounded_up(std::min(tile_keys, Tk_ - j), block_rows);
       tile.queries_at_once = Format::is_paired ? queries_at_once() : 1;
       products_.multiply_over_C(tile, k_ + j * width, q_.over_C, p_);
       products_.multiply_over_C(tile, v_ + j * width, dout_.over_C, ds_);
@@ -403,10 +401,7 @@ namespace echelon {
 
 HWY_EXPORT(AttentionBackward);
 
-void CpuOps::attention_backward(const AttentionBackwardArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_);
-}
+void CpuOps::compute(const AttentionBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(AttentionBackward)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

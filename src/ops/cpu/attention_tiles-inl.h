@@ -13,6 +13,7 @@
 // clang-format on
 
 #include "ops/cpu/attention_products-inl.h"
+#include "ops/operations/attention.h"
 
 #include <optional>
 
@@ -22,8 +23,8 @@ namespace HWY_NAMESPACE {
 
 constexpr std::int64_t tile_queries = 64;
 constexpr std::int64_t tile_keys = 64;
-constexpr std::int64_t rows_of_next_head =
-    256;  // fetched while the last tile of a head is multiplied: the first ones of the next are done too soon
+// Fetched while the last tile of a head is multiplied: the first ones of the next are done too soon.
+constexpr std::int64_t rows_of_next_head = 256;
 
 /// Some of the vectors [C] of one head: `count` of them, `stride` numbers apart.
 template <class T>

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/gemm_choice.h"
+#include "ops/description.h"
 
 #include <cstring>
 
@@ -13,6 +14,13 @@ CpuOps::CpuOps(const CpuOptions& options) : num_threads_(options.num_threads) {
   static_cast<void>(Blas::loaded());
   static_cast<void>(chosen_float32_kernels());
   static_cast<void>(chosen_bfloat16_kernels());
+}
+
+void CpuOps::perform(const Operation& operation) {
+  operation.visit([this](const auto& args) {
+    check(args);
+    compute(args);
+  });
 }
 
 void CpuOps::upload(Tensor out, const void* host) {

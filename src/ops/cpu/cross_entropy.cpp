@@ -6,11 +6,9 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/cross_entropy.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
-#include "ops/host_scalars.h"
 
 #include <cmath>
 #include <limits>
@@ -138,23 +136,17 @@ void rescale(const RescaleSumsArgs& args) {
 HWY_EXPORT(RowExp);
 HWY_EXPORT(CrossEntropyBackward);
 
-void CpuOps::row_exp(const RowExpArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(RowExp)(args, num_threads_);
-}
+void CpuOps::compute(const RowExpArgs& args) { HWY_DYNAMIC_DISPATCH(RowExp)(args, num_threads_); }
 
-void CpuOps::rescale_sums(const RescaleSumsArgs& args) {
-  check(args);
+void CpuOps::compute(const RescaleSumsArgs& args) {
   args.sum.dtype == DType::float64 ? rescale<double>(args) : rescale<float>(args);
 }
 
-void CpuOps::cross_entropy(const CrossEntropyArgs& args) {
-  check(args);
+void CpuOps::compute(const CrossEntropyArgs& args) {
   args.max.dtype == DType::float64 ? add_losses<double>(args) : add_losses<float>(args);
 }
 
-void CpuOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
-  check(args);
+void CpuOps::compute(const CrossEntropyBackwardArgs& args) {
   HWY_DYNAMIC_DISPATCH(CrossEntropyBackward)(args, num_threads_);
 }
 

@@ -5,7 +5,6 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/elementwise.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -152,48 +151,37 @@ HWY_EXPORT(Scale);
 HWY_EXPORT(Convert);
 HWY_EXPORT(SumOfSquares);
 
-void CpuOps::add_bias(Tensor y, Tensor bias) {
-  check_add_bias(y, bias);
-  HWY_DYNAMIC_DISPATCH(AddBias)(y, bias, num_threads_);
+void CpuOps::compute(const AddBiasArgs& args) { HWY_DYNAMIC_DISPATCH(AddBias)(args.y, args.bias, num_threads_); }
+
+void CpuOps::compute(const BiasBackwardArgs& args) {
+  HWY_DYNAMIC_DISPATCH(BiasBackward)(args.dy, args.dbias, num_threads_);
 }
 
-void CpuOps::bias_backward(Tensor dy, Tensor dbias) {
-  check_bias_backward(dy, dbias);
-  HWY_DYNAMIC_DISPATCH(BiasBackward)(dy, dbias, num_threads_);
-}
+void CpuOps::compute(const AddArgs& args) { HWY_DYNAMIC_DISPATCH(Add)(args.out, args.a, args.b, num_threads_); }
 
-void CpuOps::add(Tensor out, Tensor a, Tensor b) {
-  check_add(out, a, b);
-  HWY_DYNAMIC_DISPATCH(Add)(out, a, b, num_threads_);
-}
+void CpuOps::compute(const ScaleArgs& args) { HWY_DYNAMIC_DISPATCH(Scale)(args.x, args.factor, num_threads_); }
 
-void CpuOps::scale(Tensor x, double factor) {
-  check_scale(x);
-  HWY_DYNAMIC_DISPATCH(Scale)(x, factor, num_threads_);
-}
-
-void CpuOps::copy(Tensor out, Tensor x) {
-  check_copy(out, x);
+void CpuOps::compute(const CopyArgs& args) {
+  const Tensor &out = args.out, &x = args.x;
   if (out.dtype != x.dtype) return HWY_DYNAMIC_DISPATCH(Convert)(out, x, num_threads_);
   divide({x.num_bytes(), 1, 4096, num_threads_}, [&](std::int64_t first, std::int64_t last) {
     std::memmove(out.data + first, x.data + first, static_cast<std::size_t>(last - first));
   });
 }
 
-void CpuOps::fill(Tensor out, double value) {
-  check_fill(out);
+void CpuOps::compute(const FillArgs& args) {
+  const Tensor& out = args.out;
   const auto fill_as = [&]<class T>(T number) {
     divide({out.num_elements(), 1, 64, num_threads_},
            [&](std::int64_t first, std::int64_t last) { std::fill(out.as<T>() + first, out.as<T>() + last, number); });
   };
-  if (out.dtype == DType::int32) return fill_as(static_cast<std::int32_t>(value));
-  if (out.dtype == DType::int16) return fill_as(static_cast<std::int16_t>(value));
-  visit_float(out.dtype, [&](auto t) { fill_as(to<decltype(t)>(value)); });
+  if (out.dtype == DType::int32) return fill_as(static_cast<std::int32_t>(args.value));
+  if (out.dtype == DType::int16) return fill_as(static_cast<std::int16_t>(args.value));
+  visit_float(out.dtype, [&](auto t) { fill_as(to<decltype(t)>(args.value)); });
 }
 
-void CpuOps::sum_of_squares(Tensor x, Tensor sum) {
-  check_sum_of_squares(x, sum);
-  HWY_DYNAMIC_DISPATCH(SumOfSquares)(x, sum, num_threads_);
+void CpuOps::compute(const SumOfSquaresArgs& args) {
+  HWY_DYNAMIC_DISPATCH(SumOfSquares)(args.x, args.sum, num_threads_);
 }
 
 }  // namespace echelon

@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/embedding.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -86,8 +85,7 @@ HWY_EXPORT(EmbeddingBackward);
 HWY_EXPORT(PositionsBackward);
 HWY_EXPORT(AddPositions);
 
-void CpuOps::embedding(const EmbeddingArgs& args) {
-  check(args);
+void CpuOps::compute(const EmbeddingArgs& args) {
   const std::int64_t num_rows = args.w.size(0), D = args.w.size(1), row_bytes = D * size_of(args.w.dtype);
   divide({args.tokens.num_elements(), D, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t n = first; n < last; ++n) {
@@ -102,20 +100,11 @@ void CpuOps::embedding(const EmbeddingArgs& args) {
   });
 }
 
-void CpuOps::embedding_backward(const EmbeddingBackwardArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(EmbeddingBackward)(args, num_threads_);
-}
+void CpuOps::compute(const EmbeddingBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(EmbeddingBackward)(args, num_threads_); }
 
-void CpuOps::add_positions(const PositionsArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(AddPositions)(args, num_threads_);
-}
+void CpuOps::compute(const PositionsArgs& args) { HWY_DYNAMIC_DISPATCH(AddPositions)(args, num_threads_); }
 
-void CpuOps::positions_backward(const PositionsBackwardArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(PositionsBackward)(args, num_threads_);
-}
+void CpuOps::compute(const PositionsBackwardArgs& args) { HWY_DYNAMIC_DISPATCH(PositionsBackward)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

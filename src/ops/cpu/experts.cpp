@@ -1,6 +1,5 @@
 // Mixtures of experts: a counting sort, rows on their way there and back, and one product after another. Threads divide
 // tokens, or what a product divides.
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
 #include "ops/visit.h"
@@ -81,8 +80,7 @@ Tensor matrix_of(const Tensor& w, std::int64_t e) { return w.rows(e, 1).reshaped
 
 }  // namespace
 
-void CpuOps::expert_slots(const ExpertSlotsArgs& args) {
-  check(args);
+void CpuOps::compute(const ExpertSlotsArgs& args) {
   const std::int64_t R = args.experts.num_elements(), E = args.offsets.size(0) - 1;
   const auto* experts = args.experts.as<std::int32_t>();
   auto *slots = args.slots.as<std::int32_t>(), *offsets = args.offsets.as<std::int32_t>();
@@ -98,8 +96,7 @@ void CpuOps::expert_slots(const ExpertSlotsArgs& args) {
   }
 }
 
-void CpuOps::permute_to_experts(const PermuteToExpertsArgs& args) {
-  check(args);
+void CpuOps::compute(const PermuteToExpertsArgs& args) {
   const std::int64_t N = args.slots.size(0), k = args.slots.size(1), D = args.x.size(1),
                      row_bytes = D * size_of(args.x.dtype);
   divide({N, k * D, 1, num_threads_}, [&](std::int64_t first, std::int64_t last) {
@@ -110,8 +107,7 @@ void CpuOps::permute_to_experts(const PermuteToExpertsArgs& args) {
   });
 }
 
-void CpuOps::combine_experts(const CombineExpertsArgs& args) {
-  check(args);
+void CpuOps::compute(const CombineExpertsArgs& args) {
   visit_float(args.y.dtype, [&](auto t) {
     divide({args.slots.size(0), args.slots.size(1) * args.out.size(1), 1, num_threads_},
            [&](std::int64_t first, std::int64_t last) {
@@ -120,8 +116,7 @@ void CpuOps::combine_experts(const CombineExpertsArgs& args) {
   });
 }
 
-void CpuOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
-  check(args);
+void CpuOps::compute(const CombineExpertsBackwardArgs& args) {
   visit_float(args.y.dtype, [&](auto t) {
     divide({args.slots.size(0), args.slots.size(1) * args.dout.size(1), 1, num_threads_},
            [&](std::int64_t first, std::int64_t last) {
@@ -130,8 +125,7 @@ void CpuOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
   });
 }
 
-void CpuOps::grouped_matmul(const GroupedMatmulArgs& args) {
-  check(args);
+void CpuOps::compute(const GroupedMatmulArgs& args) {
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
     multiply({.a = args.a.rows(first, count),
               .b = matrix_of(args.w, e),
@@ -141,8 +135,7 @@ void CpuOps::grouped_matmul(const GroupedMatmulArgs& args) {
   });
 }
 
-void CpuOps::grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) {
-  check(args);
+void CpuOps::compute(const GroupedMatmulBackwardWeightArgs& args) {
   for_experts(args.offsets, [&](std::int64_t e, std::int64_t first, std::int64_t count) {
     multiply({.a = args.dy.rows(first, count),
               .b = args.x.rows(first, count),

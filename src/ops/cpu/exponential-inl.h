@@ -40,9 +40,9 @@ struct ExponentialConstants<float> {
                                    0.00961843680111F,
                                    0.00133988651828F,
                                    0.000153535304127F};
-  static constexpr float ln2_upper = 0.693359375F,
-                         ln2_lower = -2.12194440e-4F;          // products of the upper part with n are exact
-  static constexpr float smallest = -104.0F, largest = 89.0F;  // e^x is 0 and infinity there
+  // Products of the upper part with n are exact.
+  static constexpr float ln2_upper = 0.693359375F, ln2_lower = -2.12194440e-4F;
+  static constexpr float smallest = -104.0F, largest = 89.0F;               // e^x is 0 and infinity there
   static constexpr float smallest_power = -151.0F, largest_power = 128.5F;  // 2^x likewise
   static constexpr int num_mantissa_bits = 23, exponent_bias = 127;
 };
@@ -112,8 +112,8 @@ HWY_INLINE Vec<A> scaled_by_power(Vec<A> x, Vec<A> n) {
   using Int = hwy::MakeSigned<A>;
   const Tag<A> d;
   const hn::RebindToSigned<Tag<A>> di;
-  const auto rounds = hn::Set(
-      d, static_cast<A>(std::int64_t{3} << (Constants::num_mantissa_bits - 1)));  // the last bits of rounds + n are n
+  // The last bits of rounds + n are n.
+  const auto rounds = hn::Set(d, static_cast<A>(std::int64_t{3} << (Constants::num_mantissa_bits - 1)));
   const auto power = hn::Sub(hn::BitCast(di, hn::Add(rounds, n)), hn::BitCast(di, rounds));
   const auto power_of_two = [=](auto e) HWY_ATTR {
     return hn::BitCast(

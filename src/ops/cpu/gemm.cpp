@@ -13,11 +13,12 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t packed_units =
-    1 << 21;  // of b in a section, 8 MiB: in the last cache; threads are in two at a time
+// Of b in a section, 8 MiB: in the last cache; threads are in two at a time.
+constexpr std::int64_t packed_units = 1 << 21;
 constexpr std::int64_t most_columns = 1024;  // of a block of c
 constexpr std::int64_t most_blocks = 4;      // of k, packed of b together, where sums are kept elsewhere than in c
-constexpr std::int64_t band = 4096;          // rows of c at a time, so that float32 sums of a c of 16 bits are bounded
+// Rows of c at a time, so that float32 sums of a c of 16 bits are bounded.
+constexpr std::int64_t band = 4096;
 
 /// Columns of b over some blocks of k, which are packed together.
 struct Section {
@@ -102,8 +103,8 @@ class Multiplication {
       const Section s = section(first_section + share.section);
       const GemmRange panels =
           share.is_of_columns ? part(s.num_panels, counts.column_shares, share.index) : GemmRange{0, s.num_panels};
-      multiply_block(s, rows_of(share), panels, next(position + threads_now),
-                     share.is_of_columns);  // most likely this thread's next
+      // Most likely this thread's next.
+      multiply_block(s, rows_of(share), panels, next(position + threads_now), share.is_of_columns);
     });
   }
 

@@ -122,8 +122,8 @@ void multiply_rows(const TileArgs& args) {
                  b1 = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + lanes));
       HWY_UNROLL(16)
       for (int i = 0; i < rows; ++i) {
-        const auto a_pair =
-            reinterpret_cast<__m512bh>(_mm512_set1_ps(is_by_k ? a[i] : a[i * row_stride]));  // set1 copies bits
+        // set1 copies bits.
+        const auto a_pair = reinterpret_cast<__m512bh>(_mm512_set1_ps(is_by_k ? a[i] : a[i * row_stride]));
         sums[i][0] = _mm512_dpbf16_ps(sums[i][0], a_pair, b0);
         sums[i][1] = _mm512_dpbf16_ps(sums[i][1], a_pair, b1);
       }

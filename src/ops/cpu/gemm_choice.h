@@ -8,9 +8,10 @@
 
 namespace echelon {
 
-/// nullptr: OpenBLAS multiplies. Own kernels on processors where they were measured to be faster (docs/performance.md),
-/// where OpenBLAS has none that can be cut over threads, or as ECHELON_FLOAT32_PRODUCTS=own|openblas says. No
-/// measurement at start: they differ by less than it would err, and bits would with it.
+/// nullptr: OpenBLAS multiplies. Own kernels on processors where they were measured to be faster
+/// (docs/results/performance.md), where OpenBLAS has none that can be cut over threads, or as
+/// ECHELON_FLOAT32_PRODUCTS=own|openblas says. No measurement at start: they differ by less than it would err, and bits
+/// would with it.
 [[nodiscard]] const GemmKernels* chosen_float32_kernels();
 
 /// Dot products of pairs where the processor has them and they do at least 1.25 times the multiplications per second of

@@ -15,9 +15,10 @@ class Fetch {
   Fetch(const std::byte* from, std::int64_t row_stride_bytes, std::int64_t num_rows, std::int64_t row_bytes,
         std::int64_t num_tiles) {
     constexpr std::int64_t line = 64;
+    // Wherever a row begins.
     lines_ = {.from = from,
               .row_stride = row_stride_bytes,
-              .per_row = static_cast<std::uint32_t>((row_bytes + 2 * line - 2) / line)};  // wherever a row begins
+              .per_row = static_cast<std::uint32_t>((row_bytes + 2 * line - 2) / line)};
     end_ = static_cast<std::uint32_t>(num_rows) * lines_.per_row;
     at_once_ = static_cast<std::uint32_t>((end_ + num_tiles - 1) / num_tiles);
   }

@@ -51,9 +51,10 @@ struct GemmKernels {
 };
 
 constexpr std::int64_t max_depth = 768;  // units of k that are multiplied before c is touched
-constexpr std::int64_t strip = 32;  // rows of k that are packed of all panels before the next ones, where k is strided
-constexpr std::int64_t row_stride =
-    max_depth + 16;  // of a's panels by rows; not a multiple of a page, so that rows share no cache set
+// Rows of k that are packed of all panels before the next ones, where k is strided.
+constexpr std::int64_t strip = 32;
+// Of a's panels by rows; not a multiple of a page, so that rows share no cache set.
+constexpr std::int64_t row_stride = max_depth + 16;
 
 constexpr std::int64_t prefetch_interval = 2;  // units of k
 

@@ -8,12 +8,8 @@ namespace echelon {
 
 class HugeBuffer {
  public:
-  enum Purpose {
-    shared,
-    own,
-    sums,
-    num_purposes
-  };  // a product's, which all its threads read; a share's; of a product in several passes over k
+  // A product's, which all its threads read; a share's; of a product in several passes over k.
+  enum Purpose { shared, own, sums, num_purposes };
 
   [[nodiscard]] static HugeBuffer& of_this_thread(Purpose purpose);
 

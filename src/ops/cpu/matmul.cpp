@@ -1,7 +1,6 @@
 // Products: float64 and float32 by OpenBLAS, bfloat16 and float16 by kernels of our own (gemm.h), which can do float32
 // too (gemm_choice.h).
 #include "base/team.h"
-#include "ops/check.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm.h"
@@ -125,8 +124,7 @@ void CpuOps::matmul_float8(const MatmulArgs& args) {
   matmul(rounded);
 }
 
-void CpuOps::matmul(const MatmulArgs& args) {
-  check(args);
+void CpuOps::compute(const MatmulArgs& args) {
   if (args.is_float8()) return matmul_float8(args);
   const std::int64_t M = args.c.size(0), N = args.c.size(1), K = args.a.size(args.transpose_a ? 0 : 1);
   ++matmul_counts_[{M, N, K}];

@@ -1,11 +1,10 @@
-// Attention to two parts of the keys joined by their log-sum-exps, row by row (formula: ops/ops.h).
+// Attention to two parts of the keys merged by their log-sum-exps, row by row (formula: ops/operations/attention.h).
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/merge_attention.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -57,10 +56,7 @@ namespace echelon {
 
 HWY_EXPORT(MergeAttention);
 
-void CpuOps::merge_attention(const MergeAttentionArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(MergeAttention)(args, num_threads_);
-}
+void CpuOps::compute(const MergeAttentionArgs& args) { HWY_DYNAMIC_DISPATCH(MergeAttention)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

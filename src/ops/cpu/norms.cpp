@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/norms.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -248,13 +247,9 @@ HWY_EXPORT(NormBackwardInput);
 HWY_EXPORT(NormBackwardWeight);
 HWY_EXPORT(NormBackward);
 
-void CpuOps::layer_norm(const LayerNormArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(LayerNorm)(args, num_threads_);
-}
+void CpuOps::compute(const LayerNormArgs& args) { HWY_DYNAMIC_DISPATCH(LayerNorm)(args, num_threads_); }
 
-void CpuOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
-  check(args);
+void CpuOps::compute(const LayerNormBackwardInputArgs& args) {
   HWY_DYNAMIC_DISPATCH(NormBackwardInput)
   ({.dy = args.dy,
     .x = args.x,
@@ -268,23 +263,17 @@ void CpuOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
    true, num_threads_);
 }
 
-void CpuOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
-  check(args);
+void CpuOps::compute(const LayerNormBackwardWeightArgs& args) {
   HWY_DYNAMIC_DISPATCH(NormBackwardWeight)(args, true, num_threads_);
 }
 
-void CpuOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
-  check(args);
+void CpuOps::compute(const LayerNormBackwardArgs& args) {
   HWY_DYNAMIC_DISPATCH(NormBackward)(args, true, num_threads_);
 }
 
-void CpuOps::rms_norm(const RmsNormArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(RmsNorm)(args, num_threads_);
-}
+void CpuOps::compute(const RmsNormArgs& args) { HWY_DYNAMIC_DISPATCH(RmsNorm)(args, num_threads_); }
 
-void CpuOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
-  check(args);
+void CpuOps::compute(const RmsNormBackwardInputArgs& args) {
   HWY_DYNAMIC_DISPATCH(NormBackwardInput)
   ({.dy = args.dy,
     .x = args.x,
@@ -298,14 +287,12 @@ void CpuOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
    false, num_threads_);
 }
 
-void CpuOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
-  check(args);
+void CpuOps::compute(const RmsNormBackwardWeightArgs& args) {
   HWY_DYNAMIC_DISPATCH(NormBackwardWeight)
   ({.dy = args.dy, .x = args.x, .mean = {}, .rstd = args.rstd, .dw = args.dw, .db = {}}, false, num_threads_);
 }
 
-void CpuOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
-  check(args);
+void CpuOps::compute(const RmsNormBackwardArgs& args) {
   HWY_DYNAMIC_DISPATCH(NormBackward)
   ({.dy = args.dy,
     .x = args.x,

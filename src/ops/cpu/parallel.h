@@ -16,8 +16,8 @@ struct Division {
   std::int64_t work_per_item = 1;  // numbers touched
   std::int64_t granularity = 1;
   int num_threads = 1;
-  int ranges_per_thread =
-      1;  // more where items take different times: threads take the next range when they have done one
+  // More where items take different times: threads take the next range when they have done one.
+  int ranges_per_thread = 1;
 };
 
 template <class F>

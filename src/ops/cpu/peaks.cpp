@@ -153,8 +153,8 @@ BandwidthMeter::BandwidthMeter() : arena_(std::make_unique<Arena>(3 * buffer_flo
   x_ = all.rows(0, 1).as<float>();
   y_ = all.rows(1, 1).as<float>();
   z_ = all.rows(2, 1).as<float>();
-  std::fill(x_, x_ + 3 * buffer_floats,
-            1.0F);  // pages of their own: the system's page of zeros would be read out of the cache
+  // Pages of their own: the system's page of zeros would be read out of the cache.
+  std::fill(x_, x_ + 3 * buffer_floats, 1.0F);
 }
 
 double BandwidthMeter::measure(MemoryPattern pattern, const PeakOptions& options) {

@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/rope.cpp"
 #include "hwy/foreach_target.h"
 // clang-format on
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lanes-inl.h"
 #include "ops/cpu/parallel.h"
@@ -50,10 +49,7 @@ namespace echelon {
 
 HWY_EXPORT(Rope);
 
-void CpuOps::rope(const RopeArgs& args) {
-  check(args);
-  HWY_DYNAMIC_DISPATCH(Rope)(args, num_threads_);
-}
+void CpuOps::compute(const RopeArgs& args) { HWY_DYNAMIC_DISPATCH(Rope)(args, num_threads_); }
 
 }  // namespace echelon
 #endif

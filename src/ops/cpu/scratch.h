@@ -16,8 +16,8 @@ class Scratch {
  public:
   explicit Scratch(std::int64_t capacity) {
     static thread_local std::vector<std::byte> buffer;
-    const std::size_t num_bytes =
-        (static_cast<std::size_t>(capacity) * sizeof(T)) + 32 * line_bytes;  // take() rounds up to lines
+    // take() rounds up to lines.
+    const std::size_t num_bytes = (static_cast<std::size_t>(capacity) * sizeof(T)) + 32 * line_bytes;
     if (buffer.size() < num_bytes) buffer.resize(num_bytes);
     void* address = buffer.data();
     std::size_t space = buffer.size();

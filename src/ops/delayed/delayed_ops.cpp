@@ -1,5 +1,7 @@
 #include "ops/delayed/delayed_ops.h"
 
+#include "ops/description.h"
+
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -17,10 +19,6 @@ bool overlap(const Tensor& x, const Tensor& y) {
 // All bits set is a NaN in every float format, and -1 in int32.
 void poison(const Tensor& x) {
   if (x.num_bytes() > 0) std::memset(x.data, 0xff, static_cast<std::size_t>(x.num_bytes()));
-}
-
-bool is_transfer(const Operation& operation) {
-  return std::holds_alternative<UploadArgs>(operation) || std::holds_alternative<DownloadArgs>(operation);
 }
 
 }  // namespace
@@ -47,10 +45,6 @@ bool DelayedOps::is_touched(const Tensor& tensor) const {
 }
 
 void DelayedOps::perform(const Operation& operation) {
-  if (is_transfer(operation)) {
-    publish();
-    return run(*inner_, operation);
-  }
   check(operation);
   Operands operands = operands_of(operation);
   const std::lock_guard lock(mutex_);
@@ -68,9 +62,20 @@ void DelayedOps::perform(const Operation& operation) {
   }
   std::vector<Tensor> touches = std::move(operands.reads);
   touches.insert(touches.end(), operands.overwrites.begin(), operands.overwrites.end());
-  queue_.push_back({.operation = operation, .touches = std::move(touches), .poison_first = std::move(poison_first)});
+  queue_.push_back(
+      {.operation = stored(operation), .touches = std::move(touches), .poison_first = std::move(poison_first)});
   num_held_ = 1 + random_() % 8;
   changed_.notify_all();
+}
+
+void DelayedOps::upload(Tensor out, const void* host) {
+  publish();
+  inner_->upload(out, host);
+}
+
+void DelayedOps::download(void* host, Tensor x) {
+  publish();
+  inner_->download(host, x);
 }
 
 void DelayedOps::work() {
@@ -78,12 +83,12 @@ void DelayedOps::work() {
   for (;;) {
     changed_.wait(lock, [this] { return is_ending_ || may_start(); });
     if (is_ending_) return;
-    const Enqueued& next = queue_.front();  // stays in place while newer ones are pushed behind it
+    const Enqueued& next = queue_.front();  // stays in place while newer ones are pushed after it
     lock.unlock();
     std::exception_ptr failure;
     try {
       for (const Tensor& output : next.poison_first) poison(output);
-      run(*inner_, next.operation);
+      echelon::perform(*inner_, next.operation);
     } catch (...) {
       failure = std::current_exception();
     }

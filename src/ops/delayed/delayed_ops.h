@@ -2,7 +2,7 @@
 // will overwrite is poisoned until then. Code that reads a result, or hands it to a Comm, without publish() meets NaN.
 #pragma once
 
-#include "ops/operation.h"
+#include "ops/stored_operation.h"
 
 #include <condition_variable>
 #include <cstddef>
@@ -19,17 +19,19 @@ namespace echelon {
 /// Runs the operations of `inner` in order. The newest ones, up to eight of them as the seed has it, never start before
 /// publish(), download() or upload(), which wait for all. Errors of an operation are thrown by the next call. What was
 /// not published when it is destroyed is never computed.
-class DelayedOps : public UniformOps {
+class DelayedOps : public Ops {
  public:
   DelayedOps(std::unique_ptr<Ops> inner, unsigned seed);
   ~DelayedOps() override;
 
   void perform(const Operation& operation) override;
+  void upload(Tensor out, const void* host) override;
+  void download(void* host, Tensor x) override;
   void publish() override;
 
  private:
   struct Enqueued {
-    Operation operation;
+    StoredOperation operation;
     std::vector<Tensor> touches;       // all its tensors
     std::vector<Tensor> poison_first;  // outputs that an older operation still needed when this one was enqueued
   };

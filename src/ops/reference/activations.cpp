@@ -1,7 +1,8 @@
-// gelu(x) = x/2 (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3)         (Hendrycks and Gimpel 2016, the tanh
-// approximation) gelu'(x) = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u' swiglu(g, u) = silu(g) u with silu(g) = g
-// sigmoid(g), silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g)))     (Shazeer 2020)
-#include "ops/check.h"
+// gelu(x) = x/2 (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3)
+// (Hendrycks and Gimpel 2016, the tanh approximation)
+// gelu'(x) = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u'
+// swiglu(g, u) = silu(g) u with silu(g) = g sigmoid(g), silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g)))
+// (Shazeer 2020)
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -37,8 +38,7 @@ A sigmoid(A x) {
 
 }  // namespace
 
-void ReferenceOps::gelu(const GeluArgs& args) {
-  check(args);
+void ReferenceOps::compute(const GeluArgs& args) {
   visit_float(args.x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
@@ -50,8 +50,7 @@ void ReferenceOps::gelu(const GeluArgs& args) {
   });
 }
 
-void ReferenceOps::gelu_backward(const GeluBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const GeluBackwardArgs& args) {
   visit_pair(args.x.dtype, args.dbias.exists() ? args.dbias.dtype : args.x.dtype, [&](auto t, auto g) {
     using T = decltype(t);
     using G = decltype(g);
@@ -72,8 +71,7 @@ void ReferenceOps::gelu_backward(const GeluBackwardArgs& args) {
   });
 }
 
-void ReferenceOps::swiglu(const SwigluArgs& args) {
-  check(args);
+void ReferenceOps::compute(const SwigluArgs& args) {
   visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
@@ -84,8 +82,7 @@ void ReferenceOps::swiglu(const SwigluArgs& args) {
   });
 }
 
-void ReferenceOps::swiglu_backward(const SwigluBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const SwigluBackwardArgs& args) {
   visit_float(args.dy.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;

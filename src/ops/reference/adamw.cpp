@@ -1,7 +1,5 @@
 // The factor of gradients, and AdamW (Loshchilov and Hutter 2019) in the order of operations of PyTorch's single-tensor
-// implementation; the formulas stand in ops/ops.h.
-#include "ops/check.h"
-#include "ops/host_scalars.h"
+// implementation; formulas: ops/operations/optimizer.h.
 #include "ops/reference/reference_ops.h"
 #include "ops/remainder.h"
 #include "ops/rounding_noise.h"
@@ -81,8 +79,7 @@ void update(const AdamWArgs& args, const W& weights) {
 
 }  // namespace
 
-void ReferenceOps::gradient_factor(const GradientFactorArgs& args) {
-  check(args);
+void ReferenceOps::compute(const GradientFactorArgs& args) {
   const double num_targets = *args.num_targets.as<double>(),
                loss_scale = args.loss_scale.exists() ? *args.loss_scale.as<double>() : 1.0;
   const double correction = num_targets > 0 ? args.expected_targets / num_targets / loss_scale : 0.0;
@@ -92,8 +89,7 @@ void ReferenceOps::gradient_factor(const GradientFactorArgs& args) {
   *args.factor.as<double>() = std::isfinite(norm) ? correction * clipping : std::numeric_limits<double>::quiet_NaN();
 }
 
-void ReferenceOps::adamw(const AdamWArgs& args) {
-  check(args);
+void ReferenceOps::compute(const AdamWArgs& args) {
   visit_pair(args.param.dtype, args.grad.dtype, [&](auto p, auto g) {
     using P = decltype(p);
     using A = Accumulate<P>;

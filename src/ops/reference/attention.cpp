@@ -3,7 +3,6 @@
 //   lse_i = log sum_j exp s_ij          out_i = sum_j p_ij v_j
 //   delta_i = dout_i . out_i            ds_ij = p_ij (dout_i . v_j - delta_i)
 //   dq_i = scale sum_j ds_ij k_j        dk_j = scale sum_i ds_ij q_i        dv_j = sum_i p_ij dout_i
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -148,26 +147,22 @@ void merge(const MergeAttentionArgs& args) {
 
 }  // namespace
 
-void ReferenceOps::rope(const RopeArgs& args) {
-  check(args);
+void ReferenceOps::compute(const RopeArgs& args) {
   visit_float(args.x.dtype, [&](auto t) { rotate<decltype(t)>(args); });
 }
 
-void ReferenceOps::attention(const AttentionArgs& args) {
-  check(args);
+void ReferenceOps::compute(const AttentionArgs& args) {
   visit_float(args.q.dtype, [&](auto t) {
     for (std::int64_t b = 0; b < args.q.size(0); ++b)
       for (std::int64_t h = 0; h < args.q.size(2); ++h) attend<decltype(t)>({args, b, h});
   });
 }
 
-void ReferenceOps::attention_backward(const AttentionBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const AttentionBackwardArgs& args) {
   visit_float(args.q.dtype, [&](auto t) { attention_gradients<decltype(t)>(args); });
 }
 
-void ReferenceOps::merge_attention(const MergeAttentionArgs& args) {
-  check(args);
+void ReferenceOps::compute(const MergeAttentionArgs& args) {
   visit_pair(args.part.dtype, args.out.dtype, [&](auto t, auto o) { merge<decltype(t), decltype(o)>(args); });
 }
 

@@ -1,8 +1,6 @@
 // The loss of a row is lse - logit[target] with lse = log sum_j exp logit_j over the whole vocabulary, of which this
 // rank has some columns: each rank sums exp(logit - max) with its own row maximum, the ranks agree on the largest,
 // rescale their sums to it, and add up. d loss / d logit_j = softmax_j - (j == target).
-#include "ops/check.h"
-#include "ops/host_scalars.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -12,8 +10,7 @@
 
 namespace echelon {
 
-void ReferenceOps::row_exp(const RowExpArgs& args) {
-  check(args);
+void ReferenceOps::compute(const RowExpArgs& args) {
   visit_float(args.logits.dtype, [&](auto t) {
     using L = decltype(t);
     using A = Accumulate<L>;
@@ -38,8 +35,7 @@ void ReferenceOps::row_exp(const RowExpArgs& args) {
   });
 }
 
-void ReferenceOps::rescale_sums(const RescaleSumsArgs& args) {
-  check(args);
+void ReferenceOps::compute(const RescaleSumsArgs& args) {
   visit_float(args.sum.dtype, [&](auto t) {
     using T = Accumulate<decltype(t)>;
     for (std::int64_t n = 0; n < args.sum.num_elements(); ++n)
@@ -47,8 +43,7 @@ void ReferenceOps::rescale_sums(const RescaleSumsArgs& args) {
   });
 }
 
-void ReferenceOps::cross_entropy(const CrossEntropyArgs& args) {
-  check(args);
+void ReferenceOps::compute(const CrossEntropyArgs& args) {
   visit_float(args.max.dtype, [&](auto t) {
     using T = Accumulate<decltype(t)>;
     double loss = 0;
@@ -62,8 +57,7 @@ void ReferenceOps::cross_entropy(const CrossEntropyArgs& args) {
   });
 }
 
-void ReferenceOps::cross_entropy_backward(const CrossEntropyBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const CrossEntropyBackwardArgs& args) {
   visit_pair(args.dlogits.dtype, args.exps.dtype, [&](auto g, auto l) {
     using G = decltype(g);
     using L = decltype(l);

@@ -1,5 +1,4 @@
 // Biases, sums, copies, and the sum of squares for the norm of the gradients.
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -7,8 +6,8 @@
 
 namespace echelon {
 
-void ReferenceOps::add_bias(Tensor y, Tensor bias) {
-  check_add_bias(y, bias);
+void ReferenceOps::compute(const AddBiasArgs& args) {
+  const Tensor &y = args.y, &bias = args.bias;
   visit_float(y.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
@@ -18,8 +17,8 @@ void ReferenceOps::add_bias(Tensor y, Tensor bias) {
   });
 }
 
-void ReferenceOps::bias_backward(Tensor dy, Tensor dbias) {
-  check_bias_backward(dy, dbias);
+void ReferenceOps::compute(const BiasBackwardArgs& args) {
+  const Tensor &dy = args.dy, &dbias = args.dbias;
   visit_pair(dy.dtype, dbias.dtype, [&](auto t, auto g) {
     using T = decltype(t);
     using G = decltype(g);
@@ -33,8 +32,8 @@ void ReferenceOps::bias_backward(Tensor dy, Tensor dbias) {
   });
 }
 
-void ReferenceOps::add(Tensor out, Tensor a, Tensor b) {
-  check_add(out, a, b);
+void ReferenceOps::compute(const AddArgs& args) {
+  const Tensor &out = args.out, &a = args.a, &b = args.b;
   visit_addends(a.dtype, b.dtype, [&](auto t, auto u) {
     using T = decltype(t);
     using U = decltype(u);
@@ -44,8 +43,8 @@ void ReferenceOps::add(Tensor out, Tensor a, Tensor b) {
   });
 }
 
-void ReferenceOps::copy(Tensor out, Tensor x) {
-  check_copy(out, x);
+void ReferenceOps::compute(const CopyArgs& args) {
+  const Tensor &out = args.out, &x = args.x;
   if (out.dtype == x.dtype) {
     if (x.num_bytes() > 0) std::memmove(out.data, x.data, static_cast<std::size_t>(x.num_bytes()));
     return;
@@ -59,26 +58,26 @@ void ReferenceOps::copy(Tensor out, Tensor x) {
   });
 }
 
-void ReferenceOps::fill(Tensor out, double value) {
-  check_fill(out);
+void ReferenceOps::compute(const FillArgs& args) {
+  const Tensor& out = args.out;
   const auto fill_as = [&]<class T>(T number) { std::fill_n(out.as<T>(), out.num_elements(), number); };
-  if (out.dtype == DType::int32) return fill_as(static_cast<std::int32_t>(value));
-  if (out.dtype == DType::int16) return fill_as(static_cast<std::int16_t>(value));
-  visit_float(out.dtype, [&](auto t) { fill_as(to<decltype(t)>(value)); });
+  if (out.dtype == DType::int32) return fill_as(static_cast<std::int32_t>(args.value));
+  if (out.dtype == DType::int16) return fill_as(static_cast<std::int16_t>(args.value));
+  visit_float(out.dtype, [&](auto t) { fill_as(to<decltype(t)>(args.value)); });
 }
 
-void ReferenceOps::scale(Tensor x, double factor) {
-  check_scale(x);
+void ReferenceOps::compute(const ScaleArgs& args) {
+  const Tensor& x = args.x;
   visit_float(x.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
     for (std::int64_t i = 0; i < x.num_elements(); ++i)
-      x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) * static_cast<A>(factor));
+      x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) * static_cast<A>(args.factor));
   });
 }
 
-void ReferenceOps::sum_of_squares(Tensor x, Tensor sum) {
-  check_sum_of_squares(x, sum);
+void ReferenceOps::compute(const SumOfSquaresArgs& args) {
+  const Tensor &x = args.x, &sum = args.sum;
   visit_float(x.dtype, [&](auto t) {
     using T = decltype(t);
     double squares = 0;

@@ -1,12 +1,10 @@
 // Rows of a table by token, and learned positions. Tokens outside this rank's shard of the table contribute nothing.
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
 namespace echelon {
 
-void ReferenceOps::embedding(const EmbeddingArgs& args) {
-  check(args);
+void ReferenceOps::compute(const EmbeddingArgs& args) {
   visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
     const std::int64_t num_rows = args.w.size(0), D = args.w.size(1);
@@ -19,8 +17,7 @@ void ReferenceOps::embedding(const EmbeddingArgs& args) {
   });
 }
 
-void ReferenceOps::embedding_backward(const EmbeddingBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const EmbeddingBackwardArgs& args) {
   visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) {
     using T = decltype(t);
     using G = decltype(g);
@@ -37,8 +34,7 @@ void ReferenceOps::embedding_backward(const EmbeddingBackwardArgs& args) {
   });
 }
 
-void ReferenceOps::add_positions(const PositionsArgs& args) {
-  check(args);
+void ReferenceOps::compute(const PositionsArgs& args) {
   visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
     using A = Accumulate<T>;
@@ -50,8 +46,7 @@ void ReferenceOps::add_positions(const PositionsArgs& args) {
   });
 }
 
-void ReferenceOps::positions_backward(const PositionsBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const PositionsBackwardArgs& args) {
   visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) {
     using T = decltype(t);
     using G = decltype(g);

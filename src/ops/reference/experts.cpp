@@ -1,12 +1,10 @@
 // Mixtures of experts: where the rows lie, their way there and back, and a product for each expert.
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
 namespace echelon {
 
-void ReferenceOps::expert_slots(const ExpertSlotsArgs& args) {
-  check(args);
+void ReferenceOps::compute(const ExpertSlotsArgs& args) {
   const std::int64_t R = args.experts.num_elements(), E = args.offsets.size(0) - 1;
   const auto* experts = args.experts.as<std::int32_t>();
   auto *slots = args.slots.as<std::int32_t>(), *offsets = args.offsets.as<std::int32_t>();
@@ -20,8 +18,7 @@ void ReferenceOps::expert_slots(const ExpertSlotsArgs& args) {
   offsets[E] = next;
 }
 
-void ReferenceOps::permute_to_experts(const PermuteToExpertsArgs& args) {
-  check(args);
+void ReferenceOps::compute(const PermuteToExpertsArgs& args) {
   const std::int64_t k = args.slots.size(1), D = args.x.size(1);
   visit_float(args.x.dtype, [&](auto t) {
     using T = decltype(t);
@@ -33,8 +30,7 @@ void ReferenceOps::permute_to_experts(const PermuteToExpertsArgs& args) {
   });
 }
 
-void ReferenceOps::combine_experts(const CombineExpertsArgs& args) {
-  check(args);
+void ReferenceOps::compute(const CombineExpertsArgs& args) {
   const std::int64_t N = args.slots.size(0), k = args.slots.size(1), D = args.out.size(1);
   visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
@@ -52,8 +48,7 @@ void ReferenceOps::combine_experts(const CombineExpertsArgs& args) {
   });
 }
 
-void ReferenceOps::combine_experts_backward(const CombineExpertsBackwardArgs& args) {
-  check(args);
+void ReferenceOps::compute(const CombineExpertsBackwardArgs& args) {
   const std::int64_t k = args.slots.size(1), D = args.dout.size(1);
   visit_float(args.y.dtype, [&](auto t) {
     using T = decltype(t);
@@ -70,8 +65,7 @@ void ReferenceOps::combine_experts_backward(const CombineExpertsBackwardArgs& ar
   });
 }
 
-void ReferenceOps::grouped_matmul(const GroupedMatmulArgs& args) {
-  check(args);
+void ReferenceOps::compute(const GroupedMatmulArgs& args) {
   const std::int64_t K = args.a.size(1), N = args.c.size(1);
   const auto* offsets = args.offsets.as<std::int32_t>();
   visit_float(args.a.dtype, [&](auto t) {
@@ -90,8 +84,7 @@ void ReferenceOps::grouped_matmul(const GroupedMatmulArgs& args) {
   });
 }
 
-void ReferenceOps::grouped_matmul_backward_weight(const GroupedMatmulBackwardWeightArgs& args) {
-  check(args);
+void ReferenceOps::compute(const GroupedMatmulBackwardWeightArgs& args) {
   const std::int64_t F = args.dy.size(1), D = args.x.size(1);
   const auto* offsets = args.offsets.as<std::int32_t>();
   visit_pair(args.dy.dtype, args.dw.dtype, [&](auto t, auto g) {

@@ -1,5 +1,4 @@
 // c[i, j] = sum_p op(a)[i, p] op(b)[p, j]
-#include "ops/check.h"
 #include "ops/float8.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
@@ -31,8 +30,7 @@ void multiply(const MatmulArgs& args) {
 
 }  // namespace
 
-void ReferenceOps::matmul(const MatmulArgs& args) {
-  check(args);
+void ReferenceOps::compute(const MatmulArgs& args) {
   if (args.is_float8()) {
     std::vector<std::byte> a(static_cast<std::size_t>(args.a.num_bytes())),
         b(static_cast<std::size_t>(args.b.num_bytes()));

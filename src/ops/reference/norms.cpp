@@ -2,7 +2,6 @@
 //   y  = xhat w + b
 //   dx = rstd (g - mean(g) - xhat mean(g xhat))        RMSNorm: mean = 0, and without the term mean(g)
 //   dw += sum over rows of dy xhat,  db += sum over rows of dy
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -122,37 +121,31 @@ void rms_norm_dw(const RmsNormBackwardWeightArgs& args) {
 
 }  // namespace
 
-void ReferenceOps::layer_norm(const LayerNormArgs& args) {
-  check(args);
+void ReferenceOps::compute(const LayerNormArgs& args) {
   visit_float(args.x.dtype, [&](auto t) { layer_norm_rows<decltype(t)>(args); });
 }
 
-void ReferenceOps::layer_norm_backward_input(const LayerNormBackwardInputArgs& args) {
-  check(args);
+void ReferenceOps::compute(const LayerNormBackwardInputArgs& args) {
   visit_float(args.x.dtype, [&](auto t) { layer_norm_dx<decltype(t)>(args); });
 }
 
-void ReferenceOps::layer_norm_backward_weight(const LayerNormBackwardWeightArgs& args) {
-  check(args);
+void ReferenceOps::compute(const LayerNormBackwardWeightArgs& args) {
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { layer_norm_dw<decltype(t), decltype(g)>(args); });
 }
 
-void ReferenceOps::rms_norm(const RmsNormArgs& args) {
-  check(args);
+void ReferenceOps::compute(const RmsNormArgs& args) {
   visit_float(args.x.dtype, [&](auto t) { rms_norm_rows<decltype(t)>(args); });
 }
 
-void ReferenceOps::rms_norm_backward_input(const RmsNormBackwardInputArgs& args) {
-  check(args);
+void ReferenceOps::compute(const RmsNormBackwardInputArgs& args) {
   visit_float(args.x.dtype, [&](auto t) { rms_norm_dx<decltype(t)>(args); });
 }
 
-void ReferenceOps::rms_norm_backward_weight(const RmsNormBackwardWeightArgs& args) {
-  check(args);
+void ReferenceOps::compute(const RmsNormBackwardWeightArgs& args) {
   visit_pair(args.x.dtype, args.dw.dtype, [&](auto t, auto g) { rms_norm_dw<decltype(t), decltype(g)>(args); });
 }
 
-void ReferenceOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
+void ReferenceOps::compute(const LayerNormBackwardArgs& args) {
   layer_norm_backward_weight(
       {.dy = args.dy, .x = args.x, .mean = args.mean, .rstd = args.rstd, .dw = args.dw, .db = args.db});
   layer_norm_backward_input({.dy = args.dy,
@@ -164,7 +157,7 @@ void ReferenceOps::layer_norm_backward(const LayerNormBackwardArgs& args) {
                              .dresidual = args.dresidual});
 }
 
-void ReferenceOps::rms_norm_backward(const RmsNormBackwardArgs& args) {
+void ReferenceOps::compute(const RmsNormBackwardArgs& args) {
   rms_norm_backward_weight({.dy = args.dy, .x = args.x, .rstd = args.rstd, .dw = args.dw});
   rms_norm_backward_input(
       {.dy = args.dy, .x = args.x, .w = args.w, .rstd = args.rstd, .dx = args.dx, .dresidual = args.dresidual});

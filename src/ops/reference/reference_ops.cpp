@@ -1,8 +1,17 @@
 #include "ops/reference/reference_ops.h"
 
+#include "ops/description.h"
+
 #include <cstring>
 
 namespace echelon {
+
+void ReferenceOps::perform(const Operation& operation) {
+  operation.visit([this](const auto& args) {
+    check(args);
+    compute(args);
+  });
+}
 
 void ReferenceOps::upload(Tensor out, const void* host) {
   if (out.num_bytes() > 0) std::memcpy(out.data, host, static_cast<std::size_t>(out.num_bytes()));

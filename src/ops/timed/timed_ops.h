@@ -2,7 +2,8 @@
 // the next one starts only then.
 #pragma once
 
-#include "ops/operation.h"
+#include "ops/cost.h"
+#include "ops/ops.h"
 
 #include <functional>
 #include <utility>
@@ -16,7 +17,7 @@ struct TimedOperation {
   double start = 0, end = 0;  // as of now_seconds()
 };
 
-class TimedOps final : public UniformOps {
+class TimedOps final : public Ops {
  public:
   using Listener = std::function<void(const TimedOperation& operation)>;
 
@@ -24,11 +25,17 @@ class TimedOps final : public UniformOps {
   TimedOps(Ops& inner, Listener listener) : inner_(inner), listener_(std::move(listener)) {}
 
   void perform(const Operation& operation) override;
+  void upload(Tensor out, const void* host) override;
+  void download(void* host, Tensor x) override;
   [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
   void publish() override { inner_.publish(); }
   void finish() override { inner_.finish(); }
 
  private:
+  /// Calls f, which does what `operation` says, and tells the listener when.
+  template <class F>
+  void time(TimedOperation operation, F&& f);
+
   Ops& inner_;
   Listener listener_;
 };

@@ -1,21 +1,36 @@
 #include "ops/trace/trace_ops.h"
 
+#include "ops/description.h"
+
 #include <numeric>
 
 namespace echelon {
+namespace {
+
+OpRecord record_of(OpKind kind, DType dtype, const OpCost& cost) {
+  return {
+      .kind = kind, .dtype = dtype, .m = cost.m, .n = cost.n, .k = cost.k, .flops = cost.flops, .bytes = cost.bytes};
+}
+
+}  // namespace
 
 void TraceOps::perform(const Operation& operation) {
   check(operation);
-  const OpCost c = cost(operation);
-  const auto* const product = std::get_if<MatmulArgs>(&operation);
-  records_.push_back({.kind = kind_of(operation),
-                      .dtype = operands_of(operation).dtype,
-                      .m = c.m,
-                      .n = c.n,
-                      .k = c.k,
-                      .flops = c.flops,
-                      .bytes = c.bytes,
-                      .is_float8 = product != nullptr && product->is_float8()});
+  OpRecord record = record_of(operation.kind(), operands_of(operation).dtype, cost(operation));
+  const auto* const product = operation.get_if<MatmulArgs>();
+  record.is_float8 = product != nullptr && product->is_float8();
+  note(record);
+}
+
+void TraceOps::upload(Tensor out, const void* /*host*/) {
+  note(record_of(OpKind::upload, out.dtype, cost_of_transfer(out)));
+}
+
+void TraceOps::download(void* /*host*/, Tensor x) { note(record_of(OpKind::download, x.dtype, cost_of_transfer(x))); }
+
+void TraceOps::note(const OpRecord& record) {
+  records_.push_back(record);
+  if (listener_) listener_(records_.back());
 }
 
 std::int64_t TraceOps::total_flops() const {

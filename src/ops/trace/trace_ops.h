@@ -2,8 +2,10 @@
 // it, is the layer's cost model.
 #pragma once
 
-#include "ops/operation.h"
+#include "ops/ops.h"
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -19,19 +21,26 @@ struct OpRecord {
 };
 
 /// Runs on tensors with or without data and touches none. Not thread-safe: one per rank.
-class TraceOps : public UniformOps {
+class TraceOps : public Ops {
  public:
   [[nodiscard]] const std::vector<OpRecord>& records() const { return records_; }
   void clear() { records_.clear(); }
+  /// `listener` is told of every record as it is made.
+  void listen(std::function<void(const OpRecord&)> listener) { listener_ = std::move(listener); }
   [[nodiscard]] std::int64_t total_flops() const;
   [[nodiscard]] std::int64_t total_bytes() const;
 
   void perform(const Operation& operation) override;
+  void upload(Tensor out, const void* host) override;
+  void download(void* host, Tensor x) override;
   [[nodiscard]] bool has_numbers() const override { return false; }
   void publish() override {}
 
  private:
+  void note(const OpRecord& record);
+
   std::vector<OpRecord> records_;
+  std::function<void(const OpRecord&)> listener_;
 };
 
 }  // namespace echelon

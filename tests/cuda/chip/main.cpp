@@ -19,7 +19,7 @@ int run_on_device() {
   int status = skipped;
   std::unique_ptr<Backend> backend;
   try {
-    backend = open_backend("cuda", "the device");
+    backend = open_backend(DeviceChoice::cuda, "the device");
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return status;

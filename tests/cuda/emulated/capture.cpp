@@ -159,8 +159,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* instance, cudaGraph_t graph, u
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
   const Lock lock(machine().mutex);
-  if (stream->capture != nullptr)
-    return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);  // graphs in graphs are not played
+  // Graphs in graphs are not played.
+  if (stream->capture != nullptr) return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);
   ++machine().activity.num_graph_launches;
   try {
     push(*stream, Task{.work = {}, .graph = std::make_shared<GraphRun>(*instance)});

@@ -242,8 +242,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool multiplies_float32 = a->type == CUDA_R_32F && b->type == CUDA_R_32F;
   if (operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32 && !multiplies_float32) return CUBLAS_STATUS_NOT_SUPPORTED;
   constexpr std::uint32_t in_the_format_of_the_result = 1 | 4;
-  if ((preference->reduction_schemes & in_the_format_of_the_result) != 0)
-    return CUBLAS_STATUS_NOT_SUPPORTED;  // Echelon's sums are never formed so
+  // Echelon's sums are never formed so.
+  if ((preference->reduction_schemes & in_the_format_of_the_result) != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   constexpr int num_known = 3;
   for (; *num_found < std::min(wanted, num_known); ++*num_found) {
     cublasLtMatmulHeuristicResult_t& result = results[*num_found];

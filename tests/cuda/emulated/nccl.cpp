@@ -47,8 +47,8 @@ struct World {
   int size = 0;
   int num_joined = 0;
   int num_connected = 0;  // by a first collective, for which the hosts wait for each other
-  bool is_broken =
-      false;  // A rank has gone, and its memory may have: what is not done by now never is, and touches nothing.
+  // A rank has gone, and its memory may have: what is not done by now never is, and touches nothing.
+  bool is_broken = false;
   std::deque<Collective> collectives;
   std::map<std::pair<int, int>, std::deque<Transfer>> transfers;  // by source and destination
 };
@@ -217,8 +217,8 @@ struct ncclComm {
       world->collectives.back().out.resize(n);
     }
     Collective& x = world->collectives[num_collectives++];
-    if (x.description != description)
-      throw std::invalid_argument("ranks start different collectives");  // where the chip would hang
+    // Where the chip would hang.
+    if (x.description != description) throw std::invalid_argument("ranks start different collectives");
     x.in[own] = static_cast<const std::byte*>(in);
     x.out[own] = static_cast<std::byte*>(out);
     const auto is_due = [&x, n, has_come = std::make_shared<bool>(false), aborted = is_aborted, keep = world] {

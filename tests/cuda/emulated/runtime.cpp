@@ -190,8 +190,8 @@ cudaError_t wait_for_room(cudaStream_t stream) {
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   if (const cudaError_t error = wait_for_room(stream); error != cudaSuccess) return error;
   const Lock lock(machine().mutex);
-  if (stream == nullptr)
-    return result(cudaErrorInvalidValue);  // the default stream waits for all others: nothing of ours may use it
+  // The default stream waits for all others: nothing of ours may use it.
+  if (stream == nullptr) return result(cudaErrorInvalidValue);
   ++machine().activity.num_enqueued;
   if (machine().num_until_failure > 0 && --machine().num_until_failure == 0)
     work = [] { throw std::runtime_error("a failure that a test asked for"); };
@@ -530,8 +530,8 @@ cudaError_t cudaMemcpyAsync(void* out, const void* in, std::size_t num_bytes, cu
   if (kind == cudaMemcpyHostToDevice && (reads_device || !writes_device)) return result(cudaErrorInvalidValue);
   if (kind == cudaMemcpyDeviceToHost && (!reads_device || writes_device)) return result(cudaErrorInvalidValue);
   if (kind == cudaMemcpyDeviceToDevice && (!reads_device || !writes_device)) return result(cudaErrorInvalidValue);
-  const bool is_staged =
-      !reads_device && !is_within(machine().pinned_memory, in);  // memory that may change once the call has returned
+  // Memory that may change once the call has returned.
+  const bool is_staged = !reads_device && !is_within(machine().pinned_memory, in);
   const bool is_pageable = !writes_device && !is_within(machine().pinned_memory, out);
   if (stream->capture != nullptr && (is_staged || is_pageable))
     return spoil(*stream->capture, cudaErrorStreamCaptureUnsupported);

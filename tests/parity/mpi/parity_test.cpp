@@ -96,7 +96,7 @@ TEST_P(MpiParity, EqualsOneRank) {
 // The bits of ranks that are threads: sums are formed in the same order.
 TEST_P(MpiParity, HasTheBitsOfThreads) {
   RunConfig config = config_of(GetParam());
-  config.training.dtype = "float32";
+  config.training.dtype = DType::float32;
   config.training.steps = 3;
   const auto on_processes =
       run_training(config, {.run_ranks = [](const MeshShape& shape, const std::function<void(Mesh&)>& body) {

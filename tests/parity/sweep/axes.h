@@ -1,9 +1,9 @@
 // What a layout can be set to: the axes of the sweep with their settings, and the combinations that are refused.
-// docs/parity.md shows this table.
+// docs/internals/parity.md shows this table.
 #pragma once
 
 #include "parity/training_run.h"
-#include "spec/run_config.h"
+#include "spec/config/run_config.h"
 
 #include <cstdint>
 #include <functional>

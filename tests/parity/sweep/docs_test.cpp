@@ -1,4 +1,4 @@
-// docs/parity.md shows the table that the sweep goes by, and what its long form found.
+// docs/internals/parity.md shows the table that the sweep goes by, and what its long form found.
 #include "parity/sweep/compatibility.h"
 #include "parity/sweep/sweep.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 std::string page() {
   std::stringstream text;
-  text << std::ifstream(ECHELON_SOURCE_DIR "/docs/parity.md").rdbuf();
+  text << std::ifstream(ECHELON_SOURCE_DIR "/docs/internals/parity.md").rdbuf();
   return text.str();
 }
 
@@ -33,7 +33,7 @@ TEST(ParityPage, HasTheTableOfAxes) {
   const std::string path = ECHELON_BINARY_DIR "/sweep/axes.md";
   std::filesystem::create_directories(ECHELON_BINARY_DIR "/sweep");
   std::ofstream(path) << expected;
-  ADD_FAILURE() << "docs/parity.md has another table of axes; it is now that of " << path;
+  ADD_FAILURE() << "docs/internals/parity.md has another table of axes; it is now that of " << path;
 }
 
 /// A number of the page's table of results.

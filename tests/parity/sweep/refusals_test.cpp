@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "blueprint/blueprint.h"
 #include "parity/sweep/sweep.h"
-#include "spec/config_keys.h"
-#include "spec/config_reader.h"
-#include "spec/config_value.h"
+#include "spec/config/config_keys.h"
+#include "spec/config/config_reader.h"
+#include "spec/config/config_value.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

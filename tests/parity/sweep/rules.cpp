@@ -50,15 +50,14 @@ const std::string reshard = "parallelism.reshard_after_forward", shard = "parall
 
 void refuse_data_parallel(Refusals& refused) {
   refused.add({{zero, {"0"}}, {shard, {"2", "3", "4 or more"}}}, zero,
-              "level 0 shards nothing: its replicas are data_parallel_replicate_degree");
-  refused.add({{reshard, {"never", "step"}}, {zero, {"0", "1", "2"}}}, reshard, "parameters are cut at level 3 alone");
+              "level 0 shards nothing; replicas are data_parallel_replicate_degree");
+  refused.add({{reshard, {"never", "step"}}, {zero, {"0", "1", "2"}}}, reshard, "only level 3 shards parameters");
 }
 
 void refuse_tensor_parallel(Refusals& refused) {
-  refused.add(
-      {{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
-      "above the number of key/value heads the degree must be a multiple of it, so that each has as many ranks");
-  const std::string tokens = "the tokens of a microbatch are cut evenly over the tensor-parallel ranks";
+  refused.add({{"model.num_key_value_heads", {"2"}}, {tensor, {"3"}}}, tensor,
+              "a degree above the number of kv heads must be a multiple of it");
+  const std::string tokens = "the tokens of a microbatch are split evenly over the tensor-parallel ranks";
   refused.add({{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"3", "4"}}}, sequence, tokens);
   refused.add(
       {{sequence, {"true"}}, {"training.seq_len", {"11"}}, {tensor, {"2"}}, {"training.micro_batch_size", {"1"}}},
@@ -68,12 +67,12 @@ void refuse_tensor_parallel(Refusals& refused) {
 void refuse_schedules(Refusals& refused) {
   refused.add(
       {{schedule, {"naive", "GPipe", "1F1B", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p"}}, {virtual_stages, {"2", "3"}}},
-      virtual_stages, "the schedule has one stage a rank");
+      virtual_stages, "the schedule has one stage per rank");
   refused.add({{schedule, {"Interleaved1F1B"}}, {virtual_stages, {"1"}}}, virtual_stages,
-              "with one stage a rank it would be 1F1B");
+              "with one stage per rank it would be 1F1B");
   refused.add({{schedule, {"ZB-V", "DualPipeV"}}, {virtual_stages, {"1", "3"}}}, virtual_stages,
-              "a V has two stages a rank");
-  const std::string both_ways = "microbatches go both ways at once, so there must be two for each rank";
+              "a V has two stages per rank");
+  const std::string both_ways = "microbatches pass the ranks in both directions at once, so each rank needs two";
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"1"}}}, schedule, both_ways);
   refused.add({{schedule, {"DualPipeV"}}, {microbatches, {"2", "3"}}, {pipeline, {"2", "3", "4"}}}, schedule,
               both_ways);
@@ -83,7 +82,8 @@ void refuse_schedules(Refusals& refused) {
 void refuse_recomputation(Refusals& refused) {
   refused.add({{recompute, {"qk_norm"}}, {"model.model_type", {"gpt2", "llama", "qwen2"}}}, recompute,
               "the model has no norms of q and k");
-  refused.add({{recompute, {"none"}}, {method, {"block"}}}, method, "nothing is formed again, in whichever blocks");
+  refused.add({{recompute, {"none"}}, {method, {"block"}}}, method,
+              "without recomputation the choice of blocks has no effect");
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // From settings to a config: what follows from several axes together.
 #include "parity/sweep/axes.h"
+#include "schedule/draw/torch_csv.h"
 #include "schedule/random_schedule.h"
-#include "schedule/torch_csv.h"
 
 #include <fmt/format.h>
 
@@ -68,7 +68,7 @@ void set_sizes(Draft& draft) {
 void set_training(Draft& draft) {
   TrainingConfig& t = draft.config.training;
   t.steps = 3;
-  t.dtype = "float64";
+  t.dtype = DType::float64;
   t.global_batch_size = draft.config.data_parallel_degree() * draft.microbatches * t.micro_batch_size;
   draft.config.optimizer.lr = 1e-2;
   // GPT-2's key biases have no gradient in theory: with 1e-8, rounding noise would be divided by little more than

@@ -20,8 +20,8 @@ inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t /*sat
   const double rounded = echelon::rounded_to_float8(std::min(std::abs(static_cast<double>(x)), format.largest), format);
   if (rounded == 0) return static_cast<__nv_fp8_storage_t>(sign);
   const int exponent = std::max(std::ilogb(rounded), format.least_exponent);
-  const auto mantissa = static_cast<unsigned>(
-      std::ldexp(rounded, format.mantissa_bits - exponent));  // with the leading one of a normal number
+  // With the leading one of a normal number.
+  const auto mantissa = static_cast<unsigned>(std::ldexp(rounded, format.mantissa_bits - exponent));
   return static_cast<__nv_fp8_storage_t>(
       sign | (mantissa + (static_cast<unsigned>(exponent - format.least_exponent) << format.mantissa_bits)));
 }

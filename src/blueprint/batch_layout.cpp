@@ -1,0 +1,51 @@
+#include "blueprint/batch_layout.h"
+
+#include <cassert>
+
+namespace echelon {
+
+BatchLayout::BatchLayout(const RunConfig& config)
+    : mesh_(config.mesh_shape()),
+      num_replicas_(static_cast<int>(config.data_parallel_degree())),
+      num_microbatches_(static_cast<int>(config.num_microbatches())),
+      rows_(config.training.micro_batch_size),
+      seq_len_(config.training.seq_len) {}
+
+BatchPlace BatchLayout::place_of(std::int64_t sequence) const {
+  const std::int64_t i = sequence % (num_microbatches_ * num_replicas_ * rows_);
+  return {.replica = static_cast<int>(i / rows_ % num_replicas_),
+          .microbatch = static_cast<int>(i / (num_replicas_ * rows_)),
+          .row = i % rows_};
+}
+
+std::int64_t BatchLayout::sequence_at(const BatchPlace& place, std::int64_t batch) const {
+  const std::int64_t microbatch = batch * num_microbatches_ + place.microbatch;
+  return (microbatch * num_replicas_ + place.replica) * rows_ + place.row;
+}
+
+std::vector<std::int64_t> BatchLayout::sequences_of(int rank, std::int64_t batch) const {
+  std::vector<std::int64_t> sequences;
+  const int replica = replica_of(rank);
+  for (int m = 0; m < num_microbatches_; ++m)
+    for (std::int64_t row = 0; row < rows_; ++row) sequences.push_back(sequence_at({replica, m, row}, batch));
+  return sequences;
+}
+
+TokenRange BatchLayout::tokens_of(int rank) const {
+  const std::int64_t index = mesh_.coordinate(rank, Axis::cp), degree = mesh_.degree(Axis::cp);
+  const std::int64_t first = seq_len_ * index / degree;
+  return {.first = first, .count = seq_len_ * (index + 1) / degree - first};
+}
+
+int BatchLayout::replica_of(int rank) const {
+  return mesh_.coordinate(rank, Axis::dp_replicate) * mesh_.degree(Axis::dp_shard) +
+         mesh_.coordinate(rank, Axis::dp_shard);
+}
+
+int BatchLayout::coordinate_of(int replica, Axis axis) const {
+  assert(axis == Axis::dp_replicate || axis == Axis::dp_shard);
+  const int num_shards = mesh_.degree(Axis::dp_shard);
+  return axis == Axis::dp_replicate ? replica / num_shards : replica % num_shards;
+}
+
+}  // namespace echelon

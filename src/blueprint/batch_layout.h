@@ -1,0 +1,55 @@
+// Which sequences of a global batch each rank computes with, and which of their tokens. Every layout computes with the
+// same global batch.
+//
+// Sequence i of the global batch is row i mod B of microbatch i / (R B) on replica (i / B) mod R. R: replicas, which
+// are groups of ranks that compute with the same sequences; B: sequences of a microbatch on a replica; T: tokens of a
+// sequence.
+#pragma once
+
+#include "spec/config/run_config.h"
+
+namespace echelon {
+
+/// Where a sequence of a global batch is computed.
+struct BatchPlace {
+  int replica = 0;
+  int microbatch = 0;
+  std::int64_t row = 0;  // of the microbatch
+  bool operator==(const BatchPlace&) const = default;
+};
+
+/// Positions first, ..., first + count - 1 of a sequence.
+struct TokenRange {
+  std::int64_t first = 0, count = 0;
+  bool operator==(const TokenRange&) const = default;
+};
+
+class BatchLayout {
+ public:
+  /// The config's batch sizes have been validated.
+  explicit BatchLayout(const RunConfig& config);
+
+  [[nodiscard]] int num_replicas() const { return num_replicas_; }
+  [[nodiscard]] int num_microbatches() const { return num_microbatches_; }
+
+  /// Of sequence `sequence` of the data: batch * global_batch_size + i.
+  [[nodiscard]] BatchPlace place_of(std::int64_t sequence) const;
+  /// The inverse of place_of within a batch.
+  [[nodiscard]] std::int64_t sequence_at(const BatchPlace& place, std::int64_t batch = 0) const;
+  /// The sequences of a rank in the order in which it stores them: by microbatch, then by row.
+  [[nodiscard]] std::vector<std::int64_t> sequences_of(int rank, std::int64_t batch) const;
+  /// The tokens of each of its sequences that a rank computes with. The ranges of the context-parallel ranks follow
+  /// each other.
+  [[nodiscard]] TokenRange tokens_of(int rank) const;
+
+  [[nodiscard]] int replica_of(int rank) const;
+  /// The coordinate of a replica's ranks along dp_replicate or dp_shard.
+  [[nodiscard]] int coordinate_of(int replica, Axis axis) const;
+
+ private:
+  MeshShape mesh_;
+  int num_replicas_, num_microbatches_;
+  std::int64_t rows_, seq_len_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,63 @@
+#include "comm/launch/run_ranks.h"
+
+#include "comm/mpi/mpi_world.h"
+#include "comm/thread/thread_world.h"
+
+#include <cstdlib>
+
+namespace echelon {
+namespace {
+
+RankPlacement place_processes(int num_ranks, const LaunchEnvironment& launched) {
+  require_mpi_possible(launched);
+  require(launched.size == num_ranks,
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but {} started {} processes; nearest: {} "
+          "of them",
+          num_ranks, name_of(launched.source), launched.size, num_ranks);
+  return {.transport = Transport::mpi,
+          .num_ranks = num_ranks,
+          .first_rank_here = launched.rank,
+          .num_ranks_on_host = launched.local_size.value_or(launched.size)};
+}
+
+}  // namespace
+
+std::string_view name_of(Transport transport) {
+  switch (transport) {
+    case Transport::thread: return "thread";
+    case Transport::mpi: return "mpi";
+  }
+  return "?";
+}
+
+RankPlacement place_ranks(CommBackend backend, int num_ranks, const std::optional<LaunchEnvironment>& launched) {
+  const bool are_several = launched && launched->size > 1;
+  require(backend != CommBackend::thread || !are_several,
+          "comm.backend = thread, but {} started {} processes, of which each would do the whole run; nearest: mpi",
+          launched ? name_of(launched->source) : "", launched ? launched->size : 1);
+  if (backend == CommBackend::mpi) {
+    require(
+        launched || num_ranks == 1,
+        "comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n {}, or thread",
+        num_ranks);
+    return place_processes(num_ranks, launched.value_or(LaunchEnvironment()));
+  }
+  if (are_several) return place_processes(num_ranks, *launched);
+  require_threads_possible(num_ranks);
+  return {.transport = Transport::thread, .num_ranks = num_ranks, .first_rank_here = 0, .num_ranks_on_host = num_ranks};
+}
+
+RankPlacement place_ranks(CommBackend backend, int num_ranks) {
+  return place_ranks(backend, num_ranks,
+                     read_launch_environment([](const char* name) -> const char* { return std::getenv(name); }));
+}
+
+void run_ranks(const MeshShape& shape, const RankPlacement& placement, double timeout_seconds,
+               const std::function<void(Mesh&)>& body) {
+  switch (placement.transport) {
+    case Transport::thread: return run_thread_ranks(shape, {.timeout_seconds = timeout_seconds}, body);
+    case Transport::mpi: return run_mpi_ranks(shape, {.timeout_seconds = timeout_seconds}, body);
+  }
+}
+
+}  // namespace echelon

@@ -1,0 +1,195 @@
+#include "comm/typed/typed_mesh.h"
+
+#include "base/error.h"
+#include "comm/arguments.h"
+#include "comm/traffic.h"
+#include "types/inference.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+/// This rank's part of `full`, with the sizes of `shard`.
+Tensor own_part(const Comm& comm, const Tensor& full, const Tensor& shard) {
+  const std::int64_t count = shard.num_elements();
+  return full.flat().rows(comm.rank() * count, count).reshaped(shard.sizes);
+}
+
+}  // namespace
+
+class TypedMesh::TypedComm final : public Comm {
+ public:
+  TypedComm(TypedMesh& mesh, const Group& group, int rank, int size)
+      : mesh_(mesh), group_(group), axes_(mesh.axes_.of(group)), rank_(rank), size_(size) {}
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+
+  [[nodiscard]] Pending all_reduce(Tensor x, ReduceOp op) override {
+    for_ranges(CommKind::all_reduce, x, [&](Inference& call, std::int64_t first, std::int64_t count) {
+      const Tensor range = range_of(x, first, count);
+      if (const auto type = reduced(call, range, op, replicated_layout)) call.write(range, *type);
+    });
+    return {};
+  }
+
+  [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
+    check_reduce_scatter(*this, shard, full);
+    const Tensor own = own_part(*this, full, shard);
+    // All of it is summed, and this rank's part comes out; the parts of others keep what they were.
+    for_ranges(CommKind::reduce_scatter, full, [&](const Inference& call, std::int64_t first, std::int64_t count) {
+      (void)reduced(call, range_of(full, first, count), op, sharded_rows);
+    });
+    for_ranges(CommKind::reduce_scatter, own, [&](Inference& call, std::int64_t first, std::int64_t count) {
+      if (const auto type = reduced(call, range_of(own, first, count), op, sharded_rows))
+        call.write(range_of(shard, first, count), *type);
+    });
+    return {};
+  }
+
+  [[nodiscard]] Pending all_gather(Tensor full, Tensor shard) override {
+    check_all_gather(*this, full, shard);
+    for_ranges(CommKind::all_gather, shard, [&](const Inference& call, std::int64_t first, std::int64_t count) {
+      require_part(call, range_of(shard, first, count));
+    });
+    Inference call = begin(CommKind::all_gather, shard);
+    write_gathered(call, full, shard);
+    return {};
+  }
+
+  [[nodiscard]] Pending send(Tensor x, int peer) override {
+    check_peer(*this, peer);
+    const Inference call = begin(CommKind::send, x);
+    const Operand sent = call.read("x", x);
+    for (const TypeAxis axis : call.axes())
+      if (sent[axis] != mesh_.border_[axis] && !may_be_the_same_on_all_stages(axis, sent[axis]))
+        call.fail(fmt::format("{}, but the stage that receives it takes it for {}", call.words(sent, axis),
+                              describe(mesh_.border_[axis], x)));
+    return {};
+  }
+
+  [[nodiscard]] Pending receive(Tensor x, int peer) override {
+    check_peer(*this, peer);
+    begin(CommKind::receive, x).write(x, mesh_.border_);
+    return {};
+  }
+
+  [[nodiscard]] Pending barrier() override { return {}; }
+  [[nodiscard]] Pending broadcast(Tensor x, int) override {
+    begin(CommKind::broadcast, x).fail("a broadcast has no rule, since no step has one so far");
+  }
+  [[nodiscard]] Pending all_to_all(Tensor, Tensor sent) override {
+    begin(CommKind::all_to_all, sent).fail("an all_to_all has no rule, since no step has one so far");
+  }
+
+ private:
+  [[nodiscard]] Inference begin(CommKind kind, const Tensor& x) const {
+    return {mesh_.memory_, mesh_.axes_, name_of(kind), std::span(&x, 1)};
+  }
+  [[nodiscard]] std::string over() const { return name_of(group_); }
+  /// What a stage of the embedding alone sends came from tokens and a tied weight: whoever receives it may take it for
+  /// the sender's own.
+  [[nodiscard]] static bool may_be_the_same_on_all_stages(TypeAxis axis, AxisLayout held) {
+    return axis == TypeAxis::pp && held == replicated_layout;
+  }
+
+  /// f(call, first, count) for ranges of one type: in a flat buffer each parameter is named by itself.
+  template <class F>
+  void for_ranges(CommKind kind, const Tensor& x, F&& f) const {
+    mesh_.memory_.for_uniform_ranges(std::span(&x, 1), [&](std::int64_t first, std::int64_t count) {
+      Inference call = begin(kind, range_of(x, first, count));
+      f(call, first, count);
+    });
+  }
+
+  /// The type of a sum or maximum of x over the group; nothing where x was never written, which is padding.
+  [[nodiscard]] std::optional<LayoutType> reduced(const Inference& call, const Tensor& x, ReduceOp op,
+                                                  AxisLayout result) const {
+    if (call.is_padding(x)) return {};
+    (void)call.read("x", x);
+    const TypedPiece* piece = mesh_.memory_.piece_at(x);
+    LayoutType type = piece->type;
+    if (type == everywhere(Held::zero)) return type;
+    for (const TypeAxis axis : axes_) {
+      const Operand operand = {"x", x, *piece};
+      op == ReduceOp::sum ? require_addend(call, operand, axis) : require_local_max(call, operand, axis);
+      type[axis] = result;
+    }
+    return type;
+  }
+
+  void require_addend(const Inference& call, const Operand& x, TypeAxis axis) const {
+    switch (x[axis].held) {
+      case Held::partial:
+      case Held::own: return;
+      case Held::replicated:
+      case Held::zero:
+        call.fail(fmt::format("{} already, so the sum over '{}' would count it {} times", call.words(x, axis), over(),
+                              call.ranks().degree(axis)));
+      case Held::sharded:
+        call.fail(fmt::format("{}, so the sum over '{}' would add up different parts", call.words(x, axis), over()));
+      case Held::local_sum:
+        call.fail(fmt::format("{}: it must be rescaled before it is summed over '{}'", call.words(x, axis), over()));
+      case Held::local_max: call.fail(fmt::format("{}, and is summed over '{}'", call.words(x, axis), over()));
+    }
+  }
+
+  void require_local_max(const Inference& call, const Operand& x, TypeAxis axis) const {
+    if (x[axis].held != Held::local_max)
+      call.fail(fmt::format("{}, and the maximum over '{}' is taken of it", call.words(x, axis), over()));
+  }
+
+  /// `shard` is this rank's part of something that is cut along its outermost dim over each axis of the group.
+  void require_part(const Inference& call, const Tensor& shard) const {
+    if (call.is_padding(shard)) return;
+    (void)call.read("the shard", shard);
+    const TypedPiece* piece = mesh_.memory_.piece_at(shard);
+    if (piece->type == everywhere(Held::zero)) return;
+    const Operand part = {"the shard", shard, *piece};
+    for (const TypeAxis axis : axes_) {
+      call.require_complete(part, axis);
+      if (part[axis] == sharded_rows) continue;
+      if (part[axis].held == Held::sharded)
+        call.fail(fmt::format("{}, but parts are joined along dim 0 over '{}'", call.words(part, axis), over()));
+      call.fail(fmt::format("{}, but is gathered over '{}' as if each rank had a part of its own",
+                            call.words(part, axis), over()));
+    }
+  }
+
+  /// A flat buffer of parameters gets the types of its parameters: which of them lie in other ranks' parts is known by
+  /// name alone.
+  void write_gathered(Inference& call, const Tensor& full, const Tensor& shard) const {
+    const Tensor own = own_part(*this, full, shard);
+    const int gathered = mesh_.memory_.add_gathered({axes_, own.data, own.data + own.num_bytes()});
+    const bool is_flat = full.sizes.num_dims() == 1 && mesh_.memory_.named_at(full) != nullptr;
+    if (!is_flat) {
+      LayoutType type = call.read("the shard", shard).piece.type;
+      for (const TypeAxis axis : axes_) type[axis] = replicated_layout;
+      call.write_gathered(full, type, gathered);
+      return;
+    }
+    for (const auto& [range, named] : mesh_.memory_.named_in(full)) call.write_gathered(range, named->type, gathered);
+  }
+
+  TypedMesh& mesh_;
+  Group group_;
+  std::vector<TypeAxis> axes_;
+  int rank_;
+  int size_;
+};
+
+TypedMesh::TypedMesh(const MeshShape& shape, TypedMemory& memory, const RankAxes& axes, const LayoutType& border)
+    : Mesh(shape, axes.rank()), memory_(memory), axes_(axes), border_(border) {}
+TypedMesh::~TypedMesh() = default;
+
+Comm& TypedMesh::comm(const Group& group) {
+  auto& comm = comms_[group];
+  if (comm) return *comm;
+  const std::vector<int> ranks = shape().ranks_of(group, rank());
+  require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
+  const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
+  comm = std::make_unique<TypedComm>(*this, group, static_cast<int>(place), static_cast<int>(ranks.size()));
+  return *comm;
+}
+
+}  // namespace echelon

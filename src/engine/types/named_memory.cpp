@@ -1,0 +1,211 @@
+#include "engine/types/named_memory.h"
+
+#include "base/error.h"
+#include "executor/scalars.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr std::array batch_axes = {TypeAxis::dp_replicate, TypeAxis::dp_shard};
+constexpr std::array shard_axes = {TypeAxis::dp_shard, TypeAxis::cp};
+constexpr std::array tensor_axes = {TypeAxis::tp, TypeAxis::kv_replica};
+
+void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
+  for (const TypeAxis axis : axes) type[axis] = layout;
+}
+
+}  // namespace
+
+LayoutType border_type(const RunConfig& config) {
+  LayoutType type;
+  set(type, batch_axes, sharded_rows);
+  set(type, tensor_axes, config.parallelism.sequence_parallel ? sharded_rows : replicated_layout);
+  type[TypeAxis::pp] = own_layout;
+  return type;
+}
+
+void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
+  const std::int64_t num_tokens =
+      config.num_microbatches() * config.training.micro_batch_size * config.training.seq_len;
+  LayoutType batch, count;
+  set(batch, batch_axes, sharded_rows);
+  set(count, batch_axes, partial_layout);
+  const auto buffer = [&](BufferRole role, DType dtype, std::int64_t size) {
+    return run.memory().tensor(ProgramKind::training, {role}, dtype, {size});
+  };
+  memory.name(buffer(BufferRole::tokens, DType::int32, num_tokens),
+              {.name = "the tokens", .type = batch, .is_of_host = true});
+  memory.name(buffer(BufferRole::targets, DType::int32, num_tokens),
+              {.name = "the targets", .type = batch, .is_of_host = true});
+  if (config.data.reset_attention_mask)
+    memory.name(buffer(BufferRole::document_starts, DType::int32, num_tokens),
+                {.name = "the starts of documents", .type = batch, .is_of_host = true});
+  const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
+  const LayoutType zero = everywhere(Held::zero), given = {};
+  const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type,
+                        bool is_addend = false) {
+    memory.name(scalars.rows(first, size),
+                {.name = std::move(words), .type = type, .is_addend = is_addend, .is_of_host = true});
+  };
+  name(count_scalar, num_count_scalars, "the number of targets", count);
+  name(report_scalar, 1, "the loss", zero, true);
+  name(report_scalar + 1, 1, "the number of ranks that stop", everywhere(Held::partial));
+  name(norm_scalar, 1, "the norm of gradients", given);
+  name(clip_scalar, num_clip_scalars, "the squares of all gradients", zero);
+  name(uncounted_loss_scalar, 1, "the loss that another rank counts", zero);
+  name(loss_scale_scalar, 1, "the loss scale", given);
+  name(adamw_scalar, num_adamw_scalars - 1, "what the optimizer is given", given);
+  name(grad_scale_scalar, 1, "the factor of gradients", given);
+}
+
+NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory)
+    : run_(run), axes_(axes), memory_(memory) {
+  for (ShardedUnit* unit : run.model().part().units()) add(*unit);
+  watch(ProgramKind::training);
+}
+
+void NamedParams::add(ShardedUnit& unit) {
+  for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
+    const BucketMemory& flat = unit.memory(b);
+    // Whatever stays so is padding.
+    for (const Tensor& zeros : {flat.param, flat.grad}) memory_.write(zeros, {.type = everywhere(Held::zero)});
+    for (const Segment& segment : unit.buckets()[b].segments) add(unit, b, segment);
+  }
+}
+
+// What is cut between steps is this rank's part of it; what is whole has been gathered from such parts.
+void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment) {
+  const Param& param = *segment.param;
+  const BucketMemory& flat = unit.memory(bucket);
+  const Range owned = unit.buckets()[bucket].owned(), part = overlap(segment, owned),
+              in_part = {part.first - owned.first, part.count};
+  const LayoutType type = type_of(param);
+  LayoutType of_part = type;
+  set(of_part, shard_axes, sharded_rows);
+  const auto owned_of = [&](const Tensor& x) {
+    return part.count > 0 && x.exists() ? x.rows(in_part.first, in_part.count) : Tensor();
+  };
+  const auto name = [&](const Tensor& x, const NamedMemory& named) {
+    if (x.exists()) memory_.name(x, named);
+  };
+
+  const bool is_cut = unit.options().shards_parameters();
+  const Tensor kept = is_cut ? owned_of(flat.param) : param.value, own = unit.param_part(bucket);
+  const int gathered =
+      is_cut ? -1
+             : memory_.add_gathered({{shard_axes.begin(), shard_axes.end()}, own.data, own.data + own.num_bytes()});
+  name(kept, {.name = param.name, .type = is_cut ? of_part : type});
+  if (kept.exists()) memory_.write(kept, {.type = is_cut ? of_part : type, .gathered = gathered});
+  const std::string gradient = "the gradient of " + param.name;
+  if (unit.options().shards_gradients())
+    name(owned_of(flat.grad), {.name = gradient, .type = of_part, .is_gradient = true});
+  else
+    name(param.grad, {.name = gradient, .type = type, .is_gradient = true});
+  for (const Tensor& state : {flat.master, flat.m, flat.v}) {
+    name(owned_of(state), {.name = "the optimizer's state of " + param.name, .type = of_part});
+    if (owned_of(state).exists()) memory_.write(owned_of(state), {.type = of_part});
+  }
+  entries_.push_back({&param, kept, is_cut ? of_part : type, owned_of(unit.grad_part(bucket))});
+}
+
+void NamedParams::watch(ProgramKind kind) {
+  kind_ = kind;
+  born_.clear();
+  for (const PlannedBuffer& buffer : run_.blueprint().memory(kind).buffers())
+    if (buffer.first_action != always && buffer.num_bytes > 0) born_[buffer.first_action].push_back(&buffer);
+}
+
+void NamedParams::begins(const Action& action, ActionPart part) {
+  if (part != ActionPart::perform) return;
+  // Whatever lay there before, a buffer begins its life unwritten.
+  for (const PlannedBuffer* buffer : born_[action.id])
+    memory_.forget(
+        run_.memory().arena().tensor(buffer->offset, DType::float64, {buffer->num_bytes / size_of(DType::float64)}));
+  if (action.unit < 0) return;
+  const bool is_gather = action.kind == ActionKind::gather_parameters,
+             is_open = action.kind == ActionKind::open_gradients;
+  const bool is_release = action.kind == ActionKind::release_parameters;
+  const ShardedUnit& unit = run_.model().part().unit(action);
+  const ShardOptions& options = unit.options();
+  ProgramBuffers buffers(run_.memory(), kind_);
+  if (is_gather && options.shards_parameters()) {
+    gathered_[&unit] = whole_buffers(buffers, {BufferRole::gathered_param, action.id}, unit, options.dtype);
+    open(unit, gathered_[&unit], "", false);
+  }
+  if (is_open) {
+    opened_[&unit] = whole_buffers(buffers, {BufferRole::unreduced_grad, action.id}, unit, options.grad_dtype);
+    open(unit, opened_[&unit], "the gradient of ", true);
+  }
+  if (is_release) close(gathered_[&unit]);
+  // Gradients that are converted are read for the last time then, others when they are stored.
+  if (action.kind == (options.converts_gradients() ? ActionKind::reduce_gradients : ActionKind::store_gradients))
+    last_read_ = &unit;
+}
+
+void NamedParams::ends() {
+  if (last_read_ != nullptr) close(opened_[last_read_]);
+  last_read_ = nullptr;
+}
+
+void NamedParams::open(const ShardedUnit& unit, const std::vector<Tensor>& buffers, std::string_view words,
+                       bool is_gradient) {
+  for (std::size_t b = 0; b < buffers.size(); ++b) {
+    for (const Segment& segment : unit.buckets()[b].segments)
+      memory_.name(buffers[b].rows(segment.offset, segment.count), {.name = std::string(words) + segment.param->name,
+                                                                    .type = type_of(*segment.param),
+                                                                    .is_gradient = is_gradient});
+  }
+}
+
+void NamedParams::close(const std::vector<Tensor>& buffers) {
+  for (const Tensor& buffer : buffers) memory_.forget(buffer);
+}
+
+LayoutType NamedParams::type_of(const Param& param) const {
+  LayoutType type;
+  type[TypeAxis::pp] = param.groups.tied ? replicated_layout : own_layout;
+  const int dim = param.slice.dim();
+  if (dim < 0) return type;
+  const AxisLayout cut = dim == 0 ? sharded_rows : AxisLayout{Held::sharded, block_from(param.local_sizes(), dim)};
+  type[TypeAxis::tp] = cut;
+  // Ranks that hold the same kv head hold the same slices: fewer different ones than ranks.
+  const bool is_shared_by_kv_replicas =
+      param.local_sizes()[dim] * axes_.degree(TypeAxis::tp) == param.global_sizes()[dim];
+  type[TypeAxis::kv_replica] = is_shared_by_kv_replicas ? replicated_layout : cut;
+  return type;
+}
+
+void NamedParams::require_counted() const {
+  for (const Entry& entry : entries_) {
+    if (!entry.owned_gradient.exists()) continue;
+    const TypedPiece* gradient = memory_.piece_at(entry.owned_gradient);
+    if (gradient == nullptr) continue;
+    const bool counts_here = std::all_of(axes_.all().begin(), axes_.all().end(), [&](TypeAxis axis) {
+      return gradient->type[axis] != replicated_layout || axes_.index(axis) == 0;
+    });
+    if (counts_here && !gradient->is_counted)
+      throw Failure(fmt::format("clip: the gradient of {} is not in the norm of any rank", entry.param->name));
+  }
+}
+
+void NamedParams::require_as_before() const {
+  for (const Entry& entry : entries_) {
+    if (!entry.kept.exists()) continue;
+    std::optional<TypedPiece> differing;
+    const auto piece = memory_.find(entry.kept, differing);
+    for (const TypeAxis axis : axes_.all()) {
+      const bool is_as_before =
+          piece && piece->type[axis] == entry.type[axis] && (!differing || differing->type[axis] == entry.type[axis]);
+      if (is_as_before) continue;
+      const AxisLayout now = piece && piece->type[axis] != entry.type[axis] ? piece->type[axis]
+                             : differing                                    ? differing->type[axis]
+                                                                            : AxisLayout();
+      throw Failure(fmt::format("after the step {} is {} over {}, but the next step takes it for {}", entry.param->name,
+                                describe(now, entry.kept), axes_.name(axis), describe(entry.type[axis], entry.kept)));
+    }
+  }
+}
+
+}  // namespace echelon

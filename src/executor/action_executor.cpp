@@ -1,0 +1,221 @@
+#include "executor/action_executor.h"
+
+#include "executor/boundaries.h"
+#include "spec/groups.h"
+
+namespace echelon {
+namespace {
+
+std::vector<Pending> one(Pending pending) {
+  std::vector<Pending> list;
+  list.push_back(std::move(pending));
+  return list;
+}
+
+}  // namespace
+
+ActionExecutor::ActionExecutor(const RunConfig& config, const ExecutorParts& parts)
+    : config_(config), model_(parts.model), ops_(parts.ops), mesh_(parts.mesh) {}
+
+void ActionExecutor::start(Buffers& buffers, StepValues& values) {
+  buffers_ = &buffers;
+  values_ = &values;
+}
+
+std::vector<Pending> ActionExecutor::perform(const Action& action) {
+  const auto& [kind, stage, m, unit_index, id, after] = action;
+  switch (kind) {
+    case ActionKind::load_batch: load_batch(); break;
+    case ActionKind::clear_gradients:
+      for (ShardedUnit* each : model_.units()) each->clear_gradients(ops_);
+      break;
+    case ActionKind::count_tokens: return one(all_reduce(data_group, scalars(count_scalar, num_count_scalars)));
+    case ActionKind::receive_forward: return one(receive(action, stage_input(stage, m)));
+    case ActionKind::forward: forward(action); break;
+    case ActionKind::send_forward: return one(send(action, stage_output(model_, stage, m)));
+    case ActionKind::receive_backward: return one(receive(action, output_gradient(stage, m)));
+    case ActionKind::backward:
+    case ActionKind::backward_input:
+    case ActionKind::backward_weight: backward(action); break;
+    case ActionKind::send_backward: return one(send(action, input_gradient(model_, stage, m)));
+    case ActionKind::open_gradients: open_gradients(action); break;
+    case ActionKind::reduce_gradients: return unit(action).reduce_gradients(ops_, mesh_, converted(action));
+    case ActionKind::store_gradients: unit(action).store_gradients(ops_); break;
+    case ActionKind::reduce_parts: return unit(action).reduce_parts(ops_, mesh_, converted(action));
+    case ActionKind::sum_replicas: return unit(action).sum_replicas(ops_, mesh_);
+    case ActionKind::sum_tied: return unit(action).sum_tied(ops_, mesh_);
+    case ActionKind::clip: clip(); break;
+    case ActionKind::update: unit(action).update(ops_, values_->adamw, scalars(adamw_scalar, num_adamw_scalars)); break;
+    case ActionKind::gather_parameters: return gather_parameters(action);
+    case ActionKind::release_parameters: unit(action).release_parameters(); break;
+    case ActionKind::report: report(); break;
+  }
+  return {};
+}
+
+void ActionExecutor::load_batch() {
+  const HostBatch& batch = values_->batch;
+  ops_.upload(of_batch(BufferRole::tokens), batch.tokens);
+  ops_.upload(of_batch(BufferRole::targets), batch.targets);
+  if (model_.options.masks_documents) ops_.upload(of_batch(BufferRole::document_starts), batch.document_starts);
+  ops_.upload(scalars(0, num_scalars), &values_->given);
+}
+
+void ActionExecutor::forward(const Action& action) {
+  const auto& [kind, stage, m, unit_index, id, after] = action;
+  const StagePart& part = model_.stage(stage);
+  Stack workspace = buffers_->region({BufferRole::workspace, id});
+  Context context = {ops_, mesh_, workspace, microbatch(m)};
+  const BufferKey saved = {BufferRole::stash, m, stage}, saved_for_input = {BufferRole::input_stash, m, stage};
+  Stash& stash = stashes_[{stage, m}];
+  if (unit_index <= 0)  // of the whole stage, or its first unit
+    stash = Stash(buffers_->region(saved), buffers_->region(saved_for_input),
+                  buffers_->region({BufferRole::gradient_stash, m, stage}));
+  const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
+  const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_, stage, m));
+  part.stage->forward(context, unit_index, x, y, stash);
+  buffers_->note_use(saved, stash.slot().peak_bytes());
+  buffers_->note_use(saved_for_input, stash.input_slot().peak_bytes());
+  buffers_->note_use({BufferRole::workspace, id}, workspace.peak_bytes());
+}
+
+void ActionExecutor::backward(const Action& action) {
+  const auto& [kind, stage, m, unit_index, id, after] = action;
+  StagePart& part = model_.stage(stage);
+  Stack workspace = buffers_->region({BufferRole::workspace, id});
+  Context context = {ops_, mesh_, workspace, microbatch(m)};
+  Stash& stash = stashes_[{stage, m}];
+  if (kind == ActionKind::backward) part.stage->backward(context, unit_index, gradients_of(stage, m), stash);
+  if (kind == ActionKind::backward_input) {
+    part.stage->backward_input(context, unit_index, gradients_of(stage, m), stash);
+    buffers_->note_use({BufferRole::gradient_stash, m, stage}, stash.gradient_slot().peak_bytes());
+  }
+  if (kind == ActionKind::backward_weight) part.stage->backward_weight(context, unit_index, stash);
+  buffers_->note_use({BufferRole::workspace, id}, workspace.peak_bytes());
+}
+
+Stage::Gradients ActionExecutor::gradients_of(int stage, int microbatch) {
+  const StagePart& part = model_.stage(stage);
+  const int between = part.stage->num_units() - 1;
+  return {.dy = part.is_last() ? Tensor() : boundary(output_gradient(stage, microbatch)),
+          .dx = part.is_first() ? Tensor() : boundary(input_gradient(model_, stage, microbatch)),
+          .flow = {between >= 1 ? boundary({BufferRole::flow_0, microbatch, stage}) : Tensor(),
+                   between >= 2 ? boundary({BufferRole::flow_1, microbatch, stage}) : Tensor()}};
+}
+
+// From ZeRO-2 on, the gradients of one microbatch have whole buffers of their own. Under ZeRO-3 so have parameters,
+// from a gather to its release.
+void ActionExecutor::open_gradients(const Action& action) {
+  ShardedUnit& opened = unit(action);
+  opened.bind_gradients(
+      whole_buffers(*buffers_, {BufferRole::unreduced_grad, action.id}, opened, opened.options().grad_dtype));
+  opened.zero_gradients(ops_);
+}
+
+std::vector<Pending> ActionExecutor::gather_parameters(const Action& action) {
+  ShardedUnit& gathered = unit(action);
+  const ShardOptions& options = gathered.options();
+  if (options.shards_parameters())
+    gathered.bind_parameters(
+        whole_buffers(*buffers_, {BufferRole::gathered_param, action.id}, gathered, options.dtype));
+  return gathered.gather_parameters(ops_, mesh_);
+}
+
+// For gradients that are reduced in another dtype than their own; else none.
+std::vector<Tensor> ActionExecutor::converted(const Action& action) {
+  const ShardedUnit& reduced = unit(action);
+  if (!reduced.options().converts_gradients()) return {};
+  const BufferKey key = {BufferRole::converted_grad, action.id};
+  const DType dtype = reduced.options().reduce_dtype;
+  return action.kind == ActionKind::reduce_parts ? owned_buffers(*buffers_, key, reduced, dtype)
+                                                 : whole_buffers(*buffers_, key, reduced, dtype);
+}
+
+// Gradients are multiplied by the loss scale and divided by the expected targets of the global batch. Clipping removes
+// the scale and corrects them once by the count that was summed over all ranks.
+void ActionExecutor::clip() {
+  const Tensor squares = scalars(clip_scalar, num_clip_scalars), num_targets = scalars(count_scalar, num_count_scalars);
+  for (const ShardedUnit* each : model_.units()) each->add_squares(ops_, squares);
+  all_reduce(step_group, squares).wait();
+  ops_.gradient_factor({.sum_of_squares = squares,
+                        .num_targets = num_targets,
+                        .norm = scalars(norm_scalar, 1),
+                        .factor = scalars(grad_scale_scalar, 1),
+                        .loss_scale = loss_scale(),
+                        .expected_targets = expected_targets(),
+                        .max_norm = values_->max_norm});
+}
+
+void ActionExecutor::report() {
+  all_reduce(step_group, scalars(report_scalar, num_report_scalars)).wait();
+  ops_.download(&values_->read, scalars(0, num_read_scalars));
+}
+
+Pending ActionExecutor::all_reduce(const Group& group, Tensor x) {
+  ops_.publish();
+  return mesh_.comm(group).all_reduce(x, ReduceOp::sum);
+}
+
+Pending ActionExecutor::send(const Action& action, BufferKey from) {
+  ops_.publish();
+  return mesh_.comm(pipeline_group).send(boundary(from), model_.peer_of(action));
+}
+
+Pending ActionExecutor::receive(const Action& action, BufferKey into) {
+  ops_.publish();  // operations still enqueued may read what the buffer held before
+  return mesh_.comm(pipeline_group).receive(boundary(into), model_.peer_of(action));
+}
+
+Tensor ActionExecutor::boundary(BufferKey key) {
+  return buffers_->tensor(key, model_.options.dtype, model_.boundary_sizes());
+}
+
+Tensor ActionExecutor::scalars(std::int64_t first, std::int64_t count) {
+  return buffers_->tensor({BufferRole::scalars}, DType::float64, {num_scalars}).rows(first, count);
+}
+
+Tensor ActionExecutor::loss_scale() { return values_->has_loss_scale ? scalars(loss_scale_scalar, 1) : Tensor(); }
+
+double ActionExecutor::expected_targets() const {
+  return static_cast<double>(config_.training.global_batch_size * config_.training.seq_len);
+}
+
+Tensor ActionExecutor::of_batch(BufferRole role) {
+  return buffers_->tensor({role}, DType::int32, {config_.num_microbatches() * model_.options.num_tokens()});
+}
+
+Microbatch ActionExecutor::microbatch(int index) {
+  const std::int64_t N = model_.options.num_tokens();
+  const auto rows = [&](BufferRole role) { return of_batch(role).rows(index * N, N); };
+  return {.tokens = rows(BufferRole::tokens),
+          .targets = rows(BufferRole::targets),
+          .document_starts = model_.options.masks_documents ? rows(BufferRole::document_starts) : Tensor(),
+          .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
+          .gradient_scale = 1 / expected_targets(),
+          .loss_scale = loss_scale(),
+          .wants_gradient = values_->trains};
+}
+
+namespace {
+
+template <class Count>
+std::vector<Tensor> buffers_of(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype, Count&& count) {
+  std::vector<Tensor> tensors;
+  for (const Bucket& bucket : unit.buckets()) {
+    key.bucket = static_cast<int>(tensors.size());
+    tensors.push_back(buffers.tensor(key, dtype, {count(bucket)}));
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<Tensor> whole_buffers(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype) {
+  return buffers_of(buffers, key, unit, dtype, [](const Bucket& bucket) { return bucket.num_elements; });
+}
+
+std::vector<Tensor> owned_buffers(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype) {
+  return buffers_of(buffers, key, unit, dtype, [](const Bucket& bucket) { return bucket.owned().count; });
+}
+
+}  // namespace echelon

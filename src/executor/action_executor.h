@@ -1,0 +1,90 @@
+// Executes the actions of a rank's program, one at a time. The engine runs them on planned memory, and the blueprint on
+// buffers without data, so that what is traced, typed, timed and run is the same code.
+#pragma once
+
+#include "comm/mesh.h"
+#include "executor/buffers.h"
+#include "executor/model_part.h"
+#include "executor/scalars.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace echelon {
+
+/// The tokens of a step as they lie on the host, microbatch after microbatch: [microbatches, B, T]. Null pointers where
+/// the backend reads no data.
+struct HostBatch {
+  const std::int32_t* tokens = nullptr;
+  const std::int32_t* targets = nullptr;
+  const std::int32_t* document_starts = nullptr;  // of models that mask documents
+};
+
+/// What a step is given and what it returns.
+struct StepValues {
+  bool trains = true;
+  bool has_loss_scale = false;
+  double max_norm = 0;  // 0: no clipping
+  AdamWOptions adamw = {};
+  HostBatch batch = {};
+  StepScalars given = {};  // uploaded by load_batch
+  StepScalars read = {};   // up to its grad_norm, downloaded by report
+};
+
+/// What actions are executed with. All of it outlives the executor.
+struct ExecutorParts {
+  ModelPart& model;
+  Ops& ops;
+  Mesh& mesh;
+};
+
+class ActionExecutor {
+ public:
+  /// `config` gives the sizes of the batch. It must outlive the executor.
+  ActionExecutor(const RunConfig& config, const ExecutorParts& parts);
+
+  /// Starts a run of a program: its actions work on these buffers and values, which must outlive the run.
+  void start(Buffers& buffers, StepValues& values);
+  /// Starts the action. Returns the communication that it leaves in progress, which whoever depends on it waits for.
+  [[nodiscard]] std::vector<Pending> perform(const Action& action);
+
+  /// Of the global batch, if no target is ignored.
+  [[nodiscard]] double expected_targets() const;
+  /// Elements of the rank's scalars buffer.
+  [[nodiscard]] Tensor scalars(std::int64_t first, std::int64_t count);
+
+ private:
+  void load_batch();
+  void forward(const Action& action);
+  void backward(const Action& action);
+  void open_gradients(const Action& action);
+  [[nodiscard]] std::vector<Pending> gather_parameters(const Action& action);
+  [[nodiscard]] std::vector<Tensor> converted(const Action& action);
+  void clip();
+  void report();
+
+  [[nodiscard]] Stage::Gradients gradients_of(int stage, int microbatch);
+  [[nodiscard]] Microbatch microbatch(int index);
+  [[nodiscard]] Tensor boundary(BufferKey key);
+  [[nodiscard]] Tensor loss_scale();
+  [[nodiscard]] Tensor of_batch(BufferRole role);
+  [[nodiscard]] Pending send(const Action& action, BufferKey from);
+  [[nodiscard]] Pending receive(const Action& action, BufferKey into);
+  [[nodiscard]] Pending all_reduce(const Group& group, Tensor x);
+  [[nodiscard]] ShardedUnit& unit(const Action& action) { return model_.unit(action); }
+
+  const RunConfig& config_;
+  ModelPart& model_;
+  Ops& ops_;
+  Mesh& mesh_;
+  Buffers* buffers_ = nullptr;
+  StepValues* values_ = nullptr;
+  std::map<std::pair<int, int>, Stash> stashes_;  // by stage and microbatch
+};
+
+/// One tensor per bucket of a unit: of all of it, or of the part that this rank owns. `key` gives role and action.
+[[nodiscard]] std::vector<Tensor> whole_buffers(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype);
+[[nodiscard]] std::vector<Tensor> owned_buffers(Buffers& buffers, BufferKey key, const ShardedUnit& unit, DType dtype);
+
+}  // namespace echelon

@@ -1,0 +1,171 @@
+#include "executor/model_part.h"
+
+#include "base/error.h"
+#include "nn/head_split.h"
+
+#include <limits>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+// An H100 multiplies some 700e12 numbers a second and moves 3.35e12 bytes, so reading and writing a float32 gradient of
+// the weights hides behind a product of some 800 tokens and more. With 16 bits this is 5,300 tokens of GPT-2's
+// vocabulary and 2,100 of Llama 3's (docs/internals/gpu.md).
+constexpr std::int64_t max_bytes_on_gpu = std::int64_t{512} << 20;
+
+bool is_on_gpu(const TrainingConfig& training) { return training.device == DeviceChoice::cuda; }
+
+HeadChunk head_chunk(const TrainingConfig& training) {
+  constexpr std::int64_t any = std::numeric_limits<std::int64_t>::max();
+  if (training.head_chunk_tokens > 0) return {.max_tokens = training.head_chunk_tokens, .max_bytes = any};
+  return is_on_gpu(training) ? HeadChunk{.max_tokens = any, .max_bytes = max_bytes_on_gpu} : HeadChunk{};
+}
+
+/// On processors sums of float32 stay in the caches and cost nothing.
+DType logits_dtype(const TrainingConfig& training, DType dtype) {
+  return training.logits_dtype.value_or(is_on_gpu(training) ? dtype : accumulate_dtype(dtype));
+}
+
+/// Rows of so many numbers of 16 bits lie as tensor cores read them: GPT-2's 50,257 are odd.
+std::int64_t vocabulary_multiple(const TrainingConfig& training) {
+  constexpr std::int64_t on_gpu = 128;  // Megatron-LM's --make-vocab-size-divisible-by
+  if (training.make_vocab_size_divisible_by > 0) return training.make_vocab_size_divisible_by;
+  return is_on_gpu(training) ? on_gpu : 1;
+}
+
+// In deterministic mode cuDNN would want 2 bytes for each pair of a query and a key, and of documents it knows nothing
+// (docs/internals/gpu.md).
+bool may_use_cudnn_backward(const RunConfig& config) {
+  const TrainingConfig& training = config.training;
+  return is_on_gpu(training) && !training.deterministic && training.dtype == DType::bfloat16 &&
+         !config.data.reset_attention_mask;
+}
+
+LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int rank) {
+  LayerOptions options;
+  options.model = config.model;
+  options.dtype = config.training.dtype;
+  options.grad_dtype = config.training.grad_dtype.value_or(accumulate_dtype(options.dtype));
+  options.is_float8 = config.training.linear_dtype == LinearDType::float8;
+  options.recompute.operations = config.training.recompute;
+  if (config.training.recompute_method == RecomputeMethod::block)
+    options.recompute.num_blocks = config.training.recompute_num_layers;
+  options.masks_documents = config.data.reset_attention_mask;
+  options.num_sequences = config.training.micro_batch_size;
+  options.seq_len = config.training.seq_len;
+  options.tp = mesh.degree(Axis::tp);
+  options.tp_rank = mesh.coordinate(rank, Axis::tp);
+  options.sequence_parallel = config.parallelism.sequence_parallel && options.tp > 1;
+  options.device = {
+      .head_chunk = head_chunk(config.training),
+      .rounds_logits = logits_dtype(config.training, options.dtype) != accumulate_dtype(options.dtype),
+      .vocabulary_multiple = vocabulary_multiple(config.training),
+      .gives_attention_scratch = may_use_cudnn_backward(config),
+  };
+  return options;
+}
+
+/// The stages of one rank; the head borrows the tied weight of an embedding beside it.
+void add_stages(ModelPart& part, const RunConfig& config, const MeshShape& mesh, int rank) {
+  const ShardOptions options = shard_options(config);
+  const std::vector<StageLayers> layout =
+      stage_layout(config.model.num_hidden_layers, static_cast<int>(part.rank_of_stage.size()),
+                   config.parallelism.pipeline_parallel_layout);
+  Param* tied_weight = nullptr;
+  for (int index = 0; index < static_cast<int>(layout.size()); ++index) {
+    if (!part.holds(index)) continue;
+    StagePart& made = part.stages.emplace_back();
+    made.index = index;
+    made.layers = layout[static_cast<std::size_t>(index)];
+    made.stage = std::make_unique<Stage>(part.options, made.layers, made.is_last() ? tied_weight : nullptr);
+    for (int unit = 0; unit < made.stage->num_units(); ++unit)
+      made.units.emplace_back(made.stage->unit_params(unit), options, mesh, rank);
+    if (made.stage->has_tied_weight()) {
+      // The last stage's copy of the tied weight is the first stage's, updated alike.
+      ShardOptions of_tied = options;
+      of_tied.is_first_copy = made.is_first();
+      if (part.rank_of_stage.front() != part.rank_of_stage.back()) made.stage->tied_weight()->groups.tied = tied_group;
+      made.units.emplace_back(made.stage->unit_params(made.stage->num_units()), of_tied, mesh, rank);
+    }
+    // Schedules may form the weight gradient of one of two stages before the other's, so neither overwrites it.
+    if (tied_weight != nullptr && made.is_last()) tied_weight->is_formed_by_product = false;
+    if (made.is_first()) tied_weight = made.stage->tied_weight();
+  }
+}
+
+}  // namespace
+
+ShardOptions shard_options(const RunConfig& config) {
+  const MeshShape mesh = config.mesh_shape();
+  const int num_shards = mesh.group_size(shard_group, 0), num_replicas = mesh.group_size(replicate_group, 0);
+  const TrainingConfig& training = config.training;
+  ShardOptions options;
+  options.level = num_shards > 1 ? static_cast<int>(config.parallelism.zero_level) : 0;
+  options.reduces_parts = num_shards > 1 && num_replicas > 1;
+  options.dtype = training.dtype;
+  options.grad_dtype = training.grad_dtype.value_or(accumulate_dtype(options.dtype));
+  options.reduce_dtype =
+      num_shards * num_replicas > 1 ? training.reduce_dtype.value_or(options.grad_dtype) : options.grad_dtype;
+  options.moments_dtype = config.optimizer.moments_dtype.value_or(accumulate_dtype(options.dtype));
+  options.stores_remainders = config.optimizer.store_param_remainders;
+  return options;
+}
+
+ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank) {
+  const MeshShape mesh = config.mesh_shape();
+  ModelPart part;
+  part.options = layer_options(config, mesh, rank);
+  part.pipeline_rank = mesh.coordinate(rank, Axis::pp);
+  part.rank_of_stage = schedule.rank_of_stage;
+  add_stages(part, config, mesh, rank);
+  return part;
+}
+
+const StagePart& ModelPart::stage(int index) const {
+  for (const StagePart& each : stages)
+    if (each.index == index) return each;
+  throw Failure(fmt::format("stage {} is asked of pipeline rank {}, which does not hold it", index, pipeline_rank));
+}
+
+StagePart& ModelPart::stage(int index) { return const_cast<StagePart&>(std::as_const(*this).stage(index)); }
+
+bool ModelPart::holds(int stage) const {
+  return stage >= 0 && stage < static_cast<int>(rank_of_stage.size()) &&
+         rank_of_stage[static_cast<std::size_t>(stage)] == pipeline_rank;
+}
+
+int ModelPart::peer_of(const Action& transfer) const {
+  const bool goes_down = transfer.kind == ActionKind::receive_forward || transfer.kind == ActionKind::send_backward;
+  return rank_of_stage.at(static_cast<std::size_t>(goes_down ? transfer.stage - 1 : transfer.stage + 1));
+}
+
+ShardedUnit& ModelPart::unit(const Action& action) {
+  StagePart& part = stage(action.stage);
+  const bool is_borrowed = action.unit == part.stage->num_units() && !part.stage->has_tied_weight();
+  return is_borrowed ? stage(0).units.back() : part.units.at(static_cast<std::size_t>(action.unit));
+}
+
+std::vector<ShardedUnit*> ModelPart::units() {
+  std::vector<ShardedUnit*> units;
+  for (StagePart& each : stages)
+    for (ShardedUnit& unit : each.units) units.push_back(&unit);
+  return units;
+}
+
+std::vector<const ShardedUnit*> ModelPart::units() const {
+  std::vector<const ShardedUnit*> units;
+  for (const StagePart& each : stages)
+    for (const ShardedUnit& unit : each.units) units.push_back(&unit);
+  return units;
+}
+
+std::vector<Param*> ModelPart::params() const {
+  std::vector<Param*> params;
+  for (const ShardedUnit* unit : units())
+    for (const Bucket& bucket : unit->buckets())
+      for (const Segment& segment : bucket.segments) params.push_back(segment.param);
+  return params;
+}
+
+}  // namespace echelon

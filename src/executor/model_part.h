@@ -1,0 +1,67 @@
+// What of the model lies on one rank: its virtual pipeline stages and, per unit, the sharded parameters. Without
+// memory; the blueprint traces it, the engine binds it.
+#pragma once
+
+#include "nn/decoder/stage.h"
+#include "optim/sharded_unit.h"
+#include "schedule/schedule.h"
+#include "spec/config/run_config.h"
+
+#include <memory>
+#include <vector>
+
+namespace echelon {
+
+/// One virtual stage on a rank.
+struct StagePart {
+  int index = 0;
+  StageLayers layers;
+  std::unique_ptr<Stage> stage;
+  // One per unit of the stage, and one more for a tied weight if the stage has it as its own.
+  std::vector<ShardedUnit> units;
+
+  [[nodiscard]] bool is_first() const { return layers.has_embedding; }
+  [[nodiscard]] bool is_last() const { return layers.has_head; }
+};
+
+struct ModelPart {
+  LayerOptions options;
+  int pipeline_rank = 0;
+  std::vector<int> rank_of_stage;  // of all stages: the pipeline rank that holds it
+  std::vector<StagePart> stages;   // those of this rank, ascending
+
+  /// A stage of this rank, by its index among all. Throws Failure if it lies elsewhere.
+  [[nodiscard]] StagePart& stage(int index);
+  [[nodiscard]] const StagePart& stage(int index) const;
+  /// False for stages beyond the ends, too.
+  [[nodiscard]] bool holds(int stage) const;
+  /// The pipeline rank that a transfer goes to or comes from.
+  [[nodiscard]] int peer_of(const Action& transfer) const;
+  [[nodiscard]] bool has_head() const { return holds(static_cast<int>(rank_of_stage.size()) - 1); }
+
+  /// The unit of an action that has one; a tied weight that a stage borrows is that of the first stage.
+  [[nodiscard]] ShardedUnit& unit(const Action& action);
+  [[nodiscard]] const ShardedUnit& unit(const Action& action) const {
+    return const_cast<ModelPart*>(this)->unit(action);
+  }
+  /// All units of all stages.
+  [[nodiscard]] std::vector<ShardedUnit*> units();
+  [[nodiscard]] std::vector<const ShardedUnit*> units() const;
+
+  /// Every parameter of this rank, a tied weight once.
+  [[nodiscard]] std::vector<Param*> params() const;
+
+  /// Of x and y between stages.
+  [[nodiscard]] Sizes boundary_sizes() const { return {options.num_local_tokens(), options.model.hidden_size}; }
+  /// cos and sin, which all stages of the rank share; empty sizes if the model has no RoPE.
+  [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
+};
+
+/// How units are held along the data axes; of a tied weight's two copies both count as the first.
+[[nodiscard]] ShardOptions shard_options(const RunConfig& config);
+
+/// The part of `rank`, with the stages that `schedule` places there. Throws Error for layouts that cannot be cut (heads
+/// against tensor_parallel_degree, layers against stages).
+[[nodiscard]] ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank);
+
+}  // namespace echelon

@@ -1,0 +1,33 @@
+#include "executor/unit_state.h"
+
+#include "base/error.h"
+
+namespace echelon {
+namespace {
+
+BufferRole role_of(StateRole role) {
+  switch (role) {
+    case StateRole::param: return BufferRole::param;
+    case StateRole::grad: return BufferRole::grad;
+    case StateRole::master: return BufferRole::master;
+    case StateRole::m: return BufferRole::m;
+    case StateRole::v: return BufferRole::v;
+  }
+  throw Failure("unknown role of a unit's state");
+}
+
+}  // namespace
+
+BufferKey state_key(const StateBuffer& state, int stage, int unit) {
+  return {.role = role_of(state.role), .index = unit, .stage = stage, .bucket = static_cast<int>(state.bucket)};
+}
+
+void bind_state(ModelPart& model, Buffers& buffers) {
+  for (StagePart& stage : model.stages)
+    for (std::size_t unit = 0; unit < stage.units.size(); ++unit)
+      stage.units[unit].bind([&](const StateBuffer& state) {
+        return buffers.tensor(state_key(state, stage.index, static_cast<int>(unit)), state.dtype, {state.range.count});
+      });
+}
+
+}  // namespace echelon

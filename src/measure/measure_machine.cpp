@@ -1,0 +1,184 @@
+#include "measure/measure_machine.h"
+
+#include "base/clock.h"
+#include "base/team_cores.h"
+#include "comm/thread/thread_world.h"
+#include "machine/cores.h"
+#include "machine/cpus.h"
+#include "measure/measure_collectives.h"
+#include "measure/measure_operations.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/peaks.h"
+#include "report/system_memory.h"
+#include "spec/groups.h"
+#include "tensor/arena.h"
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <thread>
+
+namespace echelon {
+namespace {
+
+std::string processor_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+  return "unknown";
+}
+
+ComputeRates measure(const PeakOptions& options, BandwidthMeter& memory) {
+  return {.float32_flops = measure_multiply_adds(DType::float32, options),
+          .float64_flops = measure_multiply_adds(DType::float64, options),
+          .bfloat16_flops = measure_multiply_adds(DType::bfloat16, options),
+          .copy_bandwidth = memory.measure(MemoryPattern::copy, options),
+          .triad_bandwidth = memory.measure(MemoryPattern::triad, options),
+          .read_bandwidth = memory.measure(MemoryPattern::read, options)};
+}
+
+/// On a thread of its own, so that the team which computes there ends with it: what runs afterwards would find fewer
+/// cores for its own (base/team.h).
+HostSpec on_a_thread(const std::function<HostSpec()>& f) {
+  HostSpec machine;
+  std::exception_ptr failure;
+  std::thread([&] {
+    try {
+      spread_team_of_this_thread(cores_among(allowed_cpus()));
+      machine = f();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }).join();
+  if (failure) std::rethrow_exception(failure);
+  return machine;
+}
+
+/// Seconds of the fastest of the calls of f that fit into `seconds`; at least three.
+template <class F>
+double fastest(double seconds, F&& f) {
+  double best = std::numeric_limits<double>::infinity();
+  const double first = now_seconds();
+  for (int call = 0; call < 3 || now_seconds() - first < seconds; ++call) {
+    const double start = now_seconds();
+    f();
+    best = std::min(best, now_seconds() - start);
+  }
+  return best;
+}
+
+double sgemm_flops(int num_threads, double seconds) {
+  constexpr std::int64_t M = 1024, N = 3072, K = 768;  // the up-projection of a GPT-2 block
+  const Arena arena((M * K + N * K + M * N) * std::int64_t{sizeof(float)});
+  Stack stack = arena.region(0, arena.num_bytes());
+  const Tensor a = stack.take(DType::float32, {M, K}), b = stack.take(DType::float32, {N, K}),
+               c = stack.take(DType::float32, {M, N});
+  const auto ops = make_cpu_ops({.num_threads = num_threads});
+  ops->fill(a, 0.5);
+  ops->fill(b, 0.25);
+  return 2.0 * static_cast<double>(M * N * K) /
+         fastest(seconds, [&] { ops->matmul({.a = a, .b = b, .c = c, .transpose_b = true}); });
+}
+
+/// The fastest all-reduce of a buffer among thread ranks, as rank 0 sees it.
+double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double seconds) {
+  Coordinates degrees;
+  degrees.fill(1);
+  degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
+  const int calls_between = num_elements < 1024 ? 200 : 1;
+  double best = 0;
+  run_thread_ranks(MeshShape(degrees), {}, [&](Mesh& mesh) {
+    const Arena arena(aligned(num_elements * std::int64_t{sizeof(float)}));
+    const Tensor x = arena.tensor(0, DType::float32, {num_elements});
+    std::fill(x.as<float>(), x.as<float>() + num_elements, 1.0F);
+    const Arena vote_arena(alignment_bytes);
+    const Tensor vote = vote_arena.tensor(0, DType::float64, {1});
+    Comm& comm = mesh.comm(world_group);
+    double fastest_here = std::numeric_limits<double>::infinity();
+    const double first = now_seconds();
+    for (bool goes_on = true; goes_on;) {
+      comm.barrier().wait();
+      const double start = now_seconds();
+      // The maximum does not grow.
+      for (int call = 0; call < calls_between; ++call) comm.all_reduce(x, ReduceOp::max).wait();
+      fastest_here = std::min(fastest_here, (now_seconds() - start) / calls_between);
+      *vote.as<double>() = now_seconds() - first < seconds ? 1.0 : 0.0;
+      comm.all_reduce(vote, ReduceOp::max).wait();  // all ranks end together
+      goes_on = *vote.as<double>() > 0;
+    }
+    if (mesh.rank() == 0) best = fastest_here;
+  });
+  return best;
+}
+
+HostSpec machine_measured_here(const MeasureOptions& options) {
+  BandwidthMeter memory;
+  HostSpec machine = unmeasured_machine();
+  if (options.progress) options.progress("rates", 0);
+  for (const auto& [rates, threads] : {std::pair{&machine.core, 1}, std::pair{&machine.device, num_usable_cores()}}) {
+    *rates = measure({.num_threads = threads, .seconds = options.seconds}, memory);
+    rates->sgemm_flops = sgemm_flops(threads, options.seconds);
+  }
+  constexpr std::int64_t large = 16 << 20;  // 64 MiB of float32
+  const int num_ranks = std::max(2, num_usable_cores());
+  machine.all_reduce_latency_seconds = all_reduce_seconds(num_ranks, 2, options.seconds);
+  machine.all_reduce_bandwidth =
+      static_cast<double>(large * std::int64_t{sizeof(float)}) / all_reduce_seconds(num_ranks, large, options.seconds);
+  if (options.num_rounds == 0) return machine;
+  const auto told = [&](std::string_view what) {
+    return [&options, what](double fraction) {
+      if (options.progress) options.progress(what, fraction);
+    };
+  };
+  machine.operations =
+      measure_operations(usual_operation_sizes(), {.num_rounds = options.num_rounds, .progress = told("operations")});
+  machine.collectives["thread"] =
+      measure_thread_collectives({.num_rounds = options.num_rounds, .progress = told("collectives")});
+  return machine;
+}
+
+}  // namespace
+
+ComputeRates measure_rates(int cores) {
+  BandwidthMeter memory;
+  return measure({.num_threads = cores, .seconds = 0.05}, memory);
+}
+
+HostSpec unmeasured_machine() {
+  return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+}
+
+HostSpec measure_for(const std::vector<OperationSize>& wanted) {
+  constexpr std::int64_t largest_side = 512, most_elements = 1 << 18;
+  HostSpec machine = unmeasured_machine();
+  std::vector<OperationSize> sizes = {{OpKind::copy, DType::float32, 1 << 16, 1, 1}};
+  std::int64_t pool_bytes = 0;
+  for (OperationSize size : wanted) {
+    if (size.kind == OpKind::attention || size.kind == OpKind::attention_backward)
+      size.m = std::min<std::int64_t>(size.m, 4);
+    else if (multiplies_matrices(size.kind))
+      size = {size.kind, size.dtype, std::min(size.m, largest_side), std::min(size.n, largest_side),
+              std::min(size.k, largest_side)};
+    else
+      size.m = std::clamp<std::int64_t>(most_elements / std::max<std::int64_t>(size.n, 1), 1, size.m);
+    if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+  }
+  for (const OperationSize& size : sizes) {
+    Stack measure;
+    (void)sample_operation(size, measure);
+    pool_bytes = std::max(pool_bytes, measure.peak_bytes());
+  }
+  return on_a_thread([&] {
+    machine.operations = measure_operations(
+        sizes, {.num_rounds = 1, .sample_seconds = 0, .pool_bytes = std::max(pool_bytes, std::int64_t{4} << 20U)});
+    return machine;
+  });
+}
+
+HostSpec measure_machine(const MeasureOptions& options) {
+  return on_a_thread([&] { return machine_measured_here(options); });
+}
+
+}  // namespace echelon

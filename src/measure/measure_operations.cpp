@@ -1,0 +1,182 @@
+#include "measure/measure_operations.h"
+
+#include "base/clock.h"
+#include "base/median.h"
+#include "comm/thread/thread_world.h"
+#include "machine/cores.h"
+#include "machine/cpus.h"
+#include "ops/cpu/cpu_ops.h"
+#include "spec/groups.h"
+#include "tensor/arena.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace echelon {
+namespace {
+
+/// One operation several times over, each on operands of its own, so that they come from where a step's come from: from
+/// the caches that cores share, and from memory where they are large.
+class Samples {
+ public:
+  Samples(const OperationSize& size, const Arena& pool) {
+    Stack measure;
+    (void)sample_operation(size, measure);
+    const std::int64_t bytes = measure.peak_bytes();
+    const bool is_once_a_step = usual_sizes(size.kind).is_once_a_step;
+    const std::int64_t spread_bytes = is_once_a_step ? pool.num_bytes() : recent_bytes,
+                       most_copies = is_once_a_step ? 4096 : 16;
+    const std::int64_t copies =
+        std::clamp<std::int64_t>(spread_bytes / std::max<std::int64_t>(bytes, 1), 1, most_copies);
+    for (std::int64_t copy = 0; copy < copies; ++copy) {
+      Stack memory = pool.region(copy * bytes, bytes);
+      samples_.push_back(sample_operation(size, memory));
+    }
+  }
+
+  void repeat(Ops& ops, double seconds) {
+    for (const double end = now_seconds() + seconds; now_seconds() < end;) (void)time(ops, 1);
+  }
+
+  /// Seconds of a call.
+  double time(Ops& ops, std::int64_t calls) {
+    const double start = now_seconds();
+    for (std::int64_t call = 0; call < calls; ++call) samples_[next_++ % samples_.size()].run(ops);
+    return (now_seconds() - start) / static_cast<double>(calls);
+  }
+
+ private:
+  static constexpr std::int64_t recent_bytes = 4 << 20;
+  std::vector<Sample> samples_;
+  std::size_t next_ = 0;
+};
+
+bool fits(const OperationSize& size, std::int64_t pool_bytes) {
+  Stack measure;
+  (void)sample_operation(size, measure);
+  return measure.peak_bytes() <= pool_bytes;
+}
+
+constexpr double wake_seconds = 200e-6;  // until workers that slept have come
+
+enum class Cores : std::uint8_t { one, each, all };
+
+/// Seconds of every size, in each round and on each choice of cores.
+class Session {
+ public:
+  Session(const std::vector<OperationSize>& sizes, const OperationMeasurement& options)
+      : sizes_(sizes), options_(options), num_cores_(num_usable_cores()) {
+    for (int core = 0; core < num_cores_; ++core) pools_.push_back(std::make_unique<Arena>(options.pool_bytes));
+    calls_.resize(sizes.size(), 1);
+    for (auto& seconds : seconds_) seconds.resize(sizes.size());
+  }
+
+  void run() {
+    for (int round = 0; round < options_.num_rounds; ++round) {
+      time_from_one_thread(Cores::one, 1);
+      tell(round, 1);
+      if (num_cores_ > 1) time_from_one_thread(Cores::all, num_cores_);
+      tell(round, 2);
+      if (num_cores_ > 1) time_on_each();
+      tell(round, 3);
+    }
+  }
+
+  [[nodiscard]] OperationPoint point(std::size_t index) const {
+    const OperationSize& size = sizes_[index];
+    Stack measure;
+    const OpCost c = sample_operation(size, measure).cost;
+    const auto of = [&](Cores cores) {
+      return median(seconds_[static_cast<std::size_t>(num_cores_ > 1 ? cores : Cores::one)][index]);
+    };
+    return {.m = c.m,
+            .n = c.n,
+            .k = c.k,
+            .amount = static_cast<double>(multiplies_matrices(size.kind) ? c.flops : c.bytes),
+            .core_seconds = of(Cores::one),
+            .busy_seconds = of(Cores::each),
+            .shared_seconds = of(Cores::all)};
+  }
+
+ private:
+  void tell(int round, int third) const {
+    if (options_.progress) options_.progress((3.0 * round + third) / (3.0 * options_.num_rounds));
+  }
+
+  void time_from_one_thread(Cores cores, int num_threads) {
+    const auto ops = make_cpu_ops({.num_threads = num_threads});
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      Samples samples(sizes_[i], *pools_.front());
+      const double warm = samples.time(*ops, 1);
+      if (cores == Cores::all) samples.repeat(*ops, wake_seconds);
+      if (cores == Cores::one)
+        calls_[i] = std::clamp<std::int64_t>(std::llround(options_.sample_seconds / std::max(warm, 1e-9)), 1, 100);
+      seconds_[static_cast<std::size_t>(cores)][i].push_back(samples.time(*ops, calls_[i]));
+    }
+  }
+
+  void time_on_each() {
+    Coordinates degrees;
+    degrees.fill(1);
+    degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_cores_;
+    const std::vector<CpuSet> cores = divide_cores(allowed_cpus(), num_cores_);
+    run_thread_ranks(MeshShape(degrees), {}, [&](Mesh& mesh) {
+      if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
+      const auto ops = make_cpu_ops({.num_threads = 1});
+      Comm& world = mesh.comm(world_group);
+      const Arena vote_arena(alignment_bytes);
+      const Tensor sum = vote_arena.tensor(0, DType::float64, {1});
+      for (std::size_t i = 0; i < sizes_.size(); ++i) {
+        Samples samples(sizes_[i], *pools_[static_cast<std::size_t>(mesh.rank())]);
+        (void)samples.time(*ops, 1);
+        world.barrier().wait();
+        *sum.as<double>() = samples.time(*ops, calls_[i]);
+        world.all_reduce(sum, ReduceOp::sum).wait();
+        if (mesh.rank() == 0)
+          seconds_[static_cast<std::size_t>(Cores::each)][i].push_back(*sum.as<double>() / num_cores_);
+      }
+    });
+  }
+
+  const std::vector<OperationSize>& sizes_;
+  const OperationMeasurement& options_;
+  const int num_cores_;
+  std::vector<std::unique_ptr<Arena>> pools_;                // by core
+  std::vector<std::int64_t> calls_;                          // by size
+  std::array<std::vector<std::vector<double>>, 3> seconds_;  // by choice of cores, size and round
+};
+
+constexpr DType formats[] = {DType::float32, DType::bfloat16, DType::float64};
+
+void add_sizes(std::vector<OperationSize>& sizes, OpKind kind) {
+  const SampleSizes usual = usual_sizes(kind);
+  for (const DType dtype : formats) {
+    if (dtype == DType::bfloat16 && !usual.has_activations) continue;
+    for (const std::int64_t m : usual.m)
+      for (const std::int64_t n : usual.n)
+        for (const std::int64_t k : usual.k) sizes.push_back({kind, dtype, m, n, k});
+  }
+}
+
+}  // namespace
+
+OperationCurves measure_operations(const std::vector<OperationSize>& wanted, const OperationMeasurement& options) {
+  std::vector<OperationSize> sizes;
+  std::copy_if(wanted.begin(), wanted.end(), std::back_inserter(sizes),
+               [&](const OperationSize& size) { return fits(size, options.pool_bytes); });
+  Session session(sizes, options);
+  session.run();
+  OperationCurves curves;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    curves[std::string(name_of(sizes[i].kind))][std::string(name_of(sizes[i].dtype))].push_back(session.point(i));
+  return curves;
+}
+
+std::vector<OperationSize> usual_operation_sizes() {
+  std::vector<OperationSize> sizes;
+  for (int kind = 0; kind < num_op_kinds; ++kind) add_sizes(sizes, static_cast<OpKind>(kind));
+  return sizes;
+}
+
+}  // namespace echelon

@@ -1,0 +1,25 @@
+// Times operations on this machine: each on one core alone, on every core at once, and on all cores together.
+#pragma once
+
+#include "ops/sample.h"
+#include "spec/machine/host_curves.h"
+
+#include <functional>
+
+namespace echelon {
+
+struct OperationMeasurement {
+  int num_rounds = 5;                                 // every size is timed once in each; the median counts
+  double sample_seconds = 200e-6;                     // at least so long, by calling an operation several times
+  std::int64_t pool_bytes = std::int64_t{64} << 20U;  // of operands of a core; what needs more is left out
+  std::function<void(double fraction)> progress = {};
+};
+
+/// By kind and format, in the order of `sizes`.
+[[nodiscard]] OperationCurves measure_operations(const std::vector<OperationSize>& sizes,
+                                                 const OperationMeasurement& options);
+
+/// Sizes that cover what layers compute, in the formats that this program trains in.
+[[nodiscard]] std::vector<OperationSize> usual_operation_sizes();
+
+}  // namespace echelon

@@ -1,0 +1,164 @@
+#include "nn/decoder/attention.h"
+
+#include "nn/attention_projections.h"
+#include "nn/tensor_parallel.h"
+
+namespace echelon {
+namespace {
+
+enum Saved : int {
+  saved_q,
+  saved_k,
+  saved_v,
+  saved_q_product,
+  saved_k_product,
+  saved_dy,
+  saved_dq,
+  saved_dk,
+  saved_dv
+};
+
+}  // namespace
+
+Attention::Attention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
+    : options_(options),
+      split_(head_split(options.model, options.tp, options.tp_rank)),
+      rope_(rope),
+      projections_(qkv_projections(options, name, split_)),
+      core_(make_attention_core(options, split_)),
+      output_(output_projection(options, name, split_)) {
+  if (options.model.qk_norm)
+    norms_ = {Norm::of_heads(options, name + ".q_norm"), Norm::of_heads(options, name + ".k_norm")};
+}
+
+std::vector<Param*> Attention::params() {
+  std::vector<Param*> params = projections_.params();
+  const auto append = [&](const std::vector<Param*>& more) { params.insert(params.end(), more.begin(), more.end()); };
+  for (Norm& norm : norms_) append(norm.params());
+  append(output_.params());
+  return params;
+}
+
+void Attention::compute(const ComputePass& pass, Tensor x) const {
+  core_->compute(pass, heads_BTHC(compute_qkv(pass, x)));
+}
+
+void Attention::project(Context& context, Tensor y, const Stash& stash) const {
+  output_.forward(context, core_->out(stash), y);
+}
+
+Qkv Attention::compute_qkv(const ComputePass& pass, Tensor x) const {
+  const bool drops_products = drops(BlockOperation::qkv_proj),
+             drops_qk = norms_.empty() ? drops_products : drops(BlockOperation::qk_norm);
+  const auto place = [&](int which, std::size_t i, bool is_dropped, LastReader last_reader) {
+    return pass.place({this, which, is_dropped, last_reader}, options_.dtype, sizes_of(i, options_.num_tokens()));
+  };
+  const Qkv qkv = {place(saved_q, 0, drops_qk, LastReader::backward_input),
+                   place(saved_k, 1, drops_qk, LastReader::backward_input),
+                   place(saved_v, 2, drops_products, LastReader::backward_input)};
+  Qkv products = qkv;  // without norms, q and k are rotated where they were projected
+  for (std::size_t i = 0; i < norms_.size(); ++i) {
+    products[i] = place(saved_q_product + static_cast<int>(i), i, drops_products, LastReader::backward_weight);
+    norms_[i].save(pass, per_head(products[i]), drops_qk);
+  }
+  compute_first(pass, projections_, x, products);
+  if (!pass.runs(drops_qk)) return qkv;
+  for (const std::size_t i : {0, 1}) {
+    if (!norms_.empty()) norms_[i].normalise(pass.context, per_head(qkv[i]), pass.stash);
+    rotate(pass.context.ops, heads_BTHC(qkv[i], options_.num_sequences), false, 0);
+  }
+  return qkv;
+}
+
+void Attention::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  const auto save = [&](int which, const Sizes& sizes) {
+    return stash.save_gradient(this, which, options_.dtype, sizes);
+  };
+  const std::int64_t N = options_.num_tokens();
+  const Tensor dy_full = save(saved_dy, {N, options_.model.hidden_size});
+  const Qkv dqkv = {save(saved_dq, sizes_of(0, N)), save(saved_dk, sizes_of(1, N)), save(saved_dv, sizes_of(2, N))};
+  gather_tokens_into(context, options_, dy_full, dy);
+  {
+    const Stack::Scope scope(context.workspace);
+    const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
+    for (std::size_t i = 0; i < norms_.size(); ++i)
+      norms_[i].backward_input(context, per_head(dnormed[i]), per_head(dqkv[i]), stash);
+  }
+  projections_.backward_input(context, dqkv, dx);
+}
+
+void Attention::backward_weight(Context& context, Stash& stash) {
+  output_.backward_weight(context, stash.saved(this, saved_dy), core_->out(stash));
+  for (Norm& norm : norms_) norm.backward_weight(context, stash);
+  const Qkv dqkv = {stash.saved(this, saved_dq), stash.saved(this, saved_dk), stash.saved(this, saved_dv)};
+  projections_.backward_weight(context, dqkv, saved_x(stash));
+}
+
+void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Qkv dqkv = take_qkv(context.workspace, options_.num_tokens());
+  {
+    const Stack::Scope inner(context.workspace);
+    const Tensor dy_full = leave_backward(context, options_, dy);
+    output_.backward_weight(context, dy_full, core_->out(stash));
+    const Qkv dnormed = backward_to_norms(context, dy_full, dqkv, stash);
+    for (std::size_t i = 0; i < norms_.size(); ++i)
+      norms_[i].backward(context, per_head(dnormed[i]), per_head(dqkv[i]), stash);
+  }
+  projections_.backward_weight(context, dqkv, saved_x(stash));
+  projections_.backward_input(context, dqkv, dx);
+}
+
+Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const {
+  const Qkv dnormed = take_across_norms(context.workspace, dqkv), by_heads = heads_BTHC(dnormed);
+  const Qkv qkv = {stash.saved(this, saved_q), stash.saved(this, saved_k), stash.saved(this, saved_v)};
+  const Stack::Scope scope(context.workspace);
+  const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
+  output_.backward_input(context, dy_full, of_out.dout);
+  core_->backward(context, heads_BTHC(qkv), of_out, by_heads, stash);
+  for (const std::size_t i : {0, 1}) rotate(context.ops, by_heads[i], true, 0);
+  return dnormed;
+}
+
+Sizes Attention::sizes_of(std::size_t i, std::int64_t num_tokens) const {
+  return {num_tokens, (i == 0 ? split_.num_heads : split_.num_kv_heads) * options_.model.head_dim};
+}
+
+Tensor Attention::per_head(Tensor x) const {
+  const std::int64_t C = options_.model.head_dim;
+  return x.reshaped({x.num_elements() / C, C});
+}
+
+Tensor Attention::heads_BTHC(Tensor x, std::int64_t num_sequences) const {
+  const std::int64_t C = options_.model.head_dim;
+  return x.reshaped({num_sequences, x.size(0) / num_sequences, x.size(1) / C, C});
+}
+
+Qkv Attention::heads_BTHC(const Qkv& qkv) const {
+  const std::int64_t B = options_.num_sequences;
+  return {heads_BTHC(qkv[0], B), heads_BTHC(qkv[1], B), heads_BTHC(qkv[2], B)};
+}
+
+Qkv Attention::take_qkv(Stack& workspace, std::int64_t num_tokens) const {
+  Qkv qkv;
+  for (std::size_t i = 0; i < qkv.size(); ++i) qkv[i] = workspace.take(options_.dtype, sizes_of(i, num_tokens));
+  return qkv;
+}
+
+Qkv Attention::take_across_norms(Stack& workspace, const Qkv& qkv) const {
+  Qkv across = qkv;
+  for (std::size_t i = 0; i < norms_.size(); ++i) across[i] = workspace.take(qkv[i].dtype, qkv[i].sizes);
+  return across;
+}
+
+void Attention::rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const {
+  if (options_.model.position != PositionKind::rope) return;
+  ops.rope({.x = x_BTHC,
+            .y = x_BTHC,
+            .cos = rope_.cos,
+            .sin = rope_.sin,
+            .inverse = inverse,
+            .first_position = first_position});
+}
+
+}  // namespace echelon

@@ -1,0 +1,46 @@
+// The core of attention, between the queries, keys and values of a rank's heads and its result:
+//
+//     out = softmax(q k^T / sqrt(C), causal) v        q, out [B, T, H, C]        k, v [B, T, K, C]
+//
+// B sequences, T tokens, H query heads, K kv heads, C head_dim. A token sees those of its own document, where the
+// microbatch says where documents start.
+#pragma once
+
+#include "nn/compute_pass.h"
+#include "nn/head_split.h"
+
+#include <array>
+#include <memory>
+
+namespace echelon {
+
+/// q, k and v, or their gradients.
+using Qkv = std::array<Tensor, 3>;
+
+class AttentionCore {
+ public:
+  virtual ~AttentionCore() = default;
+
+  /// Computes out and saves it with its log-sum-exps; where forward dropped them, recomputes them in a backward pass.
+  virtual void compute(const ComputePass& pass, const Qkv& qkv) const = 0;
+  /// What `compute` saved: out [B T, H C].
+  [[nodiscard]] virtual Tensor out(const Stash& stash) const = 0;
+
+  /// The gradient of out, [B T, H C], and room for the row sums of dout * out (delta of Dao et al. 2022,
+  /// arXiv:2205.14135, algorithm 4), which `backward` fills.
+  struct OutGradient {
+    Tensor dout, delta;
+  };
+  [[nodiscard]] virtual OutGradient take_out_gradient(Stack& workspace, const Stash& stash) const = 0;
+  /// dqkv, of the sizes of qkv, from dout.
+  virtual void backward(Context& context, const Qkv& qkv, const OutGradient& of_out, const Qkv& dqkv,
+                        const Stash& stash) const = 0;
+
+  /// Saves nothing: out [B, n, H, C] of the last n of the T positions of k and v. lse [B, H, n] is scratch.
+  virtual void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const = 0;
+};
+
+/// The core where a rank has all tokens of its heads.
+[[nodiscard]] std::unique_ptr<AttentionCore> make_attention_core(const LayerOptions& options, const HeadSplit& split);
+
+}  // namespace echelon

@@ -1,0 +1,54 @@
+// One decoder block with norms before its branches (Xiong et al. 2020, arXiv:2002.04745), b[0] attention and b[1] the
+// MLP. The residual stream s is x, h, y:
+//
+//     forward     s[i + 1] = s[i] + b[i](norm[i](s[i]))
+//     backward    ds[i] = ds[i + 1] + norm[i]'(b[i]'(ds[i + 1]))      ': its gradient
+//
+// The kernel of the next norm adds s[i], and the kernel of a norm's gradient adds ds[i + 1].
+#pragma once
+
+#include "nn/decoder/branch.h"
+#include "nn/decoder/rope_tables.h"
+#include "nn/norm.h"
+
+#include <array>
+#include <memory>
+
+namespace echelon {
+
+/// The norms' results are not saved: a backward pass recomputes them, a pass over s each. It also recomputes what
+/// options.recompute.operations name.
+class DecoderBlock : public Layer {
+ public:
+  /// Parameters "model.layers.{index}.…"; index counts over the whole model.
+  DecoderBlock(const LayerOptions& options, std::int64_t index, const RopeTables& rope);
+
+  [[nodiscard]] std::vector<Param*> params() override;
+
+  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
+  void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
+  void backward_weight(Context& context, Stash& stash) override;
+  void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  /// x -> y for new positions (nn/decoder/decode.h). y may be x.
+  void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const;
+
+ private:
+  struct Sublayer {
+    Norm norm;
+    std::unique_ptr<Branch> branch;
+  };
+
+  [[nodiscard]] bool drops_h() const { return options_.recompute.operations.contain(BlockOperation::o_proj); }
+  /// s[i]: x, or where h is in this pass; with room for the statistics of its norm.
+  [[nodiscard]] Tensor place_stream(const ComputePass& pass, std::size_t i) const;
+  /// All that the backward pass of branch i reads. `normed` becomes norm[i](s[i]), if this pass reads it.
+  void compute(const ComputePass& pass, std::size_t i, Tensor normed) const;
+  /// In a backward pass: where h was dropped, h without the x in it, and with it all that branch 0 computes.
+  void recompute_h(const ComputePass& pass) const;
+
+  LayerOptions options_;
+  std::array<Sublayer, 2> sublayers_;
+};
+
+}  // namespace echelon

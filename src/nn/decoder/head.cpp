@@ -1,0 +1,237 @@
+// The softmax over a vocabulary that is sharded over ranks (Shoeybi et al. 2019, section 3): two values per token and
+// rank are exchanged instead of the logits.
+//
+//     max = max_j z_j
+//     sum = sum_j exp(z_j - max)
+//     lse = max + log(sum)
+//     loss = lse - z_target
+//     dz = scale (exp(z - lse) - onehot(target))
+//
+// sum is computed with the max of this rank's columns; what the other ranks add is a factor per row. Gradients take the
+// place of logits that have their format.
+#include "nn/decoder/head.h"
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/sharding.h"
+#include "nn/tensor_parallel.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace echelon {
+namespace {
+
+enum Saved : int { saved_lse };
+
+class CrossEntropyHead : public Head {
+ public:
+  CrossEntropyHead(const LayerOptions& options, Param* tied_weight);
+  CrossEntropyHead(const CrossEntropyHead&) = delete;  // weight_ may point into it
+  CrossEntropyHead& operator=(const CrossEntropyHead&) = delete;
+
+  [[nodiscard]] std::vector<Param*> params() override;
+  void forward(Context& context, Tensor x, Tensor y, Stash& stash) const override;
+  void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
+  /// Recomputes the logits and their gradients: saved by backward_input, they would be the largest tensor of the model.
+  void backward_weight(Context& context, Stash& stash) override;
+  void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  void logits(Context& context, Tensor x, Tensor logits) const override;
+  [[nodiscard]] std::int64_t num_columns() const override { return weight_->slice.entries(0).count; }
+  [[nodiscard]] std::int64_t first_column() const override { return weight_->slice.entries(0).first; }
+
+ private:
+  struct Chunk {
+    std::int64_t first = 0, count = 0;
+    [[nodiscard]] Tensor of(Tensor all_tokens) const { return all_tokens.rows(first, count); }
+  };
+  [[nodiscard]] std::vector<Chunk> chunks() const;
+  [[nodiscard]] std::int64_t valid_columns() const {
+    return std::clamp<std::int64_t>(options_.model.vocab_size - first_column(), 0, num_columns());
+  }
+  [[nodiscard]] DType logits_dtype() const {
+    return options_.device.rounds_logits ? options_.dtype : statistics_dtype();
+  }
+  [[nodiscard]] DType statistics_dtype() const { return accumulate_dtype(options_.dtype); }
+  /// Of its gradient too, where that does not take its place.
+  [[nodiscard]] std::int64_t bytes_per_logit() const {
+    return size_of(logits_dtype()) + (logits_dtype() == options_.dtype ? 0 : size_of(options_.dtype));
+  }
+
+  [[nodiscard]] Tensor take_normed(Context& context) const {
+    return context.workspace.take(options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+  }
+  /// A chunk's logits as row_exp leaves them, and what else each row needs.
+  struct Exponentials {
+    Tensor exps, max, sums, sum, target_logit;  // sums = (sum, target_logit): one all-reduce
+  };
+  [[nodiscard]] Exponentials exponentials(Context& context, const Chunk& chunk, Tensor normed) const;
+  /// Adds the loss of a chunk, and writes its lse.
+  void add_loss(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
+  /// The gradient of a chunk's logits, in the dtype of the activations.
+  [[nodiscard]] Tensor logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const;
+
+  LayerOptions options_;
+  Norm norm_;
+  std::optional<Param> own_weight_;
+  Param* weight_;
+};
+
+CrossEntropyHead::CrossEntropyHead(const LayerOptions& options, Param* tied_weight)
+    : options_(options), norm_(Norm::of_tokens(options, "model.norm")), weight_(tied_weight) {
+  if (weight_ == nullptr) weight_ = &own_weight_.emplace(vocabulary_matrix(options, "lm_head.weight"));
+  weight_->is_formed_by_product = true;  // a tied one too: the embedding adds to it later
+}
+
+std::vector<Param*> CrossEntropyHead::params() {
+  std::vector<Param*> params = norm_.params();
+  if (own_weight_) params.push_back(&*own_weight_);
+  return params;
+}
+
+void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& stash) const {
+  if (context.microbatch.wants_gradient) return norm_.save({context, stash}, x);
+  const Stack::Scope scope(context.workspace);
+  const Tensor normed = context.workspace.take(x.dtype, x.sizes);
+  norm_.apply(context, x, normed);
+  const Tensor normed_full = enter(context, options_, normed);
+  for (const Chunk& chunk : chunks()) {
+    const Stack::Scope of_chunk(context.workspace);
+    add_loss(context, chunk, exponentials(context, chunk, normed_full),
+             context.workspace.take(statistics_dtype(), {chunk.count}));
+  }
+}
+
+void CrossEntropyHead::backward_input(Context& context, Tensor /*dy*/, Tensor dx, Stash& stash) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor lse = stash.save_gradient(this, saved_lse, statistics_dtype(), {options_.num_tokens()});
+  const Tensor normed = take_normed(context);
+  norm_.normalise(context, normed, stash);
+  const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
+  for (const Chunk& chunk : chunks()) {
+    const Stack::Scope of_chunk(context.workspace);
+    const Exponentials exps = exponentials(context, chunk, normed_full);
+    add_loss(context, chunk, exps, chunk.of(lse));
+    const Tensor dlogits = logit_gradient(context, chunk, exps, chunk.of(lse));
+    // Its rows of normed_full were read for the last time.
+    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
+  }
+  enter_backward(context, options_, dnormed, partial);
+  norm_.backward_input(context, dnormed, dx, stash);
+}
+
+void CrossEntropyHead::backward_weight(Context& context, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Tensor lse = stash.saved(this, saved_lse);
+  const Tensor normed = take_normed(context);
+  norm_.normalise(context, normed, stash);
+  const Tensor normed_full = enter(context, options_, normed);
+  for (const Chunk& chunk : chunks()) {
+    const Stack::Scope of_chunk(context.workspace);
+    const Tensor dlogits = logit_gradient(context, chunk, exponentials(context, chunk, normed_full), chunk.of(lse));
+    context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
+  }
+  norm_.backward_weight(context, stash);
+}
+
+void CrossEntropyHead::backward(Context& context, Tensor /*dy*/, Tensor dx, Stash& stash) {
+  const Stack::Scope scope(context.workspace);
+  const Tensor normed = take_normed(context);
+  norm_.normalise(context, normed, stash);
+  const Tensor normed_full = enter(context, options_, normed), dnormed = normed, partial = normed_full;
+  for (const Chunk& chunk : chunks()) {
+    const Stack::Scope of_chunk(context.workspace);
+    const Exponentials exps = exponentials(context, chunk, normed_full);
+    const Tensor lse = context.workspace.take(statistics_dtype(), {chunk.count});
+    add_loss(context, chunk, exps, lse);
+    const Tensor dlogits = logit_gradient(context, chunk, exps, lse);
+    context.ops.matmul(weight_gradient(*weight_, dlogits, chunk.of(normed_full)));
+    // Its rows of normed_full were read for the last time.
+    context.ops.matmul({.a = dlogits, .b = weight_->value, .c = chunk.of(partial)});
+  }
+  enter_backward(context, options_, dnormed, partial);
+  norm_.backward(context, dnormed, dx, stash);
+}
+
+void CrossEntropyHead::logits(Context& context, Tensor x, Tensor logits) const {
+  const Stack::Scope scope(context.workspace);
+  const Tensor normed = context.workspace.take(x.dtype, x.sizes);
+  norm_.apply(context, x, normed);
+  context.ops.matmul({.a = normed, .b = weight_->value, .c = logits, .transpose_b = true});
+}
+
+std::vector<CrossEntropyHead::Chunk> CrossEntropyHead::chunks() const {
+  const std::int64_t num_tokens = options_.num_tokens();
+  const std::int64_t most =
+      std::clamp<std::int64_t>(options_.device.head_chunk.max_bytes / (num_columns() * bytes_per_logit()), 1,
+                               std::min(num_tokens, options_.device.head_chunk.max_tokens));
+  const std::int64_t num_chunks = (num_tokens + most - 1) / most;
+  std::vector<Chunk> chunks;
+  for (std::int64_t i = 0; i < num_chunks; ++i) {
+    const Slice slice = even_slice(num_tokens, num_chunks, i);
+    chunks.push_back({slice.first, slice.count});
+  }
+  return chunks;
+}
+
+CrossEntropyHead::Exponentials CrossEntropyHead::exponentials(Context& context, const Chunk& chunk,
+                                                              Tensor normed) const {
+  Exponentials of;
+  of.exps = context.workspace.take(logits_dtype(), {chunk.count, num_columns()});
+  of.max = context.workspace.take(statistics_dtype(), {chunk.count});
+  of.sums = context.workspace.take(statistics_dtype(), {2, chunk.count});
+  of.sum = of.sums.rows(0, 1).flat();
+  of.target_logit = of.sums.rows(1, 1).flat();
+  context.ops.matmul({.a = chunk.of(normed), .b = weight_->value, .c = of.exps, .transpose_b = true});
+  context.ops.row_exp({.logits = of.exps,
+                       .targets = chunk.of(context.microbatch.targets),
+                       .max = of.max,
+                       .sum = of.sum,
+                       .target_logit = of.target_logit,
+                       .first_column = first_column(),
+                       .valid_columns = valid_columns()});
+  return of;
+}
+
+void CrossEntropyHead::add_loss(Context& context, const Chunk& chunk, const Exponentials& of, Tensor lse) const {
+  const Stack::Scope scope(context.workspace);
+  Tensor row_max = of.max;
+  if (options_.tp > 1) {
+    row_max = context.workspace.take(of.max.dtype, of.max.sizes);
+    context.ops.copy(row_max, of.max);
+    all_reduce_over_tp(context, options_, row_max, ReduceOp::max);
+    context.ops.rescale_sums({.sum = of.sum, .max = of.max, .row_max = row_max});
+    all_reduce_over_tp(context, options_, of.sums, ReduceOp::sum);
+  }
+  context.ops.cross_entropy({.max = row_max,
+                             .sum = of.sum,
+                             .target_logit = of.target_logit,
+                             .targets = chunk.of(context.microbatch.targets),
+                             .lse = lse,
+                             .loss_sum = context.microbatch.loss_sum});
+}
+
+Tensor CrossEntropyHead::logit_gradient(Context& context, const Chunk& chunk, const Exponentials& of,
+                                        Tensor lse) const {
+  const Tensor dlogits =
+      options_.dtype == of.exps.dtype ? of.exps : context.workspace.take(options_.dtype, of.exps.sizes);
+  context.ops.cross_entropy_backward({.exps = of.exps,
+                                      .max = of.max,
+                                      .lse = lse,
+                                      .targets = chunk.of(context.microbatch.targets),
+                                      .dlogits = dlogits,
+                                      .loss_scale = context.microbatch.loss_scale,
+                                      .first_column = first_column(),
+                                      .valid_columns = valid_columns(),
+                                      .scale = context.microbatch.gradient_scale});
+  return dlogits;
+}
+
+}  // namespace
+
+std::unique_ptr<Head> make_head(const LayerOptions& options, Param* tied_weight) {
+  return std::make_unique<CrossEntropyHead>(options, tied_weight);
+}
+
+}  // namespace echelon

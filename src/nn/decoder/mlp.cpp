@@ -1,0 +1,150 @@
+#include "nn/decoder/mlp.h"
+
+#include "nn/tensor_parallel.h"
+
+namespace echelon {
+namespace {
+
+enum Saved : int { saved_activated, saved_dy, saved_inner_0, saved_inner_1 };
+
+int num_inner(const LayerOptions& options) { return options.model.mlp == MlpKind::swiglu ? 2 : 1; }
+
+Linear inner_product(const LayerOptions& options, const std::string& name, Slice features) {
+  const ModelSpec& model = options.model;
+  Linear linear(options,
+                row_slice_of_matrix(options, name + ".weight", {model.intermediate_size, model.hidden_size}, features));
+  if (model.output_bias && model.mlp != MlpKind::gelu)
+    linear.set_bias(slice_of_bias(name + ".bias", model.intermediate_size, features));
+  return linear;
+}
+
+std::vector<Linear> inner_products(const LayerOptions& options, const std::string& name, Slice features) {
+  switch (options.model.mlp) {
+    case MlpKind::swiglu:
+      return {inner_product(options, name + ".gate_proj", features),
+              inner_product(options, name + ".up_proj", features)};
+    case MlpKind::gelu: return {inner_product(options, name + ".up_proj", features)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Mlp::Mlp(const LayerOptions& options, const std::string& name)
+    : options_(options),
+      features_(even_slice(options.model.intermediate_size, options.tp, options.tp_rank)),
+      inner_(options, inner_products(options, name, features_)),
+      down_(row_parallel(options, name + ".down_proj", options.model.intermediate_size, features_)) {
+  if (options.model.mlp == MlpKind::gelu && options.model.output_bias)
+    gelu_bias_ = slice_of_bias(name + ".up_proj.bias", options.model.intermediate_size, features_);
+}
+
+std::vector<Param*> Mlp::params() {
+  std::vector<Param*> params = inner_.params();
+  if (gelu_bias_) params.push_back(&*gelu_bias_);
+  for (Param* param : down_.params()) params.push_back(param);
+  return params;
+}
+
+void Mlp::compute(const ComputePass& pass, Tensor x) const {
+  const Sizes sizes = {options_.num_tokens(), features_.count};
+  Inner inner;
+  for (int i = 0; i < num_inner(options_); ++i)
+    inner.push_back(
+        pass.place({this, saved_inner_0 + i, recomputes_from_x(), LastReader::backward_weight}, options_.dtype, sizes));
+  compute_first(pass, inner_, x, inner);
+}
+
+void Mlp::project(Context& context, Tensor y, const Stash& stash) const {
+  const Stack::Scope scope(context.workspace);
+  const Inner inner = saved_inner(stash);
+  const Tensor activated = context.workspace.take(options_.dtype, inner[0].sizes);
+  activate(context.ops, inner, activated);
+  down_.forward(context, activated, y);
+}
+
+bool Mlp::recomputes_from_x() const { return options_.recompute.operations.contain(BlockOperation::mlp); }
+
+// In both backward passes the gradients of inner are stored where inner was, and the activation, which the gradient of
+// down's weight reads, where its own gradient was.
+
+void Mlp::backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const {
+  const Inner inner = saved_inner(stash);
+  const Inner& dinner = inner;
+  const Tensor dy_full =
+      stash.save_gradient(this, saved_dy, options_.dtype, {options_.num_tokens(), options_.model.hidden_size});
+  const Tensor dactivated = stash.save_gradient(this, saved_activated, options_.dtype, inner[0].sizes);
+  gather_tokens_into(context, options_, dy_full, dy);
+  down_.backward_input(context, dy_full, dactivated);
+  activation_gradients(context.ops, inner, dactivated, {});
+  inner_.backward_input(context, dinner, dx);
+}
+
+void Mlp::backward_weight(Context& context, Stash& stash) {
+  const Inner dinner = saved_inner(stash);
+  down_.backward_weight(context, stash.saved(this, saved_dy), stash.saved(this, saved_activated));
+  if (gelu_bias_) context.ops.bias_backward(dinner[0], gelu_bias_->grad);
+  inner_.backward_weight(context, dinner, saved_x(stash));
+}
+
+void Mlp::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
+  const Inner inner = saved_inner(stash);
+  const Inner& dinner = inner;
+  {
+    const Stack::Scope scope(context.workspace);
+    const Tensor dy_full = leave_backward(context, options_, dy);
+    const Tensor dactivated = context.workspace.take(options_.dtype, inner[0].sizes), activated = dactivated;
+    down_.backward_input(context, dy_full, dactivated);
+    activation_gradients(context.ops, inner, dactivated, gelu_bias_ ? gelu_bias_->grad : Tensor());
+    down_.backward_weight(context, dy_full, activated);
+  }
+  inner_.backward_weight(context, dinner, saved_x(stash));
+  inner_.backward_input(context, dinner, dx);
+}
+
+void Mlp::decode(Context& context, Tensor x, Tensor y, const KvCache& /*cache*/,
+                 std::int64_t /*first_position*/) const {
+  const Stack::Scope scope(context.workspace);
+  const Sizes sizes = {x.size(0), features_.count};
+  Inner inner;
+  for (int i = 0; i < num_inner(options_); ++i) inner.push_back(context.workspace.take(options_.dtype, sizes));
+  const Tensor activated = context.workspace.take(options_.dtype, sizes);
+  inner_.products(context, x, inner);
+  activate(context.ops, inner, activated);
+  down_.forward(context, activated, y);
+}
+
+void Mlp::activate(Ops& ops, const Inner& inner, Tensor activated) const {
+  switch (options_.model.mlp) {
+    case MlpKind::swiglu: ops.swiglu({.gate = inner[0], .up = inner[1], .y = activated}); return;
+    case MlpKind::gelu:
+      ops.gelu({.x = inner[0], .y = activated, .bias = gelu_bias_ ? gelu_bias_->value : Tensor()});
+      return;
+  }
+}
+
+void Mlp::activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const {
+  const Tensor activated = dactivated;
+  switch (options_.model.mlp) {
+    case MlpKind::swiglu:
+      ops.swiglu_backward(
+          {.dy = dactivated, .gate = inner[0], .up = inner[1], .dgate = inner[0], .dup = inner[1], .y = activated});
+      return;
+    case MlpKind::gelu:
+      ops.gelu_backward({.dy = dactivated,
+                         .x = inner[0],
+                         .dx = inner[0],
+                         .bias = gelu_bias_ ? gelu_bias_->value : Tensor(),
+                         .dbias = dbias,
+                         .y = activated});
+      return;
+  }
+}
+
+Mlp::Inner Mlp::saved_inner(const Stash& stash) const {
+  Inner inner;
+  for (int i = 0; i < num_inner(options_); ++i) inner.push_back(stash.saved(this, saved_inner_0 + i));
+  return inner;
+}
+
+}  // namespace echelon

@@ -1,0 +1,45 @@
+// The feed-forward branch of a decoder block, sharded over the tensor-parallel ranks along its inner width F:
+//
+//     SwiGLU (Shazeer 2020, arXiv:2002.05202)    y = (silu(x wgate^T) * (x wup^T)) wdown^T
+//     GELU   (Radford et al. 2019)               y = gelu(x wup^T + bup) wdown^T + bdown
+#pragma once
+
+#include "nn/decoder/branch.h"
+
+#include <optional>
+
+namespace echelon {
+
+class Mlp : public Branch {
+ public:
+  /// Parameters `name`.{gate,up,down}_proj.{weight,bias}; GELU has no gate.
+  Mlp(const LayerOptions& options, const std::string& name);
+
+  [[nodiscard]] std::vector<Param*> params() override;
+
+  void compute(const ComputePass& pass, Tensor x) const override;
+  void project(Context& context, Tensor y, const Stash& stash) const override;
+  [[nodiscard]] bool recomputes_from_x() const override;
+
+  void backward_input(Context& context, Tensor dy, Tensor dx, Stash& stash) const override;
+  void backward_weight(Context& context, Stash& stash) override;
+  void backward(Context& context, Tensor dy, Tensor dx, Stash& stash) override;
+
+  void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const override;
+
+ private:
+  using Inner = std::vector<Tensor>;  // [num_tokens, F of this rank]: gate and up, or up alone, before the activation
+
+  void activate(Ops& ops, const Inner& inner, Tensor activated) const;
+  /// In place: inner -> its gradient, dactivated -> activated, recomputed. dbias: of GELU, if it is wanted.
+  void activation_gradients(Ops& ops, const Inner& inner, Tensor dactivated, Tensor dbias) const;
+  [[nodiscard]] Inner saved_inner(const Stash& stash) const;
+
+  LayerOptions options_;
+  Slice features_;
+  ColumnParallel inner_;            // gate and up, or up without its bias:
+  std::optional<Param> gelu_bias_;  // added where GELU reads the product
+  RowParallel down_;
+};
+
+}  // namespace echelon

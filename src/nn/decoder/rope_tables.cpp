@@ -1,0 +1,56 @@
+#include "nn/decoder/rope_tables.h"
+
+#include <cmath>
+#include <numbers>
+
+namespace echelon {
+namespace {
+
+// Wavelengths that fit often into the original context stay, those that hardly fit are stretched by `factor`, and
+// between the two it goes over linearly.
+double scaled(double frequency, const RopeScaling& scaling) {
+  const double turns =
+      static_cast<double>(scaling.original_max_position_embeddings) * frequency / (2.0 * std::numbers::pi);
+  if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
+  if (turns > scaling.high_freq_factor) return frequency;
+  const double share = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor);
+  return (1.0 - share) * frequency / scaling.factor + share * frequency;
+}
+
+template <class T>
+void upload_as(Ops& ops, const std::vector<double>& frequencies, const RopeTables& tables) {
+  std::vector<T> cos, sin;
+  for (std::int64_t position = 0; position < tables.cos.size(0); ++position) {
+    for (const double frequency : frequencies) {
+      const double angle = static_cast<double>(position) * frequency;
+      cos.push_back(static_cast<T>(std::cos(angle)));
+      sin.push_back(static_cast<T>(std::sin(angle)));
+    }
+  }
+  ops.upload(tables.cos, cos.data());
+  ops.upload(tables.sin, sin.data());
+}
+
+}  // namespace
+
+std::vector<double> rope_frequencies(const ModelSpec& model) {
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < model.head_dim / 2; ++i) {
+    const double frequency =
+        std::pow(model.rope_theta, -2.0 * static_cast<double>(i) / static_cast<double>(model.head_dim));
+    frequencies.push_back(model.rope_scaling ? scaled(frequency, *model.rope_scaling) : frequency);
+  }
+  return frequencies;
+}
+
+void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables) {
+  const std::vector<double> frequencies = rope_frequencies(model);
+  if (!ops.has_numbers())
+    for (const Tensor& table : {tables.cos, tables.sin}) ops.upload(table, nullptr);
+  else if (tables.cos.dtype == DType::float64)
+    upload_as<double>(ops, frequencies, tables);
+  else
+    upload_as<float>(ops, frequencies, tables);
+}
+
+}  // namespace echelon

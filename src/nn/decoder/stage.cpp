@@ -1,0 +1,109 @@
+#include "nn/decoder/stage.h"
+
+#include "base/error.h"
+#include "nn/decoder/decoder_block.h"
+#include "nn/decoder/embedding.h"
+#include "nn/decoder/head.h"
+#include "nn/sharding.h"
+
+namespace echelon {
+namespace {
+
+constexpr int whole_stage = -1;
+
+struct Flow {
+  Tensor dy, dx;
+};
+
+// The gradient of unit i's output is in flow[i % 2], so that a unit never reads and writes the same tensor.
+Flow flow_of(const Stage::Gradients& gradients, int unit, int num_units) {
+  const auto between = [&](int index) { return gradients.flow[static_cast<std::size_t>(index % 2)]; };
+  return {unit == num_units - 1 ? gradients.dy : between(unit), unit == 0 ? gradients.dx : between(unit - 1)};
+}
+
+// `visit(index)` of one unit, or of all from the last to the first.
+template <class Visit>
+void for_units_in_reverse(int unit, int num_units, Visit visit) {
+  if (unit != whole_stage) return visit(unit);
+  for (int index = num_units - 1; index >= 0; --index) visit(index);
+}
+
+}  // namespace
+
+Stage::Stage(const LayerOptions& options, const StageLayers& layers, Param* tied_weight)
+    : options_(options), layers_(layers), rope_(std::make_unique<RopeTables>()), tied_weight_(tied_weight) {
+  const DType table_dtype = accumulate_dtype(options.dtype);
+  *rope_ = {.cos = {nullptr, table_dtype, rope_table_sizes()}, .sin = {nullptr, table_dtype, rope_table_sizes()}};
+  if (options.model.tie_word_embeddings && (layers.has_embedding || layers.has_head) && tied_weight_ == nullptr) {
+    own_tied_weight_ = std::make_unique<Param>(vocabulary_matrix(options, "model.embed_tokens.weight"));
+    tied_weight_ = own_tied_weight_.get();
+  }
+  const auto add = [&]<class Unit>(std::unique_ptr<Unit> unit) {
+    Unit* const added = unit.get();
+    units_.push_back(std::move(unit));
+    return added;
+  };
+  if (layers.has_embedding) embedding_ = add(std::make_unique<Embedding>(options, tied_weight_));
+  for (std::int64_t i = 0; i < layers.num_layers; ++i) {
+    LayerOptions of_block = options;
+    of_block.recompute.operations = options.recompute.of_block(i);
+    blocks_.push_back(add(std::make_unique<DecoderBlock>(of_block, layers.first_layer + i, *rope_)));
+  }
+  if (layers.has_head) head_ = add(make_head(options, tied_weight_));
+}
+
+Stage::~Stage() = default;
+
+std::vector<Param*> Stage::unit_params(int index) {
+  if (index < num_units()) return unit(index).params();
+  if (own_tied_weight_) return {own_tied_weight_.get()};
+  return {};
+}
+
+Head& Stage::head() {
+  if (head_ == nullptr) throw Failure("the head is asked of a stage that has none");
+  return *head_;
+}
+
+Sizes Stage::rope_table_sizes() const {
+  if (options_.model.position != PositionKind::rope) return {};
+  return {options_.seq_len, options_.model.head_dim / 2};
+}
+
+void Stage::bind_rope_tables(Ops& ops, Tensor cos, Tensor sin) {
+  if (options_.model.position != PositionKind::rope) return;
+  *rope_ = {.cos = cos, .sin = sin};
+  upload_rope_tables(ops, options_.model, *rope_);
+}
+
+void Stage::forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const {
+  const int first = unit == whole_stage ? 0 : unit, last = unit == whole_stage ? num_units() - 1 : unit;
+  for (int index = first; index <= last; ++index) {
+    const bool ends = index == num_units() - 1;
+    const Tensor unit_x = index == 0 ? x : stash.saved(this, index - 1);
+    const Tensor unit_y =
+        ends ? y : stash.save(this, index, options_.dtype, {options_.num_local_tokens(), options_.model.hidden_size});
+    units_[static_cast<std::size_t>(index)]->forward(context, unit_x, unit_y, stash);
+  }
+}
+
+void Stage::backward(Context& context, int unit, const Gradients& gradients, Stash& stash) {
+  for_units_in_reverse(unit, num_units(), [&](int index) {
+    const Flow flow = flow_of(gradients, index, num_units());
+    units_[static_cast<std::size_t>(index)]->backward(context, flow.dy, flow.dx, stash);
+  });
+}
+
+void Stage::backward_input(Context& context, int unit, const Gradients& gradients, Stash& stash) const {
+  for_units_in_reverse(unit, num_units(), [&](int index) {
+    const Flow flow = flow_of(gradients, index, num_units());
+    units_[static_cast<std::size_t>(index)]->backward_input(context, flow.dy, flow.dx, stash);
+  });
+}
+
+void Stage::backward_weight(Context& context, int unit, Stash& stash) {
+  for_units_in_reverse(unit, num_units(),
+                       [&](int index) { units_[static_cast<std::size_t>(index)]->backward_weight(context, stash); });
+}
+
+}  // namespace echelon

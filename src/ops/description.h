@@ -1,0 +1,45 @@
+// What the file of an operation in ops/operations/ states about it next to its arguments. Each operation has all of
+// these functions for its Args, and one that is missing does not link.
+//
+//     check         throws Failure unless the sizes belong together and the dtypes are those that the contract allows;
+//                   names the operation, the tensor and its sizes; looks at no data
+//     cost          flops and bytes; there are no other formulas for them
+//     operands_of   which tensors it reads and overwrites
+//     infer         from the layout types of what it reads to those of what it writes (types/inference.h); throws
+//     Failure
+//                   where ranks would compute something else than one rank does
+//     sample        arguments of the size that is asked for
+//     usual_sizes   which sizes `echelon bench` times, whatever the arguments
+#pragma once
+
+#include "ops/cost.h"
+#include "ops/operands.h"
+#include "ops/operation.h"
+
+namespace echelon {
+
+class Inference;       // types/inference.h
+class SampleOperands;  // ops/sample.h
+struct SampleSizes;
+
+#define ECHELON_DESCRIBE(name, Args)                    \
+  void check(const Args& args);                         \
+  [[nodiscard]] OpCost cost(const Args& args);          \
+  [[nodiscard]] Operands operands_of(const Args& args); \
+  void infer(Inference& call, const Args& args);        \
+  void sample(SampleOperands& s, Args& args);           \
+  [[nodiscard]] SampleSizes usual_sizes(const Args& args);
+ECHELON_OPERATIONS(ECHELON_DESCRIBE)
+#undef ECHELON_DESCRIBE
+
+inline void check(const Operation& operation) {
+  operation.visit([](const auto& args) { check(args); });
+}
+[[nodiscard]] inline OpCost cost(const Operation& operation) {
+  return operation.visit([](const auto& args) { return cost(args); });
+}
+[[nodiscard]] inline Operands operands_of(const Operation& operation) {
+  return operation.visit([](const auto& args) { return operands_of(args); });
+}
+
+}  // namespace echelon

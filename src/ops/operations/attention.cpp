@@ -1,0 +1,231 @@
+#include "ops/operations/attention.h"
+
+#include "ops/checker.h"
+#include "ops/description.h"
+#include "ops/sample.h"
+#include "types/rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+void check_attention(const ArgumentChecker& must, const AttentionArgs& args) {
+  must.dims("q", args.q, 4);
+  must.dims("k", args.k, 4);
+  must.computes("q", args.q);
+  must.like("v", args.v, args.k);
+  must.dtype("k", args.k, args.q.dtype);
+  must.like("out", args.out, args.q);
+  must.statistics("lse", args.lse, args.q.size(0) * args.q.size(2) * args.q.size(1), args.q.dtype);
+  must.that(args.k.size(0) == args.q.size(0) && args.k.size(3) == args.q.size(3), "k", args.k,
+            "have q's batch and head width");
+  must.that(args.group >= 1 && args.first_head >= 0, "q", args.q, "have a positive group and no negative first_head");
+  must.that((args.q.size(2) + args.first_head + args.group - 1) / args.group <= args.k.size(2), "k", args.k,
+            "have a kv head for every head of q");
+  if (!args.mask.starts.exists()) return;
+  must.dtype("starts", args.mask.starts, DType::int32);
+  must.count("starts", args.mask.starts, args.q.size(0) * args.q.size(1));
+}
+
+/// Of attention or its gradients.
+template <class Args>
+std::int64_t visible_pairs(const Args& args) {
+  const std::int64_t Tq = args.q.size(1), Tk = args.k.size(1);
+  return num_visible_pairs(Tq, Tk, args.mask.diagonal(Tq, Tk));
+}
+
+/// As many queries as keys, with as many pairs as s.n(): a whole triangle.
+std::int64_t sample_length(const SampleOperands& s) {
+  return std::max<std::int64_t>(1, std::llround((std::sqrt(8.0 * static_cast<double>(s.n()) + 1) - 1) / 2));
+}
+
+SampleSizes usual_lengths() {
+  const auto pairs = [](std::int64_t T) { return num_visible_pairs(T, T); };
+  return {.m = {2, 8}, .n = {pairs(32), pairs(128), pairs(512)}, .k = {16, 64, 128}};
+}
+
+/// Attention mixes positions and keeps sequences and heads apart, so a rank needs all positions of some heads of some
+/// sequences. Where it has only some of a kv head's query heads (k, v replicated, q sharded along its heads), its dk
+/// and dv are addends.
+struct AttentionTypes {
+  LayoutType out, lse, dkv;
+};
+
+AttentionTypes attention_types(const Inference& call, const Operand& q, const Operand& k, const Operand& v,
+                               const Tensor& lse) {
+  AttentionTypes types;
+  for (const TypeAxis axis : call.axes()) {
+    for (const Operand& x : {q, k, v}) require_whole_rows_of_heads(call, x, axis);
+    if (k[axis] != v[axis]) call.fail_together(k, v, axis);
+    const bool heads_are_cut = q.is_cut_along(axis, dim_of_heads),
+               shares_kv = heads_are_cut && k[axis] == replicated_layout;
+    const bool kv_heads_are_cut = heads_are_cut && k.is_cut_along(axis, dim_of_heads);
+    if (!shares_kv && !kv_heads_are_cut && q[axis] != k[axis]) call.fail_together(q, k, axis);
+    types.out[axis] = q[axis];
+    types.lse[axis] = heads_are_cut ? sharded_along(lse, 1) : q[axis];
+    types.dkv[axis] = shares_kv ? partial_layout : k[axis];
+  }
+  return types;
+}
+
+/// A rank needs the starts of documents of its own sequences, at all their positions.
+void require_starts_of(const Inference& call, const Operand& q, const AttentionMask& mask) {
+  if (!mask.starts.exists()) return;
+  const Operand starts = call.read("starts", mask.starts);
+  for (const TypeAxis axis : call.axes()) {
+    const bool both_are_cut = q.is_cut_along(axis, dim_of_sequences) && starts.is_cut_along(axis, dim_of_sequences);
+    if (!both_are_cut) call.require_whole(starts, axis);
+    if (!both_are_cut && q.is_cut_along(axis, dim_of_sequences)) call.fail_together(starts, q, axis);
+  }
+}
+
+void require_type(const Inference& call, const Operand& x, const LayoutType& type) {
+  for (const TypeAxis axis : call.axes()) {
+    call.require_complete(x, axis);
+    if (x[axis] != type[axis])
+      call.fail(fmt::format("{}, where it ought to be {}", call.words(x, axis), describe(type[axis], x.tensor)));
+  }
+}
+
+}  // namespace
+
+std::int64_t num_visible_pairs(std::int64_t num_queries, std::int64_t num_keys, std::int64_t diagonal) {
+  // Queries below `first` see nothing, those from `all` on every key, and those in between one key more each.
+  const std::int64_t first = std::clamp<std::int64_t>(-diagonal, 0, num_queries),
+                     all = std::clamp<std::int64_t>(num_keys - diagonal - 1, first, num_queries);
+  const std::int64_t fewest = first + diagonal + 1, growing = all - first;
+  return growing * (2 * fewest + growing - 1) / 2 + (num_queries - all) * num_keys;
+}
+
+void check(const AttentionArgs& args) { check_attention(ArgumentChecker("attention"), args); }
+// Two dot products per visible pair: q k^T and p v.
+OpCost cost(const AttentionArgs& args) {
+  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = visible_pairs(args), width = args.q.size(3);
+  const std::int64_t bytes = bytes_of(args.q, args.k, args.v, args.out, args.lse) + bytes_if(args.mask.starts);
+  return {.m = heads, .n = pairs, .k = width, .flops = 4 * heads * pairs * width, .bytes = bytes};
+}
+Operands operands_of(const AttentionArgs& args) {
+  return {args.q.dtype, existing({args.q, args.k, args.v, args.mask.starts}), {args.out, args.lse}};
+}
+void infer(Inference& call, const AttentionArgs& args) {
+  const Operand q = call.read("q", args.q);
+  const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
+  require_starts_of(call, q, args.mask);
+  call.write(args.out, types.out);
+  call.write(args.lse, types.lse);
+}
+void sample(SampleOperands& s, AttentionArgs& args) {
+  const std::int64_t T = sample_length(s), H = s.m(), C = s.k();
+  const Sizes heads = {1, T, H, C};
+  args = {.q = s.x(heads),
+          .k = s.x(heads),
+          .v = s.x(heads),
+          .out = s.x(heads),
+          .lse = s.sums({1, H, T}),
+          .scale = 1 / std::sqrt(static_cast<double>(C))};
+}
+SampleSizes usual_sizes(const AttentionArgs& /*args*/) { return usual_lengths(); }
+
+void check(const AttentionBackwardArgs& args) {
+  const ArgumentChecker must("attention_backward");
+  check_attention(must, {.q = args.q,
+                         .k = args.k,
+                         .v = args.v,
+                         .out = args.out,
+                         .lse = args.lse,
+                         .group = args.group,
+                         .first_head = args.first_head,
+                         .mask = args.mask});
+  must.like("dout", args.dout, args.q);
+  must.like("dq", args.dq, args.q);
+  must.like("dk", args.dk, args.k);
+  must.like("dv", args.dv, args.k);
+  must.like("delta", args.delta, args.lse);
+  if (!args.scratch.exists()) return;
+  must.dtype("scratch", args.scratch, DType::int32);
+  must.count("scratch", args.scratch, attention_scratch_size(args.q, args.k));
+}
+// Five dot products per visible pair: q k^T again, dout v^T, p^T dout, ds k, ds^T q.
+OpCost cost(const AttentionBackwardArgs& args) {
+  const std::int64_t heads = args.q.size(0) * args.q.size(2), pairs = visible_pairs(args), width = args.q.size(3);
+  const std::int64_t read =
+                         bytes_of(args.q, args.k, args.v, args.out, args.lse, args.dout) + bytes_if(args.mask.starts),
+                     written = bytes_of(args.dq, args.dk, args.dv);
+  return {.m = heads,
+          .n = pairs,
+          .k = width,
+          .flops = 10 * heads * pairs * width,
+          .bytes = read + written + 2 * bytes_of(args.delta)};
+}
+Operands operands_of(const AttentionBackwardArgs& args) {
+  return {args.q.dtype, existing({args.q, args.k, args.v, args.out, args.lse, args.dout, args.mask.starts}),
+          existing({args.dq, args.dk, args.dv, args.delta, args.scratch})};
+}
+void infer(Inference& call, const AttentionBackwardArgs& args) {
+  const Operand q = call.read("q", args.q);
+  const AttentionTypes types = attention_types(call, q, call.read("k", args.k), call.read("v", args.v), args.lse);
+  require_starts_of(call, q, args.mask);
+  require_type(call, call.read("out", args.out), types.out);
+  require_type(call, call.read("dout", args.dout), types.out);
+  require_type(call, call.read("lse", args.lse), types.lse);
+  call.write(args.delta, types.lse);
+  call.write(args.dq, types.out);
+  call.write(args.dk, types.dkv);
+  call.write(args.dv, types.dkv);
+}
+void sample(SampleOperands& s, AttentionBackwardArgs& args) {
+  const std::int64_t T = sample_length(s), H = s.m(), C = s.k();
+  const Sizes heads = {1, T, H, C};
+  args = {.q = s.x(heads),
+          .k = s.x(heads),
+          .v = s.x(heads),
+          .out = s.x(heads),
+          .lse = s.sums({1, H, T}),
+          .dout = s.x(heads),
+          .dq = s.x(heads),
+          .dk = s.x(heads),
+          .dv = s.x(heads),
+          .delta = s.sums({1, H, T}),
+          .scale = 1 / std::sqrt(static_cast<double>(C))};
+  if (args.lse.data == nullptr) return;
+  if (args.lse.dtype == DType::float64) std::fill_n(args.lse.as<double>(), args.lse.num_elements(), 5.0);
+  if (args.lse.dtype == DType::float32) std::fill_n(args.lse.as<float>(), args.lse.num_elements(), 5.0F);
+}
+SampleSizes usual_sizes(const AttentionBackwardArgs& /*args*/) { return usual_lengths(); }
+
+void check(const MergeAttentionArgs& args) {
+  const ArgumentChecker must("merge_attention");
+  must.dims("part", args.part, 4);
+  must.computes("part", args.part);
+  must.count("out", args.out, args.part.num_elements());
+  must.gradient("out", args.out, args.part.dtype);
+  must.statistics("lse", args.lse, args.part.size(0) * args.part.size(2) * args.part.size(1), args.part.dtype);
+  must.like("part_lse", args.part_lse, args.lse);
+}
+// Two multiplications and a sum per element; the factors are one per row.
+OpCost cost(const MergeAttentionArgs& args) {
+  return cost_by_rows(args.part, 3, 2 * bytes_of(args.out, args.lse) + bytes_of(args.part, args.part_lse));
+}
+Operands operands_of(const MergeAttentionArgs& args) {
+  return {args.part.dtype, {args.out, args.lse, args.part, args.part_lse}, {}};
+}
+// Row by row: a row of lse is on the ranks that have its row of out.
+void infer(Inference& call, const MergeAttentionArgs& args) {
+  const Operand out = call.read("out", args.out), lse = call.read("lse", args.lse), part = call.read("part", args.part);
+  for (const TypeAxis axis : call.axes()) {
+    require_whole_rows_of_heads(call, out, axis);
+    if (part[axis] != out[axis]) call.fail_together(part, out, axis);
+  }
+  require_type(call, call.read("part_lse", args.part_lse), lse.piece.type);
+  call.write(args.out, out.piece.type);
+  call.write(args.lse, lse.piece.type);
+}
+void sample(SampleOperands& s, MergeAttentionArgs& args) {
+  const Sizes heads = {1, s.m(), 1, s.n()};
+  args = {.out = s.x(heads), .lse = s.of_rows(), .part = s.x(heads), .part_lse = s.of_rows()};
+}
+SampleSizes usual_sizes(const MergeAttentionArgs& /*args*/) { return {}; }
+
+}  // namespace echelon

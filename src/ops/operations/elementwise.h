@@ -1,0 +1,27 @@
+// Element by element: sums, copies, constants and multiples.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace echelon {
+
+/// out = a + b; out may be a or b. If a is float32 or has 16 bits, b may be the other of the two.
+struct AddArgs {
+  Tensor out, a, b;
+};
+/// out = x, converting the dtype.
+struct CopyArgs {
+  Tensor out, x;
+};
+/// out = value everywhere.
+struct FillArgs {
+  Tensor out;
+  double value = 0;
+};
+/// x *= factor.
+struct ScaleArgs {
+  Tensor x;
+  double factor = 1;
+};
+
+}  // namespace echelon

@@ -1,0 +1,36 @@
+#include "ops/typed/typed_ops.h"
+
+#include "ops/description.h"
+#include "types/inference.h"
+
+#include <cstring>
+
+namespace echelon {
+
+void TypedOps::perform(const Operation& operation) {
+  check(operation);
+  const Operands operands = operands_of(operation);
+  std::vector<Tensor> touched = operands.reads;
+  touched.insert(touched.end(), operands.overwrites.begin(), operands.overwrites.end());
+  Inference call(memory_, axes_, name_of(operation.kind()), touched);
+  operation.visit([&](const auto& args) { infer(call, args); });
+}
+
+// What the host writes has the type of the names at its places; without a name it is a constant.
+void TypedOps::upload(Tensor out, const void* /*host*/) {
+  Inference call(memory_, axes_, name_of(OpKind::upload), std::span(&out, 1));
+  const auto named_parts = memory_.named_in(out.flat());
+  for (const auto& [part, named] : named_parts) call.write(part, named->type);
+  if (!named_parts.empty()) return;
+  const NamedMemory* named = memory_.named_at(out);
+  call.write(out, named != nullptr ? named->type : LayoutType());
+}
+
+// What the host reads decides what it does next.
+void TypedOps::download(void* host, Tensor x) {
+  const Inference call(memory_, axes_, name_of(OpKind::download), std::span(&x, 1));
+  call.require_the_same(call.read("x", x));
+  std::memset(host, 0, static_cast<std::size_t>(x.num_bytes()));
+}
+
+}  // namespace echelon

@@ -1,0 +1,39 @@
+#include "pages/config_words.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <span>
+
+namespace echelon {
+
+std::string with_unit(double number, std::string_view unit) {
+  constexpr std::string_view prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  std::size_t prefix = 0;
+  for (; number >= 1000 && prefix + 1 < std::size(prefixes); ++prefix) number /= 1000;
+  return fmt::format("{:.4g} {}{}", number, prefixes[prefix], unit);
+}
+
+std::string grouped(std::int64_t number) {
+  std::string digits = std::to_string(number);
+  for (std::size_t end = digits.size(); end > 3; end -= 3) digits.insert(end - 3, ",");
+  return digits;
+}
+
+std::string layout_line(const RunConfig& config) {
+  const ParallelConfig& p = config.parallelism;
+  const MeshShape mesh = config.mesh_shape();
+  std::string degrees;
+  const std::span<const Axis> axes = p.order.axes();
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis)
+    if (mesh.degree(*axis) > 1)
+      degrees += fmt::format("{}{} {}", degrees.empty() ? " = " : " x ", name_of(*axis), mesh.degree(*axis));
+  const std::string zero = p.data_parallel_shard_degree > 1 ? fmt::format(", ZeRO-{}", p.zero_level) : "";
+  const std::string order = p.order == AxisOrder() ? "" : fmt::format(", order {}", name_of(p.order));
+  return fmt::format("{} rank{}{}{}{}{}; {} microbatch{} of {} x {} tokens", grouped(mesh.num_ranks()),
+                     mesh.num_ranks() == 1 ? "" : "s", degrees, p.sequence_parallel ? ", sequence parallel" : "", zero,
+                     order, grouped(config.num_microbatches()), config.num_microbatches() == 1 ? "" : "es",
+                     config.training.micro_batch_size, config.training.seq_len);
+}
+
+}  // namespace echelon

@@ -1,0 +1,31 @@
+// A simulation as text for people and as JSON for machines.
+#pragma once
+
+#include "predict/simulation/failures.h"
+#include "predict/simulation/simulate.h"
+#include "report/html/timeline_drawing.h"
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <optional>
+#include <string>
+
+namespace echelon {
+
+struct SimulatedRun {
+  const Blueprint& blueprint;
+  const Simulation& result;
+  std::string machine = {};
+  std::string profile = {};
+  std::optional<FailureModel> failures = {};
+  std::map<int, double> slow_ranks = {};  // factors of the time of what they compute
+};
+
+[[nodiscard]] std::string to_text(const SimulatedRun& run);
+[[nodiscard]] nlohmann::ordered_json to_json(const SimulatedRun& run);
+
+/// "stage 3", and which rank stands for how many where replicas differ.
+[[nodiscard]] std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run);
+
+}  // namespace echelon

@@ -1,0 +1,136 @@
+#include "plan/bounds/bytes.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+/// Nothing keeps less for good than all parameters, gradients and states in as many shards as there are data ranks.
+PlanChoice cut_most(const PlanComputation& computation) {
+  return {computation.shape,
+          computation.pipeline,
+          computation.recompute,
+          {.replicate = 1, .shard = computation.shape.dp, .zero_level = 3}};
+}
+
+}  // namespace
+
+const LayerCosts& PlanBytes::layers(const PlanComputation& computation) {
+  return costs_->layers(computation.shape, computation.recompute.operations);
+}
+
+const PlanStages& PlanBytes::stages(const PlanComputation& computation) {
+  return stages_->stages(computation, layers(computation));
+}
+
+std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& stages, int rank) {
+  const StateTraces& state = costs_->traces(choice.shape, choice.data);
+  const std::int64_t tokens = choice.shape.micro_batch_size * request_->base.training.seq_len;
+  std::int64_t bytes = state.constant_bytes + 2 * choice.shape.num_microbatches * tokens * size_of(DType::int32);
+  bytes += stages.blocks_of_rank[static_cast<std::size_t>(rank)] * state.block.persistent_bytes;
+  const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
+  if (is_first) bytes += state.embedding.persistent_bytes;
+  if (is_last) bytes += state.head.persistent_bytes;
+  return bytes + (is_first || is_last ? state.tied_weight.persistent_bytes : 0);
+}
+
+// The fullest moment of a rank is during a pass; what the next stage's gradient and the pass between units need is
+// there beside what is kept.
+const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation& computation) {
+  const LayerCosts& costs = layers(computation);
+  const PlanStages& all = stages(computation);
+  if (number_ == all.number) return passing_;
+  number_ = all.number;
+  passing_.clear();
+  for (const std::vector<CompactPass>& order : stages_->schedule(computation.shape, computation.pipeline).ranks) {
+    std::int64_t alive = 0;
+    Passing& peak = passing_.emplace_back();
+    for (const CompactPass& pass : order) {
+      const StageCost& stage = all.stages[pass.stage];
+      const auto kind = static_cast<std::size_t>(pass.kind);
+      if (pass.kind == PassKind::forward) alive += stage.stash_bytes + stage.input_stash_bytes;
+      if (pass.kind == PassKind::backward_input) alive += stage.gradient_stash_bytes;
+      const bool flows = pass.kind == PassKind::backward || pass.kind == PassKind::backward_input;
+      const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
+      peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
+      if (stage.num_blocks > 2) {
+        const std::int64_t of_block =
+            std::min(costs.block.workspace_bytes[kind], costs.recomputed_block.workspace_bytes[kind]);
+        std::int64_t& of_kind =
+            pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight ? peak.weights : peak.forward;
+        of_kind = std::max(of_kind, held + of_block);
+      }
+      if (pass.kind == PassKind::backward) alive -= stage.stash_bytes + stage.input_stash_bytes;
+      if (pass.kind == PassKind::backward_input) alive -= stage.input_stash_bytes;
+      if (pass.kind == PassKind::backward_weight) alive -= stage.stash_bytes + stage.gradient_stash_bytes;
+    }
+  }
+  return passing_;
+}
+
+// Beside the pass of a block between two others: under ZeRO-3 the block's parameters and those of the next one; from
+// ZeRO-2 on the block's gradients and those of the one before it, which are being reduced.
+std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& passing) {
+  const PlanData& data = choice.data;
+  if (data.shard == 1 || data.zero_level < 2) return passing.any;
+  const StateTraces& traces = costs_->traces(choice.shape, data);
+  const std::int64_t gathered =
+      data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch ? 2 * traces.block.whole_param_bytes : 0;
+  const std::int64_t reduced =
+      traces.converts_gradients ? traces.block.converted_grad_bytes : traces.block.whole_grad_bytes;
+  std::int64_t most = passing.any;
+  if (passing.forward > 0) most = std::max(most, passing.forward + gathered);
+  if (passing.weights > 0) most = std::max(most, passing.weights + gathered + traces.block.whole_grad_bytes + reduced);
+  return most;
+}
+
+std::int64_t PlanBytes::gathered(const PlanChoice& choice, const PlanStages& stages, int rank) {
+  const PlanData& data = choice.data;
+  const bool keeps_whole_parameters = data.reshard != ReshardAfterForward::microbatch;
+  if (data.shard == 1 || data.zero_level < 3 || !keeps_whole_parameters) return 0;
+  const StateTraces& traces = costs_->traces(choice.shape, data);
+  std::int64_t bytes = 0;
+  for (const StageCost& stage : stages.stages)
+    if (stage.rank == rank) bytes += stage.num_blocks * traces.block.whole_param_bytes + stage.stash_bytes;
+  return bytes;
+}
+
+std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
+  const PlanComputation computation = {choice.shape, choice.pipeline, choice.recompute};
+  const std::vector<Passing>& at_passes = passing(computation);
+  const PlanStages& all = stages(computation);
+  std::int64_t peak = 0;
+  for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
+    peak = std::max(
+        peak, persistent(choice, all, rank) + std::max(beside_passes(choice, at_passes[static_cast<std::size_t>(rank)]),
+                                                       gathered(choice, all, rank)));
+  return peak;
+}
+
+std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
+  const PlanChoice choice = cut_most(computation);
+  const std::vector<Passing>& at_passes = passing(computation);
+  const PlanStages& all = stages(computation);
+  std::int64_t peak = 0;
+  for (int rank = 0; rank < static_cast<int>(at_passes.size()); ++rank)
+    peak = std::max(peak, persistent(choice, all, rank) + at_passes[static_cast<std::size_t>(rank)].any);
+  return peak;
+}
+
+std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
+  const PlanChoice choice = cut_most(computation);
+  const PlanStages& all = stages(computation);
+  const PipelineSchedule schedule = computation.pipeline.schedule;
+  // All go forward before the first goes back.
+  const bool holds_all = schedule == PipelineSchedule::gpipe || schedule == PipelineSchedule::looped_bfs;
+  const std::int64_t in_flight = holds_all ? computation.shape.num_microbatches : 1;
+  std::vector<std::int64_t> kept(static_cast<std::size_t>(computation.shape.pp), 0);
+  for (const StageCost& stage : all.stages)
+    kept[static_cast<std::size_t>(stage.rank)] += in_flight * (stage.stash_bytes + stage.input_stash_bytes);
+  std::int64_t peak = 0;
+  for (int rank = 0; rank < static_cast<int>(kept.size()); ++rank)
+    peak = std::max(peak, persistent(choice, all, rank) + kept[static_cast<std::size_t>(rank)]);
+  return peak;
+}
+
+}  // namespace echelon

@@ -1,0 +1,232 @@
+#include "plan/bounds/data_seconds.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace echelon {
+namespace {
+
+constexpr auto of_forward = static_cast<std::size_t>(PassKind::forward),
+               of_backward = static_cast<std::size_t>(PassKind::backward),
+               of_weights = static_cast<std::size_t>(PassKind::backward_weight);
+
+bool is_sharded(const PlanData& data, std::int64_t level) { return data.shard > 1 && data.zero_level >= level; }
+
+double reduced(const UnitSeconds& unit) { return unit.reduce + unit.reduce_parts; }
+
+double core_seconds_of(const UnitState& unit, ActionKind kind) {
+  const auto found = unit.costs.find(kind);
+  return found == unit.costs.end() ? 0 : found->second.core_seconds;
+}
+
+/// At least, of a stage's blocks in a step: a pass may find the block that the pass before it has left gathered, and
+/// where parameters stay for the way back all that a microbatch left that is still to come back.
+double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double num_blocks) {
+  if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step || num_blocks == 0) return num_blocks;
+  if (data.reshard == ReshardAfterForward::never) return passes.openings * num_blocks - passes.open_behind_own;
+  return passes.all * num_blocks - passes.behind_own;
+}
+
+// The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm. Under ZeRO-1
+// and 2 parameters are gathered behind it.
+double lane_seconds(const PlanCosts& costs) {
+  const PlanData& data = costs.choice.data;
+  if (!is_sharded(data, 2)) return 0;
+  const UnitSeconds& block = costs.state.block;
+  const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
+  std::vector<double> lane(costs.stages.blocks_of_rank.size(), 0);
+  for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
+    const StageCost& stage = costs.stages.stages[i];
+    const auto num_blocks = static_cast<double>(stage.num_blocks);
+    double& seconds = lane[static_cast<std::size_t>(stage.rank)];
+    seconds += m * num_blocks * block.reduce;
+    if (data.zero_level == 3) seconds += gathers_of_blocks(data, costs.passes[i], num_blocks) * block.gather;
+  }
+  return *std::max_element(lane.begin(), lane.end()) - block.reduce;
+}
+
+/// The longest that a unit may take in the last pass: what comes later is reduced earlier than one thinks, never later.
+double longest_pass(const UnitCost& unit, BackwardKinds kinds) {
+  double seconds = kinds == BackwardKinds::split ? 0 : unit.seconds[of_backward];
+  if (kinds != BackwardKinds::fused) seconds = std::max(seconds, unit.seconds[of_weights]);
+  return seconds;
+}
+
+/// By when the gradients of all ranks are reduced: those of the units of a rank's last pass one after the other since
+/// they were formed.
+double reductions_end(const PlanCosts& costs, const std::vector<double>& last_passes) {
+  const PlanStages& all = costs.stages;
+  const StateCosts& state = costs.state;
+  const double reduce = reduced(state.block);
+  const double waits = costs.choice.data.zero_level == 3 ? state.block.gather + reduce : 0;
+  const double embedding_pass = longest_pass(costs.layers.embedding, all.backward_kinds);
+  const double unit_pass = std::max({waits, longest_pass(costs.layers.block, all.backward_kinds),
+                                     longest_pass(costs.layers.recomputed_block, all.backward_kinds)});
+  // What the embedding's backward pass forms comes last on its rank, unless weights' gradients of another of its stages
+  // are put off.
+  const bool ends_with_embedding = all.backward_kinds == BackwardKinds::fused || costs.choice.pipeline.num_virtual == 1;
+  std::vector<std::int64_t> fewest(last_passes.size(), std::numeric_limits<std::int64_t>::max());  // blocks of a stage
+  for (const StageCost& stage : all.stages) {
+    std::int64_t& of_rank = fewest[static_cast<std::size_t>(stage.rank)];
+    of_rank = std::min(of_rank, stage.num_blocks);
+  }
+  double end = lane_seconds(costs);
+  for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
+    // The blocks of the last pass, whichever stage it goes through, are formed no earlier than one pass of a block
+    // before the other.
+    const double since_first =
+        static_cast<double>(std::max<std::int64_t>(0, fewest[rank] - 1)) * unit_pass + std::max(waits, embedding_pass);
+    const bool has_embedding = static_cast<int>(rank) == all.stages.front().rank;
+    // The last block's reduction begins when its pass has ended, or when the gathers before it have, for which the
+    // embedding's pass waits too.
+    const double of_last = fewest[rank] > 0 ? reduce - (has_embedding ? embedding_pass : 0) : 0;
+    const double queued = std::max(static_cast<double>(fewest[rank]) * reduce - since_first, of_last);
+    const double behind =
+        has_embedding && ends_with_embedding ? reduced(state.embedding) + reduced(state.tied_weight) : 0;
+    end = std::max(end, last_passes[rank] + std::max(0.0, queued) + behind);
+  }
+  return end;
+}
+
+/// Every rank updates its units and under ZeRO-1 and 2 gathers each, one after the other on lanes of their own.
+double update_seconds(const PlanCosts& costs) {
+  const StateCosts& state = costs.state;
+  const bool gathers = costs.choice.data.shard > 1 && costs.choice.data.zero_level < 3;
+  const bool is_tied = state.traces->tied_weight.persistent_bytes > 0;
+  double longest = 0;
+  for (std::size_t rank = 0; rank < costs.stages.blocks_of_rank.size(); ++rank) {
+    const auto num_blocks = static_cast<double>(costs.stages.blocks_of_rank[rank]);
+    double update = num_blocks * state.block.update, gather = num_blocks * state.block.gather,
+           last_gather = state.block.gather;
+    const auto add = [&](const UnitSeconds& unit) {
+      update += unit.update;
+      gather += unit.gather;
+      last_gather = std::min(last_gather, unit.gather);
+    };
+    const bool has_embedding = static_cast<int>(rank) == costs.stages.stages.front().rank,
+               has_head = static_cast<int>(rank) == costs.stages.stages.back().rank;
+    if (has_embedding) add(state.embedding);
+    if (has_head) add(state.head);
+    if ((has_embedding || has_head) && is_tied) add(state.tied_weight);
+    longest = std::max(longest, gathers ? std::max(update + last_gather, gather) : update);
+  }
+  return longest;
+}
+
+}  // namespace
+
+// Under ZeRO-3 passes wait for gathers inside. Of n blocks of a pass all but the first are gathered in it, one after
+// the other, and none before what comes before the first has ended: the last begins n - 1 gathers later at the
+// earliest. Where gradients of the weights are formed, the reduction of a block comes into the lane behind the gather
+// of the next one and before that of the one after it: from the end of the first block to the begin of the last lie n -
+// 2 of both.
+std::vector<PassWait> waits_of(const PlanCosts& costs) {
+  std::vector<PassWait> waits;
+  const PlanData& data = costs.choice.data;
+  if (!is_sharded(data, 3) || data.reshard == ReshardAfterForward::step) return waits;
+  const double gather = costs.state.block.gather, reduce = costs.state.block.reduce,
+               m = static_cast<double>(costs.choice.shape.num_microbatches);
+  for (std::size_t i = 0; i < costs.stages.stages.size(); ++i)
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
+      const StageCost& stage = costs.stages.stages[i];
+      if (stage.num_blocks < 2) continue;
+      if (data.reshard == ReshardAfterForward::never && (kind != of_forward || costs.passes[i].openings < m)) continue;
+      const auto n = static_cast<double>(stage.num_blocks), again = static_cast<double>(stage.num_again);
+      const double plain = costs.layers.block.seconds[kind], recomputed = costs.layers.recomputed_block.seconds[kind];
+      const double all = again * recomputed + (n - again) * plain;
+      const double bottom = again > 0 ? recomputed : plain, top = again < n ? plain : recomputed;
+      const double last = kind == of_forward ? top : bottom;
+      double seconds = std::max(0.0, (n - 1) * gather - (all - last));
+      if (kind == of_backward || kind == of_weights)
+        seconds = std::max(seconds, (n - 2) * (gather + reduce) - (all - top - bottom));
+      if (seconds > 0) waits.push_back({i, kind, seconds});
+    }
+  return waits;
+}
+
+// Under ZeRO-3 nobody computes a block before the first rank has gathered the embedding and its first block, one after
+// the other.
+double first_gathers(const PlanCosts& costs) {
+  if (!is_sharded(costs.choice.data, 3)) return 0;
+  const double embedding = costs.state.embedding.gather + costs.state.tied_weight.gather;
+  if (costs.stages.stages.front().num_blocks == 0) return embedding;
+  return std::max(embedding, embedding + costs.state.block.gather - costs.layers.embedding.seconds[of_forward]);
+}
+
+// One rank alone goes through all blocks forward and then back, of one microbatch (1F1B) or of all (breadth-first), so
+// that the lane can be followed through the whole phase: forward the last block waits for the gathers of all. Back the
+// first reduction waits for the first block's pass; behind it come the gathers of all but the first two blocks, all
+// reductions but those of the last two, and in the last phase the sums over replicas but those of the last four, each
+// of which comes two passes behind its reduction: for them the last block waits.
+double single_rank_end(const PlanCosts& costs) {
+  const auto& [choice, stages, layers, state, passes] = costs;
+  const PlanData& data = choice.data;
+  const bool breadth_first = choice.pipeline.schedule == PipelineSchedule::looped_bfs;
+  const bool gathers = is_sharded(data, 3) && data.reshard != ReshardAfterForward::step;
+  if (!gathers || (!breadth_first && choice.pipeline.schedule != PipelineSchedule::one_f_one_b)) return 0;
+  const double num_phases = breadth_first ? 1 : static_cast<double>(choice.shape.num_microbatches);
+  const double num_together = static_cast<double>(choice.shape.num_microbatches) / num_phases;
+  double num_blocks = 0, num_gathers = 0, forwards = 0, backwards = 0;
+  std::array<double, num_pass_kinds> least_of_block;
+  least_of_block.fill(std::numeric_limits<double>::infinity());
+  const auto may_be = [&](const UnitCost& block) {
+    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
+      least_of_block[kind] = std::min(least_of_block[kind], block.seconds[kind]);
+  };
+  for (const StageCost& stage : stages.stages) {
+    const auto n = static_cast<double>(stage.num_blocks);
+    num_blocks += n;
+    // For the next microbatch: one block alone, or all.
+    const bool stays = stage.num_blocks <= 1 || data.reshard == ReshardAfterForward::never;
+    num_gathers += stays ? n : num_together * n;
+    forwards += num_together * stage.seconds[of_forward];
+    backwards += num_together * stage.seconds[of_backward];
+    if (stage.num_again > 0) may_be(layers.recomputed_block);
+    if (stage.num_again < stage.num_blocks) may_be(layers.block);
+  }
+  const UnitState& block = state.traces->block;
+  backwards += num_together * num_blocks *
+               (block.costs.at(ActionKind::open_gradients).compute_seconds() +
+                block.costs.at(ActionKind::store_gradients).compute_seconds());
+  const double embedding = state.embedding.gather + state.tied_weight.gather;
+  const double forth =
+      std::max(forwards + std::max(0.0, state.block.gather - layers.embedding.seconds[of_forward]),
+               num_gathers * state.block.gather + least_of_block[of_forward] + layers.head.seconds[of_forward]);
+  double back = backwards, last_back = backwards;
+  if (data.reshard == ReshardAfterForward::microbatch) {
+    const double bottom = least_of_block[of_backward] + layers.embedding.seconds[of_backward];
+    const double lane = layers.head.seconds[of_backward] + least_of_block[of_backward] +
+                        (num_gathers - 2) * state.block.gather + (num_together * num_blocks - 2) * state.block.reduce +
+                        bottom;
+    back = std::max(back, lane);
+    last_back = std::max(back, lane + std::max(0.0, num_blocks - 4) * state.block.reduce_parts);
+  }
+  return embedding + num_phases * forth + (num_phases - 1) * back + last_back;
+}
+
+// All ranks sum the norm of what was reduced, update, and sum the loss.
+double step_end(const PlanCosts& costs, const std::vector<double>& last_passes) {
+  const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
+  const double squares =
+      static_cast<double>(*std::max_element(blocks.begin(), blocks.end())) * costs.state.block.squares;
+  return reductions_end(costs, last_passes) + squares + costs.state.scalar_seconds + update_seconds(costs) +
+         costs.state.scalar_seconds;
+}
+
+double state_core_seconds(const PlanCosts& costs) {
+  const PlanData& data = costs.choice.data;
+  const StateTraces& state = *costs.state.traces;
+  const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
+  const double update = core_seconds_of(state.block, ActionKind::update);
+  const double gather = data.shard > 1 ? core_seconds_of(state.block, ActionKind::gather_parameters) : 0;
+  const double reduce = costs.choice.shape.dp > 1 ? core_seconds_of(state.block, ActionKind::reduce_gradients) : 0;
+  const double reductions = is_sharded(data, 2) ? m : 1;
+  double sum = core_seconds_of(state.embedding, ActionKind::update) + core_seconds_of(state.head, ActionKind::update);
+  for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
+    const auto num_blocks = static_cast<double>(costs.stages.stages[i].num_blocks);
+    sum += num_blocks * (update + reductions * reduce) + gathers_of_blocks(data, costs.passes[i], num_blocks) * gather;
+  }
+  return sum;
+}
+
+}  // namespace echelon

@@ -1,0 +1,46 @@
+// The step of a layout on its own lowered programs, from costs of the model's parts: what `simulate` gives for its
+// blueprint, but for rounding, without tracing every rank and without placing its buffers. A search can afford it for
+// thousands of layouts.
+#pragma once
+
+#include "plan/bounds/layer_costs.h"
+#include "plan/bounds/layout_program.h"
+
+#include <list>
+#include <memory>
+#include <optional>
+
+namespace echelon {
+
+/// A layout's step, and the bytes that live at the same time on its fullest rank.
+struct LayoutStep {
+  double seconds = 0;
+  // Else at least so many: replicas may lie differently on nodes, and each stage's has the closest of the places.
+  bool is_exact = true;
+  std::int64_t live_bytes = 0;
+};
+
+/// Not thread-safe.
+class LayoutSteps {
+ public:
+  LayoutSteps(const PlanSpace& space, const PlanRequest& request, CostTable& costs)
+      : space_(&space), request_(&request), costs_(&costs) {}
+
+  /// None on nodes of several kinds, and on a host whose cores ranks share.
+  [[nodiscard]] std::optional<LayoutStep> play(const PlanChoice& choice);
+
+ private:
+  struct Known {
+    std::vector<std::int64_t> key;
+    std::unique_ptr<LayoutProgram> program;
+  };
+  [[nodiscard]] LayoutProgram& program_of(const PlanChoice& choice, const RunConfig& config);
+
+  const PlanSpace* space_;
+  const PlanRequest* request_;
+  CostTable* costs_;
+  std::list<Known> known_;  // those that were used last come first
+  std::int64_t num_known_actions_ = 0;
+};
+
+}  // namespace echelon

@@ -1,0 +1,167 @@
+#include "plan/bounds/stages.h"
+
+#include "spec/config/pipeline.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr auto forward = static_cast<std::size_t>(PassKind::forward),
+               backward = static_cast<std::size_t>(PassKind::backward),
+               backward_input = static_cast<std::size_t>(PassKind::backward_input),
+               backward_weight = static_cast<std::size_t>(PassKind::backward_weight);
+
+int rank_of_stage(int stage, int num_ranks, Placement placement) {
+  return placement == Placement::loop || stage < num_ranks ? stage % num_ranks : 2 * num_ranks - 1 - stage;
+}
+
+/// Of all cores of a host for one rank, whichever microbatch it is.
+double core_seconds_of(const UnitCost& unit, std::size_t kind) {
+  return std::min(unit.first[kind].core_seconds, unit.later[kind].core_seconds);
+}
+
+StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
+  StageCost stage;
+  stage.num_blocks = layers.num_layers;
+  stage.num_again = recompute.operations.empty() ? 0 : layers.num_layers;
+  if (recompute.num_blocks > 0) stage.num_again = std::min(stage.num_again, recompute.num_blocks);
+  if (layers.has_embedding) stage.add(costs.embedding, 1);
+  stage.add(costs.recomputed_block, stage.num_again);
+  stage.add(costs.block, layers.num_layers - stage.num_again);
+  if (layers.has_head) stage.add(costs.head, 1);
+  stage.stash_bytes += (stage.num_units - 1) * costs.boundary_bytes;     // between units
+  if (!layers.has_embedding) stage.stash_bytes += costs.boundary_bytes;  // the stage's input, which lives as long
+  stage.flow_bytes = std::min<std::int64_t>(stage.num_units - 1, 2) * costs.boundary_bytes +
+                     (layers.has_head ? 0 : costs.boundary_bytes);
+  return stage;
+}
+
+}  // namespace
+
+void StageCost::add(const UnitCost& unit, std::int64_t count) {
+  for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
+    seconds[kind] += static_cast<double>(count) * unit.seconds[kind];
+    core_seconds[kind] += static_cast<double>(count) * core_seconds_of(unit, kind);
+    if (count > 0) workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.workspace_bytes[kind]);
+  }
+  stash_bytes += count * unit.stash_bytes;
+  input_stash_bytes += count * unit.input_stash_bytes;
+  gradient_stash_bytes += count * unit.gradient_stash_bytes;
+  num_units += count;
+}
+
+double least_backward(const std::array<double, num_pass_kinds>& seconds, BackwardKinds kinds) {
+  const double split = seconds[backward_input] + seconds[backward_weight];
+  switch (kinds) {
+    case BackwardKinds::fused: return seconds[backward];
+    case BackwardKinds::split: return split;
+    case BackwardKinds::both: return std::min(seconds[backward], split);
+  }
+  return 0;
+}
+
+double least_backward_input(const std::array<double, num_pass_kinds>& seconds, BackwardKinds kinds) {
+  switch (kinds) {
+    case BackwardKinds::fused: return seconds[backward];
+    case BackwardKinds::split: return seconds[backward_input];
+    case BackwardKinds::both: return std::min(seconds[backward], seconds[backward_input]);
+  }
+  return 0;
+}
+
+std::vector<double> unplayed_ends(const PlanComputation& computation, const PlanStages& stages) {
+  const BackwardKinds kinds = stages.backward_kinds;
+  const auto m = static_cast<double>(computation.shape.num_microbatches);
+  const auto num_ranks = static_cast<std::size_t>(computation.shape.pp);
+  std::vector<double> way_there(num_ranks, 0), way_back(num_ranks, 0), all(num_ranks, 0), weights(num_ranks, 0);
+  std::vector<bool> is_reached(num_ranks, false);
+  double there = 0, back = 0;
+  for (const StageCost& stage : stages.stages) {
+    const auto rank = static_cast<std::size_t>(stage.rank);
+    if (!is_reached[rank]) {
+      way_there[rank] = there;
+      way_back[rank] = back;
+      is_reached[rank] = true;
+    }
+    there += stage.seconds[forward];
+    back += least_backward_input(stage.seconds, kinds);
+    all[rank] += m * (stage.seconds[forward] + least_backward(stage.seconds, kinds));
+    if (kinds != BackwardKinds::fused)
+      weights[rank] +=
+          m * std::max(0.0, least_backward(stage.seconds, kinds) - least_backward_input(stage.seconds, kinds));
+  }
+  // One microbatch after the other.
+  double first_rank = computation.pipeline.schedule == PipelineSchedule::naive ? m * (there + back) : 0;
+  for (std::size_t rank = 0; rank < num_ranks; ++rank) {
+    all[rank] += way_there[rank];
+    // weights' gradients may come while the last gradient goes back.
+    first_rank = std::max(first_rank, all[rank] - weights[rank] + way_back[rank]);
+  }
+  all.front() = std::max(all.front(), first_rank);
+  return all;
+}
+
+double core_seconds(const PlanComputation& computation, const PlanStages& stages) {
+  double sum = 0;
+  for (const StageCost& stage : stages.stages)
+    sum += stage.core_seconds[forward] + least_backward(stage.core_seconds, stages.backward_kinds);
+  return static_cast<double>(computation.shape.num_microbatches) * sum;
+}
+
+const PlanStages& PlanStageTable::stages(const PlanComputation& computation, const LayerCosts& layers) {
+  if (layers_ == &layers && computation_ == computation) return last_;
+  const auto& [shape, pipeline, recompute] = computation;
+  const ScheduleEntry& entry = entry_of(pipeline.schedule);
+  const int num_ranks = static_cast<int>(shape.pp), num_stages = static_cast<int>(shape.pp * pipeline.num_virtual);
+  last_.stages.clear();
+  last_.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
+  last_.backward_kinds = entry.backward;
+  ++last_.number;
+  for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
+    StageCost& stage = last_.stages.emplace_back(cost_of(each, recompute, layers));
+    stage.rank = rank_of_stage(static_cast<int>(last_.stages.size()) - 1, num_ranks, entry.placement);
+    last_.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
+  }
+  computation_ = computation;
+  layers_ = &layers;
+  return last_;
+}
+
+std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule) {
+  std::vector<StagePasses> passes(static_cast<std::size_t>(schedule.num_stages()));
+  std::vector<int> open(passes.size(), 0);  // microbatches that went forward and have passes left
+  for (const std::vector<CompactPass>& order : schedule.ranks) {
+    int before = -1;
+    std::map<std::pair<int, std::uint32_t>, int> left;  // backward passes of a stage and microbatch
+    for (const CompactPass& pass : order)
+      if (pass.kind != PassKind::forward) ++left[{pass.stage, pass.microbatch}];
+    for (const CompactPass& pass : order) {
+      StagePasses& own = passes[pass.stage];
+      const bool is_behind_own = before == pass.stage;
+      before = pass.stage;
+      ++own.all;
+      if (is_behind_own) ++own.behind_own;
+      if (pass.kind == PassKind::forward) {
+        if (open[pass.stage]++ > 0) continue;
+        ++own.openings;
+        if (is_behind_own) ++own.open_behind_own;
+      } else if (--left[{pass.stage, pass.microbatch}] == 0) {
+        --open[pass.stage];
+      }
+    }
+  }
+  return passes;
+}
+
+const PlanStageTable::KnownSchedule& PlanStageTable::known(const PlanShape& shape, const PlanPipeline& pipeline) {
+  const auto key = std::tuple(pipeline.schedule, shape.pp, pipeline.num_virtual, shape.num_microbatches);
+  const auto found = schedules_.find(key);
+  if (found != schedules_.end()) return found->second;
+  const Schedule schedule = pipeline_schedule(space_->config_of({shape, pipeline, {}, {.replicate = shape.dp}}));
+  KnownSchedule own = {compact(schedule, entry_of(pipeline.schedule).backward), {}};
+  own.passes = passes_of_stages(own.schedule);
+  return schedules_.emplace(key, std::move(own)).first->second;
+}
+
+}  // namespace echelon

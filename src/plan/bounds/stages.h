@@ -1,0 +1,84 @@
+// The stages of a pipeline as the bounds of a search read them: what a pass of each takes and what it keeps. No data
+// axes.
+#pragma once
+
+#include "plan/bounds/compact_schedule.h"
+
+#include <map>
+#include <memory>
+
+namespace echelon {
+
+/// A layout without its data axes.
+struct PlanComputation {
+  PlanShape shape = {};
+  PlanPipeline pipeline = {};
+  PlanRecompute recompute = {};
+  bool operator==(const PlanComputation&) const = default;
+};
+
+struct StageCost {
+  std::array<double, num_pass_kinds> seconds = {}, core_seconds = {};
+  std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
+  std::int64_t stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0, flow_bytes = 0;
+  std::int64_t num_blocks = 0, num_again = 0, num_units = 0;  // again: the first blocks, which are formed again
+  int rank = 0;
+
+  void add(const UnitCost& unit, std::int64_t count);
+};
+
+struct PlanStages {
+  std::vector<StageCost> stages;
+  std::vector<std::int64_t> blocks_of_rank;
+  BackwardKinds backward_kinds{};
+  std::int64_t number = 0;  // of those that were asked for: what is derived from them can be kept by it
+};
+
+/// The ways in which a whole backward pass can be had, and in which the gradient of a stage's input can be.
+[[nodiscard]] double least_backward(const std::array<double, num_pass_kinds>& seconds, BackwardKinds kinds);
+[[nodiscard]] double least_backward_input(const std::array<double, num_pass_kinds>& seconds, BackwardKinds kinds);
+
+/// By rank: the end of its last pass at least, without a clock.
+[[nodiscard]] std::vector<double> unplayed_ends(const PlanComputation& computation, const PlanStages& stages);
+
+/// Of all cores of a host for one rank of every stage.
+[[nodiscard]] double core_seconds(const PlanComputation& computation, const PlanStages& stages);
+
+/// Passes of a stage in a step, as gathers under ZeRO-3 see them.
+struct StagePasses {
+  // Those that come behind another pass of the stage on their rank find its last block gathered.
+  double all = 0, behind_own = 0;
+  double openings = 0, open_behind_own = 0;  // those before which no microbatch waits for its way back
+};
+[[nodiscard]] std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule);
+
+/// Memoised; not thread-safe.
+class PlanStageTable {
+ public:
+  explicit PlanStageTable(const PlanSpace& space) : space_(&space) {}
+
+  /// Until others are asked for: a search asks for those of a computation one time after the other. `layers` are those
+  /// of its recomputation.
+  [[nodiscard]] const PlanStages& stages(const PlanComputation& computation, const LayerCosts& layers);
+  [[nodiscard]] const CompactSchedule& schedule(const PlanShape& shape, const PlanPipeline& pipeline) {
+    return known(shape, pipeline).schedule;
+  }
+  [[nodiscard]] const std::vector<StagePasses>& passes(const PlanShape& shape, const PlanPipeline& pipeline) {
+    return known(shape, pipeline).passes;
+  }
+
+ private:
+  struct KnownSchedule {
+    CompactSchedule schedule;
+    std::vector<StagePasses> passes;
+  };
+  [[nodiscard]] const KnownSchedule& known(const PlanShape& shape, const PlanPipeline& pipeline);
+
+  const PlanSpace* space_;
+  std::map<std::tuple<PipelineSchedule, std::int64_t, std::int64_t, std::int64_t>, KnownSchedule> schedules_;
+  PlanComputation computation_;
+  const LayerCosts* layers_ = nullptr;
+  PlanStages last_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,55 @@
+// The cheapest token: of every number of devices that divides the one asked for, the fastest plan; the others may do
+// something else.
+#include "plan/search/plan.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace echelon {
+
+double price_per_token(const Plan& plan, const PlanRequest& request) {
+  constexpr double seconds_of_an_hour = 3600;
+  double price = 0, devices = 0;  // of the first devices of the machine
+  const auto wanted = static_cast<double>(plan.config.mesh_shape().num_ranks());
+  for (const NodeSpec& node : request.machine.nodes) {
+    const double there = node.count == 0
+                             ? wanted - devices
+                             : std::min(wanted - devices, static_cast<double>(node.count * node.num_devices));
+    price += there * node.price_per_device_hour;
+    devices += there;
+  }
+  const auto tokens = static_cast<double>(plan.config.training.global_batch_size * plan.config.training.seq_len);
+  return price * plan.outcome.step_seconds / seconds_of_an_hour / tokens;
+}
+
+PlanResult find_cheapest_plans(const PlanRequest& request) {
+  PlanResult all;
+  for (std::int64_t n = request.num_devices; n >= 1; --n) {
+    if (request.num_devices % n != 0) continue;
+    PlanRequest part = request;
+    part.num_devices = n;
+    part.objective = PlanObjective::time;
+    part.top = 1;
+    try {
+      PlanResult result = find_fitting_plans(part);
+      all.num_configurations += result.num_configurations;
+      all.num_evaluated += result.num_evaluated;
+      all.num_played += result.num_played;
+      all.num_stepped += result.num_stepped;
+      all.seconds += result.seconds;
+      all.is_complete &= result.is_complete;
+      all.within = std::max(all.within, result.within);
+      for (Plan& plan : result.plans) all.plans.push_back(std::move(plan));
+    } catch (const Error&) {  // no layout has so many ranks
+      if (n == request.num_devices) throw;
+    }
+  }
+  std::stable_sort(all.plans.begin(), all.plans.end(), [&](const Plan& a, const Plan& b) {
+    return price_per_token(a, request) < price_per_token(b, request);
+  });
+  if (static_cast<int>(all.plans.size()) > request.top) all.plans.resize(static_cast<std::size_t>(request.top));
+  return all;
+}
+
+}  // namespace echelon

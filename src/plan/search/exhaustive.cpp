@@ -1,0 +1,65 @@
+// Every layout of the space, one after the other: what the search must agree with.
+#include "base/clock.h"
+#include "plan/search/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+namespace echelon {
+namespace {
+
+using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
+
+}  // namespace
+
+double comparable(double seconds) {
+  int exponent = 0;
+  const double fraction = std::frexp(seconds, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 32)), exponent - 32);
+}
+
+bool is_better(PlanObjective objective, const Plan& a, const Plan& b) {
+  if (a.outcome.fits() != b.outcome.fits()) return a.outcome.fits();
+  const auto by_time = [](const Plan& each) {
+    return std::pair(comparable(each.outcome.step_seconds), static_cast<double>(each.outcome.peak_memory_bytes()));
+  };
+  const auto by_memory = [](const Plan& each) {
+    return std::pair(static_cast<double>(each.outcome.peak_memory_bytes()), comparable(each.outcome.step_seconds));
+  };
+  if (objective == PlanObjective::memory || !a.outcome.fits()) return by_memory(a) < by_memory(b);
+  return by_time(a) < by_time(b);
+}
+
+Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice) {
+  Plan plan = {choice, space.config_of(choice), {}};
+  plan.outcome = simulate(Blueprint(plan.config), request.machine);
+  plan.outcome.timeline = {};
+  return plan;
+}
+
+PlanResult find_plans_exhaustively(const PlanRequest& request) {
+  const double start = now_seconds();
+  const PlanSpace space(request);
+  PlanResult result;
+  std::map<Degrees, Plan> best;
+  space.for_each([&](const PlanChoice& choice) {
+    Plan plan = evaluate(space, request, choice);
+    ++result.num_configurations;
+    ++result.num_evaluated;
+    const auto [held, is_new] = best.try_emplace(degrees_of(choice.shape), plan);
+    if (!is_new && is_better(request.objective, plan, held->second)) held->second = std::move(plan);
+  });
+  for (auto& [degrees, plan] : best) result.plans.push_back(std::move(plan));
+  std::sort(result.plans.begin(), result.plans.end(),
+            [&](const Plan& a, const Plan& b) { return is_better(request.objective, a, b); });
+  if (!result.plans.front().outcome.fits()) result.nearest = result.plans.front();
+  std::erase_if(result.plans, [](const Plan& plan) { return !plan.outcome.fits(); });
+  if (static_cast<int>(result.plans.size()) > request.top) result.plans.resize(static_cast<std::size_t>(request.top));
+  result.seconds = now_seconds() - start;
+  return result;
+}
+
+}  // namespace echelon

@@ -1,0 +1,59 @@
+// The layouts of a model on a machine, best first. Every number is that of the layout's blueprint, timed by `simulate`;
+// bounds only decide which layouts need not be timed (docs/internals/planner.md).
+#pragma once
+
+#include "plan/space/space.h"
+#include "predict/simulation/simulate.h"
+
+#include <optional>
+#include <vector>
+
+namespace echelon {
+
+struct Plan {
+  PlanChoice choice;
+  RunConfig config;
+  Simulation outcome;  // without its timeline
+};
+
+struct PlanResult {
+  std::int64_t num_configurations = 0;  // legal layouts
+  std::int64_t num_evaluated = 0;       // blueprints that were made and timed
+  std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
+  std::int64_t num_stepped = 0;         // layouts whose programs were played
+  double seconds = 0;                   // that the search took
+  double within = 0;                    // no layout is better than the first plan by more than this part of it
+  bool is_complete = true;              // false: time was over, and the plans are good ones that were found by then
+  std::vector<Plan> plans;              // those that fit, best first
+  // The first plan with its axes in the default order, where another one is better.
+  std::optional<Plan> in_default_order;
+  std::optional<Plan> nearest;     // where none fits: the one that needs least memory
+  std::vector<std::string> mends;  // and the smallest changes of the request with which one does
+};
+
+/// The best `request.top` plans whose tensor, pipeline and data degrees differ. Throws Error if no layout is legal.
+[[nodiscard]] PlanResult find_plans(const PlanRequest& request);
+
+/// The same without its mends and what the default order takes.
+[[nodiscard]] PlanResult find_fitting_plans(const PlanRequest& request);
+
+/// Those with the cheapest tokens, of all numbers of devices that divide the request's.
+[[nodiscard]] PlanResult find_cheapest_plans(const PlanRequest& request);
+/// In the unit of price_per_device_hour.
+[[nodiscard]] double price_per_token(const Plan& plan, const PlanRequest& request);
+
+/// Sentences: with which of the fixed keys left open, or with how many more devices, some layout fits.
+[[nodiscard]] std::vector<std::string> mends_of(const PlanRequest& request);
+
+/// The same by timing every layout of the space.
+[[nodiscard]] PlanResult find_plans_exhaustively(const PlanRequest& request);
+
+/// Rounded to a part in four billion: seconds that were summed in another order are equal, and memory decides.
+[[nodiscard]] double comparable(double seconds);
+/// Whether `a` is better for the objective. A plan that fits is better than one that does not.
+[[nodiscard]] bool is_better(PlanObjective objective, const Plan& a, const Plan& b);
+
+/// Blueprint and simulation of one layout.
+[[nodiscard]] Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice);
+
+}  // namespace echelon

@@ -1,0 +1,143 @@
+#include "plan/search/scaling.h"
+
+#include "base/error.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <set>
+
+namespace echelon {
+namespace {
+
+constexpr int bar_columns = 40;
+
+struct Frame {
+  double width = 640, height = 400, margin = 60;
+  double least_devices = 1, most_devices = 2, least_seconds = 1, most_seconds = 2;
+
+  [[nodiscard]] double x(double devices) const {
+    return margin + (width - 2 * margin) * std::log(devices / least_devices) /
+                        std::max(1e-9, std::log(most_devices / least_devices));
+  }
+  [[nodiscard]] double y(double seconds) const {
+    return margin + (height - 2 * margin) * std::log(most_seconds / seconds) /
+                        std::max(1e-9, std::log(most_seconds / least_seconds));
+  }
+};
+
+}  // namespace
+
+Scaling scaling_of(const PlanRequest& request) {
+  std::set<std::int64_t> numbers = {request.num_devices};
+  for (std::int64_t n = 1; n < request.num_devices; n *= 2) numbers.insert(n);
+  Scaling scaling;
+  std::vector<ScalingPoint>& points = scaling.points;
+  for (const std::int64_t n : numbers) {
+    PlanRequest part = request;
+    part.num_devices = n;
+    part.top = 1;
+    try {
+      PlanResult result = find_fitting_plans(part);
+      if (result.plans.empty())
+        scaling.without_plan.push_back(n);
+      else
+        points.push_back({n, std::move(result.plans.front()), 1, result.is_complete, result.within});
+    } catch (const Error&) {  // no layout has so many ranks
+      if (n == request.num_devices) throw;
+      scaling.without_plan.push_back(n);
+    }
+  }
+  for (ScalingPoint& each : points)
+    each.efficiency = points.front().plan.outcome.step_seconds * static_cast<double>(points.front().num_devices) /
+                      (each.plan.outcome.step_seconds * static_cast<double>(each.num_devices));
+  return scaling;
+}
+
+std::vector<std::string> remarks_of(const Scaling& scaling) {
+  std::vector<std::string> remarks;
+  if (!scaling.points.empty() && scaling.points.front().num_devices > 1)
+    remarks.push_back(
+        fmt::format("efficiency is relative to {} devices, the fewest on which the model fits; more of "
+                    "them may exceed 100 %, since each holds less",
+                    scaling.points.front().num_devices));
+  if (!scaling.without_plan.empty())
+    remarks.push_back(
+        fmt::format("numbers of devices on which nothing fits: {}", fmt::join(scaling.without_plan, ", ")));
+  for (const ScalingPoint& each : scaling.points)
+    if (!each.is_complete)
+      remarks.push_back(
+          fmt::format("the search over {} devices was ended (--seconds gives it more): another layout may be better by "
+                      "up to {:.2g} %",
+                      each.num_devices, 100 * each.within));
+  return remarks;
+}
+
+std::string to_text(const Scaling& scaling) {
+  const std::vector<ScalingPoint>& points = scaling.points;
+  if (points.empty()) return "nothing fits on so many devices or fewer\n";
+  std::string text = fmt::format("{:>8} {:>12} {:>7} {:>6}  {:>4} {:>4} {:>5}  {}\n", "devices", "s/step", "eff. %",
+                                 "MFU %", "tp", "pp", "dp", "efficiency");
+  for (const ScalingPoint& each : points) {
+    const PlanShape& shape = each.plan.choice.shape;
+    text += fmt::format("{:>8} {:>12.4f} {:>7.1f} {:>6.2f}  {:>4} {:>4} {:>5}  {}\n", each.num_devices,
+                        each.plan.outcome.step_seconds, 100 * each.efficiency, 100 * each.plan.outcome.mfu(), shape.tp,
+                        shape.pp, shape.dp,
+                        std::string(static_cast<std::size_t>(std::min(2.0, each.efficiency) * bar_columns), '#'));
+  }
+  for (const std::string& remark : remarks_of(scaling)) text += remark + "\n";
+  return text;
+}
+
+std::string to_json(const Scaling& scaling) {
+  std::string rows;
+  for (const ScalingPoint& each : scaling.points)
+    rows += fmt::format(
+        R"({}{{"gpus": {}, "predicted_seconds": {}, "efficiency": {}, "mfu": {}, "complete": {}, "within": {}}})",
+        rows.empty() ? "" : ", ", each.num_devices, each.plan.outcome.step_seconds, each.efficiency,
+        100 * each.plan.outcome.mfu(), each.is_complete, each.within);
+  return fmt::format("{{\"scaling\": [{}], \"gpus_without_plan\": [{}]}}\n", rows,
+                     fmt::join(scaling.without_plan, ", "));
+}
+
+std::string to_svg(const Scaling& scaling) {
+  const std::vector<ScalingPoint>& points = scaling.points;
+  Frame frame;
+  if (!points.empty()) {
+    const double first = points.front().plan.outcome.step_seconds,
+                 ratio =
+                     static_cast<double>(points.back().num_devices) / static_cast<double>(points.front().num_devices);
+    frame.least_devices = static_cast<double>(points.front().num_devices);
+    frame.most_devices = static_cast<double>(points.back().num_devices);
+    frame.most_seconds = first;
+    frame.least_seconds = first / ratio;
+    for (const ScalingPoint& each : points) {
+      frame.most_seconds = std::max(frame.most_seconds, each.plan.outcome.step_seconds);
+      frame.least_seconds = std::min(frame.least_seconds, each.plan.outcome.step_seconds);
+    }
+  }
+  std::string line, ideal, marks;
+  for (const ScalingPoint& each : points) {
+    const auto devices = static_cast<double>(each.num_devices);
+    const double seconds = each.plan.outcome.step_seconds,
+                 perfect = points.front().plan.outcome.step_seconds * frame.least_devices / devices;
+    line += fmt::format("{:.1f},{:.1f} ", frame.x(devices), frame.y(seconds));
+    ideal += fmt::format("{:.1f},{:.1f} ", frame.x(devices), frame.y(perfect));
+    marks += fmt::format(
+        "<circle cx=\"{0:.1f}\" cy=\"{1:.1f}\" r=\"3\" fill=\"#1f77b4\"/><text x=\"{0:.1f}\" y=\"{2:.1f}\">{3:.3g} s, "
+        "{4:.0f} %</text>"
+        "<text x=\"{0:.1f}\" y=\"{5:.1f}\">{6}</text>\n",
+        frame.x(devices), frame.y(seconds), frame.y(seconds) - 8, seconds, 100 * each.efficiency,
+        frame.height - frame.margin / 3, each.num_devices);
+  }
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"11\" "
+      "text-anchor=\"middle\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{}\" y=\"20\">seconds of a step over devices; "
+      "dashed: perfect scaling</text>\n"
+      "<polyline fill=\"none\" stroke=\"#999\" stroke-dasharray=\"4\" points=\"{}\"/>\n<polyline fill=\"none\" "
+      "stroke=\"#1f77b4\" points=\"{}\"/>\n{}</svg>\n",
+      frame.width, frame.height, frame.width / 2, ideal, line, marks);
+}
+
+}  // namespace echelon

@@ -1,0 +1,34 @@
+// The best step over numbers of devices, the batch being the same: how far more of them help (strong scaling).
+#pragma once
+
+#include "plan/search/plan.h"
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct ScalingPoint {
+  std::int64_t num_devices = 0;
+  Plan plan;
+  double efficiency = 1;    // of the first point's device seconds
+  bool is_complete = true;  // as in PlanResult
+  double within = 0;        // likewise
+};
+
+struct Scaling {
+  std::vector<ScalingPoint> points;
+  std::vector<std::int64_t> without_plan;  // numbers of devices of which nothing fits, or which no layout has
+};
+
+/// Powers of two up to the request's devices, and these.
+[[nodiscard]] Scaling scaling_of(const PlanRequest& request);
+
+[[nodiscard]] std::string to_text(const Scaling& scaling);
+[[nodiscard]] std::string to_json(const Scaling& scaling);
+/// Step time over devices, both logarithmic, with the line of perfect scaling.
+[[nodiscard]] std::string to_svg(const Scaling& scaling);
+/// Sentences about what is not in the table, or not certain; maybe none.
+[[nodiscard]] std::vector<std::string> remarks_of(const Scaling& scaling);
+
+}  // namespace echelon

@@ -1,0 +1,326 @@
+// Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout
+// that was timed comes first; nothing that is left can be better than it. So the answer is that of timing all.
+#include "base/clock.h"
+#include "base/error.h"
+#include "plan/bounds/bounds.h"
+#include "plan/bounds/layout_steps.h"
+#include "plan/search/heap.h"
+#include "plan/search/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace echelon {
+namespace {
+
+using Grade = PlanGrade;
+using Key = PlanKey;
+using Node = PlanNode;
+using Heap = PlanHeap;
+
+constexpr double rounding_of_bounds = 1 - 1e-9;  // their sums are formed in another order than the simulator's
+
+// Where time is over:
+constexpr double grace = 0.2;                                  // of it, to find some plans nevertheless
+constexpr std::size_t most_descents = 400, most_children = 8;  // the lowest
+// Of a descent; of it, and of layouts of the same degrees.
+constexpr int most_sets = 100, most_timed = 3;
+// Descents when that is over too, as long as none has found anything.
+constexpr int most_late = 16;
+
+using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+
+class Search {
+ public:
+  explicit Search(const PlanRequest& request, bool must_fit)
+      : request_(request),
+        must_fit_(must_fit),
+        space_(request),
+        bounds_(space_, request),
+        steps_(space_, request, bounds_.costs()),
+        device_bytes_(most_device_bytes(request.machine)) {}
+
+  PlanResult run(int wanted) {
+    const double start = now_seconds();
+    PlanResult result;
+    result.num_configurations = space_.num_configurations();
+    for (const PlanShape& shape : space_.shapes())
+      push({key(bounds_.shape_seconds(shape), 0), Grade::shape, {.shape = shape}});
+    const double end = request_.seconds > 0 ? start + request_.seconds : std::numeric_limits<double>::infinity();
+    while (static_cast<int>(result.plans.size()) < wanted) {
+      drop_found(heap_);
+      drop_found(timed_);
+      const bool is_open = !heap_.empty() && (timed_.empty() || is_behind(timed_.top().key, heap_.top().key));
+      if (is_open && result.is_complete && !is_early(end)) {
+        result.is_complete = false;
+        find_some(wanted, end + grace * request_.seconds);
+      }
+      if (is_open && result.is_complete) {
+        expand(*heap_.pop());
+        continue;
+      }
+      if (timed_.empty()) break;
+      const Node& best = *timed_.top().node;
+      if (result.plans.empty() && !heap_.empty())
+        result.within = std::max(0.0, 1 - heap_.top().key.first / best.key.first);
+      found_.insert(degrees_of(best.choice.shape));
+      result.plans.push_back(std::move(plans_[static_cast<std::size_t>(best.plan)]));
+    }
+    result.num_evaluated = num_evaluated_;
+    result.num_played = num_played_;
+    result.num_stepped = num_stepped_;
+    result.seconds = now_seconds() - start;
+    return result;
+  }
+
+ private:
+  void drop_found(Heap& heap) const {
+    while (!heap.empty() && found_.contains(degrees_of(heap.top().node->choice.shape))) heap.pop();
+  }
+
+  /// Whether something that is not timed yet may be better by more than is asked for.
+  [[nodiscard]] bool is_behind(const Key& timed, const Key& bound) const {
+    return request_.within > 0 ? bound.first < timed.first * (1 - request_.within) : bound < timed;
+  }
+
+  /// Time is over: layouts that are found going down by the lowest bounds, from the lowest set of each way to lay out
+  /// the model, and then from the lowest sets of the best degrees; the best of them are timed. Nothing is taken off the
+  /// heap, whose first bound still says how much better another one could be.
+  void find_some(int wanted, double end) {
+    using Way = std::tuple<Degrees, std::int64_t, ReshardAfterForward>;
+    std::map<Way, const Heap::Entry*> lowest;
+    for (const Heap::Entry& each : heap_.entries()) {
+      const PlanChoice& choice = each.node->choice;
+      const Heap::Entry*& of_way = lowest[{degrees_of(choice.shape), choice.data.zero_level, choice.data.reshard}];
+      if (of_way == nullptr || each.key < of_way->key) of_way = &each;
+    }
+    std::vector<const Heap::Entry*> first;
+    for (const auto& [way, entry] : lowest) first.push_back(entry);
+    Heap reached;
+    const double end_of_descents = now_seconds() + (end - now_seconds()) / 2;
+    descend_from(std::move(first), reached, end_of_descents);
+
+    std::set<Degrees> best;
+    for (const Heap::Entry& each : reached.sorted())
+      if (static_cast<int>(best.size()) < wanted) best.insert(degrees_of(each.node->choice.shape));
+    std::vector<const Heap::Entry*> of_best;
+    for (const Heap::Entry& each : heap_.entries())
+      if (best.contains(degrees_of(each.node->choice.shape))) of_best.push_back(&each);
+    descend_from(std::move(of_best), reached, end_of_descents);
+
+    std::map<Degrees, int> num_timed;
+    while (!reached.empty() && (timed_.empty() || is_early(end))) {
+      const auto node = reached.pop();
+      const std::size_t before = plans_.size();
+      int& of_degrees = num_timed[degrees_of(node->choice.shape)];
+      if (of_degrees < most_timed) time(*node);
+      of_degrees += plans_.size() > before ? 1 : 0;
+      if (static_cast<int>(num_timed.size()) > wanted) break;
+    }
+  }
+
+  void descend_from(std::vector<const Heap::Entry*> entries, Heap& reached, double end) {
+    std::sort(entries.begin(), entries.end(),
+              [](const Heap::Entry* a, const Heap::Entry* b) { return a->key < b->key; });
+    if (entries.size() > most_descents) entries.resize(most_descents);
+    std::vector<Node> nodes;
+    for (const Heap::Entry* each : entries) nodes.push_back(*each->node);
+    Heap whole = std::move(heap_);
+    int num_late = 0;
+    for (const Node& node : nodes)
+      if (is_early(end) || (reached.empty() && timed_.empty() && ++num_late <= most_late)) descend(node, reached);
+    heap_ = std::move(whole);
+  }
+
+  static bool is_early(double end) { return now_seconds() < end; }
+
+  /// Depth first.
+  void descend(const Node& node, Heap& reached) {
+    const std::size_t before = plans_.size();
+    const std::int64_t most_evaluated = num_evaluated_ + most_timed;
+    std::vector<Node> ahead = {node};
+    for (int i = 0; i < most_sets && !ahead.empty() && plans_.size() == before && num_evaluated_ < most_evaluated;
+         ++i) {
+      const Node next = std::move(ahead.back());
+      ahead.pop_back();
+      if (next.grade == Grade::stepped) return reached.push(next);
+      heap_ = Heap();
+      expand(next);
+      const std::size_t first = ahead.size();
+      while (!heap_.empty() && ahead.size() < first + most_children) ahead.push_back(std::move(*heap_.pop()));
+      std::reverse(ahead.begin() + static_cast<std::ptrdiff_t>(first), ahead.end());
+    }
+  }
+
+  static Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
+
+  static std::int64_t most_device_bytes(const MachineSpec& machine) {
+    std::int64_t most = 0;
+    for (const NodeSpec& node : machine.nodes) most = std::max(most, node.device.memory_bytes);
+    return most;
+  }
+
+  [[nodiscard]] Key key(double seconds, std::int64_t bytes) const {
+    return memory_first() ? Key{static_cast<double>(bytes), seconds} : Key{seconds, static_cast<double>(bytes)};
+  }
+  [[nodiscard]] bool may_fit(std::int64_t bytes) const { return !must_fit_ || bytes <= device_bytes_; }
+
+  void push(Node node) { heap_.push(std::move(node)); }
+  void push(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) {
+    push(layout_node(grade, choice, seconds, bytes));
+  }
+  [[nodiscard]] Node layout_node(Grade grade, const PlanChoice& choice, double seconds, std::int64_t bytes) const {
+    Node node = {key(seconds, bytes), grade, choice};
+    const std::vector<AxisOrder>& orders = space_.orders(choice.shape, choice.data);
+    node.key.order = std::find(orders.begin(), orders.end(), choice.order) - orders.begin();
+    return node;
+  }
+
+  void expand(const Node& node) {
+    switch (node.grade) {
+      case Grade::shape: return expand_shape(node.choice.shape);
+      case Grade::pipeline: return expand_pipeline(node);
+      case Grade::any_order: return expand_orders(node);
+      case Grade::layout: return play(node);
+      case Grade::played: return step(node);
+      case Grade::stepped: return time(node);
+      case Grade::timed: return;
+    }
+  }
+
+  void expand_shape(const PlanShape& shape) {
+    for (const PlanPipeline& pipeline : space_.pipelines(shape)) {
+      // Those of the same operations come one after the other, with more and more blocks: each is slower and keeps
+      // less.
+      const std::vector<PlanRecompute> all = space_.recomputes(pipeline);
+      for (auto first = all.begin(); first != all.end();) {
+        const auto end = std::find_if(first, all.end(),
+                                      [&](const PlanRecompute& each) { return each.operations != first->operations; });
+        const auto fits = [&](const PlanRecompute& each) {
+          return may_fit(bounds_.bytes().of_any_schedule({shape, pipeline, each}));
+        };
+        push_pipeline({shape, pipeline, {}, {}}, {first, end}, fits);
+        first = end;
+      }
+    }
+  }
+
+  [[nodiscard]] bool memory_first() const { return request_.objective == PlanObjective::memory || !must_fit_; }
+
+  /// The layouts with the recomputations of `chain`, without those at its begin of which none fits.
+  template <class Fits>
+  void push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits) {
+    const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(),
+                                                        [&](const PlanRecompute& each) { return !fits(each); })
+                                 : chain.begin();
+    chain.erase(chain.begin(), first);
+    if (chain.empty()) return;
+    Node node = {.key = {}, .grade = Grade::pipeline, .choice = choice};
+    node.choice.recompute = chain.front();
+    const double seconds = bounds_.pipeline_seconds({choice.shape, choice.pipeline, chain.front()});
+    node.key = key(seconds,
+                   memory_first() ? bounds_.bytes().of_any_schedule({choice.shape, choice.pipeline, chain.back()}) : 0);
+    node.chain = std::move(chain);
+    push(std::move(node));
+  }
+
+  /// The first layouts of a chain whose schedule says that they fit, one for each way of the data axes; the rest of the
+  /// chain stays a node.
+  void expand_pipeline(const Node& node) {
+    PlanChoice choice = node.choice;
+    const auto fits = [&](const PlanRecompute& each) {
+      return may_fit(bounds_.bytes().of_pipeline({choice.shape, choice.pipeline, each}));
+    };
+    if (!fits(node.chain.front())) return push_pipeline(choice, node.chain, fits);
+    const std::size_t num_taken = memory_first() ? node.chain.size() : 1;  // the last ones keep least
+    for (std::size_t i = 0; i < num_taken; ++i) {
+      choice.recompute = node.chain[i];
+      for (const PlanData& data : space_.data_layouts(choice.shape)) {
+        choice.data = data;
+        const std::int64_t bytes = bounds_.bytes().of_layout(choice);
+        if (may_fit(bytes)) push({key(bounds_.seconds_of_any_order(choice), bytes), Grade::any_order, choice});
+      }
+    }
+    if (num_taken < node.chain.size())
+      push_pipeline(node.choice, {node.chain.begin() + 1, node.chain.end()}, [](const PlanRecompute&) { return true; });
+  }
+
+  /// One of each kind of orders that the machine can tell apart.
+  void expand_orders(const Node& node) {
+    PlanChoice choice = node.choice;
+    for (const AxisOrder& order : bounds_.costs().orders().of(choice.shape, choice.data)) {
+      choice.order = order;
+      push(Grade::layout, choice, bounds_.seconds(choice, false), bounds_.bytes().of_layout(choice));
+    }
+  }
+
+  void play(const Node& node) {
+    ++num_played_;
+    push(Grade::played, node.choice, bounds_.seconds(node.choice, true), bounds_.bytes().of_layout(node.choice));
+  }
+
+  void step(const Node& node) {
+    const std::optional<LayoutStep> step = steps_.play(node.choice);
+    if (!step) return time(node);
+    ++num_stepped_;
+    if (may_fit(step->live_bytes))
+      push(Grade::stepped, node.choice, step->is_exact ? comparable(step->seconds) : rounding_of_bounds * step->seconds,
+           step->live_bytes);
+  }
+
+  void time(const Node& node) {
+    ++num_evaluated_;
+    Plan plan = evaluate(space_, request_, node.choice);
+    if (must_fit_ && !plan.outcome.fits()) return;
+    Node timed =
+        layout_node(Grade::timed, node.choice, comparable(plan.outcome.step_seconds), plan.outcome.peak_memory_bytes());
+    timed.plan = static_cast<std::int64_t>(plans_.size());
+    plans_.push_back(std::move(plan));
+    timed_.push(std::move(timed));
+  }
+
+  const PlanRequest& request_;
+  bool must_fit_;
+  PlanSpace space_;
+  PlanBounds bounds_;
+  LayoutSteps steps_;
+  std::int64_t device_bytes_;
+  Heap heap_, timed_;
+  std::vector<Plan> plans_;
+  std::set<Degrees> found_;
+  std::int64_t num_evaluated_ = 0, num_played_ = 0, num_stepped_ = 0;
+};
+
+std::optional<Plan> in_default_order(const Plan& plan, const PlanRequest& request) {
+  if (plan.choice.order == AxisOrder() || request.fixes("parallelism.order")) return std::nullopt;
+  PlanChoice choice = plan.choice;
+  choice.order = {};
+  return evaluate(PlanSpace(request), request, choice);
+}
+
+}  // namespace
+
+PlanResult find_fitting_plans(const PlanRequest& request) { return Search(request, true).run(request.top); }
+
+PlanResult find_plans(const PlanRequest& request) {
+  PlanResult result =
+      request.objective == PlanObjective::cost ? find_cheapest_plans(request) : find_fitting_plans(request);
+  if (!result.plans.empty()) {
+    result.in_default_order = in_default_order(result.plans.front(), request);
+    return result;
+  }
+  PlanResult any = Search(request, false).run(1);
+  result.is_complete &= any.is_complete;
+  require(!any.plans.empty(), "--seconds={} are too few to find a layout; nearest: 0, which is as long as it takes",
+          request.seconds);
+  result.nearest = std::move(any.plans.front());
+  result.num_evaluated += any.num_evaluated;
+  result.seconds += any.seconds;
+  result.mends = mends_of(request);
+  return result;
+}
+
+}  // namespace echelon

@@ -1,0 +1,66 @@
+// Where nothing fits: the smallest change that helps.
+#include "plan/search/plan.h"
+
+#include "base/error.h"
+#include "base/units.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t most_times_more = 64;
+constexpr double good_enough = 0.05;  // the question is whether something fits
+constexpr double most_seconds = 2;    // of a search
+
+std::optional<Plan> best_of(PlanRequest request) {
+  request.top = 1;
+  request.within = good_enough;
+  if (request.seconds > 0) request.seconds = std::min(request.seconds, most_seconds);
+  try {
+    PlanResult result = find_fitting_plans(request);
+    if (!result.plans.empty()) return std::move(result.plans.front());
+  } catch (const Error&) {  // a number of devices that no layout divides
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::string> mends_of(const PlanRequest& request) {
+  std::vector<std::string> mends;
+  for (const std::string& key : request.fixed) {
+    PlanRequest open = request;
+    open.fixed.erase(key);
+    if (const auto plan = best_of(open))
+      mends.push_back(fmt::format("without --{}: {:.4f} s/step in {:.2f} GiB", key, plan->outcome.step_seconds,
+                                  static_cast<double>(plan->outcome.peak_memory_bytes()) / gib));
+  }
+  if (!mends.empty()) return mends;
+  if (request.machine.host)
+    return {fmt::format("a smaller model, or shorter sequences than {}: ranks of a host share its memory",
+                        request.base.training.seq_len)};
+  PlanRequest open = request;
+  open.fixed.clear();
+  const auto available = request.machine.num_devices();
+  for (std::int64_t times = 2; times <= most_times_more; times *= 2) {
+    open.num_devices = request.num_devices * times;
+    if (available && open.num_devices > *available) break;
+    const auto plan = best_of(open);
+    if (!plan) continue;
+    const PlanShape& shape = plan->choice.shape;
+    mends.push_back(fmt::format(
+        "--gpus={}: {:.4f} s/step in {:.2f} GiB (tp {}, pp {}, dp {})", open.num_devices, plan->outcome.step_seconds,
+        static_cast<double>(plan->outcome.peak_memory_bytes()) / gib, shape.tp, shape.pp, shape.dp));
+    return mends;
+  }
+  mends.push_back(
+      available && request.num_devices * 2 > *available
+          ? fmt::format("the machine '{}' has no more than {} devices: a smaller model, or shorter sequences than {}",
+                        request.machine.name, *available, request.base.training.seq_len)
+          : fmt::format("no number of devices up to {} helps: shorter sequences than {}",
+                        request.num_devices * most_times_more, request.base.training.seq_len));
+  return mends;
+}
+
+}  // namespace echelon

@@ -1,0 +1,76 @@
+#include "plan/space/orders.h"
+
+#include "predict/machine/device_map.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <span>
+
+namespace echelon {
+namespace {
+
+/// On how many nodes, and below how many switches, a group of each of the axes lies; none where that differs from rank
+/// to rank. Switches count where they are oversubscribed.
+std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const MeshShape& mesh,
+                                          const MachineSpec& machine) {
+  const DeviceMap devices(mesh, machine);
+  if (!devices.is_regular()) return std::nullopt;
+  std::vector<int> spread;
+  for (const Axis axis : axes) {
+    const GroupPlacement placement = devices.placement_of({.axes = AxisSet{axis}}, 0);
+    spread.push_back(placement.num_nodes);
+    spread.push_back(devices.counts_leaves() ? placement.num_leaves : 1);
+  }
+  return spread;
+}
+
+}  // namespace
+
+const PlanOrders::Known& PlanOrders::known(const PlanShape& shape, const PlanData& data) {
+  const auto [found, is_new] = known_.try_emplace({shape.tp, shape.pp, data.replicate, data.shard});
+  Known& own = found->second;
+  if (!is_new) return own;
+  const AxisOrder all;
+  std::vector<std::optional<std::vector<int>>> spreads;
+  for (const AxisOrder& order : space_->orders(shape, data)) {
+    auto spread = spread_of(all.axes(), space_->mesh_of(shape, data, order), request_->machine);
+    const auto same = spread ? std::find(spreads.begin(), spreads.end(), spread) : spreads.end();
+    own.stand_ins.push_back(static_cast<std::size_t>(same - spreads.begin()));
+    if (same != spreads.end()) continue;
+    spreads.push_back(std::move(spread));
+    own.different.push_back(order);
+  }
+  return own;
+}
+
+const std::vector<MeshShape>& PlanOrders::of_tensor_axis(std::int64_t tp) {
+  const auto [found, is_new] = tensor_meshes_.try_emplace(tp);
+  std::vector<MeshShape>& meshes = found->second;
+  if (!is_new) return meshes;
+  std::set<std::optional<std::vector<int>>> spreads;
+  const std::int64_t num_groups = request_->num_devices / tp;
+  for (std::int64_t stride = 1; stride <= num_groups; ++stride) {
+    if (num_groups % stride != 0) continue;
+    const PlanData around = {.replicate = num_groups / stride, .shard = stride};
+    const MeshShape mesh =
+        space_->mesh_of({.tp = tp}, around, AxisOrder(std::vector{Axis::dp_shard, Axis::tp, Axis::dp_replicate}));
+    const auto spread = spread_of(std::array{Axis::tp}, mesh, request_->machine);
+    if (!spread || spreads.insert(spread).second) meshes.push_back(mesh);
+    if (tp == 1 || request_->machine.host) break;
+  }
+  return meshes;
+}
+
+const std::vector<AxisOrder>& PlanOrders::of(const PlanShape& shape, const PlanData& data) {
+  return known(shape, data).different;
+}
+
+const AxisOrder& PlanOrders::stand_in(const PlanShape& shape, const PlanData& data, const AxisOrder& order) {
+  const std::vector<AxisOrder>& all = space_->orders(shape, data);
+  const Known& own = known(shape, data);
+  return own.different[own.stand_ins[static_cast<std::size_t>(std::find(all.begin(), all.end(), order) - all.begin())]];
+}
+
+}  // namespace echelon

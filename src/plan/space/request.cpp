@@ -1,0 +1,203 @@
+#include "plan/space/request.h"
+
+#include "base/error.h"
+#include "plan/space/space.h"
+#include "spec/choice.h"
+#include "spec/config/config_reader.h"
+#include "spec/config/config_value.h"
+#include "spec/config/key_words.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t longest_default_sequence = 8192;
+
+bool is_chosen(std::string_view key) {
+  constexpr std::string_view of_training[] = {"training.micro_batch_size", "training.recompute",
+                                              "training.recompute_method", "training.recompute_num_layers"};
+  return key.starts_with("parallelism.") ||
+         std::find(std::begin(of_training), std::end(of_training), key) != std::end(of_training);
+}
+
+/// One setting a string, "--section.key=value".
+std::vector<std::string> joined(const std::vector<std::string>& settings) {
+  std::vector<std::string> all;
+  for (const std::string& each : settings) {
+    if (each.starts_with("--") || all.empty())
+      all.push_back(each);
+    else
+      all.back() += "=" + each;
+  }
+  return all;
+}
+
+std::string key_of(const std::string& setting) {
+  std::string key = setting.substr(std::min<std::size_t>(2, setting.size()),
+                                   setting.find('=') - std::min<std::size_t>(2, setting.size()));
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+/// The value of a key that the planner would choose.
+void fix(const std::string& setting, PlanRequest& request) {
+  const std::string name = key_of(setting);
+  const ConfigKey* key = find_config_key(name);
+  require(key != nullptr, "command line: there is no key {}{}", name, key != nullptr ? "" : hint_for_key(name));
+  require(has_value(*key), "command line: {} ({}) is not there yet; leave it out", name, key->doc);
+  const std::size_t equals = setting.find('=');
+  const std::string text = equals == std::string::npos ? "true" : setting.substr(equals + 1);
+  assign({name, parse_text(*key, text), "command line"}, request.base);
+  request.fixed.insert(name);
+}
+
+/// What a file says about the choices is overruled by their defaults.
+void add_defaults_of_choices(std::vector<std::string>& settings) {
+  RunConfig defaults;
+  for (const ConfigKey& key : config_keys()) {
+    if (!has_value(key) || !is_chosen(key.name)) continue;
+    std::string value = to_toml(value_of(key, defaults));
+    std::erase(value, '"');
+    settings.push_back(fmt::format("--{}={}", key.name, value));
+  }
+}
+
+bool says(const PlanQuestion& question, const std::vector<std::string>& settings, std::string_view key) {
+  return question.model.ends_with(".toml") ||
+         std::any_of(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+}
+
+/// One thing is said once.
+void require_one_value(const std::vector<std::string>& settings, std::string_view flag,
+                       std::optional<std::int64_t> value, std::string_view key) {
+  const auto same =
+      std::find_if(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
+  require(!value || same == settings.end(), "{}={} and {} say the same thing; leave one of them out", flag,
+          value.value_or(0), same == settings.end() ? "" : *same);
+}
+
+/// With the flags and all settings that are no choices.
+RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings) {
+  ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model};
+  if (question.model.ends_with(".toml")) {
+    source.path = question.model;
+    add_defaults_of_choices(source.arguments);
+  } else if (!question.model.empty()) {
+    const bool is_folder = std::filesystem::is_directory(question.model);
+    source.arguments.push_back(fmt::format("--model.{}={}", is_folder ? "path" : "preset", question.model));
+  }
+  // One sequence in one microbatch contradicts nothing; the real sizes come behind.
+  for (const std::string& setting : settings)
+    if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
+  if (question.global_batch_size)
+    source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
+  // Sequences of a length that nobody said are set behind, too: the model may have no room for the usual ones.
+  const std::int64_t least = 1;
+  if (question.seq_len || !says(question, settings, "training.seq_len"))
+    source.arguments.push_back(fmt::format("--training.seq_len={}", question.seq_len.value_or(least)));
+  return read_run_config(source);
+}
+
+/// bfloat16 where the machine has rates of it.
+DType natural_dtype(const MachineSpec& machine) {
+  const bool has = std::all_of(machine.nodes.begin(), machine.nodes.end(),
+                               [](const NodeSpec& node) { return node.device.formats.contains("bfloat16"); });
+  return has ? DType::bfloat16 : DType::float32;
+}
+
+MachineSpec named_machine(const PlanQuestion& question, const std::string& of_config) {
+  if (!question.machine.empty()) return read_machine(question.machine);
+  if (!of_config.empty()) return read_machine(of_config);
+  require(static_cast<bool>(question.this_machine),
+          "--machine is missing: the name of a machine or a file; such as --machine=h100");
+  return question.this_machine();
+}
+
+void set_prices(const PlanQuestion& question, PlanRequest& request) {
+  for (NodeSpec& node : request.machine.nodes) {
+    if (question.price) node.price_per_device_hour = *question.price;
+    require(request.objective != PlanObjective::cost || node.price_per_device_hour > 0,
+            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device "
+            "and hour",
+            request.machine.name, node.name);
+  }
+}
+
+/// What is not said: all devices of a cluster, a rank for each core of a host. There ranks are threads, of which there
+/// may be more than cores.
+std::int64_t num_devices_of(const PlanQuestion& question, const MachineSpec& machine) {
+  if (machine.host) {
+    const std::int64_t num_ranks = question.gpus.value_or(machine.host->num_cores);
+    const std::int64_t most = machine.nodes.front().num_devices;
+    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be; nearest: {}",
+            num_ranks, most);
+    return num_ranks;
+  }
+  const auto devices = machine.num_devices();
+  require(question.gpus || devices,
+          "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8",
+          machine.name);
+  const std::int64_t wanted = question.gpus.value_or(devices.value_or(1));
+  require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}",
+          wanted, devices.value_or(0), machine.name, devices.value_or(0));
+  return wanted;
+}
+
+}  // namespace
+
+std::string_view name_of(PlanObjective objective) {
+  switch (objective) {
+    case PlanObjective::time: return "time";
+    case PlanObjective::memory: return "memory";
+    case PlanObjective::cost: return "cost";
+  }
+  return "?";
+}
+
+PlanObjective parse_plan_objective(std::string_view key, std::string_view name) {
+  constexpr PlanObjective all[] = {PlanObjective::time, PlanObjective::memory, PlanObjective::cost};
+  return parse_choice(key, name, all);
+}
+
+PlanRequest read_plan_request(const PlanQuestion& question) {
+  const std::vector<std::string> settings = joined(question.settings);
+  require(!question.model.empty(),
+          "--model is missing: a preset, a Hugging Face folder or a config file; such as --model=llama3-8b");
+  require(!question.gpus || *question.gpus >= 1, "--gpus={} are no devices; nearest: 1", question.gpus.value_or(0));
+  require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000; nearest: {}", question.top,
+          std::clamp<std::int64_t>(question.top, 1, 1000));
+  require_one_value(settings, "--global-batch-size", question.global_batch_size, "training.global_batch_size");
+  require_one_value(settings, "--seq-len", question.seq_len, "training.seq_len");
+  require(!question.price || (*question.price > 0 && std::isfinite(*question.price)),
+          "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
+  PlanRequest request;
+  request.objective = parse_plan_objective("--objective", question.objective);
+  request.top = static_cast<int>(question.top);
+  require(question.within_percent >= 0 && question.within_percent <= 50,
+          "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
+          question.within_percent > 50 ? 50 : 0);
+  request.within = question.within_percent / 100;
+  require(question.seconds >= 0 && std::isfinite(question.seconds),
+          "--seconds={} is no time for a search; nearest: 0, which is as long as it takes", question.seconds);
+  request.seconds = question.seconds;
+  request.base = base_config(question, settings);
+  require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
+          "--global-batch-size is missing: sequences per step over all devices; such as --global-batch-size=1024");
+  if (!question.seq_len && !says(question, settings, "training.seq_len"))
+    request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);
+  for (const std::string& setting : settings)
+    if (is_chosen(key_of(setting))) fix(setting, request);
+
+  request.machine = named_machine(question, request.base.metrics.machine);
+  set_prices(question, request);
+  request.num_devices = num_devices_of(question, request.machine);
+  if (!request.machine.host && request.base.training.device == DeviceChoice::automatic)
+    request.base.training.device = question.device;
+  if (!says(question, settings, "training.dtype")) request.base.training.dtype = natural_dtype(request.machine);
+  return request;
+}
+
+}  // namespace echelon

@@ -1,0 +1,59 @@
+// What `echelon plan` is asked for.
+#pragma once
+
+#include "spec/config/run_config.h"
+#include "spec/machine/machine_spec.h"
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+enum class PlanObjective : std::uint8_t {
+  time,    // seconds of a step
+  memory,  // bytes of the fullest rank, then seconds
+  cost,    // price of a token, over all numbers of devices that divide the one asked for
+};
+[[nodiscard]] std::string_view name_of(PlanObjective objective);
+[[nodiscard]] PlanObjective parse_plan_objective(std::string_view key, std::string_view name);
+
+struct PlanRequest {
+  RunConfig base;  // the model, the batch and all that is not chosen; and the values of the keys that are fixed
+  MachineSpec machine;
+  std::int64_t num_devices = 1;
+  // Keys that keep their value of `base`: "parallelism.tensor_parallel_degree", ...
+  std::set<std::string, std::less<>> fixed = {};
+  PlanObjective objective = PlanObjective::time;
+  int top = 5;         // plans that are wanted, of different tensor, pipeline and data degrees
+  double within = 0;   // a plan is good enough when no other can be better by more than this part of it
+  double seconds = 0;  // that a search may take before it is content with good plans; 0: as long as it takes to be sure
+
+  [[nodiscard]] bool fixes(std::string_view key) const { return fixed.contains(key); }
+};
+
+/// The words of a command line.
+struct PlanQuestion {
+  std::string model;    // a preset, a Hugging Face folder, or a config file whose parallelism is left aside
+  std::string machine;  // a name or a file; empty: the one that the config names (metrics.machine), else this_machine
+  std::optional<std::int64_t> gpus, global_batch_size, seq_len;
+  std::string objective = "time";
+  std::int64_t top = 5;
+  std::optional<double> price = {};  // of a device and hour; else the machine's
+  double within_percent = 0;
+  double seconds = 30;
+  // --section.key=value: what the planner would choose is fixed by them.
+  std::vector<std::string> settings = {};
+  std::function<ModelSpec(const std::string& folder)> read_model = {};  // of a Hugging Face folder
+  std::function<MachineSpec()> this_machine = {};                       // empty: a machine must be named
+  // What training.device = auto stands for on a machine of devices.
+  DeviceChoice device = DeviceChoice::cuda;
+};
+
+/// Throws Error naming the flag, its value and the nearest that goes.
+[[nodiscard]] PlanRequest read_plan_request(const PlanQuestion& question);
+
+}  // namespace echelon

@@ -1,0 +1,327 @@
+#include "plan/space/space.h"
+
+#include "base/error.h"
+#include "nn/head_split.h"
+#include "spec/config/pipeline.h"
+#include "spec/stage_layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace echelon {
+namespace {
+
+constexpr std::string_view replicate_key = "parallelism.data_parallel_replicate_degree",
+                           shard_key = "parallelism.data_parallel_shard_degree", zero_key = "parallelism.zero_level",
+                           reshard_key = "parallelism.reshard_after_forward",
+                           tensor_key = "parallelism.tensor_parallel_degree",
+                           sequence_key = "parallelism.sequence_parallel",
+                           pipeline_key = "parallelism.pipeline_parallel_degree",
+                           schedule_key = "parallelism.pipeline_parallel_schedule",
+                           virtual_key = "parallelism.virtual_stages",
+                           layout_key = "parallelism.pipeline_parallel_layout",
+                           micro_batch_key = "training.micro_batch_size", recompute_key = "training.recompute",
+                           recompute_method_key = "training.recompute_method",
+                           recompute_layers_key = "training.recompute_num_layers", order_key = "parallelism.order";
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d * d != number) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+bool is_legal(const RunConfig& config) {
+  try {
+    validate(config);
+    validate_tensor_parallel(config.model, static_cast<int>(config.parallelism.tensor_parallel_degree));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+RunConfig with_shape(RunConfig config, const PlanShape& shape) {
+  config.parallelism.tensor_parallel_degree = shape.tp;
+  config.parallelism.sequence_parallel = shape.sequence_parallel;
+  config.parallelism.pipeline_parallel_degree = shape.pp;
+  config.parallelism.data_parallel_replicate_degree = shape.dp;
+  config.parallelism.data_parallel_shard_degree = 1;
+  config.training.micro_batch_size = shape.micro_batch_size;
+  return config;
+}
+
+/// All that is chosen, at its simplest.
+RunConfig without_choices(RunConfig config) {
+  config.training.micro_batch_size = 1;
+  config.training.recompute = {};
+  config.training.recompute_method = RecomputeMethod::uniform;
+  config.training.recompute_num_layers = 1;
+  const ParallelConfig defaults;
+  config.parallelism.zero_level = defaults.zero_level;
+  config.parallelism.reshard_after_forward = defaults.reshard_after_forward;
+  config.parallelism.pipeline_parallel_schedule = defaults.pipeline_parallel_schedule;
+  config.parallelism.virtual_stages = defaults.virtual_stages;
+  config.parallelism.pipeline_parallel_layout = {};
+  config.parallelism.order = {};
+  return config;
+}
+
+RunConfig with_pipeline(RunConfig config, const PlanPipeline& pipeline) {
+  config.parallelism.pipeline_parallel_schedule = pipeline.schedule;
+  config.parallelism.virtual_stages = pipeline.num_virtual;
+  config.parallelism.pipeline_parallel_layout = pipeline.layout;
+  return config;
+}
+
+/// Layers per stage: as even as they go; and with embedding and head counted as a layer each, where that differs.
+std::vector<PipelineLayout> layouts(std::int64_t num_layers, std::int64_t num_stages) {
+  std::vector<PipelineLayout> all = {{}};
+  if (num_layers < num_stages || num_stages < 2) return all;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(num_stages), (num_layers + 2) / num_stages);
+  const std::int64_t rest = (num_layers + 2) % num_stages;
+  // What is left over goes to the middle, where neither embedding nor head is.
+  for (std::int64_t i = 0; i < rest; ++i) ++counts[static_cast<std::size_t>((num_stages - rest) / 2 + i)];
+  std::vector<StageLayers> even = stage_layout(num_layers, static_cast<int>(num_stages));
+  PipelineLayout with_ends = {.counts = counts, .letters = {}};
+  if (stage_layout(num_layers, static_cast<int>(num_stages), with_ends) != even) all.push_back(std::move(with_ends));
+  return all;
+}
+
+/// The places that the default gives to `axes`, taken by them in every sequence; that of the default comes first.
+std::vector<AxisOrder> permuted_orders(const std::vector<Axis>& axes) {
+  const AxisOrder base;
+  std::vector<std::size_t> places, sequence(axes.size());
+  for (std::size_t i = 0; i < base.axes().size(); ++i)
+    if (std::find(axes.begin(), axes.end(), base.axes()[i]) != axes.end()) places.push_back(i);
+  std::iota(sequence.begin(), sequence.end(), std::size_t{0});
+  std::vector<AxisOrder> all;
+  do {
+    std::vector<Axis> order(base.axes().begin(), base.axes().end());
+    for (std::size_t i = 0; i < places.size(); ++i) order[places[i]] = axes[sequence[i]];
+    all.emplace_back(order);
+  } while (std::next_permutation(sequence.begin(), sequence.end()));
+  return all;
+}
+
+/// Of the axes of more than one rank, as the default has them.
+std::vector<AxisOrder> orders_of(const std::vector<Axis>& axes, const PlanRequest& request) {
+  if (request.fixes(order_key)) {
+    const AxisOrder& fixed = request.base.parallelism.order;
+    const bool is_legal = std::all_of(axes.begin(), axes.end(), [&](Axis axis) { return fixed.names(axis); });
+    return is_legal ? std::vector{fixed} : std::vector<AxisOrder>{};
+  }
+  return request.machine.host ? std::vector{AxisOrder()} : permuted_orders(axes);
+}
+
+/// On one pipeline rank the others run the passes of one of these in the same order, or form weights' gradients apart
+/// for nobody's sake.
+bool is_for_one_rank(PipelineSchedule schedule) {
+  return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs;
+}
+
+constexpr BlockOperations operation_sets[] = {{},
+                                              {BlockOperation::core_attn},
+                                              attention_internals,
+                                              {BlockOperation::mlp},
+                                              {BlockOperation::core_attn, BlockOperation::mlp},
+                                              whole_block};
+
+}  // namespace
+
+PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
+  add_orders();
+  for (const std::int64_t tp : divisors(request.num_devices)) {
+    if (!fits(tensor_key, tp, request.base.parallelism.tensor_parallel_degree)) continue;
+    for (const std::int64_t pp : divisors(request.num_devices / tp))
+      if (fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) add_shapes(tp, pp);
+  }
+  if (!shapes_.empty()) return;
+  validate(request.base);  // says what contradicts what, if it is the fixed keys alone
+  throw Error(
+      fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
+                  "leave some of them open",
+                  name_of(request.base.model.family), request.num_devices, request.base.training.global_batch_size,
+                  request.fixed.empty() ? "none" : fmt::format("{}", fmt::join(request.fixed, ", "))));
+}
+
+void PlanSpace::add_orders() {
+  for (unsigned subset = 0; subset < 1U << num_axes; ++subset) {
+    std::vector<Axis> axes;
+    const AxisOrder all;
+    for (const Axis axis : all.axes())
+      if ((subset >> static_cast<unsigned>(axis) & 1U) != 0) axes.push_back(axis);
+    if (!orders_.contains(axes)) orders_.emplace(axes, orders_of(axes, *request_));
+  }
+}
+
+void PlanSpace::add_shapes(std::int64_t tp, std::int64_t pp) {
+  const RunConfig plain = without_choices(request_->base);
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const std::int64_t dp = request_->num_devices / (tp * pp), batch = plain.training.global_batch_size;
+  if (batch % dp != 0) return;
+  for (const std::int64_t micro_batch : divisors(batch / dp)) {
+    if (!fits(micro_batch_key, micro_batch, request_->base.training.micro_batch_size)) continue;
+    for (const bool sequence_parallel : {false, true}) {
+      if (request_->fixes(sequence_key) ? sequence_parallel != fixed.sequence_parallel : sequence_parallel && tp == 1)
+        continue;
+      const PlanShape shape = {tp, sequence_parallel, pp, dp, micro_batch, batch / dp / micro_batch};
+      if (is_legal(with_shape(plain, shape)) && !pipelines(shape).empty() && !data_layouts(shape).empty())
+        shapes_.push_back(shape);
+    }
+  }
+}
+
+const std::vector<PlanSpace::Split>& PlanSpace::splits(std::int64_t num_stages) const {
+  const auto [known, is_new] = splits_.try_emplace(num_stages);
+  if (!is_new) return known->second;
+  const PipelineLayout& fixed = request_->base.parallelism.pipeline_parallel_layout;
+  const std::int64_t num_layers = request_->base.model.num_hidden_layers, named = num_stages_of(fixed);
+  if (request_->fixes(layout_key) && named != 0 && named != num_stages) return known->second;
+  for (const PipelineLayout& layout :
+       request_->fixes(layout_key) ? std::vector{fixed} : layouts(num_layers, num_stages)) {
+    Split split = {layout, stage_layout(num_layers, static_cast<int>(num_stages), layout)};
+    for (const StageLayers& stage : split.stages) split.most_layers = std::max(split.most_layers, stage.num_layers);
+    known->second.push_back(std::move(split));
+  }
+  return known->second;
+}
+
+const std::vector<StageLayers>& PlanSpace::stages_of(std::int64_t num_stages, const PipelineLayout& layout) const {
+  const std::vector<Split>& all = splits(num_stages);
+  return std::find_if(all.begin(), all.end(), [&](const Split& split) { return split.layout == layout; })->stages;
+}
+
+std::vector<PlanPipeline> PlanSpace::pipelines(const PlanShape& shape) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  const std::int64_t num_layers = request_->base.model.num_hidden_layers;
+  const bool fixes_recomputation =
+      request_->fixes(recompute_key) || request_->fixes(recompute_method_key) || request_->fixes(recompute_layers_key);
+  std::vector<PlanPipeline> all;
+  for (const ScheduleEntry& entry : all_schedules()) {
+    if (request_->fixes(schedule_key) && entry.kind != fixed.pipeline_parallel_schedule) continue;
+    if (shape.num_microbatches < entry.microbatches_per_rank * shape.pp) continue;
+    if (shape.pp == 1 && !request_->fixes(schedule_key) && !is_for_one_rank(entry.kind)) continue;
+    const std::int64_t most_virtual = std::min<std::int64_t>(entry.most_virtual, (num_layers + 2) / shape.pp);
+    for (std::int64_t num_virtual = entry.least_virtual; num_virtual <= most_virtual; ++num_virtual) {
+      if (!fits(virtual_key, num_virtual, fixed.virtual_stages)) continue;
+      const std::int64_t num_stages = num_virtual * shape.pp;
+      for (const Split& split : splits(num_stages)) {
+        all.push_back({entry.kind, num_virtual, split.layout, split.most_layers});
+        if (fixes_recomputation && recomputes(all.back()).empty()) all.pop_back();
+      }
+    }
+  }
+  return all;
+}
+
+std::vector<PlanRecompute> PlanSpace::recomputes(const PlanPipeline& pipeline) const {
+  const TrainingConfig& fixed = request_->base.training;
+  std::vector<PlanRecompute> all;
+  const auto allowed = [&](const PlanRecompute& each) {
+    const RecomputeMethod method = each.num_blocks > 0 ? RecomputeMethod::block : RecomputeMethod::uniform;
+    return (!request_->fixes(recompute_method_key) || method == fixed.recompute_method) &&
+           fits(recompute_layers_key, each.num_blocks > 0 ? each.num_blocks : 1, fixed.recompute_num_layers);
+  };
+  const auto add = [&](const BlockOperations& operations) {
+    for (std::int64_t num_blocks = 1; num_blocks < pipeline.most_layers && !operations.empty(); ++num_blocks)
+      if (allowed({operations, num_blocks})) all.push_back({operations, num_blocks});
+    if (allowed({operations, 0})) all.push_back({operations, 0});
+  };
+  if (request_->fixes(recompute_key)) {
+    add(fixed.recompute);
+  } else {
+    for (const BlockOperations& operations : operation_sets) add(operations);
+  }
+  return all;
+}
+
+std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
+  const ParallelConfig& fixed = request_->base.parallelism;
+  std::vector<PlanData> all;
+  const auto add = [&](const PlanData& each) {
+    if (!fits(replicate_key, each.replicate, fixed.data_parallel_replicate_degree) ||
+        !fits(shard_key, each.shard, fixed.data_parallel_shard_degree) ||
+        !fits(zero_key, each.zero_level, fixed.zero_level) ||
+        (request_->fixes(reshard_key) && each.reshard != fixed.reshard_after_forward))
+      return;
+    if (!orders(shape, each).empty()) all.push_back(each);
+  };
+  for (const std::int64_t shard : divisors(shape.dp)) {
+    const std::int64_t replicate = shape.dp / shard;
+    // Where nothing is cut the level says nothing: it keeps what the user fixed, or its default.
+    if (shard == 1) {
+      add({replicate, 1, request_->fixes(zero_key) && fixed.zero_level < 3 ? fixed.zero_level : 1});
+      continue;
+    }
+    for (const std::int64_t level : {1, 2}) add({replicate, shard, level});
+    for (const auto reshard : {ReshardAfterForward::never, ReshardAfterForward::microbatch, ReshardAfterForward::step})
+      add({replicate, shard, 3, reshard});
+  }
+  return all;
+}
+
+const std::vector<AxisOrder>& PlanSpace::orders(const PlanShape& shape, const PlanData& data) const {
+  const MeshShape mesh = mesh_of(shape, data, {});
+  std::vector<Axis> axes;
+  const AxisOrder all;
+  for (const Axis axis : all.axes())
+    if (mesh.degree(axis) > 1) axes.push_back(axis);
+  return orders_.at(axes);
+}
+
+MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const {
+  std::array<int, num_axes> degrees;
+  degrees.fill(1);
+  const auto set = [&](Axis axis, std::int64_t degree) {
+    degrees[static_cast<std::size_t>(axis)] = static_cast<int>(degree);
+  };
+  set(Axis::dp_replicate, data.replicate);
+  set(Axis::pp, shape.pp);
+  set(Axis::dp_shard, data.shard);
+  set(Axis::tp, shape.tp);
+  return MeshShape(degrees, order);
+}
+
+std::int64_t PlanSpace::num_configurations() const {
+  std::int64_t sum = 0;
+  for (const PlanShape& shape : shapes_) {
+    std::int64_t of_shape = 0;
+    for (const PlanPipeline& pipeline : pipelines(shape))
+      of_shape += static_cast<std::int64_t>(recomputes(pipeline).size());
+    for (const PlanData& data : data_layouts(shape))
+      sum += of_shape * static_cast<std::int64_t>(orders(shape, data).size());
+  }
+  return sum;
+}
+
+void PlanSpace::for_each(const std::function<void(const PlanChoice&)>& visit) const {
+  for (const PlanShape& shape : shapes_) {
+    const std::vector<PlanData> data = data_layouts(shape);
+    for (const PlanPipeline& pipeline : pipelines(shape))
+      for (const PlanRecompute& recompute : recomputes(pipeline))
+        for (const PlanData& each : data)
+          for (const AxisOrder& order : orders(shape, each)) visit({shape, pipeline, recompute, each, order});
+  }
+}
+
+RunConfig PlanSpace::config_of(const PlanChoice& choice) const {
+  RunConfig config = with_pipeline(with_shape(without_choices(request_->base), choice.shape), choice.pipeline);
+  config.training.recompute = choice.recompute.operations;
+  if (choice.recompute.num_blocks > 0) {
+    config.training.recompute_method = RecomputeMethod::block;
+    config.training.recompute_num_layers = choice.recompute.num_blocks;
+  }
+  config.parallelism.data_parallel_replicate_degree = choice.data.replicate;
+  config.parallelism.data_parallel_shard_degree = choice.data.shard;
+  config.parallelism.zero_level = choice.data.zero_level;
+  config.parallelism.reshard_after_forward = choice.data.reshard;
+  config.parallelism.order = choice.order;
+  return config;
+}
+
+}  // namespace echelon

@@ -1,0 +1,100 @@
+// All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be
+// counted without being listed:
+//
+//   shape        tensor (and sequence), pipeline and data degrees, sequences per microbatch
+//   pipeline     of a shape: schedule, virtual stages, layers per stage
+//   recompute    of a pipeline: which operations of how many blocks of each stage are formed again
+//   data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released
+//   order        of a shape with its data axes: how they lie over the ranks
+#pragma once
+
+#include "plan/space/request.h"
+
+#include <functional>
+#include <map>
+#include <vector>
+
+namespace echelon {
+
+struct PlanShape {
+  std::int64_t tp = 1;
+  bool sequence_parallel = false;
+  std::int64_t pp = 1, dp = 1;
+  std::int64_t micro_batch_size = 1, num_microbatches = 1;
+  auto operator<=>(const PlanShape&) const = default;
+};
+
+struct PlanPipeline {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  std::int64_t num_virtual = 1;
+  PipelineLayout layout = {};
+  std::int64_t most_layers = 0;  // decoder layers of the largest stage
+  bool operator==(const PlanPipeline&) const = default;
+};
+
+struct PlanRecompute {
+  BlockOperations operations = {};
+  std::int64_t num_blocks = 0;  // of each stage; 0: all
+  bool operator==(const PlanRecompute&) const = default;
+};
+
+struct PlanData {
+  std::int64_t replicate = 1, shard = 1;
+  std::int64_t zero_level = 1;
+  ReshardAfterForward reshard = ReshardAfterForward::microbatch;
+  bool operator==(const PlanData&) const = default;
+};
+
+struct PlanChoice {
+  PlanShape shape = {};
+  PlanPipeline pipeline = {};
+  PlanRecompute recompute = {};
+  PlanData data = {};
+  AxisOrder order = {};
+  bool operator==(const PlanChoice&) const = default;
+};
+
+class PlanSpace {
+ public:
+  /// Throws Error if no layout is legal, with the sentence of `validate` where the fixed keys contradict each other.
+  explicit PlanSpace(const PlanRequest& request);
+
+  [[nodiscard]] const std::vector<PlanShape>& shapes() const { return shapes_; }
+  [[nodiscard]] std::vector<PlanPipeline> pipelines(const PlanShape& shape) const;
+  /// From the fastest to the one that keeps least, for each set of operations.
+  [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
+  [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
+  /// Those that differ as meshes: axes of one rank stand where the default has them. The default comes first. On a host
+  /// ranks are threads, which lie nowhere, and the default stands for all.
+  [[nodiscard]] const std::vector<AxisOrder>& orders(const PlanShape& shape, const PlanData& data) const;
+  [[nodiscard]] MeshShape mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const;
+
+  /// The stages of a pipeline of `num_stages`.
+  [[nodiscard]] const std::vector<StageLayers>& stages_of(std::int64_t num_stages, const PipelineLayout& layout) const;
+
+  [[nodiscard]] std::int64_t num_configurations() const;
+  void for_each(const std::function<void(const PlanChoice&)>& visit) const;
+  /// What `train` is given.
+  [[nodiscard]] RunConfig config_of(const PlanChoice& choice) const;
+
+ private:
+  void add_orders();
+  void add_shapes(std::int64_t tp, std::int64_t pp);
+  [[nodiscard]] bool fits(std::string_view key, std::int64_t value, std::int64_t wanted) const {
+    return !request_->fixes(key) || value == wanted;
+  }
+
+  struct Split {
+    PipelineLayout layout;
+    std::vector<StageLayers> stages;
+    std::int64_t most_layers = 0;
+  };
+  [[nodiscard]] const std::vector<Split>& splits(std::int64_t num_stages) const;
+
+  const PlanRequest* request_;
+  std::vector<PlanShape> shapes_;
+  std::map<std::vector<Axis>, std::vector<AxisOrder>> orders_;  // by the axes of more than one rank
+  mutable std::map<std::int64_t, std::vector<Split>> splits_;   // by the number of stages: asked for again and again
+};
+
+}  // namespace echelon

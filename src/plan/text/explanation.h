@@ -1,0 +1,25 @@
+// Why a plan is the best one, in sentences that follow from its numbers.
+#pragma once
+
+#include "plan/search/plan.h"
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+/// "compute 3.1 s (81.2 %)", ...
+[[nodiscard]] std::vector<std::string> time_parts(const Plan& plan);
+[[nodiscard]] std::vector<std::string> memory_parts(const Plan& plan);
+/// What of the step is longer or shorter than in the best plan.
+[[nodiscard]] std::vector<std::string> differences(const Plan& best, const Plan& other);
+/// Where the best plan's order is not the default: what lies on a node under each of them, and what the default one
+/// costs.
+[[nodiscard]] std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_order,
+                                                     const MachineSpec& machine);
+/// By how much the fullest rank is beyond its device.
+[[nodiscard]] std::vector<std::string> misses(const Plan& plan);
+/// The advice of textbooks, held against the best plan: where that contradicts, it says so.
+[[nodiscard]] std::vector<std::string> rules_of_thumb(const PlanResult& result, const PlanRequest& request);
+
+}  // namespace echelon

@@ -1,0 +1,125 @@
+#include "plan/text/text.h"
+
+#include "base/units.h"
+#include "plan/text/explanation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon {
+
+std::string data_text(const PlanData& data) {
+  if (data.shard == 1) return fmt::format("replicate {}", data.replicate);
+  std::string text =
+      fmt::format("{}shard {} ZeRO-{}", data.replicate > 1 ? fmt::format("replicate {} x ", data.replicate) : "",
+                  data.shard, data.zero_level);
+  if (data.zero_level == 3) text += fmt::format(" ({})", name_of(data.reshard));
+  return text;
+}
+
+std::string recompute_text(const PlanRecompute& recompute) {
+  std::string text = fmt::format("{}", fmt::join(names_of(recompute.operations), "+"));
+  if (recompute.num_blocks > 0) text += fmt::format(" of {}", recompute.num_blocks);
+  return text;
+}
+
+std::string pipeline_text(const PlanChoice& choice) {
+  if (choice.shape.pp == 1)  // no schedule of its own: several stages only spread what is done at once
+    return choice.pipeline.num_virtual == 1 ? "-" : fmt::format("- ({} stages)", choice.pipeline.num_virtual);
+  std::string text(name_of(choice.pipeline.schedule));
+  if (choice.pipeline.num_virtual > 1) text += fmt::format(" v={}", choice.pipeline.num_virtual);
+  if (!choice.pipeline.layout.empty()) text += "*";
+  return text;
+}
+
+namespace {
+
+std::string order_text(const AxisOrder& order) { return order == AxisOrder() ? "" : ", order " + name_of(order); }
+
+using PlanRow = std::vector<std::string>;
+
+const PlanRow plan_header = {"s/step", "MFU %", "GiB", "tp ", "pp", "dp", "mbs", "m", "schedule", "data", "recompute"};
+
+PlanRow row(const Plan& plan) {
+  const PlanShape& shape = plan.choice.shape;
+  return {fmt::format("{:.4f}", plan.outcome.step_seconds),
+          fmt::format("{:.2f}", 100 * plan.outcome.mfu()),
+          fmt::format("{:.2f}", static_cast<double>(plan.outcome.peak_memory_bytes()) / gib),
+          fmt::format("{}{}", shape.tp, shape.sequence_parallel ? "s" : " "),
+          fmt::format("{}", shape.pp),
+          fmt::format("{}", shape.dp),
+          fmt::format("{}", shape.micro_batch_size),
+          fmt::format("{}", shape.num_microbatches),
+          pipeline_text(plan.choice),
+          data_text(plan.choice.data),
+          recompute_text(plan.choice.recompute) + order_text(plan.choice.order)};
+}
+
+/// Columns as wide as they need, numbers to the right.
+std::string plan_table(const std::vector<PlanRow>& rows) {
+  constexpr std::size_t num_numbers = 8;
+  std::vector<std::size_t> widths(plan_header.size(), 0);
+  for (const PlanRow& each : rows)
+    for (std::size_t i = 0; i + 1 < each.size(); ++i) widths[i] = std::max(widths[i], each[i].size());
+  std::string text;
+  bool is_marked = false;
+  for (const PlanRow& each : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < each.size(); ++i)
+      line +=
+          i < num_numbers ? fmt::format("  {:>{}}", each[i], widths[i]) : fmt::format("  {:<{}}", each[i], widths[i]);
+    text += line + "\n";
+    is_marked = is_marked || each[num_numbers].ends_with('*');
+  }
+  return is_marked ? fmt::format("{}  {}\n", text, pipeline_footnote) : text;
+}
+
+std::string lines(const std::string& title, const std::vector<std::string>& sentences) {
+  if (sentences.empty()) return "";
+  std::string text = "\n" + title + "\n";
+  for (const std::string& each : sentences) text += "  " + each + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const PlanResult& result, const PlanRequest& request) {
+  std::string text = fmt::format(
+      "{} legal layouts of {:.4g} B parameters ({}, {} sequences of {} tokens) on {} devices of '{}': {} timed in "
+      "{:.2f} s\n",
+      result.num_configurations, static_cast<double>(request.base.model.num_parameters()) / 1e9,
+      name_of(request.base.training.dtype), request.base.training.global_batch_size, request.base.training.seq_len,
+      request.num_devices, request.machine.name, result.num_evaluated, result.seconds);
+  std::vector<PlanRow> rows = {plan_header};
+  for (const Plan& plan : result.plans) rows.push_back(row(plan));
+  if (result.nearest) rows.push_back(row(*result.nearest));
+  text += plan_table(rows);
+  if (result.nearest) {
+    const std::string nothing = result.is_complete ? "Nothing fits: above is what needs least memory."
+                                                   : fmt::format(
+                                                         "Nothing that fits was found in {:.3g} s (--seconds gives it "
+                                                         "more): above is what was found to need least memory.",
+                                                         request.seconds);
+    return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.mends);
+  }
+  const Plan& best = result.plans.front();
+  if (!result.is_complete)
+    text += fmt::format(
+        "\nthe search was ended after {:.3g} s (--seconds gives it more): these are good layouts, maybe not the best",
+        request.seconds);
+  if (result.within > 0)
+    text += fmt::format("\nno layout is better than the first one by more than {:.2g} %\n", 100 * result.within);
+  if (const double price = 1e6 * price_per_token(best, request); price > 0)
+    text += fmt::format("\na million tokens cost {:.4g} on {} devices\n", price, best.config.mesh_shape().num_ranks());
+  text += lines("Where the time of a step goes, on average over the ranks", time_parts(best));
+  if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
+  if (result.in_default_order)
+    text += lines(
+        fmt::format("Why the ranks lie in the order {}: what the default one would cost", name_of(best.choice.order)),
+        order_reasons(best, *result.in_default_order, request.machine));
+  text += lines("Memory of the fullest rank", memory_parts(best));
+  return text + lines("Rules of thumb", rules_of_thumb(result, request));
+}
+
+}  // namespace echelon

@@ -1,0 +1,19 @@
+// What was planned, for people and for programs.
+#pragma once
+
+#include "plan/search/plan.h"
+
+namespace echelon {
+
+/// The parts of a plan in a word or two each. A pipeline that ends in "*" wants the footnote.
+[[nodiscard]] std::string pipeline_text(const PlanChoice& choice);
+inline constexpr std::string_view pipeline_footnote =
+    "*: the embedding and the head count as a layer each where layers are spread over stages";
+[[nodiscard]] std::string data_text(const PlanData& data);
+[[nodiscard]] std::string recompute_text(const PlanRecompute& recompute);
+
+[[nodiscard]] std::string to_text(const PlanResult& result, const PlanRequest& request);
+/// One object: configurations, evaluated, seconds, plans; and nearest where nothing fits.
+[[nodiscard]] std::string to_json(const PlanResult& result, const PlanRequest& request);
+
+}  // namespace echelon

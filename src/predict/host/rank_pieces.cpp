@@ -1,0 +1,124 @@
+#include "predict/host/rank_pieces.h"
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+class Builder {
+ public:
+  Builder(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks)
+      : blueprint_(blueprint), time_(time), slow_ranks_(slow_ranks) {}
+
+  RankPieces build() {
+    const int num_ranks = blueprint_.mesh().num_ranks();
+    all_.ranks.resize(static_cast<std::size_t>(num_ranks));
+    for (int rank = 0; rank < num_ranks; ++rank) add_rank(rank);
+    return std::move(all_);
+  }
+
+ private:
+  /// Who meets; in a transfer, who sends and who receives.
+  using Meeting = std::tuple<std::vector<int>, int, int>;
+
+  void add_rank(int rank) {
+    rank_ = rank;
+    const auto slow = slow_ranks_.find(rank);
+    slowness_ = slow == slow_ranks_.end() ? 1 : slow->second;
+    const RankBlueprint& like = representative(rank);
+    const Program& program = like.program(ProgramKind::training);
+    all_.programs.push_back(&blueprint_.programs(
+        ProgramKind::training)[static_cast<std::size_t>(blueprint_.mesh().coordinate(rank, Axis::pp))]);
+    std::vector<std::vector<int>> under_way(program.size());
+    for (const Action& action : program) {
+      for (const int id : action.after)
+        for (const int exchange : std::exchange(under_way[static_cast<std::size_t>(id)], {}))
+          add({Piece::Kind::wait, id, exchange, {}});
+      add({Piece::Kind::begin, action.id, -1, {}});
+      const CallTrace& trace = like.trace(ProgramKind::training).of(action);
+      under_way[static_cast<std::size_t>(action.id)] = add_events(trace);
+      add({Piece::Kind::end, action.id, -1, {}});
+      add({Piece::Kind::poll, -1, -1, {}});
+    }
+  }
+
+  /// Returns the exchanges that the action does not wait for itself.
+  std::vector<int> add_events(const CallTrace& trace) {
+    constexpr int of_one_rank = -1, has_ended = -2;
+    std::vector<int> exchanges;  // by number of the start
+    CoreSeconds computed;
+    for (const TraceEvent& event : trace.events) {
+      if (const auto* operation = std::get_if<OpRecord>(&event)) {
+        computed += time_.of(*operation);
+      } else if (const auto* started = std::get_if<CommRecord>(&event)) {
+        if (started->group_size > 1) compute(std::exchange(computed, {}));
+        exchanges.push_back(started->group_size > 1 ? join(*started) : of_one_rank);
+      } else if (int& exchange = exchanges[std::get<CommWait>(event).start]; exchange >= 0) {
+        compute(std::exchange(computed, {}));
+        add({Piece::Kind::wait, -1, std::exchange(exchange, has_ended), {}});
+      }
+    }
+    compute(computed);
+    std::erase_if(exchanges, [](int exchange) { return exchange < 0; });
+    return exchanges;
+  }
+
+  void compute(const CoreSeconds& cost) {
+    if (cost.busy > 0) add({Piece::Kind::compute, -1, -1, {slowness_ * cost.busy, slowness_ * cost.shared}});
+  }
+
+  int join(const CommRecord& record) {
+    std::vector<int> ranks = blueprint_.mesh().ranks_of(record.group, rank_);
+    Meeting meeting = {ranks, -1, -1};
+    const bool is_transfer = record.kind == CommKind::send || record.kind == CommKind::receive;
+    if (is_transfer) {
+      const int peer = ranks[static_cast<std::size_t>(record.peer)];
+      meeting = record.kind == CommKind::send ? Meeting{ranks, rank_, peer} : Meeting{ranks, peer, rank_};
+    }
+    const int num_parties = is_transfer ? 2 : record.group_size;
+    std::vector<int>& chain = chains_[meeting];
+    const std::size_t number = num_started_[{meeting, rank_}]++;
+    if (number == chain.size()) {
+      chain.push_back(static_cast<int>(all_.exchanges.size()));
+      const std::int64_t bytes = record.num_elements * size_of(record.dtype);
+      const bool is_indivisible = time_.ranks() == HostRanks::processes || is_done_by_the_last(bytes, num_parties);
+      all_.exchanges.push_back(
+          {num_parties, time_.of(record, num_parties), is_indivisible, is_transfer, name_of(record.group)});
+    }
+    add({Piece::Kind::join, -1, chain[number], {}});
+    return chain[number];
+  }
+
+  void add(const Piece& piece) { all_.ranks[static_cast<std::size_t>(rank_)].push_back(piece); }
+
+  /// Ranks that differ in data axes alone do the same, each on its part of the batch and of the shards.
+  const RankBlueprint& representative(int rank) {
+    Coordinates like{};
+    for (const Axis axis : {Axis::pp, Axis::tp})
+      like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
+    auto& known = representatives_[blueprint_.mesh().rank_of(like)];
+    if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like)));
+    return *known;
+  }
+
+  const Blueprint& blueprint_;
+  HostTime& time_;
+  const std::map<int, double>& slow_ranks_;
+  RankPieces all_;
+  int rank_ = 0;
+  double slowness_ = 1;
+  std::map<Meeting, std::vector<int>> chains_;
+  std::map<std::pair<Meeting, int>, std::size_t> num_started_;
+  std::map<int, std::unique_ptr<RankBlueprint>> representatives_;
+};
+
+}  // namespace
+
+RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
+  return Builder(blueprint, time, slow_ranks).build();
+}
+
+}  // namespace echelon

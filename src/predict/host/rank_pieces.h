@@ -1,0 +1,37 @@
+// What thread ranks do in a step, one thing after the other: compute, start an exchange, wait for one.
+#pragma once
+
+#include "blueprint/blueprint.h"
+#include "predict/machine/host_time.h"
+
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+/// The q-th operation that each rank of a group starts.
+struct ExchangeSpec {
+  int num_parties = 1;
+  double work = 0;  // seconds of one core
+  bool is_done_by_the_last = true;
+  bool is_transfer = false;
+  std::string group;  // its name
+};
+
+struct Piece {
+  enum class Kind : std::uint8_t { begin, end, compute, join, wait, poll };
+  Kind kind = Kind::compute;
+  int action = -1;    // that begins or ends, or that the wait is for
+  int exchange = -1;  // that is joined or waited for
+  CoreSeconds seconds = {};
+};
+
+struct RankPieces {
+  std::vector<std::vector<Piece>> ranks;
+  std::vector<const Program*> programs;  // by rank
+  std::vector<ExchangeSpec> exchanges;
+};
+
+[[nodiscard]] RankPieces pieces_of(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks);
+
+}  // namespace echelon

@@ -1,0 +1,88 @@
+#include "predict/machine/device_time.h"
+
+#include "base/error.h"
+#include "predict/machine/matmul_rate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+/// Fused attention on a GPU (Dao 2023, arXiv:2307.08691) goes over blocks of 128 queries and keys; those on the
+/// diagonal are computed whole, though the mask leaves half of them, and narrow heads have fewer multiply-adds per
+/// exponential.
+constexpr double attention_block = 128, half_head = 32;
+
+double attention_flops_at_best(const FormatRates& rates) {
+  return rates.peak_flops * (rates.attention_efficiency > 0 ? rates.attention_efficiency : rates.matmul.efficiency);
+}
+
+double attention_rate(const OpRecord& operation, const DeviceSpec& device, const FormatRates& rates) {
+  const double rate = attention_flops_at_best(rates);
+  if (device.num_multiprocessors == 0) return rate;
+  const double queries = std::sqrt(2 * static_cast<double>(operation.n));  // n: pairs below the diagonal
+  const auto head = static_cast<double>(operation.k);
+  return rate * queries / (queries + attention_block) * head / (head + half_head);
+}
+
+void multiply_in_tensorfloat32(DeviceSpec& device) {
+  const auto narrow = device.formats.find("tensorfloat32"), wide = device.formats.find("float32");
+  if (narrow == device.formats.end() || wide == device.formats.end()) return;
+  const double attention_flops = attention_flops_at_best(wide->second);
+  wide->second = narrow->second;
+  wide->second.attention_efficiency = attention_flops / wide->second.peak_flops;
+}
+
+const FormatRates& float8_rates(const DeviceSpec& device) {
+  const auto found = device.formats.find("float8");
+  require(found != device.formats.end(),
+          "training.linear_dtype = 'float8': the device{} has no rates of it; nearest: an empty linear_dtype",
+          device.name.empty() ? "" : fmt::format(" '{}'", device.name));
+  return found->second;
+}
+
+double arithmetic_rate(const OpRecord& operation, const DeviceSpec& device) {
+  switch (operation.kind) {
+    case OpKind::matmul:
+    case OpKind::grouped_matmul:
+    case OpKind::grouped_matmul_backward_weight:
+      return matmul_rate(device, operation.is_float8 ? float8_rates(device) : rates_of(device, operation.dtype),
+                         operation.m, operation.n, operation.k);
+    case OpKind::attention:
+    case OpKind::attention_backward: return attention_rate(operation, device, rates_of(device, operation.dtype));
+    default: return device.vector_flops;
+  }
+}
+
+}  // namespace
+
+const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
+  const auto own = device.formats.find(name_of(dtype));
+  if (own != device.formats.end()) return own->second;
+  const auto wide = device.formats.find("float32");
+  if (wide != device.formats.end()) return wide->second;
+  std::vector<std::string> known;
+  for (const auto& [format, rates] : device.formats) known.push_back(format);
+  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates of it, nor of float32; nearest: {}",
+                          name_of(dtype), device.name.empty() ? "" : fmt::format(" '{}'", device.name),
+                          fmt::join(known, ", ")));
+}
+
+MachineSpec with_tensorfloat32(MachineSpec machine) {
+  for (NodeSpec& node : machine.nodes) multiply_in_tensorfloat32(node.device);
+  return machine;
+}
+
+double operation_seconds(const OpRecord& operation, const DeviceSpec& device) {
+  // Copies from and to the host, some kilobytes a step, are queued on copy engines.
+  if (operation.kind == OpKind::upload || operation.kind == OpKind::download) return 0;
+  const double rate = arithmetic_rate(operation, device);
+  const double arithmetic = rate > 0 ? static_cast<double>(operation.flops) / rate : 0;
+  const double memory = static_cast<double>(operation.bytes) / (device.memory_bandwidth * device.memory_efficiency);
+  return std::max(arithmetic, memory) + device.operation_seconds;
+}
+
+}  // namespace echelon

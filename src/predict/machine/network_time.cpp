@@ -1,0 +1,35 @@
+#include "predict/machine/network_time.h"
+
+#include "predict/machine/collective_time.h"
+
+namespace echelon {
+namespace {
+
+bool is_transfer(CommKind kind) { return kind == CommKind::send || kind == CommKind::receive; }
+
+/// The rank of a group's member; of a group along one axis without a list of its ranks.
+int member(const MeshShape& mesh, const Group& group, int rank, int index) {
+  for (int i = 0; i < num_axes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (group.part != Group::Part::all || group.axes != AxisSet{axis}) continue;
+    Coordinates coordinates = mesh.coordinates_of(rank);
+    coordinates[static_cast<std::size_t>(axis)] = index;
+    return mesh.rank_of(coordinates);
+  }
+  return mesh.ranks_of(group, rank)[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices) {
+  if (record.group_size < 2) return 0;
+  const double bytes = static_cast<double>(record.num_elements * size_of(record.dtype));
+  return collective_seconds(record.kind, bytes, placement_of(record, rank, devices), devices.machine().network);
+}
+
+GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices) {
+  if (!is_transfer(record.kind)) return devices.placement_of(record.group, rank);
+  return devices.placement_of_pair(rank, member(devices.mesh(), record.group, rank, record.peer));
+}
+
+}  // namespace echelon

@@ -1,0 +1,18 @@
+// Seconds of what a rank's trace communicates: where its group lies, and how long that takes there
+// (predict/machine/collective_time.h).
+#pragma once
+
+#include "comm/trace/trace_mesh.h"
+#include "predict/machine/device_map.h"
+
+namespace echelon {
+
+/// As `rank` records it. The ranks of the other groups of the same axes communicate at the same time and share the
+/// cards of their nodes.
+[[nodiscard]] double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices);
+
+/// Where the record's group or pair lies. Who asks often keeps it: it depends on the record's group and peer, and on
+/// the rank.
+[[nodiscard]] GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices);
+
+}  // namespace echelon

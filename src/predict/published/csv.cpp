@@ -1,0 +1,127 @@
+#include "predict/published/csv.h"
+
+#include "base/error.h"
+#include "base/text_file.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+struct Record {
+  std::size_t line = 0;
+  std::vector<std::string> fields;
+};
+
+class CsvParser {
+ public:
+  CsvParser(std::string_view text, const std::string& name) : text_(text), name_(name) {
+    if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
+  }
+
+  /// The next record that is not an empty line; false at the end.
+  bool next(Record& record) {
+    do {
+      if (position_ >= text_.size()) return false;
+      record = {line_, {}};
+      while (true) {
+        record.fields.push_back(field());
+        if (position_ >= text_.size() || text_[position_] != ',') break;
+        ++position_;
+      }
+      end_line();
+    } while (record.fields.size() == 1 && record.fields.front().empty());
+    return true;
+  }
+
+ private:
+  std::string field() {
+    std::string value;
+    if (position_ < text_.size() && text_[position_] == '"') value = quoted();
+    while (position_ < text_.size() && text_[position_] != ',' && text_[position_] != '\n' && text_[position_] != '\r')
+      value += text_[position_++];
+    return value;
+  }
+
+  std::string quoted() {
+    const std::size_t begun = line_;
+    std::string value;
+    for (++position_; position_ < text_.size(); ++position_) {
+      const char c = text_[position_];
+      if (c == '\n') ++line_;
+      if (c != '"') {
+        value += c;
+      } else if (position_ + 1 < text_.size() && text_[position_ + 1] == '"') {
+        value += text_[position_++];
+      } else {
+        ++position_;
+        return value;
+      }
+    }
+    throw Error(fmt::format("{}:{}: a quote is opened and never closed", name_, begun));
+  }
+
+  void end_line() {
+    if (position_ < text_.size() && text_[position_] == '\r') ++position_;
+    if (position_ < text_.size() && text_[position_] == '\n') ++position_;
+    ++line_;
+  }
+
+  std::string_view text_;
+  const std::string& name_;
+  std::size_t position_ = 0, line_ = 1;
+};
+
+std::string_view stripped(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
+
+void check_header(const std::vector<std::string>& fields, std::span<const std::string_view> needed,
+                  const std::string& name) {
+  std::vector<std::string_view> columns;
+  for (const std::string& field : fields) {
+    const std::string_view column = stripped(field);
+    require(column.empty() || std::find(columns.begin(), columns.end(), column) == columns.end(),
+            "{} has two columns '{}'; leave one of them out", name, column);
+    columns.push_back(column);
+  }
+  for (const std::string_view column : needed)
+    require(std::find(columns.begin(), columns.end(), column) != columns.end(),
+            "the first line of {} names no column '{}'; nearest of those between its commas: '{}'", name, column,
+            nearest(column, columns));
+}
+
+}  // namespace
+
+std::string CsvRow::at(std::string_view column) const {
+  const auto found = fields.find(column);
+  return found == fields.end() ? std::string() : std::string(stripped(found->second));
+}
+
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name,
+                              std::span<const std::string_view> needed) {
+  CsvParser parser(text, name);
+  Record header, record;
+  require(parser.next(header), "{} has no header with the names of its columns", name);
+  check_header(header.fields, needed, name);
+  std::vector<CsvRow> rows;
+  while (parser.next(record)) {
+    CsvRow row{
+        record.line, record.fields.size() > header.fields.size() ? record.fields.size() - header.fields.size() : 0, {}};
+    for (std::size_t i = 0; i < std::min(record.fields.size(), header.fields.size()); ++i)
+      row.fields[std::string(stripped(header.fields[i]))] = record.fields[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<CsvRow> read_csv(const std::string& path, std::span<const std::string_view> needed) {
+  const std::optional<std::string> text = read_text_file(path);
+  require(text.has_value(), "'{}' cannot be read; check the path", path);
+  return parse_csv(*text, path, needed);
+}
+
+}  // namespace echelon

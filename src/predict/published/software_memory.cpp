@@ -1,0 +1,156 @@
+#include "predict/published/software_memory.h"
+
+#include <algorithm>
+#include <map>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t half_bytes = 2;  // of activations
+
+/// Sizes of one rank's part of a block.
+struct BlockSizes {
+  std::int64_t tokens, local_tokens, width, q, kv, features, scores;
+};
+
+BlockSizes sizes_of(const RunConfig& config) {
+  const ModelSpec& model = config.model;
+  const std::int64_t tp = config.parallelism.tensor_parallel_degree,
+                     tokens = config.training.micro_batch_size * config.training.seq_len;
+  BlockSizes sizes{};
+  sizes.tokens = tokens;
+  sizes.local_tokens = config.parallelism.sequence_parallel ? tokens / tp : tokens;
+  sizes.width = model.hidden_size;
+  sizes.q = model.num_attention_heads * model.head_dim / tp;
+  sizes.kv = std::max<std::int64_t>(1, model.num_key_value_heads / tp) * model.head_dim;
+  sizes.features = model.intermediate_size / tp;
+  sizes.scores = model.num_attention_heads * tokens / tp * config.training.seq_len;
+  return sizes;
+}
+
+std::int64_t attention_bytes(const SoftwareProfile& profile, const RunConfig& config, const BlockSizes& b) {
+  if (profile.attention == AttentionKernel::fused)
+    return 4 * config.model.num_attention_heads / config.parallelism.tensor_parallel_degree * b.tokens;
+  return (profile.has_dropout ? 5 : 2) * b.scores;  // softmax, dropout's mask and outcome
+}
+
+/// In place of the logits: themselves, in 32 bits, their softmax and their gradient. PyTorch's loss over logits that
+/// are cut among ranks is a chain of operations, which hold more copies in 32 bits: at most the logarithms of the
+/// softmax, their exponentials, a sum of both that becomes the gradient, and two while it is formed. Compiled, it
+/// leaves the logits and their gradient.
+constexpr std::int64_t bytes_of_logit = 12, bytes_of_cut_logit = 20, bytes_of_compiled_logit = 4;
+
+std::int64_t num_logits(const RunConfig& config) {
+  return config.training.micro_batch_size * config.training.seq_len * config.model.vocab_size /
+         config.parallelism.tensor_parallel_degree;
+}
+
+std::int64_t logit_bytes(const SoftwareProfile& profile, const RunConfig& config) {
+  if (config.parallelism.tensor_parallel_degree > 1)
+    return (profile.cuts_loss_eagerly ? bytes_of_cut_logit : bytes_of_logit) * num_logits(config);
+  return (profile.compiles_loss ? bytes_of_compiled_logit : bytes_of_logit) * num_logits(config);
+}
+
+/// What PyTorch's pipelines keep of a step: every microbatch's output (torch.distributed.pipelining, output_chunks).
+std::int64_t output_bytes(const RunConfig& config, bool is_last) {
+  const BlockSizes b = sizes_of(config);
+  return half_bytes * config.num_microbatches() * (is_last ? num_logits(config) : b.local_tokens * b.width);
+}
+
+/// The inputs of a block's products and the gradients of what they gave: what stays where the weights' gradients are
+/// formed later (Qi et al. 2023, arXiv:2401.10241, table 1: 32 s b h).
+std::int64_t kept_for_weights(const RunConfig& config) {
+  const BlockSizes b = sizes_of(config);
+  return 32 * b.tokens * b.width / config.parallelism.tensor_parallel_degree;
+}
+
+/// The most that a program holds of what its microbatches keep. Passes by units count at the first unit, which is the
+/// last to go back.
+std::int64_t most_kept(const Program& program, std::map<int, std::int64_t>& kept,
+                       std::map<int, std::int64_t>& for_weights) {
+  std::int64_t held = 0, most = 0;
+  for (const Action& action : program) {
+    if (action.unit > 0) continue;
+    if (action.kind == ActionKind::forward) held += kept[action.stage];
+    if (action.kind == ActionKind::backward) held -= kept[action.stage];
+    if (action.kind == ActionKind::backward_input) held -= kept[action.stage] - for_weights[action.stage];
+    if (action.kind == ActionKind::backward_weight) held -= for_weights[action.stage];
+    most = std::max(most, held);
+  }
+  return most;
+}
+
+}  // namespace
+
+std::int64_t kept_block_bytes(const SoftwareProfile& profile, const RunConfig& config,
+                              const BlockOperations& recomputed) {
+  const BlockSizes b = sizes_of(config);
+  const std::int64_t input = half_bytes * b.local_tokens * b.width, inner = config.model.mlp == MlpKind::swiglu ? 3 : 2;
+  if (recomputed == whole_block) return input;
+  const std::int64_t products = b.tokens * (b.q + 2 * b.kv + (inner - 1) * b.features) + 2 * b.local_tokens * b.width;
+  // Every other product and attention's outcome.
+  if (recomputed.contain(BlockOperation::mlp) && !recomputed.contain(BlockOperation::core_attn))
+    return input + half_bytes * b.tokens * b.q + attention_bytes(profile, config, b) + half_bytes * products / 2;
+  // Both norms' inputs and outcomes, masks of both branches.
+  std::int64_t bytes = 4 * input + (profile.has_dropout ? input : 0);
+  bytes += half_bytes * b.tokens * (2 * b.q + 2 * b.kv + inner * b.features);
+  return recomputed.contain(BlockOperation::core_attn) ? bytes : bytes + attention_bytes(profile, config, b);
+}
+
+std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, const Blueprint& blueprint,
+                                             const std::vector<PredictedMemory>& planned) {
+  const RunConfig& config = blueprint.config();
+  const Recompute recompute = {config.training.recompute, config.training.recompute_method == RecomputeMethod::block
+                                                              ? config.training.recompute_num_layers
+                                                              : Recompute().num_blocks};
+  const std::int64_t whole = kept_block_bytes(profile, config, {});
+  std::vector<PredictedMemory> memory = planned;
+  Coordinates coordinates{};
+  for (std::size_t pipeline_rank = 0; pipeline_rank < memory.size(); ++pipeline_rank) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = static_cast<int>(pipeline_rank);
+    const RankBlueprint rank = blueprint.rank(blueprint.mesh().rank_of(coordinates));
+    const ModelPart part = make_model_part(config, blueprint.schedule(), rank.rank());
+    PredictedMemory& each = memory[pipeline_rank];
+    std::map<int, std::int64_t> kept;  // of a microbatch, by stage
+    for (const StagePart& stage : part.stages)
+      for (std::int64_t block = 0; block < stage.layers.num_layers; ++block)
+        kept[stage.index] += kept_block_bytes(profile, config, recompute.of_block(block));
+    std::map<int, std::int64_t> for_weights;
+    for (const StagePart& stage : part.stages)
+      for_weights[stage.index] = std::min(kept[stage.index], kept_for_weights(config) * stage.layers.num_layers);
+    each.category_bytes[MemoryCategory::activations] =
+        most_kept(rank.program(ProgramKind::training), kept, for_weights);
+    std::int64_t& workspace = each.category_bytes[MemoryCategory::workspace];
+    workspace = recompute.operations.empty() ? 0 : whole;  // of a block that is formed again
+    if (part.has_head()) workspace = std::max(workspace, logit_bytes(profile, config));
+    // FSDP keeps 32-bit parameters alone, where Echelon has a coarser copy beside them.
+    if (config.parallelism.zero_level == 3) each.category_bytes[MemoryCategory::parameters] = 0;
+    std::int64_t& gradients = each.category_bytes[MemoryCategory::gradients];
+    if (profile.keeps_wide_gradients) {
+      if (!config.training.grad_dtype) gradients += each.category_bytes[MemoryCategory::parameters];
+      gradients += each.category_bytes[MemoryCategory::master_weights];
+    }
+    if (config.parallelism.pipeline_parallel_degree > 1 && config.num_microbatches() > 1) {
+      if (profile.adds_whole_gradients && config.parallelism.zero_level == 3)
+        gradients +=
+            config.parallelism.data_parallel_shard_degree * each.category_bytes[MemoryCategory::master_weights];
+      if (profile.keeps_outputs)
+        each.category_bytes[MemoryCategory::boundaries] += output_bytes(config, part.has_head());
+    }
+    std::int64_t sum = 0;
+    for (const auto& [category, bytes] : each.category_bytes) sum += bytes;
+    const std::int64_t transient =
+        each.category_bytes[MemoryCategory::activations] + each.category_bytes[MemoryCategory::workspace];
+    each.arena_bytes = sum + static_cast<std::int64_t>((profile.fragmentation - 1) * static_cast<double>(transient)) +
+                       profile.framework_bytes;
+  }
+  return memory;
+}
+
+Simulation simulate_software(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
+  Simulation result = simulate(blueprint, calibrated(options.profile, machine), options);
+  if (!options.profile.is_echelon) result.memory = software_memory(options.profile, blueprint, result.memory);
+  return result;
+}
+
+}  // namespace echelon

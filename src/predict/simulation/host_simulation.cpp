@@ -1,0 +1,60 @@
+#include "predict/simulation/host_simulation.h"
+
+#include "predict/host/host_step.h"
+#include "spec/model_spec.h"
+
+namespace echelon {
+namespace {
+
+PredictedMemory memory_of(const RankBlueprint& rank, std::int64_t device_bytes) {
+  PredictedMemory memory;
+  for (const MemoryCategory category : memory_categories())
+    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
+  memory.arena_bytes = rank.arena_bytes();
+  memory.device_bytes = device_bytes;
+  return memory;
+}
+
+}  // namespace
+
+Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
+  const HostStep step = host_step(blueprint, host, slow_ranks);
+  const RunConfig& config = blueprint.config();
+  const int num_ranks = blueprint.mesh().num_ranks(), num_stages = blueprint.mesh().degree(Axis::pp);
+  Simulation result;
+  result.step_seconds = step.seconds;
+  result.timeline = step.timeline;
+  const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
+  result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
+  result.peak_flops = host.device.peak_flops(name_of(config.training.dtype)).value_or(0);
+  Coordinates coordinates{};
+  for (int stage = 0; stage < num_stages; ++stage) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
+    const int rank = blueprint.mesh().rank_of(coordinates), num_alike = num_ranks / num_stages;
+    const RankBlueprint like = blueprint.rank(rank);
+    result.memory.push_back(memory_of(like, host.memory_bytes / num_ranks));
+    SimulatedRank& simulated =
+        result.ranks.emplace_back(SimulatedRank{.rank = rank, .pipeline_rank = stage, .num_ranks = num_alike});
+    simulated.lane_names = {"compute", "transfers", "collectives"};  // in the order of Lane
+    for (const Action& action : like.program(ProgramKind::training)) {
+      simulated.lanes.push_back(static_cast<int>(lane_of(action.kind)));
+      const CallTrace& trace = like.trace(ProgramKind::training).of(action);
+      for (const OpRecord& operation : trace.operations())
+        result.hardware_flops += static_cast<double>(operation.flops) * num_alike;
+      for (const CommRecord& record : trace.communications())
+        simulated.sent_bytes[name_of(record.group)] += record.sent_bytes;
+    }
+    for (const auto& [group, bytes] : simulated.sent_bytes) result.sent_bytes[group] += bytes * num_alike;
+  }
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    StepParts share = step.parts[static_cast<std::size_t>(rank)];  // those of a stage take turns: their mean
+    result.ranks[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))].parts +=
+        (share *= static_cast<double>(num_stages) / num_ranks);
+  }
+  for (const StepParts& parts : step.parts) result.parts += parts;
+  result.parts *= 1.0 / num_ranks;
+  return result;
+}
+
+}  // namespace echelon

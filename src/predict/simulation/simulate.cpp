@@ -1,0 +1,118 @@
+#include "predict/simulation/simulate.h"
+
+#include "base/error.h"
+#include "predict/machine/device_map.h"
+#include "predict/machine/device_time.h"
+#include "predict/simulation/host_simulation.h"
+#include "predict/step/step_work.h"
+#include "spec/model_spec.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace echelon {
+namespace {
+
+void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
+  for (const auto& [rank, factor] : slow_ranks) {
+    require(rank >= 0 && rank < num_ranks, "--slow rank={}:{} names none of the {} ranks; nearest: {}", rank, factor,
+            num_ranks, std::clamp(rank, 0, num_ranks - 1));
+    constexpr double slowest = 1e6;
+    require(factor > 0 && factor <= slowest, "--slow rank={}:{} is no factor of a rank's time; nearest: {}", rank,
+            factor, factor > slowest ? slowest : 1);
+  }
+}
+
+PredictedMemory memory_of(const RankBlueprint& rank) {
+  PredictedMemory memory;
+  for (const MemoryCategory category : memory_categories())
+    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
+  memory.arena_bytes = rank.arena_bytes();
+  memory.device_bytes = std::numeric_limits<std::int64_t>::max();
+  return memory;
+}
+
+/// What all ranks together compute and could compute, and the smallest device of each stage.
+void count(Simulation& result, const StepWorks& works, const DeviceMap& devices, const RunConfig& config) {
+  const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
+  result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
+  for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
+    const int num_alike = works.num_alike(simulated);
+    for (const ActionTime* time : works.times(simulated).times) result.hardware_flops += time->flops * num_alike;
+    const DeviceSpec& device = devices.kind_of(works.mesh_rank(simulated)).device;
+    result.peak_flops += rates_of(device, config.training.dtype).peak_flops * num_alike;
+    std::int64_t& device_bytes = result.memory[static_cast<std::size_t>(works.pipeline_rank(simulated))].device_bytes;
+    device_bytes = std::min(device_bytes, device.memory_bytes);
+  }
+}
+
+SimulatedRank described(const StepWorks& works, int simulated) {
+  SimulatedRank rank{.rank = works.mesh_rank(simulated),
+                     .pipeline_rank = works.pipeline_rank(simulated),
+                     .num_ranks = works.num_alike(simulated)};
+  for (const ActionTime* time : works.times(simulated).times)
+    for (const auto& [group, bytes] : time->sent_bytes) rank.sent_bytes[group] += bytes;
+  for (const Work& work : works.work().ranks[static_cast<std::size_t>(simulated)].works)
+    rank.lanes.push_back(work.lane);
+  rank.lane_names = works.lane_names(simulated);
+  for (std::size_t action = 0; action < rank.lanes.size(); ++action) {
+    const ActionTime& time = *works.times(simulated).times[action];
+    rank.layers_send_seconds.push_back(rank.lanes[action] == compute_lane ? time.exposed_seconds() : 0);
+  }
+  return rank;
+}
+
+void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& events) {
+  const auto waits_since = waits_for_replicas_since(works.work(), events, static_cast<int>(works.blueprints().size()));
+  int num_ranks = 0;
+  for (int simulated = 0; simulated < works.num_ranks(); ++simulated) {
+    const std::vector<ActionTimes>& times = events.ranks[static_cast<std::size_t>(simulated)];
+    SimulatedRank rank = described(works, simulated);
+    rank.parts = parts_of(works.times(simulated), times, waits_since[static_cast<std::size_t>(simulated)], events.end);
+    StepParts of_all = rank.parts;
+    result.parts += (of_all *= rank.num_ranks);
+    num_ranks += rank.num_ranks;
+    for (const auto& [group, bytes] : rank.sent_bytes) result.sent_bytes[group] += bytes * rank.num_ranks;
+    result.ranks.push_back(std::move(rank));
+    for (const Action& action : *works.work().ranks[static_cast<std::size_t>(simulated)].program) {
+      const ActionTimes& at = times[static_cast<std::size_t>(action.id)];
+      result.timeline.events.push_back({simulated, action.id, lane_of(action.kind), at.begin, at.end});
+    }
+  }
+  result.parts *= 1.0 / num_ranks;
+}
+
+}  // namespace
+
+bool Simulation::fits() const {
+  return std::all_of(memory.begin(), memory.end(),
+                     [](const PredictedMemory& each) { return each.arena_bytes <= each.device_bytes; });
+}
+
+std::int64_t Simulation::peak_memory_bytes() const {
+  std::int64_t peak = 0;
+  for (const PredictedMemory& each : memory) peak = std::max(peak, each.arena_bytes);
+  return peak;
+}
+
+Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, const SimulationOptions& options) {
+  check_slow_ranks(options.slow_ranks, blueprint.mesh().num_ranks());
+  if (machine.host) return simulate_on_host(blueprint, *machine.host, options.slow_ranks);
+  std::optional<MachineSpec> rounding;
+  if (blueprint.config().training.float32_matmul_precision == MatmulPrecision::high)
+    rounding = with_tensorfloat32(machine);
+  const DeviceMap devices(blueprint.mesh(), rounding ? *rounding : machine);
+  const StepWorks works(blueprint, options.profile, devices, options.slow_ranks);
+  const StepEvents events = play(works.work());
+  Simulation result;
+  result.step_seconds = events.end;
+  result.num_events = events.num_events;
+  for (const RankBlueprint& rank : works.blueprints()) result.memory.push_back(memory_of(rank));
+  count(result, works, devices, blueprint.config());
+  add_ranks(result, works, events);
+  return result;
+}
+
+}  // namespace echelon

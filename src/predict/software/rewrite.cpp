@@ -1,0 +1,363 @@
+// How a software profile rewrites what Echelon's own code traced.
+#include "nn/sharding.h"
+#include "predict/software/software_profile.h"
+#include "spec/groups.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+
+namespace echelon {
+namespace {
+
+/// Rewrites the operations of one action.
+class OperationRewriter {
+ public:
+  OperationRewriter(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                    const CallTrace& trace)
+      : profile_(profile), config_(config), action_(action), trace_(trace) {
+    const ParallelConfig& p = config.parallelism;
+    tp_ = p.tensor_parallel_degree;
+    num_tokens_ = config.training.micro_batch_size * config.training.seq_len;
+    local_tokens_ = p.sequence_parallel ? num_tokens_ / tp_ : num_tokens_;
+    width_ = config.model.hidden_size;
+    dtype_ = config.training.dtype;
+    logit_columns_ = (config.model.vocab_size + tp_ - 1) / tp_;
+    for (const OpRecord& operation : trace.operations()) ops_.push_back(operation);
+  }
+
+  CallTrace run() {
+    out_.workspace_bytes = trace_.workspace_bytes;
+    std::size_t num_seen = 0, next = 0;  // operations; the first one that is not part of an earlier one
+    for (const TraceEvent& event : trace_.events) {
+      if (std::holds_alternative<OpRecord>(event)) {
+        if (num_seen++ == next) next += rewrite(next);
+      } else if (const auto* started = std::get_if<CommRecord>(&event)) {
+        rewrite_communication(*started);
+      } else if (const std::optional<std::size_t> start = starts_[std::get<CommWait>(event).start]) {
+        out_.events.emplace_back(CommWait{*start});
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  std::size_t rewrite(std::size_t i) {
+    const OpRecord& op = ops_[i];
+    switch (op.kind) {
+      case OpKind::matmul: return rewrite_product(i);
+      case OpKind::attention: attend(op); break;
+      case OpKind::attention_backward: attend_backward(op); break;
+      case OpKind::add_bias: break;  // in the epilogue of its product
+      case OpKind::bias_backward:
+        if (profile_.has_biases) push(op);
+        break;
+      case OpKind::add_positions:
+      case OpKind::positions_backward:
+        if (profile_.has_positions) push(op);
+        break;
+      case OpKind::row_exp: loss(op); break;
+      case OpKind::rescale_sums:
+      case OpKind::cross_entropy:
+      case OpKind::cross_entropy_backward: break;  // in logit_bytes
+      case OpKind::adamw: update(op); break;
+      default: push(op);
+    }
+    return 1;
+  }
+
+  /// Products that other software does at once: q, k and v; all of the head's tokens, which Echelon takes in chunks.
+  std::size_t rewrite_product(std::size_t i) {
+    OpRecord op = ops_[i];
+    if (is_of_head(op)) {
+      rewrite_head_product(op);
+      return 1;
+    }
+    std::size_t used = 1;
+    if (profile_.fuses_qkv) used = fuse_qkv(i, op);
+    if (forms_weight_gradient(op)) accumulate(op);
+    if (profile_.computes_in_fp8) {
+      push(elementwise(3 * (op.m * op.k + op.k * op.n)));  // casts of both operands
+      op.flops = static_cast<std::int64_t>(static_cast<double>(op.flops) / profile_.fp8_speedup);
+    }
+    push(op);
+    return used;
+  }
+
+  // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon forms again to keep
+  // less.
+  void rewrite_head_product(OpRecord op) {
+    const bool is_logits = op.n == logit_columns_, is_input_gradient = !is_logits && op.k == logit_columns_;
+    if (is_logits && action_.kind == ActionKind::backward_weight) return;
+    if (!head_seen_.insert(is_logits ? 0 : is_input_gradient ? 1 : 2).second) return;
+    (is_logits || is_input_gradient ? op.m : op.k) = num_tokens_;
+    op = product_of(op.m, op.n, op.k, op.dtype);
+    if (!is_logits && !is_input_gradient) accumulate(op);
+    push(op);
+  }
+
+  [[nodiscard]] bool forms_weight_gradient(const OpRecord& op) const {
+    return forms_weight_gradients(action_.kind) && op.k == num_tokens_;
+  }
+
+  /// What a product gives for one microbatch is added to what the others gave by a kernel of its own.
+  void accumulate(OpRecord& op) {
+    op = product_of(op.m, op.n, op.k, op.dtype);
+    if (config_.num_microbatches() == 1) return;
+    if (profile_.accumulates_in_products)
+      op.bytes += (2 * size_of(DType::float32) - size_of(op.dtype)) * op.m * op.n;
+    else
+      push(elementwise(profile_.accumulation_bytes * op.m * op.n));
+  }
+
+  static OpRecord product_of(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype) {
+    return {.kind = OpKind::matmul,
+            .dtype = dtype,
+            .m = m,
+            .n = n,
+            .k = k,
+            .flops = 2 * m * n * k,
+            .bytes = (m * k + k * n + m * n) * size_of(dtype)};
+  }
+
+  [[nodiscard]] bool is_of_head(const OpRecord& op) const {
+    return (op.m == logit_columns_ && op.n == width_) || (op.k == logit_columns_ && op.n == width_) ||
+           (op.n == logit_columns_ && op.k == width_);
+  }
+
+  std::size_t fuse_qkv(std::size_t i, OpRecord& fused) const {
+    const std::int64_t C = config_.model.head_dim,
+                       kv = std::max<std::int64_t>(1, config_.model.num_key_value_heads / tp_) * C;
+    std::vector<const OpRecord*> products;
+    std::size_t end = i;
+    for (; end < ops_.size() && products.size() < 3; ++end) {
+      if (ops_[end].kind == OpKind::add_bias || ops_[end].kind == OpKind::bias_backward) continue;
+      if (ops_[end].kind != OpKind::matmul) break;
+      products.push_back(&ops_[end]);
+    }
+    if (products.size() < 3) return 1;
+    const OpRecord &q = *products[0], &k = *products[1], &v = *products[2];
+    for (std::int64_t OpRecord::*side : {&OpRecord::m, &OpRecord::n, &OpRecord::k}) {
+      if (k.*side != kv || v.*side != kv) continue;
+      OpRecord joined = q;
+      joined.*side = k.*side;
+      if (joined.m != k.m || joined.n != k.n || joined.k != k.k || v.m != k.m || v.n != k.n || v.k != k.k) continue;
+      fused.*side = q.*side + 2 * kv;
+      fused.flops += k.flops + v.flops;
+      fused.bytes += k.bytes + v.bytes;
+      return end - i;
+    }
+    return 1;
+  }
+
+  void attend(const OpRecord& op) {
+    if (profile_.attention == AttentionKernel::fused) {
+      push(op);
+    } else {
+      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
+      batched_product(op, S, S, C);
+      push(elementwise(profile_.softmax_bytes * scores));
+      if (profile_.has_dropout) push(elementwise(5 * scores));
+      batched_product(op, S, C, S);
+    }
+    join_branches();
+    run_unfused(1);
+    const bool is_backward = action_.kind != ActionKind::forward;
+    if (is_backward && profile_.reruns_whole_blocks && config_.training.recompute == whole_block) run_to_the_end();
+  }
+
+  void attend_backward(const OpRecord& op) {
+    if (profile_.attention == AttentionKernel::fused) {
+      push(op);
+    } else {
+      const std::int64_t S = config_.training.seq_len, C = op.k, scores = op.m * S * S;
+      batched_product(op, S, C, S);  // dv = p^T dout
+      batched_product(op, S, S, C);  // dp = dout v^T
+      if (profile_.has_dropout) push(elementwise(5 * scores));
+      push(elementwise(profile_.softmax_backward_bytes * scores));
+      batched_product(op, S, C, S);  // dq
+      batched_product(op, S, C, S);  // dk
+    }
+    run_unfused(2);
+    if (profile_.has_dropout)
+      for (int branch = 0; branch < 2; ++branch) push(elementwise(5 * local_tokens_ * width_));
+  }
+
+  void run_unfused(int times) {
+    if (profile_.eager_bytes > 0)
+      push(elementwise(
+          static_cast<std::int64_t>(times * profile_.eager_bytes * static_cast<double>(local_tokens_ * width_))));
+  }
+
+  /// Of all heads and sequences at once. Heads lie side by side: where their width is no multiple of 16 bytes, neither
+  /// are their addresses, and the vector units multiply instead of the tensor cores.
+  void batched_product(const OpRecord& op, std::int64_t m, std::int64_t n, std::int64_t k) {
+    OpRecord product = product_of(m, n, k, op.dtype);
+    if (config_.model.head_dim * size_of(op.dtype) % 16 != 0) product.dtype = DType::float32;
+    product.m *= op.m;  // the tiles of all of them are there at once
+    product.flops *= op.m;
+    product.bytes *= op.m;
+    push(product);
+  }
+
+  /// Bias, dropout and sum with the residual are a kernel of their own, twice a block; Echelon's sum is part of the
+  /// norm or an addition.
+  void join_branches() {
+    if (!profile_.has_dropout) return;
+    push(elementwise(3 * local_tokens_ * width_));
+    push(elementwise(local_tokens_ * width_));
+  }
+
+  /// The second half of the feed-forward layer, which Echelon need not form again.
+  void run_to_the_end() {
+    const std::int64_t features = even_slice(config_.model.intermediate_size, tp_, 0).count;
+    const OpRecord down = product_of(num_tokens_, width_, features, dtype_);
+    push(elementwise(2 * size_of(dtype_) * down.m * down.k));
+    push(down);
+    push(elementwise(3 * size_of(dtype_) * local_tokens_ * width_));
+    if (tp_ == 1) return;
+    const std::size_t sum =
+        start({.kind = config_.parallelism.sequence_parallel ? CommKind::reduce_scatter : CommKind::all_reduce,
+               .group = tp_group,
+               .group_size = static_cast<int>(tp_),
+               .dtype = dtype_,
+               .num_elements = num_tokens_ * width_});
+    out_.events.emplace_back(CommWait{sum});
+  }
+
+  void loss(const OpRecord& op) {
+    if (action_.kind == ActionKind::backward_weight) return;
+    const double bytes = profile_.logit_bytes * static_cast<double>(op.m * op.n);
+    push(elementwise(static_cast<std::int64_t>(bytes)));
+  }
+
+  void update(const OpRecord& op) {
+    push(op);
+    push(elementwise(static_cast<std::int64_t>(profile_.optimizer_bytes * static_cast<double>(op.m))));
+  }
+
+  void rewrite_communication(CommRecord comm) {
+    const bool is_in_layer = is_compute(action_.kind);
+    if (profile_.computes_in_fp8 && profile_.gathers_in_fp8 && is_in_layer && comm.kind == CommKind::all_gather &&
+        comm.dtype == dtype_) {
+      comm.num_elements /= 2;  // of half the size
+      comm.sent_bytes /= 2;
+    }
+    // A chunked head reduces its statistics chunk by chunk; other software reduces them once.
+    const bool is_statistic = is_in_layer && comm.kind == CommKind::all_reduce && comm.dtype != dtype_;
+    if (is_statistic && statistic_) {
+      std::get<CommRecord>(out_.events[*statistic_]).num_elements += comm.num_elements;
+      starts_.emplace_back();
+      return;
+    }
+    if (is_statistic) statistic_ = out_.events.size();
+    if (profile_.gathers_each_parameter && config_.parallelism.zero_level == 3 && !is_in_layer &&
+        comm.num_elements > width_)
+      divide(comm);
+    else
+      starts_.emplace_back(start(comm));
+  }
+
+  // A block's 12 parameters: weight and bias of two norms, qkv, o_proj, up and down.
+  void divide(CommRecord comm) {
+    constexpr int num_parameters = 12;
+    comm.num_elements /= num_parameters;
+    for (int i = 1; i < num_parameters; ++i) start(comm);
+    starts_.emplace_back(start(comm));
+  }
+
+  /// Returns its number among the communications.
+  std::size_t start(const CommRecord& comm) {
+    out_.events.emplace_back(comm);
+    return num_started_++;
+  }
+
+  void push(const OpRecord& op) { out_.events.emplace_back(op); }
+  [[nodiscard]] OpRecord elementwise(std::int64_t bytes) const {
+    return {.kind = OpKind::copy, .dtype = dtype_, .m = bytes, .n = 1, .k = 1, .flops = 0, .bytes = bytes};
+  }
+
+  const SoftwareProfile& profile_;
+  const RunConfig& config_;
+  const Action& action_;
+  const CallTrace& trace_;
+  std::int64_t tp_ = 1, num_tokens_ = 0, local_tokens_ = 0, width_ = 0, logit_columns_ = 0;
+  DType dtype_ = DType::float32;
+  std::vector<OpRecord> ops_;  // of the trace
+  std::set<int> head_seen_;
+  std::optional<std::size_t> statistic_;            // its place among the events
+  std::vector<std::optional<std::size_t>> starts_;  // by number of a communication in the trace: its number now
+  std::size_t num_started_ = 0;
+  CallTrace out_;
+};
+
+/// Asynchronous tensor parallelism: a product starts on the parts that have come while the others are gathered, so the
+/// wait for a gather moves after the product that reads it. A reduction needs the product's results.
+void gather_during_products(std::vector<TraceEvent>& events) {
+  const auto is_product = [](const TraceEvent& event) {
+    const auto* operation = std::get_if<OpRecord>(&event);
+    return operation != nullptr && operation->kind == OpKind::matmul;
+  };
+  for (auto wait = events.begin(); wait != events.end(); ++wait) {
+    if (wait == events.begin() || !std::holds_alternative<CommWait>(*wait)) continue;
+    const auto* gather = std::get_if<CommRecord>(&*std::prev(wait));
+    if (gather == nullptr || gather->kind != CommKind::all_gather || !(gather->group == tp_group)) continue;
+    const auto operations_end = std::find_if_not(
+        std::next(wait), events.end(), [](const TraceEvent& event) { return std::holds_alternative<OpRecord>(event); });
+    const auto product = std::find_if(std::next(wait), operations_end, is_product);
+    if (product != operations_end) std::rotate(wait, std::next(wait), std::next(product));
+  }
+}
+
+/// Every tensor-parallel rank holds the whole boundary: each sends its part, and the parts are gathered inside the
+/// node.
+void scatter(const SoftwareProfile& profile, const RunConfig& config, CallTrace& transfer) {
+  const std::int64_t tp = config.parallelism.tensor_parallel_degree;
+  if (!profile.scatters_transfers || tp == 1 || config.parallelism.sequence_parallel || transfer.events.empty()) return;
+  auto& message = std::get<CommRecord>(transfer.events.front());
+  CommRecord gather = message;
+  message.num_elements /= tp;
+  gather.kind = CommKind::all_gather;
+  gather.group = tp_group;
+  gather.group_size = static_cast<int>(tp);
+  gather.peer = -1;
+  transfer.events.emplace_back(gather);
+}
+
+void drop_communication(CallTrace& trace) {
+  std::erase_if(trace.events, [](const TraceEvent& event) { return !std::holds_alternative<OpRecord>(event); });
+}
+
+bool is_reduction(ActionKind kind) { return kind == ActionKind::reduce_gradients || kind == ActionKind::reduce_parts; }
+
+/// One reduction of all gradients of the rank, as many as its clipping squares.
+void reduce_all(const RunConfig& config, CallTrace& clip) {
+  const ParallelConfig& p = config.parallelism;
+  const bool is_sharded = p.data_parallel_shard_degree > 1;
+  CommRecord reduction = {.kind = is_sharded ? CommKind::reduce_scatter : CommKind::all_reduce,
+                          .group = is_sharded ? shard_group : replicate_group};
+  reduction.group_size = static_cast<int>(is_sharded ? p.data_parallel_shard_degree : p.data_parallel_replicate_degree);
+  reduction.dtype = config.training.grad_dtype.value_or(DType::float32);
+  for (const OpRecord& op : clip.operations())
+    if (op.kind == OpKind::sum_of_squares) reduction.num_elements += op.m * (is_sharded ? reduction.group_size : 1);
+  clip.events.emplace_back(reduction);
+}
+
+}  // namespace
+
+CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
+                    const CallTrace& trace) {
+  if (profile.is_echelon) return trace;
+  CallTrace does = OperationRewriter(profile, config, action, trace).run();
+  if (profile.gathers_during_products && is_compute(action.kind)) gather_during_products(does.events);
+  if (is_send(action.kind)) scatter(profile, config, does);
+  if (is_receive(action.kind)) does.events.clear();  // the message is timed where it is sent
+  if (profile.reduces_at_the_end && config.parallelism.zero_level <= 1 && config.data_parallel_degree() > 1) {
+    if (is_reduction(action.kind)) drop_communication(does);
+    if (action.kind == ActionKind::clip) reduce_all(config, does);
+  }
+  return does;
+}
+
+}  // namespace echelon

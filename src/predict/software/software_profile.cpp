@@ -1,0 +1,151 @@
+#include "predict/software/software_profile.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+SoftwareProfile megatron(std::string_view name, std::string_view generation) {
+  SoftwareProfile profile;
+  profile.name = name;
+  profile.generation = generation;
+  profile.is_echelon = false;
+  profile.attention = AttentionKernel::unfused;
+  profile.has_dropout = true;
+  profile.logit_bytes = 52;
+  profile.overlap = {.hides_transfers = false, .hides_parameter_gathers = false};
+  profile.reduces_at_the_end = true;
+  return profile;
+}
+
+SoftwareProfile torch(std::string_view name, std::string_view generation) {
+  SoftwareProfile profile;
+  profile.name = name;
+  profile.generation = generation;
+  profile.is_echelon = false;
+  profile.has_biases = false;
+  profile.has_positions = false;
+  profile.reruns_whole_blocks = false;
+  profile.optimizer_bytes = 0;
+  profile.framework_bytes = std::int64_t{5} << 29;
+  profile.accumulation_bytes = 0;
+  profile.logit_bytes = 26;
+  profile.gathers_in_fp8 = true;
+  profile.cuts_loss_eagerly = true;
+  profile.adds_whole_gradients = true;
+  profile.keeps_outputs = true;
+  return profile;
+}
+
+std::vector<SoftwareProfile> make_profiles() {
+  std::vector<SoftwareProfile> profiles = {{}};
+  profiles.push_back(megatron("megatron-2020", "megatron-2020"));
+  profiles.push_back(megatron("megatron-2021", "megatron"));
+  profiles.push_back(megatron("megatron-2022", "megatron"));
+  profiles.back().accumulates_in_products = true;
+  profiles.push_back(megatron("bloom", "bloom"));
+  profiles.push_back(megatron("megatron-deepspeed", "megatron-deepspeed"));
+  for (std::size_t i = profiles.size() - 2; i < profiles.size(); ++i) {
+    profiles[i].keeps_wide_gradients = true;
+    profiles[i].fragmentation = 1.16;
+    profiles[i].framework_bytes = 4'800'000'000;
+  }
+  profiles.push_back(megatron("deepspeed-zero3", "deepspeed-zero3"));
+  profiles.back().gathers_each_parameter = true;
+  profiles.push_back(megatron("zero-bubble", "zero-bubble"));
+  profiles.back().accumulates_in_products = true;
+  profiles.back().softmax_bytes = 13;
+  profiles.back().softmax_backward_bytes = 15;
+  profiles.push_back(megatron("megatron-core", "megatron-core"));
+  SoftwareProfile& core = profiles.back();
+  core.attention = AttentionKernel::fused;
+  core.has_dropout = false;
+  core.accumulates_in_products = true;
+  core.reduces_at_the_end = false;
+  core.overlap = {};
+  profiles.push_back(torch("llm-foundry", "llm-foundry"));
+  profiles.back().reruns_whole_blocks = true;
+  profiles.push_back(torch("fsdp", "torch-compile"));
+  profiles.push_back(torch("torchtitan", "torch-compile"));
+  profiles.back().eager_bytes = 130;
+  profiles.push_back(torch("torchtitan-compile", "torch-compile"));
+  return profiles;
+}
+
+const std::vector<SoftwareProfile>& profiles() {
+  static const std::vector<SoftwareProfile> all = make_profiles();
+  return all;
+}
+
+void apply(std::string_view setting, SoftwareProfile& profile) {
+  if (setting == "fp8")
+    profile.computes_in_fp8 = true;
+  else if (setting == "fp8-rowwise") {  // scales by row: slower products, which gain nothing in the published runs
+    profile.computes_in_fp8 = true;
+    profile.fp8_speedup = 0.85;
+  } else if (setting == "flash")
+    profile.attention = AttentionKernel::fused;
+  else if (setting == "unfused")
+    profile.attention = AttentionKernel::unfused;
+  else if (setting == "async-tp")
+    profile.gathers_during_products = true;
+  else if (setting == "compiled-loss") {  // one pass forward; backward reads the logits and writes their gradient
+    profile.compiles_loss = true;
+    profile.logit_bytes = 8;
+  } else {
+    constexpr std::string_view settings[] = {"fp8", "fp8-rowwise", "flash", "unfused", "async-tp", "compiled-loss"};
+    throw Error(
+        fmt::format("a software profile has no setting '{}'; nearest: {}", setting, nearest(setting, settings)));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> software_profile_names() {
+  std::vector<std::string> names;
+  for (const SoftwareProfile& profile : profiles()) names.push_back(profile.name);
+  return names;
+}
+
+SoftwareProfile software_profile(std::string_view name) {
+  const std::string_view base = name.substr(0, name.find('+'));
+  const auto found = std::find_if(profiles().begin(), profiles().end(),
+                                  [&](const SoftwareProfile& each) { return each.name == base; });
+  if (found == profiles().end()) {
+    std::vector<std::string_view> names;
+    for (const SoftwareProfile& profile : profiles()) names.emplace_back(profile.name);
+    throw Error(fmt::format("there is no software profile '{}'; nearest: {}", base, nearest(base, names)));
+  }
+  SoftwareProfile profile = *found;
+  profile.name = name;
+  for (std::size_t at = base.size(); at < name.size();) {
+    const std::size_t end = std::min(name.find('+', at + 1), name.size());
+    apply(name.substr(at + 1, end - at - 1), profile);
+    at = end;
+  }
+  return profile;
+}
+
+MachineSpec calibrated(const SoftwareProfile& profile, MachineSpec machine) {
+  if (profile.is_echelon) return machine;
+  for (NodeSpec& node : machine.nodes) {
+    const Calibration fit = calibration_of(profile, node.device);
+    node.device.memory_efficiency = fit.memory_efficiency;
+    node.device.operation_seconds = fit.operation_seconds;
+    for (auto& [format, rates] : node.device.formats) {
+      // Vector units have no such depth to fill.
+      rates.matmul = {fit.matmul_efficiency, 0, 0, rates.matmul.half_k > 0 ? fit.matmul_half : 0};
+      rates.points.clear();
+      rates.attention_efficiency = fit.attention_efficiency;
+    }
+    node.link.efficiency = fit.link_efficiency;
+    machine.network.efficiency = fit.network_efficiency;
+    machine.network.latency_seconds = fit.network_latency;
+    node.link.switch_efficiency = std::min(node.link.switch_efficiency, fit.link_efficiency);
+  }
+  return machine;
+}
+
+}  // namespace echelon

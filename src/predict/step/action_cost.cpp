@@ -1,0 +1,82 @@
+#include "predict/step/action_cost.h"
+
+#include "predict/machine/device_time.h"
+#include "predict/machine/least_communication.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace echelon {
+namespace {
+
+double seconds_on(const MachineSpec& machine, const CostEvents& events, const MeshShape& mesh) {
+  const DeviceMap devices(mesh, machine);
+  return seconds_of_events(events,
+                           [&](const CommRecord& record) { return least_communication_seconds(record, 0, devices); });
+}
+
+}  // namespace
+
+CostTimer::CostTimer(const MachineSpec& machine, std::int64_t num_ranks) {
+  if (machine.host) host_.emplace(*machine.host, static_cast<int>(num_ranks));
+  for (const NodeSpec& kind : machine.nodes) {
+    machines_.push_back(machine);
+    machines_.back().nodes = {kind};
+    machines_.back().nodes.front().count = 0;
+  }
+}
+
+double ActionCost::compute_seconds() const {
+  double sum = 0;
+  for (const CostEvent& event : events)
+    if (const auto* seconds = std::get_if<double>(&event)) sum += *seconds;
+  return sum;
+}
+
+ActionCost CostTimer::cost_of(const CallTrace& trace) {
+  if (host_) return cost_on_host(trace);
+  ActionCost least;
+  double least_seconds = std::numeric_limits<double>::max();
+  for (const MachineSpec& machine : machines_) {
+    ActionCost cost = {.events = cost_events(trace, [&](const OpRecord& operation) {
+                         return operation_seconds(operation, machine.nodes.front().device);
+                       })};
+    if (const double seconds = cost.compute_seconds(); seconds < least_seconds) {
+      least_seconds = seconds;
+      least = std::move(cost);
+    }
+  }
+  return least;
+}
+
+// With c of C cores an operation takes between `busy` (c = 1) and `shared` (c = C) seconds
+// (predict/host/host_step.cpp), and c times that of all cores together, which is monotonic in c as well: the least of
+// both is at an end. Who waits for an exchange works on it, all cores at most.
+ActionCost CostTimer::cost_on_host(const CallTrace& trace) {
+  const auto num_cores = static_cast<double>(host_->host().num_cores);
+  double seconds = 0;
+  ActionCost cost;
+  for (const OpRecord& operation : trace.operations()) {
+    const CoreSeconds of = host_->of(operation);
+    seconds += std::min(of.busy, of.shared);
+    cost.core_seconds += std::min(of.busy, num_cores * of.shared);
+  }
+  for (const CommRecord& record : trace.communications()) {
+    if (record.group_size < 2) continue;
+    const int num_parties = record.kind == CommKind::send || record.kind == CommKind::receive ? 2 : record.group_size;
+    const double work = host_->of(record, num_parties);
+    seconds += work / num_cores;
+    cost.core_seconds += work / num_parties;
+  }
+  cost.events = {seconds};
+  return cost;
+}
+
+double CostTimer::seconds(const ActionCost& cost, const MeshShape& mesh) const {
+  if (host_) return cost.compute_seconds();
+  double least = std::numeric_limits<double>::max();
+  for (const MachineSpec& machine : machines_) least = std::min(least, seconds_on(machine, cost.events, mesh));
+  return least;
+}
+
+}  // namespace echelon

@@ -1,0 +1,89 @@
+// The cost of an action as an ordered list, and what such a list takes. Computing and communicating are two lanes: a
+// communication runs from its start, after those that were started before it, and the action stands still at a wait
+// until it has ended.
+#pragma once
+
+#include "blueprint/call_trace.h"
+#include "predict/machine/host_time.h"
+#include "spec/machine/machine_spec.h"
+
+#include <algorithm>
+#include <optional>
+#include <variant>
+#include <vector>
+
+namespace echelon {
+
+/// Seconds of computing, the start of a communication in a group of more than one rank, or the wait for one.
+using CostEvent = std::variant<double, CommRecord, CommWait>;
+using CostEvents = std::vector<CostEvent>;
+
+/// The events of a trace; operations without a communication between them become one event.
+template <class SecondsOfOperation>
+[[nodiscard]] CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of);
+
+/// Until both lanes have ended. `seconds_of(record)`: of a communication.
+template <class SecondsOfCommunication>
+[[nodiscard]] double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of);
+
+/// On a host the seconds are those with all its cores, communication included.
+struct ActionCost {
+  CostEvents events = {};   // on the fastest kind of device
+  double core_seconds = 0;  // on a host: of all cores together, for one rank
+
+  [[nodiscard]] double compute_seconds() const;
+};
+
+/// Costs that are the least on any device that a rank may be placed on.
+class CostTimer {
+ public:
+  /// It refers to the machine.
+  CostTimer(const MachineSpec& machine, std::int64_t num_ranks);
+
+  [[nodiscard]] ActionCost cost_of(const CallTrace& trace);
+  /// On the mesh of a layout; the fastest kind of node bounds what any rank does.
+  [[nodiscard]] double seconds(const ActionCost& cost, const MeshShape& mesh) const;
+
+ private:
+  [[nodiscard]] ActionCost cost_on_host(const CallTrace& trace);
+
+  std::vector<MachineSpec> machines_;  // the machine as if all nodes were of one kind, for each kind
+  std::optional<HostTime> host_;
+};
+
+template <class SecondsOfOperation>
+CostEvents cost_events(const CallTrace& trace, SecondsOfOperation&& seconds_of) {
+  constexpr std::size_t of_one_rank = static_cast<std::size_t>(-1);
+  CostEvents events;
+  std::vector<std::size_t> starts;  // by number in the trace: its number in the list
+  std::size_t num_starts = 0;
+  for (const TraceEvent& event : trace.events) {
+    if (const auto* operation = std::get_if<OpRecord>(&event)) {
+      if (events.empty() || !std::holds_alternative<double>(events.back())) events.emplace_back(0.0);
+      std::get<double>(events.back()) += seconds_of(*operation);
+    } else if (const auto* started = std::get_if<CommRecord>(&event)) {
+      starts.push_back(started->group_size > 1 ? num_starts++ : of_one_rank);
+      if (started->group_size > 1) events.emplace_back(*started);
+    } else if (const std::size_t start = starts[std::get<CommWait>(event).start]; start != of_one_rank) {
+      events.emplace_back(CommWait{start});
+    }
+  }
+  return events;
+}
+
+template <class SecondsOfCommunication>
+double seconds_of_events(const CostEvents& events, SecondsOfCommunication&& seconds_of) {
+  double computed = 0, communicated = 0;  // until when each lane is busy
+  std::vector<double> ends;               // of communications
+  for (const CostEvent& event : events) {
+    if (const auto* seconds = std::get_if<double>(&event))
+      computed += *seconds;
+    else if (const auto* started = std::get_if<CommRecord>(&event))
+      ends.push_back(communicated = std::max(communicated, computed) + seconds_of(*started));
+    else
+      computed = std::max(computed, ends[std::get<CommWait>(event).start]);
+  }
+  return std::max(computed, communicated);
+}
+
+}  // namespace echelon

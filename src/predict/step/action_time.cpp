@@ -1,0 +1,58 @@
+#include "predict/step/action_time.h"
+
+#include "predict/machine/device_time.h"
+#include "predict/machine/network_time.h"
+#include "predict/step/action_cost.h"
+#include "spec/groups.h"
+
+#include <algorithm>
+#include <set>
+
+namespace echelon {
+
+double ActionTime::communicated_seconds() const {
+  double sum = 0;
+  for (const auto& [group, seconds] : communication_seconds) sum += seconds;
+  return sum;
+}
+
+ActionTimer::ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
+                         const std::map<int, double>& slow_ranks, int rank)
+    : config_(config), profile_(profile), devices_(devices), rank_(rank) {
+  std::set<Member> members;
+  for (const int each : devices.mesh().ranks_of(tp_group, rank)) {
+    const auto slow = slow_ranks.find(each);
+    members.insert({&devices.kind_of(each), slow == slow_ranks.end() ? 1 : slow->second});
+  }
+  members_.assign(members.begin(), members.end());
+}
+
+const ActionTime& ActionTimer::time_of(const Action& action, const CallTrace& trace) {
+  const auto known = times_.find(&trace);
+  if (known != times_.end()) return known->second;
+  return times_.emplace(&trace, timed(rewritten(profile_, config_, action, trace))).first->second;
+}
+
+ActionTime ActionTimer::timed(const CallTrace& trace) const {
+  ActionTime time;
+  CostEvents events;
+  for (const Member& member : members_) {
+    ActionCost cost = {.events = cost_events(trace, [&](const OpRecord& operation) {
+                         return member.factor * operation_seconds(operation, member.kind->device);
+                       })};
+    if (const double seconds = cost.compute_seconds(); seconds >= time.compute_seconds) {
+      time.compute_seconds = seconds;
+      events = std::move(cost.events);
+    }
+  }
+  time.seconds = seconds_of_events(events, [&](const CommRecord& record) {
+    const double seconds = communication_seconds(record, rank_, devices_);
+    time.communication_seconds[record.group] += seconds;
+    time.sent_bytes[name_of(record.group)] += record.sent_bytes;
+    return seconds;
+  });
+  for (const OpRecord& operation : trace.operations()) time.flops += static_cast<double>(operation.flops);
+  return time;
+}
+
+}  // namespace echelon

@@ -1,0 +1,52 @@
+// Seconds of one action on a rank, by what it computes and what it sends.
+#pragma once
+
+#include "predict/machine/device_map.h"
+#include "predict/software/software_profile.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct ActionTime {
+  double seconds = 0;  // from its start until it has computed and communicated all
+  double compute_seconds = 0;
+  std::map<Group, double> communication_seconds = {};  // of groups of more than one rank
+  double flops = 0;                                    // of one rank
+  std::map<std::string, std::int64_t> sent_bytes = {};
+
+  /// That nothing hides: while it does not compute.
+  [[nodiscard]] double exposed_seconds() const { return seconds - compute_seconds; }
+  [[nodiscard]] double communicated_seconds() const;
+};
+
+/// Knows what the actions of one pipeline rank of a replica take. A tensor-parallel group goes at the pace of its
+/// slowest member.
+class ActionTimer {
+ public:
+  /// `rank`: the first one of its tensor-parallel group; `slow_ranks`: factors of the time of what they compute. It
+  /// refers to all but `rank`.
+  ActionTimer(const RunConfig& config, const SoftwareProfile& profile, const DeviceMap& devices,
+              const std::map<int, double>& slow_ranks, int rank);
+
+  [[nodiscard]] const ActionTime& time_of(const Action& action, const CallTrace& trace);
+
+ private:
+  struct Member {
+    const NodeSpec* kind = nullptr;
+    double factor = 1;
+    auto operator<=>(const Member&) const = default;
+  };
+  [[nodiscard]] ActionTime timed(const CallTrace& trace) const;
+
+  const RunConfig& config_;
+  const SoftwareProfile& profile_;
+  const DeviceMap& devices_;
+  int rank_;
+  std::vector<Member> members_;  // of its tensor-parallel group, those that differ
+  std::map<const CallTrace*, ActionTime> times_;
+};
+
+}  // namespace echelon

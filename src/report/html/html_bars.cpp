@@ -1,0 +1,117 @@
+#include "report/html/html_sections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+constexpr std::size_t num_colours = 13, most_rows = 64;
+
+double total_of(const HtmlBars::Row& row) {
+  double total = 0;
+  for (const auto& segment : row.segments) total += segment.amount;
+  return total;
+}
+
+/// The names of all segments, in the order of their first appearance: its index is a segment's colour.
+std::vector<std::string> names_of(const HtmlBars& bars) {
+  std::vector<std::string> names;
+  for (const auto& row : bars.rows)
+    for (const auto& segment : row.segments)
+      if (segment.amount > 0 && std::find(names.begin(), names.end(), segment.name) == names.end())
+        names.push_back(segment.name);
+  return names;
+}
+
+std::size_t colour_of(const std::vector<std::string>& names, const std::string& name) {
+  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin()) % num_colours;
+}
+
+/// What a bar of full width stands for. A limit far away would make every bar a thin line, so it is then told in words
+/// alone.
+double full_width_of(const HtmlBars& bars) {
+  constexpr double least_filled = 0.2;
+  double longest = 0, furthest = 0;
+  for (const auto& row : bars.rows)
+    longest = std::max(longest, total_of(row)), furthest = std::max({furthest, total_of(row), row.limit});
+  return longest >= least_filled * furthest ? furthest : longest;
+}
+
+std::string row_of(const HtmlBars& bars, const HtmlBars::Row& row, const std::vector<std::string>& names,
+                   double full_width) {
+  const double total = total_of(row);
+  const auto percent = [&](double amount) { return full_width > 0 ? 100 * amount / full_width : 0; };
+  std::string html = fmt::format("<li><span class=\"label\">{}</span><span class=\"bar\">", escaped(row.label));
+  for (const auto& segment : row.segments) {
+    if (!(segment.amount > 0)) continue;
+    html +=
+        fmt::format("<i class=\"c{}\" style=\"width:{:.3f}%\" title=\"{}: {}\"></i>", colour_of(names, segment.name),
+                    percent(segment.amount), escaped(segment.name), text_of(bars.unit, segment.amount));
+  }
+  if (row.limit > 0 && row.limit <= full_width)
+    html += fmt::format("<b class=\"limit\" style=\"left:{:.3f}%\" title=\"{}: {}\"></b>", percent(row.limit),
+                        escaped(bars.limit_name), text_of(bars.unit, row.limit));
+  html += fmt::format("</span><span class=\"total\">{}", text_of(bars.unit, total));
+  if (row.limit > 0)
+    html += fmt::format(" <small{}>{} of {}</small>", total > row.limit ? " class=\"over\"" : "",
+                        text_of(HtmlUnit::fraction, total / row.limit), text_of(bars.unit, row.limit));
+  return html + "</span></li>\n";
+}
+
+/// Whether a segment is more than a hair's breadth of some bar; the others stand among the numbers alone.
+bool is_seen(const HtmlBars& bars, const std::string& name, double full_width) {
+  constexpr double hair = 0.002;
+  return std::any_of(bars.rows.begin(), bars.rows.end(), [&](const HtmlBars::Row& row) {
+    return std::any_of(row.segments.begin(), row.segments.end(), [&](const auto& segment) {
+      return segment.name == name && segment.amount >= hair * full_width;
+    });
+  });
+}
+
+std::string numbers_of(const HtmlBars& bars, const std::vector<std::string>& names) {
+  std::string html = fmt::format(
+      "<details><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"numbers: "
+      "{}\"><table>\n<thead><tr><th></th>",
+      escaped(bars.title));
+  for (const std::string& name : names) html += fmt::format("<th class=\"number\">{}</th>", escaped(name));
+  html += "<th class=\"number\">sum</th></tr></thead><tbody>\n";
+  for (const auto& row : bars.rows) {
+    html += fmt::format("<tr><th scope=\"row\">{}</th>", escaped(row.label));
+    for (const std::string& name : names) {
+      double amount = 0;
+      for (const auto& segment : row.segments) amount += segment.name == name ? segment.amount : 0;
+      html += fmt::format("<td class=\"number\">{}</td>", text_of(bars.unit, amount));
+    }
+    html += fmt::format("<td class=\"number\">{}</td></tr>\n", text_of(bars.unit, total_of(row)));
+  }
+  return html + "</tbody></table></div></details>\n";
+}
+
+}  // namespace
+
+std::string to_html(const HtmlBars& bars) {
+  const std::vector<std::string> names = names_of(bars);
+  if (names.empty()) return {};
+  const double full_width = full_width_of(bars);
+  const bool shows_limit = std::any_of(bars.rows.begin(), bars.rows.end(),
+                                       [&](const auto& row) { return row.limit > 0 && row.limit <= full_width; });
+  std::string html = fmt::format("<section class=\"bars\"><h2>{}</h2>\n", escaped(bars.title));
+  if (!bars.note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escaped(bars.note));
+  html += "<ul class=\"legend\">";
+  for (const std::string& name : names)
+    if (is_seen(bars, name, full_width))
+      html += fmt::format("<li><i class=\"c{}\"></i>{}</li>", colour_of(names, name), escaped(name));
+  if (shows_limit) html += fmt::format("<li><i class=\"limit\"></i>{}</li>", escaped(bars.limit_name));
+  html += "</ul>\n<ul class=\"rows\">\n";
+  const std::size_t num_rows = bars.rows.size(), num_shown = std::min(num_rows, most_rows);
+  for (std::size_t i = 0; i < num_shown; ++i)
+    html += row_of(bars, bars.rows[num_shown < num_rows ? i * (num_rows - 1) / (num_shown - 1) : i], names, full_width);
+  html += "</ul>\n";
+  if (num_shown < num_rows)
+    html += fmt::format("<p class=\"note more\">{} of {} rows are drawn, evenly chosen.</p>\n", num_shown, num_rows);
+  return html + numbers_of(bars, names) + "</section>\n";
+}
+
+}  // namespace echelon

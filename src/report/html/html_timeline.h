@@ -1,0 +1,61 @@
+// A pipeline's timeline on a page: a row per rank, a bar per action.
+#pragma once
+
+#include "schedule/timeline.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace echelon {
+
+/// What a bar is to the eye: a colour each.
+enum class BarKind : std::uint8_t {
+  forward,
+  backward,
+  backward_input,
+  backward_weight,
+  transfer,
+  collective,
+  optimizer,
+  other
+};
+inline constexpr int num_bar_kinds = 8;
+[[nodiscard]] BarKind bar_kind_of(ActionKind kind);
+[[nodiscard]] std::string_view name_of(BarKind kind);  // "backward_input", as in the page's styles
+/// What is under way between ranks is drawn below what a rank itself does, and may overlap it.
+[[nodiscard]] constexpr bool is_sent(BarKind kind) { return kind == BarKind::transfer || kind == BarKind::collective; }
+
+struct TimelineBar {
+  int row = 0;
+  BarKind kind = BarKind::other;
+  int stage = -1;             // virtual pipeline stage; -1: of none
+  int microbatch = -1;        // -1: of none
+  double start = 0, end = 0;  // seconds
+  // Above 1: neighbours that were too many to be drawn apart; `kind` is that of most of their time.
+  int num_actions = 1;
+};
+
+struct HtmlTimeline {
+  std::string title = {}, note = {};
+  std::vector<std::string> rows = {};  // labels
+  std::vector<TimelineBar> bars = {};  // in any order
+};
+
+/// Every action that takes time. `programs[event.rank]` has the event's action; rows are labelled "rank 0" and so on.
+/// Time begins with the first event.
+[[nodiscard]] HtmlTimeline html_timeline(std::string title, const Timeline& timeline,
+                                         const std::vector<Program>& programs);
+
+/// At most about `most_bars` bars in `most_rows` rows: of more rows evenly chosen ones are shown; then neighbours in a
+/// row and lane that lie within a short time become one bar, the time just long enough. What was left out is said in
+/// the note.
+[[nodiscard]] HtmlTimeline reduced(HtmlTimeline timeline, std::size_t most_bars = 40'000, std::size_t most_rows = 128);
+
+/// The figure: heading, canvas, legend, buttons and the bars as data for the page's script.
+[[nodiscard]] std::string to_html(const HtmlTimeline& timeline, int number);
+
+}  // namespace echelon

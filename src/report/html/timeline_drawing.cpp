@@ -1,0 +1,145 @@
+#include "report/html/timeline_drawing.h"
+
+#include "base/median.h"
+#include "report/html/drawn_box.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double label_width = 110, header_height = 34, axis_height = 18, compute_height = 22, thin_height = 5,
+                 band = compute_height + 2 * thin_height + 8;
+constexpr double narrowest = 800, widest_drawing = 16000, middle_pass = 18;
+
+const Action& action_of(const std::vector<DrawnRank>& ranks, const Event& event) {
+  return (*ranks[static_cast<std::size_t>(event.rank)].program)[static_cast<std::size_t>(event.action_id)];
+}
+
+/// Pixels per second: half of the passes show their number, unless the drawing would be too wide.
+double scale_of(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
+  double end = 0;
+  std::vector<double> passes;
+  for (const Event& event : timeline.events) {
+    end = std::max(end, event.end);
+    if (event.end > event.start && is_compute(action_of(ranks, event).kind)) passes.push_back(event.end - event.start);
+  }
+  if (end <= 0) return 0;
+  if (passes.empty()) return narrowest / end;
+  return std::clamp(middle_pass / median(std::move(passes)), narrowest / end, widest_drawing / end);
+}
+
+/// How light a stage is drawn: later stages of a rank lighter.
+std::map<int, double> lightness_of(const Program& program) {
+  std::set<int> stages;
+  for (const Action& action : program)
+    if (is_compute(action.kind)) stages.insert(action.stage);
+  std::map<int, double> lightness;
+  for (const int stage : stages)
+    lightness.emplace(stage, 0.7 * static_cast<double>(lightness.size()) / static_cast<double>(stages.size()));
+  return lightness;
+}
+
+Rectangle place_of(const Event& event, double scale) {
+  const double y = header_height + band * event.rank;
+  const Rectangle place = {.x = label_width + event.start * scale,
+                           .y = y,
+                           .width = (event.end - event.start) * scale,
+                           .height = thin_height};
+  switch (event.lane) {
+    case Lane::compute: return {place.x, y, place.width, compute_height};
+    case Lane::transfer: return {place.x, y + compute_height, place.width, thin_height};
+    case Lane::collective: return {place.x, y + compute_height + thin_height, place.width, thin_height};
+  }
+  return place;
+}
+
+/// Seconds along the lower border, as round as they can be where a tick needs some room.
+std::string axis(double end, double scale, double y) {
+  constexpr double least_room = 150;
+  const double rough = least_room / scale, power = std::pow(10, std::floor(std::log10(rough)));
+  const double step = power * (rough <= 2 * power ? 2 : rough <= 5 * power ? 5 : 10);
+  std::string svg;
+  for (int tick = 0; tick * step <= end; ++tick) {
+    const double x = label_width + tick * step * scale;
+    svg += fmt::format(
+        "<path d=\"M{0:.2f} {1:.2f}v5\" stroke=\"#888\"/><text x=\"{0:.2f}\" y=\"{2:.2f}\" "
+        "text-anchor=\"middle\">{3:.6g} s</text>\n",
+        x, y, y + 16, tick * step);
+  }
+  return svg;
+}
+
+Json named(std::string_view what, std::size_t pid, int tid, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
+  const double scale = scale_of(ranks, timeline);
+  double end = 0;
+  for (const Event& event : timeline.events) end = std::max(end, event.end);
+  std::string svg = fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" font-family="sans-serif" font-size="11">)",
+      label_width + end * scale + 20, header_height + band * static_cast<double>(ranks.size()) + axis_height + 4);
+  svg += "\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+  svg += fmt::format(
+      R"(<text x="{}" y="20">{:.6g} s; F blue, B green, W orange, later stages of a rank lighter, update purple; below: transfers teal, )"
+      R"(collectives red</text>)",
+      label_width, end);
+  svg += "\n";
+  std::vector<std::map<int, double>> lightness;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    svg += fmt::format("<text x=\"8\" y=\"{:.2f}\">{}</text>\n", header_height + band * static_cast<double>(rank) + 15,
+                       ranks[rank].name);
+    lightness.push_back(lightness_of(*ranks[rank].program));
+  }
+  for (const Event& event : timeline.events) {
+    if (event.end <= event.start) continue;
+    const Action& action = action_of(ranks, event);
+    const auto light = lightness[static_cast<std::size_t>(event.rank)].find(action.stage);
+    const bool is_pass = is_compute(action.kind) && light != lightness[static_cast<std::size_t>(event.rank)].end();
+    svg += svg_box(action, place_of(event, scale), is_pass ? light->second : 0);
+  }
+  if (end > 0) svg += axis(end, scale, header_height + band * static_cast<double>(ranks.size()));
+  return svg + "</svg>\n";
+}
+
+std::string to_chrome_json(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
+  Json events = Json::array();
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    events.push_back(named("process_name", rank, 0, ranks[rank].name));
+    for (std::size_t lane = 0; lane < ranks[rank].lane_names.size(); ++lane)
+      events.push_back(named("thread_name", rank, static_cast<int>(lane), ranks[rank].lane_names[lane]));
+  }
+  for (const Event& event : timeline.events) {
+    const Action& action = action_of(ranks, event);
+    Json args = {{"id", action.id}};
+    if (action.stage >= 0) args["stage"] = action.stage;
+    if (action.microbatch >= 0) args["microbatch"] = action.microbatch;
+    if (action.unit != whole_stage) args["unit"] = action.unit;
+    const DrawnRank& rank = ranks[static_cast<std::size_t>(event.rank)];
+    if (is_compute(action.kind) && !rank.layers_send_seconds.empty())
+      args["layers_send_us"] = rank.layers_send_seconds[static_cast<std::size_t>(event.action_id)] * 1e6;
+    events.push_back({{"ph", "X"},
+                      {"name", name_of(action.kind)},  // one for all microbatches, so that a viewer can sum them up
+                      {"cat", name_of(action.kind)},
+                      {"pid", event.rank},
+                      {"tid", rank.lanes[static_cast<std::size_t>(event.action_id)]},
+                      {"ts", event.start * 1e6},
+                      {"dur", (event.end - event.start) * 1e6},
+                      {"args", std::move(args)}});
+  }
+  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump() + "\n";
+}
+
+}  // namespace echelon

@@ -1,0 +1,289 @@
+// Lowering, one pipeline rank at a time. Of the orders of the others a rank knows the receives to post alone: messages
+// are matched by (stage, microbatch).
+#include "schedule/lowering/lower.h"
+
+#include "base/error.h"
+#include "schedule/lowering/gather_plan.h"
+#include "schedule/lowering/gradient_chains.h"
+#include "schedule/lowering/gradient_plan.h"
+#include "schedule/lowering/receives.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+using Ids = std::vector<int>;
+using Kind = ActionKind;
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options);
+  /// `receives`: [position of the rank's order] what is posted before.
+  Program build(const std::vector<Program>& receives);
+
+ private:
+  int add(const Action& place, Ids after);
+  void begin_step();
+  void run(int position);
+  void send_results(const Action& pass, int writer);
+  void send(Kind kind, int stage, int microbatch, int writer);
+  void gather(const UnitKey& key);
+  void release(const UnitKey& key, int last_user);
+  void open_gradients(const Action& pass, const UnitKey& key);
+  void finish_gradients(const FormedGradient& formed, const Action& pass);
+  void sum_tied_weight();
+  void clip();
+  void update(const UnitKey& key);
+  void report();
+
+  [[nodiscard]] int find(const Action& place) const;
+  [[nodiscard]] Ids inputs_of(const Action& pass);
+  [[nodiscard]] std::vector<UnitKey> own_units() const;
+  [[nodiscard]] Action gradient_of(const Action& pass, const UnitKey& key) const;
+  [[nodiscard]] bool is_elsewhere(int stage) const {
+    return stage >= 0 && stage < schedule_.num_stages && schedule_.rank_of_stage[stage] != rank_;
+  }
+
+  const Schedule& schedule_;
+  int rank_;
+  const LoweringOptions& options_;
+  UnitPasses passes_;
+  GatherPlan gathers_;
+  GradientPlan gradients_;
+  Program program_;
+  Ids passes_ids_;                                      // of each pass
+  std::map<std::tuple<Kind, int, int, int>, int> ids_;  // (kind, stage, microbatch, unit)
+  std::map<std::tuple<Kind, int, int>, int> end_of_;    // (kind, stage, microbatch) -> the last unit of that pass
+  std::map<std::pair<int, int>, int> end_of_backward_;  // (stage, microbatch) -> the pass that ends its input gradient
+  std::map<std::pair<Kind, int>, int> last_send_;       // (kind, stage)
+  std::map<UnitKey, int> gathered_, released_, done_;   // the last such action; done_: on the gradient
+  GradientChains chains_;
+  int load_batch_ = -1, clear_gradients_ = -1, count_tokens_ = -1;
+};
+
+ProgramBuilder::ProgramBuilder(const Schedule& schedule, int rank, const LoweringOptions& options)
+    : schedule_(schedule),
+      rank_(rank),
+      options_(options),
+      passes_(by_units(schedule.ranks[rank], options)),
+      gradients_(gradient_plan(passes_, options)),
+      chains_(options, [this](const Action& place, Ids after) { return add(place, std::move(after)); }) {
+  if (options.shards_parameters) gathers_ = gather_plan(passes_, options);
+}
+
+Program ProgramBuilder::build(const std::vector<Program>& receives) {
+  begin_step();
+  std::size_t num_begun = 0;
+  for (int position = 0; position < static_cast<int>(passes_.size()); ++position) {
+    if (begins_pass(passes_[position], options_))
+      for (const Action& receive : receives[num_begun++]) add(receive, {});
+    run(position);
+  }
+  if (options_.trains) {
+    chains_.finish();
+    sum_tied_weight();
+    if (options_.clips) clip();
+    for (const UnitKey& key : own_units()) update(key);
+  }
+  report();
+  return std::move(program_);
+}
+
+int ProgramBuilder::add(const Action& place, Ids after) {
+  const int id = static_cast<int>(program_.size());
+  std::erase(after, -1);
+  std::sort(after.begin(), after.end());
+  after.erase(std::unique(after.begin(), after.end()), after.end());
+  program_.push_back({place.kind, place.stage, place.microbatch, place.unit, id, std::move(after)});
+  ids_[{place.kind, place.stage, place.microbatch, place.unit}] = id;
+  return id;
+}
+
+int ProgramBuilder::find(const Action& place) const {
+  const auto found = ids_.find({place.kind, place.stage, place.microbatch, place.unit});
+  return found == ids_.end() ? -1 : found->second;
+}
+
+void ProgramBuilder::begin_step() {
+  load_batch_ = add({.kind = Kind::load_batch}, {});
+  if (options_.trains) clear_gradients_ = add({.kind = Kind::clear_gradients}, {});
+  count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
+}
+
+// One pass, of a unit or a whole stage, and what is done on the way for its parameters and their gradients. Where
+// passes go by units, the next one is computed while the parameters that come after it are gathered and the gradients
+// before it reduced.
+void ProgramBuilder::run(int position) {
+  const Action& pass = passes_[position];
+  if (options_.shards_parameters)
+    for (const UnitKey& key : gathers_.before[position]) gather(key);
+  for (const UnitKey& key : gradients_.opened_before[position]) open_gradients(pass, key);
+
+  const int id = add(pass, inputs_of(pass));
+  passes_ids_.push_back(id);
+  end_of_[{pass.kind, pass.stage, pass.microbatch}] = id;
+  if (ends_pass(pass, options_)) send_results(pass, id);
+  if (options_.shards_parameters)
+    for (const UnitKey& key : gathers_.after[position]) release(key, id);
+  chains_.advance();
+  for (const FormedGradient& formed : gradients_.formed_after[position]) finish_gradients(formed, pass);
+}
+
+// What a pass must wait for: the unit before it, or its messages, or what a stage of this rank has written; its
+// parameters and the buffers of its gradients; and once, since compute blocks, the batch and the cleared gradients.
+Ids ProgramBuilder::inputs_of(const Action& pass) {
+  const auto& [kind, stage, microbatch, unit, id, after] = pass;
+  const auto end_of = [&](Kind wanted, int of_stage) {
+    const auto found = end_of_.find({wanted, of_stage, microbatch});
+    return found == end_of_.end() ? -1 : found->second;
+  };
+  Ids inputs;
+  if (kind == Kind::forward) inputs.push_back(std::exchange(load_batch_, -1));
+  if (forms_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
+  for (const UnitKey& key : options_.shards_parameters ? units_of(pass, options_) : std::vector<UnitKey>())
+    inputs.push_back(std::exchange(gathered_[key], -1));
+  if (forms_weight_gradients(kind) && options_.shards_gradients)
+    for (const UnitKey& key : units_of(pass, options_)) {
+      Action opened = gradient_of(pass, key);
+      opened.kind = Kind::open_gradients;
+      inputs.push_back(find(opened));
+    }
+  if (!begins_pass(pass, options_)) {
+    inputs.push_back(end_of(kind, stage));
+  } else if (kind == Kind::forward) {
+    inputs.push_back(is_elsewhere(stage - 1)
+                         ? find({.kind = Kind::receive_forward, .stage = stage, .microbatch = microbatch})
+                         : end_of(Kind::forward, stage - 1));
+  } else if (kind == Kind::backward_weight) {
+    inputs.push_back(end_of(Kind::backward_input, stage));
+  } else {
+    const auto behind = end_of_backward_.find({stage + 1, microbatch});
+    inputs.push_back(end_of(Kind::forward, stage));
+    inputs.push_back(behind != end_of_backward_.end()
+                         ? behind->second
+                         : find({.kind = Kind::receive_backward, .stage = stage, .microbatch = microbatch}));
+  }
+  return inputs;
+}
+
+void ProgramBuilder::send_results(const Action& pass, int writer) {
+  const auto& [kind, stage, microbatch, unit, id, after] = pass;
+  if (kind == Kind::backward_weight) return;
+  if (kind == Kind::forward) {
+    if (is_elsewhere(stage + 1)) send(Kind::send_forward, stage, microbatch, writer);
+    return;
+  }
+  end_of_backward_[{stage, microbatch}] = writer;
+  if (is_elsewhere(stage - 1)) send(Kind::send_backward, stage, microbatch, writer);
+}
+
+// One send at a time per direction: the next one waits for this one, and with that the source buffer of this one is
+// free.
+void ProgramBuilder::send(Kind kind, int stage, int microbatch, int writer) {
+  const auto last = last_send_.find({kind, stage});
+  last_send_[{kind, stage}] = add({.kind = kind, .stage = stage, .microbatch = microbatch},
+                                  {writer, last == last_send_.end() ? -1 : last->second});
+}
+
+// There is one whole copy at a time: the next one waits until this one is released.
+void ProgramBuilder::gather(const UnitKey& key) {
+  const auto released = released_.find(key);
+  gathered_[key] = add({.kind = Kind::gather_parameters, .stage = key.stage, .unit = key.unit},
+                       {released == released_.end() ? -1 : released->second});
+}
+
+void ProgramBuilder::release(const UnitKey& key, int last_user) {
+  released_[key] = add({.kind = Kind::release_parameters, .stage = key.stage, .unit = key.unit}, {last_user});
+}
+
+// There is one whole buffer at a time: the last one is closed before.
+void ProgramBuilder::open_gradients(const Action& pass, const UnitKey& key) {
+  chains_.finish(key);
+  Action opened = gradient_of(pass, key);
+  opened.kind = Kind::open_gradients;
+  add(opened, {chains_.done(key)});
+}
+
+void ProgramBuilder::finish_gradients(const FormedGradient& formed, const Action& pass) {
+  Ids writers;
+  for (const int position : formed.writers) writers.push_back(passes_ids_[position]);
+  const Action place = options_.shards_gradients ? gradient_of(pass, formed.key)
+                                                 : Action{.stage = formed.key.stage, .unit = formed.key.unit};
+  chains_.begin({.key = formed.key, .place = place, .writers = writers, .is_last = formed.is_last}, count_tokens_);
+}
+
+// Of one microbatch, named by the stage that forms it: a tied weight that two stages of a rank share gets a gradient
+// from either.
+Action ProgramBuilder::gradient_of(const Action& pass, const UnitKey& key) const {
+  const int unit = key.stage == pass.stage ? key.unit : options_.stages[pass.stage].num_units;
+  return {.stage = pass.stage, .microbatch = pass.microbatch, .unit = unit};
+}
+
+std::vector<UnitKey> ProgramBuilder::own_units() const {
+  std::vector<UnitKey> units;
+  for (const int stage : schedule_.stages_of(rank_)) {
+    const StageShape& shape = options_.stages[stage];
+    for (int unit = 0; unit < shape.num_units + (shape.has_tied_weight ? 1 : 0); ++unit) units.push_back({stage, unit});
+  }
+  return units;
+}
+
+void ProgramBuilder::sum_tied_weight() {
+  for (const UnitKey& key : own_units()) {
+    done_[key] = chains_.done(key);
+    const bool is_tied = key.unit == options_.stages[key.stage].num_units;
+    if (is_tied && options_.ties_across_ranks)
+      done_[key] = add({.kind = Kind::sum_tied, .stage = key.stage, .unit = key.unit}, {done_[key]});
+  }
+}
+
+void ProgramBuilder::clip() {
+  Ids after = {count_tokens_};
+  for (const auto& [key, done] : done_) after.push_back(done);
+  const int clip = add({.kind = Kind::clip}, after);
+  for (auto& [key, done] : done_) done = clip;
+}
+
+void ProgramBuilder::update(const UnitKey& key) {
+  const int update = add({.kind = Kind::update, .stage = key.stage, .unit = key.unit},
+                         {done_[key], options_.clips ? -1 : count_tokens_});
+  if (options_.gathers_parameters)
+    add({.kind = Kind::gather_parameters, .stage = key.stage, .unit = key.unit}, {update});
+}
+
+// Waits for whatever nobody has waited for, so that nothing is pending when the step ends.
+void ProgramBuilder::report() {
+  std::vector<bool> is_awaited(program_.size(), false);
+  for (const Action& action : program_) {
+    for (const int id : action.after) is_awaited[id] = true;
+  }
+  Ids after = {count_tokens_};
+  for (const Action& action : program_) {
+    if (!is_awaited[action.id]) after.push_back(action.id);
+  }
+  add({.kind = Kind::report}, after);
+}
+
+}  // namespace
+
+std::vector<Program> lower(const Schedule& schedule, const LoweringOptions& options) {
+  require(schedule.num_stages >= 1 && schedule.num_microbatches >= 1,
+          "a schedule of {} stages and {} microbatches has nothing to run; both must be 1 or more", schedule.num_stages,
+          schedule.num_microbatches);
+  require(static_cast<int>(options.stages.size()) == schedule.num_stages,
+          "the shapes of {} stages do not fit a schedule of {} stages", options.stages.size(), schedule.num_stages);
+  Schedule wanted = schedule;
+  for (ComputeOrder& order : wanted.ranks)
+    if (!options.trains) std::erase_if(order, [](const Action& pass) { return pass.kind != Kind::forward; });
+  const auto receives = receives_to_post(wanted);
+  std::vector<Program> programs;
+  for (int rank = 0; rank < static_cast<int>(wanted.ranks.size()); ++rank)
+    programs.push_back(ProgramBuilder(wanted, rank, options).build(receives[rank]));
+  return programs;
+}
+
+}  // namespace echelon

@@ -1,0 +1,30 @@
+// What one microbatch does in one stage of a rank's program: which actions begin and end the lives of its buffers.
+#pragma once
+
+#include "schedule/action.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace echelon {
+
+/// Ids of actions that have to do with one microbatch in one stage.
+struct Passage {
+  static constexpr int never = -1;
+
+  // Of passes that go by units the first or the last.
+  int first_forward = never, forward = never, first_backward = never, last_input = never, last = never;
+  int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
+  bool is_split = false;  // backward_input and backward_weight
+};
+
+/// By stage and microbatch.
+using Passages = std::map<std::pair<int, int>, Passage>;
+[[nodiscard]] Passages passages_of(const Program& program);
+
+/// By id: the first action that waits for it; until its end the memory that it reads is in use. Without one, the
+/// program's last.
+[[nodiscard]] std::vector<int> released_at(const Program& program);
+
+}  // namespace echelon

@@ -1,0 +1,229 @@
+#include "spec/config/config_keys.h"
+
+#include "base/error.h"
+#include "spec/config/run_formats.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+template <auto section, auto member>
+auto& at(RunConfig& config) {
+  return config.*section.*member;
+}
+
+template <class Choice>
+void parse(std::string_view key, std::string_view name, const RunConfig& /*config*/, Choice& choice) {
+  choice = parse_exactly<Choice>(key, name);
+}
+template <class Choice>
+void parse(std::string_view key, std::string_view name, const RunConfig& /*config*/, std::optional<Choice>& choice) {
+  choice = name.empty() ? std::nullopt : std::optional(parse_exactly<Choice>(key, name));
+}
+void parse(std::string_view key, std::string_view name, const RunConfig& /*config*/, DType& dtype) {
+  dtype = parse_training_dtype(key, name);
+}
+void parse(std::string_view key, std::string_view name, const RunConfig& config, std::optional<DType>& dtype) {
+  dtype = parse_format(key, name, config.training.dtype);
+}
+
+template <auto section, auto member>
+constexpr ChoiceField choice = {
+    .name = [](const RunConfig& config) { return name_of(config.*section.*member); },
+    .parse = [](std::string_view key, std::string_view name,
+                RunConfig& config) { parse(key, name, config, config.*section.*member); },
+};
+
+template <auto member>
+auto& scaling(RunConfig& config) {
+  if (!config.model.rope_scaling) config.model.rope_scaling.emplace();
+  return *config.model.rope_scaling.*member;
+}
+
+bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
+bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
+bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
+
+constexpr ValueRange size = {1, 2147483647};  // counts and lengths: products of two stay far inside int64
+constexpr ValueRange count_or_none = {0, 9007199254740992};
+constexpr ValueRange degree = {1, 1 << 20};
+constexpr ValueRange padding = {0, 1 << 16};
+constexpr ValueRange unit = {0, 1};
+constexpr ValueRange not_negative = {0};
+
+constexpr auto model = &RunConfig::model;
+constexpr auto data = &RunConfig::data;
+constexpr auto training = &RunConfig::training;
+constexpr auto parallelism = &RunConfig::parallelism;
+constexpr auto optimizer = &RunConfig::optimizer;
+constexpr auto lr_scheduler = &RunConfig::lr_scheduler;
+constexpr auto grad_scaler = &RunConfig::grad_scaler;
+constexpr auto checkpoint = &RunConfig::checkpoint;
+using M = ModelSpec;
+using T = TrainingConfig;
+using P = ParallelConfig;
+using O = OptimizerConfig;
+using L = LrSchedulerConfig;
+using G = GradScalerConfig;
+using C = CheckpointConfig;
+using S = RopeScaling;
+
+// clang-format off
+const ConfigKey keys[] = {
+    {"model.preset", ModelBase{}, "a model by name: llama-1m | llama-10m | llama-100m | gpt2-124m | gpt2-355m | gpt2-774m | gpt2-1.5b | gpt3-175b | llama2-7b | llama2-13b | llama2-70b | llama3-8b | llama3-70b | llama3-405b | qwen2-0.5b | qwen2.5-7b | qwen3-0.6b | qwen3-8b"},
+    {"model.path", ModelBase{}, "or a Hugging Face folder whose config.json is read"},
+    {"model.model_type", at<model, &M::family>, "or a family with the sizes below: gpt2 | llama | qwen2 | qwen3"},
+    {"model.hidden_size", at<model, &M::hidden_size>, "width D of the residual stream", size},
+    {"model.num_hidden_layers", at<model, &M::num_hidden_layers>, "decoder blocks", size},
+    {"model.num_attention_heads", at<model, &M::num_attention_heads>, "query heads", size},
+    {"model.num_key_value_heads", at<model, &M::num_key_value_heads>, "key/value heads; default: as many as query heads", size},
+    {"model.head_dim", at<model, &M::head_dim>, "width of a head; default: hidden_size / num_attention_heads", size},
+    {"model.intermediate_size", at<model, &M::intermediate_size>, "width of the feed-forward layer; default for gpt2: 4 hidden_size", size},
+    {"model.vocab_size", at<model, &M::vocab_size>, "tokens of the vocabulary", size},
+    {"model.max_position_embeddings", at<model, &M::max_position_embeddings>, "the longest sequence", size},
+    {"model.rms_norm_eps", at<model, &M::norm_eps>, "epsilon of RMSNorm", unit, has_rms_norm},
+    {"model.layer_norm_epsilon", at<model, &M::norm_eps>, "epsilon of LayerNorm", unit, has_layer_norm},
+    {"model.rope_theta", at<model, &M::rope_theta>, "base of the rotary frequencies", {1}, has_rope},
+    {"model.rope_scaling.rope_type", ModelBase{}, "llama3 | default (no scaling)", {}, has_rope},
+    {"model.rope_scaling.factor", scaling<&S::factor>, "Llama-3's scaling of low frequencies", {1}, has_rope},
+    {"model.rope_scaling.low_freq_factor", scaling<&S::low_freq_factor>, "where its transition begins", {0}, has_rope},
+    {"model.rope_scaling.high_freq_factor", scaling<&S::high_freq_factor>, "where its transition ends", {0}, has_rope},
+    {"model.rope_scaling.original_max_position_embeddings", scaling<&S::original_max_position_embeddings>, "positions before scaling", size, has_rope},
+    {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
+    {"model.tie_word_embeddings", at<model, &M::tie_word_embeddings>, "the head shares the embedding's weight"},
+
+    {"data.path", at<data, &DataConfig::path>, "prefix of the training tokens' .bin and .idx"},
+    {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
+    {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
+    {"data.reset_attention_mask", at<data, &DataConfig::reset_attention_mask>, "a token attends to the tokens of its own document alone, which the .idx file says"},
+    {"data.reset_position_ids", NotYet{}, "positions that begin anew at every document"},
+    {"data.split", NotYet{}, "parts of one dataset for training and validation"},
+
+    {"training.steps", at<training, &T::steps>, "optimizer steps", size},
+    {"training.seq_len", at<training, &T::seq_len>, "tokens per sequence", size},
+    {"training.global_batch_size", at<training, &T::global_batch_size>, "sequences per step, over all ranks", size},
+    {"training.micro_batch_size", at<training, &T::micro_batch_size>, "sequences per microbatch of a rank", size},
+    {"training.dtype", choice<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float16 | float64"},
+    {"training.linear_dtype", choice<training, &T::linear_dtype>, "products of linear layers; empty: dtype; float8: operands rounded to 8 bits with a scale per tensor"},
+    {"training.logits_dtype", choice<training, &T::logits_dtype>, "the head's logits: float32, or dtype, in whose place gradients are formed; empty: on GPUs dtype, on processors float32"},
+    {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: up to 2,048 and 256 MiB on processors, up to 512 MiB on GPUs", count_or_none},
+    {"training.make_vocab_size_divisible_by", at<training, &T::make_vocab_size_divisible_by>,
+     "rows of the embedding and the head on each rank, by padding; 0: 1 on processors, 128 on GPUs", padding},
+    {"training.grad_dtype", choice<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
+    {"training.reduce_dtype", choice<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
+    {"training.float32_matmul_precision", choice<training, &T::float32_matmul_precision>, "products of float32 on GPUs: highest: as such | high: of operands rounded to TensorFloat-32"},
+    {"training.max_norm", at<training, &T::max_norm>, "clip gradients to this global norm; 0: no clipping", not_negative},
+    {"training.seed", at<training, &T::seed>, "seed of the initial weights"},
+    {"training.deterministic", at<training, &T::deterministic>, "the same bits in every run"},
+    {"training.eval_interval", at<training, &T::eval_interval>, "steps between evaluations; 0: at the end only", count_or_none},
+    {"training.eval_batches", at<training, &T::eval_batches>, "global batches per evaluation", size},
+    {"training.recompute", at<training, &T::recompute>, "what backward forms again: none | selective | full | a list of qkv_proj, qk_norm, core_attn, o_proj, mlp"},
+    {"training.recompute_method", at<training, &T::recompute_method>, "uniform: in every block | block: in the first recompute_num_layers of each pipeline stage"},
+    {"training.recompute_num_layers", at<training, &T::recompute_num_layers>, "block: layers per stage; uniform: layers per group, 1 so far", size},
+    {"training.device", choice<training, &T::device>, "cpu | cuda: NVIDIA GPUs | auto: cuda where there is one"},
+    {"training.cuda_graphs", at<training, &T::cuda_graphs>, "GPUs: the work of a step is recorded as a CUDA graph and replayed in the steps after it"},
+    {"training.num_threads", at<training, &T::num_threads>, "threads of each rank; 0: OMP_NUM_THREADS, or its share of the cores", {0, 4096}},
+
+    {"parallelism.data_parallel_replicate_degree", at<parallelism, &P::data_parallel_replicate_degree>, "replicas of the sharded model", degree},
+    {"parallelism.data_parallel_shard_degree", at<parallelism, &P::data_parallel_shard_degree>, "ranks that share optimizer states (ZeRO)", degree},
+    {"parallelism.zero_level", at<parallelism, &P::zero_level>, "what is sharded, 1: optimizer states, 2: gradients too, 3: parameters too", {0, 3}},
+    {"parallelism.reshard_after_forward", at<parallelism, &P::reshard_after_forward>, "of gathered parameters (ZeRO-3): never | microbatch (always) | step"},
+    {"parallelism.tensor_parallel_degree", at<parallelism, &P::tensor_parallel_degree>, "ranks that split each layer", degree},
+    {"parallelism.sequence_parallel", at<parallelism, &P::sequence_parallel>, "norms and residuals split over the tensor-parallel ranks"},
+    {"parallelism.pipeline_parallel_degree", at<parallelism, &P::pipeline_parallel_degree>, "pipeline stages", degree},
+    {"parallelism.pipeline_parallel_schedule", at<parallelism, &P::pipeline_parallel_schedule>, "naive | GPipe | 1F1B | Interleaved1F1B | LoopedBFS | InterleavedZeroBubble | ZB-H1 | ZB-H2 | ZB-1p | ZB-2p | ZB-V | DualPipeV"},
+    {"parallelism.pipeline_parallel_schedule_csv", at<parallelism, &P::pipeline_parallel_schedule_csv>, "file of a schedule in PyTorch's format, instead of a named one"},
+    {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "layers per stage, embedding and head too, e.g. [4, 6], or Megatron's 'Ettt|tttttL'; empty: even"},
+    {"parallelism.virtual_stages", at<parallelism, &P::virtual_stages>, "pipeline stages per rank; 0: as the layout says, or 2 where a schedule has several", {0, 4096}},
+    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "what ZB-1p and ZB-2p are found for: one microbatch on one rank", not_negative},
+    {"parallelism.pipeline_backward_input_ms", at<parallelism, &P::pipeline_backward_input_ms>, "likewise, the gradient of the input", not_negative},
+    {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},
+    {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},
+    {"parallelism.pipeline_memory_limit", at<parallelism, &P::pipeline_memory_limit>, "microbatches in flight on a rank at most; 0: p for ZB-1p, 2p for ZB-2p, none for others", not_negative},
+    {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
+    {"parallelism.context_parallel_method", NotYet{}, "ring | all_gather | ulysses"},
+    {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
+    {"parallelism.order", at<parallelism, &P::order>, "axes from the one in which neighbouring ranks differ outwards: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may stand apart"},
+
+    {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
+    {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
+    {"optimizer.beta1", at<optimizer, &O::beta1>, "decay of the first moment", unit},
+    {"optimizer.beta2", at<optimizer, &O::beta2>, "decay of the second moment", unit},
+    {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", not_negative},
+    {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", not_negative},
+    {"optimizer.moments_dtype", choice<optimizer, &O::moments_dtype>, "AdamW's moments: float32 | bfloat16: rounded stochastically; empty: float64 for float64, else float32"},
+    {"optimizer.store_param_remainders", at<optimizer, &O::store_param_remainders>, "bfloat16: of a master weight keep what the parameter lacks, 2 bytes instead of 4"},
+
+    {"lr_scheduler.warmup_steps", at<lr_scheduler, &L::warmup_steps>, "steps of linear warm-up", count_or_none},
+    {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},
+    {"lr_scheduler.min_lr_factor", at<lr_scheduler, &L::min_lr_factor>, "the last learning rate as a part of lr", unit},
+    {"lr_scheduler.decay_ratio", at<lr_scheduler, &L::decay_ratio>, "wsd: the last part of the steps, in which lr falls", unit},
+
+    {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: what the loss is multiplied by at first", {1, 1e30}},
+    {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "what the scale is multiplied by after growth_interval steps without overflow", {1, 1e6}},
+    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "what the scale is multiplied by when gradients overflow and the step is skipped", unit},
+    {"grad_scaler.growth_interval", at<grad_scaler, &G::growth_interval>, "steps without overflow after which the scale grows", size},
+
+    {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},
+    {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/ in Hugging Face's layout"},
+    {"checkpoint.interval", at<checkpoint, &C::interval>, "steps between checkpoints; one more is written at the end", size},
+    {"checkpoint.keep_latest_k", at<checkpoint, &C::keep_latest_k>, "older ones are removed; 0: keep all", count_or_none},
+    {"checkpoint.async_mode", NotYet{}, "writing while training goes on"},
+    {"checkpoint.load", NotYet{}, "going on from a checkpoint with its optimizer states"},
+    {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder of the initial weights"},
+    {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied beside the weights"},
+
+    {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
+    {"metrics.tensorboard", NotYet{}, "event files"},
+    {"metrics.trace", at<&RunConfig::metrics, &MetricsConfig::trace>, "steps whose timeline is written to output.dir/trace, e.g. 'steps 3-5'"},
+    {"metrics.machine", at<&RunConfig::metrics, &MetricsConfig::machine>, "a file of echelon bench: the peaks for mfu and for the table of a trace"},
+
+    {"comm.backend", choice<&RunConfig::comm, &CommConfig::backend>, "thread: ranks are threads of this process | mpi: a process each | nccl: a GPU each, of either | auto: mpi under mpirun or srun, nccl on GPUs"},
+    {"comm.timeout_seconds", at<&RunConfig::comm, &CommConfig::timeout_seconds>, "a rank that waits longer ends the run", {0.001, 1e9}},
+    {"comm.bind", choice<&RunConfig::comm, &CommConfig::bind>, "auto: ranks are bound to their shares of the cores | none"},
+
+    {"output.dir", at<&RunConfig::output, &OutputConfig::dir>, "metrics.jsonl and checkpoints are written here"},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const ConfigKey> config_keys() { return keys; }
+
+bool is_there(const ConfigKey& key) { return !std::holds_alternative<NotYet>(key.field); }
+
+bool has_value(const ConfigKey& key) { return is_there(key) && !std::holds_alternative<ModelBase>(key.field); }
+
+bool takes_text(const ConfigKey& key) {
+  return std::holds_alternative<FieldOf<std::string>>(key.field) || std::holds_alternative<ChoiceField>(key.field);
+}
+
+bool takes_names(const ConfigKey& key) {
+  return std::holds_alternative<FieldOf<BlockOperations>>(key.field) ||
+         std::holds_alternative<FieldOf<AxisOrder>>(key.field);
+}
+
+const ConfigKey* find_config_key(std::string_view name) {
+  const auto found =
+      std::find_if(std::begin(keys), std::end(keys), [&](const ConfigKey& key) { return key.name == name; });
+  return found == std::end(keys) ? nullptr : found;
+}
+
+std::string nearest_config_key(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : keys)
+    if (is_there(key)) names.push_back(key.name);
+  return nearest(name, names);
+}
+
+std::string_view section_of(const ConfigKey& key) { return key.name.substr(0, key.name.find('.')); }
+
+std::vector<std::string_view> config_sections() {
+  std::vector<std::string_view> sections;
+  for (const ConfigKey& key : keys)
+    if (sections.empty() || sections.back() != section_of(key)) sections.push_back(section_of(key));
+  return sections;
+}
+
+}  // namespace echelon

@@ -1,0 +1,114 @@
+#include "spec/config/config_model.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+class ModelSettings {
+ public:
+  explicit ModelSettings(const std::vector<Setting>& settings) : settings_(settings) {}
+
+  // The last one wins: the command line stands behind the file.
+  const Setting* find(std::string_view name) const {
+    const auto found =
+        std::find_if(settings_.rbegin(), settings_.rend(), [&](const Setting& s) { return s.name == name; });
+    return found == settings_.rend() ? nullptr : &*found;
+  }
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  std::string text(std::string_view name) const {
+    const Setting* setting = find(name);
+    if (!setting) return "";
+    const auto* text = std::get_if<std::string>(&setting->value);
+    require(text != nullptr, "{}: {} = {} is not a string", setting->origin, name, to_toml(setting->value));
+    return *text;
+  }
+
+ private:
+  const std::vector<Setting>& settings_;
+};
+
+ModelSpec base_model(const ModelSettings& settings, const ConfigSource& source) {
+  const std::string name = settings.text("model.preset"), path = settings.text("model.path"),
+                    family = settings.text("model.model_type");
+  require(name.empty() || path.empty(), "model.preset = '{}' and model.path = '{}' are both given; keep one of them",
+          name, path);
+  require(!name.empty() || !path.empty() || !family.empty(),
+          "the config names no model: model.preset, model.path or model.model_type is missing; nearest: {}",
+          "model.preset = \"llama-10m\"");
+  if (name.empty() && path.empty()) return family_defaults(parse_family(family));
+  require(path.empty() || source.read_model, "model.path = '{}' cannot be read by this verb; use model.preset", path);
+  const ModelSpec model = name.empty() ? source.read_model(path) : preset(name);
+  require(family.empty() || parse_family(family) == model.family,
+          "model.model_type = '{}' contradicts model.{} = '{}'; nearest: {}", family, name.empty() ? "path" : "preset",
+          name.empty() ? path : name, name_of(model.family));
+  return model;
+}
+
+// Sizes that the user left to follow from what was said. A preset's own proportions stay where nothing was said.
+void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpec& model) {
+  const bool from_scratch = base.hidden_size == 0;
+  const bool equal_heads = from_scratch || base.num_key_value_heads == base.num_attention_heads;
+  if (!settings.has("model.num_key_value_heads") && equal_heads) model.num_key_value_heads = model.num_attention_heads;
+  const bool width_changed =
+      model.hidden_size != base.hidden_size || model.num_attention_heads != base.num_attention_heads;
+  if (!settings.has("model.head_dim") && width_changed && model.num_attention_heads > 0) {
+    require(
+        model.hidden_size % model.num_attention_heads == 0,
+        "model.hidden_size = {} is no multiple of model.num_attention_heads = {}; nearest: {}, or set model.head_dim",
+        model.hidden_size, model.num_attention_heads,
+        std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads) * model.num_attention_heads);
+    model.head_dim = model.hidden_size / model.num_attention_heads;
+  }
+  const bool four_times =
+      model.mlp == MlpKind::gelu && (from_scratch || base.intermediate_size == 4 * base.hidden_size);
+  if (!settings.has("model.intermediate_size") && four_times) model.intermediate_size = 4 * model.hidden_size;
+}
+
+void require_given(const ModelSettings& settings, const ModelSpec& model) {
+  constexpr std::string_view needed[] = {"model.hidden_size", "model.num_hidden_layers", "model.num_attention_heads",
+                                         "model.vocab_size", "model.max_position_embeddings"};
+  for (const std::string_view name : needed)
+    require(settings.has(name),
+            "{} is missing: a model that starts from model.model_type = '{}' needs its sizes; or use model.preset",
+            name, name_of(model.family));
+  require(settings.has("model.intermediate_size") || model.mlp == MlpKind::gelu,
+          "model.intermediate_size is missing: a model that starts from model.model_type = '{}' needs its sizes; or "
+          "use model.preset",
+          name_of(model.family));
+}
+
+bool wants_scaling(const ModelSettings& settings) {
+  constexpr std::string_view types[] = {"llama3", "default"};
+  const std::string type = settings.text("model.rope_scaling.rope_type");
+  require(type.empty() || type == types[0] || type == types[1],
+          "model.rope_scaling.rope_type = '{}' is not there; nearest: {}", type, nearest(type, types));
+  return type != "default";
+}
+
+}  // namespace
+
+void assign_model(const std::vector<Setting>& settings, const ConfigSource& source, RunConfig& config) {
+  const ModelSettings model_settings(settings);
+  const ModelSpec base = base_model(model_settings, source);
+  config.model = base;
+  const bool scaled = wants_scaling(model_settings);
+  for (const Setting& setting : settings) {
+    const ConfigKey& key = *find_config_key(setting.name);
+    if (section_of(key) != "model") continue;
+    require(key.applies == nullptr || key.applies(config.model), "{}: {} = {} has no meaning for model_type {}",
+            setting.origin, setting.name, to_toml(setting.value), name_of(config.model.family));
+    assign(setting, config);
+  }
+  if (model_settings.text("model.rope_scaling.rope_type") == "llama3" && !config.model.rope_scaling)
+    config.model.rope_scaling.emplace();
+  if (!scaled) config.model.rope_scaling.reset();
+  if (base.hidden_size == 0) require_given(model_settings, config.model);
+  derive_sizes(model_settings, base, config.model);
+}
+
+}  // namespace echelon

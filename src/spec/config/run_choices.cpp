@@ -1,0 +1,120 @@
+#include "spec/config/run_choices.h"
+
+#include "spec/choice.h"
+
+namespace echelon {
+namespace {
+
+constexpr ReshardAfterForward all_reshards[] = {ReshardAfterForward::never, ReshardAfterForward::microbatch,
+                                                ReshardAfterForward::step};
+constexpr LrDecay all_decays[] = {LrDecay::none, LrDecay::cosine, LrDecay::linear, LrDecay::wsd};
+constexpr DeviceChoice all_devices[] = {DeviceChoice::automatic, DeviceChoice::cpu, DeviceChoice::cuda};
+constexpr CommBackend all_backends[] = {CommBackend::automatic, CommBackend::thread, CommBackend::mpi,
+                                        CommBackend::nccl};
+constexpr RankBinding all_bindings[] = {RankBinding::automatic, RankBinding::none};
+constexpr MatmulPrecision all_precisions[] = {MatmulPrecision::highest, MatmulPrecision::high};
+constexpr LinearDType all_linear_dtypes[] = {LinearDType::float8};
+constexpr OptimizerKind all_optimizers[] = {OptimizerKind::adamw};
+
+}  // namespace
+
+std::string_view name_of(LrDecay decay) {
+  switch (decay) {
+    case LrDecay::none: return "none";
+    case LrDecay::cosine: return "cosine";
+    case LrDecay::linear: return "linear";
+    case LrDecay::wsd: return "wsd";
+  }
+  return "?";
+}
+
+std::string_view name_of(ReshardAfterForward reshard) {
+  switch (reshard) {
+    case ReshardAfterForward::never: return "never";
+    case ReshardAfterForward::microbatch: return "microbatch";
+    case ReshardAfterForward::step: return "step";
+  }
+  return "?";
+}
+
+std::string_view name_of(DeviceChoice device) {
+  switch (device) {
+    case DeviceChoice::automatic: return "auto";
+    case DeviceChoice::cpu: return "cpu";
+    case DeviceChoice::cuda: return "cuda";
+  }
+  return "?";
+}
+
+std::string_view name_of(CommBackend backend) {
+  switch (backend) {
+    case CommBackend::automatic: return "auto";
+    case CommBackend::thread: return "thread";
+    case CommBackend::mpi: return "mpi";
+    case CommBackend::nccl: return "nccl";
+  }
+  return "?";
+}
+
+std::string_view name_of(RankBinding binding) {
+  switch (binding) {
+    case RankBinding::automatic: return "auto";
+    case RankBinding::none: return "none";
+  }
+  return "?";
+}
+
+std::string_view name_of(MatmulPrecision precision) {
+  switch (precision) {
+    case MatmulPrecision::highest: return "highest";
+    case MatmulPrecision::high: return "high";
+  }
+  return "?";
+}
+
+std::string_view name_of(LinearDType dtype) {
+  switch (dtype) {
+    case LinearDType::float8: return "float8";
+  }
+  return "?";
+}
+
+std::string_view name_of(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::adamw: return "adamw";
+  }
+  return "?";
+}
+
+LrDecay parse_lr_decay(std::string_view key, std::string_view name) { return parse_choice(key, name, all_decays); }
+ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::string_view name) {
+  return equal_but_for_case(name, "always") ? ReshardAfterForward::microbatch : parse_choice(key, name, all_reshards);
+}
+
+template <>
+DeviceChoice parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<DeviceChoice>(key, name, all_devices);
+}
+template <>
+CommBackend parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<CommBackend>(key, name, all_backends);
+}
+template <>
+RankBinding parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<RankBinding>(key, name, all_bindings);
+}
+template <>
+MatmulPrecision parse_exactly(std::string_view key, std::string_view name) {
+  constexpr std::string_view not_yet[] = {"medium"};
+  return parse_exact_choice<MatmulPrecision>(key, name, all_precisions, not_yet);
+}
+template <>
+LinearDType parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<LinearDType>(key, name, all_linear_dtypes);
+}
+template <>
+OptimizerKind parse_exactly(std::string_view key, std::string_view name) {
+  return parse_exact_choice<OptimizerKind>(key, name, all_optimizers);
+}
+
+}  // namespace echelon

@@ -1,0 +1,52 @@
+// What a config chooses by name. Names become these enums once, where the config is read, and name_of prints them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace echelon {
+
+enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
+/// Until when a rank of ZeRO-3 keeps the parameters that it gathered for a forward pass.
+enum class ReshardAfterForward : std::uint8_t {
+  never,       // until the backward pass of the same microbatch has used them: one gather a microbatch
+  microbatch,  // until the next unit has them: gathered for each forward and again for each backward pass
+  step,        // until their last use in the step: one gather a step
+};
+[[nodiscard]] std::string_view name_of(LrDecay decay);
+[[nodiscard]] std::string_view name_of(ReshardAfterForward reshard);
+/// In any letter case. Throws Error naming `key` and the nearest.
+[[nodiscard]] LrDecay parse_lr_decay(std::string_view key, std::string_view name);
+/// "always" is another name of `microbatch`.
+[[nodiscard]] ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::string_view name);
+
+/// automatic: cuda if there is a GPU.
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+/// automatic: mpi under mpirun or srun, else threads; nccl on GPUs.
+enum class CommBackend : std::uint8_t { automatic, thread, mpi, nccl };
+/// automatic: each rank is bound to its share of the cores.
+enum class RankBinding : std::uint8_t { automatic, none };
+/// Of products of float32; high: of operands rounded to TensorFloat-32.
+enum class MatmulPrecision : std::uint8_t { highest, high };
+enum class LinearDType : std::uint8_t { float8 };
+enum class OptimizerKind : std::uint8_t { adamw };
+[[nodiscard]] std::string_view name_of(DeviceChoice device);  // "auto", "cpu", "cuda"
+[[nodiscard]] std::string_view name_of(CommBackend backend);
+[[nodiscard]] std::string_view name_of(RankBinding binding);
+[[nodiscard]] std::string_view name_of(MatmulPrecision precision);
+[[nodiscard]] std::string_view name_of(LinearDType dtype);
+[[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
+
+/// The choice of exactly this name. Defined for the six enums above. Throws UnknownChoice (spec/choice.h) naming `key`
+/// and the nearest.
+template <class Choice>
+[[nodiscard]] Choice parse_exactly(std::string_view key, std::string_view name);
+
+/// Empty for the default.
+template <class Choice>
+[[nodiscard]] std::string_view name_of(const std::optional<Choice>& choice) {
+  return choice ? name_of(*choice) : std::string_view();
+}
+
+}  // namespace echelon

@@ -1,0 +1,35 @@
+#include "spec/config/run_config.h"
+
+#include "base/error.h"
+
+#include <limits>
+
+namespace echelon {
+MeshShape RunConfig::mesh_shape() const {
+  const auto degree = [](std::string_view key, std::int64_t value) {
+    require(value >= 1 && value <= std::numeric_limits<int>::max(),
+            "parallelism.{} = {} is no number of ranks; nearest: 1", key, value);
+    return static_cast<int>(value);
+  };
+  const ParallelConfig& p = parallelism;
+  return MeshShape(
+      {
+          1,  // cluster
+          degree("data_parallel_replicate_degree", p.data_parallel_replicate_degree),
+          degree("pipeline_parallel_degree", p.pipeline_parallel_degree),
+          degree("data_parallel_shard_degree", p.data_parallel_shard_degree),
+          degree("context_parallel_degree", p.context_parallel_degree),
+          degree("tensor_parallel_degree", p.tensor_parallel_degree),
+      },
+      p.order);
+}
+
+std::int64_t RunConfig::data_parallel_degree() const {
+  return parallelism.data_parallel_replicate_degree * parallelism.data_parallel_shard_degree;
+}
+
+std::int64_t RunConfig::num_microbatches() const {
+  return training.global_batch_size / (data_parallel_degree() * training.micro_batch_size);
+}
+
+}  // namespace echelon

@@ -1,0 +1,22 @@
+// The number formats of a config, and which of them go together: training.dtype is the format of parameters and
+// activations, and what logits, gradients and moments may have follows from it.
+#pragma once
+
+#include "spec/config/run_config.h"
+
+#include <span>
+
+namespace echelon {
+
+/// training.dtype by its exact name. Throws UnknownChoice (spec/choice.h) if parameters cannot have it.
+[[nodiscard]] DType parse_training_dtype(std::string_view key, std::string_view name);
+
+/// The format that `key` names beside training.dtype = `dtype`; empty: none, the default. A format that `dtype` rules
+/// out is taken, since a later setting may change `dtype`; require_format refuses it. Throws UnknownChoice naming `key`
+/// and the nearest.
+[[nodiscard]] std::optional<DType> parse_format(std::string_view key, std::string_view name, DType dtype);
+
+/// Throws UnknownChoice naming `key` and the nearest unless it may name `format` beside training.dtype = `dtype`.
+void require_format(std::string_view key, std::optional<DType> format, DType dtype);
+
+}  // namespace echelon

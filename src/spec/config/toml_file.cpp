@@ -1,0 +1,99 @@
+#include "spec/config/toml_file.h"
+
+#include "base/error.h"
+#include "base/text_file.h"
+#include "spec/config/key_words.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+namespace echelon {
+namespace {
+
+std::string config_text(const std::string& path) {
+  require(!std::filesystem::is_directory(path), "the config file '{}' is a folder; check the path", path);
+  std::optional<std::string> text = read_text_file(path);
+  require(text.has_value(), "the config file '{}' cannot be read; check the path", path);
+  return *std::move(text);
+}
+
+std::string with_underscores(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '-', '_');
+  return out;
+}
+
+class Flattener {
+ public:
+  explicit Flattener(const std::string& path) : path_(path) {}
+
+  void add_table(const toml::table& table, const std::string& prefix) {
+    for (const auto& [key, node] : table) {
+      const std::string name = prefix + (prefix.empty() ? "" : ".") + with_underscores(key.str());
+      if (const toml::table* inner = node.as_table()) {
+        if (prefix.empty()) check_section(name, origin(node));
+        add_table(*inner, name);
+      } else {
+        require(!prefix.empty(), "{}: the key '{}' is outside of a section{}", origin(node), name,
+                prefix.empty() ? hint_for_key(name) : "");
+        settings_.push_back({.name = name, .value = value_of(name, node), .origin = origin(node)});
+      }
+    }
+  }
+
+  std::vector<Setting> take() { return std::move(settings_); }
+
+ private:
+  std::string origin(const toml::node& node) const { return fmt::format("{}:{}", path_, node.source().begin.line); }
+
+  static void check_section(const std::string& name, const std::string& where) {
+    const std::vector<std::string_view> sections = config_sections();
+    const bool known = std::find(sections.begin(), sections.end(), name) != sections.end();
+    require(known, "{}: there is no section [{}]; did you mean [{}]?", where, name, nearest(name, sections));
+  }
+
+  ConfigValue value_of(const std::string& name, const toml::node& node) const {
+    if (const auto* whole = node.as_integer()) return whole->get();
+    if (const auto* number = node.as_floating_point()) return number->get();
+    if (const auto* flag = node.as_boolean()) return flag->get();
+    if (const auto* text = node.as_string()) return text->get();
+    const toml::array* array = node.as_array();
+    require(array != nullptr, "{}: {} is a date or a time, which no key takes", origin(node), name);
+    const ConfigKey* key = find_config_key(name);
+    const bool is_text = key != nullptr && takes_text(*key);
+    require(!is_text, "{}: {} is a list, which is not there yet; nearest: one of its elements", origin(node), name);
+    if (key != nullptr && takes_names(*key)) return list_of<std::string>(name, *array, "string");
+    return list_of<std::int64_t>(name, *array, "integer");
+  }
+
+  template <class T>
+  std::vector<T> list_of(const std::string& name, const toml::array& array, std::string_view what) const {
+    std::vector<T> list;
+    for (const toml::node& element : array) {
+      require(element.is<T>(), "{}: {} is a list with an element that is no {}", origin(array), name, what);
+      list.push_back(element.as<T>()->get());
+    }
+    return list;
+  }
+
+  std::string path_;
+  std::vector<Setting> settings_;
+};
+
+}  // namespace
+
+std::vector<Setting> read_toml(const std::string& path) {
+  const std::string text = config_text(path);
+  try {
+    Flattener flattener(path);
+    flattener.add_table(toml::parse(text, path), "");
+    return flattener.take();
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+  }
+}
+
+}  // namespace echelon

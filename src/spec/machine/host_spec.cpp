@@ -1,0 +1,204 @@
+#include "spec/machine/host_spec.h"
+
+#include "base/error.h"
+
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <variant>
+#include <vector>
+
+namespace echelon {
+namespace {
+
+using Field = std::variant<double*, std::int64_t*, std::string*>;
+
+/// "device.float32_flops" and where its value lies: one list for reading and writing.
+std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
+  std::vector<std::pair<std::string, Field>> fields = {{"machine.processor", &machine.processor},
+                                                       {"machine.num_cores", &machine.num_cores},
+                                                       {"machine.memory_bytes", &machine.memory_bytes}};
+  for (const auto& [table, rates] : {std::pair{"device", &machine.device}, {"core", &machine.core}})
+    for (const auto& [name, value] : {std::pair{"float32_flops", &rates->float32_flops},
+                                      {"float64_flops", &rates->float64_flops},
+                                      {"bfloat16_flops", &rates->bfloat16_flops},
+                                      {"sgemm_flops", &rates->sgemm_flops},
+                                      {"copy_bandwidth", &rates->copy_bandwidth},
+                                      {"triad_bandwidth", &rates->triad_bandwidth},
+                                      {"read_bandwidth", &rates->read_bandwidth}})
+      fields.emplace_back(fmt::format("{}.{}", table, name), value);
+  fields.emplace_back("threads.all_reduce_latency_seconds", &machine.all_reduce_latency_seconds);
+  fields.emplace_back("threads.all_reduce_bandwidth", &machine.all_reduce_bandwidth);
+  return fields;
+}
+
+toml::table parse(const std::string& path) {
+  require(std::filesystem::is_regular_file(path),
+          "the machine file '{}' cannot be read; echelon bench --output {} makes it", path, path);
+  try {
+    return toml::parse_file(path);
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+  }
+}
+
+template <class T>
+void take(const toml::node_view<const toml::node>& node, T& value, const std::string& where) {
+  const auto found = node.value<T>();
+  require(found.has_value(), "{} is no {}", where, std::is_same_v<T, std::string> ? "text" : "number");
+  value = *found;
+  if constexpr (!std::is_same_v<T, std::string>) require(value >= 0, "{} = {} is below 0; nearest: 0", where, value);
+}
+
+void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
+  for (const auto& [table, node] : file) {
+    if (table == "operations" || table == "collectives") continue;
+    require(node.is_table(), "{}: the key '{}' stands outside a table", path, table.str());
+    for (const auto& [key, value] : *node.as_table()) {
+      const std::string name = fmt::format("{}.{}", table.str(), key.str());
+      require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; nearest: {}", path,
+              name, nearest(name, names));
+    }
+  }
+}
+
+// --- lists of points: [operations.matmul] float32 = [[m, n, k, flops, seconds, seconds, seconds], ...] ---
+
+using Numbers = std::vector<double>;
+
+Numbers numbers_of(const OperationPoint& p) {
+  return {static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k), p.amount,
+          p.core_seconds,           p.busy_seconds,           p.shared_seconds};
+}
+Numbers numbers_of(const CollectivePoint& p) {
+  return {static_cast<double>(p.num_ranks), static_cast<double>(p.bytes), p.seconds};
+}
+
+void set(OperationPoint& p, const Numbers& v) {
+  p = {static_cast<std::int64_t>(v[0]),
+       static_cast<std::int64_t>(v[1]),
+       static_cast<std::int64_t>(v[2]),
+       v[3],
+       v[4],
+       v[5],
+       v[6]};
+}
+void set(CollectivePoint& p, const Numbers& v) {
+  p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), v[2]};
+}
+
+/// Sizes are whole numbers; of seconds four digits are more than were measured.
+std::string to_text(double value) { return value >= 1 ? fmt::format("{:.0f}", value) : fmt::format("{:.3e}", value); }
+
+template <class Point>
+std::string tables_to_toml(std::string_view name,
+                           const std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
+  std::string text;
+  for (const auto& [table, lists] : tables) {
+    text += fmt::format("\n[{}.{}]\n", name, table);
+    for (const auto& [key, points] : lists) {
+      text += key + " = [\n";
+      for (const Point& point : points) {
+        std::vector<std::string> words;
+        for (const double number : numbers_of(point)) words.push_back(to_text(number));
+        text += fmt::format("  [{}],\n", fmt::join(words, ", "));
+      }
+      text += "]\n";
+    }
+  }
+  return text;
+}
+
+template <class Point>
+std::vector<Point> read_points(const toml::node& list, const std::string& where) {
+  require(list.is_array(), "{} is no list", where);
+  const std::size_t length = numbers_of(Point()).size();
+  std::vector<Point> points;
+  for (const toml::node& row : *list.as_array()) {
+    const toml::array* columns = row.as_array();
+    require(columns != nullptr && columns->size() == length, "{}[{}] is no list of {} numbers", where, points.size(),
+            length);
+    Numbers numbers;
+    for (const toml::node& column : *columns) {
+      const auto number = column.value<double>();
+      require(number.has_value() && *number > 0, "{}[{}]: every number is above 0", where, points.size());
+      numbers.push_back(*number);
+    }
+    set(points.emplace_back(), numbers);
+  }
+  require(!points.empty(), "{} is empty; leave it out", where);
+  return points;
+}
+
+template <class Point>
+void read_tables(const toml::table& file, const std::string& path, std::string_view name,
+                 std::map<std::string, std::map<std::string, std::vector<Point>>>& tables) {
+  const toml::table* all = file[name].as_table();
+  if (all == nullptr) return;
+  for (const auto& [table, lists] : *all) {
+    require(lists.is_table(), "{}: {}.{} is no table", path, name, table.str());
+    for (const auto& [key, list] : *lists.as_table())
+      tables[std::string(table.str())][std::string(key.str())] =
+          read_points<Point>(list, fmt::format("{}: {}.{}.{}", path, name, table.str(), key.str()));
+  }
+}
+
+}  // namespace
+
+std::optional<double> ComputeRates::peak_flops(std::string_view dtype) const {
+  const double peak = dtype == "float64"    ? float64_flops
+                      : dtype == "bfloat16" ? std::max(bfloat16_flops, float32_flops)
+                                            : float32_flops;
+  return peak > 0 ? std::optional(peak) : std::nullopt;
+}
+
+double ComputeRates::memory_bandwidth() const { return std::max({copy_bandwidth, triad_bandwidth, read_bandwidth}); }
+
+ComputeRates operator*(const ComputeRates& rates, double factor) {
+  HostSpec machine;
+  machine.device = rates;
+  for (auto& [name, field] : fields_of(machine))
+    if (name.starts_with("device.")) *std::get<double*>(field) *= factor;
+  return machine.device;
+}
+
+std::string to_toml(const HostSpec& machine) {
+  HostSpec copy = machine;
+  std::string text, table;
+  for (const auto& [name, field] : fields_of(copy)) {
+    const std::size_t dot = name.find('.');
+    if (name.substr(0, dot) != table) {
+      text += fmt::format("{}[{}]\n", table.empty() ? "" : "\n", name.substr(0, dot));
+      table = name.substr(0, dot);
+    }
+    const std::string key = name.substr(dot + 1);
+    if (const auto* const* number = std::get_if<double*>(&field)) text += fmt::format("{} = {:.4e}\n", key, **number);
+    if (const auto* const* whole = std::get_if<std::int64_t*>(&field)) text += fmt::format("{} = {}\n", key, **whole);
+    if (const auto* const* words = std::get_if<std::string*>(&field))
+      text += fmt::format("{} = \"{}\"\n", key, **words);
+  }
+  return text + tables_to_toml("operations", machine.operations) + tables_to_toml("collectives", machine.collectives);
+}
+
+bool is_host_file(const std::string& path) { return parse(path).contains("machine"); }
+
+HostSpec read_host(const std::string& path) {
+  const toml::table file = parse(path);
+  HostSpec machine;
+  std::vector<std::string_view> names;
+  const auto fields = fields_of(machine);
+  for (const auto& [name, field] : fields) names.push_back(name);
+  check_known(file, path, names);
+  for (const auto& [name, field] : fields) {
+    const auto node = file.at_path(name);
+    require(static_cast<bool>(node), "{}: {} is missing; echelon bench --output {} writes it", path, name, path);
+    std::visit([&, key = &name](auto* value) { take(node, *value, fmt::format("{}: {}", path, *key)); }, field);
+  }
+  read_tables(file, path, "operations", machine.operations);
+  read_tables(file, path, "collectives", machine.collectives);
+  return machine;
+}
+
+}  // namespace echelon

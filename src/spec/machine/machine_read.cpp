@@ -1,0 +1,197 @@
+// The text of a machine file -> MachineSpec.
+#include "base/error.h"
+#include "base/printable.h"
+#include "spec/choice.h"
+#include "spec/machine/machine_fields.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+constexpr LinkKind link_kinds[] = {LinkKind::all_to_all, LinkKind::ring, LinkKind::shared_memory};
+constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                      Collective::all_to_all, Collective::broadcast,  Collective::transfer,
+                                      Collective::barrier};
+
+/// A table of which every key is asked for by name; what nobody asked for is unknown.
+class TableReader {
+ public:
+  TableReader(const toml::table& table, std::string where) : table_(&table), where_(std::move(where)) {}
+
+  void number(std::string_view key, double& value, double unit = unit::one, FieldRange range = FieldRange::any) {
+    if (const toml::node* node = find(key)) value = in_range(key, number_of(key, *node), range) * unit;
+    require_given(key, value, range);
+  }
+  void number(std::string_view key, std::int64_t& value, FieldRange range = FieldRange::any) {
+    if (const toml::node* node = find(key)) {
+      const auto found = node->value<std::int64_t>();
+      require(found.has_value() && node->is_integer(), "{}{} is no whole number", where_, key);
+      value = static_cast<std::int64_t>(in_range(key, at_most(1e9, key, static_cast<double>(*found)), range));
+    }
+    require_given(key, static_cast<double>(value), range);
+  }
+  void bytes(std::string_view key, std::int64_t& value) {
+    if (const toml::node* node = find(key))
+      value = std::llround(
+          std::max(in_range(key, at_most(1e6, key, number_of(key, *node)), FieldRange::positive) * gib, 1.0));
+    require_given(key, static_cast<double>(value), FieldRange::positive);
+  }
+  void text(std::string_view key, std::string& value) {
+    if (const toml::node* node = find(key)) {
+      require(node->is_string(), "{}{} is no text; write it in quotes", where_, key);
+      value = printable(node->as_string()->get());
+    }
+  }
+  void flag(std::string_view key, bool& value) {
+    if (const toml::node* node = find(key)) {
+      require(node->is_boolean(), "{}{} is neither true nor false", where_, key);
+      value = node->as_boolean()->get();
+    }
+  }
+  void choice(std::string_view key, LinkKind& value) { choose(key, value, link_kinds); }
+  void choice(std::string_view key, Collective& value) { choose(key, value, collectives); }
+  void numbers(std::string_view key, std::vector<double>& values, double unit) {
+    const toml::node* node = find(key);
+    require(node != nullptr && node->is_array(), "{}{} is missing; it is a list of numbers", where_, key);
+    for (const toml::node& each : *node->as_array())
+      values.push_back(in_range(key, number_of(key, each), FieldRange::any) * unit);
+  }
+
+  template <class Value>
+  void table(std::string_view key, Value& value) {
+    const toml::node* node = find(key);
+    if (node == nullptr && std::is_same_v<Value, NetworkSpec>) return;  // a machine of one node has none
+    require(node != nullptr && node->is_table(), "{}{} is missing; it is a table", where_, key);
+    read(*node->as_table(), fmt::format("{}{}.", where_, key), value);
+  }
+  template <class Value>
+  void inline_table(std::string_view key, Value& value) {
+    if (find(key) != nullptr) table(key, value);
+  }
+  template <class Value>
+  void list(std::string_view key, std::vector<Value>& values) {
+    const toml::node* node = find(key);
+    require(node != nullptr || !std::is_same_v<Value, NodeSpec>,
+            "{}[[{}]] is missing: a machine has at least one kind of node", where_, key);
+    if (node == nullptr) return;
+    require(node->is_array(), "{}{} is no list of tables", where_, key);
+    for (const toml::node& each : *node->as_array()) {
+      const std::string where = fmt::format("{}{}[{}].", where_, key, values.size());
+      require(each.is_table(), "{} is no table", where);
+      read(*each.as_table(), where, values.emplace_back());
+    }
+  }
+  template <class Value>
+  void inline_list(std::string_view key, std::vector<Value>& values) {
+    list(key, values);
+  }
+  template <class Formats>
+  void formats(std::string_view key, Formats& formats) {
+    const toml::node* node = find(key);
+    require(node != nullptr && node->is_table() && !node->as_table()->empty(), "{}{} is missing; nearest: {}{}.float32",
+            where_, key, where_, key);
+    for (const auto& [name, rates] : *node->as_table()) {
+      const std::string where = fmt::format("{}{}.{}.", where_, key, name.str());
+      require(std::find(std::begin(format_names), std::end(format_names), name.str()) != std::end(format_names),
+              "{}{}.{}: there is no such format; nearest: {}", where_, key, name.str(),
+              nearest(name.str(), format_names));
+      require(rates.is_table(), "{} is no table", where);
+      read(*rates.as_table(), where, formats[std::string(name.str())]);
+    }
+  }
+
+  template <class Value>
+  static void read(const toml::table& table, std::string where, Value& value) {
+    TableReader reader(table, std::move(where));
+    visit(reader, value);
+    reader.check_known();
+  }
+
+ private:
+  const toml::node* find(std::string_view key) {
+    asked_.push_back(key);
+    return table_->get(key);
+  }
+  double number_of(std::string_view key, const toml::node& node) const {
+    const auto found = node.value<double>();
+    require(found.has_value() && node.is_number() && std::isfinite(*found), "{}{} is no number", where_, key);
+    return *found;
+  }
+  double in_range(std::string_view key, double value, FieldRange range) const {
+    const bool may_be_zero = range == FieldRange::any || range == FieldRange::part,
+               is_part = range == FieldRange::fraction || range == FieldRange::part;
+    require(range != FieldRange::one_or_more || value >= 1, "{}{} = {} is below 1; nearest: 1", where_, key, value);
+    require(!may_be_zero || value >= 0, "{}{} = {} is below 0; nearest: 0", where_, key, value);
+    require(may_be_zero || value > 0, "{}{} = {} is impossible; it is above 0", where_, key, value);
+    require(!is_part || value <= 1, "{}{} = {} is above 1; nearest: 1", where_, key, value);
+    return at_most(1e15, key, value);
+  }
+  /// Larger ones are mistakes, and what is made of them would leave the range of its type.
+  double at_most(double most, std::string_view key, double value) const {
+    require(value <= most, "{}{} = {} is above {}; nearest: {}", where_, key, value, most, most);
+    return value;
+  }
+  void require_given(std::string_view key, double value, FieldRange range) const {
+    require(range == FieldRange::any || range == FieldRange::part || value > 0, "{}{} is missing; it has no default",
+            where_, key);
+  }
+  template <class Choice, std::size_t n>
+  void choose(std::string_view key, Choice& value, const Choice (&choices)[n]) {
+    std::string name(name_of(value));
+    text(key, name);
+    value = parse_choice(where_ + std::string(key), name, choices);
+  }
+  void check_known() const {
+    for (const auto& [key, node] : *table_)
+      require(std::find(asked_.begin(), asked_.end(), key.str()) != asked_.end(),
+              "{}{}: there is no such key; nearest: {}", where_, key.str(), nearest(key.str(), asked_));
+  }
+
+  const toml::table* table_;
+  std::string where_;  // "file: node[0].device."
+  std::vector<std::string_view> asked_;
+};
+
+void check_curve(const CollectiveCurve& curve, const std::string& where) {
+  require(!curve.bytes.empty() && curve.bytes.size() == curve.seconds.size(),
+          "{}: bytes has {} numbers, but us has {}; one for one", where, curve.bytes.size(), curve.seconds.size());
+  require(std::adjacent_find(curve.bytes.begin(), curve.bytes.end(), std::greater_equal<>()) == curve.bytes.end(),
+          "{}.bytes do not ascend", where);
+}
+
+/// What no single key shows.
+void check(const MachineSpec& machine, const std::string& origin) {
+  for (std::size_t i = 0; i < machine.nodes.size(); ++i) {
+    const NodeSpec& node = machine.nodes[i];
+    const std::string where = fmt::format("{}: node[{}]", origin, i);
+    require(node.num_devices == 1 || node.link.bandwidth > 0 || !node.link.measured.empty(),
+            "{}.link.bandwidth_gb_per_s is missing: {} devices of a node reach each other somehow", where,
+            node.num_devices);
+    require(node.count > 0 || i + 1 == machine.nodes.size(),
+            "{}.count = 0 means as many as are asked for; that is for the last kind of node", where);
+    require((node.num_nics == 0) == (node.nic_bandwidth == 0),
+            "{}.num_nics = {}, but nic_gbit_per_s = {}; give both or none", where, node.num_nics,
+            node.nic_bandwidth / unit::gbit);
+    for (std::size_t j = 0; j < node.link.measured.size(); ++j)
+      check_curve(node.link.measured[j], fmt::format("{}.link.measured[{}]", where, j));
+  }
+}
+
+}  // namespace
+
+MachineSpec parse_machine(std::string_view text, const std::string& origin) {
+  try {
+    MachineSpec machine;
+    TableReader::read(toml::parse(text), origin + ": ", machine);
+    check(machine, origin);
+    return machine;
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}:{}: {}", origin, error.source().begin.line, error.description()));
+  }
+}
+
+}  // namespace echelon

@@ -1,0 +1,64 @@
+#include "spec/machine/machine_spec.h"
+
+#include "base/error.h"
+#include "base/text_file.h"
+#include "spec/machine/shipped_machines.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+namespace echelon {
+namespace {
+
+std::string machine_text(const std::string& path) {
+  std::optional<std::string> text = read_text_file(path);
+  require(text.has_value(), "the machine file '{}' cannot be read", path);
+  return *std::move(text);
+}
+
+}  // namespace
+
+std::string_view name_of(LinkKind kind) {
+  switch (kind) {
+    case LinkKind::all_to_all: return "all_to_all";
+    case LinkKind::ring: return "ring";
+    case LinkKind::shared_memory: return "shared_memory";
+  }
+  return "";
+}
+
+std::string_view name_of(Collective collective) {
+  switch (collective) {
+    case Collective::all_reduce: return "all_reduce";
+    case Collective::all_gather: return "all_gather";
+    case Collective::reduce_scatter: return "reduce_scatter";
+    case Collective::all_to_all: return "all_to_all";
+    case Collective::broadcast: return "broadcast";
+    case Collective::transfer: return "transfer";
+    case Collective::barrier: return "barrier";
+  }
+  return "";
+}
+
+std::optional<std::int64_t> MachineSpec::num_devices() const {
+  if (std::any_of(nodes.begin(), nodes.end(), [](const NodeSpec& node) { return node.count == 0; }))
+    return std::nullopt;
+  return std::accumulate(nodes.begin(), nodes.end(), std::int64_t{0},
+                         [](std::int64_t sum, const NodeSpec& node) { return sum + node.count * node.num_devices; });
+}
+
+MachineSpec read_machine(const std::string& name_or_path) {
+  std::vector<std::string_view> names;
+  for (const ShippedMachine& each : shipped_machines()) {
+    if (each.name == name_or_path) return parse_machine(each.text, fmt::format("machines/{}.toml", each.name));
+    names.push_back(each.name);
+  }
+  require(std::filesystem::is_regular_file(name_or_path),
+          "the machine '{}' is neither a file nor one of {}; nearest: {}", name_or_path, fmt::join(names, ", "),
+          nearest(name_or_path, names));
+  return is_host_file(name_or_path) ? machine_of(read_host(name_or_path))
+                                    : parse_machine(machine_text(name_or_path), name_or_path);
+}
+
+}  // namespace echelon

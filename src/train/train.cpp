@@ -1,0 +1,224 @@
+#include "train/train.h"
+
+#include "base/error.h"
+#include "blueprint/blueprint.h"
+#include "data/dataset_batches.h"
+#include "engine/device/rank_cores.h"
+#include "engine/run_device.h"
+#include "engine/types/layout_types.h"
+#include "measure/host_rates.h"
+#include "report/system_memory.h"
+#include "train/trainer.h"
+#include "train/validation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace echelon {
+namespace {
+
+DatasetBatches open_batches(const RunConfig& config, std::string_view key, const std::string& prefix,
+                            WindowOrder order) {
+  const bool is_there = std::filesystem::exists(prefix + ".idx");
+  const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
+  require(is_there || !is_file_name, "{} = '{}' is no prefix of a .bin and an .idx; nearest: '{}'", key, prefix,
+          prefix.substr(0, prefix.rfind('.')));
+  require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", key, prefix, prefix);
+  IndexedDataset dataset(prefix);
+  require(!config.data.reset_attention_mask || dataset.num_documents() > 1,
+          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document; nearest: false",
+          prefix, dataset.num_tokens());
+  return {std::move(dataset), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
+}
+
+/// A token outside of the vocabulary is found now, and not when its batch comes: in all of the text, or of very long
+/// texts in the part that is read in a minute.
+DatasetBatches open_training(const RunConfig& config, const RankPlacement& placement) {
+  constexpr std::int64_t most_tokens = 4'000'000'000;
+  DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
+  if (placement.is_first_process()) require_tokens_below(config.model.vocab_size, training.dataset(), most_tokens);
+  return training;
+}
+
+/// All of it is read once, so that a token outside of the vocabulary is found now and not at the first evaluation.
+DatasetBatches open_validation(const RunConfig& config) {
+  DatasetBatches validation =
+      open_batches(config, "data.validation_path", config.data.validation_path, WindowOrder::in_order);
+  const std::int64_t T = config.training.seq_len;
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(T)), targets(tokens.size());
+  for (std::int64_t window = 0; window < validation.windows_per_epoch(T); ++window)
+    validation.read(window, T, tokens.data(), targets.data());
+  return validation;
+}
+
+/// Where the run will save: better refused now than at the first save.
+void make_checkpoint_folder(const RunConfig& config) {
+  const std::filesystem::path folder = std::filesystem::path(config.output.dir) / config.checkpoint.folder;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
+}
+
+// A batch beyond the data would be mostly nothing.
+RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
+  const std::int64_t round = config.data_parallel_degree() * config.training.micro_batch_size;
+  const std::int64_t enough = (num_sequences + round - 1) / round * round;
+  config.training.global_batch_size = std::min(config.training.global_batch_size, enough);
+  return config;
+}
+
+void stop_if_asked(const TrainOptions& options) {
+  if (options.stop_requested != nullptr && *options.stop_requested)
+    throw Error("interrupted before the first step", ExitStatus::interrupted);
+}
+
+std::optional<ModelReader> initial_weights(const RunConfig& config) {
+  if (config.checkpoint.initial_load_path.empty()) return std::nullopt;
+  ModelReader reader(config.checkpoint.initial_load_path);
+  ModelSpec expected = config.model, found = reader.spec();
+  expected.initializer_range = found.initializer_range;  // of no matter to weights that are loaded
+  require(expected == found,
+          "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'",
+          config.checkpoint.initial_load_path, config.checkpoint.initial_load_path);
+  return reader;
+}
+
+std::string describe_pipeline(const Schedule& schedule, const ParallelConfig& p) {
+  const auto num_ranks = static_cast<int>(schedule.ranks.size());
+  if (num_ranks == 1 && schedule.num_stages == 1) return "1";
+  const std::string name = p.pipeline_parallel_schedule_csv.empty() ? std::string(name_of(p.pipeline_parallel_schedule))
+                                                                    : p.pipeline_parallel_schedule_csv;
+  return fmt::format("{} ({}{})", num_ranks, name,
+                     schedule.num_stages > num_ranks ? fmt::format(", {} stages", schedule.num_stages) : "");
+}
+
+std::string describe(const Blueprint& blueprint, const RankPlacement& placement) {
+  const RunConfig& config = blueprint.config();
+  const ParallelConfig& p = config.parallelism;
+  return fmt::format(
+      "model: {} of {:.2f} M parameters; mesh: replicate {} x pipeline {} x shard {} x tensor {} = {} ranks as {}; "
+      "{} microbatches of {} x {} tokens per rank and step",
+      name_of(config.model.family), static_cast<double>(config.model.num_parameters()) / 1e6,
+      p.data_parallel_replicate_degree, describe_pipeline(blueprint.schedule(), p), p.data_parallel_shard_degree,
+      p.tensor_parallel_degree, config.mesh_shape().num_ranks(),
+      placement.transport == Transport::thread ? "threads" : "processes", config.num_microbatches(),
+      config.training.micro_batch_size, config.training.seq_len);
+}
+
+/// The memory plan of a rank by category, each at its own peak; the allocation has exactly this size.
+std::string describe_memory(const RankBlueprint& rank) {
+  constexpr double mebibyte = 1024.0 * 1024.0;
+  std::string parts;
+  for (const MemoryCategory category : memory_categories()) {
+    const double size = static_cast<double>(rank.memory(ProgramKind::training).peak_bytes(category)) / mebibyte;
+    if (size >= 0.005) parts += fmt::format("{}{:.2f} MiB of {}", parts.empty() ? "" : ", ", size, name_of(category));
+  }
+  return fmt::format("memory of rank {}: {:.2f} MiB, at most {}", rank.rank(),
+                     static_cast<double>(rank.arena_bytes()) / mebibyte, parts);
+}
+
+}  // namespace
+
+RankPlacement placement_of(const RunConfig& config) {
+  return place_ranks(config.comm.backend, config.mesh_shape().num_ranks());
+}
+
+TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
+  RunObserver nobody;
+  RunObserver& observer = options.observer != nullptr ? *options.observer : nobody;
+  const RankPlacement placement = placement_of(wanted);
+  if (wanted.checkpoint.enable) require_writable(wanted.model, wanted.checkpoint.tokenizer);
+  const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
+  const RunConfig config = with_device(wanted, backend->kind());
+  const Blueprint blueprint(config);
+  require_host_memory(blueprint, placement, *backend);
+  rehearse(blueprint);
+  const auto initial = initial_weights(config);
+  const RatesOfHost rates(config.metrics, placement, backend->kind());
+  const DatasetBatches training = open_training(config, placement);
+  std::optional<DatasetBatches> validation;
+  if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
+
+  stop_if_asked(options);
+  if (config.checkpoint.enable) make_checkpoint_folder(config);
+  TrainResult result;
+  if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
+  observer.described(describe(blueprint, placement));
+  observer.described(describe_memory(blueprint.rank(0)));
+  if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
+    const RankCores cores = claim_cores(config, host);
+    const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads);
+    Ops& ops = device->ops();
+    Mesh& mesh = device->mesh();
+    const std::optional<HostRates> host_rates = rates.of_rank(cores.num_threads);
+    if (mesh.rank() == 0) {
+      observer.described(describe(cores) + "; " + device->description());
+      if (!host_rates)
+        observer.described(
+            "mfu: N/A: the peak of this machine is unknown; --metrics.machine=FILE of echelon bench sets it");
+    }
+    std::optional<StepRecorder> recorder;
+    if (!config.metrics.trace.empty()) recorder.emplace(ops, mesh);
+    RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(),
+                recorder_of(*device, config));
+    if (recorder) run.step().observe_actions(*recorder);
+    if (initial)
+      run.model().load(*initial, ops);
+    else
+      run.model().initialize(config.training.seed, ops);
+    Trainer trainer(config, {.blueprint = blueprint,
+                             .rank = {run, mesh, ops},
+                             .host_mesh = host,
+                             .training = training,
+                             .validation = validation ? &*validation : nullptr,
+                             .observer = observer,
+                             .stop_requested = options.stop_requested,
+                             .recorder = recorder ? &*recorder : nullptr,
+                             .host = host_rates,
+                             .device_memory_bytes = device->facts().memory_bytes});
+    const TrainResult outcome = trainer.run();
+    if (mesh.rank() != placement.first_rank_here) return;
+    const auto entropy = result.validation_unigram_entropy;
+    result = outcome;
+    result.validation_unigram_entropy = entropy;
+    result.device_choices = device->choices();
+  });
+  return result;
+}
+
+EvaluationResult evaluate(const RunConfig& wanted, std::int64_t most_batches) {
+  require(!wanted.checkpoint.initial_load_path.empty(),
+          "checkpoint.initial_load_path is empty: which model is to be evaluated? Add --model=FOLDER");
+  require(!wanted.data.validation_path.empty(),
+          "data.validation_path is empty: on which tokens is the model to be evaluated?");
+  const RankPlacement placement = placement_of(wanted);
+  const auto initial = initial_weights(wanted);
+  const DatasetBatches validation = open_validation(wanted);
+  const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);
+  const RunConfig config =
+      with_device(with_batch_within(wanted, validation.windows_per_epoch(wanted.training.seq_len)), backend->kind());
+  const Blueprint blueprint(config);
+  require_host_memory(blueprint, placement, *backend);
+  rehearse(blueprint);
+  EvaluationResult result;
+  run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
+    const std::unique_ptr<RankDevice> device =
+        open_device(*backend, blueprint, host, claim_cores(config, host).num_threads);
+    RankRun run(blueprint, device->mesh(), device->ops(), device->memory());
+    run.model().load(*initial, device->ops());
+    const MeanLoss mean = validation_loss(run.step(), validation, config, most_batches);
+    if (host.rank() == placement.first_rank_here)
+      result = {.loss = mean.loss,
+                .num_targets = mean.num_targets,
+                .num_targets_of_text = validation.dataset().num_tokens() - 1,
+                .unigram_entropy = unigram_entropy(validation.dataset()),
+                .note = initial->unused_tensors_note()};
+  });
+  if (!std::isfinite(result.loss))
+    throw Failure(fmt::format("the loss of '{}' on '{}' is {}: its weights overflow in training.dtype",
+                              config.checkpoint.initial_load_path, config.data.validation_path, result.loss));
+  return result;
+}
+
+}  // namespace echelon

@@ -1,0 +1,55 @@
+// The loop of one rank over the steps of a run: learning rate, step, log, evaluation, saving.
+#pragma once
+
+#include "data/dataset_batches.h"
+#include "engine/loss_scaler.h"
+#include "engine/rank_run.h"
+#include "engine/step_recorder.h"
+#include "measure/host_rates.h"
+#include "train/train.h"
+
+#include <chrono>
+
+namespace echelon {
+
+/// What a trainer works with; all of it outlives the trainer.
+struct TrainerContext {
+  const Blueprint& blueprint;
+  RankView rank;
+  Mesh& host_mesh;  // of the same ranks, for what is stored in the host's memory
+  const DatasetBatches& training;
+  const DatasetBatches* validation = nullptr;
+  RunObserver& observer;
+  const std::atomic<bool>* stop_requested = nullptr;
+  StepRecorder* recorder = nullptr;      // of the steps that metrics.trace names
+  std::optional<HostRates> host = {};    // where known
+  std::int64_t device_memory_bytes = 0;  // of a GPU
+};
+
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, const TrainerContext& context)
+      : config_(config), context_(context), scaler_(config), traced_(parse_traced_steps(config.metrics.trace)) {}
+
+  /// Every rank of the mesh calls it; the result is the same on all but for what rank 0 alone knows (times, folders).
+  TrainResult run();
+
+ private:
+  [[nodiscard]] StepResult run_step(std::int64_t step);
+  void require_finite(std::int64_t step, const StepResult& result) const;
+  void write_trace();
+  [[nodiscard]] StepInput input_of(std::int64_t step) const;
+  [[nodiscard]] StepReport report_of(std::int64_t step, const StepResult& result, double seconds);
+  void evaluate(std::int64_t step);
+  void save(std::int64_t step);
+
+  const RunConfig& config_;
+  TrainerContext context_;
+  LossScaler scaler_;
+  StepRange traced_;
+  TrainResult result_;
+  std::map<Group, std::int64_t> sent_before_;  // the step at hand, like the next one
+  std::int64_t faults_before_ = 0;
+};
+
+}  // namespace echelon

@@ -1,0 +1,29 @@
+// From the first difference to the fault: what the numbers are instead of what they should be, and with which axis
+// reduced to one the difference goes away.
+#pragma once
+
+#include "verify/finding.h"
+
+#include <functional>
+
+namespace echelon {
+
+/// The layout with the axis ("tp", "microbatches", "sequence_parallel", ...) reduced to one, over the same global
+/// batches.
+[[nodiscard]] RunConfig without_axis(RunConfig config, const std::string& axis);
+
+struct Diagnosis {
+  Finding finding;
+  std::vector<std::string> gone_without;  // axes without which nothing differs
+  std::vector<std::string> stays_without;
+  // "tp (sentence)": axes without which the run does not come to its end, and why.
+  std::vector<std::string> fails_without;
+
+  /// "missing sum over tp: the output of ...: each rank has ...; without tp the difference is gone".
+  [[nodiscard]] std::string sentence() const;
+};
+
+/// `differs`: does a layout, run in the same way, differ from one rank?
+[[nodiscard]] Diagnosis diagnose(const Case& at, const std::function<bool(const RunConfig& layout)>& differs);
+
+}  // namespace echelon

@@ -1,0 +1,91 @@
+#include "verify/finding.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace echelon {
+
+std::string_view name_of(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::unknown: return "unknown";
+    case FaultKind::missing_sum: return "missing sum";
+    case FaultKind::repeated_sum: return "repeated sum";
+    case FaultKind::mean_for_sum: return "mean instead of a sum";
+    case FaultKind::mean_of_means: return "mean of means";
+    case FaultKind::lost_microbatches: return "lost microbatches";
+    case FaultKind::repeated_microbatches: return "repeated microbatches";
+    case FaultKind::counted_twice: return "counted twice in the norm";
+    case FaultKind::not_counted: return "not counted in the norm";
+    case FaultKind::stale_tied_weight: return "stale tied weight";
+    case FaultKind::stale_weight: return "stale weight";
+    case FaultKind::wrong_boundary: return "wrong boundary";
+    case FaultKind::wrong_position: return "wrong position";
+    case FaultKind::missing_gather: return "missing gather";
+    case FaultKind::wrong_sequence: return "wrong sequence";
+    case FaultKind::wrong_message: return "wrong message";
+  }
+  return "?";
+}
+
+std::vector<LayoutAxis> axes_of(const RunConfig& config) {
+  const MeshShape mesh = config.mesh_shape();
+  std::vector<LayoutAxis> axes;
+  const auto add = [&](std::string name, std::int64_t degree) {
+    if (degree > 1) axes.push_back({std::move(name), static_cast<int>(degree)});
+  };
+  const int replicate = mesh.degree(Axis::dp_replicate), shard = mesh.degree(Axis::dp_shard);
+  add("dp_replicate", replicate);
+  add("dp_shard", shard);
+  if (replicate > 1 && shard > 1) add("dp_replicate+dp_shard", replicate * shard);
+  add("tp", mesh.degree(Axis::tp));
+  add("pp", mesh.degree(Axis::pp));
+  add("microbatches", config.num_microbatches());
+  return axes;
+}
+
+bool has_axis(const std::string& axis, const std::string& part) {
+  std::istringstream names(axis);
+  for (std::string name; std::getline(names, name, '+');)
+    if (name == part) return true;
+  return false;
+}
+
+std::string describe_ranks(const MeshShape& mesh, const std::vector<int>& ranks) {
+  if (ranks.empty()) return "no rank";
+  if (static_cast<int>(ranks.size()) == mesh.num_ranks())
+    return ranks.size() == 1 ? "rank 0" : fmt::format("all {} ranks", ranks.size());
+  std::string shared;
+  for (int i = 0; i < num_axes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    const int coordinate = mesh.coordinate(ranks.front(), axis);
+    const bool is_shared =
+        std::ranges::all_of(ranks, [&](int rank) { return mesh.coordinate(rank, axis) == coordinate; });
+    if (mesh.degree(axis) > 1 && is_shared)
+      shared += fmt::format("{}{} {}", shared.empty() ? " (" : ", ", name_of(axis), coordinate);
+  }
+  return fmt::format("rank{} {}{}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "),
+                     shared.empty() ? "" : shared + ")");
+}
+
+std::string describe_place(const Case& at, const Difference& difference) {
+  std::vector<int> ranks;
+  std::int64_t first = INT64_MAX, last = -1;
+  for (const RankDifference& rank : difference.ranks) {
+    ranks.push_back(rank.rank);
+    first = std::min(first, rank.first);
+    last = std::max(last, rank.last);
+  }
+  if (ranks.empty()) return "on no rank, or on two that both count";
+  if (difference.tensor.empty()) return "on " + describe_ranks(at.mesh(), ranks);
+  const bool is_whole =
+      first == 0 && last + 1 == static_cast<std::int64_t>(at.reference.weight(0, difference.tensor).size());
+  return fmt::format(
+      "{} on {}",
+      is_whole ? std::string("from its first element to its last") : fmt::format("elements {} to {}", first, last),
+      describe_ranks(at.mesh(), ranks));
+}
+
+}  // namespace echelon

@@ -1,0 +1,28 @@
+// The gradient of a step as the sum of what each microbatch of each replica adds to it, computed by one rank: the
+// sequences of all others have their targets ignored. With it, any wrong weighting of ranks and microbatches can be
+// read off a gradient.
+#pragma once
+
+#include "verify/combination.h"
+#include "verify/finding.h"
+
+namespace echelon {
+
+/// Sequences of a batch: of one microbatch and one replica (blueprint/batch_layout.h); -1: of all.
+struct BatchSubset {
+  int microbatch = -1, replica = -1;
+};
+
+struct GradientAddends {
+  std::vector<BatchSubset> subsets = {};
+  std::vector<double> num_targets = {};  // of each subset
+  std::vector<double> mean_losses = {};  // over these targets
+  std::vector<Numbers> gradients = {};   // whole tensors; their sum is the gradient
+  bool has_microbatches = false, has_replicas = false;
+};
+
+/// By microbatch and replica if these are few, else by each alone: any of the lists may explain a gradient.
+[[nodiscard]] std::vector<GradientAddends> gradient_addends(const Case& at, const std::string& tensor,
+                                                            std::int64_t step);
+
+}  // namespace echelon

@@ -1,0 +1,167 @@
+#include "verify/probe.h"
+
+#include "engine/param_pieces.h"
+
+#include <type_traits>
+
+namespace echelon {
+
+class Probe::ProbeOps final : public Ops {
+ public:
+  ProbeOps(Probe& probe, Ops& inner) : probe_(probe), inner_(inner) {}
+  void perform(const Operation& operation) override {
+    probe_.before(operation);
+    inner_.perform(operation);
+    probe_.after(operation);
+  }
+  void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
+  void download(void* host, Tensor x) override { inner_.download(host, x); }
+  [[nodiscard]] std::byte* host_address(const Tensor& x) const override { return inner_.host_address(x); }
+  void publish() override { inner_.publish(); }
+
+ private:
+  Probe& probe_;
+  Ops& inner_;
+};
+
+Probe::Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh,
+             const Interpose& inner)
+    : config_(config),
+      layout_(config),
+      step_(step),
+      listener_(std::move(listener)),
+      plain_ops_(ops),
+      plain_mesh_(mesh),
+      ops_(std::make_unique<ProbeOps>(*this, ops)),
+      inner_(inner ? inner(*ops_, mesh) : nullptr) {}
+
+Probe::~Probe() = default;
+
+Ops& Probe::ops() { return inner_ ? inner_->ops() : *ops_; }
+Mesh& Probe::mesh() { return inner_ ? inner_->mesh() : plain_mesh_; }
+
+void Probe::attach(RankRun& run) {
+  params_ = run.model().part().params();
+  if (inner_) inner_->attach(run);
+}
+
+void Probe::begins(const Action& action, ActionPart part) {
+  if (action.kind == ActionKind::load_batch && part == ActionPart::perform) ++current_step_;
+  action_ = action;
+  is_listening_ = current_step_ == step_ && part == ActionPart::perform && is_compute(action.kind);
+  partial_ = {};
+  product_.clear();
+  if (inner_ && inner_->observer()) inner_->observer()->begins(action, part);
+}
+
+void Probe::ends() {
+  is_listening_ = false;
+  if (inner_ && inner_->observer()) inner_->observer()->ends();
+}
+
+void Probe::before(const Operation& operation) {
+  if (!is_listening_) return;
+  operation.visit([&](const auto& args) {
+    using A = std::decay_t<decltype(args)>;
+    if constexpr (std::is_same_v<A, MatmulArgs>) read_product(args);
+    if constexpr (std::is_same_v<A, LayerNormArgs> || std::is_same_v<A, RmsNormArgs>)
+      read_norm(args.w, args.x, args.residual.data != nullptr);
+    if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> ||
+                  std::is_same_v<A, LayerNormBackwardInputArgs> || std::is_same_v<A, RmsNormBackwardInputArgs>)
+      read_norm_gradient(args.w, args.dy);
+    if constexpr (std::is_same_v<A, AttentionArgs>) {
+      read_heads("queries", "q_proj.weight", args.q);
+      read_heads("keys", "k_proj.weight", args.k);
+    }
+    // A branch is added to what went past it: at the end of a block nothing else reads it on this stage.
+    if constexpr (std::is_same_v<A, AddArgs>)
+      if (!product_.empty() && args.a.sizes.num_dims() == 2) read("output of " + product_, args.a, 0, true);
+    if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>)
+      read("gradient of the embedding's output", args.dy, 0, false);
+  });
+}
+
+void Probe::after(const Operation& operation) {
+  if (!is_listening_ || plain_mesh_.shape().degree(Axis::tp) == 1) return;
+  if (const auto* product = operation.get_if<MatmulArgs>()) {
+    const Param* weight = product->transpose_a ? nullptr : param_at(product->b);
+    if (weight != nullptr && weight->slice.dim() == (product->transpose_b ? 1 : 0)) keep_partial(*weight, product->c);
+  }
+  if (const auto* embedding = operation.get_if<EmbeddingArgs>())
+    if (const Param* weight = param_at(embedding->w)) keep_partial(*weight, embedding->y);
+}
+
+void Probe::read_product(const MatmulArgs& args) {
+  const Param* weight = args.transpose_a ? nullptr : param_at(args.b);
+  if (weight == nullptr) return;
+  if (const auto at = weight->name.find("q_proj.weight"); at != std::string::npos)
+    attention_ = weight->name.substr(0, at);
+  const bool is_forward = args.transpose_b;
+  if (is_forward) product_ = weight->name;
+  const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
+  // The head forms its gradient of the logits where the logits were; they are too many to be compared.
+  const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
+  if (is_forward || !is_head)
+    read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);
+}
+
+void Probe::read_norm(Tensor weight, Tensor x, bool has_residual) {
+  const Param* param = param_at(weight);
+  if (param == nullptr || x.size(1) != config_.model.hidden_size ||
+      param->global_sizes().num_elements() != config_.model.hidden_size)
+    return;
+  read((has_residual ? "branch before " : "input of ") + param->name, x, 0, true);
+}
+
+void Probe::read_norm_gradient(Tensor weight, Tensor dy) {
+  const Param* param = param_at(weight);
+  if (param == nullptr || param->name.find("q_norm") != std::string::npos ||
+      param->name.find("k_norm") != std::string::npos)
+    return;
+  read("gradient of the output of " + param->name, dy, 0, true);
+}
+
+void Probe::read_heads(const char* what, const char* projection, Tensor x) {
+  const Param* weight = param_named(attention_ + projection);
+  if (weight == nullptr) return;
+  read(std::string(what) + " of " + attention_.substr(0, attention_.size() - 1),
+       x.reshaped({x.size(0) * x.size(1), x.size(2) * x.size(3)}), weight->slice.entries(0).first, false);
+}
+
+void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column, bool is_local) {
+  const MeshShape& mesh = plain_mesh_.shape();
+  const std::int64_t B = config_.training.micro_batch_size, T = config_.training.seq_len;
+  const bool is_split = is_local && config_.parallelism.sequence_parallel && mesh.degree(Axis::tp) > 1;
+  const std::int64_t num_rows = is_split ? B * T / mesh.degree(Axis::tp) : B * T;
+  if (x.size(0) != num_rows) return;  // a chunk of the head's tokens, or single heads
+  const BatchPlace first = {.replica = layout_.replica_of(plain_mesh_.rank()), .microbatch = action_.microbatch};
+  const std::int64_t first_row = layout_.sequence_at(first) * T;
+  listener_({.name = {action_.kind != ActionKind::forward, tensor},
+             .rank = plain_mesh_.rank(),
+             .stage = action_.stage,
+             .microbatch = action_.microbatch,
+             .first_row = first_row + (is_split ? plain_mesh_.coordinate(Axis::tp) * num_rows : 0),
+             .first_column = first_column,
+             .num_columns = x.size(1),
+             .numbers = downloaded(plain_ops_, x),
+             .partial = &partial_,
+             .first_row_of_microbatch = first_row});
+}
+
+void Probe::keep_partial(const Param& weight, Tensor c) {
+  partial_ = {weight.name, c.size(0), downloaded(plain_ops_, c)};
+}
+
+const Param* Probe::param_at(const Tensor& x) const {
+  for (const Param* param : params_)
+    if (param->value.data == x.data && x.data != nullptr) return param;
+  return nullptr;
+}
+
+const Param* Probe::param_named(const std::string& name) const {
+  for (const Param* param : params_)
+    if (param->name == name) return param;
+  return nullptr;
+}
+
+}  // namespace echelon

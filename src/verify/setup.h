@@ -1,0 +1,40 @@
+// What `verify` makes of a config before it runs it: a number format in which rounding is small, a smaller model if
+// asked for, data, and the memory of it all.
+#pragma once
+
+#include "data/batch_source.h"
+#include "spec/config/run_config.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace echelon {
+
+struct VerifyRequest {
+  std::int64_t num_steps = 3;
+  DType dtype = DType::float64;  // or float32
+  std::int64_t num_layers = 0;   // 0: as in the config
+  std::int64_t hidden_size = 0;  // 0: as in the config
+};
+
+struct VerifySetup {
+  RunConfig config;
+  std::vector<std::unique_ptr<BatchSource>> sources;  // the last one is the run's, made of those before
+  std::vector<std::string> notes;                     // what was shrunk, which data, how much memory: for the user
+
+  [[nodiscard]] const BatchSource& batches() const { return *sources.back(); }
+};
+
+/// The value of --dtype. Throws Error for a format in which rounding is too large.
+[[nodiscard]] DType parse_verified_dtype(std::string_view name);
+
+/// The model with fewer layers and a smaller width; the layout is kept, and so are the numbers of heads, and what is
+/// left over when the feed-forward width and the vocabulary are divided by the tensor-parallel degree. The vocabulary
+/// shrinks only without a dataset. Throws Error if the layout needs more.
+[[nodiscard]] RunConfig shrunk(RunConfig config, const VerifyRequest& request, bool shrinks_vocabulary);
+
+/// Throws Error for what cannot be verified, with the nearest that can, and for more memory than this machine has.
+[[nodiscard]] VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& request);
+
+}  // namespace echelon

@@ -1,0 +1,95 @@
+// README's commands run in the order in which they stand there, and print what README shows: the same lines in the same
+// order, up to their numbers and to what "..." stands for.
+#include "cli/program.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+namespace echelon {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ShownCommand {
+  std::string command;
+  std::vector<std::string> lines;
+};
+
+std::vector<ShownCommand> commands_of(const fs::path& page) {
+  std::vector<ShownCommand> commands;
+  std::ifstream file(page);
+  bool is_inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("```"))
+      is_inside = line == "```console";
+    else if (is_inside && line.starts_with("$ "))
+      commands.push_back({line.substr(2), {}});
+    else if (is_inside)
+      commands.back().lines.push_back(line);
+  }
+  return commands;
+}
+
+/// With # in place of each number and one blank in place of several.
+std::string without_numbers(const std::string& line) {
+  static const std::regex number(R"([0-9][0-9.,]*(e[+-][0-9]+)?)"), blanks(" +");
+  return std::regex_replace(std::regex_replace(line, number, "#"), blanks, " ");
+}
+
+bool fits(const std::string& shown, const std::string& printed) {
+  constexpr std::string_view left_out = " ...";
+  const std::string wanted = without_numbers(shown), actual = without_numbers(printed);
+  if (!wanted.ends_with(left_out)) return actual == wanted;
+  return actual.starts_with(wanted.substr(0, wanted.size() - left_out.size()));
+}
+
+/// README's commands find there what they find in the tree.
+fs::path scratch_tree() {
+  const fs::path folder = fs::path(testing::TempDir()) / "echelon-readme";
+  fs::remove_all(folder);
+  fs::create_directories(folder / "build/release");
+  fs::create_symlink(ECHELON_BINARY_DIR "/echelon", folder / "build/release/echelon");
+  for (const char* const name : {"src", "examples", "machines"})
+    fs::create_directory_symlink(fs::path(ECHELON_SOURCE_DIR) / name, folder / name);
+  return folder;
+}
+
+void expect_shown(const ShownCommand& shown, const std::string& output) {
+  std::istringstream printed(output);
+  bool skips = false;
+  for (const std::string& wanted : shown.lines) {
+    if (wanted == "...") {
+      skips = true;
+      continue;
+    }
+    std::string line;
+    bool is_found = false;
+    while (!is_found && std::getline(printed, line)) {
+      is_found = fits(wanted, line);
+      ASSERT_TRUE(is_found || skips) << shown.command << "\nprints: " << line << "\nREADME shows: " << wanted;
+    }
+    ASSERT_TRUE(is_found) << shown.command << " does not print: " << wanted << "\nbut:\n" << output;
+    skips = false;
+  }
+  std::string more;
+  EXPECT_TRUE(skips || !std::getline(printed, more)) << shown.command << " prints more: " << more;
+}
+
+TEST(Readme, ShowsWhatItsCommandsPrint) {
+  const fs::path folder = scratch_tree();
+  const auto commands = commands_of(fs::path(ECHELON_SOURCE_DIR) / "README.md");
+  EXPECT_GE(commands.size(), 4U);
+  for (const ShownCommand& shown : commands) {
+    const Outcome outcome = run_command({"env", "-C", folder.string(), "bash", "-c", shown.command + " 2>&1"});
+    ASSERT_EQ(outcome.status, 0) << shown.command << "\n" << outcome.out;
+    expect_shown(shown, outcome.out);
+  }
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace echelon

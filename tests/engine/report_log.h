@@ -1,0 +1,29 @@
+// Keeps what a training run reports.
+#pragma once
+
+#include "engine/run_observer.h"
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace echelon::testing {
+
+class ReportLog final : public RunObserver {
+ public:
+  void reported(const StepReport& report) override {
+    steps.push_back(report);
+    if (after_step) after_step(report);
+  }
+  void validated(const EvaluationReport& report) override { evaluations.push_back(report); }
+  void saved(const std::filesystem::path& folder) override { folders.push_back(folder); }
+  void traced(const TraceReport& report) override { trace = report; }
+
+  std::vector<StepReport> steps;
+  std::vector<EvaluationReport> evaluations;
+  std::vector<std::filesystem::path> folders;
+  std::optional<TraceReport> trace;
+  std::function<void(const StepReport& report)> after_step;
+};
+
+}  // namespace echelon::testing
