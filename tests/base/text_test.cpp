@@ -1,6 +1,7 @@
 // Text of files, and text on its way to a terminal.
 #include "base/printable.h"
 #include "base/text_file.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +27,7 @@ TEST(Printable, ShortensTheMiddle) {
 }
 
 TEST(TextFile, IsReadWholeOrNotAtAll) {
-  const std::string path = testing::TempDir() + "/echelon-text-file";
+  const std::string path = scratch_folder() + "/echelon-text-file";
   const std::string text(300'000, 'x');
   std::ofstream(path) << text;
   EXPECT_EQ(read_text_file(path), text);

@@ -1,5 +1,6 @@
 // Bad input ends the program with status 2 and one line that names what is wrong and what is meant; never with a crash.
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +34,7 @@ std::string write_file(const std::string& text) {
   const auto* test = testing::UnitTest::GetInstance()->current_test_info();
   std::string name = std::string(test->test_suite_name()) + "-" + test->name() + ".toml";
   std::replace(name.begin(), name.end(), '/', '-');
-  const std::string path = std::filesystem::path(testing::TempDir()) / name;
+  const std::string path = std::filesystem::path(scratch_folder()) / name;
   std::ofstream(path) << text;
   return path;
 }
@@ -195,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(train_arguments));
 const BadInput other_verbs[] = {
     {{"prepare"}, {"--input"}},
     {{"prepare", "/nonexistent/text", "--output=/nonexistent/out"}, {"/nonexistent/text"}},
-    {{"prepare", "--output", testing::TempDir() + "/empty-corpus", "--input"}, {"--input", "no text"}, ""},
+    {{"prepare", "--output", scratch_folder() + "/empty-corpus", "--input"}, {"--input", "no text"}, ""},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocabsize=5"},
      {"--vocabsize=5", "did you mean --vocab-size?"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocab-size=many"}, {"--vocab-size", "many"}},
@@ -231,7 +232,7 @@ TEST(BadInput, AGpuWithoutThePlugInNamesTheCommandThatBuildsIt) {
 
 // What a file says may be meant for the terminal that shows it.
 TEST(HostileFiles, NoRawByteAndNoRawExceptionReachTheTerminal) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "echelon-hostile";
+  const auto folder = std::filesystem::path(scratch_folder()) / "echelon-hostile";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "config.json") << R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 1,

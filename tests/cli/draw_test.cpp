@@ -1,4 +1,5 @@
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +87,7 @@ TEST(Draw, EverySchedulesNameInAnyCase) {
 }
 
 TEST(Draw, SvgTraceAndFile) {
-  const std::string path = testing::TempDir() + "/schedule.svg";
+  const std::string path = scratch_folder() + "/schedule.svg";
   const Outcome svg =
       run_echelon({"draw", "--schedule=ZB-V", "--stages=2", "--microbatches=4", "--format=svg", "--output=" + path});
   EXPECT_EQ(svg.status, 0) << svg.err;

@@ -1,5 +1,6 @@
 // The program with GPUs, from the command line, on the emulated device: what it writes is what processors give.
 #include "cli/program.h"
+#include "scratch_folder.h"
 #include "spec/machine/machine_spec.h"
 
 #include <gmock/gmock.h>
@@ -20,8 +21,7 @@ class GpuProgram : public ::testing::Test {
  protected:
   void SetUp() override {
     setenv("ECHELON_CUDA_PLUGIN", ECHELON_BINARY_DIR "/libechelon_cuda_emulated.so", 1);
-    folder_ = std::string(::testing::TempDir()) + "/echelon-gpu-" +
-              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = scratch_folder() + "/echelon-gpu-" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
   }
   ~GpuProgram() override { unsetenv("ECHELON_CUDA_PLUGIN"); }

@@ -1,6 +1,7 @@
 // --html through the real program: the page is there however a run ends, and a browser shows it without a complaint.
 #include "cli/program.h"
 #include "report/browser.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ using testing::Not;
 class Html : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::path(testing::TempDir()) /
+    folder_ = std::filesystem::path(scratch_folder()) /
               ("echelon-html-" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::remove_all(folder_);
     const Outcome outcome = run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/base", "--output",

@@ -2,6 +2,7 @@
 #include "cli/model_argument.h"
 
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(ModelArgument, IsAConfigAFolderOrAPreset) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "echelon-model-argument";
+  const auto folder = std::filesystem::path(scratch_folder()) / "echelon-model-argument";
   std::filesystem::create_directories(folder);
   EXPECT_EQ(source_of_model("run.toml", {}).path, "run.toml");
   EXPECT_EQ(source_of_model("", {}).path, "");

@@ -1,5 +1,6 @@
 // The program as processes of an MPI job: the numbers and the files of ranks that are threads, and one voice.
 #include "cli/program.h"
+#include "scratch_folder.h"
 #include "spec/machine/host_spec.h"
 #include "tree/tree.h"
 
@@ -22,8 +23,7 @@ class Processes : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(ECHELON_BINARY_DIR "/mpi_failures")) GTEST_SKIP() << "built without MPI";
-    folder_ = std::string(testing::TempDir()) + "/echelon-processes-" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = scratch_folder() + "/echelon-processes-" + testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     const Outcome prepared =
         run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder_ + "/corpus",

@@ -1,6 +1,7 @@
 // README's commands run in the order in which they stand there, and print what README shows: the same lines in the same
 // order, up to their numbers and to what "..." stands for.
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -49,7 +50,7 @@ bool fits(const std::string& shown, const std::string& printed) {
 
 /// README's commands find there what they find in the tree.
 fs::path scratch_tree() {
-  const fs::path folder = fs::path(testing::TempDir()) / "echelon-readme";
+  const fs::path folder = fs::path(scratch_folder()) / "echelon-readme";
   fs::remove_all(folder);
   fs::create_directories(folder / "build/release");
   fs::create_symlink(ECHELON_BINARY_DIR "/echelon", folder / "build/release/echelon");

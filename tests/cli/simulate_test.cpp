@@ -1,5 +1,6 @@
 // echelon simulate as a user meets it.
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +60,7 @@ TEST(Simulate, TextSaysWhereTheTimeGoes) {
 }
 
 TEST(Simulate, WritesTraceAndDrawing) {
-  const std::string folder = testing::TempDir() + "echelon_simulate";
+  const std::string folder = scratch_folder() + "echelon_simulate";
   std::filesystem::create_directories(folder);
   const Outcome outcome =
       simulated({"--machine=h100", "--trace=" + folder + "/step.json", "--svg=" + folder + "/step.svg"});
@@ -100,7 +101,7 @@ TEST(Simulate, BadInputIsOneSentence) {
 }
 
 std::string written(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + "/" + name;
+  const std::string path = scratch_folder() + "/" + name;
   std::ofstream(path, std::ios::binary) << text;
   return path;
 }
@@ -141,7 +142,7 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
 
 // As plan and tune do: the machine of the config, such as one that echelon bench wrote.
 TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
-  const std::string machine = testing::TempDir() + "/simulate_machine.toml";
+  const std::string machine = scratch_folder() + "/simulate_machine.toml";
   ASSERT_EQ(run_echelon({"bench", "--seconds=0.01", "--rounds=0", "--output=" + machine}).status, 0);
   const std::vector<std::string> run = {"simulate", "--model.preset=llama-1m",
                                         "--parallelism.pipeline_parallel_degree=2", "--json"};
@@ -155,7 +156,7 @@ TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
   const nlohmann::json of_config = with("--metrics.machine"), named = with("--machine");
   EXPECT_GT(of_config["predicted_seconds"], 0);
   EXPECT_EQ(of_config["parts"], named["parts"]);
-  const std::string trace = testing::TempDir() + "/host_step.json", svg = testing::TempDir() + "/host_step.svg";
+  const std::string trace = scratch_folder() + "/host_step.json", svg = scratch_folder() + "/host_step.svg";
   const Outcome drawn =
       run_echelon({run[0], run[1], run[2], "--machine=" + machine, "--trace=" + trace, "--svg=" + svg});
   ASSERT_EQ(drawn.status, 0) << drawn.err;

@@ -1,6 +1,7 @@
 // What the program does before it works, counted: processor time, page faults, libraries. Not the time on the clock,
 // which depends on what else runs.
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,7 +68,7 @@ TEST(Start, HelpLoadsNothingThatComputes) {
 
 // From the start to the end of the first step of a model of 1 M parameters: 0.2 s of processor time as measured.
 TEST(Start, TheFirstStepIsThereWithinASecond) {
-  const std::string folder = std::string(testing::TempDir()) + "/echelon-start";
+  const std::string folder = scratch_folder() + "/echelon-start";
   ASSERT_EQ(
       run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", folder, "--vocab-size=300"})
           .status,

@@ -1,5 +1,6 @@
 // From text to a model and back to text, all through the real program.
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +21,7 @@ using testing::HasSubstr;
 class Program : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        std::string(testing::TempDir()) + "/echelon-" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = scratch_folder() + "/echelon-" + testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(folder_);
     const Outcome outcome =
         run_echelon({"prepare", std::string(ECHELON_SOURCE_DIR) + "/src/spec", "--output", corpus(), "--vocab-size=300",

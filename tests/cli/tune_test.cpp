@@ -1,5 +1,6 @@
 // echelon tune with the real program: a tiny model on ranks that are threads.
 #include "cli/program.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ const std::vector<std::string> tiny_model = {"--model.model_type=llama",        
                                              "--model.max_position_embeddings=64"};
 
 std::string config_file() {
-  const std::string path = ::testing::TempDir() + "tune.toml";
+  const std::string path = scratch_folder() + "tune.toml";
   std::vector<std::string> arguments = {"train", "--show-config", "--training.seq_len=32",
                                         "--training.global_batch_size=8"};
   arguments.insert(arguments.end(), tiny_model.begin(), tiny_model.end());
@@ -31,8 +32,8 @@ std::string config_file() {
 
 // On a machine that is much faster than this one predictions are far off until they are fitted.
 TEST(Tune, RunsTheBestFewAndRanksThemAgain) {
-  const std::string config = config_file(), best = ::testing::TempDir() + "tuned.toml",
-                    machine = ::testing::TempDir() + "tuned_machine.toml";
+  const std::string config = config_file(), best = scratch_folder() + "tuned.toml",
+                    machine = scratch_folder() + "tuned_machine.toml";
   const Outcome tuned = run_echelon({"tune", config, "--machine=a100-80", "--gpus=2", "--top=3", "--steps=3", "--json",
                                      "--output=" + best, "--machine-output=" + machine});
   ASSERT_EQ(tuned.status, 0) << tuned.err;

@@ -1,4 +1,5 @@
 #include "hosts/job.h"
+#include "scratch_folder.h"
 
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ std::string quoted(const std::vector<std::string>& words) {
 }  // namespace
 
 void Jobs::SetUp() {
-  folder_ = std::string(testing::TempDir()) + "/echelon-" + std::to_string(getpid());
+  folder_ = scratch_folder() + "/echelon-" + std::to_string(getpid());
   fs::remove_all(folder_);
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) setenv(name, "1", 1);
   setenv("OMP_NUM_THREADS", "1", 1);  // the hosts share this machine's cores

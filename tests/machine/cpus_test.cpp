@@ -4,6 +4,7 @@
 
 #include "machine/cores.h"
 #include "machine/host.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -100,7 +101,7 @@ class Quota : public testing::Test {
     fs::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
-  const fs::path root_ = fs::path(testing::TempDir()) / ("echelon-quota-" + std::to_string(getpid()));
+  const fs::path root_ = fs::path(scratch_folder()) / ("echelon-quota-" + std::to_string(getpid()));
 };
 
 TEST_F(Quota, IsNoneWithoutGroups) { EXPECT_EQ(cpu_quota(root_), std::nullopt); }

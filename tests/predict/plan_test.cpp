@@ -3,6 +3,7 @@
 
 #include "plan/text/text.h"
 #include "predict/some_host.h"
+#include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 
 #include <gmock/gmock.h>
@@ -175,7 +176,7 @@ TEST(Plan, OfRandomRequestsIsOneThatTrainTakes) {
       continue;  // the fixed keys leave nothing, in a sentence
     }
     for (const Plan& plan : found.plans) {
-      const std::string path = ::testing::TempDir() + "/plan_of_random_request.toml";
+      const std::string path = scratch_folder() + "/plan_of_random_request.toml";
       std::ofstream(path) << to_toml(plan.config);
       const RunConfig read = read_run_config({.path = path, .arguments = {}, .read_model = {}});
       EXPECT_EQ(read, plan.config);

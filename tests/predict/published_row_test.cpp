@@ -5,6 +5,7 @@
 #include "predict/published/software_memory.h"
 
 #include "base/error.h"
+#include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +62,7 @@ double seconds_of(const RunConfig& config, const MachineSpec& machine, const Sof
 }
 
 TEST(PublishedRows, AreTimedAsTheConfigsTheyStandFor) {
-  const std::string path = ::testing::TempDir() + "row.toml";
+  const std::string path = scratch_folder() + "row.toml";
   ASSERT_GE(rows().size(), 20U);
   for (const CsvRow& row : rows()) {
     SCOPED_TRACE(row.at("id"));

@@ -2,6 +2,7 @@
 // can be zoomed.
 #include "report/browser.h"
 #include "report/example_page.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ using Json = nlohmann::json;
 class Page : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = std::filesystem::path(testing::TempDir()) / "echelon-pages";
+    folder_ = std::filesystem::path(scratch_folder()) / "echelon-pages";
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "report/example_page.h"
+#include "scratch_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -183,7 +184,7 @@ std::string refusal_of(const std::string& path) {
 }
 
 TEST(HtmlFile, SaysWhereItCannotWrite) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "echelon-html-file";
+  const std::filesystem::path folder = std::filesystem::path(scratch_folder()) / "echelon-html-file";
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   const std::string there = (folder / "a.html").string();
@@ -202,7 +203,7 @@ TEST(HtmlFile, SaysWhereItCannotWrite) {
 
 // A limit on the size of files stands for a full disk.
 TEST(HtmlFile, LeavesNoPartOnAFullDisk) {
-  const std::string path = std::string(testing::TempDir()) + "/echelon-full-disk.html";
+  const std::string path = scratch_folder() + "/echelon-full-disk.html";
   const HtmlFile file(path);
   rlimit limit{};
   getrlimit(RLIMIT_FSIZE, &limit);

@@ -1,6 +1,7 @@
 #include "report/metrics_file.h"
 
 #include "base/error.h"
+#include "scratch_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ std::string content(const std::string& path) {
 }
 
 TEST(MetricsFile, AppendsAndIsReadableAtOnce) {
-  const std::string folder = std::filesystem::path(testing::TempDir()) / "metrics_file_test";
+  const std::string folder = std::filesystem::path(scratch_folder()) / "metrics_file_test";
   const std::string path = folder + "/a/metrics.jsonl";
   std::filesystem::remove_all(folder);
   MetricsFile first(path);

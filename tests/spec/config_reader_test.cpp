@@ -1,4 +1,5 @@
 #include "spec/config/config_reader.h"
+#include "scratch_folder.h"
 
 #include "base/error.h"
 #include "spec/config/config_keys.h"
@@ -21,7 +22,7 @@ std::string write_file(const std::string& text) {
   std::string name = std::string(test->test_suite_name()) + "." + test->name() + ".toml";
   for (char& c : name)
     if (c == '/') c = '_';
-  const std::string path = std::filesystem::path(testing::TempDir()) / name;
+  const std::string path = std::filesystem::path(scratch_folder()) / name;
   std::ofstream(path) << text;
   return path;
 }
@@ -386,7 +387,7 @@ INSTANTIATE_TEST_SUITE_P(All, BadConfigs, testing::ValuesIn(faults));
 TEST(ConfigReader, RefusesFilesThatItCannotRead) {
   EXPECT_THAT([] { (void)read_run_config({.path = "/nonexistent/run.toml", .arguments = {}, .read_model = {}}); },
               ThrowsMessage<Error>(HasSubstr("'/nonexistent/run.toml' cannot be read")));
-  EXPECT_THAT([] { (void)read_run_config({.path = testing::TempDir(), .arguments = {}, .read_model = {}}); },
+  EXPECT_THAT([] { (void)read_run_config({.path = scratch_folder(), .arguments = {}, .read_model = {}}); },
               ThrowsMessage<Error>(HasSubstr("is a folder")));
 }
 

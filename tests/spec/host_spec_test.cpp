@@ -1,5 +1,6 @@
 // Files that describe a machine, and the steps that a config names for a trace.
 #include "spec/machine/host_spec.h"
+#include "scratch_folder.h"
 
 #include "base/error.h"
 #include "spec/config/run_config.h"
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 std::string write(const std::string& text) {
-  const std::string path = (std::filesystem::path(testing::TempDir()) / "echelon-machine.toml").string();
+  const std::string path = (std::filesystem::path(scratch_folder()) / "echelon-machine.toml").string();
   std::ofstream(path) << text;
   return path;
 }

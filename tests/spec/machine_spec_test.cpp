@@ -1,5 +1,6 @@
 // Machine files: the shipped ones, what a round trip keeps, and sentences about what is wrong in them.
 #include "spec/machine/machine_spec.h"
+#include "scratch_folder.h"
 
 #include "base/error.h"
 #include "spec/machine/shipped_machines.h"
@@ -106,7 +107,7 @@ TEST(MachineSpec, AnUnknownNameGetsTheNearest) {
 }
 
 TEST(MachineSpec, IsReadFromItsPath) {
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "two.toml";
+  const std::filesystem::path path = std::filesystem::path(scratch_folder()) / "two.toml";
   std::ofstream(path) << small;
   EXPECT_EQ(read_machine(path.string()).name, "two");
 }

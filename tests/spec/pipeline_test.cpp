@@ -1,5 +1,6 @@
 // From the keys of a config to a schedule.
 #include "spec/config/pipeline.h"
+#include "scratch_folder.h"
 
 #include "base/error.h"
 #include "schedule/play/rates.h"
@@ -26,7 +27,7 @@ struct Pipeline : testing::Test {
   ParallelConfig& p = config.parallelism;
 
   std::string write(const std::string& text) {
-    const std::string path = testing::TempDir() + "/pipeline_test.csv";
+    const std::string path = scratch_folder() + "/pipeline_test.csv";
     std::ofstream(path) << text;
     return path;
   }
@@ -107,7 +108,7 @@ TEST_F(Pipeline, AFileMustFitTheConfig) {
   expect_refusal("has 2 rows, one for each rank, but parallelism.pipeline_parallel_degree = 3; nearest: 2");
   p.pipeline_parallel_schedule_csv = "/nonexistent.csv";
   expect_refusal("parallelism.pipeline_parallel_schedule_csv = '/nonexistent.csv' cannot be read");
-  p.pipeline_parallel_schedule_csv = testing::TempDir();
+  p.pipeline_parallel_schedule_csv = scratch_folder();
   expect_refusal("cannot be read");
 }
 
