@@ -27,7 +27,7 @@ inline const std::string& scratch_folder() {
       if (getpid() == maker) std::filesystem::remove_all(path, left);  // and not in a process that was forked
     }
     pid_t maker = getpid();
-    std::string path = testing::TempDir() + "echelon-test-XXXXXX";
+    std::string path = ::testing::TempDir() + "echelon-test-XXXXXX";
   };
   static const Folder folder;
   return folder.path;
