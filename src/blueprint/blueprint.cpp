@@ -76,18 +76,29 @@ Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(co
     programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
 }
 
-RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank)
+RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank, UnitTraces& units)
     : rank_(rank),
       programs_{&blueprint.programs(
                     ProgramKind::training)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))],
                 &blueprint.programs(
                     ProgramKind::evaluation)[static_cast<std::size_t>(blueprint.mesh().coordinate(rank, Axis::pp))]},
       part_(make_model_part(blueprint.config(), blueprint.schedule(), rank)),
-      traces_{RankTrace(blueprint.config(), rank, part_, *programs_[0]),
-              RankTrace(blueprint.config(), rank, part_, *programs_[1])} {
+      traces_{RankTrace(blueprint.config(), rank, part_, *programs_[0], units),
+              RankTrace(blueprint.config(), rank, part_, *programs_[1], units)} {
   const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
   for (std::size_t kind = 0; kind < programs_.size(); ++kind)
     memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, traces_[kind])));
+}
+
+std::vector<RankBlueprint> Blueprint::pipeline_ranks() const& {
+  UnitTraces units(config_);
+  std::vector<RankBlueprint> ranks;
+  Coordinates coordinates{};
+  for (int pipeline_rank = 0; pipeline_rank < mesh_.degree(Axis::pp); ++pipeline_rank) {
+    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
+    ranks.push_back(rank(mesh_.rank_of(coordinates), units));
+  }
+  return ranks;
 }
 
 std::int64_t RankBlueprint::arena_bytes() const { return std::max(memory_[0].num_bytes(), memory_[1].num_bytes()); }

@@ -3,8 +3,8 @@
 // the same blueprint.
 #pragma once
 
-#include "blueprint/call_trace.h"
 #include "blueprint/memory_plan.h"
+#include "blueprint/rank_trace.h"
 #include "schedule/lowering/lower.h"
 #include "spec/config/run_config.h"
 
@@ -19,9 +19,10 @@ class Blueprint;
 /// One rank's share of the blueprint.
 class RankBlueprint {
  public:
-  RankBlueprint(const Blueprint& blueprint, int rank);
+  RankBlueprint(const Blueprint& blueprint, int rank, UnitTraces& units);
 
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const ModelPart& part() const { return part_; }
   [[nodiscard]] const Program& program(ProgramKind kind) const { return *programs_[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] const MemoryPlan& memory(ProgramKind kind) const { return memory_[static_cast<std::size_t>(kind)]; }
   /// The size of the rank's one allocation: both programs' persistent buffers are the same and come first.
@@ -54,8 +55,16 @@ class Blueprint {
     return programs_[static_cast<std::size_t>(kind)];
   }
   /// It refers to this blueprint's programs.
-  [[nodiscard]] RankBlueprint rank(int rank) const& { return {*this, rank}; }
+  [[nodiscard]] RankBlueprint rank(int rank) const& {
+    UnitTraces units(config_);
+    return {*this, rank, units};
+  }
+  /// The same from traces that several ranks share: `units` are those of config().
+  [[nodiscard]] RankBlueprint rank(int rank, UnitTraces& units) const& { return {*this, rank, units}; }
   RankBlueprint rank(int rank) const&& = delete;
+  /// By pipeline rank: the first rank of its other axes.
+  [[nodiscard]] std::vector<RankBlueprint> pipeline_ranks() const&;
+  std::vector<RankBlueprint> pipeline_ranks() const&& = delete;
 
  private:
   RunConfig config_;

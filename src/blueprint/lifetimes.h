@@ -1,8 +1,8 @@
 // From when to when each buffer of a program lives, read off the order of its actions and their edges.
 #pragma once
 
-#include "blueprint/call_trace.h"
 #include "blueprint/memory_plan.h"
+#include "blueprint/rank_trace.h"
 
 namespace echelon {
 

@@ -27,11 +27,10 @@ std::vector<TrafficSummary> traffic_of(const RankBlueprint& rank) {
   return traffic;
 }
 
-PipelineRankSummary summary_of(const Blueprint& blueprint, int rank) {
-  const RankBlueprint plan = blueprint.rank(rank);
-  const ModelPart part = make_model_part(blueprint.config(), blueprint.schedule(), rank);
+PipelineRankSummary summary_of(const RankBlueprint& plan) {
+  const ModelPart& part = plan.part();
   PipelineRankSummary summary;
-  summary.rank = rank;
+  summary.rank = plan.rank();
   for (const ShardedUnit* unit : part.units())
     for (const Bucket& bucket : unit->buckets()) summary.num_parameters += bucket.num_parameters_in(bucket.whole());
   for (const MemoryCategory category : memory_categories())
@@ -62,10 +61,8 @@ StepSummary summary_of(const Blueprint& blueprint) {
   summary.num_parameters = config.model.num_parameters();
   summary.model_flops = model_flops_per_token(config.model, config.training.seq_len) *
                         static_cast<double>(config.training.global_batch_size * config.training.seq_len);
-  Coordinates coordinates{};
-  for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
-    summary.ranks.push_back(summary_of(blueprint, mesh.rank_of(coordinates)));
+  for (const RankBlueprint& rank : blueprint.pipeline_ranks()) {
+    summary.ranks.push_back(summary_of(rank));
     summary.hardware_flops +=
         static_cast<double>(summary.ranks.back().flops) * mesh.num_ranks() / mesh.degree(Axis::pp);
   }

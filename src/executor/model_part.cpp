@@ -42,7 +42,10 @@ bool may_use_cudnn_backward(const RunConfig& config) {
          !config.data.reset_attention_mask;
 }
 
-LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int rank) {
+}  // namespace
+
+LayerOptions layer_options(const RunConfig& config, int rank) {
+  const MeshShape mesh = config.mesh_shape();
   LayerOptions options;
   options.model = config.model;
   options.dtype = config.training.dtype;
@@ -66,29 +69,39 @@ LayerOptions layer_options(const RunConfig& config, const MeshShape& mesh, int r
   return options;
 }
 
-/// The stages of one rank; the head borrows the tied weight of an embedding beside it.
-void add_stages(ModelPart& part, const RunConfig& config, const MeshShape& mesh, int rank) {
+StagePart& add_stage(ModelPart& part, const RunConfig& config, int rank, int index, const StageLayers& layers,
+                     Param* tied_weight) {
+  const MeshShape mesh = config.mesh_shape();
   const ShardOptions options = shard_options(config);
+  StagePart& made = part.stages.emplace_back();
+  made.index = index;
+  made.layers = layers;
+  made.stage = std::make_unique<Stage>(part.options, layers, tied_weight);
+  for (int unit = 0; unit < made.stage->num_units(); ++unit)
+    made.units.emplace_back(made.stage->unit_params(unit), options, mesh, rank);
+  if (made.stage->has_tied_weight()) {
+    // The last stage's copy of the tied weight is the first stage's, updated in the same way.
+    ShardOptions of_tied = options;
+    of_tied.is_first_copy = made.is_first();
+    if (part.rank_of_stage.front() != part.rank_of_stage.back()) made.stage->tied_weight()->groups.tied = tied_group;
+    made.units.emplace_back(made.stage->unit_params(made.stage->num_units()), of_tied, mesh, rank);
+  }
+  return made;
+}
+
+namespace {
+
+/// The stages of one rank; the head borrows the tied weight of an embedding next to it.
+void add_stages(ModelPart& part, const RunConfig& config, int rank) {
   const std::vector<StageLayers> layout =
       stage_layout(config.model.num_hidden_layers, static_cast<int>(part.rank_of_stage.size()),
                    config.parallelism.pipeline_parallel_layout);
   Param* tied_weight = nullptr;
   for (int index = 0; index < static_cast<int>(layout.size()); ++index) {
     if (!part.holds(index)) continue;
-    StagePart& made = part.stages.emplace_back();
-    made.index = index;
-    made.layers = layout[static_cast<std::size_t>(index)];
-    made.stage = std::make_unique<Stage>(part.options, made.layers, made.is_last() ? tied_weight : nullptr);
-    for (int unit = 0; unit < made.stage->num_units(); ++unit)
-      made.units.emplace_back(made.stage->unit_params(unit), options, mesh, rank);
-    if (made.stage->has_tied_weight()) {
-      // The last stage's copy of the tied weight is the first stage's, updated alike.
-      ShardOptions of_tied = options;
-      of_tied.is_first_copy = made.is_first();
-      if (part.rank_of_stage.front() != part.rank_of_stage.back()) made.stage->tied_weight()->groups.tied = tied_group;
-      made.units.emplace_back(made.stage->unit_params(made.stage->num_units()), of_tied, mesh, rank);
-    }
-    // Schedules may form the weight gradient of one of two stages before the other's, so neither overwrites it.
+    const StageLayers& layers = layout[static_cast<std::size_t>(index)];
+    const StagePart& made = add_stage(part, config, rank, index, layers, layers.has_head ? tied_weight : nullptr);
+    // Schedules may compute the weight gradient of one of two stages before the other's, so neither overwrites it.
     if (tied_weight != nullptr && made.is_last()) tied_weight->is_formed_by_product = false;
     if (made.is_first()) tied_weight = made.stage->tied_weight();
   }
@@ -113,12 +126,11 @@ ShardOptions shard_options(const RunConfig& config) {
 }
 
 ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank) {
-  const MeshShape mesh = config.mesh_shape();
   ModelPart part;
-  part.options = layer_options(config, mesh, rank);
-  part.pipeline_rank = mesh.coordinate(rank, Axis::pp);
+  part.options = layer_options(config, rank);
+  part.pipeline_rank = config.mesh_shape().coordinate(rank, Axis::pp);
   part.rank_of_stage = schedule.rank_of_stage;
-  add_stages(part, config, mesh, rank);
+  add_stages(part, config, rank);
   return part;
 }
 

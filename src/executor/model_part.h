@@ -57,6 +57,13 @@ struct ModelPart {
   [[nodiscard]] Sizes rope_table_sizes() const { return stages.front().stage->rope_table_sizes(); }
 };
 
+/// What the layers of `rank` are made with.
+[[nodiscard]] LayerOptions layer_options(const RunConfig& config, int rank);
+
+/// Adds a stage of `rank` to the part, whose other members are set. Its head borrows `tied_weight`, if there is one.
+StagePart& add_stage(ModelPart& part, const RunConfig& config, int rank, int index, const StageLayers& layers,
+                     Param* tied_weight);
+
 /// How units are held along the data axes; of a tied weight's two copies both count as the first.
 [[nodiscard]] ShardOptions shard_options(const RunConfig& config);
 

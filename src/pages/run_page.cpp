@@ -70,13 +70,8 @@ std::vector<HtmlFact> page_facts(const RunConfig& config) {
 
 std::vector<StageMemory> stage_memory(const Blueprint& blueprint, double limit_bytes) {
   std::vector<StageMemory> stages;
-  const MeshShape& mesh = blueprint.mesh();
-  Coordinates coordinates{};
-  for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
-    const RankBlueprint rank = blueprint.rank(mesh.rank_of(coordinates));
+  for (const RankBlueprint& rank : blueprint.pipeline_ranks())
     stages.push_back({rank.memory(ProgramKind::training).bytes_at_peak(), rank.arena_bytes(), limit_bytes});
-  }
   return stages;
 }
 

@@ -25,16 +25,12 @@ std::optional<double> measured_step(const std::vector<StepReport>& steps) {
 /// What ranks compute, each size once. Ranks of one stage compute alike, but for the last padding.
 std::vector<OperationSize> operations_of(const Blueprint& blueprint) {
   std::vector<OperationSize> sizes;
-  Coordinates coordinates{};
-  for (int stage = 0; stage < blueprint.mesh().degree(Axis::pp); ++stage) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
-    const RankBlueprint rank = blueprint.rank(blueprint.mesh().rank_of(coordinates));
+  for (const RankBlueprint& rank : blueprint.pipeline_ranks())
     for (const Action& action : rank.program(ProgramKind::training))
       for (const OpRecord& each : rank.trace(ProgramKind::training).of(action).operations()) {
         const OperationSize size = {each.kind, each.dtype, each.m, each.n, each.k};
         if (each.m > 0 && std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
       }
-  }
   return sizes;
 }
 

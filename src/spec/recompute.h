@@ -2,6 +2,7 @@
 // et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022, arXiv:2205.05198). docs/internals/memory.md has the bytes.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -34,7 +35,7 @@ class BlockOperations {
   }
   [[nodiscard]] constexpr bool contain(BlockOperation operation) const { return (bits_ & bit(operation)) != 0; }
   [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
-  bool operator==(const BlockOperations&) const = default;
+  auto operator<=>(const BlockOperations&) const = default;
 
  private:
   static constexpr unsigned bit(BlockOperation operation) { return 1U << static_cast<unsigned>(operation); }

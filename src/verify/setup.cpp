@@ -89,14 +89,9 @@ void check_request(const RunConfig& config, const VerifyRequest& request) {
 /// Ranks of one pipeline rank are as large as its first one, but for padding.
 double arena_bytes(const Blueprint& blueprint) {
   const MeshShape& mesh = blueprint.mesh();
-  const int num_stages = mesh.degree(Axis::pp);
   double bytes = 0;
-  for (int stage = 0; stage < num_stages; ++stage) {
-    Coordinates coordinates{};
-    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
-    bytes += static_cast<double>(mesh.num_ranks()) / num_stages *
-             static_cast<double>(blueprint.rank(mesh.rank_of(coordinates)).arena_bytes());
-  }
+  for (const RankBlueprint& rank : blueprint.pipeline_ranks())
+    bytes += static_cast<double>(mesh.num_ranks()) / mesh.degree(Axis::pp) * static_cast<double>(rank.arena_bytes());
   return bytes;
 }
 

@@ -116,9 +116,10 @@ StageBytes planned(const RunConfig& config, const Schedule& schedule, int tp_ran
   coordinates[static_cast<std::size_t>(Axis::pp)] = middle;
   coordinates[static_cast<std::size_t>(Axis::tp)] = tp_rank;
   const int rank = blueprint.mesh().rank_of(coordinates);
-  ModelPart part = make_model_part(config, schedule, rank);
+  const ModelPart part = make_model_part(config, schedule, rank);
   const Program program = lower(schedule, blueprint.lowering(ProgramKind::training))[middle];
-  const RankTrace trace(config, rank, part, program);
+  UnitTraces units(config);
+  const RankTrace trace(config, rank, part, program, units);
   StageBytes bytes = {.stash = trace.stash_bytes(middle),
                       .input_stash = trace.input_stash_bytes(middle),
                       .gradient_stash = trace.gradient_stash_bytes(middle)};

@@ -26,11 +26,7 @@ struct Load {
 /// Ranks of one pipeline rank are as large as the first of them, but for padding.
 std::int64_t largest_arena(const Blueprint& blueprint) {
   std::int64_t largest = 0;
-  Coordinates coordinates{};
-  for (int pipeline_rank = 0; pipeline_rank < blueprint.mesh().degree(Axis::pp); ++pipeline_rank) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
-    largest = std::max(largest, blueprint.rank(blueprint.mesh().rank_of(coordinates)).arena_bytes());
-  }
+  for (const RankBlueprint& rank : blueprint.pipeline_ranks()) largest = std::max(largest, rank.arena_bytes());
   return largest;
 }
 

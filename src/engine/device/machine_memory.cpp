@@ -8,14 +8,11 @@ void require_memory(const Blueprint& blueprint, int num_ranks_on_host, std::int6
   if (machine_bytes == 0) return;
   // Ranks of one pipeline rank's stages are as large as the first of them, but for padding.
   constexpr double gibibyte = 1024.0 * 1024 * 1024;
-  const MeshShape& mesh = blueprint.mesh();
-  const int num_pipeline_ranks = mesh.degree(Axis::pp);
-  const double ranks_of_each = static_cast<double>(num_ranks_on_host) / num_pipeline_ranks;  // on hosts that are alike
+  const double ranks_of_each =  // on identical hosts
+      static_cast<double>(num_ranks_on_host) / blueprint.mesh().degree(Axis::pp);
   double num_bytes = 0;
-  Coordinates coordinates{};
-  for (int pipeline_rank = 0; pipeline_rank < num_pipeline_ranks; ++pipeline_rank) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
-    num_bytes += ranks_of_each * static_cast<double>(blueprint.rank(mesh.rank_of(coordinates)).arena_bytes());
+  for (const RankBlueprint& rank : blueprint.pipeline_ranks()) {
+    num_bytes += ranks_of_each * static_cast<double>(rank.arena_bytes());
     require(num_bytes <= static_cast<double>(machine_bytes),
             "the run needs more than {:.1f} GiB for its {} ranks here, but this machine has {:.1f} GiB: make the "
             "model, training.micro_batch_size = {} or "

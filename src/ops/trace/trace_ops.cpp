@@ -29,8 +29,10 @@ void TraceOps::upload(Tensor out, const void* /*host*/) {
 void TraceOps::download(void* /*host*/, Tensor x) { note(record_of(OpKind::download, x.dtype, cost_of_transfer(x))); }
 
 void TraceOps::note(const OpRecord& record) {
-  records_.push_back(record);
-  if (listener_) listener_(records_.back());
+  if (listener_)
+    listener_(record);
+  else
+    records_.push_back(record);
 }
 
 std::int64_t TraceOps::total_flops() const {

@@ -25,7 +25,7 @@ class TraceOps : public Ops {
  public:
   [[nodiscard]] const std::vector<OpRecord>& records() const { return records_; }
   void clear() { records_.clear(); }
-  /// `listener` is told of every record as it is made.
+  /// `listener` receives every record as it is made; none is kept.
   void listen(std::function<void(const OpRecord&)> listener) { listener_ = std::move(listener); }
   [[nodiscard]] std::int64_t total_flops() const;
   [[nodiscard]] std::int64_t total_bytes() const;

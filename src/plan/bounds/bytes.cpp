@@ -24,7 +24,7 @@ const PlanStages& PlanBytes::stages(const PlanComputation& computation) {
 }
 
 std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& stages, int rank) {
-  const StateTraces& state = costs_->traces(choice.shape, choice.data);
+  const UnitStates& state = costs_->traces(choice.shape, choice.data);
   const std::int64_t tokens = choice.shape.micro_batch_size * request_->base.training.seq_len;
   std::int64_t bytes = state.constant_bytes + 2 * choice.shape.num_microbatches * tokens * size_of(DType::int32);
   bytes += stages.blocks_of_rank[static_cast<std::size_t>(rank)] * state.block.persistent_bytes;
@@ -55,7 +55,7 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
       if (stage.num_blocks > 2) {
         const std::int64_t of_block =
-            std::min(costs.block.workspace_bytes[kind], costs.recomputed_block.workspace_bytes[kind]);
+            std::min(costs.block.passes->workspace_bytes(kind), costs.recomputed_block.passes->workspace_bytes(kind));
         std::int64_t& of_kind =
             pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight ? peak.weights : peak.forward;
         of_kind = std::max(of_kind, held + of_block);
@@ -73,7 +73,7 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
 std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& passing) {
   const PlanData& data = choice.data;
   if (data.shard == 1 || data.zero_level < 2) return passing.any;
-  const StateTraces& traces = costs_->traces(choice.shape, data);
+  const UnitStates& traces = costs_->traces(choice.shape, data);
   const std::int64_t gathered =
       data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch ? 2 * traces.block.whole_param_bytes : 0;
   const std::int64_t reduced =
@@ -88,7 +88,7 @@ std::int64_t PlanBytes::gathered(const PlanChoice& choice, const PlanStages& sta
   const PlanData& data = choice.data;
   const bool keeps_whole_parameters = data.reshard != ReshardAfterForward::microbatch;
   if (data.shard == 1 || data.zero_level < 3 || !keeps_whole_parameters) return 0;
-  const StateTraces& traces = costs_->traces(choice.shape, data);
+  const UnitStates& traces = costs_->traces(choice.shape, data);
   std::int64_t bytes = 0;
   for (const StageCost& stage : stages.stages)
     if (stage.rank == rank) bytes += stage.num_blocks * traces.block.whole_param_bytes + stage.stash_bytes;

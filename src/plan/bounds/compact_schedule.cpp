@@ -5,15 +5,6 @@
 namespace echelon {
 namespace {
 
-PassKind pass_kind(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::forward: return PassKind::forward;
-    case ActionKind::backward_input: return PassKind::backward_input;
-    case ActionKind::backward_weight: return PassKind::backward_weight;
-    default: return PassKind::backward;
-  }
-}
-
 class Clock {
  public:
   Clock(const CompactSchedule& schedule, const StageSeconds& seconds, double transfer_seconds)
@@ -102,7 +93,7 @@ CompactSchedule compact(const Schedule& schedule, BackwardKinds backward) {
     std::vector<CompactPass>& passes = result.ranks.emplace_back();
     passes.reserve(order.size());
     for (const Action& action : order)
-      passes.push_back({pass_kind(action.kind), static_cast<std::uint16_t>(action.stage),
+      passes.push_back({pass_of(action.kind).value(), static_cast<std::uint16_t>(action.stage),
                         static_cast<std::uint32_t>(action.microbatch)});
   }
   return result;

@@ -215,7 +215,7 @@ double step_end(const PlanCosts& costs, const std::vector<double>& last_passes) 
 
 double state_core_seconds(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
-  const StateTraces& state = *costs.state.traces;
+  const UnitStates& state = *costs.state.traces;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
   const double update = core_seconds_of(state.block, ActionKind::update);
   const double gather = data.shard > 1 ? core_seconds_of(state.block, ActionKind::gather_parameters) : 0;

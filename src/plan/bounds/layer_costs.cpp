@@ -8,35 +8,6 @@
 namespace echelon {
 namespace {
 
-// Two ranks of two stages each, so that no rank has both ends of the model: embedding | block | two blocks, the first
-// one formed again | head.
-constexpr int embedding_stage = 0, block_stage = 1, blocks_stage = 2, head_stage = 3;
-
-RunConfig small_config(RunConfig config, const BlockOperations& recomputed) {
-  config.model.num_hidden_layers = 3;
-  config.parallelism.pipeline_parallel_degree = 2;
-  config.parallelism.pipeline_parallel_layout = {.counts = {1, 1, 2, 1}, .letters = {}};
-  config.parallelism.virtual_stages = 2;
-  config.training.recompute = recomputed;
-  config.training.recompute_method = RecomputeMethod::block;
-  config.training.recompute_num_layers = recomputed.empty() ? 0 : 1;
-  return config;
-}
-
-const Schedule& small_schedule() {
-  static const Schedule schedule = looped_bfs_schedule(2, 1, 2);
-  return schedule;
-}
-
-int rank_of_stage(const MeshShape& mesh, int stage) {
-  Coordinates coordinates{};
-  coordinates[static_cast<std::size_t>(Axis::pp)] = stage % 2;
-  return mesh.rank_of(coordinates);
-}
-
-constexpr ActionKind pass_actions[num_pass_kinds] = {ActionKind::forward, ActionKind::backward,
-                                                     ActionKind::backward_input, ActionKind::backward_weight};
-
 StateCosts least_of(const StateCosts& a, const StateCosts& b) {
   const auto of_unit = [](const UnitSeconds& x, const UnitSeconds& y) {
     return UnitSeconds{.reduce = std::min(x.reduce, y.reduce),
@@ -54,39 +25,13 @@ StateCosts least_of(const StateCosts& a, const StateCosts& b) {
           .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
 }
 
-/// All units of a part go forward and back, the gradients of the weights formed by two microbatches one after the
-/// other.
-Program passes_of(const ModelPart& part, const std::vector<ActionKind>& kinds) {
-  Program program = {{.kind = ActionKind::clear_gradients, .id = 0}};
-  for (const ActionKind kind : kinds)
-    for (const int microbatch : {0, 1})
-      for (const StagePart& each : part.stages)
-        for (int i = 0; i < each.stage->num_units(); ++i) {
-          const int unit = kind == ActionKind::forward ? i : each.stage->num_units() - 1 - i;
-          program.push_back({.kind = kind,
-                             .stage = each.index,
-                             .microbatch = microbatch,
-                             .unit = unit,
-                             .id = static_cast<int>(program.size())});
-        }
-  return program;
-}
-
-unsigned bits_of(const BlockOperations& operations) {
-  unsigned bits = 0;
-  for (const BlockOperation each : {BlockOperation::qkv_proj, BlockOperation::qk_norm, BlockOperation::core_attn,
-                                    BlockOperation::o_proj, BlockOperation::mlp})
-    bits = 2 * bits + (operations.contain(each) ? 1 : 0);
-  return bits;
-}
-
 }  // namespace
 
 CostTable::CostTable(const PlanSpace& space, const PlanRequest& request)
     : space_(&space), request_(&request), timer_(request.machine, request.num_devices), orders_(space, request) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
+  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, recomputed};
   const auto found = layers_.find(key);
   return found != layers_.end() ? found->second : layers_.emplace(key, traced_layers(shape, recomputed)).first->second;
 }
@@ -94,7 +39,7 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
   const LayerCosts& closest = layers(shape, recomputed);
   if (shape.tp == 1 || request_->machine.host) return closest;
-  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, bits_of(recomputed)};
+  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, recomputed};
   const auto [known, is_new] = placed_layers_.try_emplace({key, mesh.stride(Axis::tp)}, &closest);
   if (!is_new) return *known->second;
   LayerCosts placed = closest;
@@ -109,10 +54,10 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
   return *known->second;
 }
 
-const StateTraces& CostTable::traces(const PlanShape& shape, const PlanData& data) {
+const UnitStates& CostTable::traces(const PlanShape& shape, const PlanData& data) {
   const TraceKey key = {shape.tp, shape.sequence_parallel, data.replicate, data.shard, data.zero_level};
   const auto found = traces_.find(key);
-  return found != traces_.end() ? found->second : traces_.emplace(key, traced_state(shape, data)).first->second;
+  return found != traces_.end() ? found->second : traces_.emplace(key, states_of_units(shape, data)).first->second;
 }
 
 const StateCosts& CostTable::state_of(const DataOrder& at) {
@@ -131,152 +76,73 @@ const StateCosts& CostTable::state_of(const DataOrder& at) {
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
   PlanShape alone = shape;
   alone.dp = 1;
-  const RunConfig config = small_config(space_->config_of({alone, {}, {}, {}}), recomputed);
-  const MeshShape mesh = config.mesh_shape();
-  const auto least_seconds = [&](const ActionCost& cost) {
-    double least = no_time;
-    for (const MeshShape& each : orders_.of_tensor_axis(shape.tp)) least = std::min(least, timer_.seconds(cost, each));
-    return least;
-  };
-
-  LayerCosts costs;
-  for (const int pipeline_rank : {0, 1}) {
-    const int rank = rank_of_stage(mesh, pipeline_rank);
-    ModelPart part = make_model_part(config, small_schedule(), rank);
-    costs.dtype = part.options.dtype;
-    costs.boundary_elements = part.boundary_sizes().num_elements();
-    costs.boundary_bytes = aligned(costs.boundary_elements * size_of(costs.dtype));
-    const auto unit_of = [&](const Action& action) -> UnitCost* {
-      if (action.stage == embedding_stage) return &costs.embedding;
-      if (action.stage == head_stage) return &costs.head;
-      if (action.stage == blocks_stage) return action.unit == 0 ? &costs.recomputed_block : &costs.block;
-      return nullptr;
-    };
-    const auto take_passes = [&](const RankTrace& trace, const Program& program) {
-      for (const Action& action : program) {
-        UnitCost* unit = unit_of(action);
-        if (unit == nullptr) continue;
-        const auto kind = static_cast<std::size_t>(
-            std::find(std::begin(pass_actions), std::end(pass_actions), action.kind) - std::begin(pass_actions));
-        const CallTrace& call = trace.of(action);
-        unit->workspace_bytes[kind] = std::max(unit->workspace_bytes[kind], call.workspace_bytes);
-        (action.microbatch == 0 ? unit->first : unit->later)[kind] = timer_.cost_of(call);
-        if (action.microbatch == 0) unit->seconds[kind] = least_seconds(unit->first[kind]);
-      }
-    };
-    const Program fused = passes_of(part, {ActionKind::forward, ActionKind::backward});
-    take_passes(RankTrace(config, rank, part, fused), fused);
-    const Program split =
-        passes_of(part, {ActionKind::forward, ActionKind::backward_input, ActionKind::backward_weight});
-    const RankTrace trace(config, rank, part, split);
-    take_passes(trace, split);
-    const auto take = [&](UnitCost& unit, int stage) {
-      unit.input_stash_bytes = trace.input_stash_bytes(stage);
-      unit.stash_bytes = trace.stash_bytes(stage) - unit.input_stash_bytes;
-      unit.gradient_stash_bytes = trace.gradient_stash_bytes(stage);
-    };
-    if (pipeline_rank == 0) {
-      take(costs.embedding, embedding_stage);
-      // Two blocks and what is kept between them; the other rank has one of them alone.
-      take(costs.block, blocks_stage);
-    } else {
-      take(costs.recomputed_block, block_stage);
-      take(costs.head, head_stage);
+  const RunConfig config = space_->config_of({alone, {}, {}, {}});
+  UnitTraces& traces = unit_traces_.emplace_back(config);
+  const auto cost_of = [&](const UnitKind& kind) {
+    UnitCost cost = {.passes = &traces.passes(kind, 0)};
+    for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
+      cost.first[pass] = timer_.cost_of(cost.passes->first[pass]);
+      cost.later[pass] = timer_.cost_of(cost.passes->later[pass]);
+      cost.seconds[pass] = no_time;
+      for (const MeshShape& mesh : orders_.of_tensor_axis(shape.tp))
+        cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.first[pass], mesh));
     }
-  }
-  costs.block.stash_bytes -= costs.recomputed_block.stash_bytes + costs.boundary_bytes;
-  costs.block.input_stash_bytes -= costs.recomputed_block.input_stash_bytes;
-  costs.block.gradient_stash_bytes -= costs.recomputed_block.gradient_stash_bytes;
-  return costs;
-}
-
-namespace {
-
-/// What clipping does for one unit: the squares of its gradients. Their sum over all ranks and the factor are once for
-/// all units.
-CallTrace squares_of(const CallTrace& clip) {
-  CallTrace squares;
-  for (const OpRecord& operation : clip.operations())
-    if (operation.kind != OpKind::gradient_factor) squares.events.emplace_back(operation);
-  return squares;
-}
-
-CallTrace factor_of(const CallTrace& clip) {
-  CallTrace factor;
-  for (const OpRecord& operation : clip.operations())
-    if (operation.kind == OpKind::gradient_factor) factor.events.emplace_back(operation);
-  return factor;
-}
-
-/// What is done to a unit of a stage, alone.
-void trace_unit(const RunConfig& config, int rank, ModelPart& part, std::size_t stage, std::size_t unit,
-                CostTimer& timer, UnitState& state) {
-  ModelPart alone = {
-      .options = part.options, .pipeline_rank = part.pipeline_rank, .rank_of_stage = part.rank_of_stage, .stages = {}};
-  StagePart& from = part.stages[stage];
-  alone.stages.push_back({.index = from.index, .layers = from.layers, .stage = std::move(from.stage), .units = {}});
-  alone.stages.front().units.push_back(std::move(from.units[unit]));
-  const ShardedUnit& own = alone.stages.front().units.front();
-  Program program = {{.kind = ActionKind::clear_gradients, .id = 0}, {.kind = ActionKind::clip, .id = 1}};
-  const auto add = [&](ActionKind kind) {
-    program.push_back(
-        {.kind = kind, .stage = from.index, .microbatch = 0, .unit = 0, .id = static_cast<int>(program.size())});
+    return cost;
   };
-  for (const ActionKind kind :
-       {ActionKind::open_gradients, ActionKind::reduce_gradients, ActionKind::store_gradients, ActionKind::update})
-    add(kind);
-  if (own.options().reduces_parts) add(ActionKind::reduce_parts);
-  if (own.options().level > 0) add(ActionKind::gather_parameters);
-  if (own.sums_replicas()) add(ActionKind::sum_replicas);
-  if (static_cast<int>(unit) == alone.stages.front().stage->num_units()) add(ActionKind::sum_tied);
-  const RankTrace trace(config, rank, alone, program);
-  for (const Action& action : program) state.costs[action.kind] = timer.cost_of(trace.of(action));
-  state.costs[ActionKind::clip] = timer.cost_of(squares_of(trace.of(program[1])));
-  state.sums_replicas = own.sums_replicas();
-  for (const Bucket& bucket : own.buckets()) {
-    state.whole_param_bytes += aligned(bucket.num_elements * size_of(own.options().dtype));
-    state.whole_grad_bytes += aligned(bucket.num_elements * size_of(own.options().grad_dtype));
-    if (own.options().converts_gradients())
-      state.converted_grad_bytes += aligned(bucket.num_elements * size_of(own.options().reduce_dtype));
-  }
-  from.stage = std::move(alone.stages.front().stage);
-  from.units[unit] = std::move(alone.stages.front().units.front());
+  using Role = UnitKind::Role;
+  const LayerOptions options = layer_options(config, 0);
+  const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
+  return {.embedding = cost_of({.role = Role::embedding}),
+          .block = cost_of({.role = Role::block}),
+          .recomputed_block = cost_of({.role = Role::block, .recompute = recomputed}),
+          .head = cost_of({.role = Role::head, .is_formed_by_product = true}),
+          .boundary_bytes = aligned(boundary_elements * size_of(options.dtype)),
+          .boundary_elements = boundary_elements,
+          .dtype = options.dtype};
 }
 
-}  // namespace
-
-StateTraces CostTable::traced_state(const PlanShape& shape, const PlanData& data) {
-  const RunConfig config = small_config(space_->config_of({shape, {}, {}, data}), {});
-  const MeshShape mesh = config.mesh_shape();
-  StateTraces costs;
-  for (const int pipeline_rank : {0, 1}) {
-    const int rank = rank_of_stage(mesh, pipeline_rank);
-    ModelPart part = make_model_part(config, small_schedule(), rank);
-    costs.converts_gradients = shard_options(config).converts_gradients();
-    const auto state_of = [&](int stage, int unit) -> UnitState* {
-      const bool is_tied = unit == part.stage(stage).stage->num_units();
-      if (is_tied) return pipeline_rank == 0 ? &costs.tied_weight : &costs.tied_copy;
-      if (stage == embedding_stage) return &costs.embedding;
-      if (stage == head_stage) return &costs.head;
-      return stage == block_stage ? &costs.block : nullptr;
-    };
+UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& data) {
+  RunConfig config = space_->config_of({shape, {}, {}, data});
+  config.parallelism.pipeline_parallel_degree = 2;  // the ends have a copy of a tied weight each
+  UnitTraces traces(config);
+  UnitStates costs;
+  costs.converts_gradients = shard_options(config).converts_gradients();
+  const auto state_of = [&](const UnitKind& kind) {
+    Coordinates coordinates{};
+    coordinates[static_cast<std::size_t>(Axis::pp)] = kind.is_head_copy ? 1 : 0;
+    const int rank = config.mesh_shape().rank_of(coordinates), index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
+    const ModelPart part = make_unit_part(config, rank, kind);
+    const ShardedUnit& unit = part.stages.front().units[static_cast<std::size_t>(index)];
+    UnitState state = {.sums_replicas = unit.sums_replicas()};
+    for (const auto& [action, trace] : traces.state(kind, rank)) state.costs[action] = timer_.cost_of(trace);
     costs.constant_bytes = 0;
     for (const PlannedBuffer& buffer : persistent_buffers(part, 0)) {
-      const bool is_of_unit = buffer.key.role <= BufferRole::v;
-      if (!is_of_unit) {
+      if (buffer.key.role > BufferRole::v)
         costs.constant_bytes += buffer.num_bytes;
-      } else if (UnitState* unit = state_of(buffer.key.stage, buffer.key.index); unit != nullptr) {
-        unit->persistent_bytes += buffer.num_bytes;
-      }
+      else if (buffer.key.index == index)
+        state.persistent_bytes += buffer.num_bytes;
     }
-    const Program clip = {{.kind = ActionKind::clip, .id = 0}};
-    const RankTrace binds_all(config, rank, part, clip);
-    costs.factor_seconds = timer_.cost_of(factor_of(binds_all.of(clip.front()))).compute_seconds();
-    for (std::size_t stage = 0; stage < part.stages.size(); ++stage)
-      for (std::size_t unit = 0; unit < part.stages[stage].units.size(); ++unit)
-        if (UnitState* state = state_of(part.stages[stage].index, static_cast<int>(unit)); state != nullptr)
-          trace_unit(config, rank, part, stage, unit, timer_, *state);
+    for (const Bucket& bucket : unit.buckets()) {
+      state.whole_param_bytes += aligned(bucket.num_elements * size_of(unit.options().dtype));
+      state.whole_grad_bytes += aligned(bucket.num_elements * size_of(unit.options().grad_dtype));
+      if (unit.options().converts_gradients())
+        state.converted_grad_bytes += aligned(bucket.num_elements * size_of(unit.options().reduce_dtype));
+    }
+    return state;
+  };
+  using Role = UnitKind::Role;
+  costs.embedding = state_of({.role = Role::embedding});
+  costs.block = state_of({.role = Role::block});
+  costs.head = state_of({.role = Role::head, .is_formed_by_product = true});
+  if (config.model.tie_word_embeddings) {
+    costs.tied_weight = state_of({.role = Role::tied_weight, .has_copy = true});
+    costs.tied_copy =
+        state_of({.role = Role::tied_weight, .has_copy = true, .is_head_copy = true, .is_formed_by_product = true});
   }
+  ModelPart without_units;
+  without_units.options = layer_options(config, 0);
+  costs.factor_seconds =
+      timer_.cost_of(trace_without_units(config, 0, without_units, {.kind = ActionKind::clip})).compute_seconds();
   return costs;
 }
 

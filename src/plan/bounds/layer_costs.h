@@ -1,8 +1,9 @@
-// What the parts of a model cost on one rank, from traces of a model of three layers: embedding, one block as it is,
-// one block that is formed again, and head. Layouts that share tensor degree, microbatch and recomputation share these,
-// so a search traces each part once.
+// What the units of a model cost on one rank, from the traces that a blueprint folds: embedding, one block as it is,
+// one block that is recomputed, and head. Layouts that share tensor degree, microbatch and recomputation share these,
+// so a search traces each kind of unit once.
 #pragma once
 
+#include "blueprint/unit_trace.h"
 #include "plan/space/orders.h"
 #include "predict/step/action_cost.h"
 
@@ -14,18 +15,12 @@
 
 namespace echelon {
 
-enum class PassKind : std::uint8_t { forward, backward, backward_input, backward_weight };
-inline constexpr int num_pass_kinds = 4;
-
 /// Embedding, a decoder block, or the head.
 struct UnitCost {
+  const UnitPasses* passes = nullptr;
   std::array<double, num_pass_kinds> seconds = {};  // of the first microbatch, at least
   // Of the first microbatch whose weight gradients are computed, and of all others.
   std::array<ActionCost, num_pass_kinds> first = {}, later = {};
-  std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
-  std::int64_t stash_bytes = 0;           // kept by forward, until the weights' gradients are formed
-  std::int64_t input_stash_bytes = 0;     // until the input's gradient is
-  std::int64_t gradient_stash_bytes = 0;  // kept between the two halves of backward
 };
 
 struct LayerCosts {
@@ -44,7 +39,7 @@ struct UnitState {
 };
 
 /// Of all units. The tied weight is the first stage's; its copy the last one's on another rank.
-struct StateTraces {
+struct UnitStates {
   UnitState embedding, block, head, tied_weight, tied_copy;
   double factor_seconds = 0;  // of the factor of all gradients, after their norm
   std::int64_t constant_bytes = 0;
@@ -61,7 +56,7 @@ struct UnitSeconds {
 };
 
 struct StateCosts {
-  const StateTraces* traces = nullptr;
+  const UnitStates* traces = nullptr;
   UnitSeconds embedding, block, head, tied_weight;
   double scalar_seconds = 0;  // a sum over all ranks
 };
@@ -77,7 +72,7 @@ class CostTable {
   /// Seconds are those on the mesh. The same object, where none are longer.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,
                                          const MeshShape& mesh);
-  [[nodiscard]] const StateTraces& traces(const PlanShape& shape, const PlanData& data);
+  [[nodiscard]] const UnitStates& traces(const PlanShape& shape, const PlanData& data);
   /// Seconds are each those under the order that is best for it.
   [[nodiscard]] const StateCosts& state(const PlanShape& shape, const PlanData& data) {
     return state_of({shape, data, std::nullopt});
@@ -89,7 +84,7 @@ class CostTable {
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
-  using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, unsigned>;
+  using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, BlockOperations>;
   using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>>;
   struct DataOrder {
@@ -99,7 +94,7 @@ class CostTable {
   };
 
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
-  [[nodiscard]] StateTraces traced_state(const PlanShape& shape, const PlanData& data);
+  [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
   [[nodiscard]] StateCosts costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
 
@@ -107,10 +102,11 @@ class CostTable {
   const PlanRequest* request_;
   CostTimer timer_;
   PlanOrders orders_;
+  std::list<UnitTraces> unit_traces_;  // to which costs refer
   std::map<LayerKey, LayerCosts> layers_;
   std::map<std::pair<LayerKey, int>, const LayerCosts*> placed_layers_;  // by the stride of the tensor axis
   std::list<LayerCosts> slower_layers_;
-  std::map<TraceKey, StateTraces> traces_;
+  std::map<TraceKey, UnitStates> traces_;
   std::map<StateKey, StateCosts> states_;
   // By the stride of the pipeline axis and the numbers of a boundary.
   std::map<std::pair<int, std::int64_t>, double> transfers_;

@@ -16,16 +16,6 @@ constexpr std::int64_t most_known_actions = 1 << 21;  // some hundred MiB
 constexpr std::size_t num_action_kinds = static_cast<std::size_t>(ActionKind::report) + 1;
 constexpr auto at(ActionKind kind) { return static_cast<std::size_t>(kind); }
 
-std::optional<PassKind> pass_of(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::forward: return PassKind::forward;
-    case ActionKind::backward: return PassKind::backward;
-    case ActionKind::backward_input: return PassKind::backward_input;
-    case ActionKind::backward_weight: return PassKind::backward_weight;
-    default: return std::nullopt;
-  }
-}
-
 /// Seconds of the passes of a unit or a stage: of the first microbatch that forms gradients, and of all others.
 using PassSeconds = std::array<std::array<double, num_pass_kinds>, 2>;
 using KindSeconds = std::array<double, num_action_kinds>;
@@ -42,7 +32,7 @@ struct StageUnits {
 /// A layout's costs on its own mesh.
 class Costs {
  public:
-  Costs(const LayerCosts& layers, const StateTraces& state, const LayoutProgram& program, const MeshShape& mesh,
+  Costs(const LayerCosts& layers, const UnitStates& state, const LayoutProgram& program, const MeshShape& mesh,
         const MachineSpec& machine, std::vector<StageUnits> stages)
       : layers_(layers), state_(state), program_(program), devices_(mesh, machine), stages_(std::move(stages)) {
     const int num_ranks = static_cast<int>(program.programs.size());
@@ -261,20 +251,20 @@ class Costs {
   }
 
   [[nodiscard]] std::int64_t bytes_of(const BufferLife& life) const {
-    const auto sum_of_stage = [&](std::int64_t UnitCost::*bytes) {
+    const auto sum_of_stage = [&](std::int64_t UnitPasses::*bytes) {
       const StageUnits& units = stages_[static_cast<std::size_t>(life.stage)];
-      std::int64_t sum = (units.layers.num_layers - units.num_again) * (layers_.block.*bytes) +
-                         units.num_again * (layers_.recomputed_block.*bytes);
-      if (units.layers.has_embedding) sum += layers_.embedding.*bytes;
-      if (units.layers.has_head) sum += layers_.head.*bytes;
+      std::int64_t sum = (units.layers.num_layers - units.num_again) * (layers_.block.passes->*bytes) +
+                         units.num_again * (layers_.recomputed_block.passes->*bytes);
+      if (units.layers.has_embedding) sum += layers_.embedding.passes->*bytes;
+      if (units.layers.has_head) sum += layers_.head.passes->*bytes;
       return sum;
     };
     switch (life.what) {
       case BufferLife::What::stash:
-        return sum_of_stage(&UnitCost::stash_bytes) +
+        return sum_of_stage(&UnitPasses::stash_bytes) +
                (stages_[static_cast<std::size_t>(life.stage)].num_units() - 1) * layers_.boundary_bytes;
-      case BufferLife::What::input_stash: return sum_of_stage(&UnitCost::input_stash_bytes);
-      case BufferLife::What::gradient_stash: return sum_of_stage(&UnitCost::gradient_stash_bytes);
+      case BufferLife::What::input_stash: return sum_of_stage(&UnitPasses::input_stash_bytes);
+      case BufferLife::What::gradient_stash: return sum_of_stage(&UnitPasses::gradient_stash_bytes);
       case BufferLife::What::boundary: return layers_.boundary_bytes;
       case BufferLife::What::gathered_parameters: return state(life).whole_param_bytes;
       case BufferLife::What::unreduced_gradients: return state(life).whole_grad_bytes;
@@ -294,7 +284,9 @@ class Costs {
     const auto kind = pass_of(action.kind);
     if (!kind) return 0;
     const UnitCost* const units[] = {&layers_.embedding, &layers_.block, &layers_.recomputed_block, &layers_.head};
-    const auto of = [&](std::size_t part) { return units[part]->workspace_bytes[static_cast<std::size_t>(*kind)]; };
+    const auto of = [&](std::size_t part) {
+      return units[part]->passes->workspace_bytes(static_cast<std::size_t>(*kind));
+    };
     if (action.unit != whole_stage) return of(part_of(action.stage, action.unit));
     const StageUnits& stage = stages_[static_cast<std::size_t>(action.stage)];
     std::int64_t most = 0;
@@ -312,7 +304,7 @@ class Costs {
   }
 
   const LayerCosts& layers_;
-  const StateTraces& state_;
+  const UnitStates& state_;
   const LayoutProgram& program_;
   DeviceMap devices_;
   std::vector<StageUnits> stages_;
@@ -331,7 +323,7 @@ std::vector<StageUnits> units_of(const std::vector<StageLayers>& stages, const P
 
 /// What lowering must know of the stages, without making them.
 std::vector<StageShape> shapes_of(const std::vector<StageLayers>& stages, const std::vector<int>& rank_of_stage,
-                                  const StateTraces& state, bool ties) {
+                                  const UnitStates& state, bool ties) {
   std::vector<StageShape> shapes;
   const bool shares_weight = stages.size() > 1 && rank_of_stage.front() == rank_of_stage.back();
   for (const StageLayers& layers : stages) {
@@ -351,7 +343,7 @@ std::vector<StageShape> shapes_of(const std::vector<StageLayers>& stages, const 
 }  // namespace
 
 LayoutProgram& LayoutSteps::program_of(const PlanChoice& choice, const RunConfig& config) {
-  const StateTraces& state = costs_->traces(choice.shape, choice.data);
+  const UnitStates& state = costs_->traces(choice.shape, choice.data);
   std::vector<std::int64_t> key = {static_cast<std::int64_t>(choice.pipeline.schedule),
                                    choice.shape.pp,
                                    choice.pipeline.num_virtual,

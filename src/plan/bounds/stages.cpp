@@ -43,11 +43,11 @@ void StageCost::add(const UnitCost& unit, std::int64_t count) {
   for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
     seconds[kind] += static_cast<double>(count) * unit.seconds[kind];
     core_seconds[kind] += static_cast<double>(count) * core_seconds_of(unit, kind);
-    if (count > 0) workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.workspace_bytes[kind]);
+    if (count > 0) workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.passes->workspace_bytes(kind));
   }
-  stash_bytes += count * unit.stash_bytes;
-  input_stash_bytes += count * unit.input_stash_bytes;
-  gradient_stash_bytes += count * unit.gradient_stash_bytes;
+  stash_bytes += count * unit.passes->stash_bytes;
+  input_stash_bytes += count * unit.passes->input_stash_bytes;
+  gradient_stash_bytes += count * unit.passes->gradient_stash_bytes;
   num_units += count;
 }
 

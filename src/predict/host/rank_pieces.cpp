@@ -100,7 +100,7 @@ class Builder {
     for (const Axis axis : {Axis::pp, Axis::tp})
       like[static_cast<std::size_t>(axis)] = blueprint_.mesh().coordinate(rank, axis);
     auto& known = representatives_[blueprint_.mesh().rank_of(like)];
-    if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like)));
+    if (!known) known = std::make_unique<RankBlueprint>(blueprint_.rank(blueprint_.mesh().rank_of(like), units_));
     return *known;
   }
 
@@ -108,6 +108,7 @@ class Builder {
   HostTime& time_;
   const std::map<int, double>& slow_ranks_;
   RankPieces all_;
+  UnitTraces units_{blueprint_.config()};
   int rank_ = 0;
   double slowness_ = 1;
   std::map<Meeting, std::vector<int>> chains_;

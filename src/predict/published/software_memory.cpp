@@ -105,11 +105,10 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
                                                               : Recompute().num_blocks};
   const std::int64_t whole = kept_block_bytes(profile, config, {});
   std::vector<PredictedMemory> memory = planned;
-  Coordinates coordinates{};
+  const std::vector<RankBlueprint> ranks = blueprint.pipeline_ranks();
   for (std::size_t pipeline_rank = 0; pipeline_rank < memory.size(); ++pipeline_rank) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = static_cast<int>(pipeline_rank);
-    const RankBlueprint rank = blueprint.rank(blueprint.mesh().rank_of(coordinates));
-    const ModelPart part = make_model_part(config, blueprint.schedule(), rank.rank());
+    const RankBlueprint& rank = ranks[pipeline_rank];
+    const ModelPart& part = rank.part();
     PredictedMemory& each = memory[pipeline_rank];
     std::map<int, std::int64_t> kept;  // of a microbatch, by stage
     for (const StagePart& stage : part.stages)

@@ -28,14 +28,11 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
   const std::int64_t tokens = config.training.global_batch_size * config.training.seq_len;
   result.model_flops = model_flops_per_token(config.model, config.training.seq_len) * static_cast<double>(tokens);
   result.peak_flops = host.device.peak_flops(name_of(config.training.dtype)).value_or(0);
-  Coordinates coordinates{};
-  for (int stage = 0; stage < num_stages; ++stage) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = stage;
-    const int rank = blueprint.mesh().rank_of(coordinates), num_alike = num_ranks / num_stages;
-    const RankBlueprint like = blueprint.rank(rank);
+  const int num_alike = num_ranks / num_stages;
+  for (const RankBlueprint& like : blueprint.pipeline_ranks()) {
     result.memory.push_back(memory_of(like, host.memory_bytes / num_ranks));
-    SimulatedRank& simulated =
-        result.ranks.emplace_back(SimulatedRank{.rank = rank, .pipeline_rank = stage, .num_ranks = num_alike});
+    SimulatedRank& simulated = result.ranks.emplace_back(SimulatedRank{
+        .rank = like.rank(), .pipeline_rank = static_cast<int>(result.ranks.size()), .num_ranks = num_alike});
     simulated.lane_names = {"compute", "transfers", "collectives"};  // in the order of Lane
     for (const Action& action : like.program(ProgramKind::training)) {
       simulated.lanes.push_back(static_cast<int>(lane_of(action.kind)));

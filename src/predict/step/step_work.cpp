@@ -107,7 +107,9 @@ StepWorks::StepWorks(const Blueprint& blueprint, const SoftwareProfile& profile,
       profile_(profile),
       num_stages_(blueprint.mesh().degree(Axis::pp)),
       replicas_(devices, slow_ranks) {
-  for (int stage = 0; stage < num_stages_; ++stage) blueprints_.push_back(blueprint.rank(replicas_.rank_of(0, stage)));
+  UnitTraces units(blueprint.config());
+  for (int stage = 0; stage < num_stages_; ++stage)
+    blueprints_.push_back(blueprint.rank(replicas_.rank_of(0, stage), units));
   const int num_simulated = num_stages_ * replicas_.num_classes();
   for (int simulated = 0; simulated < num_simulated; ++simulated)
     timers_.emplace_back(blueprint.config(), profile, devices, slow_ranks, mesh_rank(simulated));

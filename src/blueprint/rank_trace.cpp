@@ -1,0 +1,110 @@
+#include "blueprint/rank_trace.h"
+
+#include <algorithm>
+
+namespace echelon {
+
+/// Folds the traces of units to those of the actions of a rank.
+class RankTrace::Fold {
+ public:
+  Fold(const RunConfig& config, int rank, const ModelPart& part, UnitTraces& units, bool trains)
+      : config_(config), rank_(rank), part_(part), units_(units), trains_(trains) {
+    without_units_.options = part.options;
+    without_units_.pipeline_rank = part.pipeline_rank;
+    without_units_.rank_of_stage = part.rank_of_stage;
+  }
+
+  /// `is_first`: the weight gradients are written, not added to.
+  CallTrace trace(const Action& action, bool is_first) {
+    if (const std::optional<PassKind> pass = pass_of(action.kind)) return pass_through(action, *pass, is_first);
+    switch (action.kind) {
+      case ActionKind::clear_gradients: return state_of_all(action.kind);
+      case ActionKind::clip:
+        return state_of_all(action.kind) += trace_without_units(config_, rank_, without_units_, action);
+      case ActionKind::open_gradients:
+      case ActionKind::reduce_gradients:
+      case ActionKind::store_gradients:
+      case ActionKind::reduce_parts:
+      case ActionKind::sum_replicas:
+      case ActionKind::sum_tied:
+      case ActionKind::update:
+      case ActionKind::gather_parameters:
+      case ActionKind::release_parameters: return state(part_.stage(action.stage), action.unit).at(action.kind);
+      default: return trace_without_units(config_, rank_, without_units_, action);
+    }
+  }
+
+  /// Each unit saves its own; between two of them the stage saves what one gives to the next.
+  Saved saved_by(const StagePart& stage) {
+    const int num_units = stage.stage->num_units();
+    Saved saved;
+    saved.stash_bytes = (num_units - 1) * aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
+    for (int unit = 0; unit < num_units; ++unit) {
+      const UnitPasses& passes = passes_of(stage, unit);
+      saved.stash_bytes += passes.stash_bytes + passes.input_stash_bytes;
+      saved.input_stash_bytes += passes.input_stash_bytes;
+      saved.gradient_stash_bytes += passes.gradient_stash_bytes;
+    }
+    return saved;
+  }
+
+ private:
+  CallTrace pass_through(const Action& action, PassKind pass, bool is_first) {
+    const StagePart& stage = part_.stage(action.stage);
+    if (action.unit != whole_stage) return passes_of(stage, action.unit).of(pass, is_first);
+    const int num_units = stage.stage->num_units();
+    CallTrace trace;
+    for (int i = 0; i < num_units; ++i)
+      trace += passes_of(stage, pass == PassKind::forward ? i : num_units - 1 - i).of(pass, is_first);
+    return trace;
+  }
+
+  CallTrace state_of_all(ActionKind kind) {
+    CallTrace trace;
+    for (const StagePart& stage : part_.stages)
+      for (std::size_t unit = 0; unit < stage.units.size(); ++unit)
+        trace += state(stage, static_cast<int>(unit)).at(kind);
+    return trace;
+  }
+
+  const UnitPasses& passes_of(const StagePart& stage, int unit) {
+    return units_.passes(unit_kind(part_, stage, unit), rank_, trains_);
+  }
+  const StateTraces& state(const StagePart& stage, int unit) {
+    return units_.state(unit_kind(part_, stage, unit), rank_);
+  }
+
+  const RunConfig& config_;
+  int rank_;
+  const ModelPart& part_;
+  UnitTraces& units_;
+  bool trains_;
+  ModelPart without_units_;
+};
+
+RankTrace::RankTrace(const RunConfig& config, int rank, const ModelPart& part, const Program& program,
+                     UnitTraces& units)
+    : adds_up_microbatches_(!part.units().front()->options().shards_gradients()) {
+  for (const Action& action : program)
+    if (forms_weight_gradients(action.kind)) first_microbatch_.try_emplace(action.stage, action.microbatch);
+  Fold fold(config, rank, part, units, !first_microbatch_.empty());
+  for (const StagePart& each : part.stages) saved_[each.index] = fold.saved_by(each);
+  const bool is_split = std::any_of(program.begin(), program.end(),
+                                    [](const Action& each) { return each.kind == ActionKind::backward_input; });
+  if (!is_split)
+    for (auto& [stage, saved] : saved_) saved.gradient_stash_bytes = 0;
+  for (const Action& action : program) {
+    const Key key = key_of(action);
+    const bool is_first = std::get<bool>(key) || !adds_up_microbatches_;
+    if (const auto [known, is_new] = calls_.try_emplace(key); is_new) known->second = fold.trace(action, is_first);
+  }
+}
+
+RankTrace::Key RankTrace::key_of(const Action& action) const {
+  const auto first = first_microbatch_.find(action.stage);
+  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action.kind) &&
+                        first != first_microbatch_.end() && action.microbatch == first->second;
+  return {action.kind, action.stage, action.unit, is_first};
+}
+
+}  // namespace echelon

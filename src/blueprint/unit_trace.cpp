@@ -1,0 +1,181 @@
+#include "blueprint/unit_trace.h"
+
+#include "executor/action_executor.h"
+#include "executor/unit_state.h"
+
+#include <algorithm>
+
+namespace echelon {
+namespace {
+
+/// Buffers without data. Regions have no limit and report what was taken.
+class SizedBuffers final : public Buffers {
+ public:
+  [[nodiscard]] Tensor tensor(BufferKey /*key*/, DType dtype, const Sizes& sizes) override {
+    return {nullptr, dtype, sizes};
+  }
+  [[nodiscard]] Stack region(BufferKey /*key*/) override { return {}; }
+  void note_use(BufferKey key, std::int64_t used_bytes) override {
+    std::int64_t& most = used_bytes_[key.role];
+    most = std::max(most, used_bytes);
+  }
+  void forget(BufferRole role) { used_bytes_.erase(role); }
+
+  [[nodiscard]] std::int64_t used_bytes(BufferRole role) const {
+    const auto found = used_bytes_.find(role);
+    return found == used_bytes_.end() ? 0 : found->second;
+  }
+
+ private:
+  std::map<BufferRole, std::int64_t> used_bytes_;
+};
+
+/// Executes actions on tensors without data and records them.
+class Tracer final : public CommListener {
+ public:
+  Tracer(const RunConfig& config, int rank, ModelPart& part, bool trains)
+      : part_(part), mesh_(config.mesh_shape(), rank), executor_(config, {part, ops_, mesh_}) {
+    if (!part.stages.empty()) {
+      const Tensor table = {nullptr, accumulate_dtype(part.options.dtype), part.rope_table_sizes()};
+      for (StagePart& each : part.stages) each.stage->bind_rope_tables(ops_, table, table);
+    }
+    bind_state(part, buffers_);
+    for (ShardedUnit* unit : part.units()) {
+      unit->bind_parameters(whole_buffers(buffers_, {}, *unit, unit->options().dtype));
+      unit->bind_gradients(whole_buffers(buffers_, {}, *unit, unit->options().grad_dtype));
+    }
+    values_.trains = trains;
+    values_.has_loss_scale = part.options.dtype == DType::float16;
+    ops_.listen([this](const OpRecord& record) { events_.emplace_back(record); });
+    mesh_.listen(*this);
+    executor_.start(buffers_, values_);
+  }
+
+  [[nodiscard]] CallTrace trace(Action action) {
+    action.microbatch = 0;
+    action.id = 0;
+    buffers_.forget(BufferRole::workspace);
+    return recorded([&] { return executor_.perform(action); });
+  }
+  /// Of the part's only stage: its unit, or its tied weight.
+  [[nodiscard]] CallTrace trace(ActionKind kind, int unit) {
+    return trace({.kind = kind, .stage = part_.stages.front().index, .unit = unit});
+  }
+  /// The next weight gradients are the first ones, at any level of sharding.
+  void open_gradients() {
+    for (ShardedUnit* unit : part_.units()) unit->zero_gradients(ops_);
+  }
+  [[nodiscard]] CallTrace clear_gradients(ShardedUnit& unit) {
+    return recorded([&] { return unit.clear_gradients(ops_), std::vector<Pending>(); });
+  }
+  [[nodiscard]] CallTrace squares(const ShardedUnit& unit) {
+    const Tensor sum = executor_.scalars(clip_scalar, num_clip_scalars);
+    return recorded([&] { return unit.add_squares(ops_, sum), std::vector<Pending>(); });
+  }
+
+  [[nodiscard]] std::int64_t used_bytes(BufferRole role) const { return buffers_.used_bytes(role); }
+
+ private:
+  void started(const CommRecord& record) override { events_.emplace_back(record); }
+  void waited(std::size_t start) override { events_.emplace_back(CommWait{start}); }
+
+  template <class Call>
+  CallTrace recorded(Call&& call) {
+    events_.clear();
+    mesh_.clear();
+    std::vector<Pending> in_progress = call();
+    CallTrace trace = {std::move(events_), buffers_.used_bytes(BufferRole::workspace)};
+    for (Pending& pending : in_progress) pending.wait();
+    return trace;
+  }
+
+  ModelPart& part_;
+  TraceOps ops_;
+  TraceMesh mesh_;
+  SizedBuffers buffers_;
+  StepValues values_;
+  ActionExecutor executor_;
+  std::vector<TraceEvent> events_;
+};
+
+constexpr auto at(PassKind kind) { return static_cast<std::size_t>(kind); }
+
+UnitPasses trace_passes(const RunConfig& config, int rank, const UnitKind& kind, bool trains) {
+  ModelPart part = make_unit_part(config, rank, kind);
+  Tracer tracer(config, rank, part, trains);
+  UnitPasses passes;
+  const auto forward = [&] { return tracer.trace(ActionKind::forward, 0); };
+  passes.first[at(PassKind::forward)] = passes.later[at(PassKind::forward)] = forward();
+  passes.input_stash_bytes = tracer.used_bytes(BufferRole::input_stash);
+  passes.stash_bytes = tracer.used_bytes(BufferRole::stash);
+  if (!trains) return passes;
+  tracer.open_gradients();
+  for (auto* const of : {&passes.first, &passes.later})
+    (*of)[at(PassKind::backward)] = tracer.trace(ActionKind::backward, 0);
+  (void)forward();
+  tracer.open_gradients();
+  for (auto* const of : {&passes.first, &passes.later}) {
+    (*of)[at(PassKind::backward_input)] = tracer.trace(ActionKind::backward_input, 0);
+    (*of)[at(PassKind::backward_weight)] = tracer.trace(ActionKind::backward_weight, 0);
+    if (of == &passes.first) passes.gradient_stash_bytes = tracer.used_bytes(BufferRole::gradient_stash);
+  }
+  return passes;
+}
+
+StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind) {
+  ModelPart part = make_unit_part(config, rank, kind);
+  Tracer tracer(config, rank, part, true);
+  const int index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
+  ShardedUnit& unit = part.stages.front().units[static_cast<std::size_t>(index)];
+  StateTraces traces;
+  const auto trace = [&](ActionKind action) { traces[action] = tracer.trace(action, index); };
+  traces[ActionKind::clear_gradients] = tracer.clear_gradients(unit);
+  traces[ActionKind::clip] = tracer.squares(unit);
+  if (unit.options().level > 0) trace(ActionKind::gather_parameters);
+  trace(ActionKind::release_parameters);
+  trace(ActionKind::open_gradients);
+  trace(ActionKind::reduce_gradients);
+  trace(ActionKind::store_gradients);
+  if (unit.options().reduces_parts) trace(ActionKind::reduce_parts);
+  if (unit.sums_replicas()) trace(ActionKind::sum_replicas);
+  if (kind.has_copy) trace(ActionKind::sum_tied);
+  trace(ActionKind::update);
+  return traces;
+}
+
+}  // namespace
+
+std::optional<PassKind> pass_of(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::forward: return PassKind::forward;
+    case ActionKind::backward: return PassKind::backward;
+    case ActionKind::backward_input: return PassKind::backward_input;
+    case ActionKind::backward_weight: return PassKind::backward_weight;
+    default: return std::nullopt;
+  }
+}
+
+UnitTraces::Key UnitTraces::key_of(const UnitKind& kind, int rank, bool trains) const {
+  const MeshShape mesh = config_.mesh_shape();
+  Coordinates coordinates = mesh.coordinates_of(rank);
+  coordinates[static_cast<std::size_t>(Axis::pp)] = 0;
+  return {kind, mesh.rank_of(coordinates), trains};
+}
+
+const UnitPasses& UnitTraces::passes(const UnitKind& kind, int rank, bool trains) {
+  const auto [known, is_new] = passes_.try_emplace(key_of(kind, rank, trains));
+  if (is_new) known->second = trace_passes(config_, rank, kind, trains);
+  return known->second;
+}
+
+const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {
+  const auto [known, is_new] = states_.try_emplace(key_of(kind, rank, true));
+  if (is_new) known->second = trace_state(config_, rank, kind);
+  return known->second;
+}
+
+CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action) {
+  return Tracer(config, rank, part, true).trace(action);
+}
+
+}  // namespace echelon

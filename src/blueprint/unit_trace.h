@@ -1,0 +1,64 @@
+// What one unit of a stage computes, sends and saves: traced once for all units of its kind. What an action of a stage
+// costs is folded from its units, by the blueprint of a rank and by the search for a layout.
+#pragma once
+
+#include "blueprint/call_trace.h"
+#include "executor/unit_part.h"
+#include "schedule/action.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+namespace echelon {
+
+enum class PassKind : std::uint8_t { forward, backward, backward_input, backward_weight };
+inline constexpr int num_pass_kinds = 4;
+/// None of an action that is no pass.
+[[nodiscard]] std::optional<PassKind> pass_of(ActionKind kind);
+
+/// The passes of a unit through one microbatch. Where microbatches add up, the weight gradients of the first one are
+/// written and those of the others are added to them.
+struct UnitPasses {
+  std::array<CallTrace, num_pass_kinds> first = {}, later = {};
+  std::int64_t stash_bytes = 0;           // saved by forward, until the weights' gradients are computed
+  std::int64_t input_stash_bytes = 0;     // until the input's gradient is
+  std::int64_t gradient_stash_bytes = 0;  // saved between the two halves of backward
+
+  [[nodiscard]] const CallTrace& of(PassKind kind, bool is_first) const {
+    return (is_first ? first : later)[static_cast<std::size_t>(kind)];
+  }
+  [[nodiscard]] std::int64_t workspace_bytes(std::size_t kind) const {
+    return std::max(first[kind].workspace_bytes, later[kind].workspace_bytes);
+  }
+};
+
+/// What is done to the gradients, the optimizer state and the parameters of a unit. Of clip it has the squares alone,
+/// without their sum over all ranks.
+using StateTraces = std::map<ActionKind, CallTrace>;
+
+/// The traces of all kinds of units on a rank that were asked for, and on ranks of other pipeline stages, which have
+/// the same. Not thread-safe.
+class UnitTraces {
+ public:
+  explicit UnitTraces(RunConfig config) : config_(std::move(config)) {}
+
+  /// Without `trains` of forward alone, as an evaluation has it.
+  [[nodiscard]] const UnitPasses& passes(const UnitKind& kind, int rank, bool trains = true);
+  [[nodiscard]] const StateTraces& state(const UnitKind& kind, int rank);
+
+ private:
+  using Key = std::tuple<UnitKind, int, bool>;
+  [[nodiscard]] Key key_of(const UnitKind& kind, int rank, bool trains) const;
+
+  RunConfig config_;
+  std::map<Key, UnitPasses> passes_;
+  std::map<Key, StateTraces> states_;
+};
+
+/// What actions of a rank cost that belong to no unit: transfers between stages, the step's batch and scalars. `part`
+/// may have no stages.
+[[nodiscard]] CallTrace trace_without_units(const RunConfig& config, int rank, ModelPart& part, const Action& action);
+
+}  // namespace echelon
