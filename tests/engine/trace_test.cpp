@@ -5,10 +5,10 @@
 #include "comm/thread/thread_world.h"
 #include "data/indexed_dataset.h"
 #include "engine/rank_run.h"
-#include "engine/report_log.h"
 #include "engine/step_recorder.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/operation_table.h"
+#include "train/report_log.h"
 #include "train/train.h"
 
 #include <gmock/gmock.h>

@@ -159,6 +159,45 @@ TEST(Layering, TheTableHasNoCycleAndAFolderSeesOnlyWhatStandsAboveIt) {
   }
 }
 
+/// Folders of tests/ that test several folders of src/, or none.
+const std::set<std::string>& folders_without_sources() {
+  static const std::set<std::string> folders = {
+      "hosts",    // ranks on several hosts, through the program
+      "interop",  // models and tokenizers of other software
+      "parity",   // every layout against one rank
+      "tree",     // the sources as text
+  };
+  return folders;
+}
+
+TEST(Layering, TestsMirrorTheSources) {
+  std::set<std::string> folders;
+  for (const auto& file : tree::files_below("tests", {})) {
+    const std::string inner = file.substr(std::string_view("tests/").size());
+    if (inner.find('/') != std::string::npos) folders.insert(folder_of(inner));
+  }
+  ASSERT_GT(folders.size(), 20U);
+  for (const auto& [folder, prefixes] : layers()) folders.erase(folder);
+  EXPECT_EQ(folders, folders_without_sources()) << "each other folder of tests/ has the name of one of src/";
+}
+
+// What a test includes first, with an empty line below it, is what it tests.
+TEST(Layering, ATestIsInTheFolderOfWhatItTests) {
+  static const std::regex pattern("#include \"(\\w+)/[\\w/-]+\\.h\"");
+  int num_found = 0;
+  for (const auto& file : tree::files_below("tests", {".cpp"})) {
+    const std::string folder = folder_of(file.substr(std::string_view("tests/").size()));
+    if (!file.ends_with("_test.cpp") || folders_without_sources().contains(folder)) continue;
+    const std::vector<std::string> lines = tree::lines_of(tree::read_text(tree::root() / file));
+    const auto first = std::ranges::find_if(lines, [](const auto& line) { return line.starts_with("#include"); });
+    std::smatch match;
+    if (first == lines.end() || !std::next(first)->empty() || !std::regex_match(*first, match, pattern)) continue;
+    EXPECT_EQ(match[1], folder) << file << " includes first: " << *first;
+    ++num_found;
+  }
+  EXPECT_GT(num_found, 50);
+}
+
 /// Of docs/internals/rooms.md: the line of each folder in the drawing, from the top.
 std::map<std::string, int> drawn_floors() {
   std::map<std::string, int> floors;

@@ -1,8 +1,8 @@
 // The search against timing everything, and against layouts drawn at random; and what it refuses.
 #include "plan/search/plan.h"
 
+#include "plan/some_host.h"
 #include "plan/text/text.h"
-#include "predict/some_host.h"
 #include "scratch_folder.h"
 #include "spec/config/config_reader.h"
 

@@ -10,8 +10,8 @@
 #include "data/dataset_batches.h"
 #include "engine/lr_schedule.h"
 #include "engine/rank_run.h"
-#include "engine/report_log.h"
 #include "ops/cpu/cpu_ops.h"
+#include "train/report_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include "plan/bounds/layout_steps.h"
 #include "plan/search/plan.h"
-#include "predict/some_host.h"
+#include "plan/some_host.h"
 #include "spec/config/config_reader.h"
 
 #include <gtest/gtest.h>
