@@ -1,7 +1,7 @@
 """Echelon and PyTorch in turns: each turn is one process that trains the same model from the same weights on the same tokens for a few steps.
 
 A turn's step time is the median over its steps from the third on; a side's is the median over all its turns' steps. The ratio is PyTorch's over Echelon's,
-with the range of the ratios of turns that stand side by side. Losses of every step must agree, or there is no table.
+with the range of the ratios of turns that stand side by side. Losses of every step must agree, or there is not a table.
 """
 
 import argparse

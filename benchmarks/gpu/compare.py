@@ -62,7 +62,7 @@ def parse():
     p.add_argument("--dry-run", action="store_true")
     a = p.parse_args()
     if a.steps < FIRST_TIMED_STEP or a.turns < 1:
-        p.error(f"--steps = {a.steps} and --turns = {a.turns} time nothing; nearest: --steps={max(a.steps, FIRST_TIMED_STEP)} --turns={max(a.turns, 1)}")
+        p.error(f"--steps = {a.steps} and --turns = {a.turns} time nothing (use --steps={max(a.steps, FIRST_TIMED_STEP)} --turns={max(a.turns, 1)})")
     a.case = a.case or list(cases.DRY_CASES if a.dry_run else cases.CASES)
     a.out = (a.out or ROOT / "out" / ("gpu-dry-run" if a.dry_run else "gpu")).resolve()
     a.echelon = a.echelon or str(ROOT / ("build/release/echelon" if a.dry_run else "build/cuda/echelon"))

@@ -19,7 +19,7 @@ std::unique_ptr<Backend> open_backend(DeviceChoice device, std::string_view key)
   if (device == DeviceChoice::cuda || (is_automatic && has_nvidia_driver())) {
     LoadedPlugin cuda = load_cuda_plugin();
     if (cuda.backend) return std::move(cuda.backend);
-    require(is_automatic, "{} = cuda, but {}; nearest: cpu", key, cuda.reason);
+    require(is_automatic, "{} = cuda, but {} (use cpu)", key, cuda.reason);
     return make_cpu_backend(fmt::format("; no GPU is used, because {}", cuda.reason));
   }
   return make_cpu_backend();

@@ -28,7 +28,7 @@ class CpuBackend final : public Backend {
   [[nodiscard]] int num_devices() const override { return 1; }
   [[nodiscard]] std::unique_ptr<RankDevice> open(Mesh& host, const RankOptions& options) override {
     require(options.backend != CommBackend::nccl,
-            "comm.backend = nccl needs GPUs, but this run computes on processors; nearest: auto");
+            "comm.backend = nccl needs GPUs, but this run computes on CPUs (use auto)");
     return std::make_unique<CpuDevice>(host, options.num_threads, remark_);
   }
 

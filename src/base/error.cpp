@@ -6,7 +6,7 @@
 
 namespace echelon {
 
-std::string nearest(std::string_view name, std::span<const std::string_view> candidates) {
+std::string closest_name(std::string_view name, std::span<const std::string_view> candidates) {
   const auto closest = std::min_element(candidates.begin(), candidates.end(), [&](auto x, auto y) {
     return edit_distance(name, x) < edit_distance(name, y);
   });

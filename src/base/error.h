@@ -39,6 +39,6 @@ void require(bool holds, fmt::format_string<Args...> format, Args&&... args) {
 
 /// The candidate with the smallest edit distance to `name` (Levenshtein, with a transposition as one edit); empty if
 /// there are none.
-[[nodiscard]] std::string nearest(std::string_view name, std::span<const std::string_view> candidates);
+[[nodiscard]] std::string closest_name(std::string_view name, std::span<const std::string_view> candidates);
 
 }  // namespace echelon

@@ -29,7 +29,7 @@ bool is_similar(std::string_view a, std::string_view b) {
 }
 
 std::string similar(std::string_view name, std::span<const std::string_view> candidates) {
-  const std::string closest = nearest(name, candidates);
+  const std::string closest = closest_name(name, candidates);
   return is_similar(name, closest) ? closest : "";
 }
 

@@ -116,8 +116,7 @@ LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>
   require(
       !options.ties_across_ranks || (std::min(first, last) == 0 && std::max(first, last) == mesh.degree(Axis::pp) - 1),
       "the schedule has the embedding on pipeline rank {} and the head on {}, but model.tie_word_embeddings = true "
-      "sums their weight over the first and the "
-      "last rank; nearest: false",
+      "sums their weight over the first and the last rank (use false)",
       first, last);
   return options;
 }

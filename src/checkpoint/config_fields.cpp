@@ -94,12 +94,12 @@ ConfigFields ConfigFields::object(std::string_view key) const {
 void ConfigFields::require_one_of(std::string_view key, std::string_view value,
                                   std::initializer_list<std::string_view> supported) const {
   if (std::find(supported.begin(), supported.end(), value) == supported.end())
-    refuse(key,
-           fmt::format("is not supported; nearest: \"{}\"", nearest(value, {supported.begin(), supported.size()})));
+    refuse(key, fmt::format("is not supported; did you mean \"{}\"?",
+                            closest_name(value, {supported.begin(), supported.size()})));
 }
 
 void ConfigFields::require_flag(std::string_view key, bool supported) const {
-  if (boolean(key, supported) != supported) refuse(key, fmt::format("is not supported; nearest: {}", supported));
+  if (boolean(key, supported) != supported) refuse(key, fmt::format("is not supported (use {})", supported));
 }
 
 }  // namespace echelon

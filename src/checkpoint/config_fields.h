@@ -31,7 +31,7 @@ class ConfigFields {
   /// The object of that key, its keys named with this one as prefix; it has no fields if the key is absent.
   [[nodiscard]] ConfigFields object(std::string_view key) const;
 
-  /// Throws Error unless the text is one of `supported`, naming the nearest.
+  /// Throws Error unless the text is one of `supported`, with a value to use.
   void require_one_of(std::string_view key, std::string_view value,
                       std::initializer_list<std::string_view> supported) const;
   /// Throws Error unless the flag is `supported` or absent.

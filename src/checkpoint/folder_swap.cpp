@@ -42,10 +42,10 @@ void require_replaceable(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::exists(std::filesystem::symlink_status(folder, error))) return;
   require(std::filesystem::is_directory(std::filesystem::symlink_status(folder)),
-          "{} is there and is not a folder; give the model another name", folder.string());
+          "{} exists and is not a folder; choose another name for the model", folder.string());
   for (const auto& entry : std::filesystem::directory_iterator(folder, error))
     require(is_model_file(entry.path().filename()),
-            "{} holds '{}', which is not part of a model, so it is not replaced; give the model another name",
+            "{} contains '{}', which is not part of a model, so it is not replaced; choose another name for the model",
             folder.string(), entry.path().filename().string());
   require(!error, "{}: {}", folder.string(), error.message());
 }

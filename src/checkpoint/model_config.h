@@ -21,8 +21,8 @@ struct SpecialTokens {
   std::optional<std::int64_t> eos;
 };
 
-/// Throws Error with the key and the nearest value if a config.json cannot say the model: its family fixes norms and
-/// biases, and GPT-2 has no grouped queries.
+/// Throws Error with the key and the closest valid value if a config.json cannot say the model: its family fixes norms
+/// and biases, and GPT-2 has no grouped queries.
 void require_sayable(const ModelSpec& model);
 
 /// Writes FOLDER/config.json so that transformers loads the model. `dtype` is that of the weights; `training_seq_len`

@@ -45,7 +45,7 @@ void read_rope(const ConfigFields& config, ModelSpec& model) {
   model.rope_theta = rope.number("rope_theta", config.number("rope_theta", 10000.0));
   for (const auto* holder : {&config, &rope})
     if (holder->number("partial_rotary_factor", 1.0) != 1.0)
-      holder->refuse("partial_rotary_factor", "is not supported; nearest: 1.0");
+      holder->refuse("partial_rotary_factor", "is not supported (use 1.0)");
   if (!config.has(key)) return;
   // "type" is its older name.
   const std::string type_key = rope.has("type") && !rope.has("rope_type") ? "type" : "rope_type";
@@ -67,7 +67,7 @@ void refuse_sliding_windows(const ConfigFields& config, const ModelSpec& model) 
   constexpr std::int64_t default_max_window_layers = 28;
   // Layers from max_window_layers on slide.
   if (config.number("max_window_layers", default_max_window_layers) < static_cast<double>(model.num_hidden_layers))
-    config.refuse("use_sliding_window", "is not supported; nearest: false");
+    config.refuse("use_sliding_window", "is not supported (use false)");
 }
 
 ModelSpec read_llama_like(const ConfigFields& config, Family family) {

@@ -78,10 +78,10 @@ void require_sayable(const ModelSpec& model) {
           name_of(model.family));
   if (model.family != Family::gpt2) return;
   require(model.num_key_value_heads == model.num_attention_heads,
-          "model.num_key_value_heads = {} cannot be written for GPT-2; nearest: {}", model.num_key_value_heads,
+          "model.num_key_value_heads = {} cannot be written for GPT-2 (use {})", model.num_key_value_heads,
           model.num_attention_heads);
   require(model.head_dim * model.num_attention_heads == model.hidden_size,
-          "model.head_dim = {} cannot be written for GPT-2; nearest: {}", model.head_dim,
+          "model.head_dim = {} cannot be written for GPT-2 (use {})", model.head_dim,
           model.hidden_size / model.num_attention_heads);
 }
 

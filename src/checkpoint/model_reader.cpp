@@ -39,7 +39,7 @@ ModelReader::ModelReader(const std::filesystem::path& folder)
     : folder_(folder), spec_(read_model_spec(folder)), weights_(folder), parameters_(placed_parameters(spec_)) {
   for (const NamedShape& expected : file_tensors(spec_)) {
     const auto* entry = find_tensor(weights_, expected.name);
-    require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json asks for", folder_.string(),
+    require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json requires", folder_.string(),
             expected.name, to_string(expected.sizes));
     require(entry->tensor.shape == shape_of(expected.sizes), "{}: tensor '{}' is {}, but config.json makes it {}",
             entry->path.string(), expected.name, to_string(entry->tensor.shape), to_string(expected.sizes));

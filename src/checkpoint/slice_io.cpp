@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t tile_bytes = 1 << 20;
 
 DType weight_dtype(const FileTensor& tensor) {
-  if (!tensor.dtype) throw Error(fmt::format("numbers of format {} are no weights", tensor.format));
+  if (!tensor.dtype) throw Error(fmt::format("values of format {} are not weights", tensor.format));
   return *tensor.dtype;
 }
 

@@ -18,7 +18,7 @@ std::map<std::string, std::string> read_index(const std::filesystem::path& path)
     require(file.is_string(), "{} is corrupt: the file of '{}' is not a string", path.string(), tensor);
     const std::filesystem::path name = file.get<std::string>();
     require(name.has_filename() && name == name.filename() && name != "..",
-            "{} is corrupt: '{}' is not the name of a file beside it", path.string(), name.string());
+            "{} is corrupt: '{}' is not the name of a file next to it", path.string(), name.string());
     file_of[tensor] = name.string();
   }
   return file_of;
@@ -42,7 +42,7 @@ WeightFolder::WeightFolder(const std::filesystem::path& folder) {
   for (const auto& [tensor, file] : read_index(index)) {
     if (!headers.contains(file)) headers[file] = read_safetensors_header(folder / file);
     const auto found = headers[file].find(tensor);
-    require(found != headers[file].end(), "{} has no tensor '{}', though {} says so", (folder / file).string(), tensor,
+    require(found != headers[file].end(), "{} has no tensor '{}', which {} lists", (folder / file).string(), tensor,
             index_file_name);
     entries_[tensor] = {folder / file, found->second};
   }

@@ -32,7 +32,7 @@ void check_number(const CLI::Option& option, std::string_view name, std::string_
 // would be a surprise.
 void check_text(std::string_view name, std::string_view text) {
   constexpr std::string_view may_be_empty = "--prompt";
-  require(!text.empty() || name == may_be_empty, "{} is empty; write {}=VALUE or leave it out", name, name);
+  require(!text.empty() || name == may_be_empty, "{} is empty; write {}=VALUE or omit it", name, name);
 }
 
 }  // namespace
@@ -66,8 +66,8 @@ CLI::Validator in_range(double least, double most) {
   const auto check = [least, most](const std::string& text) -> std::string {
     double number = 0;
     if (!is_number(text, number) || std::isnan(number)) return text + " is not a number";
-    if (number < least) return fmt::format("{} is below {}; nearest: {}", text, least, least);
-    if (number > most) return fmt::format("{} is above {}; nearest: {}", text, most, most);
+    if (number < least) return fmt::format("{} is below {} (use {})", text, least, least);
+    if (number > most) return fmt::format("{} is above {} (use {})", text, most, most);
     return {};
   };
   return {check, fmt::format("in [{} - {}]", least, most)};

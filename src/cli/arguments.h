@@ -17,7 +17,7 @@ namespace echelon {
 [[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& verb,
                                                          const std::vector<std::string>& arguments);
 
-/// Of a number from `least` to `most`; what is outside is refused with the nearest that is not.
+/// Of a number from `least` to `most`; a value outside is refused with the bound.
 [[nodiscard]] CLI::Validator in_range(double least, double most);
 
 }  // namespace echelon

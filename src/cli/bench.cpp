@@ -37,7 +37,7 @@ constexpr Row rows[] = {
     {"multiply-adds float32", "float32_flops", &ComputeRates::float32_flops},
     {"multiply-adds float64", "float64_flops", &ComputeRates::float64_flops},
     {"dot products bfloat16", "bfloat16_flops", &ComputeRates::bfloat16_flops},
-    {"products float32", "sgemm_flops", &ComputeRates::sgemm_flops},
+    {"matmul float32", "sgemm_flops", &ComputeRates::sgemm_flops},
     {"memory copy", "copy_bandwidth", &ComputeRates::copy_bandwidth},
     {"memory triad", "triad_bandwidth", &ComputeRates::triad_bandwidth},
     {"memory read", "read_bandwidth", &ComputeRates::read_bandwidth},
@@ -113,7 +113,7 @@ ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& p
           "--output is missing: the machine file of this host, to which {} processes add what their collectives take",
           placement.num_ranks);
   require(placement.num_ranks == placement.num_ranks_on_host,
-          "a machine file is of one host, but {} of {} processes are on this one; nearest: {} processes",
+          "a machine file is of one host, but {} of {} processes are on this one (use {} processes)",
           placement.num_ranks_on_host, placement.num_ranks, placement.num_ranks_on_host);
   HostSpec machine = read_host(arguments.output);
   const OutputFile output("--output", arguments.output, "machine.toml");
@@ -159,7 +159,7 @@ VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config
                  "cpu | cuda: this machine's NVIDIA GPUs | auto: cuda where there is one")
       ->capture_default_str();
   app.add_option("--largest-size", arguments->largest_size,
-                 "with GPUs: of the sides of products; less is quicker, and says less")
+                 "with GPUs: with GPUs: largest matrix side; smaller is faster and covers less")
       ->check(in_range(16, 65536))
       ->capture_default_str();
   app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")

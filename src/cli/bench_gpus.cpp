@@ -23,7 +23,8 @@ MachineSpec shipped_machine_with(const std::string& gpu) {
     MachineSpec machine;
     machine.nodes.emplace_back();
     machine.source =
-        "echelon bench --device=cuda; no peaks are known of this GPU: those of its formats are the fastest products";
+        "echelon bench --device=cuda; the peaks of this GPU are unknown; the fastest measured matmul of each format is "
+        "used";
     return machine;
   }
 }
@@ -114,7 +115,7 @@ std::string gpus_to_text(const MachineSpec& machine) {
     const double rate = rate_of_largest(rates, largest);
     text += line_of(fmt::format("{} fastest y = x w^T, TFLOP/s", format),
                     fmt::format("{:.1f}", rates.fastest_flops / 1e12));
-    text += line_of(fmt::format("{} products, TFLOP/s", format), fmt::format("{:.1f}", rate / 1e12));
+    text += line_of(fmt::format("{} matmul, TFLOP/s", format), fmt::format("{:.1f}", rate / 1e12));
     text.insert(text.size() - 1, fmt::format("  of {} x {} x {}, {:.1f} % of the peak", largest.m, largest.n, largest.k,
                                              100 * rate / rates.peak_flops));
     if (rates.attention_efficiency > 0)

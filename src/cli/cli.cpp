@@ -39,11 +39,11 @@ void require_known_verb(const std::vector<std::string>& arguments) {
   };
   constexpr std::string_view options[] = {"--help", "-h", "--version"};
   require(!first.starts_with('-') || is_in(options), "there is no option {} before a command; did you mean {}?", first,
-          nearest(first, options));
+          closest_name(first, options));
   const bool is_known = is_in(names);
   names.emplace_back("--help");
   require(first.starts_with('-') || is_known, "there is no command '{}'; did you mean {}?", first,
-          nearest(first, names));
+          closest_name(first, names));
 }
 
 /// The verb's own option for a key or for the name of an option, such as --global-batch-size; else the key's.

@@ -59,7 +59,7 @@ Schedule named_schedule(const DrawArguments& arguments) {
       {arguments.stages, arguments.microbatches, arguments.num_virtual, arguments.times, arguments.memory}, keys);
   const std::int64_t per_microbatch = std::int64_t{request.num_ranks} * request.num_virtual;
   require(per_microbatch * request.num_microbatches <= most_passes,
-          "--microbatches={} x --stages={} x --virtual={} are more than {} forwards; nearest: --microbatches={}",
+          "--microbatches={} x --stages={} x --virtual={} are more than {} forwards (use --microbatches={})",
           request.num_microbatches, request.num_ranks, request.num_virtual, most_passes, most_passes / per_microbatch);
   return make_schedule(parse_pipeline_schedule(keys.schedule, arguments.schedule), request, keys);
 }
@@ -119,8 +119,8 @@ std::string in_format(const Drawn& drawn, const DrawArguments& arguments) {
 ExitStatus run_draw(const DrawArguments& arguments) {
   constexpr std::string_view formats[] = {"text", "svg", "trace"};
   const bool is_known = std::find(std::begin(formats), std::end(formats), arguments.format) != std::end(formats);
-  require(is_known, "--format={} is none of {}; nearest: {}", arguments.format, fmt::join(formats, ", "),
-          nearest(arguments.format, formats));
+  require(is_known, "--format={} is not one of {}; did you mean {}?", arguments.format, fmt::join(formats, ", "),
+          closest_name(arguments.format, formats));
   const auto output = OutputFile::unless_empty("--output", arguments.output, "schedule.svg");
   const Drawn drawn = draw_arguments(arguments);
   if (!arguments.html.empty()) {
@@ -180,7 +180,7 @@ VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_
   auto* const format =
       app.add_option("--format", arguments->format, "text, svg or trace (for ui.perfetto.dev)")->capture_default_str();
   app.add_option("--output", arguments->output, "a file instead of the terminal");
-  app.add_option("--html", arguments->html, "a page with the drawing besides, to be opened in a browser");
+  app.add_option("--html", arguments->html, "also write an HTML page with the drawing");
   app.add_option("--columns", arguments->columns, "a longer drawing is scaled down to this")
       ->check(in_range(10, 100000))
       ->capture_default_str();

@@ -25,7 +25,7 @@ void print_text(std::string_view text) {
 }
 
 ExitStatus run_generation(const GenerateArguments& arguments) {
-  require(!arguments.model.empty(), "--model= names no folder");
+  require(!arguments.model.empty(), "--model= is empty; it needs a folder");
   GenerateOptions options = arguments.options;
   options.model = arguments.model;
   options.device = parse_exactly<DeviceChoice>("--device", arguments.device);
@@ -58,7 +58,7 @@ VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& /*con
   const auto arguments = std::make_shared<GenerateArguments>();  // CLI11's options write to what the action reads
   GenerateOptions& options = arguments->options;
   app.add_option("--model,model", arguments->model, "a Hugging Face folder with tokenizer.json")->required();
-  app.add_option("--prompt", options.prompt, "the text to go on from; empty: a new document");
+  app.add_option("--prompt", options.prompt, "the text to continue; empty: a new document");
   app.add_option("--max-new-tokens", options.max_new_tokens, "tokens at most")->capture_default_str();
   app.add_option("--temperature", options.sampling.temperature, "0: always the likeliest token")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")->capture_default_str();

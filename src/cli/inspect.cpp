@@ -92,7 +92,7 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
       "inspect '': the path is empty; give a config, a model folder, a preset, the prefix of token files, or keys such "
       "as --model.preset=llama3-8b");
   require(config_arguments.empty(),
-          "inspect '{}' is no config, so {} says nothing about it; a config's name ends in .toml", arguments.path,
+          "inspect '{}' is not a config, so {} does not apply; the name of a config ends in .toml", arguments.path,
           config_arguments.empty() ? "" : config_arguments.front());
   if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
   const fs::path path = arguments.path;

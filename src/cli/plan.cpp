@@ -26,7 +26,7 @@ struct PlanArguments {
 };
 
 ExitStatus run_scaling(const PlanArguments& arguments, const PlanRequest& request, const HtmlFile* html) {
-  require(arguments.output.empty(), "--output={} is for one plan, and --scaling lists many; leave one of them out",
+  require(arguments.output.empty(), "--output={} is for one plan, but --scaling lists many; omit one of them",
           arguments.output);
   const auto svg = OutputFile::unless_empty("--svg", arguments.svg, "scaling.svg");
   const Scaling scaling = scaling_of(request);
@@ -40,8 +40,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
   std::optional<HtmlFile> html;
   if (arguments.has_html) html.emplace(arguments.html);
   const PlanRequest request = read_plan_request(arguments.question);
-  require(arguments.svg.empty() || arguments.scaling, "--svg={} draws what --scaling lists; add --scaling",
-          arguments.svg);
+  require(arguments.svg.empty() || arguments.scaling, "--svg={} needs --scaling, whose list it draws", arguments.svg);
   if (arguments.scaling) return run_scaling(arguments, request, html ? &*html : nullptr);
   const auto output = OutputFile::unless_empty("--output", arguments.output, "plan.toml");
   const PlanResult result = find_plans(request);
@@ -64,21 +63,20 @@ VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_ar
   app.add_option("--gpus", question.gpus, "devices, or ranks on a host; default: all that the machine has");
   app.add_option("--global-batch-size", question.global_batch_size, "sequences per step, over all devices");
   app.add_option("--seq-len", question.seq_len, "tokens per sequence; default: the model's longest, 8192 at most");
-  app.add_option("--objective", question.objective, "what is to be least: time | memory | cost")->capture_default_str();
+  app.add_option("--objective", question.objective, "what to minimise: time | memory | cost")->capture_default_str();
   app.add_option("--top", question.top, "plans that are listed")->capture_default_str();
   app.add_option("--within", question.within_percent,
                  "stop when no layout can be better by more percent than this; 0: the best one")
       ->capture_default_str();
-  app.add_option(
-         "--seconds", question.seconds,
-         "after so many a search takes good plans and says how much better others could be; 0: it goes on to the best")
+  app.add_option("--seconds", question.seconds,
+                 "time limit of the search, which then bounds how much better other plans can be; 0: no limit")
       ->capture_default_str();
   app.add_option("--output", arguments->output, "write the best plan as a config for echelon train");
-  app.add_option("--price", question.price, "of a device and hour, for --objective=cost; default: the machine's");
+  app.add_option("--price", question.price, "per device and hour, for --objective=cost; default: the machine's");
   app.add_flag("--scaling", arguments->scaling, "the best step over 1, 2, 4, ... devices instead");
-  app.add_option("--svg", arguments->svg, "draw the outcome of --scaling into this file");
-  auto* const html = app.add_option("--html", arguments->html, "a page about the outcome, to be opened in a browser");
-  app.add_flag("--json", arguments->json, "the outcome as JSON");
+  app.add_option("--svg", arguments->svg, "draw the result of --scaling into this file");
+  auto* const html = app.add_option("--html", arguments->html, "write an HTML page of the result");
+  app.add_flag("--json", arguments->json, "the result as JSON");
   return [arguments, config_arguments, html] {
     arguments->has_html = html->count() > 0;
     arguments->question.settings = config_arguments;

@@ -64,10 +64,9 @@ void print_split(std::string_view name, const SplitCounts& counts) {
 }
 
 void print_result(const PrepareResult& result, const std::string& output) {
-  fmt::print(
-      "{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
-      result.num_skipped_files > 0 ? fmt::format(" ({} skipped, for they are no text)", result.num_skipped_files) : "",
-      result.vocab_size, result.is_reused ? "; it was there already" : "");
+  fmt::print("{}: {} files{}, vocabulary of {} tokens{}\n", output, result.num_files,
+             result.num_skipped_files > 0 ? fmt::format(" ({} skipped, not text)", result.num_skipped_files) : "",
+             result.vocab_size, result.is_reused ? "; it was there already" : "");
   print_split("train", result.train);
   print_split("validation", result.validation);
   fmt::print("unigram entropy of the validation text: {:.4f} nats per token\n", result.validation_entropy);

@@ -48,34 +48,30 @@ std::pair<int, double> parse_slow_rank(const std::string& text) {
   double factor = 0;
   const bool is_read = colon != std::string_view::npos && read_number(rest.substr(0, colon), rank) &&
                        read_number(rest.substr(colon + 1), factor);
-  require(is_read, "--slow {} names no rank and factor of its time; nearest: --slow rank=17:1.3", text);
+  require(is_read, "--slow {} is not a rank and a factor of its time (use --slow rank=17:1.3)", text);
   return {rank, factor};
 }
 
 /// None if nothing is said of failures.
 std::optional<FailureModel> failures_of(const SimulateArguments& arguments, bool says_mtbf, bool says_costs) {
   require(says_mtbf || !says_costs,
-          "--checkpoint-seconds and --restart-seconds say what failures cost, but not how often they come; add "
-          "--mtbf-hours");
+          "--checkpoint-seconds and --restart-seconds need --mtbf-hours, the mean time between failures");
   if (!says_mtbf) return std::nullopt;
   constexpr double longest_seconds = 3.6e9;  // a million hours
   FailureModel failures = arguments.failures;
   failures.mtbf_seconds = arguments.mtbf_hours * 3600;
   const auto in_hours = [](double seconds) { return seconds / 3600; };
   require(failures.mtbf_seconds > 0 && failures.mtbf_seconds <= longest_seconds,
-          "--mtbf-hours={} is no time between failures; nearest: {}", arguments.mtbf_hours,
+          "--mtbf-hours={} is not a time between failures (use {})", arguments.mtbf_hours,
           failures.mtbf_seconds > 0 ? in_hours(longest_seconds) : 1);
   for (const auto& [flag, seconds] : {std::pair{"--checkpoint-seconds", failures.checkpoint_seconds},
                                       std::pair{"--restart-seconds", failures.restart_seconds}})
-    require(seconds >= 0 && seconds <= longest_seconds, "{}={} is no time; nearest: {}", flag, seconds,
+    require(seconds >= 0 && seconds <= longest_seconds, "{}={} is not a time (use {})", flag, seconds,
             std::clamp(seconds, 0.0, longest_seconds));
-  require(failures.checkpoint_seconds > 0,
-          "--mtbf-hours={} needs --checkpoint-seconds above 0: checkpoints that cost nothing would be written all the "
-          "time; such as 30",
+  require(failures.checkpoint_seconds > 0, "--mtbf-hours={} needs --checkpoint-seconds above 0 (example: 30)",
           arguments.mtbf_hours);
   require(goodput(failures, best_interval_seconds(failures)) > 1e-9,
-          "--mtbf-hours={} leaves no time to train beside --checkpoint-seconds={} and --restart-seconds={}; nearest: "
-          "{:.3g}",
+          "--mtbf-hours={} leaves no time to train with --checkpoint-seconds={} and --restart-seconds={} (use {:.3g})",
           arguments.mtbf_hours, failures.checkpoint_seconds, failures.restart_seconds,
           in_hours(failures.checkpoint_seconds + failures.restart_seconds));
   return failures;
@@ -85,8 +81,7 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   std::map<int, double> slow_ranks;
   for (const std::string& text : texts) {
     const auto slow = parse_slow_rank(text);
-    require(slow_ranks.insert(slow).second, "--slow {} speaks of rank {} a second time; give each rank once", text,
-            slow.first);
+    require(slow_ranks.insert(slow).second, "--slow {} names rank {} twice; name each rank once", text, slow.first);
   }
   return slow_ranks;
 }
@@ -105,9 +100,9 @@ void require_rows_alone(const SimulateArguments& arguments, const std::vector<st
       {"--trace", !arguments.trace.empty()}, {"--svg", !arguments.svg.empty()},
       {"--html", !arguments.html.empty()}};
   for (const auto& [name, is_given] : others)
-    require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; leave one out",
-            arguments.rows.path, name);
-  require(config_arguments.empty(), "--rows={} takes runs from its rows, and {} is for a single run; leave one out",
+    require(!is_given, "--rows={} takes runs from its rows, and {} is for a single run; omit one", arguments.rows.path,
+            name);
+  require(config_arguments.empty(), "--rows={} takes runs from its rows, and {} is for a single run; omit one",
           arguments.rows.path, config_arguments.empty() ? "" : config_arguments.front());
 }
 
@@ -116,7 +111,7 @@ void require_files_apart(const SimulateArguments& arguments) {
       {"--trace", arguments.trace}, {"--svg", arguments.svg}, {"--html", arguments.html}};
   for (const auto& [flag, path] : files)
     for (const auto& [other, other_path] : files)
-      require(flag == other || path.empty() || path != other_path, "{}={} is the file of {}, too; give each its own",
+      require(flag == other || path.empty() || path != other_path, "{}={} is also the file of {}; use different files",
               flag, path, other);
 }
 
@@ -170,9 +165,9 @@ VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& confi
       "--machine", arguments->machine,
       "a machine by name, or its file (docs/reference/machines.md); default: the config's metrics.machine, or this "
       "machine, measured once");
-  app.add_option("--profile", arguments->profile,
-                 fmt::format("the software whose way of working is timed: {}; default: echelon",
-                             fmt::join(software_profile_names(), ", ")));
+  app.add_option(
+      "--profile", arguments->profile,
+      fmt::format("the training software to model: {}; default: echelon", fmt::join(software_profile_names(), ", ")));
   app.add_option("--rows", arguments->rows.path,
                  "a table of runs instead of a config: CSV with the columns of published results");
   app.add_option("--constants", arguments->rows.constants, "")->group("");
@@ -183,11 +178,11 @@ VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& confi
   auto* const checkpoint = app.add_option("--checkpoint-seconds", arguments->failures.checkpoint_seconds,
                                           "in which a checkpoint stops training");
   auto* const restart =
-      app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training goes on");
+      app.add_option("--restart-seconds", arguments->failures.restart_seconds, "from a failure until training resumes");
   app.add_option("--trace", arguments->trace, "a file for the step's timeline as a trace (ui.perfetto.dev)");
   app.add_option("--html", arguments->html, "a page about the step, to be opened in a browser");
   app.add_option("--svg", arguments->svg, "a file for the step's timeline as a drawing");
-  app.add_flag("--json", arguments->json, "the outcome as JSON");
+  app.add_flag("--json", arguments->json, "the result as JSON");
   return [arguments, config_arguments, mtbf, checkpoint, restart] {
     const bool says_costs = checkpoint->count() + restart->count() > 0;
     return run_simulation(*arguments, failures_of(*arguments, mtbf->count() > 0, says_costs), config_arguments);

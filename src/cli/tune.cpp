@@ -59,7 +59,7 @@ VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_ar
       ->capture_default_str();
   app.add_option("--output", arguments->output, "write the plan that took least as a config for echelon train");
   app.add_option("--machine-output", arguments->machine_output, "write the machine as it is now known, for --machine");
-  app.add_flag("--json", arguments->json, "the outcome as JSON");
+  app.add_flag("--json", arguments->json, "the result as JSON");
   return [arguments, config_arguments] {
     arguments->question.settings = config_arguments;
     arguments->question.read_model = read_model_spec;

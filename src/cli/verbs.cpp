@@ -5,7 +5,7 @@ namespace {
 
 constexpr Verb all_verbs[] = {
     {.name = "prepare", .summary = "text to a tokenizer and token files", .declare = declare_prepare},
-    {.name = "train", .summary = "train a model as a config says", .takes_config = true, .declare = declare_train},
+    {.name = "train", .summary = "train a model from a config", .takes_config = true, .declare = declare_train},
     {.name = "verify",
      .summary = "a layout against one rank, tensor by tensor",
      .takes_config = true,
@@ -16,7 +16,7 @@ constexpr Verb all_verbs[] = {
      .declare = declare_eval},
     {.name = "generate", .summary = "text out of a saved model", .declare = declare_generate},
     {.name = "inspect",
-     .summary = "what is in a model folder, in token files or in a config",
+     .summary = "describe a model folder, token files or a config",
      .takes_config = true,
      .declare = declare_inspect},
     {.name = "plan",
@@ -32,7 +32,7 @@ constexpr Verb all_verbs[] = {
      .takes_config = true,
      .declare = declare_simulate},
     {.name = "draw", .summary = "a pipeline schedule as text", .declare = declare_draw},
-    {.name = "bench", .summary = "what this machine's cores and memory can do", .declare = declare_bench},
+    {.name = "bench", .summary = "measure this machine's cores and memory", .declare = declare_bench},
 };
 
 }  // namespace

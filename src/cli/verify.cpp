@@ -101,7 +101,7 @@ ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<
   const RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
   const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
   require(!launched || launched->size == 1,
-          "verify runs all ranks as threads of one process, but {} started {}; nearest: 1", name_of(launched->source),
+          "verify runs all ranks as threads of one process, but {} started {} (use 1)", name_of(launched->source),
           launched->size);
   VerifyRequest request = arguments.request;
   request.dtype = parse_verified_dtype(arguments.dtype);

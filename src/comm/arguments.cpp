@@ -6,7 +6,7 @@ namespace echelon {
 namespace {
 
 void check_shards(std::string_view operation, const Comm& comm, const Tensor& shard, const Tensor& full) {
-  require(shard.dtype == full.dtype, "{}: the shard is {} but the full tensor is {}; they must be alike", operation,
+  require(shard.dtype == full.dtype, "{}: the shard is {} but the full tensor is {}; they must be equal", operation,
           name_of(shard.dtype), name_of(full.dtype));
   require(shard.num_elements() * comm.size() == full.num_elements(),
           "{}: {} shards of {} elements do not make a full tensor of {}; it needs {}", operation, comm.size(),
@@ -24,18 +24,18 @@ void check_reduce_scatter(const Comm& comm, const Tensor& shard, const Tensor& f
 }
 
 void check_all_to_all(const Comm& comm, const Tensor& received, const Tensor& sent) {
-  require(received.dtype == sent.dtype, "all_to_all: received is {} but sent is {}; they must be alike",
+  require(received.dtype == sent.dtype, "all_to_all: received is {} but sent is {}; they must be equal",
           name_of(received.dtype), name_of(sent.dtype));
   require(received.num_elements() == sent.num_elements(),
           "all_to_all: received has {} elements but sent has {}; they must be equally long", received.num_elements(),
           sent.num_elements());
   require(sent.num_elements() % comm.size() == 0,
-          "all_to_all: {} elements cannot be cut into {} equal parts; nearest: {}", sent.num_elements(), comm.size(),
+          "all_to_all: {} elements cannot be split into {} equal parts (use {})", sent.num_elements(), comm.size(),
           sent.num_elements() / comm.size() * comm.size());
 }
 
 void check_root(const Comm& comm, int root) {
-  require(root >= 0 && root < comm.size(), "broadcast: root = {} is not a rank of a group of {}; nearest: {}", root,
+  require(root >= 0 && root < comm.size(), "broadcast: root = {} is not a rank of a group of {} (use {})", root,
           comm.size(), root < 0 ? 0 : comm.size() - 1);
 }
 

@@ -39,7 +39,7 @@ std::optional<int> number_of(const GetVariable& get, const char* name) {
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   const bool is_number =
       error == std::errc() && end == text->data() + text->size() && number >= 0 && number <= most_processes;
-  require(is_number, "the environment variable {} = '{}' is no whole number from 0 to {}, as a launcher would set",
+  require(is_number, "the environment variable {} = '{}' is not a whole number from 0 to {}, as a launcher would set",
           name, *text, most_processes);
   return number;
 }
@@ -85,7 +85,7 @@ bool is_slurm_task(const GetVariable& get) {
   std::uint64_t step = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), step);
   require(error == std::errc() && end == text->data() + text->size(),
-          "the environment variable SLURM_STEP_ID = '{}' is no whole number", *text);
+          "the environment variable SLURM_STEP_ID = '{}' is not a whole number", *text);
   return step < 0xfffffff0U;
 }
 
@@ -95,8 +95,8 @@ std::optional<int> slurm_local_size(const GetVariable& get) {
   if (!counts || !node) return std::nullopt;
   const auto tasks = tasks_of_node(*counts, *node);
   require(tasks.has_value(),
-          "the environment variable SLURM_STEP_TASKS_PER_NODE = '{}' does not say how many tasks node SLURM_NODEID = "
-          "{} has",
+          "the environment variable SLURM_STEP_TASKS_PER_NODE = '{}' does not give the number of tasks of node "
+          "SLURM_NODEID = {} has",
           *counts, *node);
   return tasks;
 }
@@ -177,11 +177,10 @@ void require_mpi_possible(const LaunchEnvironment& launched) {
           "process {} of {} was started by srun without PMIx (PMIX_RANK is not set), by which MPI would learn of the "
           "others; start it with srun --mpi=pmix",
           launched.rank, launched.size);
-  throw Error(
-      fmt::format("process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are no MPI world; "
-                  "start it with mpirun -n {} or srun "
-                  "--mpi=pmix, or once without a launcher: then all ranks are threads of one machine",
-                  launched.rank, launched.size, launched.size));
+  throw Error(fmt::format(
+      "process {} of {} was started by torchrun (RANK, WORLD_SIZE), whose processes are not an MPI world; start it "
+      "with mpirun -n {} or srun --mpi=pmix, or once without a launcher: then all ranks are threads of one machine",
+      launched.rank, launched.size, launched.size));
 }
 
 void require_mpi_world(const LaunchEnvironment& launched, int mpi_rank, int mpi_size) {

@@ -37,10 +37,10 @@ class CudaRankDevice final : public RankDevice {
     } else if (is_alone) {
       recorder_.emplace(device_, ops_, nullptr);
     }
-    require(mesh_ != nullptr,
-            "{} processes would share GPU {}; nearest: one process with threads as ranks (without mpirun), or a GPU "
-            "for each",
-            placement.num_sharing, device_.index());
+    require(
+        mesh_ != nullptr,
+        "{} processes would share GPU {} (use one process with threads as ranks (without mpirun), or a GPU for each)",
+        placement.num_sharing, device_.index());
   }
   [[nodiscard]] Ops& ops() override { return ops_; }
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
@@ -79,13 +79,13 @@ class CudaRankDevice final : public RankDevice {
 // The same verdict on all ranks.
 void require_possible(const RankOptions& options, const Placement& placement, int num_ranks) {
   if (placement.has_each_its_own) return;
-  require(options.backend != CommBackend::nccl,
-          "comm.backend = nccl needs a GPU for every rank, but {} ranks share GPU {}; nearest: auto, or a mesh of "
-          "fewer ranks",
-          placement.num_sharing, placement.index);
+  require(
+      options.backend != CommBackend::nccl,
+      "comm.backend = nccl needs a GPU for every rank, but {} ranks share GPU {} (use auto, or a mesh of fewer ranks)",
+      placement.num_sharing, placement.index);
   require(num_ranks <= max_sharing_ranks,
-          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but those that share a GPU are at most {}; "
-          "nearest: {}",
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but those that share a GPU are at most {} "
+          "(use {})",
           num_ranks, max_sharing_ranks, max_sharing_ranks);
 }
 

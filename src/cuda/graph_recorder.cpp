@@ -34,7 +34,7 @@ void GraphRecorder::begin() {
   forget();
   ops_.publish();
   if (mesh_ != nullptr) mesh_->begin_recording();
-  check(cudaStreamBeginCapture(device_.compute().get(), cudaStreamCaptureModeThreadLocal), "the begin of a capture");
+  check(cudaStreamBeginCapture(device_.compute().get(), cudaStreamCaptureModeThreadLocal), "the start of a capture");
   is_capturing_ = true;
 }
 

@@ -109,7 +109,7 @@ IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix), tok
 void IndexedDataset::read_index(std::string_view index) {
   const std::string name = prefix_ + ".idx";
   require(index.size() >= header_bytes && index.substr(0, magic.size()) == magic,
-          "{} is no token index: it does not start with MMIDIDX and a full header", name);
+          "{} is not a token index: it does not start with MMIDIDX and a full header", name);
   const auto version = load<std::uint64_t>(index, 9);
   require(version == 1, "{} has version {}; this program reads version 1", name, version);
   type_ = parse_type(load<std::uint8_t>(index, 17), name);
@@ -119,7 +119,7 @@ void IndexedDataset::read_index(std::string_view index) {
   const bool fits = sequences <= body / 12 && bounds <= (body - sequences * 12) / 8;
   const std::size_t modes = fits ? body - sequences * 12 - bounds * 8 : 0;  // i8 per sequence in multimodal sets
   require(fits && (modes == 0 || modes == sequences),
-          "{} has {} bytes, which is not what {} sequences and {} document bounds take", name, index.size(), sequences,
+          "{} has {} bytes, but {} sequences and {} document bounds need another size", name, index.size(), sequences,
           bounds);
   require(bounds >= 1, "{} has no document bounds", name);
 
@@ -138,7 +138,7 @@ void IndexedDataset::read_index(std::string_view index) {
             "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_,
             bin.size());
     require(static_cast<std::uint64_t>(pointer) % token_bytes == 0,
-            "{}: sequence {} begins at byte {}, in the middle of a token of {} bytes", name, i, pointer, token_bytes);
+            "{}: sequence {} starts at byte {}, in the middle of a token of {} bytes", name, i, pointer, token_bytes);
     end = std::max(end, static_cast<std::uint64_t>(pointer) + num_bytes);
     starts_.push_back(starts_.back() + length);
     pointers_.push_back(pointer);
@@ -151,7 +151,7 @@ void IndexedDataset::read_index(std::string_view index) {
     const auto bound = load<std::int64_t>(index, header_bytes + 12 * sequences + 8 * d);
     const std::int64_t least = d == 0 ? 0 : document_bounds_.back();
     require(bound >= least && bound <= num_sequences() && (d > 0 || bound == 0),
-            "{}: document bound {} is {}, but must lie in [{}, {}]", name, d, bound, least,
+            "{}: document bound {} is {}, but must be in [{}, {}]", name, d, bound, least,
             d == 0 ? 0 : num_sequences());
     document_bounds_.push_back(bound);
   }

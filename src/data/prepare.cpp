@@ -164,7 +164,7 @@ void require_vocab_size(const PrepareOptions& options) {
   if (!options.tokenizer.empty()) return;
   constexpr std::int64_t least = 257, most = 1 << 24;
   require(options.vocab_size >= least && options.vocab_size <= most,
-          "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges; nearest: {}",
+          "prepare --vocab-size={} is not in [{}, {}]: 256 bytes, the document separator and the merges (use {})",
           options.vocab_size, least, most, std::clamp(options.vocab_size, least, most));
 }
 

@@ -40,7 +40,7 @@ class HostAccess {
 int first_gather(const Program& program, const ModelPart& part, const ShardedUnit& unit) {
   for (const Action& action : program)
     if (action.kind == ActionKind::gather_parameters && &part.unit(action) == &unit) return action.id;
-  throw Failure("a unit whose parameters are cut is never gathered");
+  throw Failure("a unit with sharded parameters is never gathered");
 }
 
 }  // namespace

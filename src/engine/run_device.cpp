@@ -23,7 +23,7 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
   const RunConfig& config = blueprint.config();
   const TrainingConfig& t = config.training;
   require(!t.linear_dtype || t.dtype != DType::float64 || backend.kind() == DeviceKind::cpu,
-          "training.linear_dtype = '{}' beside training.dtype = 'float64' is for processors alone; nearest: 'float32'",
+          "training.linear_dtype = '{}' with training.dtype = 'float64' is supported on CPUs only (use 'float32')",
           name_of(t.linear_dtype));
   std::unique_ptr<RankDevice> device =
       backend.open(host, {.num_threads = num_threads,
@@ -40,14 +40,12 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
 
 WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config) {
   if (!config.training.cuda_graphs) return nullptr;
-  require(
-      device.recorder() != nullptr,
-      "training.cuda_graphs = true needs a GPU of its own for each rank, and rank {} computes on {}; nearest: false",
-      device.mesh().rank(), device.description());
+  require(device.recorder() != nullptr,
+          "training.cuda_graphs = true needs a GPU of its own for each rank, and rank {} computes on {} (use false)",
+          device.mesh().rank(), device.description());
   require(config.parallelism.pipeline_parallel_degree == 1,
-          "training.cuda_graphs = true is not for pipelines, whose transfers might wait for each other in a circle "
-          "within a graph, and "
-          "parallelism.pipeline_parallel_degree = {}; nearest cuda_graphs: false",
+          "training.cuda_graphs = true is not supported with pipelines, whose transfers might deadlock within a graph, "
+          "and parallelism.pipeline_parallel_degree = {} (use cuda_graphs = false)",
           config.parallelism.pipeline_parallel_degree);
   return device.recorder();
 }

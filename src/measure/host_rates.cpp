@@ -29,8 +29,8 @@ ComputeRates rates_of(const DeviceSpec& device) {
 RatesOfHost::RatesOfHost(const MetricsConfig& metrics, const RankPlacement& placement, DeviceKind device)
     : placement_(placement), device_(device), is_wanted_(!metrics.machine.empty() || !metrics.trace.empty()) {
   require(device == DeviceKind::cpu || metrics.trace.empty() || !metrics.machine.empty(),
-          "metrics.trace = '{}' on GPUs compares operations with what the GPU can do, but metrics.machine is empty; "
-          "such as h100",
+          "metrics.trace = '{}' on GPUs compares operations with the peaks of the GPU, but metrics.machine is empty "
+          "(example: h100)",
           metrics.trace);
   if (device == DeviceKind::cuda && is_wanted_)
     all_cores_ = rates_of(read_machine(metrics.machine).nodes.front().device) * placement.num_ranks_on_host;

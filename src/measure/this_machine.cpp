@@ -15,7 +15,7 @@ MachineSpec this_machine() {
   // The short form of echelon bench: every size once.
   const KeptMachine machine = kept_machine(unmeasured_machine(), cache_folder(),
                                            [] { return measure_machine({.seconds = 0.05, .num_rounds = 1}); });
-  const std::string kept = machine.path.empty() ? "and kept nowhere, since no cache folder can be written"
+  const std::string kept = machine.path.empty() ? "and not stored, because no cache folder can be written"
                                                 : fmt::format("and kept in {}", machine.path.string());
   if (machine.is_new)
     fmt::print(stderr, "no --machine: this one, {}, measured in {:.1f} s {}\n", machine.host.processor,

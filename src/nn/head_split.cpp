@@ -16,14 +16,14 @@ bool splits(const ModelSpec& model, std::int64_t tp) {
          (tp <= num_kv_heads || tp % num_kv_heads == 0);
 }
 
-std::int64_t nearest_degree(const ModelSpec& model, std::int64_t tp) {
+std::int64_t closest_degree(const ModelSpec& model, std::int64_t tp) {
   const std::int64_t start =
       std::clamp<std::int64_t>(tp, 1, std::min(model.num_attention_heads, model.intermediate_size));
-  std::int64_t nearest_below = start;
-  while (!splits(model, nearest_below)) --nearest_below;  // ends at 1, which always goes
-  for (std::int64_t above = start; above < 2 * start - nearest_below; ++above)
+  std::int64_t closest_below = start;
+  while (!splits(model, closest_below)) --closest_below;  // ends at 1, which always goes
+  for (std::int64_t above = start; above < 2 * start - closest_below; ++above)
     if (splits(model, above)) return above;
-  return nearest_below;
+  return closest_below;
 }
 
 }  // namespace
@@ -58,11 +58,9 @@ void validate_tensor_parallel(const ModelSpec& model, int tp) {
   if (splits(model, tp)) return;
   throw Error(fmt::format(
       "parallelism.tensor_parallel_degree = {} does not split model.num_attention_heads = {}, "
-      "model.num_key_value_heads = {} and "
-      "model.intermediate_size = {}: it must not exceed the heads or the intermediate size and, above the kv heads, be "
-      "a multiple of them; "
-      "nearest: {}",
-      tp, model.num_attention_heads, model.num_key_value_heads, model.intermediate_size, nearest_degree(model, tp)));
+      "model.num_key_value_heads = {} and model.intermediate_size = {}: it must not exceed the heads or the "
+      "intermediate size and, above the kv heads, be a multiple of them (use {})",
+      tp, model.num_attention_heads, model.num_key_value_heads, model.intermediate_size, closest_degree(model, tp)));
 }
 
 }  // namespace echelon

@@ -26,7 +26,7 @@ struct HeadSplit {
 /// Ranks that hold the same kv head: tp / K above K, else 1.
 [[nodiscard]] int kv_replicas(const ModelSpec& model, int tp);
 
-/// Throws Error naming parallelism.tensor_parallel_degree and the nearest degree that goes, unless every rank gets a
+/// Throws Error naming parallelism.tensor_parallel_degree and the closest valid degree, unless every rank gets a
 /// query head and a feature of the MLP.
 void validate_tensor_parallel(const ModelSpec& model, int tp);
 

@@ -67,7 +67,7 @@ void initialize(const Param& param, const TensorSlice& slice, std::int64_t seed,
     case DType::int32:
     case DType::int16: break;
   }
-  throw Failure("weights are no integers");
+  throw Failure("weights are not integers");
 }
 
 }  // namespace echelon

@@ -49,7 +49,7 @@ void set_step(TrainPrediction& prediction, F&& predict) {
 void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, const RankPlacement& placement,
                        const std::optional<HostSpec>& host) {
   if (!host || host->operations.empty()) {
-    prediction.source = "not predicted: metrics.machine names no machine file with measured operations";
+    prediction.source = "not predicted: metrics.machine does not name a machine file with measured operations";
   } else if (placement.num_ranks > placement.num_ranks_on_host) {
     prediction.source = "not predicted: the processes are on several hosts, and a machine file is of one";
   } else {
@@ -59,7 +59,7 @@ void predict_processes(TrainPrediction& prediction, const Blueprint& blueprint, 
 
 void predict_gpus(TrainPrediction& prediction, const Blueprint& blueprint) {
   const std::string& machine = blueprint.config().metrics.machine;
-  prediction.source = machine.empty() ? "not predicted: metrics.machine names no machine, such as h100" : machine;
+  prediction.source = machine.empty() ? "not predicted: metrics.machine is empty (example: h100)" : machine;
   if (!machine.empty()) prediction.predicted_step_seconds = simulate(blueprint, read_machine(machine)).step_seconds;
 }
 

@@ -8,12 +8,12 @@
 namespace echelon {
 
 OutputFile::OutputFile(std::string_view flag, std::string path, std::string_view usual_name) : path_(std::move(path)) {
-  require(!path_.empty(), "{} is empty: which file is to be written? nearest: {}={}", flag, flag, usual_name);
+  require(!path_.empty(), "{} is empty, but it names the file to write (use {}={})", flag, flag, usual_name);
   const std::filesystem::path file = path_, folder = file.parent_path();
-  require(!std::filesystem::is_directory(file), "{}={} cannot be written, for it is a folder; nearest: {}={}", flag,
-          path_, flag, (file / usual_name).string());
+  require(!std::filesystem::is_directory(file), "{}={} cannot be written: it is a folder (use {}={})", flag, path_,
+          flag, (file / usual_name).string());
   require(folder.empty() || std::filesystem::is_directory(folder),
-          "{}={} cannot be written, for there is no folder '{}'; make it, or write to {}={}", flag, path_,
+          "{}={} cannot be written: there is no folder '{}'; create it, or write to {}={}", flag, path_,
           folder.string(), flag, file.filename().string());
   const bool was_there = std::filesystem::exists(file);
   const bool can_be_written = std::ofstream(path_, std::ios::app | std::ios::binary).good();

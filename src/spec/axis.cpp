@@ -49,13 +49,13 @@ bool has_any(const std::vector<Axis>& axes, const AxisWord& word) {
 }
 
 /// What can be understood of the names, and around it the axes that are missing.
-AxisOrder nearest_order(const std::vector<std::string_view>& names) {
+AxisOrder closest_order(const std::vector<std::string_view>& names) {
   std::vector<std::string_view> known;
   for (const AxisWord& word : axis_words()) known.push_back(word.name);
   std::vector<Axis> axes;
   for (const std::string_view name : names) {
     const AxisWord* word = find_axis_word(name);
-    if (word == nullptr && !name.empty()) word = find_axis_word(nearest(name, known));
+    if (word == nullptr && !name.empty()) word = find_axis_word(closest_name(name, known));
     if (word != nullptr && !has_any(axes, *word)) axes.insert(axes.end(), word->axes.begin(), word->axes.end());
   }
   const AxisOrder all;
@@ -92,10 +92,10 @@ AxisOrder parse_axis_order(std::string_view key, const std::vector<std::string>&
   std::vector<Axis> axes;
   for (const std::string_view part : parts) {
     const AxisWord* word = find_axis_word(part);
-    require(word != nullptr, "{} = '{}': '{}' is none of tp, cp, ep, dp, pp, dp_shard, dp_replicate; nearest: '{}'",
-            key, text, part, name_of(nearest_order(parts)));
-    require(!has_any(axes, *word), "{} = '{}' names {} twice; nearest: '{}'", key, text, part,
-            name_of(nearest_order(parts)));
+    require(word != nullptr, "{} = '{}': '{}' is not one of tp, cp, ep, dp, pp, dp_shard, dp_replicate (use '{}')", key,
+            text, part, name_of(closest_order(parts)));
+    require(!has_any(axes, *word), "{} = '{}' names {} twice (use '{}')", key, text, part,
+            name_of(closest_order(parts)));
     axes.insert(axes.end(), word->axes.begin(), word->axes.end());
   }
   return AxisOrder(axes);

@@ -68,7 +68,7 @@ class AxisOrder {
 [[nodiscard]] std::string name_of(const AxisOrder& order);
 
 /// Names of axes, or several of them joined by dashes, innermost first, in any letter case; ep has no ranks of its own
-/// and may stand anywhere. Throws Error naming `key` and the nearest order.
+/// and may stand anywhere. Throws Error naming `key` and the closest valid value order.
 [[nodiscard]] AxisOrder parse_axis_order(std::string_view key, const std::vector<std::string>& names);
 
 }  // namespace echelon

@@ -22,7 +22,7 @@ class UnknownChoice : public Error {
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-/// The choice of that name (name_of) in any letter case. Throws Error naming `key` and the nearest.
+/// The choice of that name (name_of) in any letter case. Throws Error naming `key` and the closest valid value.
 template <class Choice, std::size_t n>
 [[nodiscard]] Choice parse_choice(std::string_view key, std::string_view text, const Choice (&choices)[n]) {
   std::vector<std::string_view> names;
@@ -30,12 +30,12 @@ template <class Choice, std::size_t n>
     if (equal_but_for_case(text, name_of(choice))) return choice;
     names.push_back(name_of(choice));
   }
-  throw Error(
-      fmt::format("{} = '{}' is none of {}; nearest: {}", key, text, fmt::join(names, ", "), nearest(text, names)));
+  throw Error(fmt::format("{} = '{}' is not one of {}; did you mean {}?", key, text, fmt::join(names, ", "),
+                          closest_name(text, names)));
 }
 
 /// The choice of exactly that name (name_of); `not_yet`: names that are refused as planned. Throws UnknownChoice naming
-/// `key` and the nearest.
+/// `key` and the closest valid value.
 template <class Choice>
 [[nodiscard]] Choice parse_exact_choice(std::string_view key, std::string_view text, std::span<const Choice> choices,
                                         std::span<const std::string_view> not_yet = {}) {
@@ -45,11 +45,11 @@ template <class Choice>
     names.push_back(name_of(choice));
   }
   if (std::ranges::find(not_yet, text) != not_yet.end())
-    throw UnknownChoice(fmt::format("{} = '{}' is not there yet; use {}", key, text, fmt::join(names, " or ")));
+    throw UnknownChoice(fmt::format("{} = '{}' is not supported yet; use {}", key, text, fmt::join(names, " or ")));
   std::vector<std::string_view> known = names;
   known.insert(known.end(), not_yet.begin(), not_yet.end());
-  throw UnknownChoice(
-      fmt::format("{} = '{}' is none of {}; nearest: {}", key, text, fmt::join(names, ", "), nearest(text, known)));
+  throw UnknownChoice(fmt::format("{} = '{}' is not one of {}; did you mean {}?", key, text, fmt::join(names, ", "),
+                                  closest_name(text, known)));
 }
 
 }  // namespace echelon

@@ -23,7 +23,7 @@ class LetterReader {
  private:
   [[noreturn]] void refuse(std::string_view what) const {
     throw Error(fmt::format(
-        "parallelism.pipeline_parallel_layout = '{}' has {} at character {}; nearest: such as 'Et|tL' or 'E(t|)*4L'",
+        "parallelism.pipeline_parallel_layout = '{}' has {} at character {} (examples: 'Et|tL', 'E(t|)*4L')",
         text_.substr(0, 80), what, position_ + 1));
   }
 
@@ -43,9 +43,9 @@ class LetterReader {
 
   std::string read_item(int depth) {
     const char c = text_[position_];
-    if (c == 'm') refuse("'m', a layer of multi-token prediction, which is not there,");
+    if (c == 'm') refuse("'m', a layer of multi-token prediction, which is not supported,");
     if (c == 'E' || c == 't' || c == 'L' || c == '|') return std::string(1, text_[position_++]);
-    if (c != '(') refuse(fmt::format("'{}', which is none of E, t, L, |, ( and )", c));
+    if (c != '(') refuse(fmt::format("'{}', which is not one of E, t, L, |, ( and )", c));
     if (depth > 8) refuse("more than 8 groups in each other");
     ++position_;
     std::string group = read_items(depth + 1);

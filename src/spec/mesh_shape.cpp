@@ -15,7 +15,7 @@ constexpr Axis axis_at(int index) { return static_cast<Axis>(index); }
 
 void require_blocks(const Group& group, int num_ranks) {
   require(group.block >= 1 && num_ranks % group.block == 0,
-          "the group {} cannot be formed: its {} ranks do not split into blocks of {}", name_of(group), num_ranks,
+          "the group {} cannot be made: its {} ranks do not split into blocks of {}", name_of(group), num_ranks,
           group.block);
 }
 
@@ -64,7 +64,7 @@ MeshShape::MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order) 
   std::int64_t num_ranks = 1;
   for (int i = 0; i < num_axes; ++i) {
     const int degree = degrees[static_cast<std::size_t>(i)];
-    require(degree >= 1, "the mesh's {} degree = {} is below 1; nearest: 1", name_of(axis_at(i)), degree);
+    require(degree >= 1, "the mesh's {} degree = {} is below 1 (use 1)", name_of(axis_at(i)), degree);
     num_ranks *= degree;
     require(num_ranks <= std::numeric_limits<int>::max(),
             "the mesh's degrees multiply to more than {} ranks; make them smaller", std::numeric_limits<int>::max());

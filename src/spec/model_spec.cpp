@@ -29,11 +29,11 @@ void require_countable(const ModelSpec& m) {
 }
 
 void require_positive(std::string_view key, std::int64_t value) {
-  require(value >= 1, "model.{} = {} is below 1; nearest: 1", key, value);
+  require(value >= 1, "model.{} = {} is below 1 (use 1)", key, value);
 }
 
 // The divisor of `whole` that is closest to `wanted`, the smaller one of two.
-std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
+std::int64_t closest_divisor(std::int64_t whole, std::int64_t wanted) {
   for (std::int64_t distance = 0; distance < whole; ++distance) {
     if (wanted - distance >= 1 && whole % (wanted - distance) == 0) return wanted - distance;
     if (wanted + distance <= whole && whole % (wanted + distance) == 0) return wanted + distance;
@@ -42,18 +42,18 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
 }
 
 void validate_rope(const ModelSpec& m) {
-  require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs; nearest: {}", m.head_dim,
+  require(m.head_dim % 2 == 0, "model.head_dim = {} is odd, but RoPE rotates pairs (use {})", m.head_dim,
           m.head_dim + 1);
   require(m.rope_theta > 1 && std::isfinite(m.rope_theta),
-          "model.rope_theta = {} is not a number above 1; nearest usual value: 10000", m.rope_theta);
+          "model.rope_theta = {} is not a number above 1 (use 10000, the usual value)", m.rope_theta);
   if (!m.rope_scaling) return;
   const RopeScaling& s = *m.rope_scaling;
-  require(s.factor >= 1 && std::isfinite(s.factor),
-          "model.rope_scaling.factor = {} is not a number from 1 on; nearest: 1", s.factor);
-  require(s.low_freq_factor > 0, "model.rope_scaling.low_freq_factor = {} is not above 0; nearest usual value: 1",
+  require(s.factor >= 1 && std::isfinite(s.factor), "model.rope_scaling.factor = {} is not a number from 1 on (use 1)",
+          s.factor);
+  require(s.low_freq_factor > 0, "model.rope_scaling.low_freq_factor = {} is not above 0 (use 1, the usual value)",
           s.low_freq_factor);
   require(s.high_freq_factor > s.low_freq_factor && std::isfinite(s.high_freq_factor),
-          "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {}; nearest usual value: 4",
+          "model.rope_scaling.high_freq_factor = {} is not above low_freq_factor = {} (use 4, the usual value)",
           s.high_freq_factor, s.low_freq_factor);
   require_positive("rope_scaling.original_max_position_embeddings", s.original_max_position_embeddings);
 }
@@ -72,8 +72,8 @@ Family parse_family(std::string_view model_type) {
     if (name == model_type) return family;
     names.push_back(name);
   }
-  throw Error(fmt::format("model.model_type = '{}' is not a family that Echelon has; nearest: {}", model_type,
-                          nearest(model_type, names)));
+  throw Error(fmt::format("model.model_type = '{}' is not a family that Echelon has; did you mean {}?", model_type,
+                          closest_name(model_type, names)));
 }
 
 ModelSpec family_defaults(Family family) {
@@ -133,16 +133,16 @@ void validate(const ModelSpec& m) {
     require(value <= (std::int64_t{1} << 31) - 1, "model.{} = {} is too large; at most {}", key, value,
             (std::int64_t{1} << 31) - 1);
   }
-  require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {}; nearest: {}",
-          m.num_hidden_layers, most_layers, most_layers);
+  require(m.num_hidden_layers <= most_layers, "model.num_hidden_layers = {} is above {} (use {})", m.num_hidden_layers,
+          most_layers, most_layers);
   require_countable(m);
   require(m.num_attention_heads % m.num_key_value_heads == 0,
-          "model.num_key_value_heads = {} does not divide model.num_attention_heads = {}; nearest: {}",
-          m.num_key_value_heads, m.num_attention_heads, nearest_divisor(m.num_attention_heads, m.num_key_value_heads));
-  require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1; nearest usual value: 1e-05",
+          "model.num_key_value_heads = {} does not divide model.num_attention_heads = {} (use {})",
+          m.num_key_value_heads, m.num_attention_heads, closest_divisor(m.num_attention_heads, m.num_key_value_heads));
+  require(m.norm_eps > 0 && m.norm_eps < 1, "model.{} = {} is not between 0 and 1 (use 1e-05, the usual value)",
           m.norm == NormKind::layer_norm ? "layer_norm_epsilon" : "rms_norm_eps", m.norm_eps);
   require(m.initializer_range > 0 && m.initializer_range < 10,
-          "model.initializer_range = {} is not between 0 and 10; nearest usual value: 0.02", m.initializer_range);
+          "model.initializer_range = {} is not between 0 and 10 (use 0.02, the usual value)", m.initializer_range);
   if (m.position == PositionKind::rope) validate_rope(m);
 }
 

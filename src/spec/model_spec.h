@@ -62,9 +62,9 @@ struct ModelSpec {
 /// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
 [[nodiscard]] ModelSpec family_defaults(Family family);
 [[nodiscard]] std::string_view name_of(Family family);           // config.json's model_type
-[[nodiscard]] Family parse_family(std::string_view model_type);  // Throws Error naming the nearest
+[[nodiscard]] Family parse_family(std::string_view model_type);  // Throws Error with a value to use
 
-/// The spec of a preset, e.g. "gpt2-124m", "llama-10m", "llama3-8b". Throws Error naming the nearest.
+/// The spec of a preset, e.g. "gpt2-124m", "llama-10m", "llama3-8b". Throws Error with a value to use.
 [[nodiscard]] ModelSpec preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> preset_names();
 

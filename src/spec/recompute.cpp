@@ -32,10 +32,10 @@ BlockOperations parse_one(std::string_view key, std::string_view name, bool is_a
   }
   for (const std::string_view other : never_kept)
     require(!equal_but_for_case(name, other),
-            "{} = '{}' frees nothing, since what norms, rotations and activations give is never kept; nearest: {}", key,
+            "{} = '{}' saves no memory: the results of norms, rotations and activations are never stored (use {})", key,
             name, is_alone ? "none" : name_of(BlockOperation::mlp));
-  throw Error(
-      fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(known, ", "), nearest(name, known)));
+  throw Error(fmt::format("{} = '{}' is not one of {}; did you mean {}?", key, name, fmt::join(known, ", "),
+                          closest_name(name, known)));
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ inline constexpr BlockOperations attention_internals = {BlockOperation::qkv_proj
 inline constexpr BlockOperations whole_block = {BlockOperation::qkv_proj, BlockOperation::core_attn,
                                                 BlockOperation::o_proj, BlockOperation::mlp};
 
-/// "none", "selective", "full", or operations. Throws Error naming `key` and the nearest.
+/// "none", "selective", "full", or operations. Throws Error naming `key` and the closest valid value.
 [[nodiscard]] BlockOperations parse_recompute(std::string_view key, const std::vector<std::string>& names);
 /// One of the three words, or the names of the operations.
 [[nodiscard]] std::vector<std::string> names_of(const BlockOperations& operations);

@@ -27,8 +27,7 @@ std::vector<std::int64_t> with_ends(std::vector<std::int64_t> decoder_layers) {
 std::vector<std::int64_t> default_counts(std::int64_t num_layers, int num_stages) {
   require(num_layers + 2 >= num_stages,
           "parallelism.pipeline_parallel_degree x virtual_stages = {} is more than model.num_hidden_layers = {} with "
-          "embedding and head, so a stage would have no "
-          "layer; nearest: {}",
+          "embedding and head, so a stage would have no layer (use {})",
           num_stages, num_layers, num_layers + 2);
   return num_layers >= num_stages ? with_ends(even_split(num_layers, num_stages))
                                   : even_split(num_layers + 2, num_stages);
@@ -45,61 +44,61 @@ std::string letters_of(const std::vector<std::int64_t>& counts) {
 }
 
 /// The even layout, written in the way that the user has written his.
-std::string nearest_layout(std::int64_t num_layers, int num_stages, const PipelineLayout& layout) {
+std::string closest_layout(std::int64_t num_layers, int num_stages, const PipelineLayout& layout) {
   if (num_layers + 2 < num_stages) return "fewer stages";
   const std::vector<std::int64_t> counts = default_counts(num_layers, num_stages);
   return layout.letters.empty() ? fmt::format("[{}]", fmt::join(counts, ", ")) : "'" + letters_of(counts) + "'";
 }
 
 std::vector<std::int64_t> check_counts(const std::vector<std::int64_t>& counts, std::int64_t num_layers,
-                                       const std::string& nearest) {
+                                       const std::string& closest) {
   for (const std::int64_t count : counts)
-    require(count >= 0 && count <= num_layers + 2, "{} = [{}] has a stage with {} layers; nearest: {}", key,
-            fmt::join(counts, ", "), count, nearest);
+    require(count >= 0 && count <= num_layers + 2, "{} = [{}] has a stage with {} layers (use {})", key,
+            fmt::join(counts, ", "), count, closest);
   const std::int64_t sum = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  require(sum == num_layers || sum == num_layers + 2,
-          "{} = [{}] adds up to {} layers but model.num_hidden_layers = {}, which are {} with embedding and head; "
-          "nearest: {}",
-          key, fmt::join(counts, ", "), sum, num_layers, num_layers + 2, nearest);
+  require(
+      sum == num_layers || sum == num_layers + 2,
+      "{} = [{}] adds up to {} layers but model.num_hidden_layers = {}, which are {} with embedding and head (use {})",
+      key, fmt::join(counts, ", "), sum, num_layers, num_layers + 2, closest);
   const std::vector<std::int64_t> all = sum == num_layers ? with_ends(counts) : counts;
   const bool is_full = std::all_of(all.begin(), all.end(), [](std::int64_t count) { return count >= 1; }) &&
                        (all.size() > 1 || all[0] >= 2);
-  require(is_full, "{} = [{}] has a stage with 0 layers, and a stage without layers is not there; nearest: {}", key,
-          fmt::join(counts, ", "), nearest);
+  require(is_full, "{} = [{}] has a stage with 0 layers, and a stage without layers is not supported (use {})", key,
+          fmt::join(counts, ", "), closest);
   return all;
 }
 
 std::vector<std::int64_t> counts_of_letters(const std::string& text, std::int64_t num_layers,
-                                            const std::string& nearest) {
+                                            const std::string& closest) {
   const std::vector<std::string> stages = layout_letters(text);
   std::string all;
   std::vector<std::int64_t> counts;
   for (const std::string& letters : stages) {
     require(!letters.empty(),
-            "{} = '{}' has no layer on stage {} of {}, and a stage without layers is not there; nearest: {}", key, text,
-            counts.size(), stages.size(), nearest);
+            "{} = '{}' has no layer on stage {} of {}, and a stage without layers is not supported (use {})", key, text,
+            counts.size(), stages.size(), closest);
     counts.push_back(static_cast<std::int64_t>(letters.size()));
     all += letters;
   }
   const bool is_model = all == "E" + std::string(static_cast<std::size_t>(num_layers), 't') + "L";
   require(is_model,
           "{} = '{}' has {} E, {} t and {} L, which must be one E, model.num_hidden_layers = {} t and one L in this "
-          "order; nearest: {}",
+          "order (use {})",
           key, text, std::count(all.begin(), all.end(), 'E'), std::count(all.begin(), all.end(), 't'),
-          std::count(all.begin(), all.end(), 'L'), num_layers, nearest);
+          std::count(all.begin(), all.end(), 'L'), num_layers, closest);
   return counts;
 }
 
 std::vector<std::int64_t> layer_counts(std::int64_t num_layers, int num_stages, const PipelineLayout& layout) {
   if (layout.empty()) return default_counts(num_layers, num_stages);
   const int named = num_stages_of(layout);
-  const std::string nearest = nearest_layout(num_layers, num_stages, layout);
+  const std::string closest = closest_layout(num_layers, num_stages, layout);
   require(named == num_stages,
-          "{} = {} names {} stages but parallelism.pipeline_parallel_degree x virtual_stages make {}; nearest: {}", key,
+          "{} = {} names {} stages but parallelism.pipeline_parallel_degree x virtual_stages make {} (use {})", key,
           layout.letters.empty() ? fmt::format("[{}]", fmt::join(layout.counts, ", ")) : "'" + layout.letters + "'",
-          named, num_stages, nearest);
-  return layout.letters.empty() ? check_counts(layout.counts, num_layers, nearest)
-                                : counts_of_letters(layout.letters, num_layers, nearest);
+          named, num_stages, closest);
+  return layout.letters.empty() ? check_counts(layout.counts, num_layers, closest)
+                                : counts_of_letters(layout.letters, num_layers, closest);
 }
 
 }  // namespace
@@ -109,7 +108,7 @@ int num_stages_of(const PipelineLayout& layout) {
 }
 
 std::vector<StageLayers> stage_layout(std::int64_t num_layers, int num_stages, const PipelineLayout& layout) {
-  require(num_stages >= 1, "parallelism.pipeline_parallel_degree = {} is below 1; nearest: 1", num_stages);
+  require(num_stages >= 1, "parallelism.pipeline_parallel_degree = {} is below 1 (use 1)", num_stages);
   std::vector<StageLayers> stages;
   std::int64_t first_layer = 0;
   for (const std::int64_t count : layer_counts(num_layers, num_stages, layout)) {

@@ -15,7 +15,7 @@ Arena::~Arena() {
 Stack Arena::region(std::int64_t offset, std::int64_t num_bytes) const {
   if (offset < 0 || offset + num_bytes > num_bytes_)
     throw Failure(
-        fmt::format("region [{}, {}) lies outside an arena of {} bytes", offset, offset + num_bytes, num_bytes_));
+        fmt::format("region [{}, {}) is outside an arena of {} bytes", offset, offset + num_bytes, num_bytes_));
   return {base_ + offset, num_bytes};
 }
 

@@ -28,7 +28,7 @@ DType parse_dtype(std::string_view name) {
     if (candidate == name) return dtype;
     names.push_back(candidate);
   }
-  throw Error(fmt::format("there is no dtype '{}'; the nearest is '{}'", name, nearest(name, names)));
+  throw Error(fmt::format("there is no dtype '{}'; did you mean '{}'?", name, closest_name(name, names)));
 }
 
 }  // namespace echelon

@@ -25,7 +25,7 @@ enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, in
 
 [[nodiscard]] std::string_view name_of(DType dtype);
 
-/// "float32" | "float64" | "bfloat16" | "float16" | "int32" | "int16". Throws Error naming the nearest one.
+/// "float32" | "float64" | "bfloat16" | "float16" | "int32" | "int16". Throws Error naming the closest name.
 [[nodiscard]] DType parse_dtype(std::string_view name);
 
 /// The format in which sums over `dtype` are formed and statistics are kept: float64 for float64, else float32.

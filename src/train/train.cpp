@@ -21,13 +21,13 @@ DatasetBatches open_batches(const RunConfig& config, std::string_view key, const
                             WindowOrder order) {
   const bool is_there = std::filesystem::exists(prefix + ".idx");
   const bool is_file_name = prefix.ends_with(".bin") || prefix.ends_with(".idx");
-  require(is_there || !is_file_name, "{} = '{}' is no prefix of a .bin and an .idx; nearest: '{}'", key, prefix,
+  require(is_there || !is_file_name, "{} = '{}' is not the prefix of a .bin and an .idx file (use '{}')", key, prefix,
           prefix.substr(0, prefix.rfind('.')));
   require(is_there, "{} = '{}': there is no file {}.idx; echelon prepare makes it", key, prefix, prefix);
   IndexedDataset dataset(prefix);
   require(!config.data.reset_attention_mask || dataset.num_documents() > 1,
-          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document; nearest: false",
-          prefix, dataset.num_tokens());
+          "data.reset_attention_mask = true, but {}.idx says that its {} tokens are one document (use false)", prefix,
+          dataset.num_tokens());
   return {std::move(dataset), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
 }
 
@@ -78,7 +78,7 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   ModelSpec expected = config.model, found = reader.spec();
   expected.initializer_range = found.initializer_range;  // of no matter to weights that are loaded
   require(expected == found,
-          "checkpoint.initial_load_path = '{}' holds another model than [model] describes; use model.path = '{}'",
+          "checkpoint.initial_load_path = '{}' has a different model than [model] describes; use model.path = '{}'",
           config.checkpoint.initial_load_path, config.checkpoint.initial_load_path);
   return reader;
 }

@@ -111,7 +111,7 @@ void Inference::require_position(const Operand& x, int dim, std::int64_t first) 
     is_cut = true;
   }
   if (!is_cut || first == index * x.tensor.size(dim)) return;
-  fail(fmt::format("{} is part {} of its dim {}, so it begins at {}, but {} is given", x.role, index, dim,
+  fail(fmt::format("{} is part {} of its dim {}, so it starts at {}, but {} is given", x.role, index, dim,
                    index * x.tensor.size(dim), first));
 }
 

@@ -39,7 +39,7 @@ std::vector<TypeAxis> RankAxes::of(const Group& group) const {
   std::vector<TypeAxis> axes;
   const bool is_block = group.part == Group::Part::block, is_strided = group.part == Group::Part::strided;
   if ((is_block || is_strided) && group.block != degree(TypeAxis::kv_replica))
-    throw Failure(fmt::format("the group '{}' is cut in blocks of {}, but {} ranks hold the same kv head",
+    throw Failure(fmt::format("the group '{}' is split into blocks of {}, but {} ranks hold the same kv head",
                               name_of(group), group.block, degree(TypeAxis::kv_replica)));
   for (const TypeAxis axis : all_)
     if (group.axes.contains(mesh_axis(axis)) && (axis == TypeAxis::kv_replica ? !is_strided : !is_block))

@@ -23,10 +23,10 @@ const Difference* find(const Case& at, std::int64_t step, Quantity quantity) {
 const char* what_is_right(Quantity quantity) {
   switch (quantity) {
     case Quantity::loss: return "";
-    case Quantity::gradient: return ", beside the right loss";
-    case Quantity::norm: return ", beside right gradients";
+    case Quantity::gradient: return ", with the right loss";
+    case Quantity::norm: return ", with right gradients";
     case Quantity::weight:
-      return ", beside right gradients and their right norm: it is the update, or what the weights became after it";
+      return ", with right gradients and their right norm: the update is wrong, or the weights changed after it";
   }
   return "";
 }
@@ -118,9 +118,7 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
 }
 
 std::string Diagnosis::sentence() const {
-  std::string text =
-      fmt::format("{}", finding.kind == FaultKind::unknown ? "a fault that is none of those that are known"
-                                                           : name_of(finding.kind));
+  std::string text = fmt::format("{}", finding.kind == FaultKind::unknown ? "an unknown fault" : name_of(finding.kind));
   const bool says_axis =
       finding.kind == FaultKind::lost_microbatches || finding.kind == FaultKind::repeated_microbatches;
   if (!finding.axis.empty() && !says_axis) text += " over " + finding.axis;

@@ -253,7 +253,7 @@ class ActivationExplainer {
     add(kind, at_slice ? "tp" : "", read().name.tensor,
         fmt::format("{} tokens, from position {} of sequence {} on, {} {} and following{}", misplaced.size(),
                     first.token % T_, first.token / T_, how, first.as % T_,
-                    at_slice ? fmt::format("; there begin the {} tokens of tensor-parallel rank {}", slice,
+                    at_slice ? fmt::format("; the {} tokens of tensor-parallel rank {} start there", slice,
                                            in_microbatch / slice)
                              : std::string()));
   }

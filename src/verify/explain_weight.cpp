@@ -119,8 +119,8 @@ class WeightExplainer {
                       piece.indices.back(), state));
     } else if (at_begin || at_end) {
       add(FaultKind::wrong_boundary, "dp_shard",
-          fmt::format("shard {} has elements {} to {} of it on rank {}; {} to {}, {} of them {} its border, {}", shard,
-                      piece.indices.front(), piece.indices.back(), piece.rank, wrong.first(), wrong.last(),
+          fmt::format("shard {} has elements {} to {} of it on rank {}; {} to {}, {} of them {} its boundary, {}",
+                      shard, piece.indices.front(), piece.indices.back(), piece.rank, wrong.first(), wrong.last(),
                       wrong.places.size(), at_begin ? "from" : "up to", state));
     }
   }

@@ -25,8 +25,8 @@ std::int64_t scaled_like(std::int64_t size, std::int64_t part, std::int64_t whol
 
 void shrink_layers(RunConfig& config, std::int64_t num_layers) {
   const std::int64_t before = config.model.num_hidden_layers;
-  require(num_layers <= before, "--layers = {} is more than model.num_hidden_layers = {}; nearest: {}", num_layers,
-          before, before);
+  require(num_layers <= before, "--layers = {} is more than model.num_hidden_layers = {} (use {})", num_layers, before,
+          before);
   const auto is_possible = [&](std::int64_t layers) {
     config.model.num_hidden_layers = layers;
     try {
@@ -36,26 +36,26 @@ void shrink_layers(RunConfig& config, std::int64_t num_layers) {
       return false;
     }
   };
-  std::int64_t nearest_layers = before;
+  std::int64_t closest_layers = before;
   for (std::int64_t layers = before; layers >= 1; --layers)
-    if (std::abs(layers - num_layers) <= std::abs(nearest_layers - num_layers) && is_possible(layers))
-      nearest_layers = layers;
+    if (std::abs(layers - num_layers) <= std::abs(closest_layers - num_layers) && is_possible(layers))
+      closest_layers = layers;
   config.model.num_hidden_layers = num_layers;
-  require(num_layers == nearest_layers,
-          "--layers = {} cannot be cut into the layout's {} pipeline stages, which are kept; nearest: {}", num_layers,
-          num_pipeline_stages(config), nearest_layers);
+  require(num_layers == closest_layers,
+          "--layers = {} cannot be split into the layout's {} pipeline stages, which are kept (use {})", num_layers,
+          num_pipeline_stages(config), closest_layers);
 }
 
 void shrink_width(RunConfig& config, std::int64_t hidden_size, bool shrinks_vocabulary) {
   ModelSpec& model = config.model;
   const std::int64_t heads = model.num_attention_heads, step = heads * (model.position == PositionKind::rope ? 2 : 1),
                      before = model.hidden_size;
-  require(hidden_size <= before, "--hidden = {} is more than model.hidden_size = {}; nearest: {}", hidden_size, before,
+  require(hidden_size <= before, "--hidden = {} is more than model.hidden_size = {} (use {})", hidden_size, before,
           before);
   const std::int64_t near =
       std::clamp((hidden_size + step / 2) / step * step, step, std::max(step, before / step * step));
   require(hidden_size >= step && hidden_size % step == 0,
-          "--hidden = {} is no multiple of {} = {} for each of the {} heads, which are kept; nearest: {}", hidden_size,
+          "--hidden = {} is not a multiple of {} = {} for each of the {} heads, which are kept (use {})", hidden_size,
           step, step / heads, heads, near);
   const std::int64_t tp = config.parallelism.tensor_parallel_degree;
   model.hidden_size = hidden_size;
@@ -81,8 +81,8 @@ void note_shrinking(const ModelSpec& before, const ModelSpec& after, std::vector
 
 void check_request(const RunConfig& config, const VerifyRequest& request) {
   (void)parse_verified_dtype(name_of(request.dtype));
-  require(request.num_steps >= 1, "--steps = {} compares nothing; nearest: 1", request.num_steps);
-  require(request.num_steps <= config.training.steps, "--steps = {} is more than training.steps = {}; nearest: {}",
+  require(request.num_steps >= 1, "--steps = {} compares nothing (use 1)", request.num_steps);
+  require(request.num_steps <= config.training.steps, "--steps = {} is more than training.steps = {} (use {})",
           request.num_steps, config.training.steps, config.training.steps);
 }
 
@@ -103,12 +103,11 @@ void check_memory(const RunConfig& config, const VerifyRequest& request, std::ve
   const double compared = static_cast<double>(2 * request.num_steps + 3) *
                           static_cast<double>(config.model.num_parameters()) * 8 / mebibyte;
   const double machine = static_cast<double>(system_memory_bytes()) / mebibyte;
-  notes.push_back(fmt::format("memory: {:.1f} MiB for {} ranks, {:.1f} MiB for one, {:.1f} MiB of numbers to compare",
+  notes.push_back(fmt::format("memory: {:.1f} MiB for {} ranks, {:.1f} MiB for one, {:.1f} MiB of values to compare",
                               ranks, config.mesh_shape().num_ranks(), one, compared));
   require(machine == 0 || ranks + one + compared <= machine,
-          "verifying needs {:.0f} MiB for {} ranks, one rank and the numbers to compare, but this machine has {:.0f} "
-          "MiB: make the model smaller with --hidden "
-          "(now {}) or --layers (now {})",
+          "verifying needs {:.0f} MiB for {} ranks, one rank and the values to compare, but this machine has {:.0f} "
+          "MiB: make the model smaller with --hidden (now {}) or --layers (now {})",
           ranks + one + compared, config.mesh_shape().num_ranks(), machine, config.model.hidden_size,
           config.model.num_hidden_layers);
 }
@@ -118,9 +117,10 @@ void check_memory(const RunConfig& config, const VerifyRequest& request, std::ve
 DType parse_verified_dtype(std::string_view name) {
   for (const DType dtype : {DType::float64, DType::float32})
     if (name == name_of(dtype)) return dtype;
-  throw Error(fmt::format(
-      "--dtype = '{}' is none of float64, float32: in fewer bits rounding and a fault look alike; nearest: float32",
-      name));
+  throw Error(
+      fmt::format("--dtype = '{}' is not one of float64, float32: with fewer bits, rounding cannot be told from a "
+                  "fault (use float32)",
+                  name));
 }
 
 RunConfig shrunk(RunConfig config, const VerifyRequest& request, bool shrinks_vocabulary) {
@@ -148,7 +148,7 @@ VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& re
         .seed = config.data.seed, .order = WindowOrder::shuffled, .vocab_size = config.model.vocab_size};
     setup.sources.push_back(std::make_unique<DatasetBatches>(IndexedDataset(config.data.path), order));
     setup.notes.push_back(fmt::format(
-        "data: {}, of each sequence up to three quarters of the targets ignored, so that ranks have unequal numbers",
+        "data: {}, of each sequence up to three quarters of the targets ignored, so that ranks have unequal counts",
         config.data.path));
   } else {
     setup.sources.push_back(std::make_unique<FormulaTokens>(config.data.seed, setup.config.model.vocab_size));

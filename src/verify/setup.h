@@ -34,7 +34,8 @@ struct VerifySetup {
 /// shrinks only without a dataset. Throws Error if the layout needs more.
 [[nodiscard]] RunConfig shrunk(RunConfig config, const VerifyRequest& request, bool shrinks_vocabulary);
 
-/// Throws Error for what cannot be verified, with the nearest that can, and for more memory than this machine has.
+/// Throws Error for what cannot be verified, with the closest setting that can, and for more memory than this machine
+/// has.
 [[nodiscard]] VerifySetup set_up_verification(const RunConfig& config, const VerifyRequest& request);
 
 }  // namespace echelon

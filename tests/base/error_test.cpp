@@ -7,10 +7,10 @@ namespace {
 
 TEST(Nearest, PrefersTheFewestEdits) {
   constexpr std::string_view names[] = {"steps", "seq_len", "seed"};
-  EXPECT_EQ(nearest("stpes", names), "steps");
-  EXPECT_EQ(nearest("seqlen", names), "seq_len");
-  EXPECT_EQ(nearest("seeds", names), "seed");
-  EXPECT_EQ(nearest("x", {}), "");
+  EXPECT_EQ(closest_name("stpes", names), "steps");
+  EXPECT_EQ(closest_name("seqlen", names), "seq_len");
+  EXPECT_EQ(closest_name("seeds", names), "seed");
+  EXPECT_EQ(closest_name("x", {}), "");
 }
 
 TEST(Require, ThrowsTheFormattedSentenceWithStatusTwo) {

@@ -115,7 +115,7 @@ TEST(ReadModelSpec, Gpt2) {
 TEST(ReadModelSpec, RefusesByName) {
   const json yarn = {{"rope_type", "yarn"}, {"factor", 4.0}};
   const std::pair<json, std::string> cases[] = {
-      {changed(llama(), "model_type", "lama"), "nearest: \"llama\""},
+      {changed(llama(), "model_type", "lama"), "did you mean \"llama\"?"},
       {without(llama(), "model_type"), "\"model_type\""},
       {without(llama(), "hidden_size"), "no field \"hidden_size\""},
       {changed(llama(), "hidden_size", "64"), "hidden_size = \"64\" is not a whole number"},

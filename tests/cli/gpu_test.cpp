@@ -75,7 +75,7 @@ TEST_F(GpuProgram, EvaluatesAndGeneratesWhatProcessorsDo) {
   EXPECT_EQ(on_gpu["num_new_tokens"], on_cpu["num_new_tokens"]);
   EXPECT_THAT(on_gpu["device"].get<std::string>(), HasSubstr("(GPU 0)"));
   generate.back() = "--device=gpu";
-  EXPECT_THAT(run_echelon(generate).err, HasSubstr("--device = 'gpu' is none of auto, cpu, cuda; nearest: "));
+  EXPECT_THAT(run_echelon(generate).err, HasSubstr("--device = 'gpu' is not one of auto, cpu, cuda; did you mean "));
 }
 
 // Biases of all layers go with products of one kind.

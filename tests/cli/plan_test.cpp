@@ -184,7 +184,7 @@ TEST(Plan, WithoutAMachineIsForTheOneOfTheConfig) {
       {"--metrics.machine=" + machine, "--training.micro_batch_size=1", "--training.recompute=none", "--gpus=4"});
   EXPECT_GT(found["configurations"], 10);
   EXPECT_EQ(found["plans"][0]["gpus"], 4);
-  EXPECT_THAT(planned({"--metrics.machine=" + machine, "--gpus=5000"}).err, HasSubstr("nearest: 4096"));
+  EXPECT_THAT(planned({"--metrics.machine=" + machine, "--gpus=5000"}).err, HasSubstr("(use 4096)"));
 }
 
 }  // namespace

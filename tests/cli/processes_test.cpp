@@ -89,7 +89,7 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
   const Outcome outcome = run_echelon_processes(4, train("out"));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("echelon: the mesh has 8 ranks (the degrees of [parallelism] multiplied), but "
-                                     "mpirun started 4 processes; nearest: 8"));
+                                     "mpirun started 4 processes (use 8 of them)"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // three of four processes kept silent
 
   const Outcome threads = run_echelon_processes(2, train("out", {"--comm.backend=thread"}));
@@ -100,7 +100,7 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(
       alone.err,
-      HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n 8"));
+      HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone (use mpirun -n 8)"));
 }
 
 TEST_F(Processes, ArePredictedFromTheirCollectives) {

@@ -55,7 +55,8 @@ TEST(Tune, SaysWhatItLearnt) {
   const Outcome tuned = run_echelon({"tune", config_file(), "--machine=a100-80", "--gpus=2", "--top=1", "--steps=1",
                                      "--parallelism.tensor_parallel_degree=2"});
   EXPECT_EQ(tuned.status, 0) << tuned.err;
-  for (const char* part : {"predicted", "measured", "learnt: here operations take", "ranked again", "fastest of those"})
+  for (const char* part :
+       {"predicted", "measured", "learned: here operations take", "ranked again", "fastest of those"})
     EXPECT_THAT(tuned.out, HasSubstr(part));
 }
 

@@ -58,16 +58,16 @@ TEST(Verify, RefusesWhatCannotBeVerified) {
     EXPECT_EQ(outcome.status, 2) << argument;
     EXPECT_THAT(outcome.err, HasSubstr(sentence));
   };
-  refused("--dtype=bfloat16", "nearest: float32");
-  refused("--steps=0", "nearest: 1");
-  refused("--steps=101", "--steps = 101 is more than training.steps = 100; nearest: 100");
+  refused("--dtype=bfloat16", "(use float32)");
+  refused("--steps=0", "(use 1)");
+  refused("--steps=101", "--steps = 101 is more than training.steps = 100 (use 100)");
   refused("--layers=0.5", "--layers");
   const Outcome uneven = run_echelon(verify_with({"--parallelism.pipeline_parallel_layout=2,4", "--layers=3"}));
   EXPECT_THAT(uneven.err,
-              HasSubstr("--layers = 3 cannot be cut into the layout's 2 pipeline stages, which are kept; nearest: 4"));
-  refused("--layers=7", "nearest: 6");
-  refused("--hidden=20", "--hidden = 20 is no multiple of 8");
-  refused("--hidden=72", "nearest: 64");
+              HasSubstr("--layers = 3 cannot be split into the layout's 2 pipeline stages, which are kept (use 4)"));
+  refused("--layers=7", "(use 6)");
+  refused("--hidden=20", "--hidden = 20 is not a multiple of 8");
+  refused("--hidden=72", "(use 64)");
   refused("--hiden=32", "did you mean --hidden?");
 }
 

@@ -63,9 +63,9 @@ TEST_F(GpuLoads, HoldsTheRankOfEachGpu) {
   ASSERT_EQ(refused.size(), 3U);
   EXPECT_THAT(refused.front(), HasSubstr("GiB on the device of rank 0, which has"));
   EXPECT_THAT(refused.front(), HasSubstr("training.micro_batch_size = 8"));
-  EXPECT_THAT(refused.front(), HasSubstr("nearest: training.micro_batch_size = 4"));
+  EXPECT_THAT(refused.front(), HasSubstr("(use training.micro_batch_size = 4)"));
   EXPECT_EQ(refused.front(), refused.back());
-  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ - 1).front(), HasSubstr("nearest: training.micro_batch_size = 2"));
+  EXPECT_THAT(outcomes(3, smaller_arena_bytes_ - 1).front(), HasSubstr("(use training.micro_batch_size = 2)"));
 }
 
 // Three ranks do not fit on two GPUs each for itself, so all share the first, and the other one's memory is none of

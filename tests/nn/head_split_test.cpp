@@ -84,13 +84,13 @@ TEST(HeadSplit, RefusesWhatLeavesARankWithoutHeads) {
   const ModelSpec model = with_heads(12, 4);
   for (const int tp : {1, 2, 3, 4, 8, 12}) EXPECT_EQ(sentence_of(model, tp), "");
   EXPECT_THAT(sentence_of(model, 5), testing::AllOf(testing::HasSubstr("parallelism.tensor_parallel_degree = 5"),
-                                                    testing::HasSubstr("nearest: 4")));
-  EXPECT_THAT(sentence_of(model, 7), testing::HasSubstr("nearest: 8"));
-  EXPECT_THAT(sentence_of(model, 100), testing::HasSubstr("nearest: 12"));
-  EXPECT_THAT(sentence_of(model, 0), testing::HasSubstr("nearest: 1"));
+                                                    testing::HasSubstr("(use 4)")));
+  EXPECT_THAT(sentence_of(model, 7), testing::HasSubstr("(use 8)"));
+  EXPECT_THAT(sentence_of(model, 100), testing::HasSubstr("(use 12)"));
+  EXPECT_THAT(sentence_of(model, 0), testing::HasSubstr("(use 1)"));
   ModelSpec narrow = with_heads(12, 12);
   narrow.intermediate_size = 8;
-  EXPECT_THAT(sentence_of(narrow, 12), testing::HasSubstr("nearest: 8"));
+  EXPECT_THAT(sentence_of(narrow, 12), testing::HasSubstr("(use 8)"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(InstructionSet, HasANameAndAnUnknownOneNamesTheNearest) {
     static_cast<void>(parse_instruction_set("avx-2"));
     FAIL() << "no exception";
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "ECHELON_INSTRUCTION_SET = 'avx-2' is unknown; the nearest is 'avx2'");
+    EXPECT_STREQ(error.what(), "ECHELON_INSTRUCTION_SET = 'avx-2' is unknown; did you mean 'avx2'?");
   }
 }
 

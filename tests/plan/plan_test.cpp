@@ -252,7 +252,7 @@ TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(asked), HasSubstr("--seconds=-1 is no time"));
   asked.seconds = 30;
   asked.objective = "tiem";
-  EXPECT_THAT(sentence_of(asked), HasSubstr("nearest: time"));
+  EXPECT_THAT(sentence_of(asked), HasSubstr("(use time)"));
 }
 
 TEST(Plan, JsonHasWhatAProgramNeeds) {

@@ -43,9 +43,8 @@ TEST(Csv, AColumnThatStandsTwiceOrIsMissingIsNamed) {
     }
   };
   EXPECT_EQ(refused("seq, gpus ,,\n"), "");
-  EXPECT_EQ(refused("gpus,seq,gpus\n"), "table has two columns 'gpus'; leave one of them out");
-  EXPECT_EQ(refused("gpu,seq\n"),
-            "the first line of table names no column 'gpus'; nearest of those between its commas: 'gpu'");
+  EXPECT_EQ(refused("gpus,seq,gpus\n"), "table has two columns 'gpus'; omit one of them");
+  EXPECT_EQ(refused("gpu,seq\n"), "the first line of table has no column 'gpus'; did you mean 'gpu'?");
 }
 
 }  // namespace

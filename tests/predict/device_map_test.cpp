@@ -76,10 +76,10 @@ TEST(DeviceMap, RefusesMoreRanksThanDevicesAndNodesWithoutCards) {
     return "";
   };
   EXPECT_THAT(error_of(cluster({{1, 8}})),
-              HasSubstr("the layout has 16 ranks, but the machine 'cluster' has 8 devices; nearest: 8"));
+              HasSubstr("the layout has 16 ranks, but the machine 'cluster' has 8 devices (use 8)"));
   MachineSpec alone = cluster({{0, 8}});
   alone.nodes.front().num_nics = 0;
-  EXPECT_THAT(error_of(alone), HasSubstr("8 devices on a node and no cards between nodes (num_nics = 0); nearest: 8"));
+  EXPECT_THAT(error_of(alone), HasSubstr("8 devices on a node and no cards between nodes (num_nics = 0) (use 8)"));
   alone.nodes.front().link.kind = LinkKind::shared_memory;
   EXPECT_EQ(error_of(alone), "");  // threads of one host are as many as are asked for
 }

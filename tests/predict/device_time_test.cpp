@@ -76,7 +76,7 @@ TEST(DeviceTime, NeedsRatesOnlyForProductsAndAttention) {
     FAIL() << "a product in float32 has no rate here";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "training.dtype = 'float32': the device has no rates of it, nor of float32; nearest: bfloat16");
+                 "training.dtype = 'float32': the device has no rates for it or for float32 (use bfloat16)");
   }
 }
 

@@ -193,7 +193,7 @@ TEST(HtmlFile, SaysWhereItCannotWrite) {
   EXPECT_THAT(refusal_of((folder / "none" / "a.html").string()),
               HasSubstr("there is no folder '" + (folder / "none").string() + "'"));
   EXPECT_THAT(refusal_of(folder.string()),
-              HasSubstr("is a folder; nearest: --html=" + (folder / "report.html").string()));
+              HasSubstr("is a folder (use --html=" + (folder / "report.html").string() + ")"));
   EXPECT_THAT(refusal_of(""), HasSubstr("--html is empty"));
   EXPECT_THAT(refusal_of("/dev/null/a.html"), HasSubstr("there is no folder"));
   if (std::filesystem::exists("/dev/full")) {

@@ -90,7 +90,7 @@ TEST(TorchCsvFiles, FilesThatAreNoScheduleAreRefusedByName) {
       {"", "there is no row"},
       {"\n\n", "there is no row"},
       {",,,\n", "need 2 passes at least, but there are 0"},
-      {"0F0,0X0\n", "row 1 has '0X0', which is no action of a stage on a microbatch; nearest: '0F0'"},
+      {"0F0,0X0\n", "row 1 has '0X0', which is not an action of a stage on a microbatch (use '0F0')"},
       {"0F0,0B\n", "row 1 has '0B'"},
       {"0F0,F0\n", "row 1 has 'F0'"},
       {"0F0,0B0x\n", "row 1 has '0B0x'"},

@@ -166,10 +166,9 @@ TEST(ConfigReader, FormatsGoWithTheLastDtype) {
            {"--training.reduce_dtype=bfloat16", "--training.dtype=bfloat16"});
   EXPECT_EQ(config.training.dtype, DType::bfloat16);
   EXPECT_EQ(config.training.reduce_dtype, DType::bfloat16);
-  EXPECT_THAT(
-      [] { (void)read("[model]\npreset = 'llama-1m'\n[training]\nreduce_dtype = 'x'\ndtype = 'float64'\n"); },
-      ThrowsMessage<Error>("training.reduce_dtype = 'x' does not go with training.dtype = 'float64', but float64 "
-                           "does; nearest: 'float64'"));
+  EXPECT_THAT([] { (void)read("[model]\npreset = 'llama-1m'\n[training]\nreduce_dtype = 'x'\ndtype = 'float64'\n"); },
+              ThrowsMessage<Error>("training.reduce_dtype = 'x' is not supported with training.dtype = 'float64', only "
+                                   "float64 (use 'float64')"));
 }
 
 struct UnknownName {
@@ -185,21 +184,21 @@ TEST_P(UnknownNames, AreRefusedInTheWordsOfTheCheck) {
 
 const UnknownName unknown_names[] = {
     {"--training.dtype=bfloat",
-     "training.dtype = 'bfloat' is none of float32, bfloat16, float16, float64; nearest: bfloat16"},
+     "training.dtype = 'bfloat' is not one of float32, bfloat16, float16, float64; did you mean bfloat16?"},
     {"--training.dtype=BFloat16",
-     "training.dtype = 'BFloat16' is none of float32, bfloat16, float16, float64; nearest: bfloat16"},
-    {"--training.linear_dtype=float9", "training.linear_dtype = 'float9' is none of float8; nearest: float8"},
+     "training.dtype = 'BFloat16' is not one of float32, bfloat16, float16, float64; did you mean bfloat16?"},
+    {"--training.linear_dtype=float9", "training.linear_dtype = 'float9' is not one of float8; did you mean float8?"},
     {"--training.reduce_dtype=bfloat",
-     "training.reduce_dtype = 'bfloat' does not go with training.dtype = 'float32', but float32 or bfloat16 does; "
-     "nearest: 'bfloat16'"},
+     "training.reduce_dtype = 'bfloat' is not supported with training.dtype = 'float32', only float32 or bfloat16 (use "
+     "'bfloat16')"},
     {"--training.float32_matmul_precision=hihg",
-     "training.float32_matmul_precision = 'hihg' is none of highest, high; nearest: high"},
-    {"--training.device=gpu", "training.device = 'gpu' is none of auto, cpu, cuda; nearest: cpu"},
-    {"--optimizer.name=adam", "optimizer.name = 'adam' is none of adamw; nearest: adamw"},
+     "training.float32_matmul_precision = 'hihg' is not one of highest, high; did you mean high?"},
+    {"--training.device=gpu", "training.device = 'gpu' is not one of auto, cpu, cuda; did you mean cpu?"},
+    {"--optimizer.name=adam", "optimizer.name = 'adam' is not one of adamw; did you mean adamw?"},
     {"--optimizer.moments_dtype=bf16",
-     "optimizer.moments_dtype = 'bf16' is none of float32, bfloat16; nearest: bfloat16"},
-    {"--comm.backend=threads", "comm.backend = 'threads' is none of auto, thread, mpi, nccl; nearest: thread"},
-    {"--comm.bind=no", "comm.bind = 'no' is none of auto, none; nearest: none"},
+     "optimizer.moments_dtype = 'bf16' is not one of float32, bfloat16; did you mean bfloat16?"},
+    {"--comm.backend=threads", "comm.backend = 'threads' is not one of auto, thread, mpi, nccl; did you mean thread?"},
+    {"--comm.bind=no", "comm.bind = 'no' is not one of auto, none; did you mean none?"},
 };
 INSTANTIATE_TEST_SUITE_P(All, UnknownNames, testing::ValuesIn(unknown_names));
 
@@ -302,18 +301,20 @@ const ConfigFault faults[] = {
     {"[model]\npreset = 'llama-1m'\npath = 'x'", {}, "both given"},
     {"[model]\npath = 'x'", {}, "model.path = 'x' cannot be read"},
     {"", {}, "model.preset, model.path or model.model_type is missing"},
-    {"[model]\nmodel_type = 'gpt3'", {}, "model.model_type = 'gpt3' is not a family that Echelon has; nearest: gpt2"},
+    {"[model]\nmodel_type = 'gpt3'",
+     {},
+     "model.model_type = 'gpt3' is not a family that Echelon has; did you mean gpt2?"},
     {"[model]\nmodel_type = 'gpt2'", {}, "model.hidden_size is missing"},
     {"[model]\npreset = 'gpt2-124m'\nmodel_type = 'llama'", {}, "contradicts"},
     {"[model]\npreset = 'gpt2-124m'\nrope_theta = 10000.0",
      {},
-     "model.rope_theta = 10000 has no meaning for model_type gpt2"},
+     "model.rope_theta = 10000 does not apply to model_type gpt2"},
     {"[model]\npreset = 'gpt2-124m'\nrms_norm_eps = 1e-5",
      {},
-     "model.rms_norm_eps = 1e-05 has no meaning for model_type gpt2"},
+     "model.rms_norm_eps = 1e-05 does not apply to model_type gpt2"},
     {"[model]\npreset = 'llama-1m'\nhidden_size = 127",
      {},
-     "model.hidden_size = 127 is no multiple of model.num_attention_heads = 4; nearest: 124"},
+     "model.hidden_size = 127 is not a multiple of model.num_attention_heads = 4 (use 124)"},
     {"[model]\npreset = 'llama-1m'\nrope_scaling = {rope_type = 'yarn'}",
      {},
      "model.rope_scaling.rope_type = 'yarn' is not there"},
@@ -330,7 +331,7 @@ const ConfigFault faults[] = {
      "training.deterministic = \"yes\" is not true or false"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.float32_matmul_precision=hihg"},
-     "training.float32_matmul_precision = 'hihg' is none of highest, high; nearest: high"},
+     "training.float32_matmul_precision = 'hihg' is not one of highest, high; did you mean high?"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.float32_matmul_precision=medium"},
      "'medium' is not there yet; use highest or high"},
@@ -342,21 +343,21 @@ const ConfigFault faults[] = {
      "toml:4: training.dtype = 5 is not a string, such as \"float32\""},
     {"[model]\npreset = 'llama-1m'\n[training]\ndtype = ['float32']",
      {},
-     "toml:4: training.dtype is a list, which is not there yet; nearest: one of its elements"},
+     "toml:4: training.dtype is a list, which is not supported here (use one of its elements)"},
     {"[model]\npreset = 'llama-1m'", {"training.steps=5"}, "'training.steps=5' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--"}, "'--' is no option"},
     {"[model]\npreset = 'llama-1m'", {"--=5"}, "there is no key"},
     {"[model]\npreset = 'llama-1m'",
      {"--lr_scheduler.decay=cosin"},
-     "lr_scheduler.decay = 'cosin' is none of none, cosine, linear, wsd; nearest: cosine"},
+     "lr_scheduler.decay = 'cosin' is not one of none, cosine, linear, wsd; did you mean cosine?"},
     {"[model]\npreset = 'llama-1m'",
      {"--parallelism.pipeline_parallel_layout=a"},
-     "parallelism.pipeline_parallel_layout = 'a' has 'a', which is none of E, t, L"},
+     "parallelism.pipeline_parallel_layout = 'a' has 'a', which is not one of E, t, L"},
     {"[model]\npreset = 'llama-1m'", {"--training.seq_len=0"}, "training.seq_len = 0 is below 1"},
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute=selectiv"},
-     "training.recompute = 'selectiv' is none of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; "
-     "nearest: selective"},
+     "training.recompute = 'selectiv' is not one of none, selective, full, qkv_proj, qk_norm, core_attn, o_proj, mlp; "
+     "did you mean selective?"},
     {"[model]\npreset = 'llama-1m'",
      {"--parallelism.order=tp-dp-zp"},
      "parallelism.order = 'tp-dp-zp': 'zp' is none of tp"},
@@ -380,7 +381,7 @@ const ConfigFault faults[] = {
      "training.recompute = true is not a name or a list of names, such as \"none\""},
     {"[model]\npreset = 'llama-1m'",
      {"--training.recompute_method=blok"},
-     "training.recompute_method = 'blok' is none of uniform, block; nearest: block"},
+     "training.recompute_method = 'blok' is not one of uniform, block; did you mean block?"},
 };
 INSTANTIATE_TEST_SUITE_P(All, BadConfigs, testing::ValuesIn(faults));
 

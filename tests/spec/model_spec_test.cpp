@@ -55,7 +55,7 @@ TEST(Family, NamesAreThoseOfConfigJson) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }
-  EXPECT_THAT([] { (void)parse_family("lama"); }, ThrowsMessage<Error>(HasSubstr("nearest: llama")));
+  EXPECT_THAT([] { (void)parse_family("lama"); }, ThrowsMessage<Error>(HasSubstr("(use llama)")));
 }
 
 struct ModelFault {
@@ -77,9 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
                     ModelFault{"model.vocab_size = -5", [](ModelSpec& m) { m.vocab_size = -5; }},
                     ModelFault{"model.vocab_size = 4611686018427387904 is too large",
                                [](ModelSpec& m) { m.vocab_size = 1LL << 62; }},
-                    ModelFault{
-                        "model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4; nearest: 2",
-                        [](ModelSpec& m) { m.num_key_value_heads = 3; }},
+                    ModelFault{"model.num_key_value_heads = 3 does not divide model.num_attention_heads = 4 (use 2)",
+                               [](ModelSpec& m) { m.num_key_value_heads = 3; }},
                     ModelFault{"model.head_dim = 33 is odd", [](ModelSpec& m) { m.head_dim = 33; }},
                     ModelFault{"model.rope_theta = 0", [](ModelSpec& m) { m.rope_theta = 0; }},
                     ModelFault{"model.rms_norm_eps = 0", [](ModelSpec& m) { m.norm_eps = 0; }},

@@ -59,7 +59,7 @@ TEST_F(Pipeline, VirtualStagesAreTheUsersOrTheLayouts) {
   p.pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
   p.pipeline_parallel_layout = {.counts = {1, 2, 2, 1}, .letters = {}};
   expect_refusal(
-      "parallelism.virtual_stages = 2 is not there for parallelism.pipeline_parallel_schedule = '1F1B'; nearest: 1");
+      "parallelism.virtual_stages = 2 is not there for parallelism.pipeline_parallel_schedule = '1F1B' (use 1)");
 }
 
 TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
@@ -74,7 +74,7 @@ TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
   const std::vector<double> peaks = peak_memory(pipeline_schedule(config), 1);
   EXPECT_EQ(*std::max_element(peaks.begin(), peaks.end()), 1);
   p.pipeline_memory_limit = 0.5;
-  expect_refusal("parallelism.pipeline_memory_limit = 0.5 holds no microbatch; nearest: 1");
+  expect_refusal("parallelism.pipeline_memory_limit = 0.5 has no room for a microbatch (use 1)");
 }
 
 // A limit is kept or refused, whatever the schedule: 1F1B holds min(m, p) microbatches on the first rank, GPipe all of
@@ -87,11 +87,11 @@ TEST_F(Pipeline, AnyScheduleKeepsToTheLimitOfMemory) {
                 ThrowsMessage<Error>(HasSubstr("parallelism.pipeline_memory_limit = " + sentence)));
   };
   p.pipeline_parallel_schedule = PipelineSchedule::gpipe;
-  expect_limit("2 is less than the 4 microbatches in flight on rank 0; nearest: 4");
+  expect_limit("2 is less than the 4 microbatches in flight on rank 0 (use 4)");
   p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
-  expect_limit("2 is less than the 2.5 microbatches in flight on rank 0; nearest: 2.5");
+  expect_limit("2 is less than the 2.5 microbatches in flight on rank 0 (use 2.5)");
   p.pipeline_parallel_schedule_csv = write("0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
-  expect_limit("2 is less than the 3 microbatches in flight on rank 0; nearest: 3");
+  expect_limit("2 is less than the 3 microbatches in flight on rank 0 (use 3)");
   p.pipeline_memory_limit = 3;
   EXPECT_NO_THROW((void)pipeline_schedule(config));
 }
@@ -100,12 +100,12 @@ TEST_F(Pipeline, AFileMustFitTheConfig) {
   p.pipeline_parallel_schedule_csv = write("0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
   EXPECT_EQ(pipeline_schedule(config).num_stages, 2);
   p.virtual_stages = 2;
-  expect_refusal("has 2 stages on 2 ranks, but parallelism.virtual_stages = 2; nearest: 0");
+  expect_refusal("has 2 stages on 2 ranks, but parallelism.virtual_stages = 2 (use 0)");
   p.virtual_stages = 0;
   config.training.global_batch_size = 6;
-  expect_refusal("has 4 microbatches, but training.global_batch_size = 6 makes 3 of each rank; nearest: 8");
+  expect_refusal("has 4 microbatches, but training.global_batch_size = 6 makes 3 of each rank (use 8)");
   p.pipeline_parallel_degree = 3;
-  expect_refusal("has 2 rows, one for each rank, but parallelism.pipeline_parallel_degree = 3; nearest: 2");
+  expect_refusal("has 2 rows, one for each rank, but parallelism.pipeline_parallel_degree = 3 (use 2)");
   p.pipeline_parallel_schedule_csv = "/nonexistent.csv";
   expect_refusal("parallelism.pipeline_parallel_schedule_csv = '/nonexistent.csv' cannot be read");
   p.pipeline_parallel_schedule_csv = scratch_folder();
@@ -117,8 +117,7 @@ TEST_F(Pipeline, DualPipeVWantsTwoMicrobatchesARank) {
   config.training.global_batch_size = 6;
   expect_refusal(
       "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks wants 4 microbatches at least, but "
-      "training.global_batch_size makes 3; nearest "
-      "training.global_batch_size: 8");
+      "training.global_batch_size makes 3 (use training.global_batch_size = 8)");
 }
 
 }  // namespace

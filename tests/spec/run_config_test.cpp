@@ -56,61 +56,60 @@ constexpr double infinity = std::numeric_limits<double>::infinity(),
                  not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 const Contradiction batch_faults[] = {
-    {"training.steps = 0 is below 1; nearest: 1", [](RunConfig& c) { c.training.steps = 0; }},
+    {"training.steps = 0 is below 1 (use 1)", [](RunConfig& c) { c.training.steps = 0; }},
     {"training.seq_len = 513 is more than model.max_position_embeddings = 512; did you mean 512?",
      [](RunConfig& c) { c.training.seq_len = 513; }},
-    {"training.global_batch_size = 25 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; "
-     "nearest: 24",
+    {"training.global_batch_size = 25 is not a multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2 "
+     "(use 24)",
      [](RunConfig& c) { c.training.global_batch_size = 25; }},
-    {"nearest: 36", [](RunConfig& c) { c.training.global_batch_size = 35; }},
-    {"training.global_batch_size = 1 is no multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2; "
-     "nearest: 12",
+    {"(use 36)", [](RunConfig& c) { c.training.global_batch_size = 35; }},
+    {"training.global_batch_size = 1 is not a multiple of 12 = 6 data-parallel ranks x training.micro_batch_size 2 "
+     "(use 12)",
      [](RunConfig& c) { c.training.global_batch_size = 1; }},
-    {"training.grad_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: "
-     "'float32'",
+    {"training.grad_dtype = 'bfloat16' is not supported with training.dtype = 'float32', only float32 (use 'float32')",
      [](RunConfig& c) { c.training.grad_dtype = DType::bfloat16; }},
-    {"training.reduce_dtype = 'bfloat16' does not go with training.dtype = 'float16', but float32 or float16 does; "
-     "nearest: 'float16'",
+    {"training.reduce_dtype = 'bfloat16' is not supported with training.dtype = 'float16', only float32 or float16 "
+     "(use 'float16')",
      [](RunConfig& c) {
        c.training.dtype = DType::float16;
        c.training.reduce_dtype = DType::bfloat16;
      }},
-    {"[grad_scaler] says something about training.dtype = 'float32', whose gradients are not scaled; nearest: float16",
+    {"[grad_scaler] does not apply to training.dtype = 'float32', which does not scale gradients (use float16)",
      [](RunConfig& c) { c.grad_scaler.init_scale = 2; }},
-    {"grad_scaler.backoff_factor = 1 is not between 0 and 1; nearest: 0.5",
+    {"grad_scaler.backoff_factor = 1 is not between 0 and 1 (use 0.5)",
      [](RunConfig& c) {
        c.training.dtype = DType::float16;
        c.grad_scaler.backoff_factor = 1;
      }},
-    {"training.cuda_graphs = true is for GPUs, but training.device = cpu; nearest: false",
+    {"training.cuda_graphs = true is for GPUs, but training.device = cpu (use false)",
      [](RunConfig& c) {
        c.training.cuda_graphs = true;
        c.training.device = DeviceChoice::cpu;
      }},
-    {"metrics.trace = 'step 2' times each operation of a step, which training.cuda_graphs = true replays as one piece; "
-     "nearest cuda_graphs: false",
+    {"metrics.trace = 'step 2' times each operation of a step, which training.cuda_graphs = true replays as one piece "
+     "(use cuda_graphs = false)",
      [](RunConfig& c) {
        c.training.cuda_graphs = true;
        c.metrics.trace = "step 2";
      }},
-    {"training.logits_dtype = 'bfloat16' does not go with training.dtype = 'float32', but float32 does; nearest: "
-     "'float32'",
+    {"training.logits_dtype = 'bfloat16' is not supported with training.dtype = 'float32', only float32 (use "
+     "'float32')",
      [](RunConfig& c) { c.training.logits_dtype = DType::bfloat16; }},
-    {"training.logits_dtype = 'float16' does not go with training.dtype = 'bfloat16', but float32 or bfloat16 does; "
-     "nearest: 'bfloat16'",
+    {"training.logits_dtype = 'float16' is not supported with training.dtype = 'bfloat16', only float32 or bfloat16 "
+     "(use 'bfloat16')",
      [](RunConfig& c) {
        c.training.dtype = DType::bfloat16;
        c.training.logits_dtype = DType::float16;
      }},
-    {"training.linear_dtype = 'float8' multiplies blocks of 16 numbers, and training.seq_len = 8 is no multiple of 16; "
-     "nearest: 16",
+    {"training.linear_dtype = 'float8' multiplies blocks of 16 values, and training.seq_len = 8 is not a multiple of "
+     "16 (use 16)",
      [](RunConfig& c) {
        c.training.linear_dtype = LinearDType::float8;
        c.model.intermediate_size = 128;
        c.training.seq_len = 8;
        c.training.micro_batch_size = 1;
      }},
-    {"those of keys and values are sums over ranks; nearest tensor_parallel_degree: 1",
+    {"those of keys and values are sums over ranks (use tensor_parallel_degree = 1)",
      [](RunConfig& c) {
        c.training.linear_dtype = LinearDType::float8;
        c.model.num_key_value_heads = 1;
@@ -120,19 +119,18 @@ const Contradiction batch_faults[] = {
        c.training.seq_len = 16;
        c.parallelism.tensor_parallel_degree = 2;
      }},
-    {"training.reduce_dtype = 'float32' does not go with training.dtype = 'float64', but float64 does; nearest: "
-     "'float64'",
+    {"training.reduce_dtype = 'float32' is not supported with training.dtype = 'float64', only float64 (use 'float64')",
      [](RunConfig& c) {
        c.training.dtype = DType::float64;
        c.training.reduce_dtype = DType::float32;
      }},
-    {"training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj",
+    {"training.recompute = 'qk_norm' saves no memory: the model has no norms of q and k (use qkv_proj)",
      [](RunConfig& c) { c.training.recompute = {BlockOperation::qk_norm}; }},
-    {"training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'uniform'",
+    {"training.recompute_method = 'block' recomputes nothing with training.recompute = 'none' (use 'uniform')",
      [](RunConfig& c) { c.training.recompute_method = RecomputeMethod::block; }},
-    {"training.recompute_num_layers = 2 is not there yet beside training.recompute_method = 'uniform'",
+    {"training.recompute_num_layers = 2 is not supported yet with training.recompute_method = 'uniform'",
      [](RunConfig& c) { c.training.recompute_num_layers = 2; }},
-    {"training.recompute_num_layers = 3 is more than the 2 layers of the largest stage; nearest: 2",
+    {"training.recompute_num_layers = 3 is more than the 2 layers of the largest stage (use 2)",
      [](RunConfig& c) {
        c.training.recompute = whole_block;
        c.training.recompute_method = RecomputeMethod::block;
@@ -142,35 +140,34 @@ const Contradiction batch_faults[] = {
     {"training.max_norm = inf is not a finite number, such as 1", [](RunConfig& c) { c.training.max_norm = infinity; }},
     {"optimizer.lr = nan is not a finite number, such as 0.0003", [](RunConfig& c) { c.optimizer.lr = not_a_number; }},
     {"optimizer.beta2 = 1 is not below 1", [](RunConfig& c) { c.optimizer.beta2 = 1; }},
-    {"training.dtype = 'int32' is none of float32, bfloat16, float16, float64; nearest: ",
+    {"training.dtype = 'int32' is not one of float32, bfloat16, float16, float64; did you mean ",
      [](RunConfig& c) { c.training.dtype = DType::int32; }},
-    {"optimizer.moments_dtype = 'float16' is none of float32, bfloat16; nearest: bfloat16",
+    {"optimizer.moments_dtype = 'float16' is not one of float32, bfloat16; did you mean bfloat16?",
      [](RunConfig& c) { c.optimizer.moments_dtype = DType::float16; }},
-    {"optimizer.moments_dtype = 'bfloat16' does not go with training.dtype = 'float64', but float64 does; nearest: "
-     "'float64'",
+    {"optimizer.moments_dtype = 'bfloat16' is not supported with training.dtype = 'float64', only float64 (use "
+     "'float64')",
      [](RunConfig& c) {
        c.training.dtype = DType::float64;
        c.optimizer.moments_dtype = DType::bfloat16;
      }},
-    {"optimizer.store_param_remainders = true does not go with training.dtype = 'float16', but bfloat16 does; nearest: "
-     "false",
+    {"optimizer.store_param_remainders = true is not supported with training.dtype = 'float16', only with bfloat16 "
+     "(use false)",
      [](RunConfig& c) {
        c.training.dtype = DType::float16;
        c.optimizer.store_param_remainders = true;
      }},
-    {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100; nearest: 100",
+    {"lr_scheduler.warmup_steps = 101 is more than training.steps = 100 (use 100)",
      [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
-    {"lr_scheduler.min_lr_factor = 1.5 is above 1; nearest: 1",
-     [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
+    {"lr_scheduler.min_lr_factor = 1.5 is above 1 (use 1)", [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
     {"output.dir = '' is empty", [](RunConfig& c) { c.output.dir = ""; }},
 };
 INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults));
 
 const Contradiction layout_faults[] = {
-    {"parallelism.tensor_parallel_degree = 8 is more than model.num_attention_heads = 4; nearest: 4",
+    {"parallelism.tensor_parallel_degree = 8 is more than model.num_attention_heads = 4 (use 4)",
      [](RunConfig& c) { c.parallelism.tensor_parallel_degree = 8; }},
     {"parallelism.pipeline_parallel_degree = 7 makes 7 stages of virtual_stages = 1, more than model.num_hidden_layers "
-     "= 4 with embedding and head; nearest: 6",
+     "= 4 with embedding and head (use 6)",
      [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 7; }},
     {"parallelism.pipeline_parallel_degree = 0 is below 1",
      [](RunConfig& c) { c.parallelism.pipeline_parallel_degree = 0; }},
@@ -178,14 +175,14 @@ const Contradiction layout_faults[] = {
      [](RunConfig& c) {
        c.parallelism.pipeline_parallel_layout.counts = {1, 2};
      }},
-    {"parallelism.zero_level = 4 is above 3; nearest: 3", [](RunConfig& c) { c.parallelism.zero_level = 4; }},
-    {"parallelism.reshard_after_forward = 'step' says nothing about parameters that are never cut "
-     "(parallelism.zero_level = 1); nearest zero_level: 3",
+    {"parallelism.zero_level = 4 is above 3 (use 3)", [](RunConfig& c) { c.parallelism.zero_level = 4; }},
+    {"parallelism.reshard_after_forward = 'step' does not apply to parameters that parallelism.zero_level = 1 does not "
+     "shard (use zero_level = 3)",
      [](RunConfig& c) { c.parallelism.reshard_after_forward = ReshardAfterForward::step; }},
     {"parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = 6 (replicas are "
-     "data_parallel_replicate_degree); nearest: 1",
+     "data_parallel_replicate_degree) (use 1)",
      [](RunConfig& c) { c.parallelism.zero_level = 0; }},
-    {"parallelism.order = 'tp-dp' does not say where the 2 ranks of pp lie; nearest: 'tp-dp-pp'",
+    {"parallelism.order = 'tp-dp' does not place the 2 ranks of pp (use 'tp-dp-pp')",
      [](RunConfig& c) {
        c.parallelism.pipeline_parallel_degree = 2;
        c.parallelism.order = parse_axis_order("order", {"tp-dp"});
@@ -195,7 +192,7 @@ const Contradiction layout_faults[] = {
      [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
     {"parallelism.expert_parallel_degree = 2 is not there yet",
      [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
-    {"comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto",
+    {"comm.backend = nccl needs GPUs, but training.device = cpu (use auto)",
      [](RunConfig& c) {
        c.comm.backend = CommBackend::nccl;
        c.training.device = DeviceChoice::cpu;
@@ -203,7 +200,7 @@ const Contradiction layout_faults[] = {
     {"ranks", [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = 1 << 20; }},
     {"above",
      [](RunConfig& c) { c.parallelism.data_parallel_shard_degree = std::numeric_limits<std::int64_t>::max(); }},
-    {"tokens to be a multiple of tensor_parallel_degree = 4; nearest training.seq_len: 254",
+    {"tokens to be a multiple of tensor_parallel_degree = 4 (use training.seq_len = 254)",
      [](RunConfig& c) {
        c.parallelism.sequence_parallel = true;
        c.training.seq_len = 255;

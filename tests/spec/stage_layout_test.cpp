@@ -78,21 +78,20 @@ TEST(StageLayout, RefusesWhatLeavesAStageEmptyOrDoesNotAddUp) {
   const BadLayout faults[] = {
       {{1, 2},
        {},
-       "[1, 2] adds up to 3 layers but model.num_hidden_layers = 4, which are 6 with embedding and head; nearest: [3, "
-       "3]"},
+       "[1, 2] adds up to 3 layers but model.num_hidden_layers = 4, which are 6 with embedding and head (use [3, 3])"},
       {{6, 0}, {}, "has a stage with 0 layers"},
       {{7, -1}, {}, "has a stage with 7 layers"},
-      {{4}, {}, "[4] names 1 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2; nearest: [3, 3]"},
+      {{4}, {}, "[4] names 1 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2 (use [3, 3])"},
       {{}, "Ett|tL", "has 1 E, 3 t and 1 L"},
       {{},
        "tE|tttL",
-       "has 1 E, 4 t and 1 L, which must be one E, model.num_hidden_layers = 4 t and one L in this order; nearest: "
-       "'Ett|ttL'"},
+       "has 1 E, 4 t and 1 L, which must be one E, model.num_hidden_layers = 4 t and one L in this order (use "
+       "'Ett|ttL')"},
       {{},
        "Etttt||L",
-       "names 3 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2; nearest: 'Ett|ttL'"},
-      {{}, "EttttL|", "has no layer on stage 1 of 2, and a stage without layers is not there; nearest: 'Ett|ttL'"},
-      {{}, "Ettxt|L", "has 'x', which is none of E, t, L, |, ( and ) at character 4"},
+       "names 3 stages but parallelism.pipeline_parallel_degree x virtual_stages make 2 (use 'Ett|ttL')"},
+      {{}, "EttttL|", "has no layer on stage 1 of 2, and a stage without layers is not supported (use 'Ett|ttL')"},
+      {{}, "Ettxt|L", "has 'x', which is not one of E, t, L, |, ( and ) at character 4"},
       {{}, "Etttt|mL", "has 'm', a layer of multi-token prediction"},
       {{}, "E(tt|)*L", "has a '*' without a number of times"},
       {{}, "E(tt|tL", "has a '(' without its ')'"},
@@ -113,8 +112,8 @@ TEST(StageLayout, NamesALayoutInLettersThatIsAccepted) {
         (void)stage_layout(layers, stages, {.counts = {}, .letters = "L"});
         ADD_FAILURE() << layers << " layers on " << stages << " stages";
       } catch (const Error& error) {
-        const std::string sentence = error.what(), nearest = sentence.substr(sentence.find("nearest: '") + 10);
-        EXPECT_EQ(stage_layout(layers, stages, {.counts = {}, .letters = nearest.substr(0, nearest.find('\''))}),
+        const std::string sentence = error.what(), nearest = sentence.substr(sentence.find("(use ')") + 10);
+        EXPECT_EQ(stage_layout(layers, stages, {.counts = {}, .letters = closest.substr(0, closest.find('\''))}),
                   stage_layout(layers, stages))
             << sentence;
       }

@@ -384,7 +384,7 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   RunConfig of_one_document = layout();
   of_one_document.data.reset_attention_mask = true;
   EXPECT_THAT(refusal(of_one_document), AllOf(HasSubstr("data.reset_attention_mask = true, but"),
-                                              HasSubstr("1000 tokens are one document; nearest: false")));
+                                              HasSubstr("1000 tokens are one document (use false)")));
 
   std::filesystem::create_directories(scratch_ / "out");
   put(checkpoints(), "a file where the folder should be");

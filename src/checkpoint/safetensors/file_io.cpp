@@ -75,8 +75,7 @@ void File::read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const
       return ::pread(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset);
     });
     if (count < 0) fail(path_, errno);
-    require(count > 0, "{} is truncated: it ends at byte {}, and {} more are needed there", path_.string(), offset,
-            num_bytes);
+    require(count > 0, "{} is truncated at byte {}: {} more bytes are expected", path_.string(), offset, num_bytes);
     next += count;
     offset += count;
     num_bytes -= count;

@@ -44,7 +44,7 @@ std::int64_t first_not_finite(DType dtype, const void* values, std::int64_t coun
     case DType::int32:
     case DType::int16: break;
   }
-  throw Error("integers are no weights");
+  throw Error("integers are not weights");
 }
 
 void convert_numbers(DType from, const void* in, DType to, void* out, std::int64_t count) {

@@ -64,7 +64,7 @@ FileTensor parse_tensor(const nlohmann::json& entry, std::int64_t data_first_byt
   const auto first = offsets[0].get<std::uint64_t>();
   const auto end = offsets[1].get<std::uint64_t>();
   require(first <= end && end <= static_cast<std::uint64_t>(data_bytes),
-          "lies at bytes {} to {} of {} bytes of data: the file is truncated or corrupt", first, end, data_bytes);
+          "is at bytes {} to {} of {} bytes of data: the file is truncated or corrupt", first, end, data_bytes);
   tensor.num_bytes = static_cast<std::int64_t>(end - first);
   tensor.first_byte = data_first_byte + static_cast<std::int64_t>(first);
   require(tensor.num_bytes == expected_bytes, "has {} bytes, but {} {} needs {}", tensor.num_bytes, tensor.format,
@@ -77,7 +77,7 @@ void require_no_gaps(const std::map<std::string, FileTensor>& tensors, std::int6
   for (const auto& [name, tensor] : tensors) by_place.push_back({{tensor.first_byte, tensor.num_bytes}, name});
   std::sort(by_place.begin(), by_place.end());
   for (const auto& [place, name] : by_place) {
-    require(place.first == first_byte, "tensor '{}' begins at byte {}, but the one before it ends at {}", name,
+    require(place.first == first_byte, "tensor '{}' starts at byte {}, but the one before it ends at {}", name,
             place.first, first_byte);
     first_byte += place.second;
   }

@@ -6,8 +6,8 @@ namespace echelon {
 void run_first_mpi_ranks(const MeshShape& /*shape*/, const MpiOptions& /*options*/,
                          const std::function<void(Mesh&)>& /*body*/) {
   throw Error(
-      "comm.backend = mpi: this echelon was built without MPI; install libopenmpi-dev and build it again (nearest: "
-      "comm.backend = thread)");
+      "comm.backend = mpi: this echelon was built without MPI; install libopenmpi-dev and rebuild (or use comm.backend "
+      "= thread)");
 }
 
 void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {

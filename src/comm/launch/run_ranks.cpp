@@ -10,10 +10,10 @@ namespace {
 
 RankPlacement place_processes(int num_ranks, const LaunchEnvironment& launched) {
   require_mpi_possible(launched);
-  require(launched.size == num_ranks,
-          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but {} started {} processes; nearest: {} "
-          "of them",
-          num_ranks, name_of(launched.source), launched.size, num_ranks);
+  require(
+      launched.size == num_ranks,
+      "the mesh has {} ranks (the degrees of [parallelism] multiplied), but {} started {} processes (use {} of them)",
+      num_ranks, name_of(launched.source), launched.size, num_ranks);
   return {.transport = Transport::mpi,
           .num_ranks = num_ranks,
           .first_rank_here = launched.rank,
@@ -33,13 +33,12 @@ std::string_view name_of(Transport transport) {
 RankPlacement place_ranks(CommBackend backend, int num_ranks, const std::optional<LaunchEnvironment>& launched) {
   const bool are_several = launched && launched->size > 1;
   require(backend != CommBackend::thread || !are_several,
-          "comm.backend = thread, but {} started {} processes, of which each would do the whole run; nearest: mpi",
+          "comm.backend = thread, but {} started {} processes, each of which would do the whole run (use mpi)",
           launched ? name_of(launched->source) : "", launched ? launched->size : 1);
   if (backend == CommBackend::mpi) {
-    require(
-        launched || num_ranks == 1,
-        "comm.backend = mpi needs a process per rank, but this one was started alone; nearest: mpirun -n {}, or thread",
-        num_ranks);
+    require(launched || num_ranks == 1,
+            "comm.backend = mpi needs a process per rank, but this one was started alone (use mpirun -n {}, or thread)",
+            num_ranks);
     return place_processes(num_ranks, launched.value_or(LaunchEnvironment()));
   }
   if (are_several) return place_processes(num_ranks, *launched);

@@ -41,7 +41,7 @@ void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, cons
 void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body) {
   const int size = MpiProcess::get().size();
   require(shape.num_ranks() == size,
-          "the mesh has {} ranks (the degrees of [parallelism]), but MPI has {} processes; nearest: mpirun -n {}",
+          "the mesh has {} ranks (the degrees of [parallelism]), but MPI has {} processes (use mpirun -n {})",
           shape.num_ranks(), size, shape.num_ranks());
   run_first_mpi_ranks(shape, options, body);
 }

@@ -95,8 +95,8 @@ std::size_t start(std::vector<RankThread>& threads) {
 
 void require_threads_possible(int num_ranks) {
   require(num_ranks <= max_thread_ranks,
-          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but threads of one process are at most {}; "
-          "nearest: {}, or processes of an MPI job",
+          "the mesh has {} ranks (the degrees of [parallelism] multiplied), but threads of one process are at most {} "
+          "(use {}, or processes of an MPI job)",
           num_ranks, max_thread_ranks, max_thread_ranks);
 }
 

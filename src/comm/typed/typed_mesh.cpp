@@ -76,10 +76,10 @@ class TypedMesh::TypedComm final : public Comm {
 
   [[nodiscard]] Pending barrier() override { return {}; }
   [[nodiscard]] Pending broadcast(Tensor x, int) override {
-    begin(CommKind::broadcast, x).fail("a broadcast has no rule, since no step has one so far");
+    begin(CommKind::broadcast, x).fail("no typing rule exists for broadcast");
   }
   [[nodiscard]] Pending all_to_all(Tensor, Tensor sent) override {
-    begin(CommKind::all_to_all, sent).fail("an all_to_all has no rule, since no step has one so far");
+    begin(CommKind::all_to_all, sent).fail("no typing rule exists for all_to_all");
   }
 
  private:

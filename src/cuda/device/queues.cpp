@@ -17,7 +17,7 @@ void require_queues(int num_streams) {
   const char* const asked = std::getenv(variable);
   require(asked == nullptr || std::strtol(asked, nullptr, 10) >= num_streams,
           "{} = '{}', but a rank of this run has {} streams, and those of NCCL wait for each other where they share a "
-          "queue; nearest: leave it unset, which is 32",
+          "queue (leave it unset, which is 32)",
           variable, asked, num_streams);
 }
 

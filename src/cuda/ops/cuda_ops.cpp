@@ -17,8 +17,8 @@ CudaOps::CudaOps(Device& device, const OpsOptions& options)
       pending_(std::make_unique<PendingProduct>(*products_)),
       cudnn_(find_cudnn_attention(workspace_, options.deterministic, no_cudnn_)) {
   require(!options.needs_float8 || device.capability() >= least_float8_capability,
-          "training.linear_dtype = 'float8' needs a GPU of compute capability 8.9 or above, and {} has {}.{}; nearest: "
-          "an empty linear_dtype",
+          "training.linear_dtype = 'float8' needs a GPU of compute capability 8.9 or above, and {} has {}.{} (use an "
+          "empty linear_dtype)",
           device.name(), device.capability() / 10, device.capability() % 10);
 }
 

@@ -219,7 +219,7 @@ class LoadedCudnn final : public CudnnAttention {
         addresses[name] = tensor.data + (tensor.num_elements() / sizes.B * b + first) * size_of(tensor.dtype);
       }
       if (plan->run(handle_, addresses, call.room.begin)) continue;
-      if (b > 0) throw Failure("cuDNN formed the attention of some sequences and not of others");
+      if (b > 0) throw Failure("cuDNN computed the attention of some sequences and not of others");
       chosen_[all] = 0;
       return 0;
     }

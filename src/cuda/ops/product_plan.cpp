@@ -81,7 +81,7 @@ ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products
   cublasLtMatmulDesc_t operation = nullptr;
   check(cublasLtMatmulDescCreate(&operation, compute_type(key, float32_products),
                                  key.operands == DType::float64 ? CUDA_R_64F : CUDA_R_32F),
-        "a product");
+        "a matmul");
   operation_.reset(operation);
   set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -90,7 +90,7 @@ ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products
     cublasLtMatrixLayout_t made = nullptr;
     check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
                                      columns),
-          "a matrix of a product");
+          "a matrix of a matmul");
     out.reset(made);
   };
   layout(a_, type_of(key.b_format, key.operands), key.transpose_b ? key.N : key.K, key.transpose_b ? key.K : key.N);
@@ -100,7 +100,7 @@ ProductPlan::ProductPlan(const ProductKey& key, Float32Products float32_products
 
 template <class Value>
 void ProductPlan::set(cublasLtMatmulDescAttributes_t attribute, const Value& value) const {
-  check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value), "an attribute of a product");
+  check(cublasLtMatmulDescSetAttribute(operation_.get(), attribute, &value, sizeof value), "an attribute of a matmul");
 }
 
 void ProductPlan::set_addresses(const Where& where) const {
@@ -112,11 +112,11 @@ void ProductPlan::set_addresses(const Where& where) const {
 
 std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handle, const Where& where, int most) const {
   cublasLtMatmulPreference_t made = nullptr;
-  check(cublasLtMatmulPreferenceCreate(&made), "a product's preference");
+  check(cublasLtMatmulPreferenceCreate(&made), "a matmul preference");
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(made);
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
     check(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
-          "a product's preference");
+          "a matmul preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(workspace_bytes));
   // A cut of k whose parts were added in a bfloat16 result would round once per part.
@@ -137,7 +137,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
       cublasLtMatmulAlgoGetHeuristic(handle, operation_.get(), a_.get(), b_.get(), c_.get(), c_.get(), preference.get(),
                                      most, results.data(), &num_found);
   if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
-    check(status, "the choice of an algorithm for a product");
+    check(status, "the choice of a matmul algorithm");
   std::vector<cublasLtMatmulAlgo_t> algorithms;
   for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < num_found; ++i)
     if (const auto& found = results[static_cast<std::size_t>(i)]; found.state == CUBLAS_STATUS_SUCCESS)
@@ -147,7 +147,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
 
 void ProductPlan::enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,
                           cudaStream_t stream) const {
-  check(try_to_enqueue(handle, where, workspace, stream), "a product");
+  check(try_to_enqueue(handle, where, workspace, stream), "a matmul");
 }
 
 cublasStatus_t ProductPlan::try_to_enqueue(cublasLtHandle_t handle, const Where& where, const Workspace& workspace,

@@ -31,7 +31,7 @@ std::int64_t largest_arena(const Blueprint& blueprint) {
 }
 
 /// The largest half, quarter, ... of training.micro_batch_size with which each rank has at most `num_bytes`.
-std::optional<std::int64_t> nearest_micro_batch_size(RunConfig config, std::int64_t num_bytes) {
+std::optional<std::int64_t> closest_micro_batch_size(RunConfig config, std::int64_t num_bytes) {
   while (config.training.micro_batch_size % 2 == 0) {
     config.training.micro_batch_size /= 2;
     try {
@@ -61,16 +61,15 @@ void require_device_memory(const Blueprint& blueprint, const DeviceFacts& facts,
     const std::int64_t memory_bytes = ranks[rank].memory_bytes;
     if (memory_bytes == 0 || load.arena_bytes <= memory_bytes) continue;
     const TrainingConfig& t = blueprint.config().training;
-    const auto nearest =
-        nearest_micro_batch_size(blueprint.config(), memory_bytes / static_cast<std::int64_t>(load.num_ranks));
+    const auto closest =
+        closest_micro_batch_size(blueprint.config(), memory_bytes / static_cast<std::int64_t>(load.num_ranks));
     throw Error(
         fmt::format("the run needs {:.1f} GiB on the device of rank {}{}, which has {:.1f} GiB: make the model, "
-                    "training.micro_batch_size = {} or "
-                    "training.seq_len = {} smaller; nearest: {}",
+                    "training.micro_batch_size = {} or training.seq_len = {} smaller (use {})",
                     static_cast<double>(load.arena_bytes) / gib, rank,
                     load.num_ranks > 1 ? fmt::format(" for {} ranks", load.num_ranks) : "",
                     static_cast<double>(memory_bytes) / gib, t.micro_batch_size, t.seq_len,
-                    nearest ? fmt::format("training.micro_batch_size = {}", *nearest) : "a mesh over more devices"));
+                    closest ? fmt::format("training.micro_batch_size = {}", *closest) : "a mesh over more devices"));
   }
 }
 

@@ -58,10 +58,10 @@ int num_threads_of_environment() {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_number = error == std::errc() && number >= 1 && (end == text.data() + text.size() || *end == ',');
-  require(
-      is_number,
-      "the environment variable OMP_NUM_THREADS = '{}' is no number of threads; unset it or use training.num_threads",
-      text);
+  require(is_number,
+          "the environment variable OMP_NUM_THREADS = '{}' is not a number of threads; unset it or use "
+          "training.num_threads",
+          text);
   return number;
 }
 

@@ -89,7 +89,7 @@ std::vector<std::int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::s
 
 Generation generate(const GenerateOptions& options) {
   validate(options.sampling);
-  require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1; nearest: 1", options.max_new_tokens);
+  require(options.max_new_tokens >= 1, "max_new_tokens = {} is below 1 (use 1)", options.max_new_tokens);
   const ModelReader reader(options.model);
   const Tokenizer tokenizer = Tokenizer::load((options.model / "tokenizer.json").string());
   require(tokenizer.vocab_size() <= reader.spec().vocab_size,

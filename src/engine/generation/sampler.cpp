@@ -10,10 +10,9 @@
 namespace echelon {
 
 void validate(const SamplingOptions& options) {
-  require(options.temperature >= 0, "temperature = {} is below 0; nearest: 0, the likeliest token",
-          options.temperature);
-  require(options.top_k >= 0, "top_k = {} is below 0; nearest: 0, all tokens", options.top_k);
-  require(options.top_p > 0 && options.top_p <= 1, "top_p = {} is not in (0, 1]; nearest: {}", options.top_p,
+  require(options.temperature >= 0, "temperature = {} is below 0 (use 0, the likeliest token)", options.temperature);
+  require(options.top_k >= 0, "top_k = {} is below 0 (use 0, all tokens)", options.top_k);
+  require(options.top_p > 0 && options.top_p <= 1, "top_p = {} is not in (0, 1] (use {})", options.top_p,
           options.top_p > 1 ? 1.0 : 0.01);
 }
 

@@ -14,7 +14,7 @@ struct SamplingOptions {
   std::int64_t seed = 1;
 };
 
-/// Throws Error naming the option and the nearest valid value.
+/// Throws Error naming the option and a valid value to use.
 void validate(const SamplingOptions& options);
 
 class Sampler {

@@ -84,7 +84,7 @@ std::string describe_gemm_choice() {
           ? "widened"
           : fmt::format("{} (dot products of pairs do {:.2f} x float32's multiply-adds)",
                         &chosen_bfloat16_kernels() == native ? "native" : "widened", advantage_of(*native));
-  return fmt::format("float32 products {}; bfloat16 products {}",
+  return fmt::format("float32 matmuls {}; bfloat16 matmuls {}",
                      chosen_float32_kernels() == nullptr ? "by OpenBLAS" : "own", bfloat16);
 }
 

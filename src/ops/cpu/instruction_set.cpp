@@ -45,7 +45,7 @@ std::optional<InstructionSet> cap_asked_for() {
   const char* value = std::getenv("ECHELON_INSTRUCTION_SET");
   if (value == nullptr || *value == '\0') return std::nullopt;
   const InstructionSet cap = parse_instruction_set(value), largest = largest_of_processor();
-  require(cap <= largest, "ECHELON_INSTRUCTION_SET = '{}', but this processor has no more than '{}'", value,
+  require(cap <= largest, "ECHELON_INSTRUCTION_SET = '{}', but this processor supports at most '{}'", value,
           name_of(largest));
   hwy::DisableTargets(targets_above(cap));
   return cap;
@@ -57,7 +57,7 @@ InstructionSet parse_instruction_set(std::string_view name) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names.at(i) == name) return static_cast<InstructionSet>(i);
   throw Error(
-      fmt::format("ECHELON_INSTRUCTION_SET = '{}' is unknown; the nearest is '{}'", name, nearest(name, names)));
+      fmt::format("ECHELON_INSTRUCTION_SET = '{}' is unknown; did you mean '{}'?", name, closest_name(name, names)));
 }
 
 std::string_view name_of(InstructionSet set) { return names.at(static_cast<std::size_t>(set)); }

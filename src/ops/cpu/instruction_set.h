@@ -10,7 +10,7 @@ namespace echelon {
 
 enum class InstructionSet { scalar, avx2, avx512 };
 
-/// Throws Error naming the nearest.
+/// Throws Error with a value to use.
 [[nodiscard]] InstructionSet parse_instruction_set(std::string_view name);
 [[nodiscard]] std::string_view name_of(InstructionSet set);
 

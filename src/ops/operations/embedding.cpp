@@ -35,7 +35,7 @@ void require_first_token(const Inference& call, const Operand& x, std::int64_t f
     if (x.is_cut_along(axis, dim_of_rows)) index = index * call.ranks().degree(axis) + call.ranks().index(axis);
   const std::int64_t first = index * x.tensor.size(dim_of_rows);
   if (first_token != first)
-    call.fail(fmt::format("{} begins at token {}, but position {} is given", x.role, first, first_token));
+    call.fail(fmt::format("{} starts at token {}, but position {} is given", x.role, first, first_token));
 }
 
 }  // namespace

@@ -314,8 +314,7 @@ PlanResult find_plans(const PlanRequest& request) {
   }
   PlanResult any = Search(request, false).run(1);
   result.is_complete &= any.is_complete;
-  require(!any.plans.empty(), "--seconds={} are too few to find a layout; nearest: 0, which is as long as it takes",
-          request.seconds);
+  require(!any.plans.empty(), "--seconds={} is too short to find a layout (use 0 for no limit)", request.seconds);
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;

@@ -34,8 +34,7 @@ double Tuning::measured_seconds(const RunConfig& config) const {
 
 Tuning tune(const PlanRequest& request, const StepTimer& seconds_of_step) {
   const PlanResult plans = find_plans(request);
-  require(!plans.plans.empty(),
-          "no layout of the model fits on '{}', so there is nothing to run; echelon plan says by how much it misses",
+  require(!plans.plans.empty(), "no layout of the model fits on '{}'; echelon plan prints how much memory is missing",
           request.machine.name);
   Tuning tuning;
   std::vector<double> measured;

@@ -47,7 +47,7 @@ void fix(const std::string& setting, PlanRequest& request) {
   const std::string name = key_of(setting);
   const ConfigKey* key = find_config_key(name);
   require(key != nullptr, "command line: there is no key {}{}", name, key != nullptr ? "" : hint_for_key(name));
-  require(has_value(*key), "command line: {} ({}) is not there yet; leave it out", name, key->doc);
+  require(has_value(*key), "command line: {} ({}) is not supported yet; omit it", name, key->doc);
   const std::size_t equals = setting.find('=');
   const std::string text = equals == std::string::npos ? "true" : setting.substr(equals + 1);
   assign({name, parse_text(*key, text), "command line"}, request.base);
@@ -75,7 +75,7 @@ void require_one_value(const std::vector<std::string>& settings, std::string_vie
                        std::optional<std::int64_t> value, std::string_view key) {
   const auto same =
       std::find_if(settings.begin(), settings.end(), [&](const auto& each) { return key_of(each) == key; });
-  require(!value || same == settings.end(), "{}={} and {} say the same thing; leave one of them out", flag,
+  require(!value || same == settings.end(), "{}={} and {} set the same value; omit one of them", flag,
           value.value_or(0), same == settings.end() ? "" : *same);
 }
 
@@ -112,7 +112,7 @@ MachineSpec named_machine(const PlanQuestion& question, const std::string& of_co
   if (!question.machine.empty()) return read_machine(question.machine);
   if (!of_config.empty()) return read_machine(of_config);
   require(static_cast<bool>(question.this_machine),
-          "--machine is missing: the name of a machine or a file; such as --machine=h100");
+          "--machine is missing: the name of a machine or a file (example: --machine=h100)");
   return question.this_machine();
 }
 
@@ -120,8 +120,8 @@ void set_prices(const PlanQuestion& question, PlanRequest& request) {
   for (NodeSpec& node : request.machine.nodes) {
     if (question.price) node.price_per_device_hour = *question.price;
     require(request.objective != PlanObjective::cost || node.price_per_device_hour > 0,
-            "--objective=cost needs a price, and the machine '{}' has none for '{}'; such as --price=2.5 for a device "
-            "and hour",
+            "--objective=cost needs a price, and the machine '{}' has none for '{}' (example: --price=2.5 per device "
+            "and hour)",
             request.machine.name, node.name);
   }
 }
@@ -132,17 +132,16 @@ std::int64_t num_devices_of(const PlanQuestion& question, const MachineSpec& mac
   if (machine.host) {
     const std::int64_t num_ranks = question.gpus.value_or(machine.host->num_cores);
     const std::int64_t most = machine.nodes.front().num_devices;
-    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be; nearest: {}",
-            num_ranks, most);
+    require(num_ranks <= most, "--gpus={} are more ranks than the threads of one process can be (use {})", num_ranks,
+            most);
     return num_ranks;
   }
   const auto devices = machine.num_devices();
   require(question.gpus || devices,
-          "--gpus is missing, and the machine '{}' has as many devices as are asked for; such as --gpus=8",
-          machine.name);
+          "--gpus is missing, and the machine '{}' has no fixed number of devices (example: --gpus=8)", machine.name);
   const std::int64_t wanted = question.gpus.value_or(devices.value_or(1));
-  require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}'; nearest: {}",
-          wanted, devices.value_or(0), machine.name, devices.value_or(0));
+  require(!devices || wanted <= *devices, "--gpus={} is more than the {} devices of the machine '{}' (use {})", wanted,
+          devices.value_or(0), machine.name, devices.value_or(0));
   return wanted;
 }
 
@@ -165,27 +164,28 @@ PlanObjective parse_plan_objective(std::string_view key, std::string_view name) 
 PlanRequest read_plan_request(const PlanQuestion& question) {
   const std::vector<std::string> settings = joined(question.settings);
   require(!question.model.empty(),
-          "--model is missing: a preset, a Hugging Face folder or a config file; such as --model=llama3-8b");
-  require(!question.gpus || *question.gpus >= 1, "--gpus={} are no devices; nearest: 1", question.gpus.value_or(0));
-  require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000; nearest: {}", question.top,
+          "--model is missing: a preset, a Hugging Face folder or a config file (example: --model=llama3-8b)");
+  require(!question.gpus || *question.gpus >= 1, "--gpus={} is not a number of devices (use 1)",
+          question.gpus.value_or(0));
+  require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000 (use {})", question.top,
           std::clamp<std::int64_t>(question.top, 1, 1000));
   require_one_value(settings, "--global-batch-size", question.global_batch_size, "training.global_batch_size");
   require_one_value(settings, "--seq-len", question.seq_len, "training.seq_len");
   require(!question.price || (*question.price > 0 && std::isfinite(*question.price)),
-          "--price={} is no price of a device and hour; such as --price=2.5", question.price.value_or(0));
+          "--price={} is not a price per device and hour (example: --price=2.5)", question.price.value_or(0));
   PlanRequest request;
   request.objective = parse_plan_objective("--objective", question.objective);
   request.top = static_cast<int>(question.top);
   require(question.within_percent >= 0 && question.within_percent <= 50,
-          "--within={} is no part from 0 to 50 percent; nearest: {}", question.within_percent,
+          "--within={} is not between 0 and 50 percent (use {})", question.within_percent,
           question.within_percent > 50 ? 50 : 0);
   request.within = question.within_percent / 100;
   require(question.seconds >= 0 && std::isfinite(question.seconds),
-          "--seconds={} is no time for a search; nearest: 0, which is as long as it takes", question.seconds);
+          "--seconds={} is not a time limit for a search (use 0 for no limit)", question.seconds);
   request.seconds = question.seconds;
   request.base = base_config(question, settings);
   require(question.global_batch_size || says(question, settings, "training.global_batch_size"),
-          "--global-batch-size is missing: sequences per step over all devices; such as --global-batch-size=1024");
+          "--global-batch-size is missing: sequences per step over all devices (example: --global-batch-size=1024)");
   if (!question.seq_len && !says(question, settings, "training.seq_len"))
     request.base.training.seq_len = std::min(request.base.model.max_position_embeddings, longest_default_sequence);
   for (const std::string& setting : settings)

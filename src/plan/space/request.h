@@ -53,7 +53,7 @@ struct PlanQuestion {
   DeviceChoice device = DeviceChoice::cuda;
 };
 
-/// Throws Error naming the flag, its value and the nearest that goes.
+/// Throws Error naming the flag, its value and a value that works.
 [[nodiscard]] PlanRequest read_plan_request(const PlanQuestion& question);
 
 }  // namespace echelon

@@ -70,7 +70,7 @@ std::vector<std::string> differences(const Plan& best, const Plan& other) {
     if (std::abs(seconds) > 0.001 * best.outcome.step_seconds)
       lines.push_back(fmt::format("{:>+9.4f} s          {}", seconds, name));
   const auto bytes = static_cast<double>(other.outcome.peak_memory_bytes() - best.outcome.peak_memory_bytes());
-  lines.push_back(fmt::format("{:>+9.2f} GiB        memory of the fullest rank", bytes / gib));
+  lines.push_back(fmt::format("{:>+9.2f} GiB        memory of the rank that uses most", bytes / gib));
   return lines;
 }
 
@@ -96,7 +96,7 @@ std::vector<std::string> memory_parts(const Plan& plan) {
   for (const auto& [category, bytes] : memory.category_bytes)
     if (static_cast<double>(bytes) >= 0.001 * static_cast<double>(memory.arena_bytes))
       lines.push_back(fmt::format("{:>9.2f} GiB  {}", static_cast<double>(bytes) / gib, name_of(category)));
-  lines.push_back(fmt::format("{:>9.2f} GiB  together, at the fullest moment, of {:.2f}",
+  lines.push_back(fmt::format("{:>9.2f} GiB  together, at the peak, of {:.2f}",
                               static_cast<double>(memory.arena_bytes) / gib,
                               static_cast<double>(memory.device_bytes) / gib));
   return lines;
@@ -127,7 +127,7 @@ std::vector<std::string> rules_of_thumb(const PlanResult& result, const PlanRequ
     lines.push_back(rule("what fits on one device is trained with data parallelism alone", !is_split,
                          fmt::format("{}; best is {}", sizes, degrees)));
   } else if (states < whole_node) {
-    lines.push_back(rule("states beyond a device but inside a node are cut by ZeRO or tensor parallelism",
+    lines.push_back(rule("states that exceed a device but fit in a node are sharded by ZeRO or tensor parallelism",
                          cuts_states && shape.pp == 1,
                          fmt::format("{}; best is {}, {} shards", sizes, degrees, best.choice.data.shard)));
   } else {

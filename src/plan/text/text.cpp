@@ -116,9 +116,9 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
   if (result.plans.size() > 1) text += lines("What the runner-up costs", differences(best, result.plans[1]));
   if (result.in_default_order)
     text += lines(
-        fmt::format("Why the ranks lie in the order {}: what the default one would cost", name_of(best.choice.order)),
+        fmt::format("Why the ranks are in the order {}: what the default order would cost", name_of(best.choice.order)),
         order_reasons(best, *result.in_default_order, request.machine));
-  text += lines("Memory of the fullest rank", memory_parts(best));
+  text += lines("Memory of the rank that uses most", memory_parts(best));
   return text + lines("Rules of thumb", rules_of_thumb(result, request));
 }
 

@@ -31,7 +31,7 @@ std::string to_text(const Tuning& tuning) {
     text += fmt::format("{:>9.4f}s {:>9.4f}s {:>9.4f}s  {}\n", each.plan.outcome.step_seconds, each.measured_seconds,
                         each.refitted_seconds, layout_text(each.plan.config));
   text += fmt::format(
-      "learnt: here operations take {:.2f} times as long as '{}' says and communication {:.2f} times; mean error "
+      "learned: here operations take {:.2f} times as long as '{}' says and communication {:.2f} times; mean error "
       "{:.1f}% before, {:.1f}% after\n",
       tuning.scales.compute, tuning.machine.name, tuning.scales.communication, 100 * tuning.error_before,
       100 * tuning.error_after);

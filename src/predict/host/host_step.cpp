@@ -327,7 +327,7 @@ class HostEngine {
 
 HostStep played(const Blueprint& blueprint, HostTime& time, const std::map<int, double>& slow_ranks) {
   const std::optional<LinearDType> linear_dtype = blueprint.config().training.linear_dtype;
-  require(!linear_dtype, "training.linear_dtype = '{}' is measured on no processor; nearest: an empty linear_dtype",
+  require(!linear_dtype, "training.linear_dtype = '{}' is measured on no CPU (use an empty linear_dtype)",
           name_of(linear_dtype));
   const RankPieces pieces = pieces_of(blueprint, time, slow_ranks);
   const std::int64_t wanted = blueprint.config().training.num_threads, num_ranks = blueprint.mesh().num_ranks(),
@@ -363,8 +363,8 @@ HostStep host_step(const Blueprint& blueprint, const HostSpec& host, const std::
 HostStep host_step_of_processes(const Blueprint& blueprint, const HostSpec& host) {
   const int num_ranks = blueprint.mesh().num_ranks();
   require(num_ranks <= host.num_cores,
-          "{} processes on {} cores: the system decides who computes when, which is not predicted; nearest: {} "
-          "processes, or threads",
+          "{} processes on {} cores: the system decides who computes when, which is not predicted (use {} processes, "
+          "or threads)",
           num_ranks, host.num_cores, host.num_cores);
   require(num_ranks == 1 || host.collectives.contains("mpi"),
           "the machine file has no collectives of processes; mpirun -n {} echelon bench --output FILE adds them to it",

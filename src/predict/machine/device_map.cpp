@@ -28,7 +28,7 @@ double speed_of(const NodeLink& link) { return link.bandwidth * link.efficiency;
 DeviceMap::DeviceMap(const MeshShape& mesh, const MachineSpec& machine) : mesh_(mesh), machine_(&machine) {
   const auto available = machine.num_devices();
   require(!available || *available >= mesh.num_ranks(),
-          "the layout has {} ranks, but the machine '{}' has {} devices; nearest: {}", mesh.num_ranks(), machine.name,
+          "the layout has {} ranks, but the machine '{}' has {} devices (use {})", mesh.num_ranks(), machine.name,
           available.value_or(0), available.value_or(0));
   int first_rank = 0, first_node = 0;
   for (const NodeSpec& kind : machine.nodes) {
@@ -37,7 +37,7 @@ DeviceMap::DeviceMap(const MeshShape& mesh, const MachineSpec& machine) : mesh_(
     stretches_.push_back({first_rank, first_node, ranks_per_node, &kind});
     require(kind.num_nics > 0 || mesh.num_ranks() <= ranks_per_node,
             "the layout has {} ranks, but the machine '{}' has {} devices on a node and no cards between nodes "
-            "(num_nics = 0); nearest: {}",
+            "(num_nics = 0) (use {})",
             mesh.num_ranks(), machine.name, kind.num_devices, kind.num_devices);
     if (kind.count == 0) break;  // it takes all that is left
     first_node += static_cast<int>(kind.count);

@@ -39,7 +39,7 @@ void multiply_in_tensorfloat32(DeviceSpec& device) {
 const FormatRates& float8_rates(const DeviceSpec& device) {
   const auto found = device.formats.find("float8");
   require(found != device.formats.end(),
-          "training.linear_dtype = 'float8': the device{} has no rates of it; nearest: an empty linear_dtype",
+          "training.linear_dtype = 'float8': the device{} has no rates for it (use an empty linear_dtype)",
           device.name.empty() ? "" : fmt::format(" '{}'", device.name));
   return found->second;
 }
@@ -66,7 +66,7 @@ const FormatRates& rates_of(const DeviceSpec& device, DType dtype) {
   if (wide != device.formats.end()) return wide->second;
   std::vector<std::string> known;
   for (const auto& [format, rates] : device.formats) known.push_back(format);
-  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates of it, nor of float32; nearest: {}",
+  throw Error(fmt::format("training.dtype = '{}': the device{} has no rates for it or for float32 (use {})",
                           name_of(dtype), device.name.empty() ? "" : fmt::format(" '{}'", device.name),
                           fmt::join(known, ", ")));
 }

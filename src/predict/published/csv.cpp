@@ -85,13 +85,12 @@ void check_header(const std::vector<std::string>& fields, std::span<const std::s
   for (const std::string& field : fields) {
     const std::string_view column = stripped(field);
     require(column.empty() || std::find(columns.begin(), columns.end(), column) == columns.end(),
-            "{} has two columns '{}'; leave one of them out", name, column);
+            "{} has two columns '{}'; omit one of them", name, column);
     columns.push_back(column);
   }
   for (const std::string_view column : needed)
     require(std::find(columns.begin(), columns.end(), column) != columns.end(),
-            "the first line of {} names no column '{}'; nearest of those between its commas: '{}'", name, column,
-            nearest(column, columns));
+            "the first line of {} has no column '{}'; did you mean '{}'?", name, column, closest_name(column, columns));
 }
 
 }  // namespace

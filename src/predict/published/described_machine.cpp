@@ -66,7 +66,8 @@ const Gpu& gpu_called(const std::string& words) {
     if (has(name, gpu.word) && !has(name, "RTX")) return gpu;
     known.push_back(gpu.word);
   }
-  throw Error(fmt::format("gpu = '{}' is no GPU whose rates are known; nearest: {}", words, nearest(name, known)));
+  throw Error(
+      fmt::format("gpu = '{}' is not a GPU with known rates; did you mean {}?", words, closest_name(name, known)));
 }
 
 double memory_gb(const ClusterWords& words) {
@@ -103,14 +104,14 @@ void set_network(const std::string& words, NodeSpec& node) {
   if (std::regex_search(words, match, std::regex(R"((\d+) ?x ?([0-9.]+) ?G)", std::regex::icase))) {
     const double num_nics = number(match[1].str());
     require(num_nics >= 1 && num_nics <= 1024,
-            "inter_per_node = '{}' has no number of cards between 1 and 1024; nearest: 8x400Gb", words);
+            "inter_per_node = '{}' does not give a number of cards between 1 and 1024 (use 8x400Gb)", words);
     node.num_nics = static_cast<std::int64_t>(num_nics);
     node.nic_bandwidth = number(match[2].str()) * giga / 8;
   } else if (std::regex_search(words, match, std::regex(R"(([0-9.]+) ?([GT])b)", std::regex::icase))) {
     node.nic_bandwidth = number(match[1].str()) * (upper(match[2].str()) == "T" ? 1000 : 1) * giga / 8 /
                          static_cast<double>(node.num_nics);
   }
-  require(node.nic_bandwidth > 0, "inter_per_node = '{}' is a network that carries nothing; nearest: 8x400Gb", words);
+  require(node.nic_bandwidth > 0, "inter_per_node = '{}' is a network without bandwidth (use 8x400Gb)", words);
 }
 
 void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
@@ -125,7 +126,7 @@ void set_links(const std::string& words, const Gpu& gpu, NodeSpec& node) {
   const double num_devices =
       number_in(words, R"(NVL(\d+))", number_in(words, R"((\d+) ?GPU)", static_cast<double>(node.num_devices)));
   require(num_devices >= 1 && num_devices <= 65536,
-          "intra = '{}' has no number of GPUs between 1 and 65536; nearest: NVLink4 (8 GPU node)", words);
+          "intra = '{}' does not give a number of GPUs between 1 and 65536 (use NVLink4 (8 GPU node))", words);
   node.num_devices = static_cast<std::int64_t>(num_devices);
 }
 

@@ -20,7 +20,7 @@ class RowReader {
 
   RunConfig read() {
     require(row_.surplus_fields == 0, "the row has {} fields more than the header", row_.surplus_fields);
-    require(!row_.at("gpu").empty(), "gpu is blank, and without it there is no run to predict");
+    require(!row_.at("gpu").empty(), "gpu is blank, but a prediction needs it");
     refuse_what_is_not_there();
     set_model();
     set_layout();
@@ -40,15 +40,15 @@ class RowReader {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     require(error == std::errc() && number >= 0 && number < 1e15 && std::floor(number) == number &&
                 (end == text.data() + text.size() || *end == '?'),
-            "{} = '{}' is no whole number; nearest: {}", column, text, std::max<std::int64_t>(otherwise, 1));
+            "{} = '{}' is not a whole number (use {})", column, text, std::max<std::int64_t>(otherwise, 1));
     return static_cast<std::int64_t>(number);
   }
 
   [[nodiscard]] std::int64_t needed(std::string_view column) const {
     constexpr std::int64_t most = std::numeric_limits<int>::max();
-    require(!row_.at(column).empty(), "{} is blank, and without it there is no run to predict", column);
+    require(!row_.at(column).empty(), "{} is blank, but a prediction needs it", column);
     const std::int64_t value = count(column, 1);
-    require(value >= 1 && value <= most, "{} = {} is not between 1 and {}; nearest: {}", column, value, most,
+    require(value >= 1 && value <= most, "{} = {} is not between 1 and {} (use {})", column, value, most,
             value < 1 ? 1 : most);
     return value;
   }
@@ -64,10 +64,10 @@ class RowReader {
   }
 
   void refuse_what_is_not_there() const {
-    require(count("experts", 0) <= 1,
-            "experts = {}: mixtures of experts cannot be expressed yet; nearest: a dense model", row_.at("experts"));
-    require(degree("ep") == 1, "ep = {}: expert parallelism cannot be expressed yet; nearest: 1", row_.at("ep"));
-    require(degree("cp") == 1, "cp = {}: context parallelism cannot be expressed yet; nearest: 1", row_.at("cp"));
+    require(count("experts", 0) <= 1, "experts = {}: mixtures of experts cannot be expressed yet (use a dense model)",
+            row_.at("experts"));
+    require(degree("ep") == 1, "ep = {}: expert parallelism cannot be expressed yet (use 1)", row_.at("ep"));
+    require(degree("cp") == 1, "cp = {}: context parallelism cannot be expressed yet (use 1)", row_.at("cp"));
   }
 
   void set_model() {
@@ -79,7 +79,7 @@ class RowReader {
     model.num_hidden_layers = needed("layers");
     model.num_attention_heads = size("heads", usual_heads(model.hidden_size));
     model.num_key_value_heads = size("kv_heads", model.num_attention_heads);
-    require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {}; nearest: {}",
+    require(model.hidden_size % model.num_attention_heads == 0, "heads = {} do not divide hidden = {} (use {})",
             model.num_attention_heads, model.hidden_size, std::max<std::int64_t>(1, model.hidden_size / 128));
     model.head_dim = model.hidden_size / model.num_attention_heads;
     model.intermediate_size = count("ffn", is_gated ? model.hidden_size * 8 / 3 : 4 * model.hidden_size);
@@ -122,7 +122,7 @@ class RowReader {
     p.pipeline_parallel_degree = degree("pp");
     const std::int64_t of_model = p.tensor_parallel_degree * p.pipeline_parallel_degree;
     const std::int64_t dp = count("dp", std::max<std::int64_t>(1, num_gpus / of_model));
-    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {} x dp {}; nearest: {}", num_gpus,
+    require(dp >= 1 && dp * of_model == num_gpus, "gpus = {} is not tp {} x pp {} x dp {} (use {})", num_gpus,
             p.tensor_parallel_degree, p.pipeline_parallel_degree, dp, dp * of_model);
     p.sequence_parallel = count("sp", 0) != 0 && p.tensor_parallel_degree > 1;
     set_sharding(dp);
@@ -141,7 +141,7 @@ class RowReader {
     const std::size_t digit = zero.find_first_of("0123456789");
     const double level =
         digit == std::string::npos || zero.starts_with('-') ? -1 : std::strtod(zero.c_str() + digit, nullptr);
-    require(level == 0 || level == 1 || level == 2 || level == 3, "zero = '{}' is no level of ZeRO; nearest: {}", zero,
+    require(level == 0 || level == 1 || level == 2 || level == 3, "zero = '{}' is not a ZeRO level (use {})", zero,
             level > 3 ? 3 : 0);
     return static_cast<std::int64_t>(level);
   }

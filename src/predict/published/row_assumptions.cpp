@@ -73,7 +73,7 @@ std::vector<std::string> assumptions_of(const CsvRow& row, const DescribedRun& r
   const TrainingConfig& training = run.config.training;
   compare(sentences, row, "mbs", training.micro_batch_size, "is more than the sequences of a data-parallel rank");
   compare(sentences, row, "gbs", training.global_batch_size,
-          fmt::format("is no multiple of {} data-parallel ranks x microbatches of {}",
+          fmt::format("is not a multiple of {} data-parallel ranks x microbatches of {}",
                       run.config.data_parallel_degree(), training.micro_batch_size));
   return sentences;
 }

@@ -96,8 +96,8 @@ void apply(std::string_view setting, SoftwareProfile& profile) {
     profile.logit_bytes = 8;
   } else {
     constexpr std::string_view settings[] = {"fp8", "fp8-rowwise", "flash", "unfused", "async-tp", "compiled-loss"};
-    throw Error(
-        fmt::format("a software profile has no setting '{}'; nearest: {}", setting, nearest(setting, settings)));
+    throw Error(fmt::format("a software profile has no setting '{}'; did you mean {}?", setting,
+                            closest_name(setting, settings)));
   }
 }
 
@@ -116,7 +116,7 @@ SoftwareProfile software_profile(std::string_view name) {
   if (found == profiles().end()) {
     std::vector<std::string_view> names;
     for (const SoftwareProfile& profile : profiles()) names.emplace_back(profile.name);
-    throw Error(fmt::format("there is no software profile '{}'; nearest: {}", base, nearest(base, names)));
+    throw Error(fmt::format("there is no software profile '{}'; did you mean {}?", base, closest_name(base, names)));
   }
   SoftwareProfile profile = *found;
   profile.name = name;

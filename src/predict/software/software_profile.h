@@ -90,7 +90,7 @@ struct SoftwareProfile {
   double fragmentation = 1.0;  // of what is allocated and freed on the way: reserved over used
 };
 
-/// "megatron-2021", or with settings behind it: "torchtitan-compile+fp8". Throws Error naming the nearest.
+/// "megatron-2021", or with settings behind it: "torchtitan-compile+fp8". Throws Error with a value to use.
 [[nodiscard]] SoftwareProfile software_profile(std::string_view name);
 [[nodiscard]] std::vector<std::string> software_profile_names();
 

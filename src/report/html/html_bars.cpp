@@ -72,7 +72,7 @@ bool is_seen(const HtmlBars& bars, const std::string& name, double full_width) {
 
 std::string numbers_of(const HtmlBars& bars, const std::vector<std::string>& names) {
   std::string html = fmt::format(
-      "<details><summary>Numbers</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"numbers: "
+      "<details><summary>Values</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"values: "
       "{}\"><table>\n<thead><tr><th></th>",
       escaped(bars.title));
   for (const std::string& name : names) html += fmt::format("<th class=\"number\">{}</th>", escaped(name));

@@ -54,8 +54,8 @@ std::string facts_to_html(const std::vector<HtmlFact>& facts) {
 
 std::string comparisons_to_html(const std::vector<HtmlComparison>& comparisons) {
   if (comparisons.empty()) return {};
-  std::string html = "<section id=\"comparison\"><h2>Predicted beside measured</h2>\n";
-  html += fmt::format(table_begin, "predicted beside measured");
+  std::string html = "<section id=\"comparison\"><h2>Predicted and measured</h2>\n";
+  html += fmt::format(table_begin, "predicted and measured");
   html +=
       "<thead><tr><th></th><th class=\"number\"><i class=\"swatch predicted\"></i>predicted</th><th "
       "class=\"number\"><i class=\"swatch "

@@ -89,7 +89,7 @@ HtmlTimeline reduced(HtmlTimeline timeline, std::size_t most_bars, std::size_t m
   double longest = span / 65536;
   std::vector<TimelineBar> fewer = merged(timeline.bars, longest);
   while (fewer.size() > most_bars && longest < span) fewer = merged(timeline.bars, longest *= 1.25);
-  timeline.note += fmt::format("{}{} actions are more than a page holds: neighbours within {} are drawn as one bar.",
+  timeline.note += fmt::format("{}{} actions exceed what a page can show: neighbours within {} are drawn as one bar.",
                                timeline.note.empty() ? "" : " ",
                                text_of(HtmlUnit::number, static_cast<double>(timeline.bars.size())),
                                text_of(HtmlUnit::seconds, longest));

@@ -47,7 +47,7 @@ void check_counts(int rank, const Program& program, const std::vector<Action>& e
   for (const Action& action : expected) {
     const int count = std::exchange(num_found[place_of(action)], 0);
     if (count != 1)
-      faults.push_back(fmt::format("rank {}: {} is there {} times instead of once", rank, to_string(action), count));
+      faults.push_back(fmt::format("rank {}: {} occurs {} times instead of once", rank, to_string(action), count));
   }
   for (const Action& action : program) {
     if (std::exchange(num_found[place_of(action)], 0) > 0)

@@ -289,7 +289,7 @@ void EdgeCheck::check_all_ended(const Action& reader) {
     const bool pending = !has_ended[action.id] && action.id != reader.id;
     if (pending)
       faults_.push_back(
-          fmt::format("rank {}: {} is still pending at the end, for no action waits for it", rank_, to_string(action)));
+          fmt::format("rank {}: {} is still pending at the end: no action waits for it", rank_, to_string(action)));
   }
 }
 

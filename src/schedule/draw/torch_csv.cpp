@@ -28,7 +28,7 @@ struct Row {
   ComputeOrder actions;
 
   [[noreturn]] void refuse(std::string_view cell) const {
-    throw Error(fmt::format("{}: row {} has '{}', which is no action of a stage on a microbatch; nearest: '{}F0'", file,
+    throw Error(fmt::format("{}: row {} has '{}', which is not an action of a stage on a microbatch (use '{}F0')", file,
                             rank + 1, cell.substr(0, 40), rank));
   }
 };
@@ -100,7 +100,7 @@ void place_stages(Schedule& schedule, const std::string& file) {
   for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
     for (const Action& action : schedule.ranks[rank]) {
       int& place = schedule.rank_of_stage[action.stage];
-      require(place < 0 || place == rank, "{}: stage {} stands in rows {} and {}; a stage lies on one rank", file,
+      require(place < 0 || place == rank, "{}: stage {} is in rows {} and {}; a stage is on one rank", file,
               action.stage, place + 1, rank + 1);
       place = rank;
     }
@@ -125,8 +125,8 @@ void check_counts(const Schedule& schedule, const std::string& file) {
     const auto& [forward, backward, input, weight] = counts[i];
     const bool is_complete = forward == 1 && input == weight && backward + input == 1;
     require(is_complete,
-            "{}: stage {} has {} forwards, {} backwards, {} of the input and {} of the weights on microbatch {}; "
-            "nearest: '{}F{}' and '{}B{}', once each",
+            "{}: stage {} has {} forwards, {} backwards, {} of the input and {} of the weights on microbatch {} (use "
+            "'{}F{}' and '{}B{}', once each)",
             file, i / schedule.num_microbatches, forward, backward, input, weight, i % schedule.num_microbatches,
             i / schedule.num_microbatches, i % schedule.num_microbatches, i / schedule.num_microbatches,
             i % schedule.num_microbatches);
@@ -155,12 +155,12 @@ Schedule read_torch_csv(std::string_view text, const std::string& file) {
   place_stages(schedule, file);
   check_counts(schedule, file);
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
-    require(!schedule.ranks[rank].empty(), "{}: row {} computes nothing; leave it out", file, rank + 1);
+    require(!schedule.ranks[rank].empty(), "{}: row {} computes nothing; omit it", file, rank + 1);
   try {
     (void)play(schedule, {});
   } catch (const Failure& stuck) {
     throw Error(
-        fmt::format("{}: {}, which another pass behind it or on another rank should come before", file, stuck.what()));
+        fmt::format("{}: {}, which another pass after it or on another rank should precede", file, stuck.what()));
   }
   return schedule;
 }

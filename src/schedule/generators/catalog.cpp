@@ -90,23 +90,23 @@ PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view 
       names.push_back(known);
     }
   }
-  throw Error(
-      fmt::format("{} = '{}' is none of {}; nearest: {}", key, name, fmt::join(names, ", "), nearest(name, names)));
+  throw Error(fmt::format("{} = '{}' is not one of {}; did you mean {}?", key, name, fmt::join(names, ", "),
+                          closest_name(name, names)));
 }
 
 ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys) {
   const ScheduleEntry& entry = entry_of(kind);
   ScheduleRequest asked = request;
   if (asked.num_virtual == 0) asked.num_virtual = entry.default_virtual;
-  const int nearest_virtual = std::clamp(asked.num_virtual, entry.least_virtual, entry.most_virtual);
-  require(asked.num_virtual == nearest_virtual, "{} = {} is not there for {} = '{}'; nearest: {}", keys.num_virtual,
-          asked.num_virtual, keys.schedule, entry.name, nearest_virtual);
+  const int closest_virtual = std::clamp(asked.num_virtual, entry.least_virtual, entry.most_virtual);
+  require(asked.num_virtual == closest_virtual, "{} = {} is not supported for {} = '{}' (use {})", keys.num_virtual,
+          asked.num_virtual, keys.schedule, entry.name, closest_virtual);
   const int least_microbatches = entry.microbatches_per_rank * asked.num_ranks;
   require(asked.num_microbatches >= least_microbatches,
-          "{} = '{}' on {} ranks wants {} microbatches at least, but {} makes {}; nearest {}: {}", keys.schedule,
+          "{} = '{}' on {} ranks needs at least {} microbatches, but {} makes {} (use {} = {})", keys.schedule,
           entry.name, asked.num_ranks, least_microbatches, keys.num_microbatches, asked.num_microbatches,
           keys.num_microbatches, least_microbatches * keys.per_microbatch);
-  require(asked.memory.limit == 0 || asked.memory.limit >= 1, "{} = {} holds no microbatch; nearest: 1",
+  require(asked.memory.limit == 0 || asked.memory.limit >= 1, "{} = {} has no room for a microbatch (use 1)",
           keys.memory_limit, asked.memory.limit);
   return asked;
 }
@@ -122,7 +122,7 @@ void check_memory(const Schedule& schedule, const MemoryLimit& memory, std::stri
   const std::vector<double> peaks = peak_memory(schedule, memory.weight_memory);
   const auto highest = std::max_element(peaks.begin(), peaks.end());
   const double enough = std::ceil(*highest * 1000) / 1000;  // no more digits than anybody would write
-  require(*highest <= memory.limit + 1e-9, "{} = {} is less than the {} microbatches in flight on rank {}; nearest: {}",
+  require(*highest <= memory.limit + 1e-9, "{} = {} is less than the {} microbatches in flight on rank {} (use {})",
           key, memory.limit, *highest, highest - peaks.begin(), enough);
 }
 

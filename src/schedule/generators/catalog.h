@@ -54,7 +54,7 @@ struct ScheduleEntry {
 [[nodiscard]] std::string_view name_of(Placement placement);
 [[nodiscard]] std::string_view name_of(BackwardKinds kinds);
 
-/// In any letter case, with or without dashes. Throws Error naming `key` and the nearest.
+/// In any letter case, with or without dashes. Throws Error naming `key` and the closest valid value.
 [[nodiscard]] PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view name);
 
 /// How the user calls what a request may get wrong.

@@ -87,7 +87,7 @@ const ConfigKey keys[] = {
     {"model.rope_theta", at<model, &M::rope_theta>, "base of the rotary frequencies", {1}, has_rope},
     {"model.rope_scaling.rope_type", ModelBase{}, "llama3 | default (no scaling)", {}, has_rope},
     {"model.rope_scaling.factor", scaling<&S::factor>, "Llama-3's scaling of low frequencies", {1}, has_rope},
-    {"model.rope_scaling.low_freq_factor", scaling<&S::low_freq_factor>, "where its transition begins", {0}, has_rope},
+    {"model.rope_scaling.low_freq_factor", scaling<&S::low_freq_factor>, "where its transition starts", {0}, has_rope},
     {"model.rope_scaling.high_freq_factor", scaling<&S::high_freq_factor>, "where its transition ends", {0}, has_rope},
     {"model.rope_scaling.original_max_position_embeddings", scaling<&S::original_max_position_embeddings>, "positions before scaling", size, has_rope},
     {"model.initializer_range", at<model, &M::initializer_range>, "standard deviation of initial weights", not_negative},
@@ -96,8 +96,8 @@ const ConfigKey keys[] = {
     {"data.path", at<data, &DataConfig::path>, "prefix of the training tokens' .bin and .idx"},
     {"data.validation_path", at<data, &DataConfig::validation_path>, "prefix of the validation tokens; empty: no evaluation"},
     {"data.seed", at<data, &DataConfig::seed>, "seed of the order of the data"},
-    {"data.reset_attention_mask", at<data, &DataConfig::reset_attention_mask>, "a token attends to the tokens of its own document alone, which the .idx file says"},
-    {"data.reset_position_ids", NotYet{}, "positions that begin anew at every document"},
+    {"data.reset_attention_mask", at<data, &DataConfig::reset_attention_mask>, "a token attends only to tokens of its own document, as the .idx file gives them"},
+    {"data.reset_position_ids", NotYet{}, "positions that restart at every document"},
     {"data.split", NotYet{}, "parts of one dataset for training and validation"},
 
     {"training.steps", at<training, &T::steps>, "optimizer steps", size},
@@ -105,20 +105,20 @@ const ConfigKey keys[] = {
     {"training.global_batch_size", at<training, &T::global_batch_size>, "sequences per step, over all ranks", size},
     {"training.micro_batch_size", at<training, &T::micro_batch_size>, "sequences per microbatch of a rank", size},
     {"training.dtype", choice<training, &T::dtype>, "parameters and activations: float32 | bfloat16 | float16 | float64"},
-    {"training.linear_dtype", choice<training, &T::linear_dtype>, "products of linear layers; empty: dtype; float8: operands rounded to 8 bits with a scale per tensor"},
-    {"training.logits_dtype", choice<training, &T::logits_dtype>, "the head's logits: float32, or dtype, in whose place gradients are formed; empty: on GPUs dtype, on processors float32"},
-    {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: up to 2,048 and 256 MiB on processors, up to 512 MiB on GPUs", count_or_none},
+    {"training.linear_dtype", choice<training, &T::linear_dtype>, "format of the matmuls of linear layers; empty: dtype; float8: operands rounded to 8 bits with a scale per tensor"},
+    {"training.logits_dtype", choice<training, &T::logits_dtype>, "the head's logits: float32, or dtype, whose memory the gradients reuse; empty: dtype on GPUs, float32 on CPUs"},
+    {"training.head_chunk_tokens", at<training, &T::head_chunk_tokens>, "tokens whose logits exist at a time; 0: up to 2,048 and 256 MiB on CPUs, up to 512 MiB on GPUs", count_or_none},
     {"training.make_vocab_size_divisible_by", at<training, &T::make_vocab_size_divisible_by>,
-     "rows of the embedding and the head on each rank, by padding; 0: 1 on processors, 128 on GPUs", padding},
+     "rows of the embedding and the head on each rank, by padding; 0: 1 on CPUs, 128 on GPUs", padding},
     {"training.grad_dtype", choice<training, &T::grad_dtype>, "gradients; empty: float64 for float64, else float32"},
     {"training.reduce_dtype", choice<training, &T::reduce_dtype>, "reduction of gradients; empty: grad_dtype"},
-    {"training.float32_matmul_precision", choice<training, &T::float32_matmul_precision>, "products of float32 on GPUs: highest: as such | high: of operands rounded to TensorFloat-32"},
+    {"training.float32_matmul_precision", choice<training, &T::float32_matmul_precision>, "float32 matmuls on GPUs: highest: in float32 | high: operands rounded to TensorFloat-32"},
     {"training.max_norm", at<training, &T::max_norm>, "clip gradients to this global norm; 0: no clipping", not_negative},
     {"training.seed", at<training, &T::seed>, "seed of the initial weights"},
     {"training.deterministic", at<training, &T::deterministic>, "the same bits in every run"},
     {"training.eval_interval", at<training, &T::eval_interval>, "steps between evaluations; 0: at the end only", count_or_none},
     {"training.eval_batches", at<training, &T::eval_batches>, "global batches per evaluation", size},
-    {"training.recompute", at<training, &T::recompute>, "what backward forms again: none | selective | full | a list of qkv_proj, qk_norm, core_attn, o_proj, mlp"},
+    {"training.recompute", at<training, &T::recompute>, "what backward recomputes: none | selective | full | a list of qkv_proj, qk_norm, core_attn, o_proj, mlp"},
     {"training.recompute_method", at<training, &T::recompute_method>, "uniform: in every block | block: in the first recompute_num_layers of each pipeline stage"},
     {"training.recompute_num_layers", at<training, &T::recompute_num_layers>, "block: layers per stage; uniform: layers per group, 1 so far", size},
     {"training.device", choice<training, &T::device>, "cpu | cuda: NVIDIA GPUs | auto: cuda where there is one"},
@@ -136,7 +136,7 @@ const ConfigKey keys[] = {
     {"parallelism.pipeline_parallel_schedule_csv", at<parallelism, &P::pipeline_parallel_schedule_csv>, "file of a schedule in PyTorch's format, instead of a named one"},
     {"parallelism.pipeline_parallel_layout", at<parallelism, &P::pipeline_parallel_layout>, "layers per stage, embedding and head too, e.g. [4, 6], or Megatron's 'Ettt|tttttL'; empty: even"},
     {"parallelism.virtual_stages", at<parallelism, &P::virtual_stages>, "pipeline stages per rank; 0: as the layout says, or 2 where a schedule has several", {0, 4096}},
-    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "what ZB-1p and ZB-2p are found for: one microbatch on one rank", not_negative},
+    {"parallelism.pipeline_forward_ms", at<parallelism, &P::pipeline_forward_ms>, "memory limit for ZB-1p and ZB-2p, in microbatches on one rank", not_negative},
     {"parallelism.pipeline_backward_input_ms", at<parallelism, &P::pipeline_backward_input_ms>, "likewise, the gradient of the input", not_negative},
     {"parallelism.pipeline_backward_weight_ms", at<parallelism, &P::pipeline_backward_weight_ms>, "likewise, the gradients of the weights", not_negative},
     {"parallelism.pipeline_p2p_ms", at<parallelism, &P::pipeline_p2p_ms>, "likewise, a message between two stages", not_negative},
@@ -144,7 +144,7 @@ const ConfigKey keys[] = {
     {"parallelism.context_parallel_degree", at<parallelism, &P::context_parallel_degree>, "1 so far", degree},
     {"parallelism.context_parallel_method", NotYet{}, "ring | all_gather | ulysses"},
     {"parallelism.expert_parallel_degree", at<parallelism, &P::expert_parallel_degree>, "1 so far", degree},
-    {"parallelism.order", at<parallelism, &P::order>, "axes from the one in which neighbouring ranks differ outwards: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may stand apart"},
+    {"parallelism.order", at<parallelism, &P::order>, "axes from the innermost, in which neighbouring ranks differ: Megatron's 'tp-cp-dp-pp', or a list; dp_shard and dp_replicate may be apart"},
 
     {"optimizer.name", choice<optimizer, &O::name>, "adamw"},
     {"optimizer.lr", at<optimizer, &O::lr>, "peak learning rate", not_negative},
@@ -153,26 +153,26 @@ const ConfigKey keys[] = {
     {"optimizer.eps", at<optimizer, &O::eps>, "added to the root of the second moment", not_negative},
     {"optimizer.weight_decay", at<optimizer, &O::weight_decay>, "of matrices; norms and biases have none", not_negative},
     {"optimizer.moments_dtype", choice<optimizer, &O::moments_dtype>, "AdamW's moments: float32 | bfloat16: rounded stochastically; empty: float64 for float64, else float32"},
-    {"optimizer.store_param_remainders", at<optimizer, &O::store_param_remainders>, "bfloat16: of a master weight keep what the parameter lacks, 2 bytes instead of 4"},
+    {"optimizer.store_param_remainders", at<optimizer, &O::store_param_remainders>, "bfloat16: store only the bits of the master weight that the parameter lacks, 2 bytes instead of 4"},
 
     {"lr_scheduler.warmup_steps", at<lr_scheduler, &L::warmup_steps>, "steps of linear warm-up", count_or_none},
     {"lr_scheduler.decay", at<lr_scheduler, &L::decay>, "none | cosine | linear | wsd"},
     {"lr_scheduler.min_lr_factor", at<lr_scheduler, &L::min_lr_factor>, "the last learning rate as a part of lr", unit},
     {"lr_scheduler.decay_ratio", at<lr_scheduler, &L::decay_ratio>, "wsd: the last part of the steps, in which lr falls", unit},
 
-    {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: what the loss is multiplied by at first", {1, 1e30}},
-    {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "what the scale is multiplied by after growth_interval steps without overflow", {1, 1e6}},
-    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "what the scale is multiplied by when gradients overflow and the step is skipped", unit},
+    {"grad_scaler.init_scale", at<grad_scaler, &G::init_scale>, "float16: initial factor of the loss", {1, 1e30}},
+    {"grad_scaler.growth_factor", at<grad_scaler, &G::growth_factor>, "factor of the scale after growth_interval steps without overflow", {1, 1e6}},
+    {"grad_scaler.backoff_factor", at<grad_scaler, &G::backoff_factor>, "factor of the scale when gradients overflow and the step is skipped", unit},
     {"grad_scaler.growth_interval", at<grad_scaler, &G::growth_interval>, "steps without overflow after which the scale grows", size},
 
     {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},
     {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/ in Hugging Face's layout"},
     {"checkpoint.interval", at<checkpoint, &C::interval>, "steps between checkpoints; one more is written at the end", size},
     {"checkpoint.keep_latest_k", at<checkpoint, &C::keep_latest_k>, "older ones are removed; 0: keep all", count_or_none},
-    {"checkpoint.async_mode", NotYet{}, "writing while training goes on"},
-    {"checkpoint.load", NotYet{}, "going on from a checkpoint with its optimizer states"},
+    {"checkpoint.async_mode", NotYet{}, "write while training continues"},
+    {"checkpoint.load", NotYet{}, "continue from a checkpoint with its optimizer states"},
     {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder of the initial weights"},
-    {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied beside the weights"},
+    {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied next to the weights"},
 
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
     {"metrics.tensorboard", NotYet{}, "event files"},
@@ -210,11 +210,11 @@ const ConfigKey* find_config_key(std::string_view name) {
   return found == std::end(keys) ? nullptr : found;
 }
 
-std::string nearest_config_key(std::string_view name) {
+std::string closest_config_key(std::string_view name) {
   std::vector<std::string_view> names;
   for (const ConfigKey& key : keys)
     if (is_there(key)) names.push_back(key.name);
-  return nearest(name, names);
+  return closest_name(name, names);
 }
 
 std::string_view section_of(const ConfigKey& key) { return key.name.substr(0, key.name.find('.')); }

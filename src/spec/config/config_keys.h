@@ -58,7 +58,7 @@ struct ConfigKey {
 /// Null if there is none.
 [[nodiscard]] const ConfigKey* find_config_key(std::string_view name);
 /// Among those that are there.
-[[nodiscard]] std::string nearest_config_key(std::string_view name);
+[[nodiscard]] std::string closest_config_key(std::string_view name);
 
 /// Section names in the table's order, e.g. "model", "data".
 [[nodiscard]] std::vector<std::string_view> config_sections();

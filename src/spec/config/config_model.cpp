@@ -35,16 +35,17 @@ class ModelSettings {
 ModelSpec base_model(const ModelSettings& settings, const ConfigSource& source) {
   const std::string name = settings.text("model.preset"), path = settings.text("model.path"),
                     family = settings.text("model.model_type");
-  require(name.empty() || path.empty(), "model.preset = '{}' and model.path = '{}' are both given; keep one of them",
+  require(name.empty() || path.empty(), "model.preset = '{}' and model.path = '{}' are both set; omit one of them",
           name, path);
   require(!name.empty() || !path.empty() || !family.empty(),
-          "the config names no model: model.preset, model.path or model.model_type is missing; nearest: {}",
+          "the config has no model: set model.preset, model.path or model.model_type (use {})",
           "model.preset = \"llama-10m\"");
   if (name.empty() && path.empty()) return family_defaults(parse_family(family));
-  require(path.empty() || source.read_model, "model.path = '{}' cannot be read by this verb; use model.preset", path);
+  require(path.empty() || source.read_model, "model.path = '{}' cannot be read by this command; use model.preset",
+          path);
   const ModelSpec model = name.empty() ? source.read_model(path) : preset(name);
   require(family.empty() || parse_family(family) == model.family,
-          "model.model_type = '{}' contradicts model.{} = '{}'; nearest: {}", family, name.empty() ? "path" : "preset",
+          "model.model_type = '{}' contradicts model.{} = '{}' (use {})", family, name.empty() ? "path" : "preset",
           name.empty() ? path : name, name_of(model.family));
   return model;
 }
@@ -59,7 +60,7 @@ void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpe
   if (!settings.has("model.head_dim") && width_changed && model.num_attention_heads > 0) {
     require(
         model.hidden_size % model.num_attention_heads == 0,
-        "model.hidden_size = {} is no multiple of model.num_attention_heads = {}; nearest: {}, or set model.head_dim",
+        "model.hidden_size = {} is not a multiple of model.num_attention_heads = {} (use {}, or set model.head_dim)",
         model.hidden_size, model.num_attention_heads,
         std::max<std::int64_t>(1, model.hidden_size / model.num_attention_heads) * model.num_attention_heads);
     model.head_dim = model.hidden_size / model.num_attention_heads;
@@ -86,7 +87,7 @@ bool wants_scaling(const ModelSettings& settings) {
   constexpr std::string_view types[] = {"llama3", "default"};
   const std::string type = settings.text("model.rope_scaling.rope_type");
   require(type.empty() || type == types[0] || type == types[1],
-          "model.rope_scaling.rope_type = '{}' is not there; nearest: {}", type, nearest(type, types));
+          "model.rope_scaling.rope_type = '{}' is not supported; did you mean {}?", type, closest_name(type, types));
   return type != "default";
 }
 
@@ -100,7 +101,7 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
   for (const Setting& setting : settings) {
     const ConfigKey& key = *find_config_key(setting.name);
     if (section_of(key) != "model") continue;
-    require(key.applies == nullptr || key.applies(config.model), "{}: {} = {} has no meaning for model_type {}",
+    require(key.applies == nullptr || key.applies(config.model), "{}: {} = {} does not apply to model_type {}",
             setting.origin, setting.name, to_toml(setting.value), name_of(config.model.family));
     assign(setting, config);
   }

@@ -14,7 +14,7 @@ namespace {
 const ConfigKey& known_key(std::string_view name, const std::string& origin) {
   const ConfigKey* key = find_config_key(name);
   require(key != nullptr, "{}: there is no key {}{}", origin, name, key != nullptr ? "" : hint_for_key(name));
-  require(is_there(*key), "{}: {} ({}) is not there yet; leave it out", origin, name, key->doc);
+  require(is_there(*key), "{}: {} ({}) is not supported yet; omit it", origin, name, key->doc);
   return *key;
 }
 
@@ -31,7 +31,7 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     require(argument.starts_with("--") && argument.size() > 2,
-            "{}: '{}' is no option; options of a run look like --training.steps=100", origin, argument);
+            "{}: '{}' is not an option; options of a run look like --training.steps=100", origin, argument);
     const std::size_t equals = argument.find('=');
     const std::string name = with_underscores(argument.substr(2, equals == std::string::npos ? equals : equals - 2));
     const ConfigKey& key = known_key(name, origin);

@@ -18,7 +18,7 @@ struct ConfigSource {
 };
 
 /// The validated config. model.preset, model.path or model.model_type says what the model's other keys start from.
-/// Throws Error, one sentence with the key, the value, where it was written and the nearest valid one.
+/// Throws Error, one sentence with the key, the value, where it was written and a valid value to use.
 [[nodiscard]] RunConfig read_run_config(const ConfigSource& source);
 
 /// Moves what ConfigSource::arguments wants out of a command line: options whose name has a dot, with their values.

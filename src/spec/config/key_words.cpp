@@ -195,7 +195,7 @@ std::string suggested_key(std::string_view name) {
   const std::string text = plain(name);
   for (const ConfigKey& key : config_keys())
     if (is_there(key) && last_part(key.name) == last_part(text)) return std::string(key.name);
-  const std::string closest = nearest_config_key(text);
+  const std::string closest = closest_config_key(text);
   return is_similar(last_part(text), last_part(closest)) ? closest : "";
 }
 

@@ -37,13 +37,13 @@ Schedule schedule_from_file(const RunConfig& config) {
   Schedule schedule = read_torch_csv(*text, path);
   const auto num_ranks = static_cast<std::int64_t>(schedule.ranks.size());
   require(num_ranks == p.pipeline_parallel_degree,
-          "{} has {} rows, one for each rank, but parallelism.pipeline_parallel_degree = {}; nearest: {}", path,
-          num_ranks, p.pipeline_parallel_degree, num_ranks);
+          "{} has {} rows, one for each rank, but parallelism.pipeline_parallel_degree = {} (use {})", path, num_ranks,
+          p.pipeline_parallel_degree, num_ranks);
   require(p.virtual_stages == 0 || p.virtual_stages * num_ranks == schedule.num_stages,
-          "{} has {} stages on {} ranks, but parallelism.virtual_stages = {}; nearest: 0", path, schedule.num_stages,
+          "{} has {} stages on {} ranks, but parallelism.virtual_stages = {} (use 0)", path, schedule.num_stages,
           num_ranks, p.virtual_stages);
   require(schedule.num_microbatches == config.num_microbatches(),
-          "{} has {} microbatches, but training.global_batch_size = {} makes {} of each rank; nearest: {}", path,
+          "{} has {} microbatches, but training.global_batch_size = {} makes {} of each rank (use {})", path,
           schedule.num_microbatches, config.training.global_batch_size, config.num_microbatches(),
           schedule.num_microbatches * config.data_parallel_degree() * config.training.micro_batch_size);
   return schedule;

@@ -16,7 +16,7 @@ enum class ReshardAfterForward : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(LrDecay decay);
 [[nodiscard]] std::string_view name_of(ReshardAfterForward reshard);
-/// In any letter case. Throws Error naming `key` and the nearest.
+/// In any letter case. Throws Error naming `key` and the closest valid value.
 [[nodiscard]] LrDecay parse_lr_decay(std::string_view key, std::string_view name);
 /// "always" is another name of `microbatch`.
 [[nodiscard]] ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::string_view name);
@@ -39,7 +39,7 @@ enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(OptimizerKind optimizer);
 
 /// The choice of exactly this name. Defined for the six enums above. Throws UnknownChoice (spec/choice.h) naming `key`
-/// and the nearest.
+/// and the closest valid one.
 template <class Choice>
 [[nodiscard]] Choice parse_exactly(std::string_view key, std::string_view name);
 

@@ -8,7 +8,7 @@ namespace echelon {
 MeshShape RunConfig::mesh_shape() const {
   const auto degree = [](std::string_view key, std::int64_t value) {
     require(value >= 1 && value <= std::numeric_limits<int>::max(),
-            "parallelism.{} = {} is no number of ranks; nearest: 1", key, value);
+            "parallelism.{} = {} is not a number of ranks (use 1)", key, value);
     return static_cast<int>(value);
   };
   const ParallelConfig& p = parallelism;

@@ -173,7 +173,7 @@ struct StepRange {
 /// Error naming metrics.trace.
 [[nodiscard]] StepRange parse_traced_steps(const std::string& text);
 
-/// Throws Error with the key, the value and the nearest valid one for every contradiction that can be seen without
+/// Throws Error with the key, the value and a valid value to use for every contradiction that can be seen without
 /// data: batch sizes that do not divide, more stages than layers, tp against heads, seq_len over
 /// max_position_embeddings, features that are not there yet.
 void validate(const RunConfig& config);

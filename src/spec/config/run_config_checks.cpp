@@ -28,19 +28,18 @@ void check_ranges(const RunConfig& config) {
     const double number = whole ? static_cast<double>(*whole) : *real;
     require(std::isfinite(number), "{} = {} is not a finite number, such as {}", key.name, to_toml(value),
             to_toml(value_of(key, defaults)));
-    require(number >= key.range.least, "{} = {} is below {}; nearest: {}", key.name, to_toml(value), key.range.least,
+    require(number >= key.range.least, "{} = {} is below {} (use {})", key.name, to_toml(value), key.range.least,
             key.range.least);
-    require(number <= key.range.most, "{} = {} is above {}; nearest: {}", key.name, to_toml(value), key.range.most,
+    require(number <= key.range.most, "{} = {} is above {} (use {})", key.name, to_toml(value), key.range.most,
             key.range.most);
   }
 }
 
 void check_dtypes(const TrainingConfig& t) {
   (void)parse_training_dtype("training.dtype", name_of(t.dtype));
-  require(
-      t.float32_matmul_precision == MatmulPrecision::highest || t.dtype == DType::float32,
-      "training.float32_matmul_precision = '{}' says nothing about products of training.dtype = '{}'; nearest: highest",
-      name_of(t.float32_matmul_precision), name_of(t.dtype));
+  require(t.float32_matmul_precision == MatmulPrecision::highest || t.dtype == DType::float32,
+          "training.float32_matmul_precision = '{}' does not apply to training.dtype = '{}' (use highest)",
+          name_of(t.float32_matmul_precision), name_of(t.dtype));
   require_format("training.logits_dtype", t.logits_dtype, t.dtype);
   require_format("training.grad_dtype", t.grad_dtype, t.dtype);
   require_format("training.reduce_dtype", t.reduce_dtype, t.dtype);
@@ -53,20 +52,20 @@ void check_float8(const RunConfig& config) {
   const ModelSpec& m = config.model;
   constexpr std::int64_t unit = 16;  // of tensor cores in 8 bits
   const auto require_units = [&](std::string_view key, std::int64_t value, std::int64_t of) {
-    require(value % of == 0,
-            "training.linear_dtype = 'float8' multiplies blocks of {} numbers, and {} = {} is no multiple of {}; "
-            "nearest: {}",
-            unit, key, value, of, (value + of - 1) / of * of);
+    require(
+        value % of == 0,
+        "training.linear_dtype = 'float8' multiplies blocks of {} values, and {} = {} is not a multiple of {} (use {})",
+        unit, key, value, of, (value + of - 1) / of * of);
   };
   require_units("model.hidden_size", m.hidden_size, unit);
   require_units("model.head_dim", m.head_dim, unit);
   require_units("model.intermediate_size", m.intermediate_size, unit * p.tensor_parallel_degree);
   require_units("training.seq_len", t.seq_len, unit / std::gcd(unit, t.micro_batch_size));
-  require(p.tensor_parallel_degree <= m.num_key_value_heads,
-          "training.linear_dtype = 'float8' rounds gradients, and beside parallelism.tensor_parallel_degree = {} above "
-          "model.num_key_value_heads = {} those of "
-          "keys and values are sums over ranks; nearest tensor_parallel_degree: {}",
-          p.tensor_parallel_degree, m.num_key_value_heads, m.num_key_value_heads);
+  require(
+      p.tensor_parallel_degree <= m.num_key_value_heads,
+      "training.linear_dtype = 'float8' rounds gradients, and with parallelism.tensor_parallel_degree = {} above "
+      "model.num_key_value_heads = {} those of keys and values are sums over ranks (use tensor_parallel_degree = {})",
+      p.tensor_parallel_degree, m.num_key_value_heads, m.num_key_value_heads);
 }
 
 void check_recompute(const RunConfig& config) {
@@ -74,13 +73,12 @@ void check_recompute(const RunConfig& config) {
   const bool is_block = t.recompute_method == RecomputeMethod::block;
   const BlockOperations of_q_and_k = {BlockOperation::qk_norm};
   require(t.recompute != of_q_and_k || config.model.qk_norm,
-          "training.recompute = 'qk_norm' frees nothing, since the model has no norms of q and k; nearest: qkv_proj");
-  require(
-      !t.recompute.empty() || !is_block,
-      "training.recompute_method = 'block' forms nothing again beside training.recompute = 'none'; nearest: 'uniform'");
+          "training.recompute = 'qk_norm' saves no memory: the model has no norms of q and k (use qkv_proj)");
+  require(!t.recompute.empty() || !is_block,
+          "training.recompute_method = 'block' recomputes nothing with training.recompute = 'none' (use 'uniform')");
   require(is_block || t.recompute_num_layers == 1,
-          "training.recompute_num_layers = {} is not there yet beside training.recompute_method = 'uniform' (one input "
-          "for a group of layers); nearest: 1",
+          "training.recompute_num_layers = {} is not supported yet with training.recompute_method = 'uniform' (one "
+          "input for a group of layers) (use 1)",
           t.recompute_num_layers);
   const ParallelConfig& p = config.parallelism;
   std::int64_t most = 0;
@@ -88,7 +86,7 @@ void check_recompute(const RunConfig& config) {
        stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config), p.pipeline_parallel_layout))
     most = std::max(most, stage.num_layers);
   require(!is_block || t.recompute_num_layers <= most,
-          "training.recompute_num_layers = {} is more than the {} layers of the largest stage; nearest: {}",
+          "training.recompute_num_layers = {} is more than the {} layers of the largest stage (use {})",
           t.recompute_num_layers, most, most);
 }
 
@@ -103,12 +101,12 @@ void check_batch(const RunConfig& config) {
   const std::int64_t below = t.global_batch_size / per_microbatch * per_microbatch;
   const bool above_is_nearer = below == 0 || t.global_batch_size - below > per_microbatch / 2;
   require(t.global_batch_size % per_microbatch == 0,
-          "training.global_batch_size = {} is no multiple of {} = {} data-parallel ranks x training.micro_batch_size "
-          "{}; nearest: {}",
+          "training.global_batch_size = {} is not a multiple of {} = {} data-parallel ranks x "
+          "training.micro_batch_size {} (use {})",
           t.global_batch_size, per_microbatch, config.data_parallel_degree(), t.micro_batch_size,
           above_is_nearer ? below + per_microbatch : below);
   require(config.num_microbatches() <= max_microbatches,
-          "training.global_batch_size = {} makes {} microbatches per rank and step, more than {}; nearest: {}",
+          "training.global_batch_size = {} makes {} microbatches per rank and step, more than {} (use {})",
           t.global_batch_size, config.num_microbatches(), max_microbatches, max_microbatches * per_microbatch);
 }
 
@@ -120,8 +118,7 @@ void check_sequence_parallel(const RunConfig& config) {
       below == 0 || (below + unit - seq_len < seq_len - below && below + unit <= config.model.max_position_embeddings);
   require(seq_len % unit == 0,
           "parallelism.sequence_parallel = true needs training.micro_batch_size {} x training.seq_len {} = {} tokens "
-          "to be a multiple of "
-          "tensor_parallel_degree = {}; nearest training.seq_len: {}",
+          "to be a multiple of tensor_parallel_degree = {} (use training.seq_len = {})",
           micro_batch, seq_len, micro_batch * seq_len, degree, above_is_nearer ? below + unit : below);
 }
 
@@ -129,18 +126,18 @@ void check_parallelism(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
   require(p.zero_level >= 1 || p.data_parallel_shard_degree == 1,
           "parallelism.zero_level = 0 shards nothing over data_parallel_shard_degree = {} (replicas are "
-          "data_parallel_replicate_degree); nearest: 1",
+          "data_parallel_replicate_degree) (use 1)",
           p.data_parallel_shard_degree);
   require(p.zero_level == 3 || p.reshard_after_forward == ReshardAfterForward::microbatch,
-          "parallelism.reshard_after_forward = '{}' says nothing about parameters that are never cut "
-          "(parallelism.zero_level = {}); nearest zero_level: 3",
+          "parallelism.reshard_after_forward = '{}' does not apply to parameters that parallelism.zero_level = {} does "
+          "not shard (use zero_level = 3)",
           name_of(p.reshard_after_forward), p.zero_level);
-  require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not there yet; nearest: 1",
+  require(p.context_parallel_degree == 1, "parallelism.context_parallel_degree = {} is not supported yet (use 1)",
           p.context_parallel_degree);
-  require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not there yet; nearest: 1",
+  require(p.expert_parallel_degree == 1, "parallelism.expert_parallel_degree = {} is not supported yet (use 1)",
           p.expert_parallel_degree);
   require(p.tensor_parallel_degree <= config.model.num_attention_heads,
-          "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {}; nearest: {}",
+          "parallelism.tensor_parallel_degree = {} is more than model.num_attention_heads = {} (use {})",
           p.tensor_parallel_degree, config.model.num_attention_heads, config.model.num_attention_heads);
   if (p.sequence_parallel) check_sequence_parallel(config);
 }
@@ -155,12 +152,11 @@ void check_num_stages(const RunConfig& config) {
                      most_per_rank = most / num_ranks;
   require(per_rank <= most_per_rank || most_per_rank < least_per_rank,
           "parallelism.virtual_stages = {} makes {} stages on {} ranks, more than model.num_hidden_layers = {} with "
-          "embedding and head; nearest: {}",
+          "embedding and head (use {})",
           per_rank, per_rank * num_ranks, num_ranks, most - 2, most_per_rank);
   require(per_rank <= most_per_rank,
           "parallelism.pipeline_parallel_degree = {} makes {} stages of virtual_stages = {}, more than "
-          "model.num_hidden_layers = {} with embedding and head; "
-          "nearest: {}",
+          "model.num_hidden_layers = {} with embedding and head (use {})",
           num_ranks, per_rank * num_ranks, per_rank, most - 2, most / least_per_rank);
 }
 
@@ -174,15 +170,15 @@ void check_pipeline(const RunConfig& config) {
 void check_ranks(const RunConfig& config) {
   const bool is_on_processors = config.training.device == DeviceChoice::cpu;
   require(config.comm.backend != CommBackend::nccl || !is_on_processors,
-          "comm.backend = nccl needs GPUs, but training.device = cpu; nearest: auto");
+          "comm.backend = nccl needs GPUs, but training.device = cpu (use auto)");
   require(!config.training.cuda_graphs || !is_on_processors,
-          "training.cuda_graphs = true is for GPUs, but training.device = cpu; nearest: false");
+          "training.cuda_graphs = true is for GPUs, but training.device = cpu (use false)");
   const MeshShape mesh = config.mesh_shape();  // its degrees, and that their product is a number of ranks
   const AxisOrder all;
   const AxisOrder& order = config.parallelism.order;
   for (const Axis axis : all.axes())
     require(mesh.degree(axis) == 1 || order.names(axis),
-            "parallelism.order = '{}' does not say where the {} ranks of {} lie; nearest: '{}-{}'", name_of(order),
+            "parallelism.order = '{}' does not place the {} ranks of {} (use '{}-{}')", name_of(order),
             mesh.degree(axis), name_of(axis), name_of(order), name_of(axis));
 }
 
@@ -190,42 +186,40 @@ void check_optimizer(const RunConfig& config) {
   const DType dtype = config.training.dtype;
   require_format("optimizer.moments_dtype", config.optimizer.moments_dtype, dtype);
   require(!config.optimizer.store_param_remainders || dtype == DType::bfloat16,
-          "optimizer.store_param_remainders = true does not go with training.dtype = '{}', but bfloat16 does; nearest: "
-          "false",
+          "optimizer.store_param_remainders = true is not supported with training.dtype = '{}', only with bfloat16 "
+          "(use false)",
           name_of(dtype));
-  require(config.optimizer.beta1 < 1, "optimizer.beta1 = {} is not below 1; nearest: 0.99", config.optimizer.beta1);
-  require(config.optimizer.beta2 < 1, "optimizer.beta2 = {} is not below 1; nearest: 0.999", config.optimizer.beta2);
+  require(config.optimizer.beta1 < 1, "optimizer.beta1 = {} is not below 1 (use 0.99)", config.optimizer.beta1);
+  require(config.optimizer.beta2 < 1, "optimizer.beta2 = {} is not below 1 (use 0.999)", config.optimizer.beta2);
   require(config.lr_scheduler.warmup_steps <= config.training.steps,
-          "lr_scheduler.warmup_steps = {} is more than training.steps = {}; nearest: {}",
-          config.lr_scheduler.warmup_steps, config.training.steps, config.training.steps);
+          "lr_scheduler.warmup_steps = {} is more than training.steps = {} (use {})", config.lr_scheduler.warmup_steps,
+          config.training.steps, config.training.steps);
 }
 
 void check_grad_scaler(const RunConfig& config) {
   const GradScalerConfig& scaler = config.grad_scaler;
   if (config.training.dtype != DType::float16) {
-    require(
-        scaler == GradScalerConfig(),
-        "[grad_scaler] says something about training.dtype = '{}', whose gradients are not scaled; nearest: float16",
-        name_of(config.training.dtype));
+    require(scaler == GradScalerConfig(),
+            "[grad_scaler] does not apply to training.dtype = '{}', which does not scale gradients (use float16)",
+            name_of(config.training.dtype));
     return;
   }
-  require(scaler.growth_factor > 1, "grad_scaler.growth_factor = {} is not above 1; nearest: 2", scaler.growth_factor);
+  require(scaler.growth_factor > 1, "grad_scaler.growth_factor = {} is not above 1 (use 2)", scaler.growth_factor);
   require(scaler.backoff_factor > 0 && scaler.backoff_factor < 1,
-          "grad_scaler.backoff_factor = {} is not between 0 and 1; nearest: 0.5", scaler.backoff_factor);
+          "grad_scaler.backoff_factor = {} is not between 0 and 1 (use 0.5)", scaler.backoff_factor);
 }
 
 void check_output(const RunConfig& config) {
   const StepRange traced = parse_traced_steps(config.metrics.trace);
-  require(traced.last <= config.training.steps,
-          "metrics.trace = '{}' goes beyond training.steps = {}; nearest: 'step {}'", config.metrics.trace,
-          config.training.steps, config.training.steps);
+  require(traced.last <= config.training.steps, "metrics.trace = '{}' exceeds training.steps = {} (use 'step {}')",
+          config.metrics.trace, config.training.steps, config.training.steps);
   require(config.metrics.trace.empty() || !config.training.cuda_graphs,
-          "metrics.trace = '{}' times each operation of a step, which training.cuda_graphs = true replays as one "
-          "piece; nearest cuda_graphs: false",
+          "metrics.trace = '{}' times each operation of a step, which training.cuda_graphs = true replays as one piece "
+          "(use cuda_graphs = false)",
           config.metrics.trace);
-  require(!config.output.dir.empty(), "output.dir = '' is empty; nearest: out");
+  require(!config.output.dir.empty(), "output.dir = '' is empty (use out)");
   require(!config.checkpoint.enable || !config.checkpoint.folder.empty(),
-          "checkpoint.folder = '' is empty; nearest: checkpoint");
+          "checkpoint.folder = '' is empty (use checkpoint)");
 }
 
 constexpr std::int64_t max_traced_steps = 100;
@@ -247,10 +241,10 @@ StepRange parse_traced_steps(const std::string& text) {
   const std::size_t dash = numbers.find('-');
   const std::int64_t first = step_number(numbers.substr(0, dash)),
                      last = dash == std::string_view::npos ? first : step_number(numbers.substr(dash + 1));
-  require(first > 0 && last > 0, "metrics.trace = '{}' names no steps; nearest: 'steps 3-5'", text);
-  require(first <= last, "metrics.trace = '{}' ends before it begins; nearest: 'steps {}-{}'", text, last, first);
+  require(first > 0 && last > 0, "metrics.trace = '{}' does not name steps (use 'steps 3-5')", text);
+  require(first <= last, "metrics.trace = '{}' ends before it starts (use 'steps {}-{}')", text, last, first);
   require(last - first < max_traced_steps,
-          "metrics.trace = '{}' are {} steps, more than the {} that are held in memory; nearest: 'steps {}-{}'", text,
+          "metrics.trace = '{}' names {} steps, more than the {} that fit in memory (use 'steps {}-{}')", text,
           last - first + 1, max_traced_steps, first, first + max_traced_steps - 1);
   return {first, last};
 }

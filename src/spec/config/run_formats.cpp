@@ -28,8 +28,8 @@ void require_name(std::string_view key, std::string_view name, DType dtype) {
   std::vector<std::string_view> names;
   for (const DType format : formats) names.push_back(name_of(format));
   if (std::ranges::find(names, name) != names.end()) return;
-  throw UnknownChoice(fmt::format("{} = '{}' does not go with training.dtype = '{}', but {} does; nearest: '{}'", key,
-                                  name, name_of(dtype), fmt::join(names, " or "), nearest(name, names)));
+  throw UnknownChoice(fmt::format("{} = '{}' is not supported with training.dtype = '{}', only {} (use '{}')", key,
+                                  name, name_of(dtype), fmt::join(names, " or "), closest_name(name, names)));
 }
 
 }  // namespace

@@ -13,10 +13,11 @@ namespace echelon {
 
 /// The format that `key` names beside training.dtype = `dtype`; empty: none, the default. A format that `dtype` rules
 /// out is taken, since a later setting may change `dtype`; require_format refuses it. Throws UnknownChoice naming `key`
-/// and the nearest.
+/// and the closest valid one.
 [[nodiscard]] std::optional<DType> parse_format(std::string_view key, std::string_view name, DType dtype);
 
-/// Throws UnknownChoice naming `key` and the nearest unless it may name `format` beside training.dtype = `dtype`.
+/// Throws UnknownChoice naming `key` and the closest valid value unless it may name `format` beside training.dtype =
+/// `dtype`.
 void require_format(std::string_view key, std::optional<DType> format, DType dtype);
 
 }  // namespace echelon

@@ -52,7 +52,7 @@ class Flattener {
   static void check_section(const std::string& name, const std::string& where) {
     const std::vector<std::string_view> sections = config_sections();
     const bool known = std::find(sections.begin(), sections.end(), name) != sections.end();
-    require(known, "{}: there is no section [{}]; did you mean [{}]?", where, name, nearest(name, sections));
+    require(known, "{}: there is no section [{}]; did you mean [{}]?", where, name, closest_name(name, sections));
   }
 
   ConfigValue value_of(const std::string& name, const toml::node& node) const {
@@ -61,10 +61,10 @@ class Flattener {
     if (const auto* flag = node.as_boolean()) return flag->get();
     if (const auto* text = node.as_string()) return text->get();
     const toml::array* array = node.as_array();
-    require(array != nullptr, "{}: {} is a date or a time, which no key takes", origin(node), name);
+    require(array != nullptr, "{}: {} is a date or a time, which no key accepts", origin(node), name);
     const ConfigKey* key = find_config_key(name);
     const bool is_text = key != nullptr && takes_text(*key);
-    require(!is_text, "{}: {} is a list, which is not there yet; nearest: one of its elements", origin(node), name);
+    require(!is_text, "{}: {} is a list, which is not supported here (use one of its elements)", origin(node), name);
     if (key != nullptr && takes_names(*key)) return list_of<std::string>(name, *array, "string");
     return list_of<std::int64_t>(name, *array, "integer");
   }
@@ -73,7 +73,7 @@ class Flattener {
   std::vector<T> list_of(const std::string& name, const toml::array& array, std::string_view what) const {
     std::vector<T> list;
     for (const toml::node& element : array) {
-      require(element.is<T>(), "{}: {} is a list with an element that is no {}", origin(array), name, what);
+      require(element.is<T>(), "{}: {} is a list with an element that is not a {}", origin(array), name, what);
       list.push_back(element.as<T>()->get());
     }
     return list;

@@ -29,7 +29,7 @@ Bracket bracket(const std::set<std::int64_t>& sizes, std::int64_t size) {
   return {lower, *upper, (log_of(size) - log_of(lower)) / (log_of(*upper) - log_of(lower))};
 }
 
-const OperationPoint& nearest_point(const OperationCurve& curve, const Place& place) {
+const OperationPoint& closest_point(const OperationCurve& curve, const Place& place) {
   const auto distance = [&](const OperationPoint& point) {
     double sum = 0;
     for (std::size_t i = 0; i < place.size(); ++i) sum += std::pow(log_of(place_of(point)[i]) - log_of(place[i]), 2);
@@ -59,7 +59,7 @@ double interpolated_seconds(const OperationCurve& curve, const OperationPoint& s
       weight *= is_upper ? around[i].fraction : 1 - around[i].fraction;
     }
     if (weight == 0) continue;
-    const OperationPoint& point = nearest_point(curve, at);
+    const OperationPoint& point = closest_point(curve, at);
     log_of_cost += weight * std::log(point.*seconds / point.amount);
   }
   return std::exp(log_of_cost) * size.amount;

@@ -47,19 +47,19 @@ toml::table parse(const std::string& path) {
 template <class T>
 void take(const toml::node_view<const toml::node>& node, T& value, const std::string& where) {
   const auto found = node.value<T>();
-  require(found.has_value(), "{} is no {}", where, std::is_same_v<T, std::string> ? "text" : "number");
+  require(found.has_value(), "{} is not {}", where, std::is_same_v<T, std::string> ? "text" : "a number");
   value = *found;
-  if constexpr (!std::is_same_v<T, std::string>) require(value >= 0, "{} = {} is below 0; nearest: 0", where, value);
+  if constexpr (!std::is_same_v<T, std::string>) require(value >= 0, "{} = {} is below 0 (use 0)", where, value);
 }
 
 void check_known(const toml::table& file, const std::string& path, const std::vector<std::string_view>& names) {
   for (const auto& [table, node] : file) {
     if (table == "operations" || table == "collectives") continue;
-    require(node.is_table(), "{}: the key '{}' stands outside a table", path, table.str());
+    require(node.is_table(), "{}: the key '{}' is outside a table", path, table.str());
     for (const auto& [key, value] : *node.as_table()) {
       const std::string name = fmt::format("{}.{}", table.str(), key.str());
-      require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; nearest: {}", path,
-              name, nearest(name, names));
+      require(std::find(names.begin(), names.end(), name) != names.end(), "{}: there is no key {}; did you mean {}?",
+              path, name, closest_name(name, names));
     }
   }
 }
@@ -113,12 +113,12 @@ std::string tables_to_toml(std::string_view name,
 
 template <class Point>
 std::vector<Point> read_points(const toml::node& list, const std::string& where) {
-  require(list.is_array(), "{} is no list", where);
+  require(list.is_array(), "{} is not a list", where);
   const std::size_t length = numbers_of(Point()).size();
   std::vector<Point> points;
   for (const toml::node& row : *list.as_array()) {
     const toml::array* columns = row.as_array();
-    require(columns != nullptr && columns->size() == length, "{}[{}] is no list of {} numbers", where, points.size(),
+    require(columns != nullptr && columns->size() == length, "{}[{}] is not a list of {} values", where, points.size(),
             length);
     Numbers numbers;
     for (const toml::node& column : *columns) {
@@ -128,7 +128,7 @@ std::vector<Point> read_points(const toml::node& list, const std::string& where)
     }
     set(points.emplace_back(), numbers);
   }
-  require(!points.empty(), "{} is empty; leave it out", where);
+  require(!points.empty(), "{} is empty; omit it", where);
   return points;
 }
 
@@ -138,7 +138,7 @@ void read_tables(const toml::table& file, const std::string& path, std::string_v
   const toml::table* all = file[name].as_table();
   if (all == nullptr) return;
   for (const auto& [table, lists] : *all) {
-    require(lists.is_table(), "{}: {}.{} is no table", path, name, table.str());
+    require(lists.is_table(), "{}: {}.{} is not a table", path, name, table.str());
     for (const auto& [key, list] : *lists.as_table())
       tables[std::string(table.str())][std::string(key.str())] =
           read_points<Point>(list, fmt::format("{}: {}.{}.{}", path, name, table.str(), key.str()));

@@ -29,7 +29,7 @@ class TableReader {
   void number(std::string_view key, std::int64_t& value, FieldRange range = FieldRange::any) {
     if (const toml::node* node = find(key)) {
       const auto found = node->value<std::int64_t>();
-      require(found.has_value() && node->is_integer(), "{}{} is no whole number", where_, key);
+      require(found.has_value() && node->is_integer(), "{}{} is not a whole number", where_, key);
       value = static_cast<std::int64_t>(in_range(key, at_most(1e9, key, static_cast<double>(*found)), range));
     }
     require_given(key, static_cast<double>(value), range);
@@ -42,7 +42,7 @@ class TableReader {
   }
   void text(std::string_view key, std::string& value) {
     if (const toml::node* node = find(key)) {
-      require(node->is_string(), "{}{} is no text; write it in quotes", where_, key);
+      require(node->is_string(), "{}{} is not text; write it in quotes", where_, key);
       value = printable(node->as_string()->get());
     }
   }
@@ -56,7 +56,7 @@ class TableReader {
   void choice(std::string_view key, Collective& value) { choose(key, value, collectives); }
   void numbers(std::string_view key, std::vector<double>& values, double unit) {
     const toml::node* node = find(key);
-    require(node != nullptr && node->is_array(), "{}{} is missing; it is a list of numbers", where_, key);
+    require(node != nullptr && node->is_array(), "{}{} is missing; it is a list of values", where_, key);
     for (const toml::node& each : *node->as_array())
       values.push_back(in_range(key, number_of(key, each), FieldRange::any) * unit);
   }
@@ -78,10 +78,10 @@ class TableReader {
     require(node != nullptr || !std::is_same_v<Value, NodeSpec>,
             "{}[[{}]] is missing: a machine has at least one kind of node", where_, key);
     if (node == nullptr) return;
-    require(node->is_array(), "{}{} is no list of tables", where_, key);
+    require(node->is_array(), "{}{} is not a list of tables", where_, key);
     for (const toml::node& each : *node->as_array()) {
       const std::string where = fmt::format("{}{}[{}].", where_, key, values.size());
-      require(each.is_table(), "{} is no table", where);
+      require(each.is_table(), "{} is not a table", where);
       read(*each.as_table(), where, values.emplace_back());
     }
   }
@@ -92,14 +92,14 @@ class TableReader {
   template <class Formats>
   void formats(std::string_view key, Formats& formats) {
     const toml::node* node = find(key);
-    require(node != nullptr && node->is_table() && !node->as_table()->empty(), "{}{} is missing; nearest: {}{}.float32",
+    require(node != nullptr && node->is_table() && !node->as_table()->empty(), "{}{} is missing (use {}{}.float32)",
             where_, key, where_, key);
     for (const auto& [name, rates] : *node->as_table()) {
       const std::string where = fmt::format("{}{}.{}.", where_, key, name.str());
       require(std::find(std::begin(format_names), std::end(format_names), name.str()) != std::end(format_names),
-              "{}{}.{}: there is no such format; nearest: {}", where_, key, name.str(),
-              nearest(name.str(), format_names));
-      require(rates.is_table(), "{} is no table", where);
+              "{}{}.{}: unknown format; did you mean {}?", where_, key, name.str(),
+              closest_name(name.str(), format_names));
+      require(rates.is_table(), "{} is not a table", where);
       read(*rates.as_table(), where, formats[std::string(name.str())]);
     }
   }
@@ -118,21 +118,21 @@ class TableReader {
   }
   double number_of(std::string_view key, const toml::node& node) const {
     const auto found = node.value<double>();
-    require(found.has_value() && node.is_number() && std::isfinite(*found), "{}{} is no number", where_, key);
+    require(found.has_value() && node.is_number() && std::isfinite(*found), "{}{} is not a number", where_, key);
     return *found;
   }
   double in_range(std::string_view key, double value, FieldRange range) const {
     const bool may_be_zero = range == FieldRange::any || range == FieldRange::part,
                is_part = range == FieldRange::fraction || range == FieldRange::part;
-    require(range != FieldRange::one_or_more || value >= 1, "{}{} = {} is below 1; nearest: 1", where_, key, value);
-    require(!may_be_zero || value >= 0, "{}{} = {} is below 0; nearest: 0", where_, key, value);
+    require(range != FieldRange::one_or_more || value >= 1, "{}{} = {} is below 1 (use 1)", where_, key, value);
+    require(!may_be_zero || value >= 0, "{}{} = {} is below 0 (use 0)", where_, key, value);
     require(may_be_zero || value > 0, "{}{} = {} is impossible; it is above 0", where_, key, value);
-    require(!is_part || value <= 1, "{}{} = {} is above 1; nearest: 1", where_, key, value);
+    require(!is_part || value <= 1, "{}{} = {} is above 1 (use 1)", where_, key, value);
     return at_most(1e15, key, value);
   }
   /// Larger ones are mistakes, and what is made of them would leave the range of its type.
   double at_most(double most, std::string_view key, double value) const {
-    require(value <= most, "{}{} = {} is above {}; nearest: {}", where_, key, value, most, most);
+    require(value <= most, "{}{} = {} is above {} (use {})", where_, key, value, most, most);
     return value;
   }
   void require_given(std::string_view key, double value, FieldRange range) const {
@@ -147,8 +147,8 @@ class TableReader {
   }
   void check_known() const {
     for (const auto& [key, node] : *table_)
-      require(std::find(asked_.begin(), asked_.end(), key.str()) != asked_.end(),
-              "{}{}: there is no such key; nearest: {}", where_, key.str(), nearest(key.str(), asked_));
+      require(std::find(asked_.begin(), asked_.end(), key.str()) != asked_.end(), "{}{}: unknown key; did you mean {}?",
+              where_, key.str(), closest_name(key.str(), asked_));
   }
 
   const toml::table* table_;
@@ -158,7 +158,8 @@ class TableReader {
 
 void check_curve(const CollectiveCurve& curve, const std::string& where) {
   require(!curve.bytes.empty() && curve.bytes.size() == curve.seconds.size(),
-          "{}: bytes has {} numbers, but us has {}; one for one", where, curve.bytes.size(), curve.seconds.size());
+          "{}: bytes has {} values, but us has {}; each needs the other", where, curve.bytes.size(),
+          curve.seconds.size());
   require(std::adjacent_find(curve.bytes.begin(), curve.bytes.end(), std::greater_equal<>()) == curve.bytes.end(),
           "{}.bytes do not ascend", where);
 }
@@ -172,7 +173,7 @@ void check(const MachineSpec& machine, const std::string& origin) {
             "{}.link.bandwidth_gb_per_s is missing: {} devices of a node reach each other somehow", where,
             node.num_devices);
     require(node.count > 0 || i + 1 == machine.nodes.size(),
-            "{}.count = 0 means as many as are asked for; that is for the last kind of node", where);
+            "{}.count = 0 means as many as requested, which only the last kind of node may have", where);
     require((node.num_nics == 0) == (node.nic_bandwidth == 0),
             "{}.num_nics = {}, but nic_gbit_per_s = {}; give both or none", where, node.num_nics,
             node.nic_bandwidth / unit::gbit);

@@ -55,8 +55,8 @@ MachineSpec read_machine(const std::string& name_or_path) {
     names.push_back(each.name);
   }
   require(std::filesystem::is_regular_file(name_or_path),
-          "the machine '{}' is neither a file nor one of {}; nearest: {}", name_or_path, fmt::join(names, ", "),
-          nearest(name_or_path, names));
+          "the machine '{}' is neither a file nor one of {}; did you mean {}?", name_or_path, fmt::join(names, ", "),
+          closest_name(name_or_path, names));
   return is_host_file(name_or_path) ? machine_of(read_host(name_or_path))
                                     : parse_machine(machine_text(name_or_path), name_or_path);
 }

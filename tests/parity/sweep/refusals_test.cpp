@@ -44,28 +44,31 @@ std::string value_in(const RunConfig& config, const std::string& key) {
   return without_quotes(to_toml(value_of(*find_config_key(key), copy)));
 }
 
-/// "KEY = VALUE ...; nearest: VALUE" or "...; nearest OTHER_KEY: VALUE", where the other key's section may be left out.
+/// "KEY = VALUE ... (use VALUE)" or "... (use OTHER_KEY = VALUE)", where the other key's section may be left out, or
+/// "KEY = VALUE ...; did you mean VALUE?".
 struct Refusal {
-  std::string key, value, nearest_key, nearest;
+  std::string key, value, fixed_key, fixed_value;
 };
 std::optional<Refusal> read_refusal(const std::string& sentence) {
-  static const std::regex form(R"((\S+) = ('[^']*'|\[[^\]]*\]|\S+) [^;]*; nearest( \S+)?: (.+))");
+  static const std::regex form(
+      R"((\S+) = ('[^']*'|\[[^\]]*\]|\S+) .*?(?: \(use (?:([\w.]+) = )?(.+)\)|; did you mean (.+)\?))");
   std::smatch match;
   if (!std::regex_match(sentence, match, form)) return {};
-  Refusal refusal = {match[1], without_quotes(match[2]), match[1], without_quotes(match[4])};
-  if (match[3].matched) refusal.nearest_key = match[3].str().substr(1);
-  if (find_config_key(refusal.nearest_key) == nullptr)
-    refusal.nearest_key = refusal.key.substr(0, refusal.key.find('.') + 1) + refusal.nearest_key;
+  Refusal refusal = {match[1], without_quotes(match[2]), match[1],
+                     without_quotes(match[4].matched ? match[4] : match[5])};
+  if (match[3].matched) refusal.fixed_key = match[3];
+  if (find_config_key(refusal.fixed_key) == nullptr)
+    refusal.fixed_key = refusal.key.substr(0, refusal.key.find('.') + 1) + refusal.fixed_key;
   return refusal;
 }
 
-void expect_refused_with_a_mend(const Rule& rule, const RunConfig& config) {
+void expect_refused_with_a_fix(const Rule& rule, const RunConfig& config) {
   const std::string sentence = sentence_about(config);
   const std::optional<Refusal> refusal = read_refusal(sentence);
   ASSERT_TRUE(refusal) << "'" << sentence << "'";
   EXPECT_EQ(refusal->key, rule.key) << sentence;
   EXPECT_EQ(refusal->value, value_in(config, rule.key)) << sentence;
-  EXPECT_NO_THROW(plan(config, {"--" + refusal->nearest_key + "=" + refusal->nearest})) << sentence;
+  EXPECT_NO_THROW(plan(config, {"--" + refusal->fixed_key + "=" + refusal->fixed_value})) << sentence;
 }
 
 /// Every combination of settings that a rule speaks of.
@@ -93,7 +96,7 @@ TEST(Refusals, HaveASentenceWhoseNearestValueIsAccepted) {
       ASSERT_TRUE(settings) << table.rules[i].why;
       const SweepRow row = {*settings, least_world(table, *settings)};
       SCOPED_TRACE(table.rules[i].why + "\n" + describe(table, row));
-      expect_refused_with_a_mend(table.rules[i], run_of(row).config);
+      expect_refused_with_a_fix(table.rules[i], run_of(row).config);
     }
   }
 }
