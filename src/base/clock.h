@@ -1,5 +1,5 @@
-// The clocks of measurements: one that is monotonic and the same for all threads and processes of a host, and one of
-// each thread's own.
+// Clocks for measurements: a monotonic one that all threads and processes of a host share, and one for the CPU time of
+// each thread.
 #pragma once
 
 #include <chrono>
@@ -7,12 +7,12 @@
 
 namespace echelon {
 
-/// Seconds since some moment before the program began.
+/// Seconds since a fixed moment before the program started.
 [[nodiscard]] inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Seconds of processor time of the calling thread, so that others on the same core count less.
+/// CPU seconds of the calling thread. Time of other threads on the same core is not counted.
 [[nodiscard]] inline double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

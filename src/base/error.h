@@ -11,10 +11,10 @@
 
 namespace echelon {
 
-/// Exit statuses of the program, the same for every verb.
+/// Exit statuses of the program, the same for every command.
 enum class ExitStatus : int { success = 0, failure = 1, bad_input = 2, interrupted = 130 };
 
-/// Bad input: one sentence with the key, the value and the mend. Ends the program with status 2.
+/// Bad input: one sentence with the key, the value and the fix. Ends the program with status 2.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& sentence, ExitStatus status = ExitStatus::bad_input)

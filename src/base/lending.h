@@ -1,6 +1,6 @@
-// Callers of teams that lend each other their cores: one that waits for something else computes shares of the others'
-// operations meanwhile. A pipeline's bubbles and uneven stages then cost little, and since work is divided and sums
-// never are, the bits do not depend on who helped.
+// Callers of teams lend each other their cores: a caller that waits computes shares of the others' operations. Pipeline
+// bubbles and uneven stages then cost little. Work is divided but sums are not, so the bits do not depend on who
+// helped.
 #pragma once
 
 #include "base/team.h"
@@ -14,18 +14,18 @@ namespace echelon {
 
 class Lending {
  public:
-  /// Members that sleep while they wait, and have left their cores idle.
+  /// Members that sleep while they wait and leave their cores idle.
   class Sleepers {
    public:
     virtual ~Sleepers() = default;
     [[nodiscard]] virtual int num_idle() const = 0;
-    /// Wakes at most so many; they come to help.
+    /// Wakes at most so many sleepers, which then help.
     virtual void wake_idle(int count) = 0;
   };
 
   Lending(int num_members, Sleepers& sleepers);
 
-  /// Gives the calling thread the team of this member, as its own (Team::of_this_thread).
+  /// Makes this member's team the calling thread's own (Team::of_this_thread).
   class Membership {
    public:
     Membership(Lending& lending, int member);
@@ -37,7 +37,7 @@ class Lending {
     Team* const before_;
   };
 
-  /// A member that waits: while it is awake, it is counted on.
+  /// A member that waits. While it is awake, it is available to help.
   class Waiter {
    public:
     explicit Waiter(Lending& lending) : num_awake_(lending.num_awake_) {}
@@ -56,17 +56,17 @@ class Lending {
     bool is_awake_ = false;
   };
 
-  /// The calling member and its workers compute a share of the others' operations, each one; false if there is none.
+  /// The calling member and each of its workers compute one share of the others' operations. False if there is none.
   bool help();
 
-  /// Members that would help with an operation that began now.
+  /// Members that would help with an operation that started now.
   [[nodiscard]] int num_at_hand() const { return num_awake_.load(std::memory_order_relaxed) + sleepers_.num_idle(); }
   [[nodiscard]] int num_members() const { return static_cast<int>(teams_.size()); }
 
  private:
   friend class Team;
-  /// Others may compute shares of the team's job from now on; if it has more than the team itself is likely to take,
-  /// sleepers come.
+  /// From now on others may compute shares of the team's job. Sleepers are woken if the job has more shares than the
+  /// team is likely to take.
   void open(const Team& team, int num_shares);
   void close(const Team& team);
   [[nodiscard]] Team* with_shares() const;

@@ -1,4 +1,4 @@
-// The middle of measurements.
+// Median of measurements.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace echelon {
 
-/// The one in the middle of one value or more; of an even number of them the larger of the two.
+/// The median of one value or more; the larger of the two middle values if their count is even.
 [[nodiscard]] inline double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), middle, values.end());

@@ -1,4 +1,4 @@
-// Text of an input on its way to a terminal, which must not take it for commands.
+// Makes text from inputs safe to print: a terminal must not interpret it as control sequences.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace echelon {
 
-/// With "\x1b" in place of a control character and of a byte that is no UTF-8, and "..." in place of the middle of what
-/// is longer than `most_bytes`.
+/// Replaces each control character and each byte that is not valid UTF-8 with an escape such as "\x1b". Replaces the
+/// middle of text longer than `most_bytes` with "...".
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most_bytes = 1000);
 
 }  // namespace echelon

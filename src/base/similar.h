@@ -1,4 +1,4 @@
-// Names that are alike by their letters.
+// Finds names with similar spelling.
 #pragma once
 
 #include <cstddef>

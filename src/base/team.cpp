@@ -33,14 +33,14 @@ struct Ticket {
   }
 };
 
-// Of all teams of this process, callers included; a count, by which nothing is found or owned.
+// Threads of all teams of this process, callers included.
 std::atomic<int> num_team_threads = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 thread_local Team* team_of_this_thread = nullptr;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local bool is_within_share = false;         // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
-/// Cores that this process may run on: what a launcher has bound it to. Asked of the main thread, since a rank's own
-/// may be bound to its share of them.
+/// Cores that this process may run on, as bound by a launcher. Read from the main thread, since a rank's thread may be
+/// bound to its share of them.
 int num_cores() {
   cpu_set_t cores;
   if (sched_getaffinity(getpid(), sizeof(cores), &cores) != 0)
@@ -48,7 +48,7 @@ int num_cores() {
   return CPU_COUNT(&cores);
 }
 
-/// Where a team of this thread is.
+/// The team of this thread.
 struct Spread {
   std::vector<std::vector<int>> cores;
   std::size_t num_placed = 0;  // workers
@@ -63,8 +63,8 @@ void bind(std::thread& thread, const std::vector<int>& processors) {
   pthread_setaffinity_np(thread.native_handle(), sizeof(mask), &mask);  // where it is refused, the system decides
 }
 
-/// Once: a caller that comes to a worker's core later is moved on by the system, for it alone can be, and workers that
-/// made room for it would be moved at every call.
+/// Once only. If a caller later arrives at a worker's core, the system moves the caller. Workers that made room for it
+/// would be moved at every call.
 void place(std::vector<std::thread>& workers) {
   Spread& spread = spread_of_this_thread;
   if (workers.size() == spread.num_placed || spread.cores.size() <= workers.size()) return;
@@ -155,7 +155,8 @@ void Team::offer(int num_shares, const ShareFunction& f) {
   const Ticket before = Ticket::of(ticket_.load(std::memory_order_relaxed));
   ticket_.store(Ticket{before.job + 1, num_shares, 0}.packed());
   ++num_calls_;
-  // A worker counts itself as asleep before it looks at num_calls_ for the last time: one of the two sees the other.
+  // A worker counts itself as asleep before it looks at num_calls_ for the last time: one of the two always sees the
+  // other.
   if (num_asleep_.load() > 0) num_calls_.notify_all();
 }
 
@@ -190,8 +191,7 @@ void Team::compute(int share) {
     if (!failure_.exception || share < failure_.share) failure_ = {share, std::current_exception()};
   }
   is_within_share = was_within;
-  // The team may be gone after the last one; a word that is woken without a sleeper, by its address alone, harms
-  // nobody.
+  // The team may be destroyed after the last one. Waking an address without a sleeper is harmless.
   std::atomic<std::uint32_t>& unfinished = num_unfinished_;
   if (unfinished.fetch_sub(1) == 1) unfinished.notify_one();
 }
@@ -230,7 +230,7 @@ void Team::work() {
   }
 }
 
-/// True as soon as the word is not `seen` any more; false if that took too long, or if there is no core to wait on.
+/// Returns true as soon as the word differs from `seen`; false after a timeout, or if there is no core to wait on.
 bool Team::stay_awake(const std::atomic<std::uint32_t>& word, std::uint32_t seen) {
   static const int cores = num_cores();
   if (num_team_threads.load(std::memory_order_relaxed) > cores) return word.load() != seen;

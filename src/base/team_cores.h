@@ -1,13 +1,13 @@
-// On which cores a thread's team computes.
+// Binds a thread's team to cores.
 #pragma once
 
 #include <vector>
 
 namespace echelon {
 
-/// From its next job on, each worker of the calling thread's team has one of these cores (numbers of processors) for
-/// itself, and another one than the caller is on at that moment. Left to itself, the system may wake a worker on the
-/// caller's core and leave another one idle. With fewer cores than threads it decides.
+/// From its next job on, each worker of the calling thread's team has one of these cores (hardware thread ids) for
+/// itself, never the caller's current core. Without this, the system may wake a worker on the caller's core and leave
+/// another core idle. With fewer cores than threads, the system places workers.
 void spread_team_of_this_thread(std::vector<std::vector<int>> cores);
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// Units of amounts that stand in bytes.
+// Units for amounts in bytes.
 #pragma once
 
 namespace echelon {

@@ -1,4 +1,4 @@
-// Where text is valid UTF-8 (Unicode 15, table 3-7: no overlong forms, no surrogates, nothing beyond U+10FFFF).
+// Validates UTF-8 (Unicode 15, table 3-7: no overlong encodings, no surrogates, nothing above U+10FFFF).
 #pragma once
 
 #include <cstddef>

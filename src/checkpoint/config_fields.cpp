@@ -32,7 +32,7 @@ bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr
 
 void ConfigFields::refuse(std::string_view key, std::string_view what) const {
   const auto* value = find(key);
-  // Bytes that are no UTF-8 cannot be dumped strictly.
+  // Strict dumping fails on bytes that are not UTF-8.
   const std::string shown =
       value == nullptr ? "null" : value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   throw Error(fmt::format("{}: {}{} = {} {}", path_, prefix_, key,

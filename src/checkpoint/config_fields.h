@@ -18,25 +18,25 @@ class ConfigFields {
   /// Throws Error if the file is missing or not a JSON object.
   explicit ConfigFields(const std::filesystem::path& path);
 
-  /// Absent and null are one.
+  /// Absent and null are equivalent.
   [[nodiscard]] bool has(std::string_view key) const;
 
-  /// Whole numbers from 1 to `max`; without a `fallback` the key must be there.
+  /// Whole numbers from 1 to `max`; without a `fallback` the key is required.
   [[nodiscard]] std::int64_t integer(std::string_view key, std::int64_t max,
                                      std::optional<std::int64_t> fallback = {}) const;
   [[nodiscard]] double number(std::string_view key, std::optional<double> fallback = {}) const;
   [[nodiscard]] bool boolean(std::string_view key, bool fallback) const;
   [[nodiscard]] std::string text(std::string_view key, std::optional<std::string> fallback = {}) const;
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;  // empty if absent
-  /// The object of that key, its keys named with this one as prefix; it has no fields if the key is absent.
+  /// The object of that key; errors name its keys with this prefix. It has no fields if the key is absent.
   [[nodiscard]] ConfigFields object(std::string_view key) const;
 
-  /// Throws Error unless the text is one of `supported`, with a value to use.
+  /// Throws Error unless the text is one of `supported`, and suggests one.
   void require_one_of(std::string_view key, std::string_view value,
                       std::initializer_list<std::string_view> supported) const;
   /// Throws Error unless the flag is `supported` or absent.
   void require_flag(std::string_view key, bool supported) const;
-  /// Throws Error saying that the value of the key is `what`.
+  /// Throws Error: the value of the key is `what`.
   [[noreturn]] void refuse(std::string_view key, std::string_view what) const;
 
  private:

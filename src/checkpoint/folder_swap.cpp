@@ -67,7 +67,7 @@ void swap_in(const std::filesystem::path& folder) {
     rename_or_fail(temporary, folder);
   } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
     rename_or_fail(temporary, outgoing);
-  } else {  // a file system without exchange: for a moment nothing bears the name
+  } else {  // a file system without exchange: briefly no folder has the name
     rename_or_fail(folder, outgoing);
     rename_or_fail(temporary, folder);
   }

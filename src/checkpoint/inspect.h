@@ -1,4 +1,4 @@
-// What is in a Hugging Face folder, for people and for tests.
+// Lists the contents of a Hugging Face folder, for people and for tests.
 #pragma once
 
 #include "checkpoint/weight_folder.h"
@@ -13,8 +13,7 @@ struct ListedTensor {
   std::string file_name;
 };
 
-/// Every tensor of the folder's safetensors, by name, known to Echelon's models or not. Reads headers only. Throws
-/// Error.
+/// Every tensor of the folder's safetensors, by name, whether Echelon uses it or not. Reads headers only. Throws Error.
 [[nodiscard]] std::vector<ListedTensor> list_tensors(const std::filesystem::path& folder);
 
 }  // namespace echelon

@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-// Beyond any model, and small enough that no product of them overflows.
+// Above any model, and small enough that no product of them overflows.
 constexpr std::int64_t max_width = 1 << 24;
 constexpr std::int64_t max_heads = 1 << 16;
 constexpr std::int64_t max_layers = 100'000;
@@ -65,7 +65,7 @@ void refuse_sliding_windows(const ConfigFields& config, const ModelSpec& model) 
   for (const std::string& type : layer_types) config.require_one_of("layer_types", type, {"full_attention"});
   if (!layer_types.empty() || !config.boolean("use_sliding_window", false) || !config.has("sliding_window")) return;
   constexpr std::int64_t default_max_window_layers = 28;
-  // Layers from max_window_layers on slide.
+  // Layers from max_window_layers on use a sliding window.
   if (config.number("max_window_layers", default_max_window_layers) < static_cast<double>(model.num_hidden_layers))
     config.refuse("use_sliding_window", "is not supported (use false)");
 }
@@ -90,7 +90,7 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
   model.tie_word_embeddings = config.boolean("tie_word_embeddings", model.tie_word_embeddings);
   config.require_one_of("hidden_act", config.text("hidden_act", "silu"), {"silu", "swish"});
   config.require_flag("mlp_bias", false);
-  // Qwen2 has its biases without being asked.
+  // Qwen2 always has its biases.
   if (family != Family::qwen2) config.require_flag("attention_bias", false);
   read_rope(config, model);
   refuse_sliding_windows(config, model);

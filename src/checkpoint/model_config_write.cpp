@@ -67,7 +67,7 @@ Json id_or_null(const std::optional<std::int64_t>& id) { return id ? Json(*id) :
 }  // namespace
 
 void require_sayable(const ModelSpec& model) {
-  // There is no field for the choices that a family fixes, so another choice would be lost in silence.
+  // There is no field for choices that a family fixes, so a different choice would be lost silently.
   const ModelSpec fixed = family_defaults(model.family);
   const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp &&
                         model.qkv_bias == fixed.qkv_bias && model.output_bias == fixed.output_bias &&

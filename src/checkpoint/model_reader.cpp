@@ -26,7 +26,7 @@ FileShape shape_of(const Sizes& sizes) {
   return shape;
 }
 
-// Buffers that older versions of transformers saved, and the head of a tied model: nothing is lost without them.
+// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
 bool is_redundant(std::string_view name, const ModelSpec& model) {
   const bool is_tied_head = model.tie_word_embeddings && name.ends_with("lm_head.weight");
   return is_tied_head || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||

@@ -22,7 +22,7 @@ FolderPlan plan_folder(const ModelSpec& model, DType dtype, std::int64_t max_fil
   return plan_safetensors(tensors, max_file_bytes);
 }
 
-// "a/b/" and "a/b" are one folder, and what lies beside it is named by appending to the name.
+// "a/b/" and "a/b" are one folder, and names next to it are made by appending a suffix.
 std::filesystem::path without_slash(const std::filesystem::path& folder) {
   const std::filesystem::path normal = folder.lexically_normal();
   return normal.has_filename() ? normal : normal.parent_path();
@@ -52,7 +52,7 @@ ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
 }
 
 ModelWriter::~ModelWriter() {
-  std::error_code ignored;  // the reason to give up is on its way already
+  std::error_code ignored;  // an exception is being thrown already
   if (owns_temporary_) std::filesystem::remove_all(temporary_, ignored);
 }
 

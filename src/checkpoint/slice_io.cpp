@@ -20,8 +20,8 @@ DType weight_dtype(const FileTensor& tensor) {
 /// A rectangle of a file's tensor and of a slice in memory.
 struct Region {
   TensorSlice in_file;
-  std::int64_t first = 0;   // of the slice's elements: where the rectangle starts,
-  std::int64_t stride = 0;  // and from a row of the parameter to the next
+  std::int64_t first = 0;   // element of the slice where the rectangle starts,
+  std::int64_t stride = 0;  // stride between rows of the parameter
   bool transposed = false;  // a row of the file is a column of the parameter
 
   [[nodiscard]] std::int64_t num_rows() const {
@@ -29,13 +29,13 @@ struct Region {
   }
 };
 
-/// Those of `range` that a dim of `size` entries has.
+/// The part of `range` inside a dim of `size` entries.
 Range existing(Range range, std::int64_t size) {
   const std::int64_t first = std::min(range.first, size);
   return {first, std::min(range.count, size - first)};
 }
 
-/// A flat range of a matrix's elements is the end of a row, whole rows and the beginning of a row.
+/// A flat range of a matrix's elements is the end of a row, whole rows and the start of a row.
 std::vector<Region> regions_of(const FilePlace& place, const TensorSlice& slice) {
   const Sizes& sizes = slice.global_sizes();
   const int last = sizes.num_dims() - 1;
@@ -50,7 +50,7 @@ std::vector<Region> regions_of(const FilePlace& place, const TensorSlice& slice)
     count = num_rows * num_columns;
     Range rows = existing({slice_rows.first + row, num_rows}, last == 0 ? 1 : sizes[0]),
           columns = existing({slice_columns.first + column, num_columns}, sizes[last]);
-    if (place.transposed) std::swap(rows, columns);  // from here on those of the file
+    if (place.transposed) std::swap(rows, columns);  // from here on offsets in the file
     columns.first += place.slice.entries(place.slice.global_sizes().num_dims() - 1).first;
     regions.push_back({.in_file = TensorSlice(place.slice.global_sizes(), rows, columns),
                        .first = at - slice.first(),
@@ -60,7 +60,7 @@ std::vector<Region> regions_of(const FilePlace& place, const TensorSlice& slice)
   return regions;
 }
 
-/// Rows of a region that are moved together, packed in memory.
+/// Rows of a region that are copied together, packed in memory.
 struct Tile {
   const Region& region;
   std::int64_t first_row;

@@ -16,7 +16,7 @@ constexpr std::string_view prefix = "step-";
 
 struct StepName {
   std::int64_t step;
-  std::string_view rest;  // behind the number: empty for a whole folder
+  std::string_view rest;  // text after the number: empty for a complete folder
 };
 
 std::optional<StepName> parse(std::string_view name) {
@@ -50,7 +50,7 @@ std::filesystem::path step_folder(const std::filesystem::path& base, std::int64_
 std::vector<std::int64_t> saved_steps(const std::filesystem::path& base) {
   std::vector<std::int64_t> steps;
   for_each_folder(base, [&](const StepName& name, const std::filesystem::path& folder) {
-    // "step-007" is not ours.
+    // "step-007" is not written by us.
     if (name.rest.empty() && folder == step_folder(base, name.step)) steps.push_back(name.step);
   });
   std::sort(steps.begin(), steps.end());

@@ -8,7 +8,7 @@
 namespace echelon {
 namespace {
 
-// Tensor -> file name. Only plain names: an index must not reach outside of its folder.
+// Tensor -> file name. Only plain names: an index must not point outside its folder.
 std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
   nlohmann::json index = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
   require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),

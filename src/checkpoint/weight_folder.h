@@ -1,5 +1,5 @@
-// The safetensors of a Hugging Face folder, in one file or in several with an index, as one map from a tensor's name to
-// its place.
+// The safetensors of a Hugging Face folder, in one file or in several with an index, as one map from tensor names to
+// places.
 #pragma once
 
 #include "checkpoint/safetensors/safetensors.h"
@@ -13,11 +13,11 @@ class WeightFolder {
     FileTensor tensor;
   };
 
-  /// Reads and checks the index and every header. Throws Error naming the file and what is wrong or missing.
+  /// Reads and checks the index and every header. Throws Error naming the file and the fault.
   explicit WeightFolder(const std::filesystem::path& folder);
 
   [[nodiscard]] const std::map<std::string, Entry, std::less<>>& entries() const { return entries_; }
-  /// nullptr if there is none of that name.
+  /// nullptr if no tensor has that name.
   [[nodiscard]] const Entry* find(std::string_view tensor) const;
 
  private:

@@ -92,7 +92,7 @@ constexpr std::array gpt2_names = {Gpt2Name{"model.embed_tokens", "transformer.w
 
 constexpr std::string_view layer_prefix = "model.layers.";
 
-/// The slot with the sizes `in_file` of its tensor, in which query, key and value are next to each other.
+/// The slot in a tensor of sizes `in_file` that stores query, key and value next to each other.
 TensorSlice slice_of(const Widths& w, Slot slot, const Sizes& in_file) {
   if (slot == Slot::whole) return TensorSlice(in_file);
   Sizes tensor = in_file;

@@ -1,5 +1,5 @@
-// Which parameters a model has, and where each lies in the files of its family. Parameters bear Hugging Face's Llama
-// names in every family; GPT-2's files have other names, hold q, k and v as one tensor and every matrix transposed
+// The parameters of a model, and the place of each in the files of its family. Parameters have Hugging Face's Llama
+// names in every family. GPT-2's files use other names, store q, k and v as one tensor and transpose every matrix
 // (Conv1D: y = x W with W[in, out]). RoPE halves are stored as they are used.
 #pragma once
 
@@ -22,7 +22,7 @@ struct NamedShape {
 /// Every parameter once (a tied head is the embedding), in the order of the forward pass.
 [[nodiscard]] std::vector<NamedShape> global_parameters(const ModelSpec& model);
 
-/// A parameter's place in a file: all of a tensor or some of its columns.
+/// A parameter's place in a file: a whole tensor or some of its columns.
 struct FilePlace {
   std::string tensor;
   TensorSlice slice;
@@ -34,7 +34,7 @@ struct PlacedParameter {
   FilePlace place;
 };
 
-/// Every parameter by name, with its place in a folder of this model. The head of a tied model is there too, in the
+/// Every parameter by name, with its place in a folder of this model. Includes the head of a tied model, at the
 /// embedding's place.
 [[nodiscard]] std::map<std::string, PlacedParameter, std::less<>> placed_parameters(const ModelSpec& model);
 

@@ -17,7 +17,7 @@ bool is_number(std::string_view text, T& number) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// CLI11 would make the largest integer out of a larger one.
+// CLI11 would clamp larger integers.
 void check_number(const CLI::Option& option, std::string_view name, std::string_view text) {
   const std::string type = option.get_type_name();
   const std::string example = option.get_default_str().empty() ? "" : ", such as " + option.get_default_str();
@@ -28,8 +28,7 @@ void check_number(const CLI::Option& option, std::string_view name, std::string_
     require(is_number(text, number) && !std::isnan(number), "{}={} is not a number{}", name, text, example);
 }
 
-// An option without its value is most often a variable of a shell that is not set; to go on as if it were not there
-// would be a surprise.
+// An option without its value is usually an unset shell variable. Ignoring the option would be surprising.
 void check_text(std::string_view name, std::string_view text) {
   constexpr std::string_view may_be_empty = "--prompt";
   require(!text.empty() || name == may_be_empty, "{} is empty; write {}=VALUE or omit it", name, name);

@@ -1,4 +1,4 @@
-// What CLI11 leaves to chance: which argument is the value of which option, and whether a number is one.
+// Makes two things strict that CLI11 guesses: which argument is the value of an option, and whether it is a number.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ class Validator;
 
 namespace echelon {
 
-/// `--option=value` as two arguments, for the options of `verb` that take a value, so that "--output=" has an empty one
-/// instead of the argument behind it. Throws Error where a value is missing ("--output --json") or is not the number
-/// that the option wants.
+/// Splits `--option=value` into two arguments, for the options of the command that take a value. "--output=" then has
+/// an empty value instead of the next argument. Throws Error where a value is missing ("--output --json") or is not the
+/// number that the option needs.
 [[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& verb,
                                                          const std::vector<std::string>& arguments);
 
-/// Of a number from `least` to `most`; a value outside is refused with the bound.
+/// Accepts a number from `least` to `most`; a value outside is refused with the bound.
 [[nodiscard]] CLI::Validator in_range(double least, double most);
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// echelon bench: measures this machine, or its GPUs; as processes of an MPI job, what their collectives take.
+// echelon bench: measures this machine or its GPUs. In an MPI job it measures the collectives of the processes.
 #include "base/units.h"
 #include "cli/arguments.h"
 #include "cli/bench_gpus.h"
@@ -82,7 +82,7 @@ void print_json(const HostSpec& machine) {
   fmt::print("{}\n", json.dump());
 }
 
-/// On a terminal, one line on stderr that is written over.
+/// On a terminal: one line on stderr that is overwritten.
 std::function<void(std::string_view, double)> progress(std::string_view last) {
   if (isatty(fileno(stderr)) == 0) return {};
   return [last](std::string_view what, double fraction) {
@@ -96,7 +96,7 @@ RankPlacement place_this_process() {
   return place_ranks(CommBackend::automatic, launched ? launched->size : 1, launched);
 }
 
-/// Sizes that were measured again are replaced.
+/// New measurements replace old ones of the same size.
 void merge(CollectivesByKind& all, const CollectivesByKind& added) {
   for (const auto& [kind, points] : added)
     for (const CollectivePoint& point : points) {
@@ -107,7 +107,7 @@ void merge(CollectivesByKind& all, const CollectivesByKind& added) {
     }
 }
 
-/// In a job of processes: what their collectives take, into the machine file that this host has.
+/// In an MPI job: adds the times of its collectives to the machine file of this host.
 ExitStatus add_processes(const BenchArguments& arguments, const RankPlacement& placement) {
   require(!arguments.output.empty(),
           "--output is missing: the machine file of this host, to which {} processes add what their collectives take",
@@ -152,7 +152,8 @@ ExitStatus run_bench(const BenchArguments& arguments) {
 }  // namespace
 
 VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
-  const auto arguments = std::make_shared<BenchArguments>();  // CLI11's options write to what the action reads
+  // CLI11's options write to the struct that the action reads
+  const auto arguments = std::make_shared<BenchArguments>();
   app.add_option("--output", arguments->output,
                  "also write the figures there, e.g. machines/NAME.toml, for metrics.machine");
   app.add_option("--device", arguments->device,

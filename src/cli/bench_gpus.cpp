@@ -13,7 +13,7 @@
 namespace echelon {
 namespace {
 
-/// Of a data sheet; an empty one for a GPU that no shipped machine has.
+/// From a data sheet; empty for a GPU that no shipped machine has.
 MachineSpec shipped_machine_with(const std::string& gpu) {
   try {
     MachineSpec machine = described_machine({.gpu = gpu, .gpu_mem_gb = "", .intra = "", .inter_per_node = ""});
@@ -39,7 +39,7 @@ double simulated_seconds(const AttentionTime& time, const DeviceSpec& device, DT
   return operation_seconds(forward, device) + operation_seconds(backward, device) - 2 * device.operation_seconds;
 }
 
-/// The efficiency with which the simulator gives attention the time that it took.
+/// The efficiency for which the simulator predicts the measured time of attention.
 double attention_efficiency(const AttentionTime& time, DeviceSpec device, std::string_view format) {
   device.formats.find(format)->second.attention_efficiency = 1;
   const double measured = std::max(time.seconds - 2 * device.operation_seconds, 1e-9);
@@ -70,7 +70,7 @@ std::string line_of(std::string_view name, const std::string& value) {
   return fmt::format("{:<36}{:>12}\n", name, value);
 }
 
-/// Of the largest product, whose sizes are in `largest`.
+/// Rate of the largest matmul, whose sizes are in `largest`.
 double rate_of_largest(const FormatRates& rates, MatmulPoint& largest) {
   largest = *std::max_element(rates.points.begin(), rates.points.end(), [](const MatmulPoint& a, const MatmulPoint& b) {
     return static_cast<double>(a.m) * static_cast<double>(a.n * a.k) <

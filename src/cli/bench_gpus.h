@@ -1,4 +1,4 @@
-// What `echelon bench --device=cuda` makes of its measurements: a machine file for plan, simulate and metrics.machine.
+// Builds a machine file for plan, simulate and metrics.machine from the measurements of `echelon bench --device=cuda`.
 #pragma once
 
 #include "measure/measure_device.h"
@@ -6,8 +6,8 @@
 
 namespace echelon {
 
-/// One node with the devices of this host: their rates as measured; peaks, links and network of the shipped machine
-/// with such a GPU, where there is one.
+/// One node with the devices of this host and their measured rates. Peaks, links and network come from a shipped
+/// machine with the same GPU, if any.
 [[nodiscard]] MachineSpec measure_gpus(Backend& backend, const DeviceMeasurement& options);
 
 [[nodiscard]] std::string gpus_to_text(const MachineSpec& machine);

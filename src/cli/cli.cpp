@@ -46,7 +46,7 @@ void require_known_verb(const std::vector<std::string>& arguments) {
           closest_name(first, names));
 }
 
-/// The verb's own option for a key or for the name of an option, such as --global-batch-size; else the key's.
+/// The command's own option for a key or for the name of an option, such as --global-batch-size; else the key's.
 std::string option_for(std::string_view meaning, const DeclaredVerb& declared) {
   std::string own = "--" + std::string(meaning.substr(meaning.rfind('.') + 1));
   std::replace(own.begin(), own.end(), '_', '-');
@@ -55,7 +55,7 @@ std::string option_for(std::string_view meaning, const DeclaredVerb& declared) {
   return is_key && declared.verb->takes_config ? "--" + std::string(meaning) : "";
 }
 
-// The keys of a config are candidates by their last part, unless a dot is in it: "--steps" is likely to mean
+// The keys of a config are candidates by their last part, unless the name has a dot: "--steps" is likely to mean
 // "--training.steps".
 std::string similar_option(const std::string& option, const DeclaredVerb& declared) {
   const bool is_whole_key = option.find('.') != std::string::npos;
@@ -77,7 +77,7 @@ std::string similar_option(const std::string& option, const DeclaredVerb& declar
   return meanings[static_cast<std::size_t>(std::find(names.begin(), names.end(), closest) - names.begin())];
 }
 
-/// The end of a sentence about an option that the verb does not have: the field's words first, letters after.
+/// The end of a sentence about an unknown option: first by the field's terms, then by spelling.
 std::string hint_for_option(const std::string& option, const DeclaredVerb& declared) {
   const FieldWord* word = find_field_word(option);
   if (word != nullptr && word->meaning.empty()) return fmt::format("; {}", word->not_here);
@@ -120,7 +120,7 @@ ExitStatus run(std::vector<std::string> arguments) {
   for (const DeclaredVerb& candidate : declared)
     if (candidate.verb->name == arguments.front()) arguments = with_values_apart(*candidate.app, arguments);
   try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 wants the last argument first
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes arguments in reverse order
     app.parse(arguments);
   } catch (const CLI::Success& help) {  // --help, --version
     app.exit(help);
@@ -136,8 +136,8 @@ ExitStatus run(std::vector<std::string> arguments) {
   throw Error("no command is given; echelon --help lists them");
 }
 
-// All processes of a job mostly stumble over the same, and the launcher ends the others when the first one has ended
-// with an error: they wait for that.
+// All processes of a job usually meet the same error. The launcher ends the others after the first one fails, so they
+// wait for that.
 std::string job_rank() {
   using namespace std::chrono_literals;
   try {
@@ -145,12 +145,12 @@ std::string job_rank() {
     if (!launched || launched->rank == 0) return "";
     std::this_thread::sleep_for(3s);
     return fmt::format("rank {}: ", launched->rank);
-  } catch (const Error&) {  // of the variables themselves
+  } catch (const Error&) {  // an error in the variables themselves
     return "";
   }
 }
 
-// What the sentence quotes may be any bytes.
+// The sentence may quote arbitrary bytes.
 void print_error(std::string sentence) {
   std::replace(sentence.begin(), sentence.end(), '\n', ' ');
   fmt::print(stderr, "echelon: {}{}\n", job_rank(), printable(sentence));

@@ -1,4 +1,4 @@
-// The program's command line: finds the verb, runs it, and turns what stopped it into one line and an exit status.
+// The program's command line: finds and runs the command, and turns an exception into one line and an exit status.
 #pragma once
 
 #include <string>

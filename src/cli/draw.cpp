@@ -1,5 +1,4 @@
-// echelon draw: what every pipeline rank computes when, from flags alone, with the bubble and the activations in flight
-// that follow.
+// echelon draw: the timeline of every pipeline rank from flags alone, with its bubble and activations in flight.
 #include "schedule/draw/draw.h"
 #include "base/text_file.h"
 #include "cli/arguments.h"
@@ -24,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t most_passes = 1 << 19;  // all of them are held in memory, and drawn
+constexpr std::int64_t most_passes = 1 << 19;  // all of them are stored in memory and drawn
 constexpr ScheduleKeys keys = {.schedule = "--schedule",
                                .num_virtual = "--virtual",
                                .num_microbatches = "--microbatches",
@@ -35,7 +34,7 @@ struct DrawArguments {
   int stages = 4, microbatches = 8, num_virtual = 0, columns = 160;
   double backward = 2;
   PassTimes times{};
-  // Qi et al. 2023, table 1: W keeps 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8.
+  // Qi et al. 2023, table 1: W stores 32 s b h of (34 + 5 a s / h) s b h, here with a s / h = 8.
   MemoryLimit memory{.limit = 0, .weight_memory = 32.0 / 74};
   bool json = false;
 };

@@ -20,14 +20,14 @@ struct EvalArguments {
   bool json = false;
 };
 
-/// What train would evaluate of a config: its eval_batches. Of a model alone: the whole text.
+/// With a config: its eval_batches, as train evaluates. With only a model: the whole text.
 std::int64_t most_batches(const EvalArguments& arguments, const std::vector<std::string>& settings,
                           const RunConfig& config) {
   const bool is_limited = !arguments.config.empty() || sets_key(settings, "training.eval_batches");
   return is_limited ? config.training.eval_batches : std::numeric_limits<std::int64_t>::max();
 }
 
-/// The model takes the place of the config's, and without a config its own sequence length is evaluated.
+/// The model replaces the config's. Without a config, the model's own sequence length is used.
 RunConfig config_of(const EvalArguments& arguments, std::vector<std::string> settings) {
   if (!arguments.data.empty()) settings.push_back("--data.validation_path=" + arguments.data);
   if (!arguments.model.empty()) {

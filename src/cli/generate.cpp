@@ -1,4 +1,4 @@
-// echelon generate: text out of a saved model.
+// echelon generate: generates text from a saved model.
 #include "engine/generation/generate.h"
 
 #include "cli/verb.h"
@@ -20,7 +20,7 @@ struct GenerateArguments {
 };
 
 void print_text(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);  // whatever bytes the model makes
+  std::fwrite(text.data(), 1, text.size(), stdout);  // the model may generate any bytes
   std::fflush(stdout);
 }
 
@@ -31,7 +31,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
   options.device = parse_exactly<DeviceChoice>("--device", arguments.device);
   if (!arguments.json)
     options.on_text = [begins = true, &options](std::string_view text) mutable {
-      if (begins) print_text(options.prompt);  // not before the model is known to be there
+      if (begins) print_text(options.prompt);  // only after the model is known to exist
       begins = false;
       print_text(text);
     };
@@ -39,7 +39,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
   if (!generation.note.empty()) fmt::print(stderr, "note: {}\n", generation.note);
   if (!arguments.json) {
     print_text("\n");
-    // Which GPU it was, or why none where a driver is; elsewhere nobody would wonder.
+    // Prints the GPU, or the reason for using none if a driver exists.
     if (generation.device.find("GPU") != std::string::npos) fmt::print(stderr, "computed by {}\n", generation.device);
     return ExitStatus::success;
   }

@@ -1,4 +1,4 @@
-// echelon inspect: what is in a model folder, behind a prefix of token files, or in a config.
+// echelon inspect: describes a model folder, a prefix of token files, or a config.
 #include "checkpoint/inspect.h"
 
 #include "base/printable.h"

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A row per pipeline rank; categories of which nobody has anything are left out.
+/// A row per pipeline rank. Categories that are empty on all ranks are omitted.
 std::string memory_table(const StepSummary& summary) {
   std::int64_t largest = 0;
   for (const PipelineRankSummary& rank : summary.ranks) largest = std::max(largest, rank.arena_bytes);
@@ -43,7 +43,7 @@ std::string memory_table(const StepSummary& summary) {
   return text_table(rows);
 }
 
-/// Of the pipeline rank that sends most in a group by an operation of that kind.
+/// For the pipeline rank that sends most in a group by an operation of that kind.
 std::string traffic_table(const StepSummary& summary) {
   std::vector<TrafficSummary> most;
   for (const PipelineRankSummary& rank : summary.ranks)

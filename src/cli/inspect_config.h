@@ -1,4 +1,4 @@
-// echelon inspect of a config: what its blueprint says of a step, without a machine.
+// echelon inspect of a config: prints the blueprint's figures of a step, without a machine.
 #pragma once
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 
 namespace echelon {
 
-/// `path` may be empty where the keys say everything.
+/// `path` may be empty if the keys define the run.
 ExitStatus inspect_config(const std::string& path, const std::vector<std::string>& config_arguments, bool json);
 
 }  // namespace echelon

@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-// A signal handler is given nothing but the signal's number, so what it sets cannot be passed to it.
+// A signal handler receives only the signal's number, so the flag that it sets is global.
 std::atomic<bool> interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 

@@ -1,4 +1,4 @@
-// Ctrl-C: the end of verbs that leave nothing half done, and a wish to the others.
+// Ctrl-C: ends commands that leave nothing half done, and sets a flag for the others.
 #pragma once
 
 #include <atomic>

@@ -12,7 +12,7 @@ inline constexpr const char* model_argument_help =
     "a config (TOML), a Hugging Face folder, or a preset such as llama3-8b; without one, the keys below describe the "
     "run";
 
-/// `settings`: the --section.key=value of the command line.
+/// `settings`: the --section.key=value arguments of the command line.
 [[nodiscard]] ConfigSource source_of_model(const std::string& model, std::vector<std::string> settings);
 
 /// Whether `model` is the name of a preset and not of a file.

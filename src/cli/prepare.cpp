@@ -28,7 +28,7 @@ std::string_view name_of(PrepareStage stage) {
   return "?";
 }
 
-// Every document is a chance to stop.
+// Checks for an interrupt at every document.
 PrepareProgress unless_interrupted(PrepareProgress progress) {
   return [progress = std::move(progress), &stop = watch_for_interrupt()](PrepareStage stage, std::int64_t done,
                                                                          std::int64_t total) {
@@ -37,7 +37,7 @@ PrepareProgress unless_interrupted(PrepareProgress progress) {
   };
 }
 
-// On a terminal a line that is drawn anew, in a log one line per stage.
+// On a terminal one line that is redrawn, in a log one line per stage.
 PrepareProgress progress_of(ProgressStyle style) {
   return [style, last = std::pair(PrepareStage{}, std::int64_t{-1})](PrepareStage stage, std::int64_t done,
                                                                      std::int64_t total) mutable {

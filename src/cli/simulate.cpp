@@ -1,4 +1,4 @@
-// echelon simulate: what a step of a config would take on a machine.
+// echelon simulate: predicts the time of a step of a config on a machine.
 #include "predict/simulation/simulate.h"
 #include "predict/published/software_memory.h"
 
@@ -52,7 +52,7 @@ std::pair<int, double> parse_slow_rank(const std::string& text) {
   return {rank, factor};
 }
 
-/// None if nothing is said of failures.
+/// None if no option describes failures.
 std::optional<FailureModel> failures_of(const SimulateArguments& arguments, bool says_mtbf, bool says_costs) {
   require(says_mtbf || !says_costs,
           "--checkpoint-seconds and --restart-seconds need --mtbf-hours, the mean time between failures");
@@ -86,13 +86,13 @@ std::map<int, double> slow_ranks_of(const std::vector<std::string>& texts) {
   return slow_ranks;
 }
 
-/// The named one, else the one that the config names, else this one.
+/// The named machine, else the config's, else this one.
 MachineSpec machine_for(const SimulateArguments& arguments, const RunConfig& config) {
   if (!arguments.machine.empty()) return read_machine(arguments.machine);
   return config.metrics.machine.empty() ? this_machine() : read_machine(config.metrics.machine);
 }
 
-/// Each row has its own machine and layout, and of many steps there is no one timeline.
+/// Each row has its own machine and layout, and several steps have no common timeline.
 void require_rows_alone(const SimulateArguments& arguments, const std::vector<std::string>& config_arguments) {
   const std::pair<std::string_view, bool> others[] = {
       {"CONFIG", !arguments.config.empty()}, {"--machine", !arguments.machine.empty()},
@@ -137,7 +137,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
   const SimulationOptions options{.profile = profile, .slow_ranks = slow_ranks_of(arguments.slow)};
   RunConfig config = read_run_config(source_of_model(arguments.config, config_arguments));
   const MachineSpec machine = calibrated(profile, machine_for(arguments, config));
-  // As train has it there.
+  // As in train.
   if (profile.is_echelon && !machine.host && config.training.device == DeviceChoice::automatic)
     config.training.device = DeviceChoice::cuda;
   const Blueprint blueprint(config);

@@ -69,14 +69,15 @@ Json predict(const CsvRow& row, const RowsArguments& arguments, const std::vecto
 }  // namespace
 
 ExitStatus simulate_rows(const RowsArguments& arguments) {
-  // A wrong name is the caller's, not each row's.
+  // A wrong name is an error of the caller, not of each row.
   if (!arguments.profile.empty()) (void)software_profile(arguments.profile);
   const std::vector<CsvRow> rows = read_csv(arguments.path, needed_columns);
   const std::vector<Json> constants = read_constants(arguments.constants);
   Json all = Json::array();
   for (const CsvRow& row : rows) all.push_back(predict(row, arguments, constants));
   if (arguments.json) {
-    fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));  // ids may be anything, also no UTF-8
+    // ids may be any bytes, even invalid UTF-8
+    fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
     return ExitStatus::success;
   }
   for (const Json& each : all) {

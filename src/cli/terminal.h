@@ -1,4 +1,4 @@
-// The program's output: whether somebody watches it, and whether it arrives.
+// The program's output: whether it is a terminal, and whether all of it was written.
 #pragma once
 
 #include "report/progress.h"
@@ -8,10 +8,10 @@ namespace echelon {
 /// terminal if the program's output goes to one, else log.
 [[nodiscard]] ProgressStyle progress_style();
 
-/// A program that is started with its output closed would write what it prints into the first file that it opens.
+/// If its output is closed at start, a program would print into the first file that it opens.
 void keep_standard_files_open();
 
-/// Throws Failure if something that was printed got lost, on a full disk for one.
+/// Throws Failure if printed output was lost, for example on a full disk.
 void require_output_written();
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// echelon train: runs a config and follows the run on the terminal, in a log, or as JSON.
+// echelon train: runs a config and reports the run on the terminal, in a log, or as JSON.
 #include "train/train.h"
 
 #include "cli/interrupt.h"
@@ -28,8 +28,8 @@ struct TrainArguments {
   bool show_config = false;
 };
 
-/// Writes what a run reports: metrics.jsonl always, a page where one is wanted, and either the progress or the same
-/// JSON on the program's output.
+/// Writes a run's reports: always metrics.jsonl, a page if requested, and on the program's output either the progress
+/// or the same JSON.
 class RunLog final : public RunObserver {
  public:
   RunLog(const RunConfig& config, const TrainArguments& arguments)
@@ -44,7 +44,7 @@ class RunLog final : public RunObserver {
   }
 
   void described(const std::string& line) override {
-    metrics_.emplace(metrics_path_);  // not before the run is known to be possible
+    metrics_.emplace(metrics_path_);  // only after the run is known to be possible
     if (html_) html_->note(line);
     note(line);
   }
@@ -74,9 +74,9 @@ class RunLog final : public RunObserver {
                    fmt::format("trace: {}/rank*_trace.json, for ui.perfetto.dev", trace.folder.string()));
   }
 
-  /// Nothing of the run is known before.
+  /// No information about the run exists earlier.
   [[nodiscard]] bool has_begun() const { return metrics_.has_value(); }
-  /// What was predicted, beside what has been measured by now.
+  /// The prediction next to the measurements so far.
   [[nodiscard]] const TrainPrediction& compare() {
     set_measured(prediction_, steps_);
     if (html_) html_->add(prediction_);
@@ -126,7 +126,7 @@ void print_json(const TrainResult& result, const TrainPrediction& prediction) {
   fmt::print("{}\n", json.dump());
 }
 
-/// The run of the process that tells about it. Its page is written however it ends.
+/// The run in the process that reports it. Its page is written even if the run fails.
 TrainResult train_and_tell(const RunConfig& config, const TrainArguments& arguments) {
   RunLog log(config, arguments);
   try {

@@ -1,4 +1,4 @@
-// echelon tune: runs the planner's best few here, learns from the seconds that they take, and ranks again.
+// echelon tune: runs the planner's best few layouts here, learns from their times, and ranks again.
 #include "plan/search/tune.h"
 
 #include "backend/backend.h"

@@ -1,4 +1,4 @@
-// What a verb of the program is to the command line: a name, options, and something to run. One file per verb.
+// A command of the program: a name, options and an action. One file per command.
 #pragma once
 
 #include "base/error.h"
@@ -20,13 +20,13 @@ using VerbAction = std::function<ExitStatus()>;
 struct Verb {
   std::string_view name;
   std::string_view summary;
-  bool takes_config = false;  // --section.key=value are for it
-  /// Declares the verb's options, to be parsed before the action is run. `config_arguments`: the --section.key=value of
-  /// the command line.
+  bool takes_config = false;  // it accepts --section.key=value
+  /// Declares the command's options, which are parsed before the action runs. `config_arguments`: the
+  /// --section.key=value arguments of the command line.
   VerbAction (*declare)(CLI::App& app, const std::vector<std::string>& config_arguments) = nullptr;
 };
 
-/// All verbs, in the order in which a user meets them.
+/// All commands, in the order in which a user needs them.
 [[nodiscard]] std::span<const Verb> verbs();
 
 VerbAction declare_prepare(CLI::App& app, const std::vector<std::string>& config_arguments);

@@ -1,5 +1,4 @@
-// Where sequences of tokens come from: the trainer asks for sequence `step * global_batch_size + index` and gets the
-// same one on every rank.
+// Source of token sequences: sequence `step * global_batch_size + index` is the same on every rank.
 #pragma once
 
 #include "base/error.h"
@@ -17,8 +16,8 @@ class BatchSource {
   /// index in the batch). A target is the next token, or ignored_target (tensor/tokens.h) where nothing is predicted.
   virtual void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const = 0;
 
-  /// Writes int32 starts[seq_len]: of each token the position in the sequence at which its document begins, 0 if it
-  /// began before. Whoever hands on another source's tokens hands on its documents.
+  /// Writes int32 starts[seq_len]: for each token the position in the sequence at which its document starts, 0 if it
+  /// started earlier. A source that wraps another must forward this.
   virtual void read_document_starts(std::int64_t /*sequence*/, std::int64_t /*seq_len*/,
                                     std::int32_t* /*starts*/) const {
     throw Failure("this source of batches knows no documents");

@@ -20,11 +20,11 @@
 namespace echelon {
 namespace {
 
-constexpr double enough_files_for_validation = 5;  // with fewer in it, a split by whole files is too coarse
+constexpr double enough_files_for_validation = 5;  // with fewer files, a split by whole files is too coarse
 
 bool is_lines_of_json(const std::string& path) { return path.ends_with(".jsonl") || path.ends_with(".ndjson"); }
 
-/// The first num_bytes of text, or a little less to end after a line.
+/// The first num_bytes of text, shortened to end after a line.
 std::string_view front(std::string_view text, std::int64_t num_bytes) {
   if (num_bytes >= static_cast<std::int64_t>(text.size())) return text;
   text = text.substr(0, static_cast<std::size_t>(num_bytes));
@@ -32,7 +32,7 @@ std::string_view front(std::string_view text, std::int64_t num_bytes) {
   return last_break == std::string_view::npos ? text : text.substr(0, last_break + 1);
 }
 
-/// The same in whole lines, and the first line at least: a line of JSON cannot be cut.
+/// The same in whole lines, at least the first: a line of JSON cannot be split.
 std::string_view front_lines(std::string_view text, std::int64_t num_bytes) {
   const std::string_view lines = front(text, num_bytes);
   return lines.size() == text.size() || lines.ends_with('\n') ? lines : text.substr(0, text.find('\n'));
@@ -40,7 +40,7 @@ std::string_view front_lines(std::string_view text, std::int64_t num_bytes) {
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == std::string_view::npos; }
 
-/// Whether one line alone says something.
+/// Whether the text has one line with content.
 bool is_one_line(std::string_view text) {
   const std::size_t begin = std::min(text.size(), text.find_first_not_of(" \t\r\n"));
   return is_blank(text.substr(std::min(text.size(), text.find('\n', begin))));
@@ -95,8 +95,8 @@ bool Corpus::is_chosen(std::uint64_t draw) const {
   return static_cast<double>(draw >> 11) * 0x1p-53 < options_.validation_fraction;
 }
 
-// The draw that decides over validation is another one than that which decides over max_bytes, or the first drawn files
-// would all be for validation.
+// The draw for validation differs from the draw for max_bytes. Otherwise the first drawn files would all be for
+// validation.
 Split Corpus::split_of(const CorpusFile& file) const {
   return splits_files_ && is_chosen(mix(file.draw, 1)) ? Split::validation : Split::train;
 }

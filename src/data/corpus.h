@@ -1,4 +1,4 @@
-// Text on disk as documents: which files, in what order, which of them are for validation.
+// Text on disk as documents: selection, order and validation split.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace echelon {
 
 /// Where the text is and how much of it to take.
 struct CorpusOptions {
-  std::vector<std::string> inputs;  // files, folders (searched to the bottom, without hidden names) and globs of both
+  std::vector<std::string> inputs;  // files, folders (searched recursively, without hidden names) and globs of both
   // Names of the files to take from folders, such as *.h; "*." means names without a dot; empty: all.
   std::vector<std::string> globs;
-  // A folder whose files are never taken: that of the output, which may lie in an input.
+  // A folder whose files are never taken: the output folder, which may be inside an input.
   std::string not_below;
   std::string text_key = "text";  // of the objects in .jsonl files
   std::int64_t max_bytes = 0;     // files are drawn by (seed, name) until this is reached; 0: all
@@ -24,29 +24,29 @@ struct CorpusOptions {
 
 struct CorpusFile {
   std::string path;
-  std::string name;             // below its input: the same on every machine
-  std::int64_t num_bytes;       // taken from the front, at a line break if that is not all of the file
+  std::string name;             // path below its input: the same on every machine
+  std::int64_t num_bytes;       // bytes taken from the start; ends at a line break unless it is the whole file
   std::int64_t modified_nanos;  // since the epoch of the file clock
-  std::uint64_t draw;           // decides by (seed, name) over samples and splits
+  std::uint64_t draw;           // selects samples and splits by (seed, name)
 };
 
 enum class Split : std::uint8_t { train, validation };
 
-/// Documents are the lines of a .jsonl file, and of any other file the texts between <|endoftext|>. Which are for
-/// validation depends on (seed, name) alone: whole files where there are many; else documents; and of a file that is
-/// one document, the end.
+/// Documents are the lines of a .jsonl file; in other files, the texts between <|endoftext|>. The validation split
+/// depends only on (seed, name): whole files if there are many, else documents. A file that is one document gives its
+/// end.
 class Corpus {
  public:
   /// Throws Error if an input does not exist, nothing is found, or an option is out of range.
   explicit Corpus(CorpusOptions options);
 
-  /// By name.
+  /// Sorted by name.
   [[nodiscard]] const std::vector<CorpusFile>& files() const { return files_; }
   [[nodiscard]] std::int64_t num_bytes() const;
 
-  /// Calls `visit` with each document that is not empty, reading no further than num_bytes of the file. Returns whether
-  /// it is text: a file with a zero byte in its first 8 KiB is not. Throws Error if it cannot be read or a line of JSON
-  /// has no such text.
+  /// Calls `visit` with each document that is not empty, reading at most num_bytes of the file. Returns whether it is
+  /// text: a file with a zero byte in its first 8 KiB is not. Throws Error if it cannot be read or a line of JSON lacks
+  /// the text field.
   bool for_each_document(const CorpusFile& file, std::int64_t num_bytes,
                          const std::function<void(Split, std::string_view)>& visit) const;
 
@@ -55,7 +55,7 @@ class Corpus {
   [[nodiscard]] bool is_chosen(std::uint64_t draw) const;
   void for_each_line(const CorpusFile& file, std::string_view text,
                      const std::function<void(Split, std::string_view)>& visit) const;
-  /// The document that a file is alone: its end is for validation, unless whole files are.
+  /// The only document of a file. Its end is for validation, unless whole files are.
   void visit_one(const CorpusFile& file, std::string_view document,
                  const std::function<void(Split, std::string_view)>& visit) const;
   void for_each_text(const CorpusFile& file, std::string_view text,

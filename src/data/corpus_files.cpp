@@ -24,8 +24,7 @@ bool matches(const std::string& name, const std::vector<std::string>& globs) {
 
 void search(const fs::path& folder, const std::vector<std::string>& globs, const fs::path& not_below,
             std::vector<FoundFile>& found) {
-  // Links to folders are not followed (they may form loops); links to files are, since download caches are made of
-  // them.
+  // Links to folders are not followed (they may form loops); links to files are, since download caches consist of them.
   for (auto entry = fs::recursive_directory_iterator(folder); entry != fs::recursive_directory_iterator(); ++entry) {
     const std::string name = entry->path().filename().string();
     std::error_code ignored;
@@ -49,7 +48,7 @@ std::vector<std::string> expand(const std::string& input) {
   return paths;
 }
 
-/// What a preparation writes would be text of the next one.
+/// Otherwise the output of one preparation would be the input of the next.
 void require_not_below(const fs::path& excluded, const std::string& path) {
   std::error_code ignored;
   const fs::path real = fs::weakly_canonical(path, ignored);
@@ -83,7 +82,7 @@ std::vector<FoundFile> find_files(const std::vector<std::string>& inputs, const 
             [](const FoundFile& a, const FoundFile& b) { return std::tie(a.name, a.path) < std::tie(b.name, b.path); });
   std::set<std::string> seen;
   std::erase_if(found, [&](const FoundFile& file) {
-    std::error_code unresolved;  // then reading it will say why
+    std::error_code unresolved;  // reading it reports the reason
     const std::string real = fs::canonical(file.path, unresolved).string();
     return !seen.insert(unresolved ? file.path : real).second;
   });

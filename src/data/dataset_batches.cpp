@@ -36,7 +36,7 @@ std::int64_t DatasetBatches::first_token_of(std::int64_t sequence, std::int64_t 
 void DatasetBatches::read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens,
                           std::int32_t* targets) const {
   const std::int64_t first = first_token_of(sequence, seq_len);
-  // With the last target; at least 2.
+  // Includes the last target; at least 2.
   const std::int64_t present = std::min(seq_len + 1, dataset_.num_tokens() - first);
   const std::int64_t predicted = present - 1;
   dataset_.read(first, {tokens, static_cast<std::size_t>(predicted)});
@@ -57,7 +57,7 @@ void DatasetBatches::read_document_starts(std::int64_t sequence, std::int64_t se
   const std::int64_t first = first_token_of(sequence, seq_len), end = first + seq_len;
   std::int64_t document = dataset_.document_of(first);
   for (std::int64_t position = first; position < end; ++document) {
-    // What fills a last window that is too short belongs to the last document.
+    // Padding of a short last window belongs to the last document.
     const std::int64_t next =
         document + 1 < dataset_.num_documents() ? std::min(dataset_.document_start(document + 1), end) : end;
     const std::int64_t start = std::max<std::int64_t>(0, dataset_.document_start(document) - first);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view magic("MMIDIDX\0\0", 9);
 constexpr std::size_t header_bytes = 34;
 
-// The arrays start at odd offsets, so they are copied, never cast.
+// The arrays start at unaligned offsets, so they are copied, never cast.
 template <class T>
 T load(std::string_view bytes, std::size_t offset) {
   T value;
@@ -203,7 +203,7 @@ double unigram_entropy(const IndexedDataset& dataset) {
   for_each_block(dataset, num_tokens, [&](std::span<const std::int32_t> tokens) {
     for (const std::int32_t token : tokens) ++counts[token];
   });
-  std::vector<std::int64_t> sorted;  // the order of a hash table must not decide the last bits
+  std::vector<std::int64_t> sorted;  // the order of a hash table must not affect the sum's last bits
   for (const auto& [token, count] : counts) sorted.push_back(count);
   std::sort(sorted.begin(), sorted.end());
   double entropy = 0;

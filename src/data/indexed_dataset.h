@@ -1,5 +1,5 @@
-// Tokens on disk in the layout that Megatron-LM made common: PREFIX.bin holds the tokens one after another, PREFIX.idx
-// says where each sequence is.
+// Tokens on disk in Megatron-LM's format: PREFIX.bin stores the tokens consecutively, PREFIX.idx the offset of each
+// sequence.
 //
 //   PREFIX.idx, little-endian:  "MMIDIDX\0\0"   u64 version = 1   u8 token type   u64 sequences S
 //                               u64 document bounds D
@@ -18,19 +18,19 @@
 
 namespace echelon {
 
-/// The type codes of the .idx file. The format also knows 6 and 7 (floats), which are no tokens.
+/// The type codes of the .idx file. The format also defines 6 and 7 (floats), which are not tokens.
 enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, u16 = 8 };
 
 [[nodiscard]] std::int64_t size_bytes(TokenType type);
 [[nodiscard]] std::string_view name_of(TokenType type);  // "u16"
 
-/// The smallest type of u16 and i32 that holds every id below vocab_size.
+/// u16 if it holds every id below vocab_size, else i32.
 [[nodiscard]] TokenType token_type_for(std::int64_t vocab_size);
 
 /// All sequences of PREFIX.bin as one stream of tokens. Reads are const and safe from many threads.
 class IndexedDataset {
  public:
-  /// Maps both files and checks sizes, counts and every offset. Throws Error with the file and what is wrong with it.
+  /// Maps both files and checks sizes, counts and every offset. Throws Error naming the file and the fault.
   explicit IndexedDataset(const std::string& prefix);
 
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
@@ -38,13 +38,14 @@ class IndexedDataset {
   [[nodiscard]] std::int64_t num_tokens() const { return starts_.back(); }
   [[nodiscard]] std::int64_t num_sequences() const { return static_cast<std::int64_t>(starts_.size()) - 1; }
   [[nodiscard]] std::int64_t num_documents() const { return static_cast<std::int64_t>(document_bounds_.size()) - 1; }
-  /// The stream's first token of document d, 0 <= d <= num_documents(); the last one is num_tokens().
+  /// Index in the stream of the first token of document d, 0 <= d <= num_documents(); for the last d it is
+  /// num_tokens().
   [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
   /// The document of a token of the stream.
   [[nodiscard]] std::int64_t document_of(std::int64_t token) const;
 
   /// Copies stream tokens [first, first + out.size()), which must be in range. Throws Error on a token that is negative
-  /// or beyond int32.
+  /// or exceeds int32.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
 
  private:
@@ -53,18 +54,18 @@ class IndexedDataset {
   std::string prefix_;
   TokenType type_ = TokenType::i32;
   MappedFile tokens_;
-  std::vector<std::int64_t> starts_;    // of each sequence in the stream, and the end
+  std::vector<std::int64_t> starts_;    // start of each sequence in the stream, and the end
   std::vector<std::int64_t> pointers_;  // bytes into .bin, by sequence
   std::vector<std::int64_t> document_bounds_;
 };
 
-/// Writes PREFIX.bin and PREFIX.idx; neither name exists before publish() has both on the disk. Throws Failure on a
+/// Writes PREFIX.bin and PREFIX.idx; neither name exists before publish() has flushed both to disk. Throws Failure on a
 /// full disk or a folder that cannot be written.
 class IndexedDatasetWriter {
  public:
   IndexedDatasetWriter(std::string prefix, TokenType type);
 
-  /// One document of one sequence. Ids that the token type cannot hold throw Error.
+  /// Appends one document of one sequence. Throws Error on ids that the token type cannot hold.
   void add_document(std::span<const std::int32_t> tokens);
   void publish();
 
@@ -80,11 +81,11 @@ class IndexedDatasetWriter {
   std::int64_t num_tokens_ = 0;
 };
 
-/// Throws Error with a token of the dataset's first `most_tokens` that is not below `vocab_size`.
+/// Throws Error if one of the dataset's first `most_tokens` tokens is not below `vocab_size`.
 void require_tokens_below(std::int64_t vocab_size, const IndexedDataset& dataset, std::int64_t most_tokens);
 
-/// Entropy of the tokens' frequencies in nats: the loss of a model that knows nothing but how common each token is. 0
-/// without tokens.
+/// Entropy of the tokens' frequencies in nats: the loss of a model that predicts each token by its frequency. 0 without
+/// tokens.
 [[nodiscard]] double unigram_entropy(const IndexedDataset& dataset);
 
 }  // namespace echelon

@@ -59,7 +59,7 @@ void IndexedDatasetWriter::publish() {
   for (std::size_t d = 0; d <= lengths_.size(); ++d) append(index_, static_cast<std::int64_t>(d));
   index_.flush();
   tokens_.flush();
-  unlink((prefix_ + ".idx").c_str());  // an older index must never stand beside the new tokens
+  unlink((prefix_ + ".idx").c_str());  // an older index must never coexist with the new tokens
   tokens_.publish();
   index_.publish();
 }

@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-// SplitMix64's finalizer (Steele et al. 2014): neighbours come out unlike each other.
+// SplitMix64's finalizer (Steele et al. 2014): neighbouring inputs give unrelated outputs.
 std::uint64_t mixed(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15;
   x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9;

@@ -1,17 +1,17 @@
-// Batches for comparing layouts: tokens by a formula where there is no dataset, and targets that are ignored unevenly
-// over sequences, hence over ranks and microbatches, so that whoever divides by the wrong count of them is found.
+// Batches for comparing layouts: synthetic tokens if there is no dataset, and targets that are ignored unevenly over
+// sequences. Counts then differ over ranks and microbatches, so that dividing by a wrong count is detected.
 #pragma once
 
 #include "data/batch_source.h"
 
 namespace echelon {
 
-/// Tokens from (seed, sequence, position) alone; each is the target of the one before.
+/// Tokens depend only on (seed, sequence, position); each is the target of the previous one.
 class FormulaTokens final : public BatchSource {
  public:
   FormulaTokens(std::int64_t seed, std::int64_t vocab_size) : seed_(seed), vocab_size_(vocab_size) {}
   void read(std::int64_t sequence, std::int64_t seq_len, std::int32_t* tokens, std::int32_t* targets) const override;
-  /// A few documents in each sequence, by a formula too.
+  /// A few documents in each sequence, also synthetic.
   void read_document_starts(std::int64_t sequence, std::int64_t seq_len, std::int32_t* starts) const override;
 
  private:
@@ -20,8 +20,8 @@ class FormulaTokens final : public BatchSource {
   std::int64_t seed_, vocab_size_;
 };
 
-/// `inner` without the targets at the begin of sequences, up to three quarters of them, differently many in each; never
-/// all.
+/// Wraps `inner` and ignores targets at the start of each sequence: up to three quarters, a different number in each,
+/// never all.
 class UnevenTargets final : public BatchSource {
  public:
   /// `inner` must outlive it.

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One split on its way to the disk.
+/// Writes one split.
 class SplitWriter {
  public:
   SplitWriter(const std::string& prefix, const Tokenizer& tokenizer)
@@ -53,7 +53,7 @@ class Preparation {
   PrepareResult run() {
     const bool is_given = !options_.tokenizer.empty();
     const Tokenizer tokenizer = is_given ? Tokenizer::load(options_.tokenizer) : train_tokenizer();
-    make_output();  // not before: a bad request must not take an older output away
+    make_output();  // not earlier: a bad request must not delete an older output
     PrepareResult result = encode(tokenizer);
     result.vocab_size = tokenizer.vocab_size();
     if (result.validation.num_tokens > 0)
@@ -70,7 +70,7 @@ class Preparation {
     if (error) throw Failure(fmt::format("prepare --output={} cannot be made: {}", options_.output, error.message()));
   }
 
-  // What is there goes first: files of two requests must not stand side by side, even if this is cut short.
+  // Old files are deleted first: files of two requests must not coexist, even if this is interrupted.
   void publish(const Tokenizer& tokenizer, SplitWriter& train, SplitWriter& validation) const {
     std::error_code error;
     for (const char* stale : {"prepare.json", "train.idx", "train.bin", "validation.idx", "validation.bin"})
@@ -104,7 +104,7 @@ class Preparation {
     return Tokenizer(trainer.train(options_.vocab_size));
   }
 
-  // Byte for byte, with what the file says beyond our reading of it.
+  // Copied byte for byte, including fields that the reader ignores.
   void copy_tokenizer() const {
     const std::string bytes(MappedFile(options_.tokenizer).bytes());
     write_durably(path("tokenizer.json"), bytes);
@@ -148,7 +148,7 @@ class Preparation {
   const PrepareProgress& progress_;
 };
 
-// Minutes of learning should not end at a folder that cannot be written.
+// Fail early: minutes of training should not end at a folder that cannot be written.
 void require_writable(const std::string& output) {
   fs::path there = fs::absolute(output);
   std::error_code error;

@@ -1,5 +1,5 @@
-// From text to what training reads: OUTPUT/tokenizer.json, OUTPUT/train.{bin,idx}, OUTPUT/validation.{bin,idx}, and
-// OUTPUT/prepare.json, which says what was done and is written last.
+// Converts text to the files that training reads: OUTPUT/tokenizer.json, OUTPUT/train.{bin,idx},
+// OUTPUT/validation.{bin,idx}, and OUTPUT/prepare.json, a record of the preparation that is written last.
 #pragma once
 
 #include "data/corpus.h"
@@ -12,11 +12,11 @@ namespace echelon {
 
 struct PrepareOptions {
   CorpusOptions corpus;
-  std::string output;                              // a folder; made if it is not there
+  std::string output;                              // a folder; created if missing
   std::string tokenizer;                           // a tokenizer.json to use; empty: one is trained
   std::int64_t vocab_size = 4096;                  // of the tokenizer that is trained
   std::int64_t training_sample_bytes = 8'000'000;  // of text that the tokenizer is trained on
-  bool appends_end_of_document = true;             // after every document the tokenizer's separator
+  bool appends_end_of_document = true;             // the tokenizer's separator after every document
 };
 
 struct SplitCounts {
@@ -26,23 +26,22 @@ struct SplitCounts {
 };
 
 struct PrepareResult {
-  bool is_reused = false;  // OUTPUT was there already, made with the same options from the same files
+  bool is_reused = false;  // OUTPUT exists already, from the same options and files
   std::int64_t vocab_size = 0;
   std::int64_t num_files = 0;
-  std::int64_t num_skipped_files = 0;  // that are no text
+  std::int64_t num_skipped_files = 0;  // files that are not text
   SplitCounts train, validation;
   double validation_entropy = 0;  // unigram_entropy of the validation tokens, nats per token; 0 without validation
 };
 
 enum class PrepareStage : std::uint8_t { training_tokenizer, encoding };
 
-/// Called after every document with the bytes of text done and in all. What it throws ends the preparation, with
-/// nothing under a final name.
+/// Called after every document with the bytes of text done and the total. If it throws, the preparation ends and no
+/// file has its final name.
 using PrepareProgress = std::function<void(PrepareStage, std::int64_t done_bytes, std::int64_t total_bytes)>;
 
-/// Makes OUTPUT, or finds that it is there. The outcome depends on the options, the names and the contents of the
-/// files. Throws Error on bad options, files that cannot be read and an empty split, Failure if OUTPUT cannot be
-/// written.
+/// Makes OUTPUT unless it is up to date. The result depends on the options and on the names and contents of the files.
+/// Throws Error on bad options, files that cannot be read and an empty split, Failure if OUTPUT cannot be written.
 PrepareResult prepare(const PrepareOptions& options, const PrepareProgress& progress = {});
 
 }  // namespace echelon

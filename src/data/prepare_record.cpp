@@ -15,7 +15,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr int record_version = 1;  // grows when the same request would give other tokens
+constexpr int record_version = 1;  // increased when the same request would give different tokens
 
 OrderedJson counts_json(const SplitCounts& counts) {
   return {{"num_documents", counts.num_documents}, {"num_bytes", counts.num_bytes}, {"num_tokens", counts.num_tokens}};
@@ -27,7 +27,7 @@ SplitCounts read_counts(const OrderedJson& json) {
           .num_tokens = json.at("num_tokens")};
 }
 
-/// Throws if a file that the record speaks of is missing, broken or another one.
+/// Throws if a file of the record is missing, corrupt or changed.
 void check_files(const PrepareOptions& options, const PrepareResult& result) {
   require(Tokenizer::load(options.output + "/tokenizer.json").vocab_size() == result.vocab_size, "another tokenizer");
   require(IndexedDataset(options.output + "/train").num_tokens() == result.train.num_tokens, "other training tokens");
@@ -72,7 +72,7 @@ std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, 
     result.validation_entropy = json.at("validation_unigram_entropy");
     check_files(options, result);
     return result;
-  } catch (const Error&) {  // no record, or files that do not match it: made again
+  } catch (const Error&) {  // no record, or files that do not match it: prepare again
   } catch (const nlohmann::json::exception&) {
   }
   return std::nullopt;

@@ -1,4 +1,4 @@
-// OUTPUT/prepare.json: what a preparation did, and for which request.
+// OUTPUT/prepare.json: the record of a preparation and of its request.
 #pragma once
 
 #include "data/prepare.h"
@@ -8,11 +8,11 @@
 
 namespace echelon {
 
-/// 16 hexadecimal digits of everything that decides the outcome: the options, each file's name, size and time of
-/// change, the given tokenizer's bytes.
+/// A hash (16 hexadecimal digits) of everything that determines the result: the options, each file's name, size and
+/// modification time, and the given tokenizer's bytes.
 [[nodiscard]] std::string request_hash(const PrepareOptions& options, const Corpus& corpus);
 
-/// The result that OUTPUT/prepare.json records, if its request is `hash` and the files beside it are whole.
+/// The result in OUTPUT/prepare.json, if its request is `hash` and its files are complete.
 [[nodiscard]] std::optional<PrepareResult> read_prepare_record(const PrepareOptions& options, const std::string& hash);
 
 void write_prepare_record(const PrepareOptions& options, const std::string& hash, const PrepareResult& result);

@@ -1,20 +1,19 @@
-// Cores and their neighbourhood: which hardware threads are one core, and which cores share caches and memory. By hwloc
-// where it is there (cores_hwloc.cpp); without it (cores_plain.cpp) every hardware thread counts as a core, and
-// neighbours are those whose numbers are.
+// Topology of cores: which hardware threads are one core, and which cores share caches and memory. Uses hwloc if it is
+// available (cores_hwloc.cpp). Otherwise (cores_plain.cpp) every hardware thread counts as a core, and adjacent ids are
+// neighbours.
 #pragma once
 
 #include "machine/cpus.h"
 
 namespace echelon {
 
-/// Whether hwloc is there.
+/// Whether hwloc is available.
 [[nodiscard]] bool knows_topology();
 
-/// The cores that `cpus` lie on, each with those of its hardware threads that are in `cpus`; neighbours stand next to
-/// each other.
+/// The cores of `cpus`, each with its hardware threads that are in `cpus`. Neighbours are adjacent in the list.
 [[nodiscard]] std::vector<CpuSet> cores_among(const CpuSet& cpus);
 
-/// Cuts the cores among `cpus` into shares of whole, neighbouring cores, as even as they go. Empty if there are fewer
+/// Divides the cores of `cpus` as evenly as possible into shares of whole, neighbouring cores. Empty if there are fewer
 /// cores than shares.
 [[nodiscard]] std::vector<CpuSet> divide_cores(const CpuSet& cpus, int num_shares);
 

@@ -10,8 +10,8 @@
 namespace echelon {
 namespace {
 
-/// The machine's tree of packages, caches and cores, read once. Nothing but what computes is asked for, which takes a
-/// few milliseconds.
+/// The machine's tree of packages, caches and cores, read once. Only compute objects are requested, which takes a few
+/// milliseconds.
 class Topology {
  public:
   Topology() {
@@ -45,7 +45,7 @@ bool knows_topology() { return true; }
 
 std::vector<CpuSet> cores_among(const CpuSet& cpus) {
   static const std::vector<std::pair<int, int>> all = Topology().cpus_and_cores();  // constant while the program runs
-  // By the number of the core, which follows the tree.
+  // Sorted by the core's number, which follows the tree.
   std::map<int, CpuSet> cores;
   for (const auto& [cpu, core] : all)
     if (std::binary_search(cpus.begin(), cpus.end(), cpu)) cores[core].push_back(cpu);

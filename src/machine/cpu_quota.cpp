@@ -30,8 +30,8 @@ std::optional<double> quota_v1(const fs::path& folder) {
   return quota / period;
 }
 
-/// Of the group at mount + path and of all around it. A container may see a path that is not below its mount: then the
-/// mount itself is its group.
+/// The least of the group at mount + path and its ancestors. A container may see a path that is not below its mount:
+/// then the mount itself is its group.
 template <class Read>
 std::optional<double> least_quota(const fs::path& mount, fs::path path, const Read& read) {
   std::optional<double> least = read(mount);

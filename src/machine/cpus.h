@@ -1,5 +1,5 @@
-// The processors that this process may use: by its affinity mask (taskset, a launcher, a cpuset) and by the time that
-// its control groups grant (containers).
+// The CPUs that this process may use, given its affinity mask (taskset, a launcher, a cpuset) and the quota of its
+// control groups (containers).
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,23 @@
 
 namespace echelon {
 
-/// Numbers that the system gives to its hardware threads, ascending.
+/// Ids of hardware threads, ascending.
 using CpuSet = std::vector<int>;
 [[nodiscard]] std::string to_string(const CpuSet& cpus);  // "0-3,8"
 
-/// What the calling thread may run on, and threads that it starts from then on.
+/// Sets where the calling thread, and threads that it starts later, may run.
 [[nodiscard]] CpuSet allowed_cpus();
 /// False if the system refuses.
 bool bind_this_thread(const CpuSet& cpus);
-/// Another one of this process, by the number that the system has given it.
+/// The same for another thread of this process, by its thread id.
 bool bind_thread(pid_t thread, const CpuSet& cpus);
 
-/// Processors' worth of time per period that the control groups of this process grant (cpu.max, or cpu.cfs_quota_us of
-/// version 1), the least of the group and those around it. None: no limit. `root`: of the file system.
+/// CPUs' worth of time that the control groups of this process grant (cpu.max, or cpu.cfs_quota_us of version 1): the
+/// least of the group and its ancestors. None: no limit. `root`: of the file system.
 [[nodiscard]] std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 
-/// How many threads of this process can compute at a time: cores (machine/cores.h) that it may use, within its quota.
-/// At least 1.
+/// How many threads of this process can compute at a time: its usable cores (machine/cores.h), within its quota. At
+/// least 1.
 [[nodiscard]] int num_usable_cores();
 
 }  // namespace echelon

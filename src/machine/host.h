@@ -1,12 +1,11 @@
-// Which machine this process runs on.
+// Identifies the machine that this process runs on.
 #pragma once
 
 #include <cstdint>
 
 namespace echelon {
 
-/// Equal for the processes of one host (its name and its boot), and different on others as far as a hash of 64 bits
-/// goes.
+/// A 64-bit hash of the host's name and boot: equal for all processes of one host, different on other hosts.
 [[nodiscard]] std::uint64_t host_id();
 
 }  // namespace echelon

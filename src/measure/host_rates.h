@@ -1,4 +1,4 @@
-// What the cores or the GPUs of this host can do, for the floors of a traced run and for mfu.
+// Rates of the cores or GPUs of this host, for the lower bounds of a traced run and for MFU.
 #pragma once
 
 #include "backend/backend.h"
@@ -10,21 +10,21 @@
 
 namespace echelon {
 
-/// The rates of all cores of a host, or of the GPUs of its ranks, and the parts of it that matter to a run.
+/// The rates of all cores of a host, or of the GPUs of its ranks, and the shares of a rank and of a run.
 struct HostRates {
   ComputeRates all_cores;
-  double rank_share = 1;  // on which this rank computes
-  double num_hosts = 1;   // on which the run computes
+  double rank_share = 1;  // cores or GPUs of this rank
+  double num_hosts = 1;   // cores or GPUs of the run
 };
 
-/// From the file metrics.machine, or of cores measured for a trace. Ranks that are threads share a measurement of all
-/// cores, made before they start; processes measure at the same time, each on the threads of its rank.
+/// Read from the file metrics.machine, or measured on the cores for a trace. Thread ranks share one measurement of all
+/// cores, made before they start. Processes measure at the same time, each on the threads of its rank.
 class RatesOfHost {
  public:
-  /// Throws Error if the file cannot be read, or if a trace of GPUs has none.
+  /// Throws Error if the file cannot be read, or if a GPU trace has no file.
   RatesOfHost(const MetricsConfig& metrics, const RankPlacement& placement, DeviceKind device);
 
-  /// Called by every rank once its cores are its own. None: they are neither known nor wanted.
+  /// Called by every rank after its cores are bound. None if the rates are neither known nor needed.
   [[nodiscard]] std::optional<HostRates> of_rank(int num_threads) const;
 
  private:

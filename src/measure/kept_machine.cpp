@@ -35,12 +35,12 @@ std::optional<HostSpec> read_kept(const fs::path& path) {
   if (!fs::is_regular_file(path, error)) return std::nullopt;
   try {
     return read_host(path.string());
-  } catch (const Error&) {  // of another version of the format, or not written to its end
+  } catch (const Error&) {  // another version of the format, or truncated
     return std::nullopt;
   }
 }
 
-/// All of it or nothing, whoever reads or writes at the same time.
+/// Writes atomically, since others may read or write at the same time.
 bool write_kept(const fs::path& path, const HostSpec& host) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);

@@ -1,5 +1,4 @@
-// This machine as it was measured once, kept in a file of the user's cache folder: for planning where no machine is
-// named.
+// Stores the measurement of this machine in the user's cache folder, for planning without a named machine.
 #pragma once
 
 #include "spec/machine/host_spec.h"
@@ -15,12 +14,12 @@ namespace echelon {
 
 struct KeptMachine {
   HostSpec host;
-  std::filesystem::path path;  // where it is kept; empty: nowhere
+  std::filesystem::path path;  // where it is stored; empty: nowhere
   bool is_new = false;         // measured by this call
 };
 
-/// What `folder` keeps of a machine with the processor, cores and memory of `own`; measured and written there if it
-/// keeps nothing of it that can be read. A folder that cannot be written keeps nothing.
+/// Reads the stored measurement of a machine with the CPU, cores and memory of `own` from `folder`. If there is none or
+/// it is unreadable, measures and stores it, if the folder is writable.
 [[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder,
                                        const std::function<HostSpec()>& measure);
 

@@ -31,7 +31,7 @@ std::vector<CollectiveCase> cases() {
   return all;
 }
 
-/// A rank's part in the repetition of one operation.
+/// A rank's part in repeating one operation.
 class Caller {
  public:
   Caller(Mesh& mesh, const Arena& memory) : comm_(mesh.comm(shard_group)), memory_(memory) {}
@@ -54,7 +54,7 @@ class Caller {
     }
   }
 
-  /// Seconds of a call, the same on all ranks.
+  /// Seconds per call, equal on all ranks.
   double time(const CollectiveCase& c, std::int64_t calls) {
     comm_.barrier().wait();
     const double start = now_seconds();
@@ -75,7 +75,7 @@ class Caller {
   const Arena& memory_;
 };
 
-/// Groups of ranks, all at the same time.
+/// Groups of ranks that communicate at the same time.
 MeshShape groups_of(int num_ranks, int num_groups) {
   Coordinates degrees;
   degrees.fill(1);

@@ -1,4 +1,4 @@
-// Times the collectives of this machine's transports: of threads, as many as there are cores and more, and of the
+// Times the collectives of this machine's transports: between threads, up to more than its cores, and between the
 // processes of a job.
 #pragma once
 
@@ -10,19 +10,19 @@
 namespace echelon {
 
 struct CollectiveMeasurement {
-  int num_rounds = 5;              // every size is timed once in each; the median counts
-  double sample_seconds = 500e-6;  // at least so long
+  int num_rounds = 5;              // every size is timed once in each round; the median counts
+  double sample_seconds = 500e-6;  // at least this long
   std::function<void(double fraction)> progress = {};
 };
 
 using CollectivesByKind = std::map<std::string, std::vector<CollectivePoint>>;
 
-/// By operation. A "send" is one between neighbours (rank 0 to 1, 2 to 3, ...), all at the same time; a barrier counts
-/// as one byte.
+/// By operation. A "send" is a transfer between neighbours (rank 0 to 1, 2 to 3, ...), all at the same time. A barrier
+/// counts as one byte.
 [[nodiscard]] CollectivesByKind measure_thread_collectives(const CollectiveMeasurement& options);
 
-/// The same of processes: all of them, and in groups of 2, 4, 8 ... at the same time. Called by all; rank 0 gets the
-/// figures.
+/// The same for processes: all of them, and groups of 2, 4, 8 ... at the same time. Called by all ranks; rank 0 gets
+/// the result.
 [[nodiscard]] CollectivesByKind measure_process_collectives(const RankPlacement& placement,
                                                             const CollectiveMeasurement& options);
 

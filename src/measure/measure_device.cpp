@@ -31,8 +31,8 @@ struct ProductSize {
   bool operator==(const ProductSize&) const = default;
 };
 
-/// Tokens by widths of models up to some 10 B parameters, and a vocabulary. What has no tensor cores takes long, and is
-/// asked for seldom.
+/// Tokens and widths of models up to some 10 B parameters, and a vocabulary. Formats without tensor cores are slow and
+/// rarely needed.
 std::vector<ProductSize> sizes_of(const ProductFormat& format, std::int64_t largest) {
   const std::vector<std::int64_t> tokens =
       format.is_of_tensor_cores ? std::vector<std::int64_t>{512, 2048, 8192} : std::vector<std::int64_t>{2048};
@@ -58,7 +58,7 @@ std::int64_t bytes_of(const ProductSize& s, const ProductFormat& format) {
   return elements * width + float32_gradients + scratch + 8 * alignment_bytes;
 }
 
-/// Numbers as a model has them: power, and with it the clock, depends on them.
+/// Values as in a model: power, and therefore the clock rate, depends on them.
 class Filler {
  public:
   explicit Filler(Ops& ops) : ops_(ops) {}
@@ -80,7 +80,7 @@ class Filler {
     if (!some.empty()) return some;
     some.resize(std::size_t{1} << 20U);
     for (std::uint32_t i = 0; i < some.size(); ++i) {
-      double sum = -2;  // of four uniform numbers: nearly normal
+      double sum = -2;  // sum of four uniform values: nearly normal
       for (const std::uint32_t word : philox4x32_10({i, 0, 0, 0}, {1, 2})) sum += static_cast<double>(word) * 0x1p-32;
       some[i] = to<T>(static_cast<Accumulate<T>>(sum));
     }
@@ -94,7 +94,7 @@ class Meter {
  public:
   Meter(RankDevice& device, const DeviceMeasurement& options) : ops_(device.ops()), options_(options) {}
 
-  /// Of one call among many that follow each other; the median of the rounds.
+  /// Seconds of one call among many consecutive ones; the median of the rounds.
   template <class Enqueue>
   double seconds_of(Enqueue&& enqueue) {
     const auto run = [&](std::int64_t times) {
@@ -104,7 +104,7 @@ class Meter {
       ops_.finish();
       return (now_seconds() - start) / static_cast<double>(times);
     };
-    (void)run(1);  // finds its algorithm
+    (void)run(1);  // selects its algorithm
     const double once = std::max(run(2), 1e-7);
     const auto times = static_cast<std::int64_t>(std::clamp(options_.sample_seconds / once, 1.0, 20000.0));
     std::vector<double> seconds;
@@ -122,7 +122,7 @@ struct ProductSeconds {
   double mean = 0;     // of the three
 };
 
-/// The three products of a linear layer from k to n features on m tokens, each as many flops.
+/// The three matmuls of a linear layer from k to n features on m tokens, of equal flops.
 ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& arena, const ProductSize& s,
                                const ProductFormat& format) {
   Ops& ops = device.ops();
@@ -143,7 +143,7 @@ ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& ar
     return meter.seconds_of([&] { ops.matmul(args); });
   };
   const double forward = seconds({.a = x, .b = w, .c = y, .transpose_b = true}, OperandFormat::float8_e4m3);
-  filler.fill(y);  // products of products would grow
+  filler.fill(y);  // repeated matmuls would grow
   double sum = forward +
                seconds({.a = y, .b = x, .c = dw, .transpose_a = true, .accumulates = true}, OperandFormat::float8_e5m2);
   sum += seconds({.a = y, .b = w, .c = x}, OperandFormat::float8_e5m2);
@@ -157,7 +157,7 @@ AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std:
   const Sizes sizes = {1, time.seq_len, time.num_heads, time.head_dim}, rows = {1, time.num_heads, time.seq_len};
   const Tensor shape(nullptr, dtype, sizes);
   const std::int64_t scratch_size =
-      // As training has it where cuDNN may form them (model_part.cpp).
+      // As in training if cuDNN supports it (model_part.cpp).
       dtype == DType::bfloat16 ? attention_scratch_size(shape, shape) : 0;
   const Arena arena(8 * aligned(shape.num_bytes()) +
                         2 * aligned(rows.num_elements() * size_of(accumulate_dtype(dtype))) +
@@ -189,7 +189,7 @@ AttentionTime attention_time(RankDevice& device, Meter& meter, DType dtype, std:
   return time;
 }
 
-/// What is no product: memory, the smallest operation, and the way from the host.
+/// The other rates: memory bandwidth, the smallest operation, and transfers from the host.
 void measure_memory(RankDevice& device, Meter& meter, DeviceSpec& spec, std::int64_t largest_size) {
   const std::int64_t count = std::min<std::int64_t>(std::int64_t{64} << 20U, largest_size * largest_size / 4);
   const Arena arena(2 * aligned(count * size_of(DType::float32)), device.memory());
@@ -231,7 +231,7 @@ class DeviceSession {
  private:
   template <class F>
   void open(RankOptions options, F&& f) {
-    options.deterministic = false;  // what the device can do
+    options.deterministic = false;  // capabilities of the device
     run_thread_ranks(MeshShape(), {}, [&](Mesh& host) {
       const std::unique_ptr<RankDevice> device = backend_.open(host, options);
       f(*device);

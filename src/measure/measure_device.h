@@ -1,5 +1,5 @@
-// Measures what one device reaches, for `echelon bench --device`: through the same operations that a step enqueues, so
-// whatever a backend chooses or fuses is in it.
+// Measures the rates of one device for `echelon bench --device`. It uses the operations that a step enqueues, so the
+// backend's choices and fusions are included.
 #pragma once
 
 #include "backend/backend.h"
@@ -14,9 +14,9 @@
 namespace echelon {
 
 struct DeviceMeasurement {
-  std::int64_t largest_size = 16384;  // of a product's sides; copies have so many squared bytes, 256 MiB at most
-  double sample_seconds = 0.03;       // of one operation, enqueued again and again
-  int num_rounds = 3;                 // of which the median counts
+  std::int64_t largest_size = 16384;  // largest matmul side; copies have its square in bytes, at most 256 MiB
+  double sample_seconds = 0.03;       // of one operation, enqueued repeatedly
+  int num_rounds = 3;                 // rounds, of which the median counts
   std::function<void(std::string_view what, double fraction)> progress = {};
 };
 
@@ -27,16 +27,16 @@ struct AttentionTime {
 };
 
 struct MeasuredDevice {
-  // Of each format the measured products; as its peak the fastest of all. memory_bandwidth is that of a copy.
+  // The measured matmuls of each format; its peak is the fastest. memory_bandwidth is that of a copy.
   DeviceSpec device;
   std::map<std::string, AttentionTime, std::less<>> attention;  // by format
 };
 
-/// Of the first device. A point of a product is the mean over the three products of a linear layer with these sizes: y
+/// Measures the first device. A matmul's point is the mean over the three matmuls of a linear layer with these sizes: y
 /// = x w^T, dx = dy w, dw += dy^T x.
 [[nodiscard]] MeasuredDevice measure_device(Backend& backend, const DeviceMeasurement& options);
 
-/// What collectives take among 2, 4, ... and all devices of this host; empty where it has one.
+/// Times of collectives among 2, 4, ... and all devices of this host; empty if it has one device.
 [[nodiscard]] std::vector<CollectiveCurve> measure_links(Backend& backend, const DeviceMeasurement& options);
 
 }  // namespace echelon

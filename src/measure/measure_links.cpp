@@ -1,4 +1,4 @@
-// What collectives take among the devices of this host.
+// Times collectives among the devices of this host.
 #include "base/clock.h"
 #include "base/median.h"
 #include "comm/thread/thread_world.h"

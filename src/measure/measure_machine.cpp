@@ -39,8 +39,8 @@ ComputeRates measure(const PeakOptions& options, BandwidthMeter& memory) {
           .read_bandwidth = memory.measure(MemoryPattern::read, options)};
 }
 
-/// On a thread of its own, so that the team which computes there ends with it: what runs afterwards would find fewer
-/// cores for its own (base/team.h).
+/// Runs on its own thread, so that its team ends with it. Otherwise later code would find fewer cores for its own team
+/// (base/team.h).
 HostSpec on_a_thread(const std::function<HostSpec()>& f) {
   HostSpec machine;
   std::exception_ptr failure;
@@ -56,7 +56,7 @@ HostSpec on_a_thread(const std::function<HostSpec()>& f) {
   return machine;
 }
 
-/// Seconds of the fastest of the calls of f that fit into `seconds`; at least three.
+/// Seconds of the fastest call of f, of as many calls as fit into `seconds`, at least three.
 template <class F>
 double fastest(double seconds, F&& f) {
   double best = std::numeric_limits<double>::infinity();

@@ -1,4 +1,4 @@
-// Measures the machine that the program runs on: for `echelon bench`, and for the floors of a traced run.
+// Measures the machine that the program runs on: for `echelon bench`, and for the lower bounds of a traced run.
 #pragma once
 
 #include "ops/sample.h"
@@ -10,22 +10,22 @@
 
 namespace echelon {
 
-/// Multiply-adds and bandwidths of `num_cores` cores, in less than half a second; no products of matrices.
+/// Multiply-adds and bandwidths of `num_cores` cores, in less than half a second. No matmuls.
 [[nodiscard]] ComputeRates measure_rates(int num_cores);
 
-/// Its processor, its usable cores and its memory alone.
+/// Only its CPU, its usable cores and its memory.
 [[nodiscard]] HostSpec unmeasured_machine();
 
 struct MeasureOptions {
-  double seconds = 0.3;  // of each of the rates; there are about twenty
-  int num_rounds = 5;    // over all sizes of operations and collectives; 0: rates alone
+  double seconds = 0.3;  // for each of the rates; there are about twenty
+  int num_rounds = 5;    // over all sizes of operations and collectives; 0: rates only
   std::function<void(std::string_view what, double fraction)> progress = {};
 };
-/// All of HostSpec; with the rounds it takes about 20 s. The machine should have nothing else to do.
+/// All of HostSpec; with the rounds it takes about 20 s. The machine should be idle.
 [[nodiscard]] HostSpec measure_machine(const MeasureOptions& options);
 
-/// What predicts a run of these operations, and no more: each is called once or twice, and large ones in a smaller size
-/// that reaches the same rate. Takes about as long as a step of a small run, at most some tenths of a second.
+/// Measures only what a prediction of these operations needs. Each is called once or twice, large ones in a smaller
+/// size that reaches the same rate. Takes about as long as a step of a small run, at most some tenths of a second.
 [[nodiscard]] HostSpec measure_for(const std::vector<OperationSize>& sizes);
 
 }  // namespace echelon

@@ -16,8 +16,8 @@
 namespace echelon {
 namespace {
 
-/// One operation several times over, each on operands of its own, so that they come from where a step's come from: from
-/// the caches that cores share, and from memory where they are large.
+/// Repeats one operation, each time on its own operands. As in a step, operands then come from shared caches, or from
+/// memory if they are large.
 class Samples {
  public:
   Samples(const OperationSize& size, const Arena& pool) {
@@ -39,7 +39,7 @@ class Samples {
     for (const double end = now_seconds() + seconds; now_seconds() < end;) (void)time(ops, 1);
   }
 
-  /// Seconds of a call.
+  /// Seconds per call.
   double time(Ops& ops, std::int64_t calls) {
     const double start = now_seconds();
     for (std::int64_t call = 0; call < calls; ++call) samples_[next_++ % samples_.size()].run(ops);
@@ -58,7 +58,7 @@ bool fits(const OperationSize& size, std::int64_t pool_bytes) {
   return measure.peak_bytes() <= pool_bytes;
 }
 
-constexpr double wake_seconds = 200e-6;  // until workers that slept have come
+constexpr double wake_seconds = 200e-6;  // until sleeping workers have woken
 
 enum class Cores : std::uint8_t { one, each, all };
 

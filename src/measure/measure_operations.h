@@ -1,4 +1,5 @@
-// Times operations on this machine: each on one core alone, on every core at once, and on all cores together.
+// Times operations on this machine: each on one core while others idle, on every core at once, and on all cores
+// together.
 #pragma once
 
 #include "ops/sample.h"
@@ -9,9 +10,9 @@
 namespace echelon {
 
 struct OperationMeasurement {
-  int num_rounds = 5;                                 // every size is timed once in each; the median counts
-  double sample_seconds = 200e-6;                     // at least so long, by calling an operation several times
-  std::int64_t pool_bytes = std::int64_t{64} << 20U;  // of operands of a core; what needs more is left out
+  int num_rounds = 5;                                 // every size is timed once in each round; the median counts
+  double sample_seconds = 200e-6;                     // at least this long, by calling an operation several times
+  std::int64_t pool_bytes = std::int64_t{64} << 20U;  // bytes of operands per core; larger sizes are skipped
   std::function<void(double fraction)> progress = {};
 };
 
@@ -19,7 +20,7 @@ struct OperationMeasurement {
 [[nodiscard]] OperationCurves measure_operations(const std::vector<OperationSize>& sizes,
                                                  const OperationMeasurement& options);
 
-/// Sizes that cover what layers compute, in the formats that this program trains in.
+/// Sizes that cover the operations of layers, in the formats that this program trains in.
 [[nodiscard]] std::vector<OperationSize> usual_operation_sizes();
 
 }  // namespace echelon

@@ -1,12 +1,12 @@
-// The machine that the program runs on, where no machine is named.
+// The machine that the program runs on, used if no machine is named.
 #pragma once
 
 #include "spec/machine/machine_spec.h"
 
 namespace echelon {
 
-/// As it was measured once (measure/kept_machine.h); measured now, in some seconds, if it never was. Says on stderr
-/// which of the two, and where it is kept.
+/// Reads the stored measurement (measure/kept_machine.h), or measures now, in some seconds. Prints on stderr which of
+/// the two, and where it is stored.
 [[nodiscard]] MachineSpec this_machine();
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// Numbers and layouts in the words that several verbs print.
+// Formats values and layouts for several commands.
 #pragma once
 
 #include "spec/config/run_config.h"

@@ -33,7 +33,7 @@ std::string with_sign(double seconds) {
   return fmt::format("{}{}", seconds < 0 ? "−" : "+", text_of(HtmlUnit::seconds, std::abs(seconds)));
 }
 
-/// The parts of the step that make most of the difference.
+/// The parts of the step that differ most.
 std::string difference(const Plan& best, const Plan& other) {
   std::map<std::string, double> more;
   for (const auto& [name, seconds] : page_segments(other.outcome.parts)) more[name] += seconds;
@@ -86,7 +86,8 @@ HtmlTable table_of(const PlanResult& result) {
 HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
   const Plan& best = result.nearest ? *result.nearest : result.plans.front();
   const Blueprint blueprint(best.config);
-  const Simulation step = simulate(blueprint, request.machine);  // again, since plans are kept without their timelines
+  // repeated, since plans are stored without their timelines
+  const Simulation step = simulate(blueprint, request.machine);
   HtmlReport page =
       simulation_page({.blueprint = blueprint, .result = step, .machine = request.machine.name, .profile = "echelon"});
   page.title = request_text(request);

@@ -7,10 +7,10 @@
 
 namespace echelon {
 
-/// The plans in their order, why, and the step of the best one as `simulate --html` shows it.
+/// The ranked plans, the reasons, and the step of the best plan as in `simulate --html`.
 [[nodiscard]] HtmlReport plan_page(const PlanResult& result, const PlanRequest& request);
 
-/// Step time and efficiency over numbers of devices.
+/// Step time and efficiency over the number of devices.
 [[nodiscard]] HtmlReport scaling_page(const Scaling& scaling, const PlanRequest& request);
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// What a config and its blueprint say, as parts of a page: shared by the verbs that write one.
+// Parts of a page from a config and its blueprint, shared by the commands that write one.
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -19,13 +19,13 @@ namespace echelon {
 
 [[nodiscard]] std::vector<HtmlFact> page_facts(const RunConfig& config);
 
-/// What the ranks of a stage hold at the moment when they hold most. `limit_bytes`: what each may hold; 0: unknown.
+/// Peak memory of the ranks of a stage. `limit_bytes`: the memory of each; 0: unknown.
 struct StageMemory {
   std::map<MemoryCategory, std::int64_t> bytes_at_peak;
   std::int64_t arena_bytes = 0;
   double limit_bytes = 0;
 };
-/// As the engine plans it.
+/// As planned by the engine.
 [[nodiscard]] std::vector<StageMemory> stage_memory(const Blueprint& blueprint, double limit_bytes);
 [[nodiscard]] HtmlBars page_memory(const std::vector<StageMemory>& stages, const std::string& limit_name);
 

@@ -10,7 +10,7 @@
 namespace echelon {
 namespace {
 
-/// The first rank of each stage: it stands for the others, where no replica is slower.
+/// The first rank of each stage. It represents the others if no replica is slower.
 std::vector<const SimulatedRank*> one_of_each_stage(const Simulation& result) {
   std::vector<const SimulatedRank*> ranks(result.memory.size(), nullptr);
   for (const SimulatedRank& rank : result.ranks) {
@@ -69,7 +69,7 @@ HtmlBars traffic_of(const Simulation& result) {
 }
 
 HtmlTimeline timeline_of(const SimulatedRun& run) {
-  std::vector<Program> programs;  // as the timeline counts: a rank for each that was simulated
+  std::vector<Program> programs;  // ids as in the timeline: one for each simulated rank
   for (const SimulatedRank& rank : run.result.ranks)
     programs.push_back(run.blueprint.programs(ProgramKind::training)[static_cast<std::size_t>(rank.pipeline_rank)]);
   HtmlTimeline timeline = html_timeline("Predicted step", run.result.timeline, programs);

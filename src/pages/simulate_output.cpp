@@ -18,12 +18,12 @@ using Rows = std::vector<std::vector<std::string>>;
 
 std::int64_t tokens_of(const RunConfig& config) { return config.training.global_batch_size * config.training.seq_len; }
 
-/// As the page of --html and `plan` have it.
+/// As in the page of --html and in `plan`.
 std::string bytes_text(double bytes) { return text_of(HtmlUnit::bytes, bytes); }
 
 std::string percent(double part, double whole) { return fmt::format("{:.1f} %", whole > 0 ? 100 * part / whole : 0); }
 
-/// Four digits that matter.
+/// Four significant digits.
 std::string seconds_text(double seconds) {
   if (seconds > 0 && seconds < 1e-3) return fmt::format("{:.4g} us", seconds * 1e6);
   return seconds > 0 && seconds < 1 ? fmt::format("{:.4g} ms", seconds * 1e3) : fmt::format("{:.4g} s", seconds);
@@ -35,8 +35,8 @@ double total(const std::map<std::string, double>& seconds) {
   return sum;
 }
 
-/// What is computed beside MFU, which counts attention to all pairs of tokens. HFU is never below MFU, so where a
-/// causal mask saves more than is recomputed it has another name.
+/// MFU counts attention to all pairs of tokens. HFU is never below MFU, so the figure has another name if the causal
+/// mask saves more than is recomputed.
 std::string computed_part(const Simulation& r) {
   if (r.hfu() >= r.mfu()) return fmt::format("HFU {:.2f} %", 100 * r.hfu());
   return fmt::format("{:.2f} % without the masked pairs of causal attention", 100 * r.hfu());
@@ -81,7 +81,7 @@ std::string parts_table(const Simulation& result) {
   return text_table(rows);
 }
 
-/// The mean over the ranks of a stage.
+/// Mean over the ranks of a stage.
 StepParts parts_of_stage(const Simulation& result, int stage) {
   StepParts parts;
   int num_ranks = 0;
@@ -137,7 +137,7 @@ std::string traffic_table(const Simulation& result) {
   return rows.size() > 1 ? text_table(rows) : "nothing is sent\n";
 }
 
-/// Ranks that compute longer than the fastest of their stage, the slowest first.
+/// Ranks that are slower than the fastest of their stage, slowest first.
 std::string slower_ranks_table(const Simulation& result) {
   std::vector<double> least(result.memory.size(), no_time);
   for (const SimulatedRank& rank : result.ranks) {
@@ -227,7 +227,7 @@ std::string to_text(const SimulatedRun& run) {
   return run.failures ? text + failures_text(*run.failures, run.result.step_seconds) : text;
 }
 
-// What `train` says of a step too has its name there (report/step_report.h).
+// Fields that `train` also reports have the names of report/step_report.h.
 Json to_json(const SimulatedRun& run) {
   const Simulation& r = run.result;
   const std::int64_t tokens = tokens_of(run.blueprint.config());

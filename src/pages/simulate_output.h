@@ -19,13 +19,13 @@ struct SimulatedRun {
   std::string machine = {};
   std::string profile = {};
   std::optional<FailureModel> failures = {};
-  std::map<int, double> slow_ranks = {};  // factors of the time of what they compute
+  std::map<int, double> slow_ranks = {};  // factors of their compute time
 };
 
 [[nodiscard]] std::string to_text(const SimulatedRun& run);
 [[nodiscard]] nlohmann::ordered_json to_json(const SimulatedRun& run);
 
-/// "stage 3", and which rank stands for how many where replicas differ.
+/// "stage 3", plus the rank and the number of ranks that it represents if replicas differ.
 [[nodiscard]] std::vector<DrawnRank> drawn_ranks(const SimulatedRun& run);
 
 }  // namespace echelon

@@ -12,18 +12,18 @@ namespace echelon {
 
 class TrainHtml {
  public:
-  /// Throws Error if nothing can be written to `path`.
+  /// Throws Error if `path` cannot be written.
   TrainHtml(std::string path, const RunConfig& config) : file_(std::move(path)), config_(config) {}
 
   void add(const StepReport& report) { history_.add(report); }
   void add(const EvaluationReport& report) { history_.add(report); }
   void add(const TraceReport& trace) { trace_ = trace; }
   void add(TrainPrediction prediction) { prediction_ = std::move(prediction); }
-  /// Of the GPU that rank 0 computes on; 0: it computes on processors.
+  /// Memory of rank 0's GPU; 0: rank 0 runs on CPUs.
   void set_device_memory(std::int64_t num_bytes) { device_memory_bytes_ = num_bytes; }
   void note(const std::string& line) { notes_.push_back(line); }
 
-  /// `ending`: a sentence. Throws Failure if the disk takes no more.
+  /// `ending`: a sentence. Throws Failure if the disk is full.
   void write(const std::string& ending) const;
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 

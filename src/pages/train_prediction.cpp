@@ -18,11 +18,11 @@ namespace {
 std::optional<double> measured_step(const std::vector<StepReport>& steps) {
   std::vector<double> seconds;
   for (const StepReport& each : steps) seconds.push_back(each.step_seconds);
-  if (seconds.size() > 1) seconds.erase(seconds.begin());  // the first one meets cold caches and makes scratch
+  if (seconds.size() > 1) seconds.erase(seconds.begin());  // the first one has cold caches and allocates scratch
   return seconds.empty() ? std::nullopt : std::optional(median(seconds));
 }
 
-/// What ranks compute, each size once. Ranks of one stage compute alike, but for the last padding.
+/// The operations of the ranks, each size once. Ranks of one stage run the same operations, except for padding.
 std::vector<OperationSize> operations_of(const Blueprint& blueprint) {
   std::vector<OperationSize> sizes;
   for (const RankBlueprint& rank : blueprint.pipeline_ranks())
@@ -34,7 +34,7 @@ std::vector<OperationSize> operations_of(const Blueprint& blueprint) {
   return sizes;
 }
 
-/// `predict` gives the step or says why not.
+/// `predict` returns the step or the reason why it has none.
 template <class F>
 void set_step(TrainPrediction& prediction, F&& predict) {
   try {

@@ -1,5 +1,4 @@
-// What a run is predicted to take, beside what it takes: in every line of metrics.jsonl, and said at the end of every
-// `echelon train`.
+// Predicted and measured time of a run: in every line of metrics.jsonl, and at the end of every `echelon train`.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -14,18 +13,18 @@
 namespace echelon {
 
 struct TrainPrediction {
-  std::int64_t predicted_memory_bytes = 0;  // the arena of rank 0, by the plan
-  std::int64_t measured_memory_bytes = 0;   // as it was allocated
+  std::int64_t predicted_memory_bytes = 0;  // the planned arena of rank 0
+  std::int64_t measured_memory_bytes = 0;   // as allocated
   std::optional<double> predicted_step_seconds = {};
-  std::optional<double> measured_step_seconds = {};  // the median, without the first step where there are more
+  std::optional<double> measured_step_seconds = {};  // the median, without the first step if there are more
   Timeline predicted_timeline = {};                  // of the ranks of a pipeline
-  // What the machine's figures come from; of a step that is not predicted, why not.
+  // The source of the machine's figures, or the reason why the step is not predicted.
   std::string source = {};
 };
 
-/// Made before the run, from metrics.machine where it holds measured operations, or else from the run's own operations,
-/// each measured once here (some tenths of a second at most). A step of ranks that are processes is predicted where
-/// metrics.machine has their collectives, and each has a core of its own on this host.
+/// Made before the run: from metrics.machine if it has measured operations, else from the run's operations, measured
+/// once here (at most some tenths of a second). A step of ranks that are processes is predicted if metrics.machine has
+/// their collectives and each has its own core on this host.
 [[nodiscard]] TrainPrediction predict_training(const RunConfig& config);
 void set_measured(TrainPrediction& prediction, const std::vector<StepReport>& steps);
 

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object per line, there for whoever watches the run.
+// metrics.jsonl: one JSON object per line, flushed at once for readers that follow the run.
 #pragma once
 
 #include <fstream>

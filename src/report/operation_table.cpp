@@ -25,7 +25,7 @@ void add(OperationRow& row, const Span& span, std::optional<double> floor) {
   if (floor) row.floor_seconds = row.floor_seconds.value_or(0) + *floor;
 }
 
-/// The seconds of an action in which none of `inner` ran.
+/// The seconds of an action outside of `inner`.
 double own_seconds(const Span& action, const std::vector<Span>& spans) {
   double own = action.seconds();
   for (const Span& inner : spans) {

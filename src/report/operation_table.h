@@ -1,9 +1,8 @@
-// Where the time of a step goes: measured steps of one rank summed by kind of operation, beside what the processor
-// cannot beat.
+// The time of a step by operation: measured steps of one rank, summed by kind, next to the lower bound of the CPU.
 //
 //     floor = max(flops / peak of multiply-adds, bytes / memory bandwidth), summed over the calls
 //
-// What an operation finds in the caches it may get faster than that, since its bytes are then never moved from memory.
+// An operation with operands in caches may be faster than the bound, since its bytes do not come from memory.
 #pragma once
 
 #include "report/step_trace.h"
@@ -37,13 +36,13 @@ struct OperationTable {
   [[nodiscard]] double floor_seconds() const;
 };
 
-/// `rates`: of the cores that the rank computes on. At least one trace.
+/// `rates`: of the cores that the rank computes on. Needs at least one trace.
 [[nodiscard]] OperationTable operation_table(const std::vector<StepTrace>& steps, const Program& program,
                                              const ComputeRates& rates);
 
-/// Some lines of text, with shares of the step and floor / measured in percent.
+/// Some lines of text, with shares of the step and bound / measured in percent.
 [[nodiscard]] std::string to_text(const OperationTable& table);
-/// One object: all numbers of the table.
+/// One object with all values of the table.
 [[nodiscard]] std::string to_json(const OperationTable& table);
 
 }  // namespace echelon

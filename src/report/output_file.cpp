@@ -33,7 +33,8 @@ void OutputFile::write(std::string_view text) const {
   if (file) return;
   file.close();
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);  // a part is no file
+  // a partial file is useless
+  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
   throw Failure(fmt::format("'{}' could not be written; is the disk full?", path_));
 }
 

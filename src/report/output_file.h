@@ -1,4 +1,4 @@
-// A file that a flag names.
+// An output file named by a flag.
 #pragma once
 
 #include <optional>
@@ -9,16 +9,16 @@ namespace echelon {
 
 class OutputFile {
  public:
-  /// Throws Error with a sentence about `flag` (such as "--output") if nothing can be written there; asked before the
-  /// work whose outcome is written, whose end would be a late moment to hear of it. What stands there stays until
-  /// `write`. `usual_name` is what a message offers for a path that is a folder.
+  /// Throws Error with a sentence about `flag` (such as "--output") if the file cannot be written. Constructed before
+  /// the work, so that the error comes early. An existing file is unchanged until `write`. A message for a path that is
+  /// a folder suggests `usual_name`.
   OutputFile(std::string_view flag, std::string path, std::string_view usual_name);
 
-  /// None for an empty path: the flag was not given.
+  /// None if the path is empty: the flag was not given.
   [[nodiscard]] static std::optional<OutputFile> unless_empty(std::string_view flag, const std::string& path,
                                                               std::string_view usual_name);
 
-  /// In place of what was there. Throws Failure if the disk takes no more; then no part of the file is left.
+  /// Replaces an existing file. Throws Failure if the disk is full; then no partial file remains.
   void write(std::string_view text) const;
   [[nodiscard]] const std::string& path() const { return path_; }
 

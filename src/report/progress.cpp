@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t num_recent = 20;
 constexpr std::int64_t bar_width = 20;
-constexpr std::string_view start_of_line = "\r\x1b[K";  // goes back and clears what stands there
+constexpr std::string_view start_of_line = "\r\x1b[K";  // returns to column 0 and clears the line
 
 }  // namespace
 

@@ -1,5 +1,4 @@
-// How a run is followed: one line that is drawn anew on a terminal, plain lines in a log. Both say when the run will
-// end.
+// Progress of a run: one line that is redrawn on a terminal, plain lines in a log. Both show when the run will end.
 #pragma once
 
 #include "report/step_report.h"
@@ -27,7 +26,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(const StepReport& report);
-  /// A line that stays: an evaluation, a checkpoint.
+  /// A permanent line: an evaluation, a checkpoint.
   void note(const std::string& line);
 
  private:
@@ -37,7 +36,7 @@ class Progress {
   Options options_;
   std::ostream& out_;
   std::deque<double> recent_seconds_;  // of the last steps
-  std::string drawn_;                  // the line that stands on the terminal
+  std::string drawn_;                  // the line shown on the terminal
 };
 
 /// "42s", "3m05s", "2h07m", "4d03h"

@@ -1,4 +1,4 @@
-// What is said about one training step: as torchtitan's step line and as one JSON object.
+// The report of one training step: torchtitan's step line and a JSON object.
 #pragma once
 
 #include "spec/model_spec.h"
@@ -21,15 +21,15 @@ struct StepReport {
   double step_seconds = 0;
   double tokens_per_second = 0;    // over all ranks
   double tflops = 0;               // model flops per second over all ranks, in 10^12
-  std::optional<double> mfu = {};  // percent of the machine's peak; none where the peak is unknown
+  std::optional<double> mfu = {};  // percent of the machine's peak; none if the peak is unknown
   std::int64_t memory_peak_bytes = 0;
-  std::int64_t memory_total_bytes = 0;  // what the peak is a part of: a GPU's memory, or this machine's; 0: unknown
+  std::int64_t memory_total_bytes = 0;  // total memory of the GPU or the machine; 0: unknown
   std::int64_t process_peak_bytes = 0;  // resident, of this rank's process with all its ranks
   std::int64_t page_faults = 0;         // of that process during the step
   std::int64_t world_size = 1;
   std::map<std::string, std::int64_t> comm_bytes = {};  // sent by this rank during the step, by the name of the group
-  // Known before the run began; none: it was not predicted.
-  std::optional<double> predicted_step_seconds = {};        // of every step after the first
+  // Known before the run started; none: not predicted.
+  std::optional<double> predicted_step_seconds = {};        // for every step after the first
   std::optional<std::int64_t> predicted_memory_bytes = {};  // of memory_peak_bytes
 };
 
@@ -37,13 +37,12 @@ struct StepReport {
 /// ranks together.
 void set_rates(StepReport& report, double flops_per_token, std::optional<double> peak_flops);
 
-/// "step:  1  loss:  8.31234  grad_norm:  1.2345  memory:  0.52GiB(1.00%)  tps: 1,234  tflops: 0.12  mfu: N/A" is
-/// torchtitan's line: tps and tflops are those of one rank. A loss scale follows where there is one, and whether the
-/// step was skipped; then "  lr: 3.000e-04  seconds: 0.83  tokens/s of 4 ranks: 4,936".
+/// "step: 1 loss: 8.31234 grad_norm: 1.2345 memory: 0.52GiB(1.00%) tps: 1,234 tflops: 0.12 mfu: N/A" is torchtitan's
+/// line: tps and tflops are those of one rank. The loss scale, if any, and whether the step was skipped follow; then "
+/// lr: 3.000e-04 seconds: 0.83 tokens/s of 4 ranks: 4,936".
 [[nodiscard]] std::string step_line(const StepReport& report);
 
-/// One line. Numbers read back as the same bits; what is unknown or was not predicted is null, and so is a number that
-/// is not finite.
+/// One line. Values read back as the same bits. Unknown, unpredicted and non-finite values are null.
 [[nodiscard]] std::string to_json(const StepReport& report);
 
 struct EvaluationReport {
@@ -53,7 +52,7 @@ struct EvaluationReport {
   double seconds = 0;
 };
 
-/// "validate step:  100  loss:  3.21234  perplexity: 24.84  tokens: 65,536"
+/// "validate step: 100 loss: 3.21234 perplexity: 24.84 tokens: 65,536"
 [[nodiscard]] std::string evaluation_line(const EvaluationReport& report);
 [[nodiscard]] std::string to_json(const EvaluationReport& report);
 

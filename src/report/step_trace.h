@@ -1,5 +1,5 @@
-// A measured step of one rank: what ran when, from the actions of its program down to every operation and every call
-// into the transport.
+// A measured step of one rank: the times of its program's actions, of every operation and of every call into the
+// transport.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -12,14 +12,14 @@
 namespace echelon {
 
 enum class SpanKind : std::uint8_t {
-  action,         // an action of the program; of one that is left under way, its start
-  wait,           // for what an earlier action left under way
+  action,         // an action of the program; for an asynchronous one, its start
+  wait,           // for an earlier asynchronous action
   operation,      // of Ops
   communication,  // a call of Comm or Mesh
 };
 
-/// Something that a rank's thread did from start to end. Spans nest: operations and communication lie inside actions
-/// and waits, but for polls.
+/// A time span of a rank's thread. Spans nest: operations and communication are inside actions and waits, except for
+/// polls.
 struct Span {
   SpanKind kind = SpanKind::action;
   // "matmul", "all_reduce wait"; of actions and waits: the kind of the action. It must outlive the span.
@@ -39,10 +39,10 @@ struct StepTrace {
   std::int64_t step = 0;
   int rank = 0;
   double start = 0, end = 0;
-  std::vector<Span> spans;  // in the order of their ends
+  std::vector<Span> spans;  // ordered by end
 };
 
-/// When each action began and when it was over, with what it had left under way: to be laid over what `play` predicts.
+/// When each action started and ended, including its asynchronous part, for comparison with the simulated timeline.
 [[nodiscard]] Timeline timeline_of(const StepTrace& trace, const Program& program);
 
 }  // namespace echelon

@@ -1,17 +1,17 @@
-// How much memory the machine has.
+// Memory of the machine and of this process.
 #pragma once
 
 #include <cstdint>
 
 namespace echelon {
 
-/// Physical bytes; 0 where the system does not say.
+/// Physical bytes; 0 if unknown.
 [[nodiscard]] std::int64_t system_memory_bytes();
 
-/// What the system says of this process so far, all threads together.
+/// Figures of this process so far, over all threads.
 struct ProcessMemory {
-  std::int64_t peak_bytes = 0;  // the most that was resident at a time
-  // Pages that were put in place when they were first touched; nothing was read from a disk for them.
+  std::int64_t peak_bytes = 0;  // peak of resident bytes
+  // Pages mapped at their first touch, without reading from a disk (minor faults).
   std::int64_t page_faults = 0;
 };
 [[nodiscard]] ProcessMemory process_memory();

@@ -74,7 +74,7 @@ Json complete(const Span& span, int rank, const Program& program) {
           {"args", arguments_of(span, program)}};
 }
 
-/// An action from its start until it was waited for. Such events may overlap, so they are no spans of a lane.
+/// An action from its start until its wait. Such events may overlap, so they are not spans of a lane.
 void add_flights(Json& events, const StepTrace& step, const Program& program) {
   const Timeline timeline = timeline_of(step, program);
   for (const Span& span : step.spans) {

@@ -7,8 +7,8 @@
 
 namespace echelon {
 
-/// One process per rank, one thread per lane and one for the steps. Actions that were left under way have an
-/// asynchronous event from their start to their end.
+/// One process per rank, one thread per lane and one for the steps. Asynchronous actions have an asynchronous event
+/// from start to end.
 [[nodiscard]] std::string to_chrome_json(const std::vector<StepTrace>& steps, const Program& program);
 
 }  // namespace echelon

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, num_axes> axis_names = {"cluster", "dp_replicate", "pp", "dp_shard", "cp", "tp"};
 
-/// What may stand in an order, and which axes it stands for.
+/// A word that an order may contain, and the axes that it names.
 struct AxisWord {
   std::string_view name;
   std::vector<Axis> axes;
@@ -48,7 +48,7 @@ bool has_any(const std::vector<Axis>& axes, const AxisWord& word) {
                      [&](Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); });
 }
 
-/// What can be understood of the names, and around it the axes that are missing.
+/// The names that are understood, with the missing axes outside them.
 AxisOrder closest_order(const std::vector<std::string_view>& names) {
   std::vector<std::string_view> known;
   for (const AxisWord& word : axis_words()) known.push_back(word.name);

@@ -11,7 +11,7 @@
 
 namespace echelon {
 
-/// cluster, cp and ep are named so that their place is visible; their degree is 1 so far.
+/// cluster, cp and ep reserve their place in the order; their degree is always 1 so far.
 enum class Axis : std::uint8_t { cluster, dp_replicate, pp, dp_shard, cp, tp };
 inline constexpr int num_axes = 6;
 [[nodiscard]] std::string_view name_of(Axis axis);
@@ -34,8 +34,8 @@ class AxisSet {
   std::uint8_t bits_ = 0;
 };
 
-/// Ranks along these axes see other samples, and ranks along those see other tokens of the same samples. Gradients and
-/// the number of targets are summed over both.
+/// Ranks along sample_axes see different samples; ranks along token_axes see different tokens of the same samples.
+/// Gradients and the number of targets are summed over both.
 inline constexpr AxisSet sample_axes = {Axis::dp_replicate, Axis::dp_shard};
 inline constexpr AxisSet token_axes = {Axis::cp};
 inline constexpr AxisSet data_axes = sample_axes | token_axes;
@@ -49,7 +49,7 @@ inline constexpr AxisSet world_axes = {Axis::cluster, Axis::dp_replicate, Axis::
 /// rank.
 class AxisOrder {
  public:
-  /// Slow links outside, fast ones inside: tp-cp-dp_shard-pp-dp_replicate.
+  /// The default puts axes with the most communication innermost, on fast links: tp-cp-dp_shard-pp-dp_replicate.
   AxisOrder() = default;
   /// Each at most once.
   explicit AxisOrder(std::span<const Axis> innermost_first);
@@ -64,11 +64,11 @@ class AxisOrder {
   std::size_t num_named_ = 5;
 };
 
-/// As Megatron-LM's --order says it: "tp-cp-dp-pp". dp is dp_shard with dp_replicate around it.
+/// In the syntax of Megatron-LM's --order: "tp-cp-dp-pp". dp means dp_shard with dp_replicate outside it.
 [[nodiscard]] std::string name_of(const AxisOrder& order);
 
 /// Names of axes, or several of them joined by dashes, innermost first, in any letter case; ep has no ranks of its own
-/// and may stand anywhere. Throws Error naming `key` and the closest valid value order.
+/// and may be anywhere. Throws Error naming `key` and the closest valid order.
 [[nodiscard]] AxisOrder parse_axis_order(std::string_view key, const std::vector<std::string>& names);
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// Choices of a config by their names.
+// Parses choices of a config by name.
 #pragma once
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 
 namespace echelon {
 
-/// A key has no choice of that name. The sentence is the one that validate() has: the reader adds no origin to it.
+/// A key has no choice of that name. The sentence equals validate()'s: the reader adds no origin to it.
 class UnknownChoice : public Error {
  public:
   using Error::Error;
@@ -22,7 +22,7 @@ class UnknownChoice : public Error {
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
-/// The choice of that name (name_of) in any letter case. Throws Error naming `key` and the closest valid value.
+/// The choice of that name (name_of), case-insensitive. Throws Error naming `key` and the closest valid value.
 template <class Choice, std::size_t n>
 [[nodiscard]] Choice parse_choice(std::string_view key, std::string_view text, const Choice (&choices)[n]) {
   std::vector<std::string_view> names;
@@ -34,8 +34,8 @@ template <class Choice, std::size_t n>
                           closest_name(text, names)));
 }
 
-/// The choice of exactly that name (name_of); `not_yet`: names that are refused as planned. Throws UnknownChoice naming
-/// `key` and the closest valid value.
+/// The choice of exactly that name (name_of). `not_yet`: names of choices that are planned but not supported. Throws
+/// UnknownChoice naming `key` and the closest valid value.
 template <class Choice>
 [[nodiscard]] Choice parse_exact_choice(std::string_view key, std::string_view text, std::span<const Choice> choices,
                                         std::span<const std::string_view> not_yet = {}) {

@@ -1,4 +1,4 @@
-// The process groups of a run, by what they are for.
+// The process groups of a run, by purpose.
 #pragma once
 
 #include "spec/mesh_shape.h"
@@ -14,28 +14,28 @@ inline constexpr Group tp_group = {AxisSet{Axis::tp}, Group::Part::all, 0};
   return {AxisSet{Axis::tp}, Group::Part::block, num_replicas};
 }
 
-/// The stages of a pipeline: their borders.
+/// The stages of a pipeline: transfers between neighbours.
 inline constexpr Group pipeline_group = {AxisSet{Axis::pp}, Group::Part::all, 0};
 /// The first and the last stage: a tied weight.
 inline constexpr Group tied_group = {AxisSet{Axis::pp}, Group::Part::ends, 0};
 
-/// The ranks over which optimizer state is sharded, and those that all hold the same of it.
+/// The ranks over which optimizer state is sharded, and the ranks that replicate it.
 inline constexpr Group shard_group = {AxisSet{Axis::dp_shard, Axis::cp}, Group::Part::all, 0};
 inline constexpr Group replicate_group = {AxisSet{Axis::dp_replicate}, Group::Part::all, 0};
 
-/// Ranks that see different data: the number of targets.
+/// Ranks that see different data; sums the number of targets.
 inline constexpr Group data_group = {data_axes, Group::Part::all, 0};
-/// What is summed in a step for one copy of the model: the gradient norm, the loss, whether a rank wants to stop.
+/// The ranks of one copy of the model. A step sums the gradient norm, the loss and stop requests over them.
 inline constexpr Group step_group = {step_axes, Group::Part::all, 0};
 /// Every rank of the run.
 inline constexpr Group world_group = {world_axes, Group::Part::all, 0};
 
-/// The ranks over which the gradient of a parameter is summed. The defaults are those of a parameter that every rank
-/// along the data axes holds and computes with.
+/// The ranks over which the gradient of a parameter is summed. The defaults fit a parameter that every rank along the
+/// data axes holds and uses.
 struct GradientGroups {
-  Group shard = shard_group;          // what ZeRO shards is sharded over these ranks
+  Group shard = shard_group;          // ZeRO shards over these ranks
   Group replicate = replicate_group;  // ranks that hold the same shard
-  std::optional<Group> partial = {};  // each of these ranks has an addend that the others lack
+  std::optional<Group> partial = {};  // each of these ranks holds a partial sum
   std::optional<Group> tied = {};     // ranks with a copy of a tied weight
   auto operator<=>(const GradientGroups&) const = default;
 };

@@ -1,4 +1,4 @@
-// layout = { item ["*" number] };  item = letter | "|" | "(" layout ")"
+// layout = { item ["*" number] }; item = letter | "|" | "(" layout ")"
 #include "spec/layout_letters.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::size_t max_length = 1 << 20;  // of what repeats make; a layout has a letter for each layer
+constexpr std::size_t max_length = 1 << 20;  // after expanding repeats; a layout has a letter for each layer
 
 class LetterReader {
  public:

@@ -7,8 +7,8 @@
 
 namespace echelon {
 
-/// The letters of each stage, repeats written out. Blanks and commas are skipped. Throws Error naming
-/// parallelism.pipeline_parallel_layout and what is wrong where.
+/// The letters of each stage, with repeats expanded. Blanks and commas are skipped. Throws Error naming
+/// parallelism.pipeline_parallel_layout, the character and the fault.
 [[nodiscard]] std::vector<std::string> layout_letters(std::string_view text);
 
 }  // namespace echelon

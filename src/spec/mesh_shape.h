@@ -25,10 +25,10 @@ struct Group {
   int block = 0;
   auto operator<=>(const Group&) const = default;
 };
-/// "dp_shard+cp", "pp ends", "tp/2", "dp_shard%2".
+/// Examples: "dp_shard+cp", "pp ends", "tp/2", "dp_shard%2".
 [[nodiscard]] std::string name_of(const Group& group);
 
-/// A rank's position among the ranks of a group, from 0; of a group of 0 ranks if it is in none.
+/// A rank's position among the ranks of a group, from 0; size 0 if it is in none.
 struct GroupPlace {
   int index = 0, size = 0;
   bool operator==(const GroupPlace&) const = default;
@@ -39,12 +39,12 @@ using Coordinates = std::array<int, num_axes>;  // indexed by Axis
 class MeshShape {
  public:
   MeshShape();  // one rank
-  /// `degrees` is indexed by Axis; axes that `order` does not name lie around those that it names. Throws Error if a
+  /// `degrees` is indexed by Axis; axes that `order` does not name are outside those that it names. Throws Error if a
   /// degree is below 1.
   explicit MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order = {});
 
   [[nodiscard]] int degree(Axis axis) const { return degrees_[static_cast<std::size_t>(axis)]; }
-  /// How far apart the numbers of ranks are that are neighbours on the axis; 0 on an axis of one rank.
+  /// The difference of the ids of ranks that are neighbours on the axis; 0 on an axis of one rank.
   [[nodiscard]] int stride(Axis axis) const { return strides_[static_cast<std::size_t>(axis)]; }
   [[nodiscard]] int num_ranks() const;
   [[nodiscard]] Coordinates coordinates_of(int rank) const;
@@ -54,8 +54,8 @@ class MeshShape {
   [[nodiscard]] int rank_of(const Coordinates& coordinates) const;
 
   /// The ranks of the group that `rank` is in; empty if it is in none (a middle rank of Part::ends). They ascend by
-  /// their coordinates as Axis lists them, in any order of the axes: that says where a rank runs and never changes who
-  /// is which member of a group, hence no sum and no bit.
+  /// their coordinates in the order of Axis, whatever the mesh's order. The mesh's order decides where a rank runs,
+  /// never its position in a group. It therefore changes no sum and no bit.
   [[nodiscard]] std::vector<int> ranks_of(const Group& group, int rank) const;
   [[nodiscard]] GroupPlace place_in(const Group& group, int rank) const;
   [[nodiscard]] int group_size(const Group& group, int rank) const { return place_in(group, rank).size; }
@@ -63,7 +63,7 @@ class MeshShape {
   bool operator==(const MeshShape&) const = default;
 
  private:
-  /// Of all ranks that differ in the axes only.
+  /// The group of all ranks that differ in the axes only.
   [[nodiscard]] GroupPlace along(AxisSet axes, int rank) const;
 
   std::array<int, num_axes> degrees_;

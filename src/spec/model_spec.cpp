@@ -1,4 +1,4 @@
-// Families, parameter counts and what makes a model's sizes contradict each other.
+// Families, parameter counts and checks of a model's sizes.
 #include "spec/model_spec.h"
 
 #include "base/error.h"
@@ -13,10 +13,10 @@ namespace {
 constexpr std::array<std::pair<Family, std::string_view>, 4> family_names = {
     {{Family::gpt2, "gpt2"}, {Family::llama, "llama"}, {Family::qwen2, "qwen2"}, {Family::qwen3, "qwen3"}}};
 
-constexpr std::int64_t most_layers = 1 << 14;  // far beyond every model, and still quick to plan
-constexpr double most_parameters = 1e15;       // whatever is counted in bytes stays far inside int64
+constexpr std::int64_t most_layers = 1 << 14;  // far above every model, and still quick to plan
+constexpr double most_parameters = 1e15;       // byte counts fit in int64
 
-// In floating point, since the sum itself may be beyond int64.
+// In floating point, since the sum may overflow int64.
 void require_countable(const ModelSpec& m) {
   const auto real = [](std::int64_t size) { return static_cast<double>(size); };
   const double heads = real(m.num_attention_heads) * real(m.head_dim);
@@ -32,7 +32,7 @@ void require_positive(std::string_view key, std::int64_t value) {
   require(value >= 1, "model.{} = {} is below 1 (use 1)", key, value);
 }
 
-// The divisor of `whole` that is closest to `wanted`, the smaller one of two.
+// The divisor of `whole` that is closest to `wanted`; of two, the smaller.
 std::int64_t closest_divisor(std::int64_t whole, std::int64_t wanted) {
   for (std::int64_t distance = 0; distance < whole; ++distance) {
     if (wanted - distance >= 1 && whole % (wanted - distance) == 0) return wanted - distance;

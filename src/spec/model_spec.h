@@ -1,5 +1,5 @@
-// What a decoder-only transformer is made of. One decoder, several families: the differences are fields, so that layers
-// never ask for a family.
+// The architecture of a decoder-only transformer. One decoder serves several families: the differences are fields, so
+// that layers never test the family.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ struct ModelSpec {
   PositionKind position = PositionKind::rope;
   MlpKind mlp = MlpKind::swiglu;
   bool qkv_bias = false;     // biases of q, k and v
-  bool output_bias = false;  // biases of the attention's output and of both products of the MLP
+  bool output_bias = false;  // biases of the attention's output and of both linear layers of the MLP
   bool qk_norm = false;      // RMSNorm over head_dim of q and k, before RoPE (Qwen3)
 
   bool operator==(const ModelSpec&) const = default;
@@ -54,9 +54,9 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t num_parameters() const;
 };
 
-/// 6 N + 12 L H d_head T, forward and backward. N: the parameters that multiply, hence without position tables and,
-/// where the head has a weight of its own, without the token table. Attention is not halved for the causal mask. (PaLM,
-/// Chowdhery et al. 2022, appendix B; torchtitan counts alike.)
+/// 6 N + 12 L H d_head T, forward and backward. N: the parameters used in matmuls, so without position tables and, if
+/// the head has its own weight, without the token table. Attention is not halved for the causal mask. (PaLM, Chowdhery
+/// et al. 2022, appendix B; torchtitan counts the same.)
 [[nodiscard]] double model_flops_per_token(const ModelSpec& model, std::int64_t seq_len);
 
 /// The family's fixed choices (norm, position, mlp, biases, qk_norm, default tie) with no sizes set.
@@ -68,7 +68,7 @@ struct ModelSpec {
 [[nodiscard]] ModelSpec preset(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> preset_names();
 
-/// Throws Error with the key, the value and the mend if the sizes contradict each other (zero sizes, heads % kv heads,
+/// Throws Error with the key, the value and the fix if the sizes contradict each other (zero sizes, heads % kv heads,
 /// odd head_dim under RoPE, ...).
 void validate(const ModelSpec& model);
 

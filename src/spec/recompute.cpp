@@ -16,7 +16,7 @@ struct Word {
 };
 constexpr Word words[] = {{"none", {}}, {"selective", attention_internals}, {"full", whole_block}};
 
-// Operations that other software recomputes, and that here run again in any case.
+// Operations that other software recomputes by choice and that always run again here.
 constexpr std::string_view never_kept[] = {"layernorm", "norm", "input_layernorm", "post_attention_layernorm", "act",
                                            "mlp_act",   "rope"};
 

@@ -1,5 +1,5 @@
-// What a decoder block does not keep from its forward to its backward pass but forms again there: memory for time (Chen
-// et al. 2016, arXiv:1604.06174; Korthikanti et al. 2022, arXiv:2205.05198). docs/internals/memory.md has the bytes.
+// Activation checkpointing: what a decoder block recomputes in backward instead of saving it in forward (Chen et al.
+// 2016, arXiv:1604.06174; Korthikanti et al. 2022, arXiv:2205.05198). docs/internals/memory.md has the bytes.
 #pragma once
 
 #include <compare>
@@ -12,17 +12,17 @@
 
 namespace echelon {
 
-/// The operations of a block whose outcomes are kept, or dropped and formed again, in the order in which they run.
+/// The operations of a block whose results are saved or recomputed, in the order in which they run.
 enum class BlockOperation : std::uint8_t {
   qkv_proj,   // q, k and v, normalised and rotated
-  qk_norm,    // q and k alone, out of what their projections gave (models with norms of q and k)
-  core_attn,  // what attention gives, and its log-sum-exps
+  qk_norm,    // q and k only, from the results of their projections (models with norms of q and k)
+  core_attn,  // the result of attention and its log-sum-exps
   o_proj,     // h = x + the attention branch
-  mlp,        // the products before the activation: gate and up
+  mlp,        // the projections before the activation: gate and up
 };
 [[nodiscard]] std::string_view name_of(BlockOperation operation);
 
-/// A set of them. Who projects q and k again normalises them again, so qkv_proj brings qk_norm along.
+/// A set of operations. Recomputing the projections of q and k recomputes their norms, so qkv_proj includes qk_norm.
 class BlockOperations {
  public:
   constexpr BlockOperations() = default;
@@ -42,9 +42,9 @@ class BlockOperations {
   unsigned bits_ = 0;
 };
 
-/// All that lies between a norm's outcome and o_proj.
+/// Everything between a norm's result and o_proj.
 inline constexpr BlockOperations attention_internals = {BlockOperation::qkv_proj, BlockOperation::core_attn};
-/// The block keeps its input alone.
+/// The block saves only its input.
 inline constexpr BlockOperations whole_block = {BlockOperation::qkv_proj, BlockOperation::core_attn,
                                                 BlockOperation::o_proj, BlockOperation::mlp};
 
@@ -58,10 +58,10 @@ enum class RecomputeMethod : std::uint8_t { uniform, block };
 [[nodiscard]] std::string_view name_of(RecomputeMethod method);
 [[nodiscard]] RecomputeMethod parse_recompute_method(std::string_view key, std::string_view name);
 
-/// What a stage's blocks form again.
+/// What a stage's blocks recompute.
 struct Recompute {
   BlockOperations operations;
-  // The first ones of the stage; the others keep everything.
+  // The first blocks of the stage; the others save everything.
   std::int64_t num_blocks = std::numeric_limits<std::int64_t>::max();
 
   [[nodiscard]] BlockOperations of_block(std::int64_t index_in_stage) const {

@@ -33,7 +33,7 @@ std::vector<std::int64_t> default_counts(std::int64_t num_layers, int num_stages
                                   : even_split(num_layers + 2, num_stages);
 }
 
-/// Megatron's letters of stages with so many layers.
+/// Megatron's letters for stages with these numbers of layers.
 std::string letters_of(const std::vector<std::int64_t>& counts) {
   std::string letters;
   for (const std::int64_t count : counts)
@@ -43,7 +43,7 @@ std::string letters_of(const std::vector<std::int64_t>& counts) {
   return letters;
 }
 
-/// The even layout, written in the way that the user has written his.
+/// The even layout, in the notation that the user chose.
 std::string closest_layout(std::int64_t num_layers, int num_stages, const PipelineLayout& layout) {
   if (num_layers + 2 < num_stages) return "fewer stages";
   const std::vector<std::int64_t> counts = default_counts(num_layers, num_stages);

@@ -1,4 +1,4 @@
-// How long steps of a layout take here: what a prediction is held against.
+// Measures the steps of a layout here, to compare with a prediction.
 #pragma once
 
 #include "spec/config/run_config.h"
@@ -7,9 +7,9 @@
 
 namespace echelon {
 
-/// Seconds of `num_steps` steps on weights and tokens that are made up. One more runs before them, which touches memory
-/// first and is not among them, and with training.cuda_graphs another one, which is recorded. Throws Error for what
-/// `train` refuses, and Failure if a rank fails.
+/// Seconds of `num_steps` steps on synthetic weights and tokens. An unmeasured step before them touches memory first;
+/// with training.cuda_graphs a second one is recorded. Throws Error for configs that `train` refuses, and Failure if a
+/// rank fails.
 [[nodiscard]] std::vector<double> time_steps(const RunConfig& config, std::int64_t num_steps);
 
 }  // namespace echelon

@@ -31,8 +31,8 @@ DatasetBatches open_batches(const RunConfig& config, std::string_view key, const
   return {std::move(dataset), {.seed = config.data.seed, .order = order, .vocab_size = config.model.vocab_size}};
 }
 
-/// A token outside of the vocabulary is found now, and not when its batch comes: in all of the text, or of very long
-/// texts in the part that is read in a minute.
+/// Finds tokens outside of the vocabulary now, not when their batch is read. Checks the whole text, or as much of a
+/// very long text as is read in a minute.
 DatasetBatches open_training(const RunConfig& config, const RankPlacement& placement) {
   constexpr std::int64_t most_tokens = 4'000'000'000;
   DatasetBatches training = open_batches(config, "data.path", config.data.path, WindowOrder::shuffled);
@@ -40,7 +40,7 @@ DatasetBatches open_training(const RunConfig& config, const RankPlacement& place
   return training;
 }
 
-/// All of it is read once, so that a token outside of the vocabulary is found now and not at the first evaluation.
+/// Reads all of it once, to find tokens outside of the vocabulary now and not at the first evaluation.
 DatasetBatches open_validation(const RunConfig& config) {
   DatasetBatches validation =
       open_batches(config, "data.validation_path", config.data.validation_path, WindowOrder::in_order);
@@ -51,7 +51,7 @@ DatasetBatches open_validation(const RunConfig& config) {
   return validation;
 }
 
-/// Where the run will save: better refused now than at the first save.
+/// Checks the folder for checkpoints now, rather than at the first save.
 void make_checkpoint_folder(const RunConfig& config) {
   const std::filesystem::path folder = std::filesystem::path(config.output.dir) / config.checkpoint.folder;
   std::error_code error;
@@ -59,7 +59,7 @@ void make_checkpoint_folder(const RunConfig& config) {
   if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
 }
 
-// A batch beyond the data would be mostly nothing.
+// A batch beyond the data would be mostly padding.
 RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
   const std::int64_t round = config.data_parallel_degree() * config.training.micro_batch_size;
   const std::int64_t enough = (num_sequences + round - 1) / round * round;
@@ -76,7 +76,7 @@ std::optional<ModelReader> initial_weights(const RunConfig& config) {
   if (config.checkpoint.initial_load_path.empty()) return std::nullopt;
   ModelReader reader(config.checkpoint.initial_load_path);
   ModelSpec expected = config.model, found = reader.spec();
-  expected.initializer_range = found.initializer_range;  // of no matter to weights that are loaded
+  expected.initializer_range = found.initializer_range;  // irrelevant for loaded weights
   require(expected == found,
           "checkpoint.initial_load_path = '{}' has a different model than [model] describes; use model.path = '{}'",
           config.checkpoint.initial_load_path, config.checkpoint.initial_load_path);
@@ -105,7 +105,7 @@ std::string describe(const Blueprint& blueprint, const RankPlacement& placement)
       config.training.micro_batch_size, config.training.seq_len);
 }
 
-/// The memory plan of a rank by category, each at its own peak; the allocation has exactly this size.
+/// The memory plan of a rank by category, each at its own peak. The allocation has exactly the planned size.
 std::string describe_memory(const RankBlueprint& rank) {
   constexpr double mebibyte = 1024.0 * 1024.0;
   std::string parts;

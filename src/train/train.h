@@ -1,5 +1,4 @@
-// A whole training run, or in an MPI job the part of it that one process has: data, model, steps, evaluation, log and
-// saving.
+// A whole training run, or one process's part of it in an MPI job: data, model, steps, evaluation, log and saving.
 #pragma once
 
 #include "comm/launch/run_ranks.h"
@@ -15,34 +14,34 @@
 namespace echelon {
 
 struct TrainOptions {
-  RunObserver* observer = nullptr;  // of several processes, the first one has it
-  // e.g. set by Ctrl-C: the run ends after the step at hand, on all ranks.
+  RunObserver* observer = nullptr;  // with several processes, only the first one has it
+  // e.g. set by Ctrl-C: the run ends after the current step, on all ranks.
   const std::atomic<bool>* stop_requested = nullptr;
 };
 
 struct TrainResult {
   StepReport last_step;
   std::optional<double> validation_loss;
-  // What a model would lose that knows nothing but the frequency of tokens.
+  // Loss of a model that predicts tokens by their frequency.
   std::optional<double> validation_unigram_entropy;
-  std::filesystem::path model_folder;  // the last one that was saved; empty: none
+  std::filesystem::path model_folder;  // the last saved checkpoint; empty: none
   bool was_stopped = false;
   std::string device_choices = {};  // RankDevice::choices of rank 0
 };
 
-/// Throws Error for bad input before anything is computed (a training token outside of the vocabulary: when it is
-/// read), and Failure ("rank 3: backward stage 1
-/// ...") if a rank fails; in an MPI job the failure is told and all processes end. There, every process gets a result,
-/// but rank 0's alone is whole.
+/// Throws Error for bad input before anything is computed (for a training token outside of the vocabulary: when it is
+/// read). Throws Failure ("rank 3: backward stage 1 ...") if a rank fails; in an MPI job the failure is printed and all
+/// processes end. There every process gets a result, but only rank 0's is complete.
 [[nodiscard]] TrainResult train(const RunConfig& config, const TrainOptions& options);
 
-/// Where the ranks of a config's run live. Throws Error if the launcher started another number of processes.
+/// Whether the ranks of a config's run are threads or processes. Throws Error if the launcher started a different
+/// number of processes.
 [[nodiscard]] RankPlacement placement_of(const RunConfig& config);
 
 struct EvaluationResult {
   double loss = 0;
   std::int64_t num_targets = 0;
-  std::int64_t num_targets_of_text = 0;  // of which `most_batches` may leave some out
+  std::int64_t num_targets_of_text = 0;  // of which `most_batches` may skip some
   double unigram_entropy = 0;            // of the whole text
   std::string note = {};                 // ModelReader::unused_tensors_note()
 };

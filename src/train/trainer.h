@@ -12,11 +12,11 @@
 
 namespace echelon {
 
-/// What a trainer works with; all of it outlives the trainer.
+/// The inputs of a trainer; all of them outlive it.
 struct TrainerContext {
   const Blueprint& blueprint;
   RankView rank;
-  Mesh& host_mesh;  // of the same ranks, for what is stored in the host's memory
+  Mesh& host_mesh;  // of the same ranks, for buffers in host memory
   const DatasetBatches& training;
   const DatasetBatches* validation = nullptr;
   RunObserver& observer;
@@ -31,7 +31,7 @@ class Trainer {
   Trainer(const RunConfig& config, const TrainerContext& context)
       : config_(config), context_(context), scaler_(config), traced_(parse_traced_steps(config.metrics.trace)) {}
 
-  /// Every rank of the mesh calls it; the result is the same on all but for what rank 0 alone knows (times, folders).
+  /// Collective over the mesh. The result is the same on all ranks, except for what only rank 0 knows (times, folders).
   TrainResult run();
 
  private:
@@ -48,7 +48,7 @@ class Trainer {
   LossScaler scaler_;
   StepRange traced_;
   TrainResult result_;
-  std::map<Group, std::int64_t> sent_before_;  // the step at hand, like the next one
+  std::map<Group, std::int64_t> sent_before_;  // the current step, as well as the next one
   std::int64_t faults_before_ = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-/// A dataset that does not begin again: behind its last window nothing is predicted.
+/// A dataset that does not wrap around: after its last window all targets are masked.
 class OneEpoch final : public BatchSource {
  public:
   explicit OneEpoch(const DatasetBatches& data) : data_(data) {}

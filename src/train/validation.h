@@ -11,8 +11,8 @@ struct MeanLoss {
   std::int64_t num_targets = 0;
 };
 
-/// Over the first `most_batches` global batches of `data`, or all of it where that is less; what a last batch lacks is
-/// masked. Every rank of the mesh calls it.
+/// Evaluates the first `most_batches` global batches of `data`, or all of it if it has fewer. Masks the missing part of
+/// a last batch. Collective over the mesh.
 [[nodiscard]] MeanLoss validation_loss(Step& step, const DatasetBatches& data, const RunConfig& config,
                                        std::int64_t most_batches);
 

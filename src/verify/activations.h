@@ -1,4 +1,4 @@
-// What layers read in one step of one rank, whole, and the first read of a layout that is not the same.
+// Records what layers read in one step of one rank, and finds the first read of a layout that differs.
 #pragma once
 
 #include "verify/probe.h"
@@ -19,14 +19,14 @@ class Activations {
   /// Runs one rank up to `step`.
   Activations(const Case& at, std::int64_t step);
 
-  /// What a read is compared with, null if the reference has no such read. A layer that is computed again in a backward
-  /// pass reads what it read before.
+  /// The reference for a read; null if the reference has no such read. A layer that is recomputed in backward reads
+  /// what it read in forward.
   [[nodiscard]] const Activation* of(const ReadName& name) const;
-  /// The expected numbers of a read; NaN in columns of padding.
+  /// The expected values of a read; NaN in columns of padding.
   [[nodiscard]] Numbers expected(const Read& read) const;
-  /// Largest difference over the largest number of the tensor.
+  /// Largest difference over the largest magnitude in the tensor.
   [[nodiscard]] double error_of(const Read& read) const;
-  [[nodiscard]] int position(const ReadName& name) const;  // in the order in which one microbatch reads
+  [[nodiscard]] int position(const ReadName& name) const;  // in the order of the reads of one microbatch
 
  private:
   void add(const Read& read);
@@ -36,14 +36,14 @@ class Activations {
   std::map<ReadName, int> positions_;
 };
 
-/// A read that differs and is told with all that a diagnosis asks for.
+/// A read that differs, with everything that a diagnosis needs.
 struct WrongRead {
   Read read;
   PartialResult partial;
 };
 
-/// The first read that differs in the forward or the backward passes, by its place in the model and by microbatch: as
-/// all ranks that differ in it have it, and of the other ranks their partial results. Empty: all are right.
+/// The first read that differs in the forward or backward passes, ordered by place in the model and microbatch: the
+/// values of all ranks that differ, and the partial results of the other ranks. Empty if all are right.
 struct FirstWrongRead {
   std::vector<WrongRead> wrong;   // ascending by rank
   std::vector<WrongRead> others;  // the same read on ranks where it is right

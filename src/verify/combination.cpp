@@ -17,7 +17,7 @@ void subtract(Numbers& a, double factor, const Numbers& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] -= factor * b[i];
 }
 
-constexpr double dependent = 1e-7;  // of a part's length: what is left of it beside the others
+constexpr double dependent = 1e-7;  // relative length of a part's remainder after projecting out the others
 
 /// Orthonormal columns q and the triangle r with part_j = sum_i q_i r_ij (modified Gram-Schmidt, each part twice).
 struct Factors {
@@ -62,7 +62,7 @@ std::optional<Combination> combine(const Numbers& numbers, const std::vector<Num
     nonzero.push_back(&parts[i]);
     places.push_back(i);
   }
-  // Two more than unknowns, so that a fit says something.
+  // Two more equations than unknowns, so that a fit is significant.
   if (nonzero.empty() || numbers.size() < nonzero.size() + 2) return std::nullopt;
   const auto factors = factorised(nonzero);
   if (!factors) return std::nullopt;

@@ -1,6 +1,5 @@
-// Which multiples of the given parts a tensor is made of. A sum that was left out, formed twice or weighted wrongly
-// shows as coefficients that are not 1: so a fault is named by what it did to the numbers, not by what is expected to
-// break.
+// Fits a tensor as a linear combination of given parts. A sum that is missing, computed twice or weighted wrongly gives
+// coefficients other than 1. Faults are therefore named by their effect on the values, not by expected causes.
 #pragma once
 
 #include <optional>
@@ -15,15 +14,15 @@ using Numbers = std::vector<double>;
 [[nodiscard]] double largest(const Numbers& numbers);
 
 struct Combination {
-  std::vector<double> coefficients;  // NaN where the part is zero, so that any multiple would do
-  double residual = 0;               // largest |numbers - combination| over the largest |number|
+  std::vector<double> coefficients;  // NaN if the part is zero, so that any multiple fits
+  double residual = 0;               // largest |value - combination| over the largest |value|
 };
 
-/// numbers = sum_i coefficient_i part_i, by least squares. None if the parts do not determine the coefficients (too few
-/// numbers, dependent parts).
+/// values = sum_i coefficient_i part_i, by least squares. None if the parts do not determine the coefficients (too few
+/// values, dependent parts).
 [[nodiscard]] std::optional<Combination> combine(const Numbers& numbers, const std::vector<Numbers>& parts);
 
-/// |a - b| within `precision` of the larger one and of 1; a NaN is near everything.
+/// |a - b| within `precision` of the larger one and of 1. NaN is close to everything.
 [[nodiscard]] bool is_near(double a, double b, double precision);
 /// All coefficients are `value`.
 [[nodiscard]] bool all_near(const std::vector<double>& coefficients, double value, double precision);

@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-constexpr double least_scale = 1e-300;  // where all numbers are zero, zeros are equal
+constexpr double least_scale = 1e-300;  // if all values are zero, zeros are equal
 
 }  // namespace
 
@@ -23,8 +23,8 @@ std::string_view name_of(Quantity quantity) {
   return "?";
 }
 
-// AdamW divides a gradient by little more than itself, so that in float32 the rounding noise of a small one moves its
-// weight by up to the learning rate.
+// AdamW divides a gradient by roughly its own magnitude. In float32 the rounding noise of a small gradient can
+// therefore move its weight by up to the learning rate.
 Tolerances tolerances_of(DType dtype) {
   return dtype == DType::float64 ? Tolerances{1e-11, 1e-9, 1e-10, 1e-8} : Tolerances{1e-5, 1e-3, 1e-4, 10};
 }

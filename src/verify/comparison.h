@@ -1,6 +1,6 @@
-// A layout's numbers beside one rank's, on every rank and every copy: error = max|a - b| / max(max|b|, floor), with the
-// root mean square of all gradients as the floor of gradients (some are zero in theory) and the learning rate as that
-// of weights.
+// Compares a layout's values with one rank's, on every rank and every copy: error = max|a - b| / max(max|b|, floor),
+// with the root mean square of all gradients as the floor of gradients (some are zero in theory) and the learning rate
+// as that of weights.
 #pragma once
 
 #include "verify/reference.h"
@@ -10,21 +10,21 @@
 
 namespace echelon {
 
-/// In the order in which a step forms them. Weights of step 0 are the initial ones.
+/// In the order in which a step computes them. Weights of step 0 are the initial ones.
 enum class Quantity : std::uint8_t { loss, gradient, norm, weight };
 inline constexpr int num_quantities = 4;
 [[nodiscard]] std::string_view name_of(Quantity quantity);  // "loss", "gradient", "norm", "weight"
 
 /// By quantity.
 using Tolerances = std::array<double, num_quantities>;
-/// What rounding explains after some steps in "float64" or "float32".
+/// The tolerance for rounding after some steps in "float64" or "float32".
 [[nodiscard]] Tolerances tolerances_of(DType dtype);
 
 /// Elements of a rank's piece that differ, as indices in the whole tensor.
 struct RankDifference {
   int rank = 0;
   double error = 0;
-  std::int64_t first = 0, last = 0, count = 0, of = 0;  // first to last; how many of the `of` numbers of the piece
+  std::int64_t first = 0, last = 0, count = 0, of = 0;  // first to last, and how many of the piece's `of` elements
 };
 
 struct Difference {
@@ -42,7 +42,7 @@ struct WorstError {
   int rank = 0;
 };
 
-/// What each rank knows of each step, by (step, rank).
+/// The differences that each rank found, by (step, rank).
 using RankResults = std::map<std::pair<std::int64_t, int>, StepResult>;
 
 class Comparison final : public RunObserver {
@@ -51,8 +51,8 @@ class Comparison final : public RunObserver {
       : reference_(reference), floor_of_weights_(config.optimizer.lr), tolerances_(tolerances) {}
 
   [[nodiscard]] const WorstError& worst(Quantity quantity) const { return worst_[static_cast<std::size_t>(quantity)]; }
-  /// All that is beyond the tolerance, in the order of the steps and of the forward pass; a tensor of which some
-  /// numbers lie on no rank, or count on two, has an infinite error and no ranks.
+  /// All differences above the tolerance, in the order of steps and of the forward pass. A tensor with elements that no
+  /// rank owns, or that count twice, has an infinite error and no ranks.
   [[nodiscard]] std::vector<Difference> differences() const;
   [[nodiscard]] const RankResults& results() const { return results_; }
 
@@ -64,7 +64,7 @@ class Comparison final : public RunObserver {
   struct Key {
     std::int64_t step;
     Quantity quantity;
-    int position;  // of the tensor in the forward pass
+    int position;  // position of the tensor in the forward pass
     auto operator<=>(const Key&) const = default;
   };
   void compare_weights(const RankView& rank, std::int64_t step);
@@ -78,7 +78,7 @@ class Comparison final : public RunObserver {
   std::mutex mutex_;
   std::array<WorstError, num_quantities> worst_;
   std::map<Key, Difference> differences_;
-  std::map<Key, std::int64_t> num_counted_;  // numbers of the copies that count
+  std::map<Key, std::int64_t> num_counted_;  // elements of the copies that count
   RankResults results_;
 };
 

@@ -19,7 +19,7 @@ const Difference* find(const Case& at, std::int64_t step, Quantity quantity) {
   return found == at.differences.end() ? nullptr : &*found;
 }
 
-/// What a step had formed before, and was like one rank's.
+/// What a step had computed before, equal to one rank's.
 const char* what_is_right(Quantity quantity) {
   switch (quantity) {
     case Quantity::loss: return "";
@@ -31,7 +31,7 @@ const char* what_is_right(Quantity quantity) {
   return "";
 }
 
-/// What is known of the first difference where nothing explains it.
+/// A description of the first difference if nothing explains it.
 Finding plain_finding(const Case& at) {
   const Difference& first = at.differences.front();
   const std::string when = first.quantity == Quantity::weight && first.step == 0
@@ -44,7 +44,7 @@ Finding plain_finding(const Case& at) {
           .evidence = fmt::format("the error is {:.2g}{}", first.error, what_is_right(first.quantity))};
 }
 
-/// What layers read in a step is held twice; of a large model that would be more than the machine has.
+/// The reads of a step are stored twice, which for a large model would exceed the memory of the machine.
 bool has_memory_for_activations(const RunConfig& config) {
   const ModelSpec& model = config.model;
   const double per_token = static_cast<double>(model.num_hidden_layers) *
@@ -62,7 +62,7 @@ std::vector<Finding> activation_findings(const Case& at, std::int64_t step, bool
   return {unknown};
 }
 
-/// All that fits the first difference; what is formed first in a step is asked first.
+/// All findings that fit the first difference. Quantities are tested in the order in which a step computes them.
 std::vector<Finding> findings_of(const Case& at) {
   const Difference& first = at.differences.front();
   std::vector<Finding> findings;
@@ -104,7 +104,7 @@ RunConfig without_axis(RunConfig config, const std::string& axis) {
     config.training.recompute_num_layers =
         std::min(config.training.recompute_num_layers, config.model.num_hidden_layers);
   }
-  // A file has one number of microbatches and ranks, and some schedules want many microbatches.
+  // A file has a fixed number of microbatches and ranks, and some schedules need many microbatches.
   if (axis == "pp" || axis == "microbatches" || !p.pipeline_parallel_schedule_csv.empty()) {
     p.pipeline_parallel_schedule = plain.pipeline_parallel_schedule;
     p.pipeline_parallel_schedule_csv.clear();
@@ -143,14 +143,14 @@ Diagnosis diagnose(const Case& at, const std::function<bool(const RunConfig& lay
     try {
       (differs(without_axis(at.config(), axis.name)) ? diagnosis.stays_without : diagnosis.gone_without)
           .push_back(axis.name);
-    } catch (const Error& error) {  // bad input: there is no such layout
+    } catch (const Error& error) {  // bad input: the layout is impossible
       if (error.status() != ExitStatus::bad_input)
         diagnosis.fails_without.push_back(fmt::format("{} ({})", axis.name, error.what()));
     }
   }
   std::vector<Finding> findings = findings_of(at);
   if (findings.empty()) findings.push_back(plain_finding(at));
-  // Of several axes of one degree the numbers cannot tell which: the one without which the difference is gone is it.
+  // Values cannot distinguish axes of equal degree. The axis at fault is the one whose removal removes the difference.
   const auto explains = std::ranges::find_if(findings, [&](const Finding& finding) {
     return std::ranges::any_of(diagnosis.gone_without,
                                [&](const std::string& axis) { return has_axis(finding.axis, axis); });

@@ -1,5 +1,5 @@
-// From the first difference to the fault: what the numbers are instead of what they should be, and with which axis
-// reduced to one the difference goes away.
+// Diagnoses a fault from the first difference: what the values are instead, and which axis, reduced to one, removes the
+// difference.
 #pragma once
 
 #include "verify/finding.h"
@@ -14,16 +14,16 @@ namespace echelon {
 
 struct Diagnosis {
   Finding finding;
-  std::vector<std::string> gone_without;  // axes without which nothing differs
+  std::vector<std::string> gone_without;  // axes whose removal removes the difference
   std::vector<std::string> stays_without;
-  // "tp (sentence)": axes without which the run does not come to its end, and why.
+  // "tp (sentence)": axes without which the run fails, and why.
   std::vector<std::string> fails_without;
 
   /// "missing sum over tp: the output of ...: each rank has ...; without tp the difference is gone".
   [[nodiscard]] std::string sentence() const;
 };
 
-/// `differs`: does a layout, run in the same way, differ from one rank?
+/// `differs`: whether a layout, run in the same way, differs from one rank.
 [[nodiscard]] Diagnosis diagnose(const Case& at, const std::function<bool(const RunConfig& layout)>& differs);
 
 }  // namespace echelon

@@ -1,5 +1,5 @@
-// The explanations that a difference may have. Each looks at the numbers alone and returns all that fit, the likeliest
-// first; none fits: nothing.
+// Explanations of a difference. Each function examines only the values and returns all explanations that fit, the most
+// likely first.
 #pragma once
 
 #include "verify/finding.h"
@@ -8,18 +8,17 @@
 
 namespace echelon {
 
-/// Of a gradient: ranks or microbatches that count other than once, in the reference's terms or in those of what each
-/// rank had before any sum.
+/// For a gradient: ranks or microbatches that do not count exactly once, in terms of the reference or of each rank's
+/// addend before any sum.
 [[nodiscard]] std::vector<Finding> explain_gradient(const Case& at, const Difference& difference);
-/// Of a gradient norm beside right gradients: parameters that count more or less than once.
+/// For a gradient norm with right gradients: parameters that count more or less than once.
 [[nodiscard]] std::vector<Finding> explain_norm(const Case& at, const Difference& difference);
-/// Of weights beside a right gradient: copies that are older than they should be, borders between shards and slices
-/// that lie elsewhere.
+/// For weights with a right gradient: stale copies, and wrong boundaries between shards and slices.
 [[nodiscard]] std::vector<Finding> explain_weight(const Case& at, const Difference& difference);
-/// Of what layers read in a step, in the forward or in the backward passes: the first such tensor that differs, and
-/// what is wrong with it; of an unknown kind if it is like nothing that we know. Nothing if all of them are right.
+/// For the reads of layers in the forward or backward passes of a step: the first tensor that differs, and its fault.
+/// The kind is unknown if no known fault fits. Empty if all reads are right.
 [[nodiscard]] std::vector<Finding> explain_activations(const Case& at, std::int64_t step, bool is_backward);
-/// Of a loss beside right activations.
+/// For a loss with right activations.
 [[nodiscard]] std::vector<Finding> explain_loss(const Case& at, const Difference& difference);
 
 }  // namespace echelon

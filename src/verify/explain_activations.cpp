@@ -12,9 +12,9 @@
 namespace echelon {
 namespace {
 
-/// A token whose numbers are those that belong to another one.
+/// A token that has the values of another token.
 struct Misplaced {
-  std::int64_t token = 0, as = 0;  // of the global batch
+  std::int64_t token = 0, as = 0;  // index in the global batch
 };
 
 class ActivationExplainer {
@@ -47,7 +47,7 @@ class ActivationExplainer {
     return most;
   }
 
-  // What is missing or too much, as multiples of what each tensor-parallel rank had formed before the sum.
+  // Finds missing or surplus addends, as multiples of each tensor-parallel rank's partial result.
   void try_partial_sums() {
     if (tp_ == 1) return;
     const double n = tp_;
@@ -106,7 +106,7 @@ class ActivationExplainer {
     return combine(surplus, parts);
   }
 
-  // Queries and keys at position t that are turned by the angle of another position.
+  // Queries and keys at position t that are rotated by the angle of another position.
   void try_turned_heads() {
     if (!read().name.tensor.starts_with("queries") && !read().name.tensor.starts_with("keys")) return;
     const std::vector<double> frequencies = rope_frequencies(at_.config().model);
@@ -125,7 +125,7 @@ class ActivationExplainer {
                });
   }
 
-  // The embedding's output with the vector of another position added.
+  // The embedding's output plus the vector of another position.
   void try_learned_positions() {
     const std::string name = "model.embed_positions.weight";
     if (!at_.reference.step(0).weights.tensors().contains(name) ||
@@ -145,7 +145,7 @@ class ActivationExplainer {
                });
   }
 
-  /// Is every wrong token like `moved(expected, by how many positions)`?
+  /// Whether every wrong token equals `moved(expected, by how many positions)`.
   void try_tokens(FaultKind kind, const char* how,
                   const std::function<Numbers(const double*, std::int64_t, std::int64_t)>& moved) {
     std::vector<Misplaced> misplaced;
@@ -167,7 +167,7 @@ class ActivationExplainer {
     add_misplaced(kind, how, misplaced);
   }
 
-  // Sequences that have what belongs to other sequences, with every token that the rank has of them.
+  // Sequences that have the values of other sequences, in all of the rank's tokens.
   void try_other_sequences() {
     const Activation& whole = *expected_.of(read().name);
     const auto num_sequences = static_cast<std::int64_t>(whole.numbers.size()) / whole.num_columns / T_;
@@ -208,7 +208,7 @@ class ActivationExplainer {
     return true;
   }
 
-  // Tokens that have what belongs to other tokens, or nothing.
+  // Tokens that have the values of other tokens, or none.
   void try_other_tokens() {
     const Activation& whole = *expected_.of(read().name);
     const auto num_tokens = static_cast<std::int64_t>(whole.numbers.size()) / whole.num_columns;
@@ -248,7 +248,7 @@ class ActivationExplainer {
     const Misplaced& first = misplaced.front();
     const std::int64_t B = at_.config().training.micro_batch_size, slice = B * T_ / tp_;
     const std::int64_t in_microbatch = first.token % (B * T_);
-    // The tokens that one tensor-parallel rank holds outside of layers begin at a multiple of these.
+    // Outside of layers, the tokens of a tensor-parallel rank start at a multiple of this.
     const bool at_slice = tp_ > 1 && in_microbatch % slice == 0;
     add(kind, at_slice ? "tp" : "", read().name.tensor,
         fmt::format("{} tokens, from position {} of sequence {} on, {} {} and following{}", misplaced.size(),

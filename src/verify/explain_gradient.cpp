@@ -13,7 +13,7 @@
 namespace echelon {
 namespace {
 
-/// What coefficients would be if a certain fault were there, for the piece of `rank`.
+/// The coefficients of a hypothetical fault, for the piece of `rank`.
 struct Hypothesis {
   std::function<double(int rank, std::size_t addend)> coefficient;
   FaultKind kind{};
@@ -26,7 +26,7 @@ struct FittedPiece {
   std::vector<double> coefficients;
 };
 
-/// Those that hold for every piece that is not simply right.
+/// The hypotheses that fit every wrong piece.
 std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, const std::vector<FittedPiece>& pieces,
                                      double precision) {
   std::vector<Finding> findings;
@@ -55,8 +55,8 @@ Numbers taken(const Numbers& whole, const std::vector<std::int64_t>& indices) {
   return numbers;
 }
 
-// Sums over any axis that were formed n times, or divided by n. A tied weight's two stages, and the ranks that share a
-// kv head, are fewer than their axis.
+// Sums over an axis that were computed n times, or divided by n. The two stages of a tied weight and the ranks that
+// share a kv head are part of their axis.
 void add_uniform_hypotheses(const Case& at, std::vector<Hypothesis>& hypotheses) {
   std::vector<LayoutAxis> axes = axes_of(at.config());
   const ModelSpec& model = at.config().model;
@@ -173,7 +173,7 @@ std::vector<Finding> by_sequences(const Case& at, const Difference& difference, 
       std::vector<Numbers> addends;
       for (const Numbers& gradient : list.gradients) addends.push_back(taken(gradient, piece.indices));
       const auto combination = combine(piece.numbers, addends);
-      if (!combination && piece.numbers.size() < addends.size() + 2) continue;  // a sliver of the tensor
+      if (!combination && piece.numbers.size() < addends.size() + 2) continue;  // a small part of the tensor
       fits = fits && combination && combination->residual <= at.precision;
       if (fits) fitted.push_back({piece.rank, combination->coefficients});
     }
@@ -189,7 +189,7 @@ std::vector<Finding> by_sequences(const Case& at, const Difference& difference, 
   return {};
 }
 
-/// What the ranks that hold the same elements had before any sum, as far as they have all elements of `piece`.
+/// The addends, before any sum, of the ranks that have all elements of `piece`.
 std::vector<const RankPiece*> local_addends(const TensorPieces& pieces, const RankPiece& piece) {
   std::vector<const RankPiece*> addends;
   for (const RankPiece& local : pieces.local)
@@ -245,7 +245,7 @@ std::vector<Finding> by_ranks(const Case& at, const Difference& difference, cons
   return findings;
 }
 
-// A shard of the gradient that was cut at another place.
+// A gradient shard with wrong boundaries.
 std::vector<Finding> by_shift(const Case& at, const Difference& difference, const TensorPieces& pieces) {
   const Numbers& expected = at.reference.gradient(difference.step, difference.tensor);
   double most = 0;

@@ -27,7 +27,7 @@ class LossExplainer {
         add(FaultKind::mean_for_sum, axis.name,
             fmt::format("it is one rank's divided by {}, the degree of {}", n, axis.name));
     }
-    // The loss of a part of the batch does not depend on the tensor whose gradient is formed with it.
+    // The loss of a part of the batch does not depend on the tensor whose gradient is computed with it.
     for (const GradientAddends& list : gradient_addends(at_, at_.reference.tensors().back(), step_)) try_subsets(list);
     return std::move(findings_);
   }

@@ -1,4 +1,4 @@
-// The norm of the layout squared less that of one rank: which parameters' squares, how often, is that?
+// Explains the squared norm of the layout minus that of one rank as multiples of parameters' squares.
 #include "verify/explain.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 namespace echelon {
 namespace {
 
-/// Which ranks own which tensor's gradient, and how many of them the same numbers.
+/// Which ranks own which tensor's gradient, and how many own the same elements.
 class Ownership final : public RunObserver {
  public:
   Ownership(const Case& at, std::int64_t step) : mesh_(at.mesh()), reference_(at.reference), step_(step) {}
@@ -27,7 +27,7 @@ class Ownership final : public RunObserver {
       });
     });
   }
-  /// The most ranks that differ in `axis` alone and own the same numbers; 1: it is not replicated over the axis.
+  /// The largest number of ranks that differ only in `axis` and own the same elements; 1: not replicated over the axis.
   [[nodiscard]] int copies(const std::string& tensor, Axis axis) const {
     int most = 1;
     for (const auto& [first, ranks] : owners_.at(tensor))
@@ -38,7 +38,7 @@ class Ownership final : public RunObserver {
       }
     return most;
   }
-  /// The squares that ranks with the coordinate of `rank` in `axis` count.
+  /// The squares counted by the ranks with the coordinate of `rank` in `axis`.
   [[nodiscard]] double counted_beside(int rank, Axis axis) const {
     double sum = 0;
     for (const auto& [other, squares] : counted_)
@@ -60,13 +60,13 @@ class Ownership final : public RunObserver {
   std::map<int, double> counted_;
 };
 
-/// A tensor that some ranks own alike.
+/// A tensor that several ranks own.
 struct Replicated {
   std::string tensor;
   int copies = 1;
 };
 
-/// The name without its numbers: the same for all layers.
+/// The name without its layer number: the same for all layers.
 std::string role_of(std::string tensor) {
   std::erase_if(tensor, [](char c) { return c >= '0' && c <= '9'; });
   return tensor;
@@ -176,7 +176,7 @@ class NormExplainer {
 
   const Case& at_;
   std::int64_t step_;
-  int rank_;  // whose norm is looked at
+  int rank_;  // whose norm is examined
   Ownership owners_;
   std::map<std::string, double> squares_;
   double expected_ = 0, surplus_ = 0;

@@ -12,11 +12,11 @@
 namespace echelon {
 namespace {
 
-/// What differs on one rank, as places in its piece.
+/// The elements that differ on one rank, as indices in its piece.
 struct WrongPlaces {
   const RankPiece* piece = nullptr;
   std::vector<std::size_t> places;
-  bool is_stale = true;  // all of them have the value of the step before
+  bool is_stale = true;  // all of them have the value of the previous step
 
   [[nodiscard]] std::int64_t first() const { return piece->indices[places.front()]; }
   [[nodiscard]] std::int64_t last() const { return piece->indices[places.back()]; }
@@ -86,7 +86,7 @@ class WeightExplainer {
     return nullptr;
   }
 
-  // What begins or ends at the borders of shards is a matter of them.
+  // Differences that start or end at boundaries of shards are faults of these boundaries.
   void try_shards() {
     for (int shard = 0;
          shard < at_.mesh().degree(Axis::dp_shard) && at_.mesh().degree(Axis::dp_shard) > 1 && findings_.empty();
@@ -112,7 +112,7 @@ class WeightExplainer {
     if (owner_is_right) {
       add(is_stale_ ? FaultKind::stale_weight : FaultKind::missing_gather, "dp_shard",
           fmt::format("the elements of shard {} {} on ranks that do not own it: it was not gathered", shard, state));
-    } else if (!is_part) {  // the shard has all of the tensor: its borders say nothing
+    } else if (!is_part) {  // the shard has the whole tensor: its boundaries explain nothing
     } else if (at_begin && at_end) {
       add(is_stale_ ? FaultKind::stale_weight : FaultKind::wrong_boundary, "dp_shard",
           fmt::format("exactly the elements of shard {}, {} to {}, {}", shard, piece.indices.front(),
@@ -125,8 +125,7 @@ class WeightExplainer {
     }
   }
 
-  // Values, or updates of them, that belong to other elements: slices and shards that were cut at another place, or put
-  // there.
+  // Values or updates that belong to other elements: slices and shards with wrong boundaries or places.
   void try_shift() {
     const auto& expected = at_.reference.weight(difference_.step, difference_.tensor);
     if (try_shift_of("the values", expected, [](double value, std::size_t) { return value; }) || difference_.step == 0)
@@ -160,7 +159,7 @@ class WeightExplainer {
     return true;
   }
 
-  // The axis whose coordinate tells the ranks that are wrong from those that are right.
+  // The axis whose coordinate separates wrong ranks from right ranks.
   [[nodiscard]] std::string axis_of_ranks() const {
     for (const auto& [name, axis] : {std::pair{"dp_replicate", Axis::dp_replicate},
                                      {"dp_shard", Axis::dp_shard},

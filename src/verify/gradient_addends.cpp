@@ -8,7 +8,7 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t most_subsets = 64;  // one run of one rank each
+constexpr std::int64_t most_subsets = 64;  // one single-rank run each
 
 class MaskedBatch final : public BatchSource {
  public:

@@ -1,6 +1,5 @@
-// The gradient of a step as the sum of what each microbatch of each replica adds to it, computed by one rank: the
-// sequences of all others have their targets ignored. With it, any wrong weighting of ranks and microbatches can be
-// read off a gradient.
+// The addends of a step's gradient, one for each microbatch of each replica. One rank computes each with the targets of
+// all other sequences ignored. The addends reveal any wrong weighting of ranks and microbatches.
 #pragma once
 
 #include "verify/combination.h"
@@ -15,13 +14,13 @@ struct BatchSubset {
 
 struct GradientAddends {
   std::vector<BatchSubset> subsets = {};
-  std::vector<double> num_targets = {};  // of each subset
-  std::vector<double> mean_losses = {};  // over these targets
+  std::vector<double> num_targets = {};  // targets of each subset
+  std::vector<double> mean_losses = {};  // mean over these targets
   std::vector<Numbers> gradients = {};   // whole tensors; their sum is the gradient
   bool has_microbatches = false, has_replicas = false;
 };
 
-/// By microbatch and replica if these are few, else by each alone: any of the lists may explain a gradient.
+/// By microbatch and replica if these are few, else by either alone. Any of the lists may explain a gradient.
 [[nodiscard]] std::vector<GradientAddends> gradient_addends(const Case& at, const std::string& tensor,
                                                             std::int64_t step);
 

@@ -18,7 +18,7 @@ RankPiece piece_of(const ParamPiece& piece, int rank, Ops& ops) {
   return taken;
 }
 
-/// What all ranks write to.
+/// Shared by all ranks.
 struct Taken {
   std::string tensor;
   Quantity quantity{};
@@ -33,8 +33,7 @@ struct Taken {
   }
 };
 
-// The gradient is whole on its rank when the backward passes are over: at the first action of the step that sums it, or
-// at clipping.
+// The rank's gradient is complete after the backward passes: at the first action that sums it, or at clipping.
 class LocalGradient final : public RankInterposer, public StepObserver {
  public:
   LocalGradient(Taken& taken, Ops& ops, Mesh& mesh, const Interpose& interpose)

@@ -1,5 +1,5 @@
-// One tensor of a layout, as every rank has it at one moment: its gradient when it is reduced, or its value after a
-// step; and what each rank's backward pass had left in the gradient before anybody was asked.
+// One tensor of a layout on every rank: its gradient after reduction, or its value after a step. Also each rank's
+// gradient before any reduction.
 #pragma once
 
 #include "verify/combination.h"
@@ -18,12 +18,12 @@ struct TensorPieces {
   std::vector<RankPiece> local;   // gradients before any sum over ranks
 };
 
-/// By how many elements the whole tensor `expected` must be moved so that nine tenths of `piece`, at `places` (of its
-/// numbers), are it; 0: by none. The smallest distance is found first.
+/// The smallest shift of the whole tensor `expected` for which nine tenths of `piece`, at `places` (indices of its
+/// elements), are equal; 0 if none.
 [[nodiscard]] std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places,
                                     const Numbers& expected, double tolerance);
 
-/// Runs the layout once more, up to `step`.
+/// Runs the layout again, up to `step`.
 [[nodiscard]] TensorPieces pieces_of(const Case& at, const std::string& tensor, Quantity quantity, std::int64_t step);
 
 }  // namespace echelon

@@ -73,7 +73,7 @@ void Probe::before(const Operation& operation) {
       read_heads("queries", "q_proj.weight", args.q);
       read_heads("keys", "k_proj.weight", args.k);
     }
-    // A branch is added to what went past it: at the end of a block nothing else reads it on this stage.
+    // A branch is added to the residual: at the end of a block nothing else reads it on this stage.
     if constexpr (std::is_same_v<A, AddArgs>)
       if (!product_.empty() && args.a.sizes.num_dims() == 2) read("output of " + product_, args.a, 0, true);
     if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>)
@@ -99,7 +99,7 @@ void Probe::read_product(const MatmulArgs& args) {
   const bool is_forward = args.transpose_b;
   if (is_forward) product_ = weight->name;
   const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
-  // The head forms its gradient of the logits where the logits were; they are too many to be compared.
+  // The head overwrites the logits with their gradient; they are too many to compare.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
   if (is_forward || !is_head)
     read((is_forward ? "input of " : "gradient of the output of ") + weight->name, args.a, first_column, false);

@@ -1,9 +1,8 @@
-// What the layers of a rank read: the inputs of every product and norm, queries and keys, and the gradients that come
-// back to them. A probe stands between the step and its backend and knows a tensor by the parameter that it meets in an
-// operation, so that layers need not tell.
+// Observes what the layers of a rank read: the inputs of every matmul and norm, queries and keys, and their gradients.
+// A probe wraps the backend and identifies a tensor by the parameter of its operation, so that layers are unaware of
+// it.
 //
-// A read says which tokens of the global batch and which columns of the whole tensor it has, so that layouts can be
-// compared.
+// A read records its tokens of the global batch and its columns of the whole tensor, so that layouts can be compared.
 #pragma once
 
 #include "blueprint/batch_layout.h"
@@ -22,9 +21,9 @@ struct ReadName {
   auto operator<=>(const ReadName&) const = default;
 };
 
-/// A product or a look-up whose result is this rank's part of a sum over tp.
+/// A matmul or a look-up whose result is this rank's addend of a sum over tp.
 struct PartialResult {
-  std::string weight;  // empty: there was none before in this action
+  std::string weight;  // empty: none earlier in this action
   std::int64_t num_rows = 0;
   Numbers numbers;
 };
@@ -46,8 +45,8 @@ struct Read {
 };
 using ReadListener = std::function<void(const Read& read)>;
 
-/// Tells `listener` of every read in step `step`, on the rank's thread; `inner` (may be empty) stands between it and
-/// the step.
+/// Calls `listener` for every read in step `step`, on the rank's thread. `inner` (may be empty) is applied between the
+/// probe and the step.
 class Probe final : public RankInterposer, public StepObserver {
  public:
   Probe(const RunConfig& config, std::int64_t step, ReadListener listener, Ops& ops, Mesh& mesh,
@@ -83,11 +82,11 @@ class Probe final : public RankInterposer, public StepObserver {
   Mesh& plain_mesh_;
   std::unique_ptr<ProbeOps> ops_;
   std::unique_ptr<RankInterposer> inner_;
-  std::vector<Param*> params_;  // of this rank; where their values lie may change in a step
+  std::vector<Param*> params_;  // of this rank; the place of their values may change in a step
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
-  std::string product_;    // the weight of the last forward product of the action
+  std::string product_;    // the weight of the last forward matmul of the action
   std::string attention_;  // the prefix of the last projection of queries, "model.layers.3.self_attn."
   PartialResult partial_;
 };

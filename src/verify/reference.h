@@ -1,5 +1,4 @@
-// What one rank computes: the loss, the gradient norm, every gradient and every weight of each step, that a layout is
-// compared with.
+// The reference that a layout is compared with: one rank's loss, gradient norm, gradients and weights of each step.
 #pragma once
 
 #include "engine/layout_run.h"
@@ -23,12 +22,12 @@ struct ReferenceStep {
 
 class Reference final : public RunObserver {
  public:
-  /// From 0, where there are initial weights only.
+  /// Starts at step 0, which has only initial weights.
   [[nodiscard]] const ReferenceStep& step(std::int64_t step) const { return steps_[static_cast<std::size_t>(step)]; }
   [[nodiscard]] std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()) - 1; }
   [[nodiscard]] const std::vector<double>& gradient(std::int64_t step, const std::string& tensor) const;
   [[nodiscard]] const std::vector<double>& weight(std::int64_t step, const std::string& tensor) const;
-  /// Names in the order of the forward pass, and where a name stands in it.
+  /// Names in the order of the forward pass, and the index of a name.
   [[nodiscard]] const std::vector<std::string>& tensors() const { return tensors_; }
   [[nodiscard]] int position(const std::string& tensor) const { return positions_.at(tensor); }
 

@@ -16,7 +16,7 @@
 namespace echelon {
 namespace {
 
-/// About size * part / whole, with the same remainder by `degree`, so that the layout pads and cuts as it did.
+/// About size * part / whole, with the same remainder modulo `degree`, so that the layout pads and splits as before.
 std::int64_t scaled_like(std::int64_t size, std::int64_t part, std::int64_t whole, std::int64_t degree) {
   const std::int64_t wanted = std::max<std::int64_t>(1, size * part / whole);
   const std::int64_t quotient = std::max<std::int64_t>(1, wanted / degree);
@@ -86,7 +86,7 @@ void check_request(const RunConfig& config, const VerifyRequest& request) {
           request.num_steps, config.training.steps, config.training.steps);
 }
 
-/// Ranks of one pipeline rank are as large as its first one, but for padding.
+/// Ranks of one pipeline rank have the size of its first, except for padding.
 double arena_bytes(const Blueprint& blueprint) {
   const MeshShape& mesh = blueprint.mesh();
   double bytes = 0;
@@ -99,7 +99,7 @@ void check_memory(const RunConfig& config, const VerifyRequest& request, std::ve
   constexpr double mebibyte = 1024.0 * 1024.0;
   const double ranks = arena_bytes(Blueprint(config)) / mebibyte,
                one = arena_bytes(Blueprint(one_rank(config))) / mebibyte;
-  // Weights and gradients of each step, and as many numbers again that ranks compare with them.
+  // Weights and gradients of each step, and as many values that ranks compare with them.
   const double compared = static_cast<double>(2 * request.num_steps + 3) *
                           static_cast<double>(config.model.num_parameters()) * 8 / mebibyte;
   const double machine = static_cast<double>(system_memory_bytes()) / mebibyte;

@@ -1,5 +1,5 @@
-// What `verify` makes of a config before it runs it: a number format in which rounding is small, a smaller model if
-// asked for, data, and the memory of it all.
+// Prepares a config for `verify`: a dtype with small rounding errors, a smaller model if requested, data, and a memory
+// check.
 #pragma once
 
 #include "data/batch_source.h"
@@ -20,8 +20,8 @@ struct VerifyRequest {
 
 struct VerifySetup {
   RunConfig config;
-  std::vector<std::unique_ptr<BatchSource>> sources;  // the last one is the run's, made of those before
-  std::vector<std::string> notes;                     // what was shrunk, which data, how much memory: for the user
+  std::vector<std::unique_ptr<BatchSource>> sources;  // the config that runs, derived from the fields above
+  std::vector<std::string> notes;                     // for the user: what was shrunk, which data, how much memory
 
   [[nodiscard]] const BatchSource& batches() const { return *sources.back(); }
 };
@@ -29,9 +29,9 @@ struct VerifySetup {
 /// The value of --dtype. Throws Error for a format in which rounding is too large.
 [[nodiscard]] DType parse_verified_dtype(std::string_view name);
 
-/// The model with fewer layers and a smaller width; the layout is kept, and so are the numbers of heads, and what is
-/// left over when the feed-forward width and the vocabulary are divided by the tensor-parallel degree. The vocabulary
-/// shrinks only without a dataset. Throws Error if the layout needs more.
+/// The model with fewer layers and a smaller width. Unchanged are the layout, the numbers of heads, and the remainders
+/// of the feed-forward width and the vocabulary modulo the tensor-parallel degree. The vocabulary shrinks only without
+/// a dataset. Throws Error if the layout needs a larger model.
 [[nodiscard]] RunConfig shrunk(RunConfig config, const VerifyRequest& request, bool shrinks_vocabulary);
 
 /// Throws Error for what cannot be verified, with the closest setting that can, and for more memory than this machine

@@ -1,5 +1,5 @@
-// A layout against one rank: the same initial weights, the same global batches, some steps; the loss, the gradient
-// norm, every gradient and every updated weight on every rank are compared. A difference is diagnosed.
+// Compares a layout with one rank, from the same initial weights and global batches, for some steps: the loss, the
+// gradient norm, and every gradient and updated weight on every rank. Diagnoses a difference.
 #pragma once
 
 #include "verify/diagnosis.h"
@@ -10,20 +10,20 @@ namespace echelon {
 
 struct VerifyOptions {
   std::int64_t num_steps = 3;
-  Interpose interpose = {};  // of the layout's ranks: a place for tests
+  Interpose interpose = {};  // wraps the layout's ranks, for tests
 };
 
 struct Verdict {
   std::array<WorstError, num_quantities> worst;  // by quantity
   Tolerances tolerances{};
-  std::optional<Difference> first;  // the first difference, if there is one
+  std::optional<Difference> first;  // of the first difference, if any
   std::string place;                // of it
   std::optional<Diagnosis> diagnosis;
 
   [[nodiscard]] bool is_equal() const { return !first.has_value(); }
 };
 
-/// Ranks are threads. `config` says how many steps its learning rates are for; no more are run.
+/// Ranks are threads. The learning rates are for the steps of `config`, which bound the number of steps.
 [[nodiscard]] Verdict verify(const RunConfig& config, const BatchSource& batches, const VerifyOptions& options = {});
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// Plain files by their descriptor: every error is a sentence with the path and the system's reason.
+// Plain files by descriptor. Every error is a sentence with the path and the system's reason.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace echelon {
 /// A regular file, read or written at explicit offsets, so that many ranks can use one file at once.
 class File {
  public:
-  /// Throws Error if it is missing, no regular file or may not be read.
+  /// Throws Error if it is missing, unreadable or not a regular file.
   [[nodiscard]] static File open_to_read(const std::filesystem::path& path);
   /// Throws Failure if it is missing.
   [[nodiscard]] static File open_to_write(const std::filesystem::path& path);
-  /// Truncates a file that is there. Throws Failure.
+  /// Truncates an existing file. Throws Failure.
   [[nodiscard]] static File create(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
@@ -27,7 +27,7 @@ class File {
   void read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const;
   /// Throws Failure (a full disk, an I/O error).
   void write_at(std::int64_t offset, const void* data, std::int64_t num_bytes);
-  /// Takes the disk blocks of [0, num_bytes) now, so that a full disk is noticed before anything is written. Throws
+  /// Allocates the disk blocks of [0, num_bytes), so that a full disk is detected before anything is written. Throws
   /// Failure.
   void reserve(std::int64_t num_bytes);
   /// Throws Failure.
@@ -45,9 +45,9 @@ class File {
 [[nodiscard]] std::string read_text(const std::filesystem::path& path, std::int64_t max_bytes = 1LL << 30);
 /// Creates the file and syncs it. Throws Failure.
 void write_text(const std::filesystem::path& path, std::string_view text);
-/// Makes what was created, renamed or deleted in the folder last. Throws Failure.
+/// Makes creations, renames and deletions in the folder durable. Throws Failure.
 void sync_folder(const std::filesystem::path& folder);
-/// Deletes the folder and all in it if it is there. Throws Failure.
+/// Deletes the folder with its contents if it exists. Throws Failure.
 void delete_folder(const std::filesystem::path& folder);
 
 }  // namespace echelon

@@ -1,5 +1,4 @@
-// Conversion of contiguous numbers between formats, each value rounded to nearest even (a NaN stays a NaN, what is too
-// large becomes infinite).
+// Converts contiguous values between formats with rounding to nearest even. NaN stays NaN; overflow gives infinity.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -8,8 +7,8 @@
 
 namespace echelon {
 
-/// `count` numbers of format `from` to format `to`; the two must not overlap. Throws Error for int32, which is not a
-/// weight's format.
+/// Converts `count` values of format `from` to format `to`; the two must not overlap. Throws Error for int32, which is
+/// not a weight's format.
 void convert_numbers(DType from, const void* in, DType to, void* out, std::int64_t count);
 
 /// The index of the first NaN or infinity; `count` if there is none. Throws Error for integers.

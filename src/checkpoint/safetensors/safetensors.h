@@ -1,6 +1,6 @@
 // Hugging Face's safetensors: u64 length of the header (little-endian), header (JSON: name -> dtype, shape,
-// data_offsets), raw little-endian numbers. https://huggingface.co/docs/safetensors. Nothing of a file is believed
-// before it is checked.
+// data_offsets), raw little-endian values. https://huggingface.co/docs/safetensors. Every field of a file is checked
+// before use.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -24,12 +24,12 @@ struct FileTensor {
   std::string format;          // safetensors' name of the dtype, e.g. "BF16"
   std::optional<DType> dtype;  // unset for formats that Echelon does not compute in (BOOL, I64, ...)
   FileShape shape;
-  std::int64_t first_byte = 0;  // from the beginning of the file
+  std::int64_t first_byte = 0;  // from the start of the file
   std::int64_t num_bytes = 0;
 };
 
-/// Reads and checks the header alone: its length, the JSON, known formats, sizes that agree with bytes, data that fills
-/// the file without gaps or overlaps. Throws Error naming the file and what is wrong with it.
+/// Reads and checks only the header: its length, the JSON, known formats, sizes that agree with bytes, data that fills
+/// the file without gaps or overlaps. Throws Error naming the file and the fault.
 [[nodiscard]] std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path);
 
 /// "F32" etc.; throws Error for a dtype that files do not have.
@@ -41,7 +41,7 @@ struct TensorPlan {
   FileShape shape;
 };
 
-/// Where everything of a file that is still to be written will lie.
+/// The layout of a file to be written.
 struct FilePlan {
   std::string file_name;
   std::string header;                         // length and JSON, padded so that the data is aligned to 8 bytes

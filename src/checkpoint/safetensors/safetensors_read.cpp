@@ -39,7 +39,7 @@ constexpr std::array<Format, 15> formats = {{{"F32", 4, DType::float32},
                                              {"F8_E4M3", 1, {}},
                                              {"F8_E5M2", 1, {}}}};
 
-// Throws nlohmann's exceptions where the JSON has another form; the caller turns them into sentences.
+// Throws nlohmann's exceptions if the JSON has another structure; the caller turns them into sentences.
 FileTensor parse_tensor(const nlohmann::json& entry, std::int64_t data_first_byte, std::int64_t data_bytes) {
   FileTensor tensor;
   tensor.format = entry.at("dtype").get<std::string>();

@@ -1,4 +1,4 @@
-// Writing a file so that its final name never shows half of it: a temporary name, fsync, rename.
+// Writes a file atomically: a temporary name, fsync, rename.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace echelon {
 /// folder).
 class DurableFile {
  public:
-  /// Opens `path` + ".partial" beside the final name.
+  /// Opens `path` + ".partial".
   explicit DurableFile(std::string path);
   /// Removes the temporary file unless publish() has run.
   ~DurableFile();
@@ -21,7 +21,7 @@ class DurableFile {
   void append(const void* data, std::size_t num_bytes);
   /// Flushes to the disk; the file still has its temporary name.
   void flush();
-  /// flush(), then gives the file its final name, over what was there.
+  /// flush(), then renames the file to its final name and replaces any file there.
   void publish();
 
  private:
@@ -34,7 +34,7 @@ class DurableFile {
   int file_ = -1;
 };
 
-/// The whole of `path` becomes `text`, or nothing changes.
+/// Replaces the contents of `path` by `text`, or changes nothing.
 void write_durably(const std::string& path, std::string_view text);
 
 }  // namespace echelon

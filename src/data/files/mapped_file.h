@@ -6,7 +6,7 @@
 
 namespace echelon {
 
-/// Throws Error if `path` cannot be opened or is no regular file. The file must not shrink while it is mapped.
+/// Throws Error if `path` cannot be opened or is not a regular file. The file must not shrink while it is mapped.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

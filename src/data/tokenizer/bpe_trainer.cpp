@@ -14,7 +14,7 @@
 namespace echelon {
 namespace {
 
-// A longer one (a picture in base64, a genome) is cut, or each of its merges would cost its whole length.
+// Longer words (a picture in base64, a genome) are split, since each merge costs the length of its words.
 constexpr std::size_t longest_word = 256;
 
 using Pair = std::pair<std::int32_t, std::int32_t>;
@@ -34,7 +34,7 @@ struct Word {
 
 struct PairUse {
   std::int64_t count = 0;
-  std::vector<std::uint32_t> words;  // that held the pair once; perhaps no longer
+  std::vector<std::uint32_t> words;  // words that contained the pair, possibly no longer
 };
 
 struct Candidate {
@@ -45,7 +45,7 @@ struct Candidate {
   }
 };
 
-/// The words as sequences of symbols, and how often each pair of neighbours occurs.
+/// The words as sequences of symbols, and the count of each pair of neighbours.
 class PairTable {
  public:
   void add_word(std::span<const std::int32_t> symbols, std::int64_t count) {
@@ -58,8 +58,8 @@ class PairTable {
     for (const auto& [pair, use] : uses_) candidates_.push({use.count, pair});
   }
 
-  /// The most frequent pair with its count; count 0 if none is left. A count rises only in merge(), which enters the
-  /// pair anew; it falls unseen, so a stale candidate is put back lower.
+  /// The most frequent pair with its count; count 0 if none is left. A count increases only in merge(), which inserts
+  /// the pair again. Decreases leave stale candidates, which are reinserted with their lower count.
   Candidate pop_best() {
     while (!candidates_.empty()) {
       const Candidate best = candidates_.top();
@@ -92,7 +92,7 @@ class PairTable {
     if (use.words.empty() || use.words.back() != word) use.words.push_back(static_cast<std::uint32_t>(word));
   }
 
-  // All old neighbours are subtracted and all new ones added: overlaps such as aaaa then need no thought.
+  // All old neighbours are subtracted and all new ones added, which handles overlaps such as aaaa.
   void merge_in(std::size_t word_index, Pair pair, std::int32_t result) {
     Word& word = words_[word_index];
     std::int32_t* symbols = symbols_.data() + word.first;
@@ -101,7 +101,7 @@ class PairTable {
     };
     std::size_t at = 0;
     while (at < word.length && !occurs(at)) ++at;
-    if (at == word.length) return;  // an earlier merge took it away
+    if (at == word.length) return;  // an earlier merge removed it
     for (std::size_t i = 0; i + 1 < word.length; ++i) uses_.at({symbols[i], symbols[i + 1]}).count -= word.count;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < word.length; ++kept) {
@@ -125,7 +125,7 @@ class PairTable {
   std::vector<Word> words_;
   std::unordered_map<Pair, PairUse, PairHash> uses_;
   std::priority_queue<Candidate> candidates_;
-  std::vector<Pair> fresh_;  // pairs that the merge at work has created
+  std::vector<Pair> fresh_;  // pairs that the current merge created
 };
 
 }  // namespace
@@ -175,9 +175,9 @@ TokenizerSpec BpeTrainer::train(std::int64_t vocab_size) const {
     table.add_word(symbols, count);
   }
   table.start();
-  // "abc" may come from ab + c and from a + bc: one token, two merges.
+  // "abc" may come from ab + c or from a + bc: one token, two merges.
   std::unordered_map<std::string, std::int32_t> ids;
-  std::unordered_map<Pair, std::int32_t, PairHash> results;  // such a token can bring back a pair whose merge is known
+  std::unordered_map<Pair, std::int32_t, PairHash> results;  // such a token can recreate a pair whose merge is known
   while (static_cast<std::int64_t>(spec.tokens.size()) < vocab_size - 1) {
     const auto [count, pair] = table.pop_best();
     if (count < 2) break;

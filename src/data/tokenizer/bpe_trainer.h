@@ -1,6 +1,6 @@
-// Learning the merges of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909, algorithm 1): join the most
-// frequent pair of neighbours, again and again. Frequencies are kept up to date word by word, so a merge costs as much
-// as the words that hold it.
+// Learns the merges of byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909, algorithm 1): repeatedly merge the
+// most frequent pair of neighbours. Counts are updated word by word, so a merge costs the length of the words that
+// contain it.
 #pragma once
 
 #include "data/tokenizer/splitter.h"
@@ -15,7 +15,7 @@
 namespace echelon {
 
 /// Counts the words of the text and then learns from the counts. Of equally frequent pairs, the one with the smaller
-/// (left id, right id) goes first, so the outcome depends on the text alone.
+/// (left id, right id) goes first, so the result depends only on the text.
 class BpeTrainer {
  public:
   BpeTrainer();
@@ -24,8 +24,8 @@ class BpeTrainer {
   /// most 256 bytes.
   void add(std::string_view text);
 
-  /// A tokenizer of vocab_size tokens: the 256 bytes, the merges, and <|endoftext|> as the last. Fewer if the text has
-  /// no pair left that occurs twice. Throws Error if vocab_size is below 257 or above 2^24.
+  /// A tokenizer of vocab_size tokens: the 256 bytes, the merges, and <|endoftext|> as the last. It has fewer if no
+  /// pair of the text occurs twice. Throws Error if vocab_size is below 257 or above 2^24.
   [[nodiscard]] TokenizerSpec train(std::int64_t vocab_size) const;
 
  private:

@@ -27,7 +27,7 @@ void append_normalized(std::string_view valid, std::string& out) {
 }  // namespace
 
 std::string_view to_nfc(std::string_view text, std::string& storage) {
-  // Below U+0300, whose UTF-8 starts with 0xcc, every character stands in form C already.
+  // Every character below U+0300, whose UTF-8 starts with 0xcc, is in form C already.
   const auto may_change = [](char byte) { return static_cast<std::uint8_t>(byte) >= 0xcc; };
   if (std::none_of(text.begin(), text.end(), may_change)) return text;
   storage.clear();

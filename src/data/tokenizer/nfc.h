@@ -1,4 +1,4 @@
-// Unicode's normalization form C (UAX 15): a letter and its accent become one character where there is one.
+// Unicode's normalization form C (UAX 15): a letter and its accent become one character if Unicode has one.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace echelon {
 
-/// `text` with every run of valid UTF-8 in form C; other bytes stay as they are. Returns `text` itself, or a view into
+/// `text` with every run of valid UTF-8 in form C; other bytes are unchanged. Returns `text` itself, or a view into
 /// `storage` if anything could change.
 [[nodiscard]] std::string_view to_nfc(std::string_view text, std::string& storage);
 

@@ -27,8 +27,8 @@ std::string reason(int error) {
   return reinterpret_cast<const char*>(text);
 }
 
-// The patterns in tokenizer files are Oniguruma's. PCRE2 counts U+180E as white space, which Unicode has not done since
-// version 6.3, and does not know \u1234.
+// The patterns in tokenizer files are Oniguruma's. PCRE2 counts U+180E as white space, unlike Unicode since version
+// 6.3, and does not support \u1234.
 std::string as_pcre2(std::string_view pattern) {
   const std::string white_space = R"(\t-\r\x{20}\x{85}\p{Z})";
   std::string out;
@@ -67,7 +67,7 @@ class Splitter::Regex {
     code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(), PCRE2_UTF | PCRE2_UCP, &error,
                               &offset, nullptr));
     require(code_ != nullptr, "the tokenizer's pattern {} cannot be compiled: {}", pattern, reason(error));
-    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // where there is no JIT, matching is slower and the same
+    pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);  // without a JIT, matching is slower with the same result
   }
 
   [[nodiscard]] MatchData match_data() const {

@@ -1,4 +1,4 @@
-// Cutting text into the pieces that byte-pair encoding works on: no merge crosses from one piece into the next.
+// Splits text into the pieces that byte-pair encoding works on. No merge crosses pieces.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@ namespace echelon {
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Regular expressions applied in turn: the first cuts the text, the second each of its pieces, and so on. Matches are
-/// pieces and so is what lies between them. \s means Unicode's White_Space. Each run of bytes that are no UTF-8 is a
-/// piece. Safe from many threads.
+/// Regular expressions applied in sequence: the first splits the text, the second each of its pieces, and so on.
+/// Matches are pieces, and so is the text between them. \s means Unicode's White_Space. Each run of invalid UTF-8 is a
+/// piece. Thread-safe.
 class Splitter {
  public:
   /// Throws Error with the pattern and the reason if one does not compile. Without patterns a text is one piece.
@@ -25,8 +25,8 @@ class Splitter {
   Splitter(Splitter&&) noexcept;
   Splitter& operator=(Splitter&&) noexcept;
 
-  /// Calls `visit` with every piece in order; together they are `text`. Throws Error if a pattern gives up on the text
-  /// (its match limits).
+  /// Calls `visit` with every piece in order; joined, they are `text`. Throws Error if a pattern exceeds its match
+  /// limits.
   void split(std::string_view text, const std::function<void(std::string_view piece)>& visit) const;
 
  private:

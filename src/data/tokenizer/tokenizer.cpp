@@ -32,7 +32,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec, const std::string& name) : spec_(std::m
     const auto [left, right, result] = spec_.merges[rank];
     require(std::max({left, right, result}) < vocab_size() && std::min({left, right, result}) >= 0,
             "{}: merge {} names a token that does not exist", name, rank);
-    // Of equal pairs, the last counts.
+    // Of duplicate pairs, the last one counts.
     merges_.insert_or_assign(pair_key(left, right), Ranked{static_cast<std::int32_t>(rank), result});
   }
   for (const AddedToken& added : spec_.added) {
@@ -90,9 +90,8 @@ const Tokenizer::Ranked* Tokenizer::find_merge(std::int32_t left, std::int32_t r
   return found == merges_.end() ? nullptr : &found->second;
 }
 
-// Of all neighbours that merge, those of the lowest rank first, the leftmost of them first: a heap of candidates over a
-// linked list of symbols, so that a piece of a million bytes takes n log n. A candidate is stale if either symbol has
-// changed since.
+// Merges pairs in order of rank, then from left to right, with a heap of candidates over a linked list of symbols: n
+// log n for a piece of a million bytes. A candidate is stale if either symbol has changed since.
 void Tokenizer::append_merged(std::string_view piece, std::vector<std::int32_t>& ids) const {
   require(piece.size() < std::numeric_limits<std::int32_t>::max(),
           "a text has {} bytes without a place to split it, which is too long to encode", piece.size());

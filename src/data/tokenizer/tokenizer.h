@@ -16,9 +16,8 @@
 
 namespace echelon {
 
-/// The same ids as Hugging Face's library gives for the same tokenizer.json without its templates. Any bytes are valid
-/// text. Decoding gives the text back byte for byte, or in form NFC if the tokenizer normalizes. Safe from many
-/// threads.
+/// Gives the same ids as Hugging Face's library for the same tokenizer.json without its templates. Any bytes are valid
+/// text. Decoding returns the text byte for byte, or in form NFC if the tokenizer normalizes. Thread-safe.
 class Tokenizer {
  public:
   /// Throws Error, starting with `name`, if one of the 256 bytes has no token, or tokens and merges contradict each
@@ -31,11 +30,11 @@ class Tokenizer {
 
   /// One more than the largest id.
   [[nodiscard]] std::int64_t vocab_size() const { return static_cast<std::int64_t>(bytes_.size()); }
-  /// Added tokens that stand in the text are recognized as such. For much text, an Encoder is faster.
+  /// Added tokens in the text are recognized. For much text, an Encoder is faster.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const;
-  /// Throws Error on an id that is no token.
+  /// Throws Error on an id that is not a token.
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const;
-  /// The bytes of one token, perhaps a part of a character. Throws Error on an id that is no token.
+  /// The bytes of one token, possibly part of a character. Throws Error on an id that is not a token.
   [[nodiscard]] std::string_view bytes(std::int32_t id) const;
   /// The id of an added token, if there is one with this content.
   [[nodiscard]] std::optional<std::int32_t> added_token(std::string_view content) const;
@@ -60,7 +59,7 @@ class Tokenizer {
   std::string first_bytes_of_added_;
 };
 
-/// Encodes with a memory for pieces that come again. For one thread; the tokenizer must outlive it.
+/// Encodes with a cache of pieces. For one thread; the tokenizer must outlive it.
 class Encoder {
  public:
   explicit Encoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t most_tokens = 1 << 24;  // a wrong id must not ask for all memory
+constexpr std::int64_t most_tokens = 1 << 24;  // a wrong id must not allocate all memory
 
 /// A value of the file with its name for messages: "tokenizer.json: model.vocab".
 struct JsonNode {
@@ -99,7 +99,7 @@ void read_merges(const JsonNode& merges, TokenizerSpec& spec) {
 }
 
 void read_model(const JsonNode& model, TokenizerSpec& spec) {
-  const std::string type = model.has("type") ? model.at("type").text() : "BPE";  // early files leave it out
+  const std::string type = model.has("type") ? model.at("type").text() : "BPE";  // early files omit it
   require(type == "BPE", "{}.type = {} is not supported; byte-level BPE is", model.name, type);
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (model.has(key)) model.at(key).must_not(!model.at(key).text().empty(), "byte-level tokens carry no marks");

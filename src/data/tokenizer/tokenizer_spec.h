@@ -1,4 +1,4 @@
-// What a byte-level BPE tokenizer is, as plain values, and Hugging Face's tokenizer.json as the file for it.
+// A byte-level BPE tokenizer as plain values, stored as Hugging Face's tokenizer.json.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace echelon {
 
-/// Tokens `left` and `right` side by side become `result`; their bytes joined are its bytes.
+/// Adjacent tokens `left` and `right` become `result`, whose bytes are theirs concatenated.
 struct Merge {
   std::int32_t left, right, result;
   bool operator==(const Merge&) const = default;
 };
 
-/// A token that is looked for in the text before any other; it need not be in the vocabulary of the merges.
+/// A token that is matched in the text before any other. It need not be in the vocabulary of the merges.
 struct AddedToken {
   std::int32_t id;
   std::string content;
@@ -22,16 +22,16 @@ struct AddedToken {
   bool operator==(const AddedToken&) const = default;
 };
 
-/// What happens to the text before it is split.
+/// Normalization of the text before it is split.
 enum class Normalization : std::uint8_t { none, nfc };
 
 struct TokenizerSpec {
-  std::vector<std::string> tokens;  // bytes by id; empty where the vocabulary of the merges has no such id
-  std::vector<Merge> merges;        // the earliest goes first
+  std::vector<std::string> tokens;  // bytes by id; empty if the vocabulary of the merges lacks the id
+  std::vector<Merge> merges;        // the earliest has priority
   std::vector<AddedToken> added;    // by id
   Normalization normalization = Normalization::none;
-  std::vector<std::string> patterns;  // of the Splitter
-  // A piece that is a token is that token, whatever the merges say (ignore_merges in the file).
+  std::vector<std::string> patterns;  // patterns of the Splitter
+  // A piece that is a token is encoded as that token, regardless of the merges (ignore_merges in the file).
   bool prefers_whole_pieces = false;
   bool operator==(const TokenizerSpec&) const = default;
 };
@@ -39,13 +39,12 @@ struct TokenizerSpec {
 /// The document separator that trained tokenizers get.
 inline constexpr std::string_view end_of_text = "<|endoftext|>";
 
-/// Reads a tokenizer.json: model BPE at byte level, split by ByteLevel or by a Sequence of Split and ByteLevel, as it
-/// is or in form NFC. `name` is for messages. Throws Error, with what is wrong or not supported by its name in the
-/// file.
+/// Reads a tokenizer.json: model BPE at byte level, split by ByteLevel or by a Sequence of Split and ByteLevel,
+/// unchanged or in form NFC. `name` is for messages. Throws Error naming the invalid or unsupported field of the file.
 [[nodiscard]] TokenizerSpec parse_tokenizer_json(std::string_view json, const std::string& name);
 
-/// The same tokenizer for Hugging Face's library. What that file may say beyond a TokenizerSpec (templates, truncation)
-/// is null.
+/// The same tokenizer for Hugging Face's library. Fields without a counterpart in TokenizerSpec (templates, truncation)
+/// are null.
 [[nodiscard]] std::string to_tokenizer_json(const TokenizerSpec& spec);
 
 }  // namespace echelon

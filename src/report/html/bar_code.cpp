@@ -29,7 +29,7 @@ std::string base64(const std::string& bytes) {
   return text;
 }
 
-/// What a bar is told as a difference to.
+/// The bar that the next one is encoded relative to.
 struct Before {
   std::int64_t ticks = 0, number = 0;
 };

@@ -1,5 +1,5 @@
-// Tens of thousands of bars as little text, for the page's script to read: about four letters a bar where bars repeat,
-// ten where they are measured.
+// Encodes tens of thousands of bars compactly for the page's script: about four characters per bar if bars repeat, ten
+// if they are measured.
 //
 //     row: number of bars, then of each, in the order of their starts:
 //          group, start - end of the bar before, (end - start) - that of the group's bar before, microbatch - that of
@@ -19,12 +19,12 @@ namespace echelon {
 struct BarGroup {
   BarKind kind{};
   int stage = -1;
-  bool is_merged = false;  // then the number of actions stands in place of the microbatch
+  bool is_merged = false;  // then the number of actions replaces the microbatch
   auto operator<=>(const BarGroup&) const = default;
 };
 
 struct BarCode {
-  static constexpr std::int64_t num_ticks = 1 << 24;  // of the whole time
+  static constexpr std::int64_t num_ticks = 1 << 24;  // relative to the whole time
   double span_seconds = 0;
   std::vector<BarGroup> groups;
   std::string base64;

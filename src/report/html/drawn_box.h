@@ -12,8 +12,8 @@ struct Rectangle {
 };
 
 /// Forwards are blue, gradients of the input (and fused backwards) green, those of the weights orange, the update
-/// purple, collectives red, transfers teal, all else grey; mixed with white by `lightness`, 0 to 1. Passes that are
-/// wide enough bear the number of their microbatch, counted from 1.
+/// purple, collectives red, transfers teal, all others grey; mixed with white by `lightness`, 0 to 1. Wide passes show
+/// the number of their microbatch, counted from 1.
 [[nodiscard]] std::string svg_box(const Action& action, const Rectangle& rectangle, double lightness = 0);
 
 }  // namespace echelon

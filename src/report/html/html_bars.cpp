@@ -15,7 +15,7 @@ double total_of(const HtmlBars::Row& row) {
   return total;
 }
 
-/// The names of all segments, in the order of their first appearance: its index is a segment's colour.
+/// The names of all segments, in the order of first appearance. The index selects the colour.
 std::vector<std::string> names_of(const HtmlBars& bars) {
   std::vector<std::string> names;
   for (const auto& row : bars.rows)
@@ -29,8 +29,8 @@ std::size_t colour_of(const std::vector<std::string>& names, const std::string& 
   return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin()) % num_colours;
 }
 
-/// What a bar of full width stands for. A limit far away would make every bar a thin line, so it is then told in words
-/// alone.
+/// The value of a bar of full width. A limit far above all bars would make them thin, so it is then only written as
+/// text.
 double full_width_of(const HtmlBars& bars) {
   constexpr double least_filled = 0.2;
   double longest = 0, furthest = 0;
@@ -60,7 +60,7 @@ std::string row_of(const HtmlBars& bars, const HtmlBars::Row& row, const std::ve
   return html + "</span></li>\n";
 }
 
-/// Whether a segment is more than a hair's breadth of some bar; the others stand among the numbers alone.
+/// Whether a segment is visible in some bar; the others are only in the table.
 bool is_seen(const HtmlBars& bars, const std::string& name, double full_width) {
   constexpr double hair = 0.002;
   return std::any_of(bars.rows.begin(), bars.rows.end(), [&](const HtmlBars::Row& row) {

@@ -13,9 +13,9 @@ namespace {
 using Series = HtmlCurve::Series;
 
 constexpr std::size_t most_points = 1000, most_dots = 60;
-constexpr double width = 1000, height = 300;  // of the drawing's own units; the page stretches it
+constexpr double width = 1000, height = 300;  // in the drawing's own units; the page stretches it
 
-/// The ends, and of every stretch between them the least and the greatest: what stands out stays.
+/// Keeps the ends, and the minimum and maximum of every stretch between them, so that outliers remain.
 Series thinned(const Series& series) {
   const std::size_t size = series.x.size(), num_stretches = most_points / 2 - 1;
   if (size <= most_points) return series;
@@ -54,7 +54,7 @@ double step_of(const Range& range) {
   return 10 * power;
 }
 
-/// The range of y, from a tick to a tick.
+/// The range of y, from tick to tick.
 Range rounded(Range range) {
   if (!(range.high > range.low)) {
     const double margin = range.low == 0 ? 1 : std::abs(range.low) * 0.1;
@@ -64,7 +64,7 @@ Range rounded(Range range) {
   return {std::floor(range.low / step + 1e-9) * step, std::ceil(range.high / step - 1e-9) * step};
 }
 
-/// "8" instead of "8.00", and "0.0005" beside "0.001": ticks are round numbers.
+/// "8" instead of "8.00", and "0.0005" next to "0.001": ticks are round.
 std::string tick_text(HtmlUnit unit, double value) {
   constexpr double least_fixed = 1e-5;
   const bool is_fixed = unit == HtmlUnit::number && std::abs(value) < 1e-3 && std::abs(value) >= least_fixed;
@@ -103,7 +103,7 @@ std::string lines_of(const std::vector<Series>& series, const HtmlCurve& curve, 
   return html;
 }
 
-/// The drawing with the names of its ticks beside it. The drawing is stretched to the page's width; names are not.
+/// The drawing with labels of its ticks next to it. The drawing is stretched to the page's width; labels are not.
 std::string drawing_of(const std::vector<Series>& series, const HtmlCurve& curve, const Range& xs, const Range& ys) {
   std::string ticks, lines;
   const double step = step_of(ys);

@@ -51,7 +51,7 @@ std::string body_of(const HtmlReport& report) {
 }  // namespace
 
 std::string to_html(const HtmlReport& report) {
-  // The policy lets nothing be loaded from anywhere, so a page that asked for something would show it as an error.
+  // The policy forbids loading anything, so a page that requested something would show an error.
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width, initial-scale=1\">\n"

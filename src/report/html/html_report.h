@@ -1,9 +1,8 @@
-// A page about a run or a prediction: one HTML file that holds everything it needs, its styles and its script too, and
-// asks no network for anything. Every section may be empty and is then left out, so that one generator serves `train`,
-// `simulate` and `plan`.
+// A page about a run or a prediction: one self-contained HTML file with styles and script, which loads nothing from the
+// network. Empty sections are omitted, so that one generator serves `train`, `simulate` and `plan`.
 //
 // Drawings are our own: bars are HTML, curves SVG, both readable without a script, and a pipeline's timeline is a
-// canvas, since it can have tens of thousands of bars. docs/guides/report.md says what each section shows.
+// canvas, since it can have tens of thousands of bars. docs/guides/report.md describes each section.
 #pragma once
 
 #include "report/html/html_text.h"
@@ -24,15 +23,14 @@ struct HtmlFact {
   std::string key = {}, value = {};
 };
 
-/// A prediction beside what a run measured.
+/// A prediction and the measurement of a run.
 struct HtmlComparison {
   std::string what = {};
   HtmlUnit unit = HtmlUnit::seconds;
   double predicted = 0, measured = 0;
 };
 
-/// Rows of bars that are cut into parts: a stage's memory by category, its traffic by axis, a step's time by what it
-/// went into.
+/// Rows of bars with segments: a stage's memory by category, its traffic by axis, a step's time by what it went into.
 struct HtmlBars {
   struct Segment {
     std::string name = {};
@@ -52,7 +50,7 @@ struct HtmlBars {
 struct HtmlCurve {
   struct Series {
     std::string name = {};
-    std::vector<double> x = {}, y = {};  // equally long, x ascending; a y that is not finite is a gap
+    std::vector<double> x = {}, y = {};  // equally long, x ascending; a y that is not finite leaves a gap
   };
   std::string title = {};
   std::string x_name = "step";
@@ -68,7 +66,7 @@ struct HtmlTable {
   };
   struct Row {
     std::vector<std::string> cells = {};  // one for each column
-    std::string remark = {};              // below the row: why a plan is where it is
+    std::string remark = {};              // below the row: the reason for a plan's rank
     bool is_best = false;
   };
   std::string title = {}, note = {};
@@ -77,17 +75,17 @@ struct HtmlTable {
 };
 
 struct HtmlReport {
-  std::string title = {};    // also of the browser's tab
+  std::string title = {};    // also the title of the browser's tab
   std::string summary = {};  // a sentence or two
   std::vector<HtmlTile> tiles = {};
   std::vector<HtmlTable> tables = {};
   std::vector<HtmlCurve> curves = {};
   std::vector<HtmlComparison> comparisons = {};
-  std::vector<HtmlTimeline> timelines = {};  // they are zoomed together, from one common begin
+  std::vector<HtmlTimeline> timelines = {};  // they zoom together and have a common start
   std::vector<HtmlBars> bars = {};
   std::vector<HtmlFact> facts = {};
   std::vector<std::string> notes = {};
-  std::string config = {};  // the whole config file, folded away
+  std::string config = {};  // the whole config file, collapsed
 };
 
 /// The page, in the order of the fields above. All text is escaped.
@@ -96,10 +94,10 @@ struct HtmlReport {
 /// The file that --html names.
 class HtmlFile {
  public:
-  /// Throws Error with a sentence about --html if nothing can be written there.
+  /// Throws Error with a sentence about --html if the file cannot be written.
   explicit HtmlFile(std::string path) : file_("--html", std::move(path), "report.html") {}
 
-  /// Throws Failure if the disk takes no more.
+  /// Throws Failure if the disk is full.
   void write(const HtmlReport& report) const { file_.write(to_html(report)); }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
 

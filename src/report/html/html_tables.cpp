@@ -8,8 +8,7 @@
 namespace echelon {
 namespace {
 
-// A wide table is scrolled inside of its box, which the keyboard reaches too; the page itself is never wider than the
-// screen.
+// A wide table scrolls inside its box, also by keyboard. The page itself is never wider than the screen.
 constexpr std::string_view table_begin =
     "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table>\n";
 

@@ -25,8 +25,7 @@ std::string three_digits(double amount) {
   return fmt::format("{:.{}f}", amount, size >= 9.995 ? 1 : size >= 0.9995 ? 2 : size >= 0.09995 ? 3 : 4);
 }
 
-/// The largest unit of which there is one at least; the last one for what is smaller. Nothing is nothing of the unit
-/// that the others are made of.
+/// The largest unit that the value reaches, else the smallest. Zero is printed in the base unit.
 template <std::size_t N>
 std::string in_units(double amount, const std::array<std::pair<double, const char*>, N>& units) {
   const auto base = std::find_if(units.begin(), units.end(), [](const auto& unit) { return unit.first == 1; });

@@ -12,7 +12,7 @@
 
 namespace echelon {
 
-/// What a bar is to the eye: a colour each.
+/// The kind of a bar, which selects its colour.
 enum class BarKind : std::uint8_t {
   forward,
   backward,
@@ -26,7 +26,7 @@ enum class BarKind : std::uint8_t {
 inline constexpr int num_bar_kinds = 8;
 [[nodiscard]] BarKind bar_kind_of(ActionKind kind);
 [[nodiscard]] std::string_view name_of(BarKind kind);  // "backward_input", as in the page's styles
-/// What is under way between ranks is drawn below what a rank itself does, and may overlap it.
+/// Transfers in flight between ranks are drawn below the rank's own actions, and may overlap them.
 [[nodiscard]] constexpr bool is_sent(BarKind kind) { return kind == BarKind::transfer || kind == BarKind::collective; }
 
 struct TimelineBar {
@@ -35,7 +35,7 @@ struct TimelineBar {
   int stage = -1;             // virtual pipeline stage; -1: of none
   int microbatch = -1;        // -1: of none
   double start = 0, end = 0;  // seconds
-  // Above 1: neighbours that were too many to be drawn apart; `kind` is that of most of their time.
+  // Above 1: adjacent actions merged into one bar; `kind` is that of most of their time.
   int num_actions = 1;
 };
 
@@ -46,13 +46,13 @@ struct HtmlTimeline {
 };
 
 /// Every action that takes time. `programs[event.rank]` has the event's action; rows are labelled "rank 0" and so on.
-/// Time begins with the first event.
+/// Time starts at the first event.
 [[nodiscard]] HtmlTimeline html_timeline(std::string title, const Timeline& timeline,
                                          const std::vector<Program>& programs);
 
-/// At most about `most_bars` bars in `most_rows` rows: of more rows evenly chosen ones are shown; then neighbours in a
-/// row and lane that lie within a short time become one bar, the time just long enough. What was left out is said in
-/// the note.
+/// Reduces to about `most_bars` bars in `most_rows` rows. Of more rows, evenly spaced ones are shown. Then adjacent
+/// actions of a row and lane within a short time become one bar; the time is just long enough. The note describes what
+/// was omitted.
 [[nodiscard]] HtmlTimeline reduced(HtmlTimeline timeline, std::size_t most_bars = 40'000, std::size_t most_rows = 128);
 
 /// The figure: heading, canvas, legend, buttons and the bars as data for the page's script.

@@ -1,4 +1,4 @@
-// The page's style and script: the files of src/report/page/, which the build makes into strings.
+// The page's style and script: the files of src/report/page/, which the build turns into strings.
 #pragma once
 
 #include <string_view>

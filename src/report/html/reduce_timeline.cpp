@@ -1,4 +1,4 @@
-// Fewer rows, then fewer bars: what a page can hold and an eye can see.
+// Reduces rows, then bars, to what a page can show.
 #include "report/html/html_text.h"
 #include "report/html/html_timeline.h"
 
@@ -10,7 +10,7 @@
 namespace echelon {
 namespace {
 
-/// Evenly chosen rows, the first and the last among them.
+/// Evenly spaced rows, including the first and the last.
 HtmlTimeline with_fewer_rows(HtmlTimeline timeline, std::size_t most_rows) {
   const std::size_t num_rows = timeline.rows.size();
   if (num_rows <= most_rows) return timeline;
@@ -30,7 +30,7 @@ HtmlTimeline with_fewer_rows(HtmlTimeline timeline, std::size_t most_rows) {
   return fewer;
 }
 
-/// A bar that grows: what it holds by kind decides what it is in the end.
+/// A bar under construction: its final kind is the one with most time in it.
 class Growing {
  public:
   explicit Growing(const TimelineBar& bar) : bar_(bar) {

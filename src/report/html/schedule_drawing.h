@@ -1,4 +1,4 @@
-// A timed schedule for eyes and tools: as SVG, and as a Chrome trace (JSON) that opens in Perfetto.
+// Draws a timed schedule as SVG, and as a Chrome trace (JSON) that opens in Perfetto.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -12,7 +12,7 @@ namespace echelon {
 /// lighter on a rank's later stages.
 [[nodiscard]] std::string to_svg(const Schedule& schedule, const Timeline& timeline);
 
-/// One process, a thread per rank, an event per pass. The timeline's times are taken as milliseconds.
+/// One process, a thread per rank, an event per pass. The timeline's times are read as milliseconds.
 [[nodiscard]] std::string to_chrome_json(const Schedule& schedule, const Timeline& timeline);
 
 }  // namespace echelon

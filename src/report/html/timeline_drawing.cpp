@@ -37,7 +37,7 @@ double scale_of(const std::vector<DrawnRank>& ranks, const Timeline& timeline) {
   return std::clamp(middle_pass / median(std::move(passes)), narrowest / end, widest_drawing / end);
 }
 
-/// How light a stage is drawn: later stages of a rank lighter.
+/// Lightness of a stage: later stages of a rank are lighter.
 std::map<int, double> lightness_of(const Program& program) {
   std::set<int> stages;
   for (const Action& action : program)
@@ -62,7 +62,7 @@ Rectangle place_of(const Event& event, double scale) {
   return place;
 }
 
-/// Seconds along the lower border, as round as they can be where a tick needs some room.
+/// Ticks in seconds along the lower edge, at round values with room for the labels.
 std::string axis(double end, double scale, double y) {
   constexpr double least_room = 150;
   const double rough = least_room / scale, power = std::pow(10, std::floor(std::log10(rough)));

@@ -1,5 +1,4 @@
-// A step's timeline with all its lanes, for eyes and tools: as SVG, and as a Chrome trace (JSON) that opens in
-// Perfetto.
+// Draws a step's timeline with all its lanes as SVG, and as a Chrome trace (JSON) that opens in Perfetto.
 #pragma once
 
 #include "schedule/timeline.h"
@@ -9,7 +8,7 @@
 
 namespace echelon {
 
-/// Whose events carry the same index in the timeline.
+/// The actions of the timeline's events have the same index.
 struct DrawnRank {
   std::string name;
   const Program* program = nullptr;
@@ -19,7 +18,7 @@ struct DrawnRank {
   std::vector<double> layers_send_seconds = {};
 };
 
-/// A band per rank: what it computes, and below it in thin rows its transfers and collectives. Times are seconds.
+/// A band per rank: its compute, and below it in thin rows its transfers and collectives. Times are seconds.
 [[nodiscard]] std::string to_svg(const std::vector<DrawnRank>& ranks, const Timeline& timeline);
 
 /// A process per rank, a thread per lane. Times are seconds.

@@ -49,7 +49,7 @@ std::vector<HtmlTile> TrainPage::tiles() const {
   tiles.push_back({"Step time", text_of(HtmlUnit::seconds, seconds), "median of all but the first"});
   tiles.push_back({"Tokens per second", text_of(HtmlUnit::number, static_cast<double>(last_.tokens) / seconds),
                    fmt::format("over {} rank{}", last_.world_size, last_.world_size == 1 ? "" : "s")});
-  if (last_.mfu && seconds > 0)  // of the step time beside it
+  if (last_.mfu && seconds > 0)  // change relative to the other step time
     tiles.push_back({"MFU", fmt::format("{:.1f} %", *last_.mfu * last_.step_seconds / seconds), "of the median step"});
   tiles.push_back(
       {"Memory", text_of(HtmlUnit::bytes, static_cast<double>(last_.process_peak_bytes)), "of this process, at most"});

@@ -1,4 +1,4 @@
-// What a training run tells while it goes on, kept until its page is written.
+// Collects the reports of a training run until its page is written.
 #pragma once
 
 #include "report/html/html_report.h"
@@ -17,7 +17,7 @@ class TrainPage {
   /// Tiles, curves and what rank 0 sent in its last step. Nothing before the first step.
   void fill(HtmlReport& page) const;
   [[nodiscard]] std::int64_t num_steps() const { return static_cast<std::int64_t>(steps_.size()); }
-  /// The median over all steps but the first, which touches its memory for the first time; of a single step its time.
+  /// The median over all steps except the first, which touches memory for the first time. With a single step, its time.
   [[nodiscard]] double median_step_seconds() const;
   [[nodiscard]] const StepReport& last_step() const { return last_; }
 
@@ -25,7 +25,7 @@ class TrainPage {
   [[nodiscard]] std::vector<HtmlTile> tiles() const;
   [[nodiscard]] std::vector<HtmlCurve> curves() const;
 
-  // Of every step the numbers that are drawn; a run may have millions.
+  // The plotted values of every step; a run may have millions.
   std::vector<double> steps_, losses_, grad_norms_, lrs_, tokens_per_second_, step_seconds_;
   HtmlCurve::Series validation_ = {.name = "validation"};
   StepReport last_;

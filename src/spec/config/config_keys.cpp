@@ -45,7 +45,7 @@ bool has_rms_norm(const ModelSpec& m) { return m.norm == NormKind::rms_norm; }
 bool has_layer_norm(const ModelSpec& m) { return m.norm == NormKind::layer_norm; }
 bool has_rope(const ModelSpec& m) { return m.position == PositionKind::rope; }
 
-constexpr ValueRange size = {1, 2147483647};  // counts and lengths: products of two stay far inside int64
+constexpr ValueRange size = {1, 2147483647};  // counts and lengths: a product of two of them fits in int64
 constexpr ValueRange count_or_none = {0, 9007199254740992};
 constexpr ValueRange degree = {1, 1 << 20};
 constexpr ValueRange padding = {0, 1 << 16};

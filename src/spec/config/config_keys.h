@@ -1,5 +1,4 @@
-// Every key of a config in one table: parsing, unknown-key errors, ranges, the listing in --help and printing a config
-// back all read it.
+// One table of all config keys. Parsing, unknown-key errors, ranges, --help and printing a config all read it.
 #pragma once
 
 #include "spec/config/run_config.h"
@@ -10,20 +9,20 @@
 
 namespace echelon {
 
-/// Where a key's value lies in a config.
+/// A reference to a key's value in a config.
 template <class T>
 using FieldOf = T& (*)(RunConfig&);
 
 /// A choice by its exact name.
 struct ChoiceField {
-  std::string_view (*name)(const RunConfig& config);  // empty: the default is left
+  std::string_view (*name)(const RunConfig& config);  // empty: the default applies
   void (*parse)(std::string_view key, std::string_view name, RunConfig& config);
 };
 
-/// Keys that choose what the other model keys start from; they have no field of their own.
+/// Keys that choose the defaults of the other model keys. They have no field of their own.
 struct ModelBase {};
 
-/// Keys that are planned: named here so that they are refused as what they are, not as misspellings.
+/// Planned keys, listed here so that they are refused as unsupported, not as misspellings.
 struct NotYet {};
 
 using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>,
@@ -40,8 +39,8 @@ struct ConfigKey {
   std::string_view name;  // "training.steps"
   ConfigField field;
   std::string_view doc;
-  ValueRange range = {};                              // of numbers; both ends are allowed
-  bool (*applies)(const ModelSpec& model) = nullptr;  // null: to every model
+  ValueRange range = {};                              // inclusive range of numeric keys
+  bool (*applies)(const ModelSpec& model) = nullptr;  // null: applies to every model
 };
 
 [[nodiscard]] std::span<const ConfigKey> config_keys();
@@ -57,7 +56,7 @@ struct ConfigKey {
 
 /// Null if there is none.
 [[nodiscard]] const ConfigKey* find_config_key(std::string_view name);
-/// Among those that are there.
+/// The known key with the most similar name.
 [[nodiscard]] std::string closest_config_key(std::string_view name);
 
 /// Section names in the table's order, e.g. "model", "data".

@@ -11,7 +11,7 @@ class ModelSettings {
  public:
   explicit ModelSettings(const std::vector<Setting>& settings) : settings_(settings) {}
 
-  // The last one wins: the command line stands behind the file.
+  // The last setting wins: the command line is after the file.
   const Setting* find(std::string_view name) const {
     const auto found =
         std::find_if(settings_.rbegin(), settings_.rend(), [&](const Setting& s) { return s.name == name; });
@@ -50,7 +50,7 @@ ModelSpec base_model(const ModelSettings& settings, const ConfigSource& source) 
   return model;
 }
 
-// Sizes that the user left to follow from what was said. A preset's own proportions stay where nothing was said.
+// Derives sizes that the user did not set from those that are set. Otherwise a preset's own sizes remain.
 void derive_sizes(const ModelSettings& settings, const ModelSpec& base, ModelSpec& model) {
   const bool from_scratch = base.hidden_size == 0;
   const bool equal_heads = from_scratch || base.num_key_value_heads == base.num_attention_heads;

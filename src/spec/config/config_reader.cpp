@@ -59,9 +59,9 @@ RunConfig read_run_config(const ConfigSource& source) {
     std::erase_if(settings, [](const Setting& setting) { return setting.name.starts_with("model."); });
     settings.push_back({"model.path", source.model_path, "command line"});
   }
-  for (Setting& setting : said) settings.push_back(std::move(setting));  // behind the file's, so that they win
+  for (Setting& setting : said) settings.push_back(std::move(setting));  // after the file's, so that they win
 
-  // First, since what other formats may be depends on it.
+  // First, since the allowed values of the other formats depend on it.
   std::ranges::stable_partition(settings, [](const Setting& setting) { return setting.name == "training.dtype"; });
 
   RunConfig config;
@@ -94,7 +94,7 @@ bool sets_key(const std::vector<std::string>& arguments, std::string_view key) {
 }
 
 std::string to_toml(const RunConfig& config) {
-  RunConfig copy = config;  // the table's fields are those of a config that may change
+  RunConfig copy = config;  // the table's fields need a mutable config
   std::string text;
   std::string_view section;
   for (const ConfigKey& key : config_keys()) {

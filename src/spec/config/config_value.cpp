@@ -26,7 +26,7 @@ const T& get(const ConfigKey& key, const ConfigValue& value, std::string_view ex
   throw_wrong_type(key, value, expected);
 }
 
-// 1e6 is a whole number too.
+// 1e6 counts as a whole number.
 std::optional<std::int64_t> as_whole(const ConfigValue& value) {
   constexpr double beyond = 9223372036854775808.0;
   const double* number = std::get_if<double>(&value);

@@ -1,4 +1,4 @@
-// One value of a config as a user wrote it, and how it gets into the field of its key and back.
+// One value of a config as a user wrote it: assigning it to the key's field, and reading it back.
 #pragma once
 
 #include "spec/config/config_keys.h"
@@ -19,17 +19,17 @@ struct Setting {
 /// validate(RunConfig).
 void assign(const ConfigKey& key, const ConfigValue& value, RunConfig& config);
 
-/// The same for a setting of a known key; the sentence begins with the setting's origin, but for UnknownChoice.
+/// The same for a setting of a known key. The sentence starts with the setting's origin, except for UnknownChoice.
 void assign(const Setting& setting, RunConfig& config);
 
-/// What the key's field holds. The key must have a field.
+/// The value of the key's field. The key must have a field.
 [[nodiscard]] ConfigValue value_of(const ConfigKey& key, RunConfig& config);
 
-/// The text behind "--section.key=" as the key's type wants it: a string key takes it as it is, a list takes "3,5" or
-/// "[3, 5]". What does not parse stays a string, so that assign() can say what is wrong with it.
+/// Parses the text after "--section.key=" for the key's type: a string key takes it as is, a list takes "3,5" or "[3,
+/// 5]". Text that does not parse stays a string, so that assign() can report it.
 [[nodiscard]] ConfigValue parse_text(const ConfigKey& key, std::string_view text);
 
-/// As TOML writes it; reading it back gives the same bits.
+/// In TOML syntax; reading it back gives the same bits.
 [[nodiscard]] std::string to_toml(const ConfigValue& value);
 
 }  // namespace echelon

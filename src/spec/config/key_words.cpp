@@ -82,7 +82,7 @@ constexpr FieldWord known_words[] = {
     {"max_iters", "training.steps", ""},
     {"train_iters", "training.steps", ""},
     {"num_iterations", "training.steps", ""},
-    // number formats and memory
+    // data types and memory
     {"bf16", "training.dtype=bfloat16", ""},
     {"bfloat16", "training.dtype=bfloat16", ""},
     {"fp16", "training.dtype=float16", ""},
@@ -150,7 +150,7 @@ constexpr FieldWord known_words[] = {
     {"profile", "metrics.trace", ""},
     {"threads", "training.num_threads", ""},
     {"timeout", "comm.timeout_seconds", ""},
-    // not here
+    // not supported
     {"resume", "", resuming},
     {"resume_from", "", resuming},
     {"resume_from_checkpoint", "", resuming},

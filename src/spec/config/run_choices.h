@@ -1,4 +1,4 @@
-// What a config chooses by name. Names become these enums once, where the config is read, and name_of prints them.
+// Choices of a config. The parser turns names into these enums once; name_of prints them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace echelon {
 
 enum class LrDecay : std::uint8_t { none, cosine, linear, wsd };
-/// Until when a rank of ZeRO-3 keeps the parameters that it gathered for a forward pass.
+/// How long a rank of ZeRO-3 keeps the parameters that it gathered for a forward pass.
 enum class ReshardAfterForward : std::uint8_t {
   never,       // until the backward pass of the same microbatch has used them: one gather a microbatch
   microbatch,  // until the next unit has them: gathered for each forward and again for each backward pass
@@ -16,9 +16,9 @@ enum class ReshardAfterForward : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(LrDecay decay);
 [[nodiscard]] std::string_view name_of(ReshardAfterForward reshard);
-/// In any letter case. Throws Error naming `key` and the closest valid value.
+/// Case-insensitive. Throws Error naming `key` and the closest valid value.
 [[nodiscard]] LrDecay parse_lr_decay(std::string_view key, std::string_view name);
-/// "always" is another name of `microbatch`.
+/// "always" is an alias of `microbatch`.
 [[nodiscard]] ReshardAfterForward parse_reshard_after_forward(std::string_view key, std::string_view name);
 
 /// automatic: cuda if there is a GPU.
@@ -27,7 +27,7 @@ enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 enum class CommBackend : std::uint8_t { automatic, thread, mpi, nccl };
 /// automatic: each rank is bound to its share of the cores.
 enum class RankBinding : std::uint8_t { automatic, none };
-/// Of products of float32; high: of operands rounded to TensorFloat-32.
+/// Precision of float32 matmuls; high: operands rounded to TensorFloat-32.
 enum class MatmulPrecision : std::uint8_t { highest, high };
 enum class LinearDType : std::uint8_t { float8 };
 enum class OptimizerKind : std::uint8_t { adamw };

@@ -1,5 +1,5 @@
-// Everything a user can say about a run, as plain values. Keys in TOML and on the command line are these names:
-// [section] key, --section.key=value.
+// All settings of a run, as plain values. The field names are the keys in TOML and on the command line: [section] key,
+// --section.key=value.
 #pragma once
 
 #include "schedule/generators/catalog.h"
@@ -19,9 +19,9 @@ namespace echelon {
 
 struct DataConfig {
   std::string path;             // prefix of .bin/.idx
-  std::string validation_path;  // likewise; empty: no evaluation
+  std::string validation_path;  // the same for validation; empty: no evaluation
   std::int64_t seed = 0;
-  bool reset_attention_mask = false;  // a token attends to its own document alone
+  bool reset_attention_mask = false;  // a token attends only to its own document
   bool operator==(const DataConfig&) const = default;
 };
 
@@ -31,23 +31,23 @@ struct TrainingConfig {
   std::int64_t global_batch_size = 8;  // sequences per step, over all ranks
   std::int64_t micro_batch_size = 1;   // sequences per rank and microbatch
   DType dtype = DType::float32;        // of parameters and activations: float32 | bfloat16 | float16 | float64
-  // Empty: dtype; float8: what the linear layers' operands are rounded to.
+  // Format of the linear layers' operands. Empty: dtype.
   std::optional<LinearDType> linear_dtype;
-  // Of the head: float32 (float64 for float64) or dtype; empty: on GPUs dtype, else float32.
+  // Format of the head's logits: float32 (float64 for float64) or dtype. Empty: dtype on GPUs, else float32.
   std::optional<DType> logits_dtype;
-  std::int64_t head_chunk_tokens = 0;  // whose logits exist at a time; 0: as the device likes
-  // Rows of the vocabulary's matrices on a rank, with padding; 0: as the device likes.
+  std::int64_t head_chunk_tokens = 0;  // tokens whose logits exist at a time; 0: device default
+  // Rows per rank of the embedding and the head are padded to a multiple of this. 0: device default.
   std::int64_t make_vocab_size_divisible_by = 0;
   std::optional<DType> grad_dtype;    // empty: float64 for float64, else float32
   std::optional<DType> reduce_dtype;  // empty: grad_dtype
-  // Products of float32 on GPUs, as such or in TensorFloat-32.
+  // Format of float32 matmuls on GPUs: float32 or TensorFloat-32.
   MatmulPrecision float32_matmul_precision = MatmulPrecision::highest;
   double max_norm = 1.0;  // 0: no clipping
   std::int64_t seed = 1;
   bool deterministic = true;
   std::int64_t eval_interval = 0;  // steps between evaluations; 0: at the end only
   std::int64_t eval_batches = 8;   // global batches per evaluation
-  BlockOperations recompute = {};  // what blocks form again in backward
+  BlockOperations recompute = {};  // what blocks recompute in backward
   RecomputeMethod recompute_method = RecomputeMethod::uniform;
   std::int64_t recompute_num_layers = 1;  // uniform: per group; block: per stage
   std::int64_t num_threads = 0;           // per rank; 0: its share of the cores
@@ -59,7 +59,7 @@ struct TrainingConfig {
 struct ParallelConfig {
   std::int64_t data_parallel_replicate_degree = 1;
   std::int64_t data_parallel_shard_degree = 1;
-  // What is cut over the shard axis: 1 optimizer states, 2 gradients too, 3 parameters too.
+  // What is sharded over the shard axis: 1 optimizer states, 2 gradients too, 3 parameters too.
   std::int64_t zero_level = 1;
   ReshardAfterForward reshard_after_forward = ReshardAfterForward::microbatch;
   std::int64_t tensor_parallel_degree = 1;
@@ -67,10 +67,10 @@ struct ParallelConfig {
   std::int64_t pipeline_parallel_degree = 1;
   PipelineSchedule pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
   std::string pipeline_parallel_schedule_csv;  // a schedule in PyTorch's format, instead of a named one
-  // Pipeline stages per rank; 0: as many as the layout or the schedule says.
+  // Pipeline stages per rank; 0: as many as the layout or the schedule has.
   std::int64_t virtual_stages = 0;
   PipelineLayout pipeline_parallel_layout;  // empty: even
-  // Of one microbatch on one rank: what ZB-1p and ZB-2p search an order for.
+  // Relative times of one microbatch on one rank, for the search of ZB-1p and ZB-2p.
   double pipeline_forward_ms = 1;
   double pipeline_backward_input_ms = 1;
   double pipeline_backward_weight_ms = 1;
@@ -91,12 +91,12 @@ struct OptimizerConfig {
   double eps = 1e-8;
   double weight_decay = 0.1;
   std::optional<DType> moments_dtype;  // empty: float64 for float64, else float32; bfloat16: rounded at random
-  // Beside bfloat16 parameters: instead of float32 master weights what these have beyond the parameters, 2 bytes.
+  // With bfloat16 parameters: store only the 2 bytes of float32 master weights that the parameters lack.
   bool store_param_remainders = false;
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-/// Of training.dtype = float16; see engine/loss_scaler.h.
+/// Used with training.dtype = float16; see engine/loss_scaler.h.
 struct GradScalerConfig {
   double init_scale = 65536;
   double growth_factor = 2;
@@ -109,7 +109,7 @@ struct LrSchedulerConfig {
   std::int64_t warmup_steps = 0;
   LrDecay decay = LrDecay::cosine;
   double min_lr_factor = 0.0;
-  double decay_ratio = 0.2;  // wsd: the last part of the steps in which lr falls linearly
+  double decay_ratio = 0.2;  // wsd: fraction of the steps, at the end, in which lr decays linearly
   bool operator==(const LrSchedulerConfig&) const = default;
 };
 
@@ -119,14 +119,14 @@ struct CheckpointConfig {
   std::int64_t interval = 500;        // steps; one more is written at the end
   std::int64_t keep_latest_k = 10;
   std::string initial_load_path;  // a Hugging Face folder
-  std::string tokenizer;          // tokenizer.json that is copied into what is written; empty: none
+  std::string tokenizer;          // tokenizer.json that is copied into checkpoints; empty: none
   bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct MetricsConfig {
   std::int64_t log_freq = 1;
   std::string trace;    // "steps 3-5": steps that are traced; empty: none
-  std::string machine;  // machines/NAME.toml with this machine's peaks; empty: measured where they are asked for
+  std::string machine;  // machines/NAME.toml with this machine's peaks; empty: measured when needed
   bool operator==(const MetricsConfig&) const = default;
 };
 
@@ -143,7 +143,7 @@ struct OutputConfig {
 };
 
 struct RunConfig {
-  ModelSpec model;  // the outcome of model.preset, model.path and the fields beside them
+  ModelSpec model;  // the result of model.preset, model.path and the other model keys
   DataConfig data;
   TrainingConfig training;
   ParallelConfig parallelism;
@@ -159,7 +159,7 @@ struct RunConfig {
   [[nodiscard]] MeshShape mesh_shape() const;
   /// Ranks that see different samples: dp_replicate x dp_shard.
   [[nodiscard]] std::int64_t data_parallel_degree() const;
-  /// Microbatches per step and rank. validate() has checked that it divides.
+  /// Microbatches per step and rank. validate() has checked divisibility.
   [[nodiscard]] std::int64_t num_microbatches() const;
 };
 
@@ -169,13 +169,13 @@ struct StepRange {
   [[nodiscard]] bool contains(std::int64_t step) const { return first <= step && step <= last; }
   bool operator==(const StepRange&) const = default;
 };
-/// "steps 3-5", "step 3", or without the word; empty: no step. At most 100 steps, which are held in memory. Throws
-/// Error naming metrics.trace.
+/// Parses "steps 3-5" or "step 3", also without the word; empty: no step. At most 100 steps, since their traces stay in
+/// memory. Throws Error naming metrics.trace.
 [[nodiscard]] StepRange parse_traced_steps(const std::string& text);
 
-/// Throws Error with the key, the value and a valid value to use for every contradiction that can be seen without
-/// data: batch sizes that do not divide, more stages than layers, tp against heads, seq_len over
-/// max_position_embeddings, features that are not there yet.
+/// Throws Error with the key, the value and a valid value to use for every contradiction that is visible without data.
+/// Examples: batch sizes that do not divide, more stages than layers, tp that does not fit the heads, unsupported
+/// features.
 void validate(const RunConfig& config);
 
 }  // namespace echelon

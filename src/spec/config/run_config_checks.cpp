@@ -1,5 +1,5 @@
-// What contradicts what in a config. Sizes that need the data are checked where the data is read; the split of heads
-// where heads are split (nn).
+// Checks of a config for contradictions. Sizes that depend on the data are checked when it is read, the split of heads
+// in nn.
 #include "base/error.h"
 #include "spec/config/config_value.h"
 #include "spec/config/pipeline.h"
@@ -15,12 +15,12 @@
 namespace echelon {
 namespace {
 
-constexpr std::int64_t max_microbatches = 1 << 16;  // all of a step's actions are planned one by one
+constexpr std::int64_t max_microbatches = 1 << 16;  // the plan lists every action of a step
 
 void check_ranges(const RunConfig& config) {
-  RunConfig copy = config, defaults;  // the table's fields are those of a config that may change
+  RunConfig copy = config, defaults;  // the table's fields need a mutable config
   for (const ConfigKey& key : config_keys()) {
-    if (key.name.starts_with("model.") || !has_value(key)) continue;  // validate(ModelSpec) speaks of the model
+    if (key.name.starts_with("model.") || !has_value(key)) continue;  // validate(ModelSpec) checks the model
     const ConfigValue value = value_of(key, copy);
     const auto* whole = std::get_if<std::int64_t>(&value);
     const auto* real = std::get_if<double>(&value);
@@ -142,10 +142,10 @@ void check_parallelism(const RunConfig& config) {
   if (p.sequence_parallel) check_sequence_parallel(config);
 }
 
-/// A stage has a layer at least, embedding and head counted as layers.
+/// A stage has at least one layer; embedding and head count as layers.
 void check_num_stages(const RunConfig& config) {
   const ParallelConfig& p = config.parallelism;
-  if (!p.pipeline_parallel_schedule_csv.empty()) return;  // the stages are the file's
+  if (!p.pipeline_parallel_schedule_csv.empty()) return;  // the file defines the stages
   const std::int64_t most = config.model.num_hidden_layers + 2, num_ranks = p.pipeline_parallel_degree,
                      per_rank = num_pipeline_stages(config) / num_ranks;
   const std::int64_t least_per_rank = entry_of(p.pipeline_parallel_schedule).least_virtual,
@@ -160,7 +160,7 @@ void check_num_stages(const RunConfig& config) {
           num_ranks, per_rank * num_ranks, per_rank, most - 2, most / least_per_rank);
 }
 
-// Wants the number of microbatches to be right.
+// Requires a valid number of microbatches.
 void check_pipeline(const RunConfig& config) {
   check_num_stages(config);
   (void)stage_layout(config.model.num_hidden_layers, num_pipeline_stages(config),
@@ -173,7 +173,8 @@ void check_ranks(const RunConfig& config) {
           "comm.backend = nccl needs GPUs, but training.device = cpu (use auto)");
   require(!config.training.cuda_graphs || !is_on_processors,
           "training.cuda_graphs = true is for GPUs, but training.device = cpu (use false)");
-  const MeshShape mesh = config.mesh_shape();  // its degrees, and that their product is a number of ranks
+  // its degrees, and that the product of the degrees is a valid number of ranks
+  const MeshShape mesh = config.mesh_shape();
   const AxisOrder all;
   const AxisOrder& order = config.parallelism.order;
   for (const Axis axis : all.axes())
@@ -224,7 +225,7 @@ void check_output(const RunConfig& config) {
 
 constexpr std::int64_t max_traced_steps = 100;
 
-/// The whole of text as a number from 1 on, or 0.
+/// The whole text as a positive number, or 0.
 std::int64_t step_number(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -8,8 +8,8 @@ namespace {
 constexpr DType training_dtypes[] = {DType::float32, DType::bfloat16, DType::float16, DType::float64};
 constexpr std::string_view moments_key = "optimizer.moments_dtype", reduce_key = "training.reduce_dtype";
 
-/// What `key` may name beside training.dtype = `dtype`. Logits and gradients have the format of the weights or the one
-/// that their sums have; gradients may always travel in the coarser format of that width.
+/// The formats that `key` may have with training.dtype = `dtype`. Logits and gradients have the format of the weights
+/// or that of their sums. Gradients may always be sent in the coarser format of that width.
 std::vector<DType> formats_beside(std::string_view key, DType dtype) {
   const bool is_double = dtype == DType::float64;
   if (key == moments_key && !is_double) return {DType::float32, DType::bfloat16};

@@ -5,8 +5,8 @@
 
 namespace echelon {
 
-/// Sorted by name; dashes in names become underscores. Throws Error with file:line for a syntax error, a value of no
-/// known type, a key outside a section or an unknown section.
+/// Sorted by name; dashes in names become underscores. Throws Error with file:line for a syntax error, a value of
+/// unknown type, a key outside a section or an unknown section.
 [[nodiscard]] std::vector<Setting> read_toml(const std::string& path);
 
 }  // namespace echelon

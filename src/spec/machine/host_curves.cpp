@@ -15,7 +15,7 @@ Place place_of(const OperationPoint& point) { return {point.m, point.n, point.k}
 
 double log_of(std::int64_t size) { return std::log(static_cast<double>(std::max<std::int64_t>(size, 1))); }
 
-/// The two measured sizes around one, and how far it is from the lower (0) to the upper (1).
+/// The two measured sizes around a size, and its position between the lower (0) and the upper (1).
 struct Bracket {
   std::int64_t lower = 0, upper = 0;
   double fraction = 0;

@@ -1,4 +1,4 @@
-// This host as a machine: ranks are threads, as many as are asked for, that share its cores and its memory.
+// This host as a machine: ranks are any number of threads that share its cores and its memory.
 #include "spec/machine/machine_spec.h"
 
 #include <algorithm>

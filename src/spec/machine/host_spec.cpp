@@ -15,7 +15,7 @@ namespace {
 
 using Field = std::variant<double*, std::int64_t*, std::string*>;
 
-/// "device.float32_flops" and where its value lies: one list for reading and writing.
+/// "device.float32_flops" and a reference to its value: one list for reading and writing.
 std::vector<std::pair<std::string, Field>> fields_of(HostSpec& machine) {
   std::vector<std::pair<std::string, Field>> fields = {{"machine.processor", &machine.processor},
                                                        {"machine.num_cores", &machine.num_cores},
@@ -89,7 +89,7 @@ void set(CollectivePoint& p, const Numbers& v) {
   p = {static_cast<std::int64_t>(v[0]), static_cast<std::int64_t>(v[1]), v[2]};
 }
 
-/// Sizes are whole numbers; of seconds four digits are more than were measured.
+/// Sizes are whole numbers. Four digits of seconds exceed the precision of measurements.
 std::string to_text(double value) { return value >= 1 ? fmt::format("{:.0f}", value) : fmt::format("{:.3e}", value); }
 
 template <class Point>

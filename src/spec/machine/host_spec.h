@@ -1,4 +1,4 @@
-// What a machine can do at most, as `echelon bench` measures it and machines/NAME.toml keeps it (format:
+// The peaks of a host, as `echelon bench` measures them and machines/NAME.toml stores them (format:
 // docs/results/performance.md).
 #pragma once
 
@@ -10,19 +10,19 @@
 
 namespace echelon {
 
-/// Rates of one core or of all of them together. A multiply-add is two flops; bandwidths count the bytes that are read
-/// and written. 0: not there, or not measured.
+/// Rates of one core or of all of them together. A multiply-add is two flops; bandwidths count bytes read and written.
+/// 0: not supported, or not measured.
 struct ComputeRates {
   double float32_flops = 0;  // multiply-adds of operands in registers
   double float64_flops = 0;
-  double bfloat16_flops = 0;   // of the dot product that sums in float32
-  double sgemm_flops = 0;      // of a large float32 product
+  double bfloat16_flops = 0;   // of the dot product that accumulates in float32
+  double sgemm_flops = 0;      // of a large float32 matmul
   double copy_bandwidth = 0;   // y = x, far out of the caches
   double triad_bandwidth = 0;  // z = x + a y
   double read_bandwidth = 0;   // a sum
   bool operator==(const ComputeRates&) const = default;
 
-  /// Of the format's own instructions; none if unknown. What cannot be multiplied in bfloat16 is multiplied in float32.
+  /// Peak of the format's own instructions; none if unknown. A CPU without bfloat16 multiplication uses float32.
   [[nodiscard]] std::optional<double> peak_flops(std::string_view dtype) const;
   /// The largest of the three bandwidths.
   [[nodiscard]] double memory_bandwidth() const;
@@ -39,13 +39,13 @@ struct HostSpec {
   /// buffer per second for 64 MiB.
   double all_reduce_latency_seconds = 0;
   double all_reduce_bandwidth = 0;
-  OperationCurves operations = {};    // may be empty: then there are rates alone
+  OperationCurves operations = {};    // empty: rates only
   CollectiveCurves collectives = {};  // likewise
   bool operator==(const HostSpec&) const = default;
 };
 
 [[nodiscard]] std::string to_toml(const HostSpec& machine);
-/// Whether it is one of `echelon bench`: it has a table [machine].
+/// Whether `echelon bench` wrote the file: it has a table [machine].
 [[nodiscard]] bool is_host_file(const std::string& path);
 /// Throws Error with file and key for what cannot be read, is unknown or is missing.
 [[nodiscard]] HostSpec read_host(const std::string& path);

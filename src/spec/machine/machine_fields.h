@@ -11,16 +11,16 @@ namespace unit {
 inline constexpr double one = 1, giga = 1e9, tera = 1e12, micro = 1e-6, gbit = 1e9 / 8;
 }
 
-/// What a number may be.
+/// The range of a number.
 enum class FieldRange : std::uint8_t {
   any,          // 0 or more
   part,         // 0 to 1
-  positive,     // and not left out
+  positive,     // and required
   fraction,     // above 0, at most 1
   one_or_more,  //
 };
 
-// Fields: number, text, flag, choice; table and list of tables (inline ones stand in one line), numbers; formats.
+// Fields: number, text, flag, choice; table and list of tables (inline ones are on one line), lists of values; formats.
 
 template <class Fields>
 void visit(Fields& fields, MatmulCurve& curve) {

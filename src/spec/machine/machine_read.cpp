@@ -17,7 +17,7 @@ constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_ga
                                       Collective::all_to_all, Collective::broadcast,  Collective::transfer,
                                       Collective::barrier};
 
-/// A table of which every key is asked for by name; what nobody asked for is unknown.
+/// A table whose known keys are read by name; any other key is unknown.
 class TableReader {
  public:
   TableReader(const toml::table& table, std::string where) : table_(&table), where_(std::move(where)) {}
@@ -130,7 +130,7 @@ class TableReader {
     require(!is_part || value <= 1, "{}{} = {} is above 1 (use 1)", where_, key, value);
     return at_most(1e15, key, value);
   }
-  /// Larger ones are mistakes, and what is made of them would leave the range of its type.
+  /// Larger values are mistakes, and derived values would overflow.
   double at_most(double most, std::string_view key, double value) const {
     require(value <= most, "{}{} = {} is above {} (use {})", where_, key, value, most, most);
     return value;
@@ -164,7 +164,7 @@ void check_curve(const CollectiveCurve& curve, const std::string& where) {
           "{}.bytes do not ascend", where);
 }
 
-/// What no single key shows.
+/// Checks that involve several keys.
 void check(const MachineSpec& machine, const std::string& origin) {
   for (std::size_t i = 0; i < machine.nodes.size(); ++i) {
     const NodeSpec& node = machine.nodes[i];

@@ -1,6 +1,6 @@
-// A cluster to train on: its devices, the nodes that hold them and the network between nodes. What plan and simulate
-// know of hardware, from machines/NAME.toml (format: docs/reference/machines.md). Constants are those of data sheets
-// and of measurements; each file names its sources.
+// A cluster to train on: its devices, the nodes that hold them and the network between nodes. plan and simulate read
+// hardware only from machines/NAME.toml (format: docs/reference/machines.md). Constants are from data sheets and
+// measurements; each file names its sources.
 #pragma once
 
 #include "spec/machine/host_spec.h"
@@ -15,15 +15,16 @@
 
 namespace echelon {
 
-/// What a product C[m, n] = A[m, k] B[k, n] reaches of the peak: `efficiency` for large sizes, less for small ones.
-///   rate = peak efficiency m/(m + half_m) n/(n + half_n) k/(k + half_k), besides what the device's tiles leave idle
+/// Fraction of the peak that a matmul C[m, n] = A[m, k] B[k, n] reaches: `efficiency` for large sizes, less for small
+/// ones.
+///   rate = peak efficiency m/(m + half_m) n/(n + half_n) k/(k + half_k), times the share of busy tiles
 struct MatmulCurve {
   double efficiency = 1;
   double half_m = 0, half_n = 0, half_k = 0;
   bool operator==(const MatmulCurve&) const = default;
 };
 
-/// A measured product: flops per second.
+/// A measured matmul: flops per second.
 struct MatmulPoint {
   std::int64_t m = 0, n = 0, k = 0;
   double flops = 0;
@@ -34,34 +35,34 @@ struct MatmulPoint {
 struct FormatRates {
   double peak_flops = 0;                 // of the data sheet, or of multiply-adds in registers
   MatmulCurve matmul = {};               // where nothing was measured
-  double fastest_flops = 0;              // of the fastest plain product that was measured, y = x w^T; 0: not measured
-  std::vector<MatmulPoint> points = {};  // measured products; between them rates are interpolated
-  double attention_efficiency = 0;       // of a fused attention's products; 0: that of large products
+  double fastest_flops = 0;              // of the fastest measured matmul, y = x w^T; 0: not measured
+  std::vector<MatmulPoint> points = {};  // measured matmuls; rates between them are interpolated
+  double attention_efficiency = 0;       // of the matmuls in fused attention; 0: that of large matmuls
   bool operator==(const FormatRates&) const = default;
 };
 
-/// The part of a product that one multiprocessor computes at a time.
+/// The tile of a matmul that one multiprocessor computes at a time.
 struct MatmulTile {
   std::int64_t m = 0, n = 0;
   double efficiency = 1;  // of the largest tiles' rate: small ones read more operands per flop
   bool operator==(const MatmulTile&) const = default;
 };
 
-/// The formats that [node.device.formats] may name: the engine's, and those that only other software computes in.
+/// The formats that [node.device.formats] may name: the engine's, and those that only other software uses.
 inline constexpr std::string_view format_names[] = {"float64",  "float32", "tensorfloat32",
                                                     "bfloat16", "float16", "float8"};
 
 struct DeviceSpec {
   std::string name;
-  // What the driver gives to a program, a little less than the data sheet's.
+  // Memory that the driver gives to a program, slightly less than the data sheet's.
   std::int64_t memory_bytes = 0;
   double memory_bandwidth = 0;   // bytes read and written per second, of the data sheet
-  double memory_efficiency = 1;  // what large elementwise operations reach of it
+  double memory_efficiency = 1;  // fraction that large elementwise operations reach
   double vector_flops = 0;       // outside of matrix units, float32; 0: no limit known
-  // Of any operation, whatever its size: a kernel's launch and tail.
+  // Fixed time of any operation: a kernel's launch and tail.
   double operation_seconds = 0;
   double host_bandwidth = 0;  // bytes per second to the memory of the host; 0: not known
-  // Compute a product's tiles in waves; 0: products are not cut into tiles.
+  // Multiprocessors, which compute a matmul's tiles in waves; 0: matmuls are not tiled.
   std::int64_t num_multiprocessors = 0;
   std::vector<MatmulTile> tiles = {};                       // libraries take the best of them
   std::map<std::string, FormatRates, std::less<>> formats;  // by dtype: float32, bfloat16, ...
@@ -75,7 +76,7 @@ enum class LinkKind : std::uint8_t {
 };
 [[nodiscard]] std::string_view name_of(LinkKind kind);
 
-/// What a link is measured with.
+/// How a link was measured.
 enum class Collective : std::uint8_t {
   all_reduce,
   all_gather,
@@ -96,23 +97,23 @@ struct CollectiveCurve {
   bool operator==(const CollectiveCurve&) const = default;
 };
 
-/// Inside a node.
+/// A link inside a node.
 struct NodeLink {
   LinkKind kind = LinkKind::all_to_all;
   double bandwidth = 0;                        // bytes per second of one device in one direction
-  double efficiency = 1;                       // what collectives of large buffers reach of it
+  double efficiency = 1;                       // fraction that collectives of large buffers reach
   double latency_seconds = 0;                  // of one hop of a small message
-  double start_seconds = 0;                    // of any collective or transfer, whatever its size
+  double start_seconds = 0;                    // fixed time of any collective or transfer
   bool reduces_in_switch = false;              // NVLink SHARP
-  double switch_efficiency = 1;                // what all-reduces in the switch reach of the bandwidth
-  std::vector<CollectiveCurve> measured = {};  // stand in for all of the above where they are there
+  double switch_efficiency = 1;                // fraction of the bandwidth that all-reduces in the switch reach
+  std::vector<CollectiveCurve> measured = {};  // replace all of the above if present
   bool operator==(const NodeLink&) const = default;
 };
 
 /// One kind of node.
 struct NodeSpec {
   std::string name;
-  std::int64_t count = 0;  // 0: as many as are asked for
+  std::int64_t count = 0;  // 0: any number
   std::int64_t num_devices = 8;
   DeviceSpec device;
   NodeLink link;
@@ -122,13 +123,13 @@ struct NodeSpec {
   bool operator==(const NodeSpec&) const = default;
 };
 
-/// Between nodes.
+/// The network between nodes.
 struct NetworkSpec {
   double latency_seconds = 0;       // of one hop of a small message
-  double efficiency = 1;            // what collectives of large buffers reach of the cards' bandwidth
+  double efficiency = 1;            // fraction of the cards' bandwidth that collectives of large buffers reach
   double oversubscription = 1;      // of the links above a leaf switch, e.g. 2 for 2:1
   std::int64_t nodes_per_leaf = 0;  // 0: all
-  // A leaf switch joins the cards of one position in their nodes, not all cards of its nodes.
+  // Rail-optimised: a leaf switch connects the cards at one position of their nodes, not all cards of its nodes.
   bool rail_optimized = false;
   bool reduces_in_switch = false;  // InfiniBand SHARP
   bool operator==(const NetworkSpec&) const = default;
@@ -139,25 +140,25 @@ struct MachineSpec {
   std::string source;
   std::vector<NodeSpec> nodes;  // one entry per kind; ranks fill them in this order
   NetworkSpec network;
-  // Measured by `echelon bench`: ranks are threads or processes of this host, and share its cores.
+  // Measured by `echelon bench`: ranks are threads or processes of this host and share its cores.
   std::optional<HostSpec> host = {};
   bool operator==(const MachineSpec&) const = default;
 
-  /// Devices there are; none: any number.
+  /// The number of devices; none: any number.
   [[nodiscard]] std::optional<std::int64_t> num_devices() const;
 };
 
-/// A machine that is shipped ("h100"), or the file of that path, which may be one of `echelon bench`. Throws Error with
-/// file and key for what cannot be read, is unknown, missing or impossible.
+/// A machine that is shipped ("h100"), or the file of that path, which `echelon bench` may have written. Throws Error
+/// with file and key for what cannot be read, is unknown, missing or impossible.
 [[nodiscard]] MachineSpec read_machine(const std::string& name_or_path);
 
 /// Of the file's text; `origin` names it in errors.
 [[nodiscard]] MachineSpec parse_machine(std::string_view text, const std::string& origin);
 
-/// One node of cores; ranks are threads on them, however many.
+/// One node of cores; ranks are any number of threads on them.
 [[nodiscard]] MachineSpec machine_of(const HostSpec& host);
 
-/// The file that parse_machine reads as `machine`, without its host.
+/// The text that parse_machine reads as `machine`, without its host.
 [[nodiscard]] std::string to_toml(const MachineSpec& machine);
 
 }  // namespace echelon

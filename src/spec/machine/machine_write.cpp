@@ -1,4 +1,4 @@
-// MachineSpec -> the text of a machine file. What is 0, false or empty is left out.
+// MachineSpec -> the text of a machine file. Values that are 0, false or empty are omitted.
 #include "spec/config/config_value.h"
 #include "spec/machine/machine_fields.h"
 
@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-/// The shortest decimal that is `value` again when it is read and multiplied by `unit`.
+/// The shortest decimal that gives `value` when it is read and multiplied by `unit`.
 std::string text_of(double value, double unit) {
   std::string text;
   for (int digits = 1; digits <= 17; ++digits) {
@@ -99,7 +99,7 @@ class Writer {
   }
 
   std::string path_;
-  std::vector<std::string> scalars_;  // lines; they stand before the tables
+  std::vector<std::string> scalars_;  // lines, written before the tables
   std::string tables_;
 };
 

@@ -1,4 +1,4 @@
-// The files of machines/, which the build carries in the binary.
+// The files of machines/, which the build embeds in the binary.
 #pragma once
 
 #include <span>
