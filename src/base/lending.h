@@ -60,7 +60,7 @@ class Lending {
   bool help();
 
   /// Members that would help with an operation that started now.
-  [[nodiscard]] int num_at_hand() const { return num_awake_.load(std::memory_order_relaxed) + sleepers_.num_idle(); }
+  [[nodiscard]] int num_available() const { return num_awake_.load(std::memory_order_relaxed) + sleepers_.num_idle(); }
   [[nodiscard]] int num_members() const { return static_cast<int>(teams_.size()); }
 
  private:

@@ -118,7 +118,7 @@ Team* Team::adopt(Team* team) { return std::exchange(team_of_this_thread, team);
 
 int Team::num_threads_now(int num_threads) {
   const Lending* const lending = team_of_this_thread == nullptr ? nullptr : team_of_this_thread->place_.lending;
-  return lending == nullptr ? num_threads : num_threads * (1 + lending->num_at_hand());
+  return lending == nullptr ? num_threads : num_threads * (1 + lending->num_available());
 }
 
 int Team::most_threads(int num_threads) {

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "checkpoint/model_config.h"
-#include "checkpoint/safetensors/number_formats.h"
+#include "checkpoint/safetensors/convert_values.h"
 #include "checkpoint/slice_io.h"
 
 #include <algorithm>

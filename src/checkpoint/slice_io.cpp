@@ -1,7 +1,7 @@
 #include "checkpoint/slice_io.h"
 
 #include "base/error.h"
-#include "checkpoint/safetensors/number_formats.h"
+#include "checkpoint/safetensors/convert_values.h"
 
 #include <algorithm>
 #include <utility>
@@ -136,7 +136,7 @@ void read_slice(const File& file, const FileTensor& tensor, const FilePlace& pla
     for_each_piece(tensor, tile, [&](std::int64_t at, std::int64_t in_tile, std::int64_t num_bytes) {
       file.read_at(at, raw.data() + in_tile, num_bytes);
     });
-    convert_numbers(file_dtype, raw.data(), dtype, packed.data(), count);
+    convert_values(file_dtype, raw.data(), dtype, packed.data(), count);
     copy_bytes<Direction::to_slice>(tile, size_of(dtype), packed.data(), static_cast<std::byte*>(out));
   });
 }
@@ -152,7 +152,7 @@ std::int64_t write_slice(File& file, const FileTensor& tensor, const FilePlace& 
     packed.resize(static_cast<std::size_t>(count * size_of(dtype)));
     copy_bytes<Direction::to_tile>(tile, size_of(dtype), packed.data(),
                                    const_cast<std::byte*>(static_cast<const std::byte*>(in)));
-    convert_numbers(dtype, packed.data(), file_dtype, raw.data(), count);
+    convert_values(dtype, packed.data(), file_dtype, raw.data(), count);
     for_each_piece(tensor, tile, [&](std::int64_t at, std::int64_t in_tile, std::int64_t num_bytes) {
       file.write_at(at, raw.data() + in_tile, num_bytes);
     });

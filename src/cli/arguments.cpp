@@ -36,14 +36,14 @@ void check_text(std::string_view name, std::string_view text) {
 
 }  // namespace
 
-std::vector<std::string> with_values_apart(const CLI::App& verb, const std::vector<std::string>& arguments) {
+std::vector<std::string> with_values_apart(const CLI::App& command, const std::vector<std::string>& arguments) {
   std::vector<std::string> apart;
   std::vector<const CLI::Option*> given;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     const std::size_t equals = argument.find('=');
     const std::string name = argument.substr(0, equals);
-    const CLI::Option* option = name.starts_with("--") ? verb.get_option_no_throw(name) : nullptr;
+    const CLI::Option* option = name.starts_with("--") ? command.get_option_no_throw(name) : nullptr;
     apart.push_back(argument);
     if (option == nullptr || option->get_items_expected_min() == 0) continue;
     const bool has_value =

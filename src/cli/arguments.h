@@ -14,7 +14,7 @@ namespace echelon {
 /// Splits `--option=value` into two arguments, for the options of the command that take a value. "--output=" then has
 /// an empty value instead of the next argument. Throws Error where a value is missing ("--output --json") or is not the
 /// number that the option needs.
-[[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& verb,
+[[nodiscard]] std::vector<std::string> with_values_apart(const CLI::App& command,
                                                          const std::vector<std::string>& arguments);
 
 /// Accepts a number from `least` to `most`; a value outside is refused with the bound.

@@ -2,7 +2,7 @@
 #include "base/units.h"
 #include "cli/arguments.h"
 #include "cli/bench_gpus.h"
-#include "cli/verb.h"
+#include "cli/command.h"
 #include "measure/measure_collectives.h"
 #include "measure/measure_machine.h"
 #include "report/output_file.h"
@@ -151,7 +151,7 @@ ExitStatus run_bench(const BenchArguments& arguments) {
 
 }  // namespace
 
-VerbAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+CommandAction declare_bench(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   // CLI11's options write to the struct that the action reads
   const auto arguments = std::make_shared<BenchArguments>();
   app.add_option("--output", arguments->output,

@@ -3,9 +3,9 @@
 #include "base/printable.h"
 #include "base/similar.h"
 #include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "cli/verb.h"
 #include "comm/launch_environment.h"
 #include "spec/config/config_keys.h"
 #include "spec/config/config_reader.h"
@@ -24,15 +24,15 @@
 namespace echelon {
 namespace {
 
-struct DeclaredVerb {
-  const Verb* verb;
+struct DeclaredCommand {
+  const Command* command;
   CLI::App* app;
-  VerbAction action;
+  CommandAction action;
 };
 
-void require_known_verb(const std::vector<std::string>& arguments) {
+void require_known_command(const std::vector<std::string>& arguments) {
   std::vector<std::string_view> names;
-  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  for (const Command& command : commands()) names.push_back(command.name);
   const std::string& first = arguments.front();
   const auto is_in = [&](std::span<const std::string_view> list) {
     return std::find(list.begin(), list.end(), first) != list.end();
@@ -47,17 +47,17 @@ void require_known_verb(const std::vector<std::string>& arguments) {
 }
 
 /// The command's own option for a key or for the name of an option, such as --global-batch-size; else the key's.
-std::string option_for(std::string_view meaning, const DeclaredVerb& declared) {
+std::string option_for(std::string_view meaning, const DeclaredCommand& declared) {
   std::string own = "--" + std::string(meaning.substr(meaning.rfind('.') + 1));
   std::replace(own.begin(), own.end(), '_', '-');
   if (declared.app->get_option_no_throw(own) != nullptr) return own;
   const bool is_key = meaning.find('.') != std::string_view::npos;
-  return is_key && declared.verb->takes_config ? "--" + std::string(meaning) : "";
+  return is_key && declared.command->takes_config ? "--" + std::string(meaning) : "";
 }
 
 // The keys of a config are candidates by their last part, unless the name has a dot: "--steps" is likely to mean
 // "--training.steps".
-std::string similar_option(const std::string& option, const DeclaredVerb& declared) {
+std::string similar_option(const std::string& option, const DeclaredCommand& declared) {
   const bool is_whole_key = option.find('.') != std::string::npos;
   std::vector<std::string> names, meanings;
   for (const CLI::Option* known : declared.app->get_options())
@@ -66,7 +66,7 @@ std::string similar_option(const std::string& option, const DeclaredVerb& declar
       meanings.push_back("--" + name);
     }
   for (const ConfigKey& key : config_keys()) {
-    if (!declared.verb->takes_config) break;
+    if (!declared.command->takes_config) break;
     if (!is_there(key)) continue;
     names.emplace_back(is_whole_key ? key.name : key.name.substr(key.name.find('.') + 1));
     meanings.push_back("--" + std::string(key.name));
@@ -78,47 +78,47 @@ std::string similar_option(const std::string& option, const DeclaredVerb& declar
 }
 
 /// The end of a sentence about an unknown option: first by the field's terms, then by spelling.
-std::string hint_for_option(const std::string& option, const DeclaredVerb& declared) {
+std::string hint_for_option(const std::string& option, const DeclaredCommand& declared) {
   const FieldWord* word = find_field_word(option);
   if (word != nullptr && word->meaning.empty()) return fmt::format("; {}", word->not_here);
   std::string meant = word != nullptr ? option_for(word->meaning, declared) : "";
   if (meant.empty()) meant = similar_option(option, declared);
-  return meant.empty() ? fmt::format("; see echelon {} --help", declared.verb->name)
+  return meant.empty() ? fmt::format("; see echelon {} --help", declared.command->name)
                        : fmt::format("; did you mean {}?", meant);
 }
 
-void require_nothing_left(const DeclaredVerb& declared, const std::vector<std::string>& config_arguments) {
-  require(declared.verb->takes_config || config_arguments.empty(),
-          "echelon {} takes no key of a config, but {} is given; see echelon {} --help", declared.verb->name,
-          config_arguments.empty() ? "" : config_arguments.front(), declared.verb->name);
+void require_nothing_left(const DeclaredCommand& declared, const std::vector<std::string>& config_arguments) {
+  require(declared.command->takes_config || config_arguments.empty(),
+          "echelon {} takes no key of a config, but {} is given; see echelon {} --help", declared.command->name,
+          config_arguments.empty() ? "" : config_arguments.front(), declared.command->name);
   const std::vector<std::string> left = declared.app->remaining();
   if (left.empty()) return;
   const std::string& argument = left.front();
-  require(argument.starts_with('-'), "echelon {} does not take '{}'; see echelon {} --help", declared.verb->name,
-          argument, declared.verb->name);
+  require(argument.starts_with('-'), "echelon {} does not take '{}'; see echelon {} --help", declared.command->name,
+          argument, declared.command->name);
   const std::string option = argument.substr(0, argument.find('='));
-  throw Error(
-      fmt::format("echelon {} has no option {}{}", declared.verb->name, argument, hint_for_option(option, declared)));
+  throw Error(fmt::format("echelon {} has no option {}{}", declared.command->name, argument,
+                          hint_for_option(option, declared)));
 }
 
 ExitStatus run(std::vector<std::string> arguments) {
   if (arguments.empty()) arguments.emplace_back("--help");
-  require_known_verb(arguments);
+  require_known_command(arguments);
   const std::vector<std::string> config_arguments = take_config_arguments(arguments);
 
   CLI::App app("Echelon trains transformer language models on many devices.", "echelon");
   app.set_version_flag("--version", ECHELON_VERSION);
   app.footer("echelon COMMAND --help lists the options of a command.");
-  std::vector<DeclaredVerb> declared;
-  for (const Verb& verb : verbs()) {
-    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary))->allow_extras();
-    if (verb.takes_config)
+  std::vector<DeclaredCommand> declared;
+  for (const Command& command : commands()) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary))->allow_extras();
+    if (command.takes_config)
       sub->footer("Keys of the config, as [section] key in TOML or --section.key=value here:\n\n" + config_help());
-    declared.push_back({&verb, sub, verb.declare(*sub, config_arguments)});
+    declared.push_back({&command, sub, command.declare(*sub, config_arguments)});
   }
 
-  for (const DeclaredVerb& candidate : declared)
-    if (candidate.verb->name == arguments.front()) arguments = with_values_apart(*candidate.app, arguments);
+  for (const DeclaredCommand& candidate : declared)
+    if (candidate.command->name == arguments.front()) arguments = with_values_apart(*candidate.app, arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes arguments in reverse order
     app.parse(arguments);
@@ -128,7 +128,7 @@ ExitStatus run(std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& error) {
     throw Error(error.what());
   }
-  for (const DeclaredVerb& candidate : declared) {
+  for (const DeclaredCommand& candidate : declared) {
     if (!candidate.app->parsed()) continue;
     require_nothing_left(candidate, config_arguments);
     return candidate.action();

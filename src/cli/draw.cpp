@@ -2,7 +2,7 @@
 #include "schedule/draw/draw.h"
 #include "base/text_file.h"
 #include "cli/arguments.h"
-#include "cli/verb.h"
+#include "cli/command.h"
 #include "pages/draw_html.h"
 #include "report/html/schedule_drawing.h"
 #include "report/output_file.h"
@@ -137,7 +137,7 @@ ExitStatus run_draw(const DrawArguments& arguments) {
 
 }  // namespace
 
-VerbAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+CommandAction declare_draw(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<DrawArguments>();  // CLI11's options write to what the action reads
   std::vector<std::string_view> names;
   for (const ScheduleEntry& entry : all_schedules()) names.push_back(entry.name);

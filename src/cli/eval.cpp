@@ -1,6 +1,6 @@
 // echelon eval: the loss of a saved model on prepared text.
 #include "checkpoint/model_config.h"
-#include "cli/verb.h"
+#include "cli/command.h"
 #include "spec/config/config_reader.h"
 #include "train/train.h"
 
@@ -72,7 +72,7 @@ ExitStatus run_evaluation(EvalArguments arguments, const std::vector<std::string
 
 }  // namespace
 
-VerbAction declare_eval(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_eval(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<EvalArguments>();  // CLI11's options write to what the action reads
   app.add_option("--model", arguments->model,
                  "a Hugging Face folder: model.path and checkpoint.initial_load_path at once");

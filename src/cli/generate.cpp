@@ -1,7 +1,7 @@
 // echelon generate: generates text from a saved model.
 #include "engine/generation/generate.h"
 
-#include "cli/verb.h"
+#include "cli/command.h"
 
 #include <CLI/CLI.hpp>
 
@@ -54,7 +54,7 @@ ExitStatus run_generation(const GenerateArguments& arguments) {
 
 }  // namespace
 
-VerbAction declare_generate(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+CommandAction declare_generate(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<GenerateArguments>();  // CLI11's options write to what the action reads
   GenerateOptions& options = arguments->options;
   app.add_option("--model,model", arguments->model, "a Hugging Face folder with tokenizer.json")->required();

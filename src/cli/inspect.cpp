@@ -3,9 +3,9 @@
 
 #include "base/printable.h"
 #include "checkpoint/model_config.h"
+#include "cli/command.h"
 #include "cli/inspect_config.h"
 #include "cli/model_argument.h"
-#include "cli/verb.h"
 #include "data/indexed_dataset.h"
 
 #include <CLI/CLI.hpp>
@@ -106,7 +106,7 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
 
 }  // namespace
 
-VerbAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
   app.add_option(
       "model", arguments->path,

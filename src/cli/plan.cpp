@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "checkpoint/model_config.h"
-#include "cli/verb.h"
+#include "cli/command.h"
 #include "measure/this_machine.h"
 #include "pages/plan_html.h"
 #include "plan/search/scaling.h"
@@ -52,7 +52,7 @@ ExitStatus run_plan(const PlanArguments& arguments) {
 
 }  // namespace
 
-VerbAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_plan(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<PlanArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
   app.add_option("--model,model", question.model,

@@ -1,9 +1,9 @@
 // echelon prepare: files, folders or JSONL to a tokenizer and token files.
 #include "data/prepare.h"
 
+#include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "cli/verb.h"
 
 #include <CLI/CLI.hpp>
 
@@ -96,7 +96,7 @@ ExitStatus run_preparation(PrepareArguments arguments) {
 
 }  // namespace
 
-VerbAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
+CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& /*config_arguments*/) {
   const auto arguments = std::make_shared<PrepareArguments>();  // CLI11's options write to what the action reads
   PrepareOptions& options = arguments->options;
   app.add_option("--input,input", options.corpus.inputs,

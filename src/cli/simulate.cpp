@@ -2,9 +2,9 @@
 #include "predict/simulation/simulate.h"
 #include "predict/published/software_memory.h"
 
+#include "cli/command.h"
 #include "cli/model_argument.h"
 #include "cli/simulate_rows.h"
-#include "cli/verb.h"
 #include "measure/this_machine.h"
 #include "pages/simulate_html.h"
 #include "pages/simulate_output.h"
@@ -158,7 +158,7 @@ ExitStatus run_simulation(const SimulateArguments& arguments, const std::optiona
 
 }  // namespace
 
-VerbAction declare_simulate(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_simulate(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<SimulateArguments>();  // CLI11's options write to what the action reads
   app.add_option("model", arguments->config, model_argument_help);
   app.add_option(

@@ -1,10 +1,10 @@
 // echelon train: runs a config and reports the run on the terminal, in a log, or as JSON.
 #include "train/train.h"
 
+#include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/model_argument.h"
 #include "cli/terminal.h"
-#include "cli/verb.h"
 #include "engine/run_device.h"
 #include "pages/train_html.h"
 #include "pages/train_prediction.h"
@@ -75,7 +75,7 @@ class RunLog final : public RunObserver {
   }
 
   /// No information about the run exists earlier.
-  [[nodiscard]] bool has_begun() const { return metrics_.has_value(); }
+  [[nodiscard]] bool has_started() const { return metrics_.has_value(); }
   /// The prediction next to the measurements so far.
   [[nodiscard]] const TrainPrediction& compare() {
     set_measured(prediction_, steps_);
@@ -138,7 +138,7 @@ TrainResult train_and_tell(const RunConfig& config, const TrainArguments& argume
     arguments.json ? print_json(result, prediction) : print_result(result, prediction);
     return result;
   } catch (const Error& error) {
-    if (log.has_begun()) log.write_html(fmt::format("The run failed: {}", error.what()));
+    if (log.has_started()) log.write_html(fmt::format("The run failed: {}", error.what()));
     throw;
   }
 }
@@ -163,7 +163,7 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
 
 }  // namespace
 
-VerbAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<TrainArguments>();  // CLI11's options write to what the action reads
   app.add_option("model", arguments->config, model_argument_help);
   app.add_option("--html", arguments->html,

@@ -5,7 +5,7 @@
 #include "base/median.h"
 #include "checkpoint/model_config.h"
 #include "cli/arguments.h"
-#include "cli/verb.h"
+#include "cli/command.h"
 #include "measure/this_machine.h"
 #include "report/output_file.h"
 #include "spec/config/config_reader.h"
@@ -42,7 +42,7 @@ ExitStatus run_tuning(const TuneArguments& arguments) {
 
 }  // namespace
 
-VerbAction declare_tune(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_tune(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<TuneArguments>();  // CLI11's options write to what the action reads
   PlanQuestion& question = arguments->question;
   question.top = 3;

@@ -2,8 +2,8 @@
 #include "verify/verify.h"
 
 #include "cli/arguments.h"
+#include "cli/command.h"
 #include "cli/model_argument.h"
-#include "cli/verb.h"
 #include "comm/launch_environment.h"
 #include "spec/config/config_reader.h"
 #include "verify/setup.h"
@@ -113,7 +113,7 @@ ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<
 
 }  // namespace
 
-VerbAction declare_verify(CLI::App& app, const std::vector<std::string>& config_arguments) {
+CommandAction declare_verify(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<VerifyArguments>();  // CLI11's options write to what the action reads
   app.add_option("model", arguments->config, model_argument_help);
   app.add_option("--steps", arguments->request.num_steps, "steps to compare")->capture_default_str();

@@ -165,10 +165,10 @@ std::int64_t IndexedDataset::document_start(std::int64_t document) const {
 
 std::int64_t IndexedDataset::document_of(std::int64_t token) const {
   assert(token >= 0 && token < num_tokens());
-  const auto begins_behind = [&](std::int64_t at, std::int64_t bound) {
+  const auto starts_after = [&](std::int64_t at, std::int64_t bound) {
     return at < starts_[static_cast<std::size_t>(bound)];
   };
-  return std::upper_bound(document_bounds_.begin(), document_bounds_.end(), token, begins_behind) -
+  return std::upper_bound(document_bounds_.begin(), document_bounds_.end(), token, starts_after) -
          document_bounds_.begin() - 1;
 }
 

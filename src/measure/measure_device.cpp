@@ -13,32 +13,32 @@
 namespace echelon {
 namespace {
 
-struct ProductFormat {
+struct MatmulFormat {
   std::string_view name;
   DType dtype;
   bool is_float8 = false;
   bool is_of_tensor_cores = true;
 };
-constexpr ProductFormat measured_formats[] = {{"bfloat16", DType::bfloat16},
-                                              {"float16", DType::float16},
-                                              {"float8", DType::bfloat16, true},
-                                              {"tensorfloat32", DType::float32},
-                                              {"float32", DType::float32, false, false},
-                                              {"float64", DType::float64, false, false}};
+constexpr MatmulFormat measured_formats[] = {{"bfloat16", DType::bfloat16},
+                                             {"float16", DType::float16},
+                                             {"float8", DType::bfloat16, true},
+                                             {"tensorfloat32", DType::float32},
+                                             {"float32", DType::float32, false, false},
+                                             {"float64", DType::float64, false, false}};
 
-struct ProductSize {
+struct MatmulSize {
   std::int64_t m = 0, n = 0, k = 0;
-  bool operator==(const ProductSize&) const = default;
+  bool operator==(const MatmulSize&) const = default;
 };
 
 /// Tokens and widths of models up to some 10 B parameters, and a vocabulary. Formats without tensor cores are slow and
 /// rarely needed.
-std::vector<ProductSize> sizes_of(const ProductFormat& format, std::int64_t largest) {
+std::vector<MatmulSize> sizes_of(const MatmulFormat& format, std::int64_t largest) {
   const std::vector<std::int64_t> tokens =
       format.is_of_tensor_cores ? std::vector<std::int64_t>{512, 2048, 8192} : std::vector<std::int64_t>{2048};
   constexpr std::int64_t widths[] = {768, 2048, 4096, 16384}, vocabulary = 51200;
-  std::vector<ProductSize> sizes;
-  const auto add = [&](ProductSize size) {
+  std::vector<MatmulSize> sizes;
+  const auto add = [&](MatmulSize size) {
     size = {std::min(size.m, largest), std::min(size.n, 4 * largest), std::min(size.k, largest)};
     if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
   };
@@ -50,7 +50,7 @@ std::vector<ProductSize> sizes_of(const ProductFormat& format, std::int64_t larg
   return sizes;
 }
 
-std::int64_t bytes_of(const ProductSize& s, const ProductFormat& format) {
+std::int64_t bytes_of(const MatmulSize& s, const MatmulFormat& format) {
   const std::int64_t elements = s.m * s.k + s.n * s.k + s.m * s.n, width = size_of(format.dtype);
   const std::int64_t float32_gradients = s.n * s.k * size_of(accumulate_dtype(format.dtype));
   const std::int64_t scratch =
@@ -117,14 +117,14 @@ class Meter {
   const DeviceMeasurement& options_;
 };
 
-struct ProductSeconds {
+struct MatmulSeconds {
   double forward = 0;  // y = x w^T
   double mean = 0;     // of the three
 };
 
 /// The three matmuls of a linear layer from k to n features on m tokens, of equal flops.
-ProductSeconds product_seconds(RankDevice& device, Meter& meter, const Arena& arena, const ProductSize& s,
-                               const ProductFormat& format) {
+MatmulSeconds matmul_seconds(RankDevice& device, Meter& meter, const Arena& arena, const MatmulSize& s,
+                             const MatmulFormat& format) {
   Ops& ops = device.ops();
   Stack stack = arena.region(0, arena.num_bytes());
   const Tensor x = stack.take(format.dtype, {s.m, s.k}), w = stack.take(format.dtype, {s.n, s.k}),
@@ -220,7 +220,7 @@ class DeviceSession {
       Meter meter(device, options_);
       measure_memory(device, meter, spec, options_.largest_size);
     });
-    for (const ProductFormat& format : measured_formats) {
+    for (const MatmulFormat& format : measured_formats) {
       if (format.is_float8 && !facts_.multiplies_float8) continue;
       open({.allows_tf32 = format.name == "tensorfloat32", .needs_float8 = format.is_float8},
            [&](RankDevice& device) { measure_format(device, format, measured); });
@@ -238,20 +238,20 @@ class DeviceSession {
     });
   }
 
-  void measure_format(RankDevice& device, const ProductFormat& format, MeasuredDevice& measured) {
+  void measure_format(RankDevice& device, const MatmulFormat& format, MeasuredDevice& measured) {
     Meter meter(device, options_);
     FormatRates& rates = measured.device.formats[std::string(format.name)];
-    std::vector<ProductSize> sizes = sizes_of(format, options_.largest_size);
+    std::vector<MatmulSize> sizes = sizes_of(format, options_.largest_size);
     const std::int64_t room = facts_.memory_bytes > 0 ? facts_.memory_bytes / 4 : std::int64_t{1} << 30U;
-    std::erase_if(sizes, [&](const ProductSize& s) { return bytes_of(s, format) > room; });
+    std::erase_if(sizes, [&](const MatmulSize& s) { return bytes_of(s, format) > room; });
     std::int64_t most = 0;
-    for (const ProductSize& s : sizes) most = std::max(most, bytes_of(s, format));
+    for (const MatmulSize& s : sizes) most = std::max(most, bytes_of(s, format));
     const Arena arena(aligned(most), device.memory());
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       tell(format.name, static_cast<double>(i) / static_cast<double>(sizes.size()));
-      const ProductSize& s = sizes[i];
+      const MatmulSize& s = sizes[i];
       const double flops = 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-      const ProductSeconds seconds = product_seconds(device, meter, arena, s, format);
+      const MatmulSeconds seconds = matmul_seconds(device, meter, arena, s, format);
       rates.points.push_back({s.m, s.n, s.k, flops / seconds.mean});
       rates.fastest_flops = std::max(rates.fastest_flops, flops / seconds.forward);
       rates.peak_flops = std::max({rates.peak_flops, rates.fastest_flops, rates.points.back().flops});

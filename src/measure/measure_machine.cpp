@@ -23,7 +23,7 @@
 namespace echelon {
 namespace {
 
-std::string processor_name() {
+std::string cpu_name() {
   std::ifstream cpuinfo("/proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line);)
     if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
@@ -98,7 +98,7 @@ double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double secon
     Comm& comm = mesh.comm(world_group);
     double fastest_here = std::numeric_limits<double>::infinity();
     const double first = now_seconds();
-    for (bool goes_on = true; goes_on;) {
+    for (bool has_time = true; has_time;) {
       comm.barrier().wait();
       const double start = now_seconds();
       // The maximum does not grow.
@@ -106,7 +106,7 @@ double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double secon
       fastest_here = std::min(fastest_here, (now_seconds() - start) / calls_between);
       *vote.as<double>() = now_seconds() - first < seconds ? 1.0 : 0.0;
       comm.all_reduce(vote, ReduceOp::max).wait();  // all ranks end together
-      goes_on = *vote.as<double>() > 0;
+      has_time = *vote.as<double>() > 0;
     }
     if (mesh.rank() == 0) best = fastest_here;
   });
@@ -147,7 +147,7 @@ ComputeRates measure_rates(int cores) {
 }
 
 HostSpec unmeasured_machine() {
-  return {.processor = processor_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
+  return {.processor = cpu_name(), .num_cores = num_usable_cores(), .memory_bytes = system_memory_bytes()};
 }
 
 HostSpec measure_for(const std::vector<OperationSize>& wanted) {

@@ -24,7 +24,7 @@ std::vector<HtmlTile> tiles_of(const SimulatedRun& run) {
   const Simulation& result = run.result;
   const TrainingConfig& training = run.blueprint.config().training;
   const double tokens = static_cast<double>(training.global_batch_size * training.seq_len);
-  const auto fullest = std::max_element(result.memory.begin(), result.memory.end(),
+  const auto largest = std::max_element(result.memory.begin(), result.memory.end(),
                                         [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
   return {{"Step time", text_of(HtmlUnit::seconds, result.step_seconds), "predicted"},
           {"Tokens per second", text_of(HtmlUnit::number, tokens / result.step_seconds),
@@ -33,8 +33,8 @@ std::vector<HtmlTile> tiles_of(const SimulatedRun& run) {
           {"MFU", text_of(HtmlUnit::fraction, result.mfu()),
            fmt::format("{}{}{}", result.hfu() < result.mfu() ? "" : "HFU ", text_of(HtmlUnit::fraction, result.hfu()),
                        result.hfu() < result.mfu() ? " without masked pairs" : "")},
-          {"Memory", text_of(HtmlUnit::bytes, static_cast<double>(fullest->arena_bytes)),
-           fmt::format("of {}: {}", text_of(HtmlUnit::bytes, static_cast<double>(fullest->device_bytes)),
+          {"Memory", text_of(HtmlUnit::bytes, static_cast<double>(largest->arena_bytes)),
+           fmt::format("of {}: {}", text_of(HtmlUnit::bytes, static_cast<double>(largest->device_bytes)),
                        result.fits() ? "fits" : "does not fit")},
           {"Bubble", text_of(HtmlUnit::fraction, result.parts.bubble_seconds / result.step_seconds),
            "of the step, mean over ranks"}};

@@ -53,13 +53,13 @@ std::string headline(const SimulatedRun& run) {
                       text_of(HtmlUnit::number, tokens_per_second / num_ranks));
   text += fmt::format("speed   {:.4g} TFLOP/s per device, MFU {:.2f} %, {}\n",
                       r.model_flops / r.step_seconds / num_ranks / 1e12, 100 * r.mfu(), computed_part(r));
-  const auto fullest = std::max_element(r.memory.begin(), r.memory.end(),
+  const auto largest = std::max_element(r.memory.begin(), r.memory.end(),
                                         [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
   const auto excess = std::max_element(r.memory.begin(), r.memory.end(), [](const auto& a, const auto& b) {
     return a.arena_bytes - a.device_bytes < b.arena_bytes - b.device_bytes;
   });
-  text += fmt::format("memory  {} of {} on stage {}", bytes_text(static_cast<double>(fullest->arena_bytes)),
-                      bytes_text(static_cast<double>(fullest->device_bytes)), fullest - r.memory.begin());
+  text += fmt::format("memory  {} of {} on stage {}", bytes_text(static_cast<double>(largest->arena_bytes)),
+                      bytes_text(static_cast<double>(largest->device_bytes)), largest - r.memory.begin());
   if (r.fits()) return text + ": fits\n";
   return text + fmt::format(": does not fit; stage {} is {} too large\n", excess - r.memory.begin(),
                             bytes_text(static_cast<double>(excess->arena_bytes - excess->device_bytes)));

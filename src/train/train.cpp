@@ -124,8 +124,8 @@ RankPlacement placement_of(const RunConfig& config) {
 }
 
 TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
-  RunObserver nobody;
-  RunObserver& observer = options.observer != nullptr ? *options.observer : nobody;
+  RunObserver no_observer;
+  RunObserver& observer = options.observer != nullptr ? *options.observer : no_observer;
   const RankPlacement placement = placement_of(wanted);
   if (wanted.checkpoint.enable) require_writable(wanted.model, wanted.checkpoint.tokenizer);
   const std::unique_ptr<Backend> backend = open_backend(wanted.training.device);

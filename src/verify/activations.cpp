@@ -8,15 +8,13 @@
 namespace echelon {
 namespace {
 
-class Nobody final : public RunObserver {};
-
 void run_probed(const Case& at, const Blueprint& blueprint, const Interpose& inner, std::int64_t step,
                 const ReadListener& listener) {
-  Nobody nobody;
+  RunObserver observer;
   const Interpose interpose = [&](Ops& ops, Mesh& mesh) {
     return std::make_unique<Probe>(blueprint.config(), step, listener, ops, mesh, inner);
   };
-  run_layout({.blueprint = blueprint, .batches = at.batches, .num_steps = step, .interpose = interpose}, nobody);
+  run_layout({.blueprint = blueprint, .batches = at.batches, .num_steps = step, .interpose = interpose}, observer);
 }
 
 }  // namespace
@@ -26,15 +24,15 @@ Activations::Activations(const Case& at, std::int64_t step)
   const Blueprint blueprint(one_rank(at.config()));
   run_probed(at, blueprint, {}, step, [this](const Read& read) { add(read); });
   for (auto& [name, activation] : activations_)
-    for (const double number : activation.numbers) activation.largest = std::max(activation.largest, std::abs(number));
+    for (const double number : activation.values) activation.largest = std::max(activation.largest, std::abs(number));
 }
 
 void Activations::add(const Read& read) {
   positions_.try_emplace(read.name, static_cast<int>(positions_.size()));
   Activation& activation = activations_[read.name];
   activation.num_columns = read.num_columns;
-  activation.numbers.resize(static_cast<std::size_t>(num_tokens_ * read.num_columns));
-  std::ranges::copy(read.numbers, activation.numbers.begin() + read.first_row * read.num_columns);
+  activation.values.resize(static_cast<std::size_t>(num_tokens_ * read.num_columns));
+  std::ranges::copy(read.values, activation.values.begin() + read.first_row * read.num_columns);
 }
 
 const Activation* Activations::of(const ReadName& name) const {
@@ -43,25 +41,25 @@ const Activation* Activations::of(const ReadName& name) const {
   return name.is_backward ? of({false, name.tensor}) : nullptr;
 }
 
-Numbers Activations::expected(const Read& read) const {
+Values Activations::expected(const Read& read) const {
   const Activation& activation = *of(read.name);
-  Numbers numbers(read.numbers.size(), std::numeric_limits<double>::quiet_NaN());
+  Values values(read.values.size(), std::numeric_limits<double>::quiet_NaN());
   for (std::int64_t row = 0; row < read.num_rows(); ++row)
     for (std::int64_t column = 0; column < read.num_columns && read.first_column + column < activation.num_columns;
          ++column)
-      numbers[static_cast<std::size_t>(row * read.num_columns + column)] =
+      values[static_cast<std::size_t>(row * read.num_columns + column)] =
           activation.row(read.first_row + row)[read.first_column + column];
-  return numbers;
+  return values;
 }
 
 double Activations::error_of(const Read& read) const {
   const Activation* activation = of(read.name);
   if (activation == nullptr) return 0;
-  const Numbers numbers = expected(read);
+  const Values values = expected(read);
   double error = 0;
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const double difference = std::abs(read.numbers[i] - numbers[i]);
-    if (!std::isnan(numbers[i]) && !(difference <= error)) error = difference;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double difference = std::abs(read.values[i] - values[i]);
+    if (!std::isnan(values[i]) && !(difference <= error)) error = difference;
   }
   return error / std::max(activation->largest, std::numeric_limits<double>::min());
 }

@@ -8,10 +8,10 @@ namespace echelon {
 /// [tokens of the global batch, num_columns]
 struct Activation {
   std::int64_t num_columns = 0;
-  Numbers numbers;
+  Values values;
   double largest = 0;
 
-  [[nodiscard]] const double* row(std::int64_t row) const { return numbers.data() + row * num_columns; }
+  [[nodiscard]] const double* row(std::int64_t row) const { return values.data() + row * num_columns; }
 };
 
 class Activations {
@@ -23,7 +23,7 @@ class Activations {
   /// what it read in forward.
   [[nodiscard]] const Activation* of(const ReadName& name) const;
   /// The expected values of a read; NaN in columns of padding.
-  [[nodiscard]] Numbers expected(const Read& read) const;
+  [[nodiscard]] Values expected(const Read& read) const;
   /// Largest difference over the largest magnitude in the tensor.
   [[nodiscard]] double error_of(const Read& read) const;
   [[nodiscard]] int position(const ReadName& name) const;  // in the order of the reads of one microbatch

@@ -7,13 +7,13 @@
 namespace echelon {
 namespace {
 
-double dot(const Numbers& a, const Numbers& b) {
+double dot(const Values& a, const Values& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
   return sum;
 }
 
-void subtract(Numbers& a, double factor, const Numbers& b) {
+void subtract(Values& a, double factor, const Values& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a[i] -= factor * b[i];
 }
 
@@ -21,14 +21,14 @@ constexpr double dependent = 1e-7;  // relative length of a part's remainder aft
 
 /// Orthonormal columns q and the triangle r with part_j = sum_i q_i r_ij (modified Gram-Schmidt, each part twice).
 struct Factors {
-  std::vector<Numbers> q;
-  std::vector<Numbers> r;  // [j][i], i <= j
+  std::vector<Values> q;
+  std::vector<Values> r;  // [j][i], i <= j
 };
 
-std::optional<Factors> factorised(const std::vector<const Numbers*>& parts) {
+std::optional<Factors> factorised(const std::vector<const Values*>& parts) {
   Factors factors;
-  for (const Numbers* part : parts) {
-    Numbers rest = *part, row(factors.q.size() + 1);
+  for (const Values* part : parts) {
+    Values rest = *part, row(factors.q.size() + 1);
     const double length = std::sqrt(dot(rest, rest));
     for (int pass = 0; pass < 2; ++pass)
       for (std::size_t i = 0; i < factors.q.size(); ++i) {
@@ -48,14 +48,14 @@ std::optional<Factors> factorised(const std::vector<const Numbers*>& parts) {
 
 }  // namespace
 
-double largest(const Numbers& numbers) {
+double largest(const Values& values) {
   double most = 0;
-  for (const double number : numbers) most = std::max(most, std::abs(number));
+  for (const double number : values) most = std::max(most, std::abs(number));
   return most;
 }
 
-std::optional<Combination> combine(const Numbers& numbers, const std::vector<Numbers>& parts) {
-  std::vector<const Numbers*> nonzero;
+std::optional<Combination> combine(const Values& values, const std::vector<Values>& parts) {
+  std::vector<const Values*> nonzero;
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (largest(parts[i]) == 0) continue;
@@ -63,12 +63,12 @@ std::optional<Combination> combine(const Numbers& numbers, const std::vector<Num
     places.push_back(i);
   }
   // Two more equations than unknowns, so that a fit is significant.
-  if (nonzero.empty() || numbers.size() < nonzero.size() + 2) return std::nullopt;
+  if (nonzero.empty() || values.size() < nonzero.size() + 2) return std::nullopt;
   const auto factors = factorised(nonzero);
   if (!factors) return std::nullopt;
 
   const std::size_t n = nonzero.size();
-  Numbers projected(n), solution(n), rest = numbers;
+  Values projected(n), solution(n), rest = values;
   for (std::size_t i = 0; i < n; ++i) {
     projected[i] = dot(factors->q[i], rest);
     subtract(rest, projected[i], factors->q[i]);
@@ -81,7 +81,7 @@ std::optional<Combination> combine(const Numbers& numbers, const std::vector<Num
   Combination combination = {.coefficients =
                                  std::vector<double>(parts.size(), std::numeric_limits<double>::quiet_NaN())};
   for (std::size_t i = 0; i < n; ++i) combination.coefficients[places[i]] = solution[i];
-  combination.residual = largest(rest) / std::max(largest(numbers), std::numeric_limits<double>::min());
+  combination.residual = largest(rest) / std::max(largest(values), std::numeric_limits<double>::min());
   return combination;
 }
 

@@ -8,10 +8,10 @@
 
 namespace echelon {
 
-using Numbers = std::vector<double>;
+using Values = std::vector<double>;
 
 /// The largest magnitude; 0 of none.
-[[nodiscard]] double largest(const Numbers& numbers);
+[[nodiscard]] double largest(const Values& values);
 
 struct Combination {
   std::vector<double> coefficients;  // NaN if the part is zero, so that any multiple fits
@@ -20,7 +20,7 @@ struct Combination {
 
 /// values = sum_i coefficient_i part_i, by least squares. None if the parts do not determine the coefficients (too few
 /// values, dependent parts).
-[[nodiscard]] std::optional<Combination> combine(const Numbers& numbers, const std::vector<Numbers>& parts);
+[[nodiscard]] std::optional<Combination> combine(const Values& values, const std::vector<Values>& parts);
 
 /// |a - b| within `precision` of the larger one and of 1. NaN is close to everything.
 [[nodiscard]] bool is_near(double a, double b, double precision);

@@ -84,10 +84,10 @@ class ActivationExplainer {
   }
 
   std::optional<Combination> as_partial_sums(const WrongRead& wrong) const {
-    Numbers surplus = wrong.read.numbers;
-    const Numbers right = expected_.expected(wrong.read);
+    Values surplus = wrong.read.values;
+    const Values right = expected_.expected(wrong.read);
     for (std::size_t i = 0; i < surplus.size(); ++i) surplus[i] -= right[i];
-    std::vector<Numbers> parts(static_cast<std::size_t>(tp_));
+    std::vector<Values> parts(static_cast<std::size_t>(tp_));
     std::size_t num_found = 0;
     for (const int rank : at_.mesh().ranks_of({AxisSet{Axis::tp}}, wrong.read.rank))
       for (const auto* list : {&first_.wrong, &first_.others})
@@ -96,9 +96,9 @@ class ActivationExplainer {
           const std::int64_t skipped =
               (wrong.read.first_row - wrong.read.first_row_of_microbatch) * wrong.read.num_columns;
           const std::int64_t size = static_cast<std::int64_t>(surplus.size());
-          if (static_cast<std::int64_t>(other.partial.numbers.size()) < skipped + size || other.partial.num_rows == 0)
+          if (static_cast<std::int64_t>(other.partial.values.size()) < skipped + size || other.partial.num_rows == 0)
             continue;
-          const auto begin = other.partial.numbers.begin() + skipped;
+          const auto begin = other.partial.values.begin() + skipped;
           parts[static_cast<std::size_t>(at_.mesh().coordinate(rank, Axis::tp))] = {begin, begin + size};
           ++num_found;
         }
@@ -113,7 +113,7 @@ class ActivationExplainer {
     const auto half = static_cast<std::int64_t>(frequencies.size()), C = 2 * half;
     try_tokens(FaultKind::wrong_position, "are turned like those at positions",
                [&](const double* expected, std::int64_t turns, std::int64_t num_columns) {
-                 Numbers turned(expected, expected + num_columns);
+                 Values turned(expected, expected + num_columns);
                  for (std::int64_t i = 0; i < num_columns; ++i) {
                    const std::int64_t head = i / C * C, pair = i % C % half;
                    const double angle = static_cast<double>(turns) * frequencies[static_cast<std::size_t>(pair)];
@@ -132,11 +132,11 @@ class ActivationExplainer {
         read().name.tensor != "input of model.layers.0.input_layernorm.weight")
       return;
     const std::vector<double>& table = at_.reference.weight(step_ - 1, name);
-    token_at_hand_ = 0;
+    current_token_ = 0;
     try_tokens(FaultKind::wrong_position, "are given the vectors of positions",
                [&](const double* expected, std::int64_t turns, std::int64_t num_columns) {
-                 Numbers moved(expected, expected + num_columns);
-                 const std::int64_t position = token_at_hand_ % T_;
+                 Values moved(expected, expected + num_columns);
+                 const std::int64_t position = current_token_ % T_;
                  for (std::int64_t i = 0; i < num_columns; ++i)
                    moved[static_cast<std::size_t>(i)] +=
                        table[static_cast<std::size_t>((position + turns) * num_columns + i)] -
@@ -147,21 +147,21 @@ class ActivationExplainer {
 
   /// Whether every wrong token equals `moved(expected, by how many positions)`.
   void try_tokens(FaultKind kind, const char* how,
-                  const std::function<Numbers(const double*, std::int64_t, std::int64_t)>& moved) {
+                  const std::function<Values(const double*, std::int64_t, std::int64_t)>& moved) {
     std::vector<Misplaced> misplaced;
     for (const WrongRead& wrong : first_.wrong) {
-      const Numbers expected = expected_.expected(wrong.read);
+      const Values expected = expected_.expected(wrong.read);
       const std::int64_t num_columns = wrong.read.num_columns;
       for (std::int64_t row = 0; row < wrong.read.num_rows(); ++row) {
-        const double* actual = wrong.read.numbers.data() + row * num_columns;
+        const double* actual = wrong.read.values.data() + row * num_columns;
         const double* right = expected.data() + row * num_columns;
         if (is_same(actual, right, num_columns)) continue;
-        token_at_hand_ = wrong.read.first_row + row;
-        const std::int64_t position = token_at_hand_ % T_;
+        current_token_ = wrong.read.first_row + row;
+        const std::int64_t position = current_token_ % T_;
         std::int64_t as = 0;
         while (as < T_ && !is_same(actual, moved(right, as - position, num_columns).data(), num_columns)) ++as;
         if (as == T_) return;
-        misplaced.push_back({token_at_hand_, token_at_hand_ - position + as});
+        misplaced.push_back({current_token_, current_token_ - position + as});
       }
     }
     add_misplaced(kind, how, misplaced);
@@ -170,7 +170,7 @@ class ActivationExplainer {
   // Sequences that have the values of other sequences, in all of the rank's tokens.
   void try_other_sequences() {
     const Activation& whole = *expected_.of(read().name);
-    const auto num_sequences = static_cast<std::int64_t>(whole.numbers.size()) / whole.num_columns / T_;
+    const auto num_sequences = static_cast<std::int64_t>(whole.values.size()) / whole.num_columns / T_;
     std::map<std::int64_t, std::int64_t> source;  // of each sequence
     for (const WrongRead& wrong : first_.wrong) {
       const Read& read = wrong.read;
@@ -195,14 +195,14 @@ class ActivationExplainer {
       return add(FaultKind::wrong_message, "pp", read().name.tensor,
                  fmt::format("it is that of microbatch {} instead of {}", microbatch_of(other), read().microbatch));
     add(FaultKind::wrong_sequence, "", read().name.tensor,
-        fmt::format("sequence {} of the global batch has the numbers of sequence {}", sequence, other));
+        fmt::format("sequence {} of the global batch has the values of sequence {}", sequence, other));
   }
 
   [[nodiscard]] bool has_tokens_of(const Read& read, const Activation& whole, std::int64_t first, std::int64_t end,
                                    std::int64_t sequence) const {
     const std::int64_t num_columns = std::min(read.num_columns, whole.num_columns - read.first_column);
     for (std::int64_t token = first; token < end; ++token) {
-      const double* actual = read.numbers.data() + (token - read.first_row) * read.num_columns;
+      const double* actual = read.values.data() + (token - read.first_row) * read.num_columns;
       if (!is_same(actual, whole.row(sequence * T_ + token % T_) + read.first_column, num_columns)) return false;
     }
     return true;
@@ -211,13 +211,13 @@ class ActivationExplainer {
   // Tokens that have the values of other tokens, or none.
   void try_other_tokens() {
     const Activation& whole = *expected_.of(read().name);
-    const auto num_tokens = static_cast<std::int64_t>(whole.numbers.size()) / whole.num_columns;
+    const auto num_tokens = static_cast<std::int64_t>(whole.values.size()) / whole.num_columns;
     std::vector<Misplaced> misplaced;
     bool all_are_zero = true;
     for (const WrongRead& wrong : first_.wrong) {
       const std::int64_t num_columns = std::min(wrong.read.num_columns, whole.num_columns - wrong.read.first_column);
       for (std::int64_t row = 0; row < wrong.read.num_rows(); ++row) {
-        const double* actual = wrong.read.numbers.data() + row * wrong.read.num_columns;
+        const double* actual = wrong.read.values.data() + row * wrong.read.num_columns;
         const auto token_like = [&](std::int64_t token) {
           return is_same(actual, whole.row(token) + wrong.read.first_column, num_columns);
         };
@@ -233,7 +233,7 @@ class ActivationExplainer {
       return add(FaultKind::missing_gather, tp_ > 1 ? "tp" : "", read().name.tensor,
                  "tokens of other ranks are zero: they were not gathered");
     if (std::ranges::any_of(misplaced, [](const Misplaced& token) { return token.as < 0; })) return;
-    add_misplaced(FaultKind::wrong_position, "have the numbers of positions", misplaced);
+    add_misplaced(FaultKind::wrong_position, "have the values of positions", misplaced);
   }
 
   [[nodiscard]] bool is_same(const double* a, const double* b, std::int64_t count) const {
@@ -276,7 +276,7 @@ class ActivationExplainer {
   const FirstWrongRead& first_;
   int tp_;
   std::int64_t T_;
-  std::int64_t token_at_hand_ = 0;
+  std::int64_t current_token_ = 0;
   std::vector<Finding> findings_;
 };
 

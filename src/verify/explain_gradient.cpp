@@ -48,11 +48,11 @@ std::vector<Finding> those_that_hold(const std::vector<Hypothesis>& hypotheses, 
   return findings;
 }
 
-Numbers taken(const Numbers& whole, const std::vector<std::int64_t>& indices) {
-  Numbers numbers;
-  numbers.reserve(indices.size());
-  for (const std::int64_t index : indices) numbers.push_back(whole[static_cast<std::size_t>(index)]);
-  return numbers;
+Values taken(const Values& whole, const std::vector<std::int64_t>& indices) {
+  Values values;
+  values.reserve(indices.size());
+  for (const std::int64_t index : indices) values.push_back(whole[static_cast<std::size_t>(index)]);
+  return values;
 }
 
 // Sums over an axis that were computed n times, or divided by n. The two stages of a tied weight and the ranks that
@@ -170,10 +170,10 @@ std::vector<Finding> by_sequences(const Case& at, const Difference& difference, 
     std::vector<FittedPiece> fitted;
     bool fits = true;
     for (const RankPiece& piece : pieces.pieces) {
-      std::vector<Numbers> addends;
-      for (const Numbers& gradient : list.gradients) addends.push_back(taken(gradient, piece.indices));
-      const auto combination = combine(piece.numbers, addends);
-      if (!combination && piece.numbers.size() < addends.size() + 2) continue;  // a small part of the tensor
+      std::vector<Values> addends;
+      for (const Values& gradient : list.gradients) addends.push_back(taken(gradient, piece.indices));
+      const auto combination = combine(piece.values, addends);
+      if (!combination && piece.values.size() < addends.size() + 2) continue;  // a small part of the tensor
       fits = fits && combination && combination->residual <= at.precision;
       if (fits) fitted.push_back({piece.rank, combination->coefficients});
     }
@@ -197,13 +197,12 @@ std::vector<const RankPiece*> local_addends(const TensorPieces& pieces, const Ra
   return addends;
 }
 
-Numbers at_indices(const RankPiece& local, const std::vector<std::int64_t>& indices) {
-  Numbers numbers;
+Values at_indices(const RankPiece& local, const std::vector<std::int64_t>& indices) {
+  Values values;
   for (const std::int64_t index : indices)
-    numbers.push_back(
-        local
-            .numbers[static_cast<std::size_t>(std::ranges::lower_bound(local.indices, index) - local.indices.begin())]);
-  return numbers;
+    values.push_back(
+        local.values[static_cast<std::size_t>(std::ranges::lower_bound(local.indices, index) - local.indices.begin())]);
+  return values;
 }
 
 std::vector<Finding> by_ranks(const Case& at, const Difference& difference, const TensorPieces& pieces) {
@@ -229,13 +228,13 @@ std::vector<Finding> by_ranks(const Case& at, const Difference& difference, cons
     const bool differs =
         std::ranges::any_of(difference.ranks, [&](const RankDifference& rank) { return rank.rank == piece.rank; });
     if (!differs || piece.indices.empty()) continue;
-    std::vector<Numbers> addends;
+    std::vector<Values> addends;
     rank_of_addend.clear();
     for (const RankPiece* local : local_addends(pieces, piece)) {
       addends.push_back(at_indices(*local, piece.indices));
       rank_of_addend.push_back(local->rank);
     }
-    const auto combination = combine(piece.numbers, addends);
+    const auto combination = combine(piece.values, addends);
     if (!combination || combination->residual > at.precision) return {};
     const auto found = those_that_hold(hypotheses, {{piece.rank, combination->coefficients}}, at.precision);
     if (!findings.empty() && (found.empty() || found.front().axis != findings.front().axis)) return {};
@@ -247,7 +246,7 @@ std::vector<Finding> by_ranks(const Case& at, const Difference& difference, cons
 
 // A gradient shard with wrong boundaries.
 std::vector<Finding> by_shift(const Case& at, const Difference& difference, const TensorPieces& pieces) {
-  const Numbers& expected = at.reference.gradient(difference.step, difference.tensor);
+  const Values& expected = at.reference.gradient(difference.step, difference.tensor);
   double most = 0;
   for (const double number : expected) most = std::max(most, std::abs(number));
   std::int64_t shift = 0;
@@ -256,8 +255,8 @@ std::vector<Finding> by_shift(const Case& at, const Difference& difference, cons
     if (std::ranges::find(difference.ranks, piece.rank, &RankDifference::rank) == difference.ranks.end()) continue;
     const double tolerance = most * at.precision * 1e-2;
     std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < piece.numbers.size(); ++i)
-      if (!(std::abs(piece.numbers[i] - expected[static_cast<std::size_t>(piece.indices[i])]) <= tolerance))
+    for (std::size_t i = 0; i < piece.values.size(); ++i)
+      if (!(std::abs(piece.values[i] - expected[static_cast<std::size_t>(piece.indices[i])]) <= tolerance))
         places.push_back(i);
     const std::int64_t found = shift_of(piece, places, expected, tolerance);
     if (found == 0 || (shift != 0 && found != shift)) return {};

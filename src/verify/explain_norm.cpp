@@ -39,7 +39,7 @@ class Ownership final : public RunObserver {
     return most;
   }
   /// The squares counted by the ranks with the coordinate of `rank` in `axis`.
-  [[nodiscard]] double counted_beside(int rank, Axis axis) const {
+  [[nodiscard]] double counted_with(int rank, Axis axis) const {
     double sum = 0;
     for (const auto& [other, squares] : counted_)
       if (mesh_.coordinate(other, axis) == mesh_.coordinate(rank, axis)) sum += squares;
@@ -95,7 +95,7 @@ class NormExplainer {
       if (is_near_surplus(-squares_[tensor]))
         add(FaultKind::not_counted, "", {tensor}, "its squares are missing from the norm");
     for (const auto& [name, axis] : axes)
-      if (at_.mesh().degree(axis) > 1 && is_near_surplus(owners_.counted_beside(rank_, axis) - expected_))
+      if (at_.mesh().degree(axis) > 1 && is_near_surplus(owners_.counted_with(rank_, axis) - expected_))
         add_partial(name, fmt::format("over {}", name));
     if (findings_.empty() && is_near_surplus(owners_.counted_on(rank_) - expected_))
       add_partial(all_axes(), "over the ranks");

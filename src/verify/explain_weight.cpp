@@ -48,16 +48,16 @@ class WeightExplainer {
     WrongPlaces wrong;
     wrong.piece = &piece;
     double worst = 0;
-    for (std::size_t i = 0; i < piece.numbers.size(); ++i)
-      worst = std::max(worst, std::abs(piece.numbers[i] - expected[static_cast<std::size_t>(piece.indices[i])]));
+    for (std::size_t i = 0; i < piece.values.size(); ++i)
+      worst = std::max(worst, std::abs(piece.values[i] - expected[static_cast<std::size_t>(piece.indices[i])]));
     if (std::ranges::find(difference_.ranks, piece.rank, &RankDifference::rank) == difference_.ranks.end()) return;
-    for (std::size_t i = 0; i < piece.numbers.size(); ++i) {
+    for (std::size_t i = 0; i < piece.values.size(); ++i) {
       const auto index = static_cast<std::size_t>(piece.indices[i]);
-      if (std::abs(piece.numbers[i] - expected[index]) <= 1e-6 * worst) continue;  // rounding
+      if (std::abs(piece.values[i] - expected[index]) <= 1e-6 * worst) continue;  // rounding
       const double moved = std::abs(expected[index] - before[index]);
       wrong.places.push_back(i);
       wrong.is_stale =
-          wrong.is_stale && difference_.step > 0 && std::abs(piece.numbers[i] - before[index]) <= at_.precision * moved;
+          wrong.is_stale && difference_.step > 0 && std::abs(piece.values[i] - before[index]) <= at_.precision * moved;
     }
     if (!wrong.places.empty()) wrong_.push_back(std::move(wrong));
   }
@@ -95,7 +95,7 @@ class WeightExplainer {
   }
 
   void try_shard(int shard) {
-    bool is_inside = true, owner_is_right = true, at_begin = true, at_end = true, is_part = true;
+    bool is_inside = true, owner_is_right = true, at_start = true, at_end = true, is_part = true;
     for (const WrongPlaces& wrong : wrong_) {
       const RankPiece* piece = shard_of(wrong, shard);
       is_inside =
@@ -103,7 +103,7 @@ class WeightExplainer {
       if (!is_inside) return;
       is_part = is_part && piece->indices.size() < wrong.piece->indices.size();
       owner_is_right = owner_is_right && wrong.piece->rank != piece->rank;
-      at_begin = at_begin && wrong.first() == piece->indices.front();
+      at_start = at_start && wrong.first() == piece->indices.front();
       at_end = at_end && wrong.last() == piece->indices.back();
     }
     const WrongPlaces& wrong = wrong_.front();
@@ -113,15 +113,15 @@ class WeightExplainer {
       add(is_stale_ ? FaultKind::stale_weight : FaultKind::missing_gather, "dp_shard",
           fmt::format("the elements of shard {} {} on ranks that do not own it: it was not gathered", shard, state));
     } else if (!is_part) {  // the shard has the whole tensor: its boundaries explain nothing
-    } else if (at_begin && at_end) {
+    } else if (at_start && at_end) {
       add(is_stale_ ? FaultKind::stale_weight : FaultKind::wrong_boundary, "dp_shard",
           fmt::format("exactly the elements of shard {}, {} to {}, {}", shard, piece.indices.front(),
                       piece.indices.back(), state));
-    } else if (at_begin || at_end) {
+    } else if (at_start || at_end) {
       add(FaultKind::wrong_boundary, "dp_shard",
           fmt::format("shard {} has elements {} to {} of it on rank {}; {} to {}, {} of them {} its boundary, {}",
                       shard, piece.indices.front(), piece.indices.back(), piece.rank, wrong.first(), wrong.last(),
-                      wrong.places.size(), at_begin ? "from" : "up to", state));
+                      wrong.places.size(), at_start ? "from" : "up to", state));
     }
   }
 
@@ -134,21 +134,21 @@ class WeightExplainer {
     const double lr = learning_rate(at_.config(), difference_.step);
     for (const double decay : {at_.config().optimizer.weight_decay, 0.0}) {
       const auto update_of = [&](double value, std::size_t index) { return value - (1 - lr * decay) * before[index]; };
-      Numbers updates;
+      Values updates;
       for (std::size_t i = 0; i < expected.size(); ++i) updates.push_back(update_of(expected[i], i));
       if (try_shift_of("the updates", updates, update_of)) return;
     }
   }
 
-  bool try_shift_of(const char* what, const Numbers& expected,
+  bool try_shift_of(const char* what, const Values& expected,
                     const std::function<double(double value, std::size_t index)>& of) {
     double most = 0;
     for (const double number : expected) most = std::max(most, std::abs(number));
     std::int64_t shift = 0;
     for (const WrongPlaces& wrong : wrong_) {
       RankPiece piece = *wrong.piece;
-      for (std::size_t i = 0; i < piece.numbers.size(); ++i)
-        piece.numbers[i] = of(piece.numbers[i], static_cast<std::size_t>(piece.indices[i]));
+      for (std::size_t i = 0; i < piece.values.size(); ++i)
+        piece.values[i] = of(piece.values[i], static_cast<std::size_t>(piece.indices[i]));
       const std::int64_t found = shift_of(piece, wrong.places, expected, most * at_.precision * 1e-2);
       if (found == 0 || (shift != 0 && found != shift)) return false;
       shift = found;

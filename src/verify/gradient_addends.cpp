@@ -41,20 +41,20 @@ class OneGradient final : public RunObserver {
   void has_gradients(const RankView& rank, std::int64_t step, double factor) override {
     if (step != step_) return;
     visit_gradients(rank.run.model(), [&](const ParamPiece& piece) {
-      if (piece.param.name == tensor_) gradient_ = downloaded(rank.ops, piece.numbers, factor);
+      if (piece.param.name == tensor_) gradient_ = downloaded(rank.ops, piece.values, factor);
     });
   }
   void ended_step(const RankView& /*rank*/, std::int64_t step, const StepResult& result) override {
     if (step == step_) result_ = result;
   }
   /// Of the mean over these targets.
-  [[nodiscard]] Numbers& gradient() { return gradient_; }
+  [[nodiscard]] Values& gradient() { return gradient_; }
   [[nodiscard]] const StepResult& result() const { return result_; }
 
  private:
   const std::string& tensor_;
   std::int64_t step_;
-  Numbers gradient_;
+  Values gradient_;
   StepResult result_;
 };
 

@@ -16,7 +16,7 @@ struct GradientAddends {
   std::vector<BatchSubset> subsets = {};
   std::vector<double> num_targets = {};  // targets of each subset
   std::vector<double> mean_losses = {};  // mean over these targets
-  std::vector<Numbers> gradients = {};   // whole tensors; their sum is the gradient
+  std::vector<Values> gradients = {};    // whole tensors; their sum is the gradient
   bool has_microbatches = false, has_replicas = false;
 };
 

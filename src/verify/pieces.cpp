@@ -9,11 +9,11 @@ namespace {
 
 RankPiece piece_of(const ParamPiece& piece, int rank, Ops& ops) {
   RankPiece taken = {.rank = rank};
-  const std::vector<double> numbers = downloaded(ops, piece.numbers);
+  const std::vector<double> values = downloaded(ops, piece.values);
   piece.slice.for_each_run([&](const Run& run) {
     for (std::int64_t i = 0; i < run.count; ++i) taken.indices.push_back(run.global + i);
-    const auto first = numbers.begin() + run.local;
-    taken.numbers.insert(taken.numbers.end(), first, first + run.count);
+    const auto first = values.begin() + run.local;
+    taken.values.insert(taken.values.end(), first, first + run.count);
   });
   return taken;
 }
@@ -103,7 +103,7 @@ class Taker final : public RunObserver {
   void take(const ParamPiece& piece, const RankView& rank, double factor) {
     if (piece.param.name != taken_.tensor) return;
     RankPiece taken = piece_of(piece, rank.mesh.rank(), rank.ops);
-    for (double& number : taken.numbers) number *= factor;
+    for (double& number : taken.values) number *= factor;
     taken_.add(taken_.pieces.pieces, std::move(taken));
   }
 
@@ -112,7 +112,7 @@ class Taker final : public RunObserver {
 
 }  // namespace
 
-std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places, const Numbers& expected,
+std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places, const Values& expected,
                       double tolerance) {
   const auto size = static_cast<std::int64_t>(expected.size());
   const auto is_moved_by = [&](std::int64_t shift) {
@@ -120,7 +120,7 @@ std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& pl
     for (const std::size_t place : places) {
       const std::int64_t from = piece.indices[place] + shift;
       if (from < 0 || from >= size) continue;
-      if (!(std::abs(expected[static_cast<std::size_t>(from)] - piece.numbers[place]) <= tolerance) &&
+      if (!(std::abs(expected[static_cast<std::size_t>(from)] - piece.values[place]) <= tolerance) &&
           10 * ++num_other > places.size())
         return false;
       ++num_inside;
@@ -142,7 +142,7 @@ TensorPieces pieces_of(const Case& at, const std::string& tensor, Quantity quant
   };
   run_layout({.blueprint = at.blueprint, .batches = at.batches, .num_steps = step, .interpose = interpose}, taker);
   for (RankPiece& piece : taken.pieces.local)
-    for (double& number : piece.numbers) number *= taken.factors[static_cast<std::size_t>(piece.rank)];
+    for (double& number : piece.values) number *= taken.factors[static_cast<std::size_t>(piece.rank)];
   for (auto* list : {&taken.pieces.pieces, &taken.pieces.local}) std::ranges::stable_sort(*list, {}, &RankPiece::rank);
   return std::move(taken.pieces);
 }

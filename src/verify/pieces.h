@@ -10,7 +10,7 @@ namespace echelon {
 struct RankPiece {
   int rank = 0;
   std::vector<std::int64_t> indices = {};  // in the whole tensor
-  Numbers numbers = {};
+  Values values = {};
 };
 
 struct TensorPieces {
@@ -21,7 +21,7 @@ struct TensorPieces {
 /// The smallest shift of the whole tensor `expected` for which nine tenths of `piece`, at `places` (indices of its
 /// elements), are equal; 0 if none.
 [[nodiscard]] std::int64_t shift_of(const RankPiece& piece, const std::vector<std::size_t>& places,
-                                    const Numbers& expected, double tolerance);
+                                    const Values& expected, double tolerance);
 
 /// Runs the layout again, up to `step`.
 [[nodiscard]] TensorPieces pieces_of(const Case& at, const std::string& tensor, Quantity quantity, std::int64_t step);

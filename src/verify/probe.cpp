@@ -50,7 +50,7 @@ void Probe::begins(const Action& action, ActionPart part) {
   action_ = action;
   is_listening_ = current_step_ == step_ && part == ActionPart::perform && is_compute(action.kind);
   partial_ = {};
-  product_.clear();
+  matmul_.clear();
   if (inner_ && inner_->observer()) inner_->observer()->begins(action, part);
 }
 
@@ -63,7 +63,7 @@ void Probe::before(const Operation& operation) {
   if (!is_listening_) return;
   operation.visit([&](const auto& args) {
     using A = std::decay_t<decltype(args)>;
-    if constexpr (std::is_same_v<A, MatmulArgs>) read_product(args);
+    if constexpr (std::is_same_v<A, MatmulArgs>) read_matmul(args);
     if constexpr (std::is_same_v<A, LayerNormArgs> || std::is_same_v<A, RmsNormArgs>)
       read_norm(args.w, args.x, args.residual.data != nullptr);
     if constexpr (std::is_same_v<A, LayerNormBackwardArgs> || std::is_same_v<A, RmsNormBackwardArgs> ||
@@ -75,7 +75,7 @@ void Probe::before(const Operation& operation) {
     }
     // A branch is added to the residual: at the end of a block nothing else reads it on this stage.
     if constexpr (std::is_same_v<A, AddArgs>)
-      if (!product_.empty() && args.a.sizes.num_dims() == 2) read("output of " + product_, args.a, 0, true);
+      if (!matmul_.empty() && args.a.sizes.num_dims() == 2) read("output of " + matmul_, args.a, 0, true);
     if constexpr (std::is_same_v<A, EmbeddingBackwardArgs>)
       read("gradient of the embedding's output", args.dy, 0, false);
   });
@@ -91,13 +91,13 @@ void Probe::after(const Operation& operation) {
     if (const Param* weight = param_at(embedding->w)) keep_partial(*weight, embedding->y);
 }
 
-void Probe::read_product(const MatmulArgs& args) {
+void Probe::read_matmul(const MatmulArgs& args) {
   const Param* weight = args.transpose_a ? nullptr : param_at(args.b);
   if (weight == nullptr) return;
   if (const auto at = weight->name.find("q_proj.weight"); at != std::string::npos)
     attention_ = weight->name.substr(0, at);
   const bool is_forward = args.transpose_b;
-  if (is_forward) product_ = weight->name;
+  if (is_forward) matmul_ = weight->name;
   const std::int64_t first_column = weight->slice.entries(is_forward ? 1 : 0).first;
   // The head overwrites the logits with their gradient; they are too many to compare.
   const bool is_head = weight->name == "lm_head.weight" || weight->name == "model.embed_tokens.weight";
@@ -143,7 +143,7 @@ void Probe::read(const std::string& tensor, Tensor x, std::int64_t first_column,
              .first_row = first_row + (is_split ? plain_mesh_.coordinate(Axis::tp) * num_rows : 0),
              .first_column = first_column,
              .num_columns = x.size(1),
-             .numbers = downloaded(plain_ops_, x),
+             .values = downloaded(plain_ops_, x),
              .partial = &partial_,
              .first_row_of_microbatch = first_row});
 }

@@ -25,7 +25,7 @@ struct ReadName {
 struct PartialResult {
   std::string weight;  // empty: none earlier in this action
   std::int64_t num_rows = 0;
-  Numbers numbers;
+  Values values;
 };
 
 struct Read {
@@ -35,12 +35,12 @@ struct Read {
   std::int64_t first_row = 0;     // token of the global batch
   std::int64_t first_column = 0;  // of the whole tensor
   std::int64_t num_columns = 0;
-  Numbers numbers;                           // [rows, num_columns]
+  Values values;                             // [rows, num_columns]
   const PartialResult* partial = nullptr;    // the last one before this read
   std::int64_t first_row_of_microbatch = 0;  // of this rank's tokens
 
   [[nodiscard]] std::int64_t num_rows() const {
-    return num_columns == 0 ? 0 : static_cast<std::int64_t>(numbers.size()) / num_columns;
+    return num_columns == 0 ? 0 : static_cast<std::int64_t>(values.size()) / num_columns;
   }
 };
 using ReadListener = std::function<void(const Read& read)>;
@@ -66,7 +66,7 @@ class Probe final : public RankInterposer, public StepObserver {
   void before(const Operation& operation);
   void after(const Operation& operation);
   void read(const std::string& tensor, Tensor x, std::int64_t first_column, bool is_local);
-  void read_product(const MatmulArgs& args);
+  void read_matmul(const MatmulArgs& args);
   void read_norm(Tensor weight, Tensor x, bool has_residual);
   void read_norm_gradient(Tensor weight, Tensor dy);
   void read_heads(const char* what, const char* projection, Tensor x);
@@ -86,7 +86,7 @@ class Probe final : public RankInterposer, public StepObserver {
   std::int64_t current_step_ = 0;
   Action action_;
   bool is_listening_ = false;
-  std::string product_;    // the weight of the last forward matmul of the action
+  std::string matmul_;     // the weight of the last forward matmul of the action
   std::string attention_;  // the prefix of the last projection of queries, "model.layers.3.self_attn."
   PartialResult partial_;
 };

@@ -59,7 +59,7 @@ TEST(Lending, WhoWaitsAwakeIsCountedAndHelps) {
     is_over = true;
   }
   other.join();
-  EXPECT_EQ(lending.num_at_hand(), 0);
+  EXPECT_EQ(lending.num_available(), 0);
   EXPECT_EQ(Team::num_threads_now(1), 1) << "who is no member borrows nothing";
 }
 

@@ -77,7 +77,7 @@ TEST(ModelWriter, LeavesWhatIsNoModelAlone) {
   put(scratch / "x.tmp/thesis.tex", "precious");
   for (const std::string_view name : {"home", "file", "x"}) {
     ModelWriter writer({.folder = scratch / name, .model = model});
-    EXPECT_THAT(error_of([&] { writer.begin(); }), HasSubstr("give the model another name"));
+    EXPECT_THAT(error_of([&] { writer.begin(); }), HasSubstr("choose another name for the model"));
   }
   EXPECT_EQ(get(scratch / "home/thesis.tex"), "precious");
   EXPECT_EQ(get(scratch / "file"), "precious");

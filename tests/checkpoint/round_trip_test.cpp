@@ -2,7 +2,7 @@
 #include "checkpoint/inspect.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
-#include "checkpoint/safetensors/number_formats.h"
+#include "checkpoint/safetensors/convert_values.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 std::vector<std::byte> in_format(DType dtype, const std::vector<double>& values) {
   std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(dtype)));
-  convert_numbers(DType::float64, values.data(), dtype, bytes.data(), static_cast<std::int64_t>(values.size()));
+  convert_values(DType::float64, values.data(), dtype, bytes.data(), static_cast<std::int64_t>(values.size()));
   return bytes;
 }
 

@@ -65,10 +65,10 @@ TEST(SafetensorsHeader, NamesWhatIsWrong) {
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), four, "truncated or corrupt"},
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4,8])"), four, "not two byte offsets"},
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615])"), four, "truncated or corrupt"},
-      {one(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), four + four, "begins at byte"},
+      {one(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), four + four, "starts at byte"},
       {one(R"("dtype":"F32","shape":[1],"data_offsets":[0,4])"), four + four, "but the file at"},
       {R"({"s":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-       four, "begins at byte"},
+       four, "starts at byte"},
   };
   const ScratchFolder scratch;
   for (const Wrong& wrong : cases) {
@@ -156,10 +156,10 @@ TEST(WeightFolder, RefusesABadIndex) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "weight_map"},
       {R"({"weight_map":{"a":7}})", "not a string"},
-      {R"({"weight_map":{"a":"../part.safetensors"}})", "not the name of a file beside it"},
-      {R"({"weight_map":{"a":"/tmp/part.safetensors"}})", "not the name of a file beside it"},
-      {R"({"weight_map":{"a":".."}})", "not the name of a file beside it"},
-      {R"({"weight_map":{"a":""}})", "not the name of a file beside it"},
+      {R"({"weight_map":{"a":"../part.safetensors"}})", "not the name of a file next to it"},
+      {R"({"weight_map":{"a":"/tmp/part.safetensors"}})", "not the name of a file next to it"},
+      {R"({"weight_map":{"a":".."}})", "not the name of a file next to it"},
+      {R"({"weight_map":{"a":""}})", "not the name of a file next to it"},
       {R"({"weight_map":{"a":"gone.safetensors"}})", "No such file"},
       {R"({"weight_map":{"c":"part.safetensors"}})", "has no tensor 'c'"},
   };

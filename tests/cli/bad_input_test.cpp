@@ -74,11 +74,11 @@ const BadInput command_lines[] = {
     {{"draw", "--p2p-ms=inf"}, {"--p2p-ms: inf is above 1000000000 (use 1000000000)"}},
     {{"draw", "--microbatches=65537"}, {"--microbatches: 65537 is above 65536 (use 65536)"}},
     {{"draw", "--stages=1024", "--microbatches=1024"}, {"--microbatches=1024", "(use --microbatches=512)"}},
-    {{"draw", "--virtual=2"}, {"--virtual = 2 is not there for --schedule = '1F1B' (use 1)"}},
+    {{"draw", "--virtual=2"}, {"--virtual = 2 is not supported for --schedule = '1F1B' (use 1)"}},
     {{"draw", "--schedule=ZB-V", "--virtual=3"}, {"--virtual = 3", "(use 2)"}},
     {{"draw", "--schedule=Interleaved1F1B", "--virtual=1"}, {"--virtual = 1", "(use 2)"}},
     {{"draw", "--schedule=DualPipeV", "--microbatches=7"},
-     {"wants 8 microbatches", "--microbatches makes 7 (use --microbatches = 8)"}},
+     {"needs at least 8 microbatches", "--microbatches makes 7 (use --microbatches = 8)"}},
     {{"draw", "--schedule=ZB-2p", "--memory-limit=0.5"}, {"--memory-limit = 0.5 has no room for a microbatch (use 1)"}},
     {{"draw", "--memory-limit=3"}, {"--memory-limit = 3 is less than the 4 microbatches in flight on rank 0 (use 4)"}},
     {{"draw", "--schedule-csv=" ECHELON_SOURCE_DIR "/tests/schedule/torch_csv/ZBVZeroBubble-2-4-2.csv",
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(CommandLines, BadInputs, testing::ValuesIn(command_line
 
 const std::string good = "--model.preset=llama-1m", data = "--data.path=/nonexistent/train";
 const BadInput train_arguments[] = {
-    {{"train"}, {"names no model", "model.preset"}},
+    {{"train"}, {"the config has no model", "model.preset"}},
     {{"train", "/nonexistent/run.toml"}, {"'/nonexistent/run.toml'"}},
     {{"train", good}, {"data.path is missing"}},
     {{"train", good, data}, {"/nonexistent/train"}},
@@ -145,13 +145,13 @@ const BadInput train_arguments[] = {
     {{"train", good, std::string("--training.steps=") + std::string(100'000, '9')}, {"999 ... 999"}},
     {{"train", good, "--parallelism.virtual_stages=2"}, {"parallelism.virtual_stages", "(use 1)"}},
     {{"train", good, "--parallelism.virtual_stage=2"}, {"there is no key parallelism.virtual_stage"}},
-    {{"train", good, "--checkpoint.load"}, {"checkpoint.load", "is not there yet"}},
+    {{"train", good, "--checkpoint.load"}, {"checkpoint.load", "is not supported yet"}},
     {{"train", good, "--metrics.trace", "on"}, {"metrics.trace", "on", "steps 3-5"}},
     {{"train"},
-     {".toml:4", "data.split", "is not there yet"},
+     {".toml:4", "data.split", "is not supported yet"},
      "[model]\npreset = 'llama-1m'\n[data]\nsplit = [9, 1]\n"},
     {{"train"},
-     {".toml:4", "data.path is a list", "not there yet"},
+     {".toml:4", "data.path is a list", "not supported yet"},
      "[model]\npreset = 'llama-1m'\n[data]\npath = [0.5, 'a', 0.5, 'b']\n"},
     {{"train", good, "--training.dtype=float8"}, {"training.dtype = 'float8'"}},
     {{"train", good, data, "--training.global_batch_size=3", "--training.micro_batch_size=2"},
@@ -188,11 +188,11 @@ const BadInput train_arguments[] = {
     {{"train"}, {".toml:2"}, "[model]\npreset = llama\n"},
     {{"train"}, {".toml:1"}, std::string("\0\xff\x01[model]", 10)},
     {{"train"}, {"model.preset"}, "[model]\npreset = \"a\\nb\"\n"},
-    {{"train"}, {"names no model"}, ""},
+    {{"train"}, {"has no model"}, ""},
 };
 INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(train_arguments));
 
-const BadInput other_verbs[] = {
+const BadInput other_commands[] = {
     {{"prepare"}, {"--input"}},
     {{"prepare", "/nonexistent/text", "--output=/nonexistent/out"}, {"/nonexistent/text"}},
     {{"prepare", "--output", scratch_folder() + "/empty-corpus", "--input"}, {"--input", "no text"}, ""},
@@ -204,7 +204,7 @@ const BadInput other_verbs[] = {
      {"--seed=99999999999999999999"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocab-size=100"}, {"--vocab-size=100", "(use 257)"}},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--validation-fraction=nan"}, {"--validation-fraction=nan"}},
-    {{"eval"}, {"names no model"}},
+    {{"eval"}, {"has no model"}},
     {{"eval", "--model=/nonexistent/model"}, {"/nonexistent/model"}},
     {{"eval", good}, {"checkpoint.initial_load_path"}},
     {{"inspect"}, {"path"}},
@@ -218,7 +218,7 @@ const BadInput other_verbs[] = {
     {{"generate", "--model=/nonexistent/model", "--topk=5"}, {"--topk=5", "did you mean --top-k?"}},
     {{"generate", "--model=/nonexistent/model", "--temperature=hot"}, {"--temperature", "hot"}},
 };
-INSTANTIATE_TEST_SUITE_P(Verbs, BadInputs, testing::ValuesIn(other_verbs));
+INSTANTIATE_TEST_SUITE_P(Commands, BadInputs, testing::ValuesIn(other_commands));
 
 TEST(BadInput, AGpuWithoutThePlugInNamesTheCommandThatBuildsIt) {
   setenv("ECHELON_CUDA_PLUGIN", "/nowhere/libechelon_cuda.so", 1);

@@ -35,8 +35,8 @@ TEST(ModelArgument, IsTakenByEveryCommand) {
       {"plan", "llama-1m", "--machine=h100", "--gpus=1", "--global-batch-size=1", "--seq-len=64"},
   };
   for (const auto& command : commands) EXPECT_EQ(run_echelon(command).status, 0) << command[0];
-  for (const char* const verb : {"train", "verify", "inspect", "simulate", "plan", "tune", "eval", "generate"})
-    EXPECT_THAT(run_echelon({verb, "--help"}).out, HasSubstr("Positionals:\n  model")) << verb;
+  for (const char* const command : {"train", "verify", "inspect", "simulate", "plan", "tune", "eval", "generate"})
+    EXPECT_THAT(run_echelon({command, "--help"}).out, HasSubstr("Positionals:\n  model")) << command;
 }
 
 }  // namespace

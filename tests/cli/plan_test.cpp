@@ -50,7 +50,7 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   for (std::size_t at = drawing.find("<circle"); at != std::string::npos; at = drawing.find("<circle", at + 1))
     ++num_marks;
   EXPECT_EQ(num_marks, 3U);
-  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("add --scaling"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("needs --scaling"));
 }
 
 // A number of devices that has no plan is named, and so is a search that was ended.
@@ -92,10 +92,10 @@ TEST(Plan, ScalingSaysWhatEfficiencyIsRelativeTo) {
 
 TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.seq_len=32"}).err,
-              HasSubstr("--seq-len=64 and --training.seq_len=32 say the same thing"));
+              HasSubstr("--seq-len=64 and --training.seq_len=32 set the same value"));
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--training.global_batch_size=4"}).err,
-              HasSubstr("leave one of them out"));
-  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=inf"}).err, HasSubstr("--price=inf is no price"));
+              HasSubstr("omit one of them"));
+  EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=inf"}).err, HasSubstr("--price=inf is not a price"));
 }
 
 // Its sequences are then the model's longest, though a config's usual ones are longer.
@@ -170,7 +170,7 @@ TEST(Plan, SaysWhyReplicasLieInsideOfNodes) {
   const Json by_default =
       Json::parse(run({"--json", "--parallelism.order=tp-cp-dp_shard-pp-dp_replicate"}))["plans"][0];
   EXPECT_LT(found["plans"][0]["predicted_seconds"], by_default["predicted_seconds"]);
-  EXPECT_THAT(run({}), testing::AllOf(HasSubstr("Why the ranks lie in the order tp-cp-dp-pp"),
+  EXPECT_THAT(run({}), testing::AllOf(HasSubstr("Why the ranks are in the order tp-cp-dp-pp"),
                                       HasSubstr("a node holds of each axis: dp_replicate 8; in the default order "
                                                 "tp-cp-dp_shard-pp-dp_replicate it would hold: pp 4, dp_replicate 2")));
 }

@@ -79,7 +79,7 @@ TEST(Simulate, BadInputIsOneSentence) {
       {{"--machine=h100", "--slow=rank=64:2"}, "(use 63)"},
       {{"--machine=h100", "--slow=rank=1:0"}, "(use 1)"},
       {{"--machine=h100", "--slow=fast"}, "(use --slow rank=17:1.3)"},
-      {{"--machine=h100", "--slow=1:2", "--slow=rank=1:3"}, "a second time"},
+      {{"--machine=h100", "--slow=1:2", "--slow=rank=1:3"}, "twice"},
       {{"--machine=h100", "--mtbf-hours=0"}, "(use 1)"},
       {{"--machine=h100", "--mtbf-hours=1", "--checkpoint-seconds=-1"}, "(use 0)"},
       {{"--machine=h100", "--mtbf-hours=1e300", "--checkpoint-seconds=1"}, "(use 1000000)"},
@@ -89,7 +89,7 @@ TEST(Simulate, BadInputIsOneSentence) {
       {{"--machine=h100", "--svg="}, "--svg is empty"},
       {{"--machine=h100", "--svg=step", "--trace=step"}, "is the file of"},
       {{"--rows=table.csv"}, "--model.preset=llama3-8b is for a single run"},
-      {{"--machine=h100", "--checkpoint-seconds=1"}, "add --mtbf-hours"},
+      {{"--machine=h100", "--checkpoint-seconds=1"}, "need --mtbf-hours"},
       {{"--machine=h100", "--svg=/nowhere/step.svg"}, "cannot be written"},
   };
   for (const auto& [more, words] : cases) {
@@ -130,7 +130,7 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
            {{"--rows=" + path, "--slow=1:2"}, "--slow is for a single run"},
            {{"--rows=" + path, "--machine=h100"}, "--machine is for a single run"},
            {{"--rows=" + path, "--profile=megatron"}, "(use echelon)"},
-           {{"--rows=" + written("semicolons.csv", "id;layers;hidden\na;1;2\n")}, "names no column 'layers'"},
+           {{"--rows=" + written("semicolons.csv", "id;layers;hidden\na;1;2\n")}, "has no column 'layers'"},
        }) {
     std::vector<std::string> arguments = {"simulate"};
     arguments.insert(arguments.end(), flags.begin(), flags.end());

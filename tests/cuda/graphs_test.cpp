@@ -136,7 +136,7 @@ TEST(Graphs, AreRefusedWhereTheHostArrangesWhatRanksExchange) {
 TEST(Graphs, AreRefusedForPipelines) {
   RunConfig config = graphs_config({.pp = 2, .layers = 1});
   config.training.cuda_graphs = true;
-  EXPECT_THAT(outcome_of_steps(config, 2), HasSubstr("training.cuda_graphs = true is not for pipelines"));
+  EXPECT_THAT(outcome_of_steps(config, 2), HasSubstr("training.cuda_graphs = true is not supported with pipelines"));
 }
 
 /// Waits for the device where a step never does.

@@ -116,10 +116,10 @@ TEST(IndexedDataset, SaysWhatIsWrong) {
     return sentence_of([&] { IndexedDataset dataset(scratch.path("a")); });
   };
   const std::string good = index_bytes(8, {2}, {0}, {0, 1});
-  EXPECT_THAT(complaint(""), HasSubstr("a.idx is no token index"));
-  EXPECT_THAT(complaint("X" + good.substr(1)), HasSubstr("a.idx is no token index"));
+  EXPECT_THAT(complaint(""), HasSubstr("a.idx is not a token index"));
+  EXPECT_THAT(complaint("X" + good.substr(1)), HasSubstr("a.idx is not a token index"));
   EXPECT_THAT(complaint(good.substr(0, good.size() - 1)),
-              HasSubstr("is not what 1 sequences and 2 document bounds take"));
+              HasSubstr("but 1 sequences and 2 document bounds need another size"));
   EXPECT_THAT(complaint(good.substr(0, 9) + little(2, 8) + good.substr(17)), HasSubstr("version 2"));
   EXPECT_THAT(complaint(index_bytes(7, {2}, {0}, {0, 1})), HasSubstr("token type code 7"));
   EXPECT_THAT(complaint(index_bytes(8, {3}, {0}, {0, 1})), HasSubstr("a.bin has 4 bytes"));

@@ -137,7 +137,7 @@ TEST(Gemm, BitsDependNotOnThreadsInProductsOfManySections) {
 
 TEST(Gemm, WhatIsChosenIsSaid) {
   const bool is_native = &chosen_bfloat16_kernels() == bfloat16_kernels();
-  EXPECT_NE(describe_gemm_choice().find(is_native ? "bfloat16 products native" : "bfloat16 products widened"),
+  EXPECT_NE(describe_gemm_choice().find(is_native ? "bfloat16 matmuls native" : "bfloat16 matmuls widened"),
             std::string::npos)
       << describe_gemm_choice();
 }

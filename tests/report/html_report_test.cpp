@@ -154,7 +154,7 @@ TEST(HtmlTimeline, IsReducedToWhatAnEyeCanSee) {
   int num_actions = 0;
   for (const TimelineBar& bar : bars.bars) num_actions += bar.num_actions;
   EXPECT_EQ(num_actions, 100 * 500);
-  EXPECT_THAT(bars.note, HasSubstr("50,000 actions are more"));
+  EXPECT_THAT(bars.note, HasSubstr("50,000 actions exceed"));
 }
 
 TEST(HtmlTimeline, KeepsLongBarsWhenShortOnesAreJoined) {

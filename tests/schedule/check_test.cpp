@@ -266,14 +266,14 @@ TEST_F(Spoilt, TwoSendsThatNeedBuffers) {
 
 TEST_F(Spoilt, ADuplicatedMicrobatch) {
   at(1, Kind::forward, 2).microbatch = 1;
-  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 1 is there 2 times instead of once"));
-  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 2 is there 0 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 1 occurs 2 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 1: forward stage 1 microbatch 2 occurs 0 times instead of once"));
 }
 
 TEST_F(Spoilt, ADuplicatedMicrobatchInTheSchedule) {
   schedule.ranks[0].back().microbatch = 0;
   programs = lower(schedule, options);
-  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 3 is there 0 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 0: backward stage 0 microbatch 3 occurs 0 times instead of once"));
   schedule.ranks[1][1].microbatch = 0;
   EXPECT_THROW((void)lower(schedule, options), Failure);  // the others would wait forever for microbatch 1
 }
@@ -298,7 +298,7 @@ TEST_F(Spoilt, AForgottenCollective) {
   for (Action& action : programs[1]) {
     if (action.kind == Kind::clip) action.kind = Kind::count_tokens;
   }
-  EXPECT_THAT(faults(), Contains("rank 1: clip is there 0 times instead of once"));
+  EXPECT_THAT(faults(), Contains("rank 1: clip occurs 0 times instead of once"));
   EXPECT_THAT(faults(), Contains("rank 1 enters report where rank 0 enters clip"));
 }
 

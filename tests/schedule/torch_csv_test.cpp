@@ -99,7 +99,7 @@ TEST(TorchCsvFiles, FilesThatAreNoScheduleAreRefusedByName) {
       {"1048576F1048576\n", "passes at least, but there are 1"},
       {"0F0,(0B0;\n", "row 1 has '(0B0;'"},
       {"0F0,(0B0)SEND_F\n", "row 1 has '(0B0)SEND_F'"},
-      {"0F0,0B0\n0F1,0B1\n", "stage 0 stands in rows 1 and 2"},
+      {"0F0,0B0\n0F1,0B1\n", "stage 0 is in rows 1 and 2"},
       {"0F0,0B0,0W0\n", "stage 0 has 1 forwards, 1 backwards, 0 of the input and 1 of the weights on microbatch 0"},
       {"0F0,0F0\n", "stage 0 has 2 forwards, 0 backwards"},
       {"0F0,0I0,0I0\n", "stage 0 has 1 forwards, 0 backwards, 2 of the input"},

@@ -70,7 +70,7 @@ TEST(HostSpec, MistakesAreNamed) {
   EXPECT_THAT([&] { (void)read_host(with("num_cores = 2", "num_cores = \"two\"")); },
               ThrowsMessage<Error>(HasSubstr("machine.num_cores is not a number")));
   EXPECT_THAT([&] { (void)read_host(with("[16, 16, 16, 8192, ", "[16, 16, 8192, ")); },
-              ThrowsMessage<Error>(HasSubstr("operations.matmul.float32[0] is no list of 7 numbers")));
+              ThrowsMessage<Error>(HasSubstr("operations.matmul.float32[0] is not a list of 7 values")));
   EXPECT_THAT([&] { (void)read_host(with("[2, 4096, 6.000e-07]", "[2, 4096, -1]")); },
               ThrowsMessage<Error>(HasSubstr("collectives.thread.all_reduce[0]: every number is above 0")));
   EXPECT_THAT([] { (void)read_host("nowhere.toml"); },

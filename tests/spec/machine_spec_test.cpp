@@ -83,7 +83,7 @@ TEST(MachineSpec, ErrorsNameFileKeyValueAndTheNearest) {
   EXPECT_THAT(error_of(with(small, "= 900", "= \"fast\"")), HasSubstr("memory_gb_per_s is not a number"));
   EXPECT_THAT(error_of(small + "efficiency = 1.2\n"), HasSubstr("node[0].link.efficiency = 1.2 is above 1 (use 1)"));
   EXPECT_THAT(error_of(small + "kind = \"switch\"\n"),
-              HasSubstr("node[0].link.kind = 'switch' is none of all_to_all, ring, shared_memory"));
+              HasSubstr("node[0].link.kind = 'switch' is not one of all_to_all, ring, shared_memory"));
   EXPECT_THAT(error_of(with(small, "num_nics = 1", "")), HasSubstr("num_nics = 0, but nic_gbit_per_s = 100"));
   EXPECT_THAT(error_of(with(small, "bandwidth_gb_per_s = 150", "")),
               HasSubstr("node[0].link.bandwidth_gb_per_s is missing"));

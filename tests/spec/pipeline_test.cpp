@@ -59,7 +59,7 @@ TEST_F(Pipeline, VirtualStagesAreTheUsersOrTheLayouts) {
   p.pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
   p.pipeline_parallel_layout = {.counts = {1, 2, 2, 1}, .letters = {}};
   expect_refusal(
-      "parallelism.virtual_stages = 2 is not there for parallelism.pipeline_parallel_schedule = '1F1B' (use 1)");
+      "parallelism.virtual_stages = 2 is not supported for parallelism.pipeline_parallel_schedule = '1F1B' (use 1)");
 }
 
 TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
@@ -116,7 +116,7 @@ TEST_F(Pipeline, DualPipeVWantsTwoMicrobatchesARank) {
   p.pipeline_parallel_schedule = PipelineSchedule::dualpipe_v;
   config.training.global_batch_size = 6;
   expect_refusal(
-      "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks wants 4 microbatches at least, but "
+      "parallelism.pipeline_parallel_schedule = 'DualPipeV' on 2 ranks needs at least 4 microbatches, but "
       "training.global_batch_size makes 3 (use training.global_batch_size = 8)");
 }
 

@@ -188,9 +188,9 @@ const Contradiction layout_faults[] = {
        c.parallelism.order = parse_axis_order("order", {"tp-dp"});
      }},
     {"parallelism.zero_level = -1 is below 0", [](RunConfig& c) { c.parallelism.zero_level = -1; }},
-    {"parallelism.context_parallel_degree = 2 is not there yet",
+    {"parallelism.context_parallel_degree = 2 is not supported yet",
      [](RunConfig& c) { c.parallelism.context_parallel_degree = 2; }},
-    {"parallelism.expert_parallel_degree = 2 is not there yet",
+    {"parallelism.expert_parallel_degree = 2 is not supported yet",
      [](RunConfig& c) { c.parallelism.expert_parallel_degree = 2; }},
     {"comm.backend = nccl needs GPUs, but training.device = cpu (use auto)",
      [](RunConfig& c) {

@@ -214,12 +214,12 @@ TEST(LayoutTypeFaults, APartThatBeginsElsewhere) {
     return true;
   };
   EXPECT_THAT(fault_of(tensor_parallel(), {.ops = shift_rows}),
-              AllOf(HasSubstr("embedding of model.embed_tokens.weight"), HasSubstr("begins at 0, but 1")));
+              AllOf(HasSubstr("embedding of model.embed_tokens.weight"), HasSubstr("starts at 0, but 1")));
   EXPECT_THAT(fault_of(tensor_parallel(), {.ops = shift_columns}),
-              AllOf(HasSubstr("row_exp"), HasSubstr("begins at 0, but 1 is given")));
+              AllOf(HasSubstr("row_exp"), HasSubstr("starts at 0, but 1 is given")));
   EXPECT_THAT(
       fault_of(config_of({.tp = 2, .sequence_parallel = true, .family = Family::gpt2}), {.ops = forget_positions}),
-      AllOf(HasSubstr("add_positions of model.embed_positions.weight"), HasSubstr("begins at token 8")));
+      AllOf(HasSubstr("add_positions of model.embed_positions.weight"), HasSubstr("starts at token 8")));
 }
 
 TEST(LayoutTypeFaults, WhatIsGatheredAlongAnotherDimThanItIsCut) {

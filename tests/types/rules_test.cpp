@@ -292,7 +292,7 @@ TEST_F(LayoutTypeRules, ALookUpInAPartOfTheTableGivesAddends) {
   ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 8});
   EXPECT_EQ(type_of(y), "partial");
   EXPECT_THAT(fault([&] { ops_.embedding({.tokens = tokens, .w = w, .y = y, .first_row = 7}); }),
-              HasSubstr("it begins at 8, but 7 is given"));
+              HasSubstr("it starts at 8, but 7 is given"));
 }
 
 TEST_F(LayoutTypeRules, ACollectiveTakesWhatItIsFor) {

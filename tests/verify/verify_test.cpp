@@ -396,7 +396,7 @@ std::vector<Planted> planted() {
        wrong_sequence,
        "dp_shard",
        "layers.0.input_layernorm",
-       "sequence 1 of the global batch has the numbers of sequence 3"},
+       "sequence 1 of the global batch has the values of sequence 3"},
       {"LateMessages_pp2",
        {.pp = 2, .microbatches = 3},
        late_messages(),
@@ -433,7 +433,7 @@ std::vector<Planted> planted() {
        unknown,
        "",
        "layers.1.mlp.down_proj",
-       "beside right gradients"},
+       "with right gradients"},
   };
 }
 

@@ -83,7 +83,7 @@ void require_given(const ModelSettings& settings, const ModelSpec& model) {
           name_of(model.family));
 }
 
-bool wants_scaling(const ModelSettings& settings) {
+bool needs_scaling(const ModelSettings& settings) {
   constexpr std::string_view types[] = {"llama3", "default"};
   const std::string type = settings.text("model.rope_scaling.rope_type");
   require(type.empty() || type == types[0] || type == types[1],
@@ -97,7 +97,7 @@ void assign_model(const std::vector<Setting>& settings, const ConfigSource& sour
   const ModelSettings model_settings(settings);
   const ModelSpec base = base_model(model_settings, source);
   config.model = base;
-  const bool scaled = wants_scaling(model_settings);
+  const bool scaled = needs_scaling(model_settings);
   for (const Setting& setting : settings) {
     const ConfigKey& key = *find_config_key(setting.name);
     if (section_of(key) != "model") continue;

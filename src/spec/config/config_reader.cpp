@@ -80,8 +80,8 @@ std::vector<std::string> take_config_arguments(std::vector<std::string>& argumen
     (is_config ? taken : left).push_back(arguments[i]);
     if (!is_config || name != arguments[i]) continue;
     const ConfigKey* key = find_config_key(with_underscores(name.substr(2)));
-    const bool wants_value = key != nullptr && !std::holds_alternative<FieldOf<bool>>(key->field);
-    if (wants_value && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) taken.push_back(arguments[++i]);
+    const bool needs_value = key != nullptr && !std::holds_alternative<FieldOf<bool>>(key->field);
+    if (needs_value && i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) taken.push_back(arguments[++i]);
   }
   arguments.swap(left);
   return taken;

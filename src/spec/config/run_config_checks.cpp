@@ -168,10 +168,10 @@ void check_pipeline(const RunConfig& config) {
 }
 
 void check_ranks(const RunConfig& config) {
-  const bool is_on_processors = config.training.device == DeviceChoice::cpu;
-  require(config.comm.backend != CommBackend::nccl || !is_on_processors,
+  const bool runs_on_cpus = config.training.device == DeviceChoice::cpu;
+  require(config.comm.backend != CommBackend::nccl || !runs_on_cpus,
           "comm.backend = nccl needs GPUs, but training.device = cpu (use auto)");
-  require(!config.training.cuda_graphs || !is_on_processors,
+  require(!config.training.cuda_graphs || !runs_on_cpus,
           "training.cuda_graphs = true is for GPUs, but training.device = cpu (use false)");
   // its degrees, and that the product of the degrees is a valid number of ranks
   const MeshShape mesh = config.mesh_shape();

@@ -10,7 +10,7 @@ constexpr std::string_view moments_key = "optimizer.moments_dtype", reduce_key =
 
 /// The formats that `key` may have with training.dtype = `dtype`. Logits and gradients have the format of the weights
 /// or that of their sums. Gradients may always be sent in the coarser format of that width.
-std::vector<DType> formats_beside(std::string_view key, DType dtype) {
+std::vector<DType> formats_with(std::string_view key, DType dtype) {
   const bool is_double = dtype == DType::float64;
   if (key == moments_key && !is_double) return {DType::float32, DType::bfloat16};
   std::vector<DType> formats = {accumulate_dtype(dtype)};
@@ -20,7 +20,7 @@ std::vector<DType> formats_beside(std::string_view key, DType dtype) {
 }
 
 void require_name(std::string_view key, std::string_view name, DType dtype) {
-  const std::vector<DType> formats = formats_beside(key, dtype);
+  const std::vector<DType> formats = formats_with(key, dtype);
   if (key == moments_key && dtype != DType::float64) {
     (void)parse_exact_choice<DType>(key, name, formats);
     return;

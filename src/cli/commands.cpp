@@ -1,9 +1,9 @@
-#include "cli/verb.h"
+#include "cli/command.h"
 
 namespace echelon {
 namespace {
 
-constexpr Verb all_verbs[] = {
+constexpr Command all_commands[] = {
     {.name = "prepare", .summary = "text to a tokenizer and token files", .declare = declare_prepare},
     {.name = "train", .summary = "train a model from a config", .takes_config = true, .declare = declare_train},
     {.name = "verify",
@@ -37,6 +37,6 @@ constexpr Verb all_verbs[] = {
 
 }  // namespace
 
-std::span<const Verb> verbs() { return all_verbs; }
+std::span<const Command> commands() { return all_commands; }
 
 }  // namespace echelon

@@ -9,7 +9,7 @@ namespace echelon {
 
 /// Converts `count` values of format `from` to format `to`; the two must not overlap. Throws Error for int32, which is
 /// not a weight's format.
-void convert_numbers(DType from, const void* in, DType to, void* out, std::int64_t count);
+void convert_values(DType from, const void* in, DType to, void* out, std::int64_t count);
 
 /// The index of the first NaN or infinity; `count` if there is none. Throws Error for integers.
 [[nodiscard]] std::int64_t first_not_finite(DType dtype, const void* values, std::int64_t count);

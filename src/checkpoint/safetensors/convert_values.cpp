@@ -1,4 +1,4 @@
-#include "checkpoint/safetensors/number_formats.h"
+#include "checkpoint/safetensors/convert_values.h"
 
 #include "base/error.h"
 
@@ -47,7 +47,7 @@ std::int64_t first_not_finite(DType dtype, const void* values, std::int64_t coun
   throw Error("integers are not weights");
 }
 
-void convert_numbers(DType from, const void* in, DType to, void* out, std::int64_t count) {
+void convert_values(DType from, const void* in, DType to, void* out, std::int64_t count) {
   if (from == to) {
     std::memcpy(out, in, static_cast<std::size_t>(count * size_of(from)));
     return;
