@@ -1,6 +1,6 @@
-// Compares a layout's values with one rank's, on every rank and every copy: error = max|a - b| / max(max|b|, floor),
-// with the root mean square of all gradients as the floor of gradients (some are zero in theory) and the learning rate
-// as that of weights.
+// Compares a layout's values with one rank's, on every rank and every copy: error = max|a - b| / max(max|b|, floor).
+// The floor of gradients is the root mean square of all gradients, since some are zero in theory. The floor of weights
+// is the learning rate.
 #pragma once
 
 #include "verify/reference.h"

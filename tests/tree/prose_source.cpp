@@ -122,7 +122,7 @@ std::vector<Passage> comments_of(const std::string& file, const std::string& sou
 }
 
 std::vector<Passage> messages_of(const std::string& file, const std::string& source) {
-  static const std::regex escape(R"(\\[nt]|\{[^}]*\})"), other_escape(R"(\\(.))");
+  static const std::regex escape(R"(\\[nt]|\{[^}]*\})"), other_escape(R"(\\(.))"), markup(R"(</?[a-z!][^>]*>)");
   std::vector<Passage> passages;
   const std::vector<Token> tokens = tokens_of(source, TokenKind::literal);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -132,7 +132,8 @@ std::vector<Passage> messages_of(const std::string& file, const std::string& sou
   }
   for (Passage& passage : passages) {
     passage.text = std::regex_replace(passage.text, escape, " _ ");
-    passage.text = without_names(std::regex_replace(passage.text, other_escape, "$1"));
+    passage.text = std::regex_replace(std::regex_replace(passage.text, other_escape, "$1"), markup, " ");
+    passage.text = without_names(passage.text);
   }
   std::erase_if(passages, [](const Passage& passage) { return num_words(passage.text) < 2; });
   return passages;
