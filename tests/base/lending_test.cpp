@@ -21,7 +21,7 @@ struct Counted final : Lending::Sleepers {
   int idle = 0, woken = 0;
 };
 
-// Shares that end only when all of them have begun, each on a thread of its own.
+// Shares that end only after all of them have started, each on its own thread.
 void run_together(int num_shares) {
   std::atomic<int> num_present = 0;
   auto meet = [&](int) {
@@ -87,7 +87,7 @@ TEST(Lending, ManyMembersComputeAndHelpInTurns) {
     threads.emplace_back([&lending, member] {
       const Lending::Membership membership(lending, member);
       for (int round = 0; round < 300; ++round) {
-        // Plain numbers: what shares write, whoever computed them, is there when run returns.
+        // Plain integers: the writes of shares are visible when run returns, whichever thread computed them.
         std::vector<int> times(7, 0);
         auto count = [&](int share) { ++times[static_cast<std::size_t>(share)]; };
         Team::of_this_thread(1).run(7, count);

@@ -22,7 +22,7 @@ TEST(Team, ComputesEveryShareOnce) {
     Team team(num_threads);
     for (const int num_shares : {0, 1, 2, 3, 100})
       for (int repeat = 0; repeat < 300; ++repeat) {
-        std::array<int, 100> times{};  // plain numbers: what shares write is there when run returns
+        std::array<int, 100> times{};  // plain integers: the writes of shares are visible when run returns
         auto count = [&](int share) { ++times.at(static_cast<std::size_t>(share)); };
         team.run(num_shares, count);
         for (int share = 0; share < 100; ++share)
@@ -135,7 +135,7 @@ TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
   const std::vector<int> all = processors_of_this_thread();
   if (all.size() < 2) GTEST_SKIP() << "one processor";
   for (const int own : {all[0], all[1]}) {
-    std::thread([&] {  // with a team that nobody else uses
+    std::thread([&] {  // with a team that no other thread uses
       spread_team_of_this_thread({{all[0]}, {all[1]}});
       cpu_set_t mask;
       CPU_ZERO(&mask);
@@ -145,7 +145,7 @@ TEST(Team, AWorkerIsOnAnotherCoreThanTheCaller) {
       std::vector<int> of_worker;
       std::atomic<int> num_begun = 0;
       auto meet = [&](int) {
-        // So that each thread has one share.
+        // Each thread gets one share.
         for (num_begun.fetch_add(1); num_begun.load() < 2;) std::this_thread::yield();
         if (std::this_thread::get_id() != caller) of_worker = processors_of_this_thread();
       };

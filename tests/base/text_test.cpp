@@ -1,4 +1,4 @@
-// Text of files, and text on its way to a terminal.
+// Text of files, and text for a terminal.
 #include "base/printable.h"
 #include "base/text_file.h"
 #include "scratch_folder.h"

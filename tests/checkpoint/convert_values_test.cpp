@@ -1,4 +1,4 @@
-// What is no format of weights. (Every float16 and its rounding: tests/comm/sum_test.cpp; files of every format:
+// Formats that weights cannot have. (Every float16 and its rounding: tests/comm/sum_test.cpp; files of every format:
 // round_trip_test.cpp.)
 #include "checkpoint/safetensors/convert_values.h"
 

@@ -22,7 +22,7 @@ std::map<std::string, std::string> raw_tensors(const std::filesystem::path& fold
   return raw;
 }
 
-// Each of `tp` ranks reads its slices and writes them, rows and columns cut in turn.
+// Each of `tp` ranks reads its slices and writes them, rows and columns split alternately.
 void rewrite(const std::filesystem::path& from, const std::filesystem::path& to, int tp) {
   const ModelReader reader(from);
   ModelWriter writer({.folder = to, .model = reader.spec()});

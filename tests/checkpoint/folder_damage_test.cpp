@@ -34,7 +34,7 @@ void read_all(const std::filesystem::path& folder) {
 
 std::string damaged(std::string text, std::mt19937& random) {
   for (auto hits = 1 + random() % 3; hits > 0; --hits) {
-    const std::size_t reach = std::min<std::size_t>(text.size(), 4000);  // headers and configs, not the numbers
+    const std::size_t reach = std::min<std::size_t>(text.size(), 4000);  // headers and configs, not the values
     const std::size_t at = random() % reach;
     switch (random() % 5) {
       case 0: text[at] = static_cast<char>(random()); break;

@@ -1,4 +1,4 @@
-// A GPT-2 file made by hand in GPT-2's own layout: every parameter is found where the paper's code keeps it.
+// A GPT-2 file made by hand in GPT-2's own layout: every parameter is found where the paper's code stores it.
 #include "base/error.h"
 #include "checkpoint/model_reader.h"
 #include "scratch_folder.h"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t D = 4, F = 6, V = 5, P = 3;
 
-// Tensor i holds i * 1000 + its element's index, so that each number tells its place.
+// Tensor i holds i * 1000 + its element's index, so that each value identifies its place.
 class Gpt2Folder {
  public:
   explicit Gpt2Folder(const std::string& prefix) {
@@ -25,7 +25,7 @@ class Gpt2Folder {
     add(prefix + "wpe.weight", {P, D});
     add(prefix + "h.0.ln_1.weight", {D});
     add(prefix + "h.0.ln_1.bias", {D});
-    add(prefix + "h.0.attn.bias", {1, 1, P, P});  // the causal mask that old files hold
+    add(prefix + "h.0.attn.bias", {1, 1, P, P});  // the causal mask that old files contain
     add(prefix + "h.0.attn.c_attn.weight", {D, 3 * D});
     add(prefix + "h.0.attn.c_attn.bias", {3 * D});
     add(prefix + "h.0.attn.c_proj.weight", {D, D});

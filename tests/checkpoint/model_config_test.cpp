@@ -1,4 +1,4 @@
-// config.json as transformers writes it, in both of its dialects; what Echelon does not compute is refused by name.
+// config.json as transformers writes it, in both of its dialects. Unsupported features are refused by name.
 #include "checkpoint/model_config.h"
 
 #include "base/error.h"
@@ -94,7 +94,7 @@ TEST(ReadModelSpec, Qwen) {
   const ModelSpec two = read(qwen2());
   EXPECT_TRUE(two.qkv_bias && !two.output_bias && !two.qk_norm);
   EXPECT_EQ(two.head_dim, 16);
-  // No layer slides.
+  // No layer has a sliding window.
   EXPECT_NO_THROW((void)read(changed(changed(qwen2(), "use_sliding_window", true), "max_window_layers", 2)));
   const ModelSpec three = read(changed(llama(), "model_type", "qwen3"));
   EXPECT_TRUE(three.qk_norm && !three.qkv_bias);

@@ -1,4 +1,4 @@
-// The folder bears its final name only when it is whole, whatever happens on the way.
+// The folder has its final name only when it is complete, whatever fails.
 #include "checkpoint/model_writer.h"
 
 #include "base/error.h"
@@ -64,7 +64,7 @@ TEST(ModelWriter, ReplacesAModel) {
   write_model({.folder = scratch / "model", .model = model}, 2);
   EXPECT_EQ(first_weight(scratch / "model"), 2 * before);
   EXPECT_EQ(names_in(scratch.path()), (std::vector<std::string>{"model"}));
-  // None of the former's parts.
+  // None of the previous folder's parts.
   EXPECT_EQ(names_in(scratch / "model"), (std::vector<std::string>{"config.json", "model.safetensors"}));
 }
 
@@ -146,7 +146,7 @@ TEST(ModelWriter, RefusesForeignParameters) {
   EXPECT_THROW(writer.write("model.embed_positions.weight", TensorSlice({1, 1}), DType::float64, &value), Error);
 }
 
-// No file of this process may grow beyond so many bytes while this lives.
+// Limits the size of this process's files during its lifetime.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t num_bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -184,7 +184,7 @@ TEST(ModelWriter, AWriteThatFailsIsAFailure) {
   {
     ModelWriter writer({.folder = scratch / "model", .model = model});
     writer.begin();
-    // As if the disk broke half-way: the file is there in full size, but takes no byte behind the limit.
+    // Simulates a disk failure: the file exists in full size, but accepts no byte after the limit.
     const FileSizeLimit limit(1000);
     EXPECT_THAT(error_of([&] { write_parameters(writer); }), HasSubstr("model.tmp/model.safetensors: File too large"));
   }
@@ -220,7 +220,7 @@ TEST(ModelWriter, AFullDiskIsAFailure) {
     EXPECT_THAT(said, HasSubstr("model.tmp/model.safetensors: No space left on device"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
-  write_model({.folder = scratch / "model", .model = model});  // the space is free again
+  write_model({.folder = scratch / "model", .model = model});  // the space was freed
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A folder written from any layout is read equal into any other, in every number format, in one file and in several.
+// A folder written from any layout gives equal values in any other layout, in every format, in one file and in several.
 #include "checkpoint/inspect.h"
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
@@ -19,7 +19,7 @@ std::vector<std::byte> in_format(DType dtype, const std::vector<double>& values)
   return bytes;
 }
 
-// The parameters' dims are cut in turn, so that rows and columns of every kind of tensor are.
+// The parameters' dims are split alternately, so that rows and columns of every kind of tensor are split.
 int cut_dim(std::size_t index, int tp) { return static_cast<int>((index + static_cast<std::size_t>(tp)) % 2); }
 
 void write_all(const ModelWriter::Options& options, int tp, DType host_dtype) {
@@ -94,7 +94,7 @@ TEST_P(RoundTrip, SeveralFiles) {
   expect_read(scratch / "model", model, 2, DType::float32);
 }
 
-// As sharded state is: ranges of a slice's elements that begin and end anywhere, over rows, columns and padding.
+// As for sharded state: ranges of a slice's elements with any start and end, over rows, columns and padding.
 TEST_P(RoundTrip, FlatRangesOfSlices) {
   const ScratchFolder scratch;
   const ModelSpec model = tiny_model(GetParam().family, GetParam().tied);

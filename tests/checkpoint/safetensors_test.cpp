@@ -1,4 +1,4 @@
-// Headers made by hand: what is right is read, and whatever is wrong is named.
+// Handmade headers: valid ones are read, and errors are named.
 #include "checkpoint/safetensors/safetensors.h"
 
 #include "base/error.h"
@@ -95,7 +95,7 @@ TEST(SafetensorsHeader, MissingFilesAndFoldersAreErrors) {
   EXPECT_THAT(error_of([&] { (void)WeightFolder(scratch.path()); }), HasSubstr("neither model.safetensors nor"));
 }
 
-// Random damage must end in an Error or in tensors that lie inside of the file.
+// Random damage must end in an Error or in tensors inside the file.
 TEST(SafetensorsHeader, RandomDamageNeverEscapesTheFile) {
   const ScratchFolder scratch;
   const std::string file = with_length(good_header, good_data);

@@ -1,4 +1,4 @@
-// A folder of its own for each test, deleted at its end.
+// A folder for each test, deleted at its end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The parameters that the layers of every tensor- and pipeline-parallel rank hold are those of the model: written from
-// their slices, read back into them.
+// The layers of all tensor- and pipeline-parallel ranks together hold the model's parameters, which are written from
+// their slices and read back.
 #include "checkpoint/model_reader.h"
 #include "checkpoint/model_writer.h"
 #include "nn/decoder/stage.h"
@@ -18,7 +18,7 @@ struct Layout {
   int pp;
 };
 
-/// The stages of all ranks of a layout, tp fastest, with no memory behind them.
+/// The stages of all ranks of a layout, tp fastest, without memory.
 std::vector<std::unique_ptr<Stage>> stages_of(const ModelSpec& model, const Layout& layout) {
   std::vector<std::unique_ptr<Stage>> stages;
   for (const StageLayers& layers : stage_layout(model.num_hidden_layers, layout.pp))
@@ -49,7 +49,7 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
   for (std::size_t rank = 0; rank < stages.size(); ++rank)
     for (const Param* param : params_of(*stages[rank])) {
       seen[param->name] = param->global_sizes();
-      // The last stage's.
+      // For the last stage.
       const bool is_tied_copy =
           rank >= static_cast<std::size_t>(layout.tp) && param->name == "model.embed_tokens.weight";
       if (!param->is_first_copy || is_tied_copy) continue;
@@ -57,7 +57,7 @@ void expect_round_trip(const ModelSpec& model, const Layout& layout) {
                    slice_values(*param, whole({param->name, param->global_sizes()})).data());
     }
   writer.finish();
-  EXPECT_EQ(writer.num_written(), model.num_parameters());  // each number once
+  EXPECT_EQ(writer.num_written(), model.num_parameters());  // each element once
 
   const auto expected = global_parameters(model);
   EXPECT_EQ(seen.size(), expected.size());

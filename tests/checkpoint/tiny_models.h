@@ -38,8 +38,8 @@ inline std::vector<double> whole(const NamedShape& parameter) {
   return values;
 }
 
-/// How rank `rank` of `tp` holds the parameter: cut along `dim` (none if it has no such dim) into equal slices, the
-/// last of which may reach past the end.
+/// The slice of the parameter on rank `rank` of `tp`: equal slices along `dim` (whole if it has no such dim); the last
+/// one may reach past the end.
 inline Param sliced(const NamedShape& parameter, int dim, int rank, int tp) {
   Param param;
   param.name = parameter.name;
@@ -50,7 +50,7 @@ inline Param sliced(const NamedShape& parameter, int dim, int rank, int tp) {
   return param;
 }
 
-/// The numbers of the slice, element by element; zero past the end.
+/// The values of the slice, element by element; zero past the end.
 inline std::vector<double> slice_values(const Param& param, const std::vector<double>& values) {
   const Sizes global = param.global_sizes(), local = param.local_sizes();
   const bool is_matrix = global.num_dims() == 2;

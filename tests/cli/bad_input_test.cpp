@@ -1,4 +1,4 @@
-// Bad input ends the program with status 2 and one line that names what is wrong and what is meant; never with a crash.
+// Bad input ends the program with status 2 and one line that names the error and its fix, never with a crash.
 #include "cli/program.h"
 #include "scratch_folder.h"
 
@@ -229,7 +229,7 @@ TEST(BadInput, AGpuWithoutThePlugInNamesTheCommandThatBuildsIt) {
   EXPECT_THAT(outcome.err, ::testing::HasSubstr("scripts/build cuda"));
 }
 
-// What a file says may be meant for the terminal that shows it.
+// A file may contain control sequences for the terminal.
 TEST(HostileFiles, NoRawByteAndNoRawExceptionReachTheTerminal) {
   const auto folder = std::filesystem::path(scratch_folder()) / "echelon-hostile";
   std::filesystem::remove_all(folder);

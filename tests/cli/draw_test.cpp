@@ -71,7 +71,7 @@ TEST(Draw, GivesPublishedBubbleRatesFromFlagsAlone) {
 TEST(Draw, MemoryIsWhatTheFlagsSay) {
   const nlohmann::json half = drawn({"--schedule=ZB-H1", "--stages=3", "--microbatches=6", "--weight-memory=0.5"});
   EXPECT_EQ(half["stages"][0]["peak_in_flight"], 3);
-  EXPECT_EQ(half["stages"][2]["peak_in_flight"], 2);  // two put off at a half each, one on its way
+  EXPECT_EQ(half["stages"][2]["peak_in_flight"], 2);  // two deferred at a half each, one in flight
   EXPECT_EQ(half["stages"][2]["backward_weight_frees"], 0.5);
   const nlohmann::json fused = drawn({"--stages=3", "--microbatches=6"});
   EXPECT_EQ(fused["stages"][2]["peak_in_flight"], 1);

@@ -1,4 +1,4 @@
-// The drawings in the documents are the program's: ```text echelon draw FLAGS holds what these flags print.
+// The drawings in the documents are the program's: ```text echelon draw FLAGS contains the output for these flags.
 #include "base/error.h"
 #include "cli/program.h"
 #include "schedule/generators/catalog.h"

@@ -1,4 +1,4 @@
-// The program with GPUs, from the command line, on the emulated device: what it writes is what processors give.
+// The program with GPUs, from the command line, on the emulated device: its output equals that on CPUs.
 #include "cli/program.h"
 #include "scratch_folder.h"
 #include "spec/machine/machine_spec.h"
@@ -78,7 +78,7 @@ TEST_F(GpuProgram, EvaluatesAndGeneratesWhatProcessorsDo) {
   EXPECT_THAT(run_echelon(generate).err, HasSubstr("--device = 'gpu' is not one of auto, cpu, cuda; did you mean "));
 }
 
-// Biases of all layers go with products of one kind.
+// Biases of all layers belong to matmuls of one kind.
 TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
   const std::string corpus = folder_ + "/corpus";
   ASSERT_EQ(run_echelon({"prepare", ECHELON_SOURCE_DIR "/src/base", "--output", corpus, "--vocab-size=300",
@@ -117,7 +117,7 @@ TEST_F(GpuProgram, TrainsAGpt2InBfloat16) {
   EXPECT_THAT(page.str(), HasSubstr(" of 80.0 GiB<"));
 }
 
-// The times are the emulation's and mean nothing, but the file is one for simulate and plan.
+// The times are the emulation's and meaningless, but simulate and plan accept the file.
 TEST_F(GpuProgram, MeasuresAMachineToPlanFor) {
   std::filesystem::create_directories(folder_);
   const std::string file = folder_ + "/gpu.toml";

@@ -1,4 +1,4 @@
-// --html through the real program: the page is there however a run ends, and a browser shows it without a complaint.
+// --html through the real program: the page exists however a run ends, and a browser shows it without errors.
 #include "cli/program.h"
 #include "report/browser.h"
 #include "scratch_folder.h"
@@ -149,7 +149,7 @@ TEST_F(Html, ShowsASimulation) {
   EXPECT_LE(browser.evaluate("document.documentElement.scrollWidth"), 390);
   EXPECT_EQ(browser.evaluate("[...document.querySelectorAll('section.bars h2')].map(h => h.textContent)"),
             nlohmann::json({"Where the time goes", "Memory", "Traffic"}));
-  // 1F1B of two stages and four microbatches of two sequences on each of two replicas: every pass is there, and the
+  // 1F1B of two stages and four microbatches of two sequences on each of two replicas: every pass is drawn, and the
   // step ends with the last bar.
   const auto rows = browser.evaluate(
       "readBars(JSON.parse(document.querySelector('.timeline script').textContent)).map(row => row.bars)");

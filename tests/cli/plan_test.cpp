@@ -1,4 +1,4 @@
-// echelon plan as a user meets it.
+// echelon plan from the command line.
 #include "checkpoint/scratch_folder.h"
 #include "cli/program.h"
 
@@ -53,7 +53,7 @@ TEST(Plan, ScalingListsTheBestStepOverMoreAndMoreDevicesAndDrawsIt) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--svg=" + svg}).err, HasSubstr("needs --scaling"));
 }
 
-// A number of devices that has no plan is named, and so is a search that was ended.
+// A number of devices without a plan is named, and so is an interrupted search.
 TEST(Plan, TheTableHasColumnsAsWideAsTheyNeed) {
   const Outcome outcome =
       run_echelon({"plan", "llama3-8b", "--machine=h100", "--gpus=64", "--global-batch-size=256", "--seq-len=8192"});
@@ -98,7 +98,7 @@ TEST(Plan, FlagsThatSayOneThingTwiceAreRefused) {
   EXPECT_THAT(planned({"--machine=h100", "--gpus=2", "--price=inf"}).err, HasSubstr("--price=inf is not a price"));
 }
 
-// Its sequences are then the model's longest, though a config's usual ones are longer.
+// Its sequences are then the model's longest, although a config's default is longer.
 TEST(Plan, AModelMayHaveRoomForShortSequencesAlone) {
   const Outcome outcome = run_echelon({"plan", "--model=llama-1m", "--model.max_position_embeddings=48",
                                        "--global-batch-size=2", "--machine=h100", "--gpus=2"});

@@ -1,4 +1,5 @@
-// The program as processes of an MPI job: the numbers and the files of ranks that are threads, and one voice.
+// The program as processes of an MPI job: the results and files equal those of thread ranks, and only one process
+// prints.
 #include "cli/program.h"
 #include "scratch_folder.h"
 #include "spec/machine/host_spec.h"
@@ -52,7 +53,7 @@ class Processes : public testing::Test {
     return arguments;
   }
 
-  /// What a run wrote down, without what depends on time.
+  /// The records of a run without times.
   std::vector<nlohmann::json> metrics(const std::string& out) const {
     std::vector<nlohmann::json> steps;
     for (const std::string& line : tree::lines_of(tree::read_text(folder_ + "/" + out + "/metrics.jsonl"))) {
@@ -79,7 +80,7 @@ TEST_F(Processes, TrainToTheBitsOfThreads) {
     EXPECT_EQ(metrics("processes"), metrics("threads"));
     const std::string weights = "/checkpoint/step-4/model.safetensors";
     EXPECT_EQ(tree::read_text(folder_ + "/processes" + weights), tree::read_text(folder_ + "/threads" + weights));
-    // Four steps, the evaluation and the result, told once.
+    // Four steps, the evaluation and the result, printed once.
     EXPECT_EQ(tree::lines_of(processes.out).size(), 6U) << processes.out;
     EXPECT_EQ(processes.err, "");
   }
@@ -90,7 +91,7 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("echelon: the mesh has 8 ranks (the degrees of [parallelism] multiplied), but "
                                      "mpirun started 4 processes (use 8 of them)"));
-  EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // three of four processes kept silent
+  EXPECT_THAT(outcome.err, Not(HasSubstr("echelon: rank")));  // three of four processes print nothing
 
   const Outcome threads = run_echelon_processes(2, train("out", {"--comm.backend=thread"}));
   EXPECT_EQ(threads.status, 2);

@@ -1,4 +1,4 @@
-// Runs the real program and collects what it wrote and how it ended.
+// Runs the real program and collects its output and exit status.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// README's commands run in the order in which they stand there, and print what README shows: the same lines in the same
-// order, up to their numbers and to what "..." stands for.
+// README's commands run in README's order and print what README shows: the same lines in the same order, except for
+// digits and for "...".
 #include "cli/program.h"
 #include "scratch_folder.h"
 
@@ -48,7 +48,7 @@ bool fits(const std::string& shown, const std::string& printed) {
   return actual.starts_with(wanted.substr(0, wanted.size() - left_out.size()));
 }
 
-/// README's commands find there what they find in the tree.
+/// README's commands find the files of the tree there.
 fs::path scratch_tree() {
   const fs::path folder = fs::path(scratch_folder()) / "echelon-readme";
   fs::remove_all(folder);

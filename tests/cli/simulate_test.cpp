@@ -1,4 +1,4 @@
-// echelon simulate as a user meets it.
+// echelon simulate from the command line.
 #include "cli/program.h"
 #include "scratch_folder.h"
 
@@ -106,7 +106,7 @@ std::string written(const std::string& name, const std::string& text) {
   return path;
 }
 
-// Ids may be anything, and a row that is wrong does not stop the others.
+// Ids may be any text, and an invalid row does not stop the others.
 TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
   const std::string run = ",24,2304,24,2048,A100-80GB-SXM,32,512,",
                     table = "id,layers,hidden,heads,seq,gpu,gpus,gbs,iter_time_s,schedule\n";
@@ -140,7 +140,7 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
   }
 }
 
-// As plan and tune do: the machine of the config, such as one that echelon bench wrote.
+// As in plan and tune: the machine of the config, such as one that echelon bench wrote.
 TEST(Simulate, WithoutAMachineIsOnTheOneOfTheConfig) {
   const std::string machine = scratch_folder() + "/simulate_machine.toml";
   ASSERT_EQ(run_echelon({"bench", "--seconds=0.01", "--rounds=0", "--output=" + machine}).status, 0);

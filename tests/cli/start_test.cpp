@@ -1,5 +1,4 @@
-// What the program does before it works, counted: processor time, page faults, libraries. Not the time on the clock,
-// which depends on what else runs.
+// Costs of starting the program: CPU time, page faults, libraries. Not wall time, which depends on other processes.
 #include "cli/program.h"
 #include "scratch_folder.h"
 
@@ -44,7 +43,8 @@ Use use_of(const std::vector<std::string>& arguments) {
   return {after.cpu_seconds - before.cpu_seconds, after.page_faults - before.page_faults};
 }
 
-// 7 ms and 300 faults of 4 KiB as measured. OpenBLAS alone has 30 MB of kernels, which only what multiplies shall load.
+// 7 ms and 300 faults of 4 KiB as measured. OpenBLAS alone has 30 MB of kernels, which only commands that multiply
+// should load.
 TEST(Start, HelpTakesFewMilliseconds) {
   const Use use = use_of({"--help"});
   EXPECT_LT(use.cpu_seconds, 0.05 * slowness);
@@ -62,11 +62,11 @@ TEST(Start, HelpLoadsNothingThatComputes) {
   setenv("LD_DEBUG", "libs", 1);
   const Outcome outcome = run_echelon({"--help"});
   unsetenv("LD_DEBUG");
-  ASSERT_THAT(outcome.err, HasSubstr("libc.so"));  // the loader speaks
+  ASSERT_THAT(outcome.err, HasSubstr("libc.so"));  // the loader prints its work
   EXPECT_THAT(outcome.err, Not(HasSubstr("openblas")));
 }
 
-// From the start to the end of the first step of a model of 1 M parameters: 0.2 s of processor time as measured.
+// From the start to the end of the first step of a model of 1 M parameters: 0.2 s of CPU time as measured.
 TEST(Start, TheFirstStepIsThereWithinASecond) {
   const std::string folder = scratch_folder() + "/echelon-start";
   ASSERT_EQ(

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A folder of the test's own with a small corpus out of this tree's sources.
+/// The test's own folder with a small corpus of this tree's sources.
 class Program : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// echelon verify as a user sees it: a verdict, its JSON and its exit status. What it finds is shown in tests/verify.
+// echelon verify from the command line: its verdict, JSON and exit status. Its findings are tested in tests/verify.
 #include "cli/program.h"
 
 #include <gmock/gmock.h>

@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using Sequence = std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>>;
 
-// Tokens 1, 2, 3, ... n, in documents of a few tokens, so that every position names itself.
+// Tokens 1, 2, 3, ... n, in documents of a few tokens, so that a token identifies its position.
 IndexedDataset counting(const Scratch& scratch, std::int32_t num_tokens) {
   IndexedDatasetWriter writer(scratch.path("a"), TokenType::i32);
   std::vector<std::int32_t> document;
@@ -79,7 +79,7 @@ TEST(DatasetBatches, KnowWhereDocumentsBegin) {
     }
 }
 
-// A document without tokens begins where the next one does.
+// A document without tokens starts where the next one does.
 TEST(DatasetBatches, PassOverEmptyDocuments) {
   const Scratch scratch;
   IndexedDatasetWriter writer(scratch.path("a"), TokenType::i32);

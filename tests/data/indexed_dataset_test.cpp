@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The format's text, byte by byte: independent of the writer.
+// The format, byte by byte: independent of the writer.
 std::string little(std::uint64_t value, int bytes) {
   std::string out;
   for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 constexpr std::string_view separator = "<|endoftext|>";
 
-/// The documents of a split as text, read back through its files and the tokenizer beside them.
+/// The documents of a split as text, read back through its files and their tokenizer.
 std::vector<std::string> documents(const std::string& output, const std::string& split) {
   const Tokenizer tokenizer = Tokenizer::load(output + "/tokenizer.json");
   const IndexedDataset dataset(output + "/" + split);
@@ -89,7 +89,7 @@ TEST(Prepare, GlobsChooseAmongTheFilesOfFolders) {
   EXPECT_THAT(documents(options.output, "train"),
               ElementsAre(ended("in/a.h in/a.h"), ended("in/sub/e.h in/sub/e.h"), ended("in/vector in/vector")));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("out/validation.bin")));
-  // A file that is named needs no match, and counts once.
+  // A named file needs no match, and counts once.
   options.corpus.inputs = {scratch.path("in/*.cpp"), scratch.path("in/c.cpp")};
   prepare(options);
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("in/c.cpp in/c.cpp")));
@@ -109,7 +109,7 @@ TEST(Prepare, ReadsLinesOfJson) {
   EXPECT_THAT(sentence_of([&] { prepare(options); }), HasSubstr("a.jsonl:2 is not"));
 }
 
-// Of one document the end is for validation, as of a text.
+// The end of a single document is for validation, as for a text.
 TEST(Prepare, ReadsAFileOfOneLineOfJson) {
   const Scratch scratch;
   scratch.write("in.jsonl", R"({"text": "<|endoftext|> one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n"})"
@@ -161,7 +161,7 @@ TEST(Prepare, MaxBytesBoundsTheText) {
   PrepareOptions options = options_for(scratch, {scratch.path("in")});
   options.corpus.max_bytes = 1000;
   EXPECT_EQ(prepare(options).train.num_bytes, 1000);
-  options.corpus.max_bytes = 5;  // in the middle of a line: there is no better place
+  options.corpus.max_bytes = 5;  // in the middle of a line: no better place exists
   EXPECT_EQ(prepare(options).train.num_bytes, 5);
 }
 
@@ -174,7 +174,7 @@ TEST(Prepare, TheOutputMayLieInTheInput) {
   EXPECT_THAT(documents(options.output, "train"), ElementsAre(ended("hello")));
 }
 
-// Else tokenizer.json and prepare.json were text the second time.
+// Otherwise tokenizer.json and prepare.json would be input the second time.
 TEST(Prepare, TheInputMayNotLieInTheOutput) {
   const Scratch scratch;
   scratch.write("in/a.txt", "a text\n");

@@ -1,4 +1,4 @@
-// A folder for one test, removed at its end, and files in it.
+// A folder with files for one test, removed at its end.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ std::vector<std::string> pieces(std::string_view text,
   return result;
 }
 
-// Each expectation is read off the published pattern by hand.
+// Each expectation was derived by hand from the published pattern.
 TEST(Splitter, Gpt2Pattern) {
   EXPECT_THAT(pieces("Hello world"), ElementsAre("Hello", " world"));
   EXPECT_THAT(pieces("I'm sure they'll've don't"),
@@ -53,7 +53,7 @@ TEST(Splitter, AppliesPatternsInTurnAndKeepsWhatTheyLeaveOut) {
   EXPECT_THAT(pieces("ab12345 c", {R"(\p{N}{1,3})", R"(\s+|\S)"}),
               ElementsAre("a", "b", "1", "2", "3", "4", "5", " ", "c"));
   EXPECT_THAT(pieces("a-b", {"b"}), ElementsAre("a-", "b"));
-  EXPECT_THAT(pieces("äxä", {"x*"}), ElementsAre("ä", "x", "ä"));  // an empty match is no piece
+  EXPECT_THAT(pieces("äxä", {"x*"}), ElementsAre("ä", "x", "ä"));  // an empty match is not a piece
   EXPECT_THAT(pieces("\xe4\xb8\xad z", {R"([\u4e00-\u9fff])"}), ElementsAre("\xe4\xb8\xad", " z"));
   EXPECT_THAT(pieces("a b", {}), ElementsAre("a b"));
 }
@@ -106,9 +106,9 @@ TEST(ByteAlphabet, GivesTheKnownStandIns) {
   std::string all;
   for (int b = 0; b < 256; ++b) all += static_cast<char>(b);
   EXPECT_EQ(from_byte_alphabet(to_byte_alphabet(all)), all);
-  EXPECT_EQ(from_byte_alphabet("<日>"), "<日>");  // stands for no bytes, so it means itself
+  EXPECT_EQ(from_byte_alphabet("<日>"), "<日>");  // represents no byte, so it is kept
   EXPECT_EQ(bytes_in_vocabulary_order()[0], '!');
-  EXPECT_EQ(bytes_in_vocabulary_order()[188], 0);  // 94 + 12 + 82 bytes stand for themselves
+  EXPECT_EQ(bytes_in_vocabulary_order()[188], 0);  // 94 + 12 + 82 bytes map to themselves
 }
 
 }  // namespace

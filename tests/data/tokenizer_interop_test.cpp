@@ -1,5 +1,5 @@
-// Against Hugging Face's library: its files and its ids (tests/interop/check_tokenizer.py makes them) and, for that
-// script to check, ours.
+// Compares with Hugging Face's library: its files and ids (made by tests/interop/check_tokenizer.py). Also writes ours
+// for that script to check.
 #include "data/tokenizer/bpe_trainer.h"
 #include "data/tokenizer/tokenizer.h"
 

@@ -42,7 +42,7 @@ void merge_everywhere(Word& word, const std::pair<std::string, std::string>& pai
   word = merged;
 }
 
-// Counts all pairs anew for each merge, on strings instead of ids.
+// Recounts all pairs for each merge, on strings instead of ids.
 std::vector<std::pair<std::string, std::string>> naive_merges(const std::string& text, std::size_t vocab_size) {
   std::map<std::string, int> ids;  // only to break ties as documented
   for (const std::uint8_t byte : bytes_in_vocabulary_order())
@@ -121,7 +121,7 @@ std::vector<std::string> naive_encode(const TokenizerSpec& spec, const std::stri
   std::vector<std::string> tokens;
   for (const std::string& piece : words_of(text)) {
     Word word = bytes_of(piece);
-    // GPT-2's rule in its plainest form: every merge in its turn.
+    // GPT-2's rule in its simplest form: all merges in order.
     for (const auto& pair : merges) merge_everywhere(word, pair);
     tokens.insert(tokens.end(), word.begin(), word.end());
   }
@@ -186,7 +186,7 @@ TEST(Tokenizer, SavedAndLoadedIsTheSame) {
   EXPECT_EQ(parse_tokenizer_json(to_tokenizer_json(spec), "x"), spec);
 }
 
-// A file as Hugging Face writes it, put together here: 256 bytes, "ab" and "abc".
+// A file as Hugging Face writes it, built here: 256 bytes, "ab" and "abc".
 std::string file_text(const std::string& merges, const std::string& pre_tokenizer, const std::string& model_extra = "",
                       const std::string& extra = "") {
   std::string vocab;

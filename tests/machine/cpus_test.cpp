@@ -1,5 +1,5 @@
-// Which processors are there: masks against what the system reports elsewhere, quotas out of trees of control groups,
-// shares of machines that hwloc makes up.
+// Available CPUs: masks compared with other reports of the system, quotas in trees of control groups, shares of
+// synthetic hwloc machines.
 #include "machine/cpus.h"
 
 #include "machine/cores.h"
@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Runs `f` in a process that hwloc shows another machine to, and returns what it says. hwloc reads a machine once, so
-/// this comes before all other tests.
+/// Runs `f` in a process with a synthetic hwloc machine, and returns its output. hwloc reads a machine once, so this
+/// runs before all other tests.
 std::string on_machine(const char* description, const std::function<std::string()>& f) {
   std::array<int, 2> ends{};
   EXPECT_EQ(pipe(ends.data()), 0);
@@ -63,7 +63,7 @@ TEST(Cores, AreWholeAndNeighboursInAShare) {
   EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 4); }), "0,4;1,5;2,6;3,7;");
   EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 3); }), "0,4;1,5;2-3,6-7;");
   EXPECT_EQ(on_machine(two_packages, [&] { return shares_of(all, 5); }), "");              // four cores
-  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of({1, 2, 6}, 2); }), "1;2,6;");  // a mask that cuts cores
+  EXPECT_EQ(on_machine(two_packages, [&] { return shares_of({1, 2, 6}, 2); }), "1;2,6;");  // a mask that splits cores
 }
 
 TEST(Cpus, AreWrittenAsTheSystemDoes) {
@@ -118,7 +118,7 @@ TEST_F(Quota, IsTheLeastOfTheGroupAndThoseAroundIt) {
   EXPECT_EQ(cpu_quota(root_), 1.5);
 }
 
-// A container with a namespace of its own sees "/", and its limit at the mount.
+// A container with its own namespace sees "/", and its limit at the mount.
 TEST_F(Quota, IsFoundAtTheMountOfAContainer) {
   write("proc/self/cgroup", "0::/\n");
   write("sys/fs/cgroup/cpu.max", "200000 100000\n");

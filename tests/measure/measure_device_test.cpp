@@ -1,4 +1,4 @@
-// What echelon bench asks of a device, of one that only writes it down.
+// The requests of echelon bench to a device, recorded by a device that only writes them down.
 #include "measure/measure_device.h"
 
 #include "comm/mesh.h"

@@ -45,11 +45,11 @@ std::optional<std::string> Browser::program() {
 }
 
 Browser::Browser(const std::string& program, const std::filesystem::path& folder) {
-  std::signal(SIGPIPE, SIG_IGN);  // a browser that is gone is an error, not the end of the tests
+  std::signal(SIGPIPE, SIG_IGN);  // a browser that has exited is an error, not the end of the tests
   std::array<int, 2> to{}, from{};
   if (pipe2(to.data(), O_CLOEXEC) != 0 || pipe2(from.data(), O_CLOEXEC) != 0) throw Failure("no pipes for the browser");
-  // Its sandbox wants rights that a container or a chroot often lacks. Nothing but our own pages is shown, and no name
-  // leads anywhere.
+  // Its sandbox needs rights that a container or a chroot often lacks. It shows only our own pages, and no host name
+  // resolves.
   std::vector<std::string> words = {program,
                                     "--headless=new",
                                     "--no-sandbox",
@@ -69,7 +69,8 @@ Browser::Browser(const std::string& program, const std::filesystem::path& folder
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // The browser reads commands from 3 and answers on 4. Through numbers far above, since our own ends may be 3 or 4.
+  // The browser reads commands from 3 and answers on 4. Uses much higher descriptors in between, since our own ends may
+  // be 3 or 4.
   for (const auto& [end, high] : {std::pair{to[0], 103}, {from[1], 104}})
     posix_spawn_file_actions_adddup2(&actions, end, high);
   for (const auto& [high, low] : {std::pair{103, 3}, {104, 4}}) posix_spawn_file_actions_adddup2(&actions, high, low);

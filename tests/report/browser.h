@@ -1,5 +1,5 @@
-// A real browser without a window, driven over its debugging pipe (the DevTools protocol): pages are opened, asked and
-// photographed, and what the browser complains about is collected.
+// A real browser without a window, driven over its debugging pipe (the DevTools protocol): it opens pages, evaluates
+// scripts, takes screenshots and collects errors.
 #pragma once
 
 #include <sys/types.h>
@@ -15,12 +15,12 @@ namespace echelon {
 struct Screen {
   int width = 1200, height = 800;
   bool is_dark = false;
-  bool is_phone = false;  // with fingers instead of a mouse
+  bool is_phone = false;  // with touch instead of a mouse
 };
 
 class Browser {
  public:
-  /// Where a chromium of this machine is; none: there is none.
+  /// The path of this machine's chromium; none if it has none.
   [[nodiscard]] static std::optional<std::string> program();
 
   /// Starts it, with an empty profile in `folder`. Throws Failure if it does not answer.
@@ -29,16 +29,16 @@ class Browser {
   Browser(const Browser&) = delete;
   Browser& operator=(const Browser&) = delete;
 
-  /// Shows a file and waits until it is loaded; forgets what was complained about before.
+  /// Shows a file and waits until it is loaded; forgets earlier errors.
   void open(const std::filesystem::path& file, const Screen& screen);
-  /// The value of a script's expression; of a promise, what it comes to. Throws Failure if it throws.
+  /// The value of a script's expression, or of the promise that it returns. Throws Failure if it throws.
   [[nodiscard]] nlohmann::json evaluate(const std::string& expression);
-  /// Any method of the protocol, on the page at hand.
+  /// Calls any method of the protocol on the current page.
   nlohmann::json call(const std::string& method, const nlohmann::json& parameters);
   /// The whole page as PNG, into `file`.
   void photograph(const std::filesystem::path& file);
 
-  /// Since `open`: errors and warnings of the console, exceptions, and what was asked of the network besides the page.
+  /// Since `open`: errors and warnings of the console, exceptions, and network requests other than for the page.
   [[nodiscard]] const std::vector<std::string>& complaints() const { return complaints_; }
 
  private:

@@ -1,4 +1,4 @@
-// A page with everything on it.
+// A page with all kinds of content.
 #pragma once
 
 #include "report/html/html_report.h"

@@ -1,5 +1,4 @@
-// Pages in a real browser: what stands on them, how they look by day, by night and on a phone, and whether a timeline
-// can be zoomed.
+// Pages in a real browser: their content, their look in light and dark mode and on a phone, and zooming a timeline.
 #include "report/browser.h"
 #include "report/example_page.h"
 #include "scratch_folder.h"
@@ -43,7 +42,7 @@ class Page : public testing::Test {
   }
   Json value(const std::string& expression) { return browser_->evaluate(expression); }
   double number(const std::string& expression) { return value(expression).get<double>(); }
-  /// Once everything that waits for the next frame is drawn.
+  /// Waits until everything scheduled for the next frame is drawn.
   void settle() {
     (void)value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))");
   }
@@ -64,7 +63,7 @@ class Page : public testing::Test {
     browser_->call("Input.dispatchTouchEvent", {{"type", type}, {"touchPoints", points}});
   }
 
-  /// The stretch of time that is shown, and where its canvas is on the screen.
+  /// The visible time range, and the place of its canvas on the screen.
   double shown_seconds() {
     return number("document.querySelector('.timeline').dataset.to - document.querySelector('.timeline').dataset.from");
   }
@@ -224,8 +223,7 @@ TEST_F(Page, ZoomsByTwoFingers) {
   EXPECT_NEAR(shown_seconds(), whole / 2, 0.02 * whole) << "from 50 pixels apart to 100";
 }
 
-// Hovering, and the arrow keys, say what a bar is: zero bubble begins with the forward of the first microbatch on rank
-// 0.
+// Hovering and the arrow keys describe a bar: zero bubble starts with the forward of the first microbatch on rank 0.
 TEST_F(Page, SaysWhatABarIs) {
   open(example_page::page());
   const auto [left, top, width, height] = canvas();

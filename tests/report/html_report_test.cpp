@@ -116,7 +116,7 @@ TEST(HtmlTimeline, HasABarForEveryActionThatTakesTime) {
   EXPECT_EQ(figure.bars.size(), num_actions);  // everything takes time there
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::forward, &TimelineBar::kind), 4 * 8);
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::backward_weight, &TimelineBar::kind), 4 * 8);
-  // Both ends, both ways, three borders.
+  // Both ends, both directions, three boundaries.
   EXPECT_EQ(std::ranges::count(figure.bars, BarKind::transfer, &TimelineBar::kind), 2 * 2 * 3 * 8);
   EXPECT_DOUBLE_EQ(std::ranges::min(figure.bars, {}, &TimelineBar::start).start, 0);
 }
@@ -127,8 +127,8 @@ double seconds_of(const std::vector<TimelineBar>& bars) {
   return sum;
 }
 
-// 300 rows of 500 bars of 1 ms: rows are chosen, then neighbours joined. Nothing is lost between a row's first and last
-// bar.
+// 300 rows of 500 bars of 1 ms: rows are selected, then neighbours merged. Nothing is lost between a row's first and
+// last bar.
 TEST(HtmlTimeline, IsReducedToWhatAnEyeCanSee) {
   HtmlTimeline many = {.title = "many", .note = {}, .rows = {}, .bars = {}};
   for (int row = 0; row < 300; ++row) {
@@ -201,7 +201,7 @@ TEST(HtmlFile, SaysWhereItCannotWrite) {
   }
 }
 
-// A limit on the size of files stands for a full disk.
+// A limit on the size of files simulates a full disk.
 TEST(HtmlFile, LeavesNoPartOnAFullDisk) {
   const std::string path = scratch_folder() + "/echelon-full-disk.html";
   const HtmlFile file(path);

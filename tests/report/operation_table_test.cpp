@@ -1,4 +1,4 @@
-// The table of a step's time against sums done by hand.
+// The table of a step's time compared with sums made by hand.
 #include "report/operation_table.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ Span span(SpanKind kind, std::string_view name, int action_id, double start, dou
       .kind = kind, .name = name, .action_id = action_id, .start = start, .end = end, .dtype = "float32", .group = {}};
 }
 
-/// load_batch with an upload in it, a forward with two products and something that has no name, and a wait.
+/// load_batch with an upload in it, a forward with two matmuls and a gap, and a wait.
 StepTrace trace() {
   StepTrace trace{.step = 7, .rank = 0, .start = 10, .end = 20, .spans = {}};
   trace.spans.push_back(span(SpanKind::operation, "upload", 0, 10.5, 11));
@@ -70,7 +70,7 @@ TEST(OperationTable, AsTextAndAsJson) {
   EXPECT_DOUBLE_EQ(json["unnamed_seconds"], 1.5);
 }
 
-// bfloat16 is held against what the processor multiplies fastest.
+// bfloat16 is compared with the fastest multiplication of the CPU.
 TEST(ComputeRates, PeakOfAFormat) {
   ComputeRates rates;
   EXPECT_FALSE(rates.peak_flops("float32").has_value());

@@ -105,8 +105,8 @@ TEST(Rates, FollowFromTokensAndSeconds) {
   EXPECT_FALSE(report.mfu.has_value());
 }
 
-// Each matrix product of m tokens with a k x n weight takes 2 m k n flops, twice more in backward; scores and their sum
-// take 2 x 2 T d_head per head and token.
+// Each matmul of m tokens with a k x n weight takes 2 m k n flops, twice more in backward; scores and their sum take 2
+// x 2 T d_head per head and token.
 TEST(Flops, EqualTheProductsOfTheModel) {
   const std::int64_t T = 64;
   for (const auto name : {"llama-1m", "llama-10m", "gpt2-124m", "qwen3-0.6b"}) {
@@ -117,7 +117,7 @@ TEST(Flops, EqualTheProductsOfTheModel) {
     const std::int64_t per_layer = 2 * projections + 4 * T * Q;
     const double expected =
         3.0 * static_cast<double>(m.num_hidden_layers * per_layer + 2 * m.vocab_size * m.hidden_size);
-    // Norms and biases are counted as parameters too.
+    // Norms and biases count as parameters too.
     EXPECT_NEAR(model_flops_per_token(m, T) / expected, 1, 2e-3) << name;
   }
 }

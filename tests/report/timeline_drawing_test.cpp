@@ -1,4 +1,4 @@
-// Drawings of a step with lanes: what is in them, read back.
+// Drawings of a step with lanes: their content, read back.
 #include "report/html/timeline_drawing.h"
 
 #include <gmock/gmock.h>

@@ -159,7 +159,7 @@ TEST(ConfigReader, AnEmptyChoiceIsTheDefault) {
   EXPECT_THAT(to_toml(config), HasSubstr("\ndevice = \"auto\"\n"));
 }
 
-// What a format may be depends on training.dtype, whether it is written before or after it, and on its last value.
+// The allowed formats depend on the last value of training.dtype, whether it is before or after them.
 TEST(ConfigReader, FormatsGoWithTheLastDtype) {
   const RunConfig config =
       read("[model]\npreset = 'llama-1m'\n[training]\nreduce_dtype = 'float16'\ndtype = 'float16'\n",

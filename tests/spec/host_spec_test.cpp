@@ -96,7 +96,7 @@ TEST(OperationCurve, GoesThroughItsPointsAndAlongPowersBetweenThem) {
     EXPECT_NEAR(interpolated_seconds(curve, point, &OperationPoint::busy_seconds), point.busy_seconds, 1e-12);
   EXPECT_NEAR(interpolated_seconds(curve, size(16, 16, 10), &OperationPoint::busy_seconds), 10.0 / 4 / 2, 1e-12);
   EXPECT_NEAR(interpolated_seconds(curve, size(16, 81, 30), &OperationPoint::busy_seconds), 30.0 / 4 / 3, 1e-12);
-  // Beyond the measured sizes the rate is that of the outermost.
+  // Outside the measured sizes the rate is that of the outermost.
   EXPECT_NEAR(interpolated_seconds(curve, size(1024, 1024, 30), &OperationPoint::busy_seconds), 30.0 / 8 / 4, 1e-12);
 }
 

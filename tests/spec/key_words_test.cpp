@@ -1,4 +1,4 @@
-// Names that are no keys lead to what they mean.
+// Unknown names lead to the intended keys.
 #include "spec/config/key_words.h"
 
 #include "spec/config/config_keys.h"

@@ -1,4 +1,4 @@
-// Machine files: the shipped ones, what a round trip keeps, and sentences about what is wrong in them.
+// Machine files: the shipped ones, round trips, and messages about errors in them.
 #include "spec/machine/machine_spec.h"
 #include "scratch_folder.h"
 
@@ -181,8 +181,8 @@ void check_formats(const DeviceSpec& device) {
   }
 }
 
-/// What no machine can be: memory slower than its links, cards together faster than the links of their devices, a
-/// product's peak that memory cannot feed with any reuse that a multiprocessor has room for.
+/// Impossible machines: memory slower than its links, cards together faster than the links of their devices, a matmul
+/// peak above what memory can feed with the reuse that fits on a multiprocessor.
 TEST_P(Shipped, IsPhysical) {
   const MachineSpec machine = read_machine(std::string(GetParam().name));
   EXPECT_FALSE(machine.source.empty());

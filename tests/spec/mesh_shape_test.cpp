@@ -55,8 +55,7 @@ TEST(MeshShape, MegatronsOrderGivesItsGroups) {
   EXPECT_THAT(mesh.ranks_of({{pp}}, 6), ElementsAre(2, 6, 10, 14));
 }
 
-// Wherever an order puts them, the ranks of a group stand in one sequence, and a rank's number is linear in its
-// coordinates.
+// In every order the ranks of a group have one sequence, and a rank's id is linear in its coordinates.
 TEST(MeshShape, AnOrderMovesRanksAndKeepsTheirPlacesInGroups) {
   const MeshShape plain({1, 2, 2, 3, 1, 2});
   for (const char* order : {"tp-dp-pp", "pp-dp_replicate-tp-dp_shard", "dp-pp-tp", "dp_replicate-tp-pp-dp_shard"}) {
@@ -124,7 +123,7 @@ TEST(MeshShape, ARanksPlaceIsItsPositionAmongTheRanksOfAGroup) {
     }
 }
 
-// A step is taken by the ranks of one cluster.
+// The ranks of one cluster take a step together.
 TEST(MeshShape, TheRanksOfAStepDoNotSpanClusters) {
   const MeshShape mesh({2, 1, 1, 2, 1, 1});
   EXPECT_THAT(mesh.ranks_of({step_axes}, 3), ElementsAre(2, 3));

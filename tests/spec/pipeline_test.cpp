@@ -54,7 +54,7 @@ TEST_F(Pipeline, VirtualStagesAreTheUsersOrTheLayouts) {
   p.virtual_stages = 0;
   p.pipeline_parallel_layout.letters = "E(t|)*7L";
   EXPECT_EQ(pipeline_schedule(config).num_stages, 8);
-  p.pipeline_parallel_layout.letters = "E|t|L";  // of no use to two ranks: the layout's own check refuses it
+  p.pipeline_parallel_layout.letters = "E|t|L";  // useless for two ranks: the layout's own check refuses it
   EXPECT_EQ(num_pipeline_stages(config), 4);
   p.pipeline_parallel_schedule = PipelineSchedule::one_f_one_b;
   p.pipeline_parallel_layout = {.counts = {1, 2, 2, 1}, .letters = {}};
@@ -77,8 +77,7 @@ TEST_F(Pipeline, TheSearchedOnesDependOnTimesAndMemoryOfTheConfig) {
   expect_refusal("parallelism.pipeline_memory_limit = 0.5 has no room for a microbatch (use 1)");
 }
 
-// A limit is kept or refused, whatever the schedule: 1F1B holds min(m, p) microbatches on the first rank, GPipe all of
-// them.
+// Every schedule meets a limit or refuses it: 1F1B stores min(m, p) microbatches on the first rank, GPipe all of them.
 TEST_F(Pipeline, AnyScheduleKeepsToTheLimitOfMemory) {
   p.pipeline_memory_limit = 2;
   EXPECT_NO_THROW((void)pipeline_schedule(config));

@@ -46,7 +46,7 @@ TEST(StageLayout, EmbeddingAndHeadCountAsLayersWhereDecoderLayersAreTooFew) {
 }
 
 TEST(StageLayout, FollowsTheUser) {
-  const auto layout = stage_layout(7, 3, {.counts = {1, 4, 2}, .letters = {}});  // decoder layers alone
+  const auto layout = stage_layout(7, 3, {.counts = {1, 4, 2}, .letters = {}});  // decoder layers only
   EXPECT_EQ(layout[1], (StageLayers{.first_layer = 1, .num_layers = 4}));
   EXPECT_EQ(layout[2], (StageLayers{.first_layer = 5, .num_layers = 2, .has_head = true}));
   EXPECT_EQ(stage_layout(7, 3, {.counts = {2, 4, 3}, .letters = {}}), layout);  // embedding and head too

@@ -49,7 +49,7 @@ class Train : public ::testing::Test {
 
   RunConfig config() const {
     RunConfig config = testing::small_config();
-    // So that a model knows more than nothing and less than nothing from the start.
+    // So that the loss differs from that of a uniform model from the start.
     config.model.initializer_range = 0.2;
     config.data.path = (scratch_ / "train").string();
     config.data.validation_path = (scratch_ / "validation").string();
@@ -198,8 +198,8 @@ TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
   EXPECT_EQ(train(undisturbed, {}).last_step.loss, result.last_step.loss) << "evaluating and saving change nothing";
 }
 
-// One microbatch: every level adds up the same numbers in the same order, so losses, what is evaluated and what is
-// saved have the same bits. Replicas add theirs last.
+// One microbatch: every level adds the same values in the same order, so losses, evaluations and saved weights have the
+// same bits. Replicas add theirs last.
 TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
   RunConfig config = this->config();
   config.training.dtype = DType::bfloat16;
@@ -230,7 +230,7 @@ TEST_F(Train, EveryLevelOfZeroGivesTheSameBitsAndSavesTheSameModel) {
   }
 }
 
-// Where ranks run changes nothing that they compute: the same bits, and what one order saved another one goes on from.
+// The placement of ranks changes no result: the same bits, and one order continues from what another one saved.
 TEST_F(Train, AnOrderOfTheAxesKeepsEveryBitAndLoadsWhatAnotherSaved) {
   RunConfig config = layout();
   config.training.steps = 2;
@@ -256,7 +256,7 @@ TEST_F(Train, AnOrderOfTheAxesKeepsEveryBitAndLoadsWhatAnotherSaved) {
   EXPECT_EQ(std::get<3>(plain_again), std::get<3>(moved_again));
 }
 
-// A model that was saved goes into any other way of cutting it.
+// A saved model loads into any other sharding.
 TEST_F(Train, WhatWasSavedIsLoadedAtEveryLevelOfZero) {
   RunConfig config = layout();
   config.training.steps = 1;
@@ -294,7 +294,7 @@ TEST_F(Train, IntervalsAreKept) {
   EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 5));
 }
 
-// What is sent before the first step, by evaluation and by saving is none of a step's.
+// Traffic before the first step, of evaluation and of saving does not count as a step's.
 TEST_F(Train, StepsReportTheBytesOfStepsAlone) {
   testing::ReportLog log;
   RunConfig config = layout();

@@ -1,5 +1,5 @@
-// The documents are true: snippets stand in the source, links lead somewhere, commands exist, and nothing speaks of a
-// machine that is not the reader's.
+// The documents are true: snippets are in the source, links and commands exist, and no text names a machine that is not
+// the reader's.
 #include "tree/tree.h"
 
 #include <cctype>
@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Fence {
-  std::string info;  // what stands after the backquotes: "cpp src/engine/step.cpp"
+  std::string info;  // the text after the backquotes: "cpp src/engine/step.cpp"
   std::string text;
 };
 
@@ -46,7 +46,7 @@ std::vector<std::string> documents() {
   return files;
 }
 
-// A snippet names its file: ```cpp src/engine/step.cpp. Lines of three dots stand for what is left out.
+// A snippet names its file: ```cpp src/engine/step.cpp. Lines of three dots mark omitted lines.
 TEST(Docs, SnippetsStandInTheSource) {
   static const std::regex info_pattern(R"(\w+ ((src|tests|scripts|examples|cmake)/\S+))");
   static const std::regex left_out(R"(\n\s*(//|#)? ?\.\.\.\s*\n)");
@@ -108,7 +108,7 @@ TEST(Docs, EveryPageIsInTheIndex) {
   }
 }
 
-// In `sh` fences: the programs of this tree, the verbs of echelon and the files that are named must be there.
+// In `sh` fences: the programs of this tree, the commands of echelon and the named files must exist.
 TEST(Docs, CommandsExist) {
   static const std::regex in_tree(R"((scripts|examples|tests|docs|src|machines|benchmarks)/\S+)");
   for (const auto& document : documents()) {

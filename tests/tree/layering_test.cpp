@@ -9,8 +9,8 @@
 namespace echelon {
 namespace {
 
-/// folder of src/ -> what its files may include besides themselves and the standard library: a folder ("base/") or one
-/// header ("ops/ops.h"). Read from the top: a folder includes only folders that stand above it.
+/// folder of src/ -> what its files may include in addition to themselves and the standard library: a folder ("base/")
+/// or one header ("ops/ops.h"). Read from the top: a folder includes only folders that are listed above it.
 using Layers = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 const Layers& layers() {
@@ -50,7 +50,8 @@ const Layers& layers() {
   return table;
 }
 
-/// Headers of other software that stay in one place: pattern of the header -> pattern of where it may be included.
+/// Headers of other software that only one place may include: pattern of the header -> pattern of where it may be
+/// included.
 const std::vector<std::pair<std::string, std::string>>& vendors() {
   static const std::vector<std::pair<std::string, std::string>> table = {
       {R"((cblas|lapacke|openblas_config)\.h)", "ops/cpu/"},
@@ -128,7 +129,7 @@ TEST(Layering, RoomsHaveNoCycle) {
       const std::string from = room_of(source), to = room_of(header);
       if (from != to && !is_inside(from, to) && !is_inside(to, from)) arrows[from].insert(to);
     }
-  // Takes away rooms that include nothing that is left.
+  // Removes rooms that include nothing that is left.
   for (bool goes_on = true; goes_on;) {
     goes_on = false;
     for (auto room = arrows.begin(); room != arrows.end();) {
@@ -142,7 +143,7 @@ TEST(Layering, RoomsHaveNoCycle) {
     ADD_FAILURE() << "in or below a circle: " << room << " -> " << *targets.begin();
 }
 
-// Kernels of one backend may be many: there is one in a file.
+// A backend may have many kernels, one per file.
 TEST(Layering, NoRoomHasMoreThanThirtyFiles) {
   std::map<std::string, int> sizes;
   for (const auto& source : sources()) ++sizes[room_of(source)];
@@ -274,7 +275,7 @@ TEST(Layering, ATypeOfAHeaderHasItsNameForItself) {
     if (file.ends_with("-inl.h") || file.starts_with("src/cuda/")) continue;
     for (const std::string& line : tree::lines_of(tree::read_text(tree::root() / file))) {
       std::smatch match;
-      // What is indented belongs to another type, what ends in a semicolon stands elsewhere.
+      // Indented lines belong to another type; a line that ends in a semicolon is only a declaration.
       if (!std::regex_match(line, match, type)) continue;
       const auto [known, is_new] = headers.emplace(match[1], file);
       EXPECT_TRUE(is_new) << match[1] << " stands in " << known->second << " and in " << file;
@@ -283,7 +284,7 @@ TEST(Layering, ATypeOfAHeaderHasItsNameForItself) {
   EXPECT_GT(headers.size(), 200U);
 }
 
-// Highway's -inl.h are included once per processor and carry guards of their own.
+// Highway's -inl.h are included once per instruction set and have their own guards.
 TEST(Layering, HeadersOpenWithWhatTheyAre) {
   for (const auto& source : sources()) {
     if (!source.ends_with(".h")) continue;

@@ -62,7 +62,7 @@ TEST(Operations, AnOperationIsInEightFilesAtMost) {
 // Of every operation: what all of them share names them in the list alone. Three backends and two tests make eight.
 TEST(Operations, AnOperationHasOneFileAndOneLine) {
   const std::set<std::pair<std::string, std::string>> exceptions = {
-      {"matmul", "src/ops/trace/trace_ops.cpp"},   // a record says whether a product is in float8
+      {"matmul", "src/ops/trace/trace_ops.cpp"},   // a record says whether a matmul is in float8
       {"add", "src/ops/operations/norm_rule.h"}};  // norms add a residual first
   Files files = files_below({"src/ops", "src/types", "src/comm", "src/blueprint"});
   std::erase_if(files, [](const auto& file) {

@@ -47,7 +47,7 @@ std::vector<Passage> markdown_passages(const std::string& file, const std::strin
   static const std::regex item(R"(^\s*([*+-]|\d+\.)\s+)"), heading("^#+ ");
   std::vector<Passage> passages;
   MarkdownLines lines;
-  bool is_open = false;  // the last passage goes on in the next line
+  bool is_open = false;  // the last passage continues in the next line
   int number = 0;
   for (const std::string& line : lines_of(markdown)) {
     ++number;

@@ -1,5 +1,5 @@
-// README is short, shows a schedule as the program draws it, and names tests that exist; examples are configs that the
-// reader takes. What its commands print is checked in tests/cli/readme_test.cpp.
+// README is short, shows a schedule as the program draws it, and names existing tests. Examples are configs that the
+// reader accepts. What its commands print is checked in tests/cli/readme_test.cpp.
 #include "schedule/draw/draw.h"
 #include "schedule/lowering/lower.h"
 #include "spec/config/config_reader.h"

@@ -303,7 +303,7 @@ class WrongSequences final : public Plant {
                           place.coordinate(Axis::dp_shard);
     if (place.action.kind != ActionKind::load_batch || place.num_data_ranks() == 1 || data_rank != coordinate_)
       return false;
-    if (has_tokens_ == place.step) return false;  // the targets come after the tokens
+    if (has_tokens_ == place.step) return false;  // the targets are after the tokens
     has_tokens_ = place.step;
     const auto* tokens = static_cast<const std::int32_t*>(host);
     std::vector<std::int32_t> moved(tokens, tokens + out.num_elements());
@@ -492,9 +492,9 @@ class WrongShardBorder final : public Plant {
   bool at_begin_;
 };
 
-// With rotary positions every rank turns all tokens of its heads, so that a rank's slice has no positions of its own to
-// be wrong about; what an engine that splits the sequence through attention would do is to turn each slice's tokens as
-// if the sequence began there, and that is done here. Learned positions are added to the slice itself.
+// With rotary positions every rank rotates all tokens of its heads, so a rank's slice has no positions of its own. An
+// engine that splits the sequence through attention might rotate each slice's tokens as if the sequence started there.
+// This fault does that. Learned positions are added to the slice itself.
 class PositionsPerSlice final : public Plant {
  public:
   explicit PositionsPerSlice(std::string layer) : layer_(std::move(layer)) {}

@@ -1,5 +1,5 @@
-// Planted faults are named: the kind, the axis and the tensor, from the numbers alone. `verify` is given no more than a
-// run to watch.
+// Injected faults are named, with kind, axis and tensor, from the values only. `verify` gets no more than a run to
+// observe.
 #include "verify/verify.h"
 
 #include "base/error.h"
@@ -110,7 +110,7 @@ std::vector<Planted> planted() {
       .shard = 2, .pp = 2, .tied = true, .microbatches = 4, .schedule = PipelineSchedule::interleaved_one_f_one_b};
   const Degrees recomputed = {.tp = 2, .pp = 2, .sequence_parallel = true, .recompute = whole_block};
   return {
-      // a sum that is left out, or formed twice: of activations, of their gradients, of weights' gradients
+      // a sum that is omitted or computed twice: of activations, of their gradients, of weights' gradients
       {"MissingForward_tp2", tp2, sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0), missing_sum, "tp",
        "layers.1.self_attn.o_proj"},
       {"MissingForward_mixed", mixed, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp",
@@ -232,7 +232,7 @@ std::vector<Planted> planted() {
        "pp",
        embedding,
        "embedding"},
-      // microbatches that are forgotten
+      // microbatches that are lost
       {"LastMicrobatch_one",
        {.microbatches = 4},
        forgets_before(3, ""),
@@ -255,7 +255,7 @@ std::vector<Planted> planted() {
        "microbatches",
        "o_proj",
        "microbatch 0 of 3 is missing"},
-      // borders between shards
+      // boundaries between shards
       {"ShardBorder_shard2", {.shard = 2}, wrong_shard_border(1, 5, true), wrong_boundary, "dp_shard", ""},
       {"ShardBorder_mixed", mixed, wrong_shard_border(1, 3, true), wrong_boundary, "dp_shard", ""},
       {"ShardBorder_end", {.shard = 4}, wrong_shard_border(2, 7, false), wrong_boundary, "dp_shard", ""},
@@ -276,7 +276,7 @@ std::vector<Planted> planted() {
        "tp",
        "layers.0",
        "from position 8"},
-      // the same kinds where stages lie otherwise, halves of backward passes apart, and blocks are formed again
+      // the same kinds with other placements of stages, with split backward passes, and with recomputed blocks
       {"MissingForward_zbv", zb_v, sum_behind_product(layer + "2.mlp.down_proj.weight", true, 0), missing_sum, "tp",
        "layers.2.mlp.down_proj"},
       {"MissingBackward_zbv", zb_v, sum_behind_product(layer + "1.mlp.up_proj.weight", false, 0), missing_sum, "tp",
@@ -291,7 +291,7 @@ std::vector<Planted> planted() {
       {"StaleTied_interleaved", interleaved, testing::stale_tied_weight(1, true), stale_tied, "pp", embedding, "head"},
       {"Positions_rope_recomputed", recomputed, positions_per_slice("layers.1"), wrong_position, "tp",
        "layers.1.self_attn", "from position 8"},
-      // where gradients and parameters are cut, and a sharded model is replicated
+      // with sharded gradients and parameters, and with replicas of a sharded model
       {"MissingForward_zero3",
        {.shard = 2, .tp = 2, .zero_level = 3},
        sum_behind_product(layer + "1.self_attn.o_proj.weight", true, 0),
@@ -367,7 +367,7 @@ std::vector<Planted> planted() {
        stale_weight,
        "dp_replicate",
        "layers.1.mlp.down_proj"},
-      // in one microbatch, on one rank, in one place alone
+      // in one microbatch, on one rank, in one place only
       {"DoubledForward_microbatch",
        {.tp = 2, .microbatches = 3},
        sum_behind_product_in(2, layer + "1.mlp.down_proj.weight", 2),
@@ -439,7 +439,7 @@ std::vector<Planted> planted() {
 
 INSTANTIATE_TEST_SUITE_P(Of, Plants, ::testing::ValuesIn(planted()), [](const auto& row) { return row.param.name; });
 
-// Two controls: no plant at all, and one that stands between a rank and its backend and does nothing.
+// Two controls: no fault, and one that wraps a rank's backend and does nothing.
 TEST(Controls, UnplantedLayoutsAreEqual) {
   for (const Degrees& degrees : {Degrees{.replicate = 2, .shard = 2, .pp = 2, .tied = true, .zero_level = 3},
                                  Degrees{.shard = 2, .tp = 2, .pp = 2, .sequence_parallel = true, .tied = true},
@@ -459,7 +459,7 @@ TEST(Controls, ZerosAreEqual) {
   EXPECT_TRUE(verdict_of(at_rest, {}).is_equal());
 }
 
-/// Doubles sums over tp; without tp a rank is lost.
+/// Doubles sums over tp; without tp a rank fails.
 class DoubledAndLost final : public Plant {
  public:
   void begins(Place& place) override {
@@ -470,7 +470,7 @@ class DoubledAndLost final : public Plant {
   }
 };
 
-// A layout with an axis less that broke is no layout that is equal, nor one that is not there.
+// A layout without an axis that fails counts neither as equal nor as missing.
 TEST(Diagnosis, TellsALayoutThatBreaksFromOneThatIsNotThere) {
   const Verdict verdict =
       verdict_of(config_of({.replicate = 2, .tp = 2}), grow([] { return std::make_unique<DoubledAndLost>(); }));
