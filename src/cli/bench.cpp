@@ -160,7 +160,7 @@ CommandAction declare_bench(CLI::App& app, const std::vector<std::string>& /*con
                  "cpu | cuda: this machine's NVIDIA GPUs | auto: cuda where there is one")
       ->capture_default_str();
   app.add_option("--largest-size", arguments->largest_size,
-                 "with GPUs: with GPUs: largest matrix side; smaller is faster and covers less")
+                 "with GPUs: largest matrix side; smaller is faster and covers less")
       ->check(in_range(16, 65536))
       ->capture_default_str();
   app.add_option("--seconds", arguments->seconds, "of measuring, for each rate")

@@ -82,7 +82,7 @@ void Comparison::compare_piece(Key key, const RankView& rank, const ParamPiece& 
   const double scale = std::max(
       {largest(expected), is_gradient ? reference_.step(key.step).gradient_floor : floor_of_weights_, least_scale});
   const double tolerance = tolerances_[static_cast<std::size_t>(key.quantity)];
-  const std::vector<double> values = downloaded(rank.ops, piece.values, factor);
+  const std::vector<double> values = downloaded(rank.ops, piece.numbers, factor);
   RankDifference found = {.rank = rank.mesh.rank()};
   piece.slice.for_each_run([&](const Run& run) {
     for (std::int64_t i = 0; i < run.count; ++i) {

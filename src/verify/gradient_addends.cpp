@@ -41,7 +41,7 @@ class OneGradient final : public RunObserver {
   void has_gradients(const RankView& rank, std::int64_t step, double factor) override {
     if (step != step_) return;
     visit_gradients(rank.run.model(), [&](const ParamPiece& piece) {
-      if (piece.param.name == tensor_) gradient_ = downloaded(rank.ops, piece.values, factor);
+      if (piece.param.name == tensor_) gradient_ = downloaded(rank.ops, piece.numbers, factor);
     });
   }
   void ended_step(const RankView& /*rank*/, std::int64_t step, const StepResult& result) override {

@@ -9,7 +9,7 @@ namespace {
 
 RankPiece piece_of(const ParamPiece& piece, int rank, Ops& ops) {
   RankPiece taken = {.rank = rank};
-  const std::vector<double> values = downloaded(ops, piece.values);
+  const std::vector<double> values = downloaded(ops, piece.numbers);
   piece.slice.for_each_run([&](const Run& run) {
     for (std::int64_t i = 0; i < run.count; ++i) taken.indices.push_back(run.global + i);
     const auto first = values.begin() + run.local;

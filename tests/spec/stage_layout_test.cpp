@@ -112,7 +112,8 @@ TEST(StageLayout, NamesALayoutInLettersThatIsAccepted) {
         (void)stage_layout(layers, stages, {.counts = {}, .letters = "L"});
         ADD_FAILURE() << layers << " layers on " << stages << " stages";
       } catch (const Error& error) {
-        const std::string sentence = error.what(), nearest = sentence.substr(sentence.find("(use ')") + 10);
+        const std::string sentence = error.what(), before = "(use '";
+        const std::string closest = sentence.substr(sentence.find(before) + before.size());
         EXPECT_EQ(stage_layout(layers, stages, {.counts = {}, .letters = closest.substr(0, closest.find('\''))}),
                   stage_layout(layers, stages))
             << sentence;
