@@ -57,7 +57,9 @@ int kv_replicas(const ModelSpec& model, int tp) {
 void validate_tensor_parallel(const ModelSpec& model, int tp) {
   if (splits(model, tp)) return;
   throw Error(fmt::format(
-      "parallelism.tensor_parallel_degree = {} does not split model.num_attention_heads = {}, model.num_key_value_heads = {} and model.intermediate_size = {}: it must not exceed heads or intermediate size and, above the kv heads, be a multiple of them (use {})",
+      "parallelism.tensor_parallel_degree = {} does not split model.num_attention_heads = {}, "
+      "model.num_key_value_heads = {} and model.intermediate_size = {}: it must not exceed heads or intermediate size "
+      "and, above the kv heads, be a multiple of them (use {})",
       tp, model.num_attention_heads, model.num_key_value_heads, model.intermediate_size, closest_degree(model, tp)));
 }
 

@@ -74,7 +74,7 @@ TEST(Simulate, BadInputIsOneSentence) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"--machine="}, "--machine is empty"},
       {{"--machine=h100", "--machine=a100-80"}, "a second value of --machine"},
-      {{"--machine=h1000"}, "(use h100)"},
+      {{"--machine=h1000"}, "did you mean h100?"},
       {{"--machine=h100", "--profile=none"}, "none"},
       {{"--machine=h100", "--slow=rank=64:2"}, "(use 63)"},
       {{"--machine=h100", "--slow=rank=1:0"}, "(use 1)"},
@@ -87,7 +87,7 @@ TEST(Simulate, BadInputIsOneSentence) {
       {{"--machine=h100", "--mtbf-hours=0.01", "--checkpoint-seconds=3600"}, "leaves no time to train"},
       {{"--machine=h100", "--slow=1:1e300"}, "(use 1000000)"},
       {{"--machine=h100", "--svg="}, "--svg is empty"},
-      {{"--machine=h100", "--svg=step", "--trace=step"}, "is the file of"},
+      {{"--machine=h100", "--svg=step", "--trace=step"}, "is also the file of"},
       {{"--rows=table.csv"}, "--model.preset=llama3-8b is for a single run"},
       {{"--machine=h100", "--checkpoint-seconds=1"}, "need --mtbf-hours"},
       {{"--machine=h100", "--svg=/nowhere/step.svg"}, "cannot be written"},
@@ -129,7 +129,7 @@ TEST(Simulate, RowsAreAListWithTheIdsOfTheTable) {
   for (const auto& [flags, words] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--rows=" + path, "--slow=1:2"}, "--slow is for a single run"},
            {{"--rows=" + path, "--machine=h100"}, "--machine is for a single run"},
-           {{"--rows=" + path, "--profile=megatron"}, "(use echelon)"},
+           {{"--rows=" + path, "--profile=megatron"}, "did you mean echelon?"},
            {{"--rows=" + written("semicolons.csv", "id;layers;hidden\na;1;2\n")}, "has no column 'layers'"},
        }) {
     std::vector<std::string> arguments = {"simulate"};

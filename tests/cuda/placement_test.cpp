@@ -96,7 +96,7 @@ TEST_F(GpuBackend, NeighboursGetGpusThatNvlinkJoins) {
 
 TEST_F(GpuBackend, RanksThatShareAGpuAreRefusedByName) {
   EXPECT_THAT(outcome_of(3, {.backend = CommBackend::nccl}),
-              HasSubstr("comm.backend = nccl needs a GPU for every rank, but 3 ranks share GPU 0 (use auto)"));
+              HasSubstr("comm.backend = nccl needs a GPU for every rank, but 3 ranks share GPU 0 (use auto, or"));
   EXPECT_THAT(outcome_of(129, {}), HasSubstr("the mesh has 129 ranks"));
   EXPECT_EQ(outcome_of(2, {}), "");
 }

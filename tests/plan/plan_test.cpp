@@ -249,10 +249,10 @@ TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(asked), HasSubstr("training.recompute_num_layers"));
   asked.settings = {};
   asked.seconds = -1;
-  EXPECT_THAT(sentence_of(asked), HasSubstr("--seconds=-1 is no time"));
+  EXPECT_THAT(sentence_of(asked), HasSubstr("--seconds=-1 is not a time limit"));
   asked.seconds = 30;
   asked.objective = "tiem";
-  EXPECT_THAT(sentence_of(asked), HasSubstr("(use time)"));
+  EXPECT_THAT(sentence_of(asked), HasSubstr("did you mean time?"));
 }
 
 TEST(Plan, JsonHasWhatAProgramNeeds) {

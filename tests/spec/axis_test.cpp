@@ -39,12 +39,12 @@ TEST(AxisOrder, RefusesOthersWithTheNearest) {
       return error.what();
     }
   };
-  const std::string all = "is not one of tp, cp, ep, dp, pp, dp_shard, dp_replicate; did you mean ";
-  EXPECT_EQ(error_of({"tp-dp-ppp"}), "order = 'tp-dp-ppp': 'ppp' " + all + "'tp-dp-pp-cp'");
+  const std::string all = "is not one of tp, cp, ep, dp, pp, dp_shard, dp_replicate (use ";
+  EXPECT_EQ(error_of({"tp-dp-ppp"}), "order = 'tp-dp-ppp': 'ppp' " + all + "'tp-dp-pp-cp')");
   EXPECT_EQ(error_of({"tp", "dp", "tp", "cp", "pp"}), "order = 'tp-dp-tp-cp-pp' names tp twice (use 'tp-dp-cp-pp')");
   EXPECT_EQ(error_of({"dp-dp_shard-tp-pp-cp"}),
             "order = 'dp-dp_shard-tp-pp-cp' names dp_shard twice (use 'dp-tp-pp-cp')");
-  EXPECT_EQ(error_of({""}), "order = '': '' " + all + "'tp-cp-dp_shard-pp-dp_replicate'");
+  EXPECT_EQ(error_of({""}), "order = '': '' " + all + "'tp-cp-dp_shard-pp-dp_replicate')");
 }
 
 }  // namespace

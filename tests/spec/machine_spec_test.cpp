@@ -101,7 +101,7 @@ TEST(MachineSpec, AnUnknownNameGetsTheNearest) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("the machine 'h10' is neither a file nor one of a100-40"));
-    EXPECT_THAT(error.what(), HasSubstr("(use h100)"));
+    EXPECT_THAT(error.what(), HasSubstr("did you mean h100?"));
   }
 }
 

@@ -55,7 +55,7 @@ TEST(Family, NamesAreThoseOfConfigJson) {
     EXPECT_EQ(parse_family(name_of(family)), family);
     EXPECT_EQ(family_defaults(family).family, family);
   }
-  EXPECT_THAT([] { (void)parse_family("lama"); }, ThrowsMessage<Error>(HasSubstr("(use llama)")));
+  EXPECT_THAT([] { (void)parse_family("lama"); }, ThrowsMessage<Error>(HasSubstr("did you mean llama?")));
 }
 
 struct ModelFault {

@@ -65,15 +65,15 @@ class Flattener {
     const ConfigKey* key = find_config_key(name);
     const bool is_text = key != nullptr && takes_text(*key);
     require(!is_text, "{}: {} is a list, which is not supported here (use one of its elements)", origin(node), name);
-    if (key != nullptr && takes_names(*key)) return list_of<std::string>(name, *array, "string");
-    return list_of<std::int64_t>(name, *array, "integer");
+    if (key != nullptr && takes_names(*key)) return list_of<std::string>(name, *array, "a string");
+    return list_of<std::int64_t>(name, *array, "an integer");
   }
 
   template <class T>
   std::vector<T> list_of(const std::string& name, const toml::array& array, std::string_view what) const {
     std::vector<T> list;
     for (const toml::node& element : array) {
-      require(element.is<T>(), "{}: {} is a list with an element that is not a {}", origin(array), name, what);
+      require(element.is<T>(), "{}: {} is a list with an element that is not {}", origin(array), name, what);
       list.push_back(element.as<T>()->get());
     }
     return list;
