@@ -101,7 +101,8 @@ TEST_F(Processes, AreAsManyAsTheMeshHasRanks) {
   EXPECT_EQ(alone.status, 2);
   EXPECT_THAT(
       alone.err,
-      HasSubstr("comm.backend = mpi needs a process per rank, but this one was started alone (use mpirun -n 8, or thread)"));
+      HasSubstr(
+          "comm.backend = mpi needs a process per rank, but this one was started alone (use mpirun -n 8, or thread)"));
 }
 
 TEST_F(Processes, ArePredictedFromTheirCollectives) {
