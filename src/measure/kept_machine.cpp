@@ -30,6 +30,14 @@ std::string kept_file_name(const HostSpec& host) {
   return fmt::format("{}{}{}-cores.toml", name, name.ends_with('-') ? "" : "-", host.num_cores);
 }
 
+constexpr std::string_view busy_mark = "# measured while other processes used the cores";
+
+bool is_marked_busy(const fs::path& path) {
+  std::string first;
+  std::getline(std::ifstream(path) >> std::ws, first);
+  return first.starts_with(busy_mark);
+}
+
 std::optional<HostSpec> read_kept(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
@@ -41,12 +49,13 @@ std::optional<HostSpec> read_kept(const fs::path& path) {
 }
 
 /// Writes atomically, since others may read or write at the same time.
-bool write_kept(const fs::path& path, const HostSpec& host) {
+bool write_kept(const fs::path& path, const KeptMachine& machine) {
   std::error_code error;
   fs::create_directories(path.parent_path(), error);
   const fs::path part = path.string() + fmt::format(".{}", getpid());
   std::ofstream file(part);
-  file << to_toml(host);
+  if (machine.was_busy) file << busy_mark << '\n';
+  file << to_toml(machine.host);
   file.close();
   if (file.good()) fs::rename(part, path, error);
   if (file.good() && !error) return true;
@@ -64,12 +73,15 @@ std::optional<fs::path> cache_folder() {
   return std::nullopt;
 }
 
-KeptMachine kept_machine(const HostSpec& own, const std::optional<fs::path>& folder,
-                         const std::function<HostSpec()>& measure) {
+KeptMachine kept_machine(const HostSpec& own, const std::optional<fs::path>& folder, const MachineMeter& meter) {
   const fs::path path = folder ? *folder / kept_file_name(own) : fs::path();
-  if (auto known = read_kept(path); known && is_same_machine(*known, own)) return {*std::move(known), path, false};
-  KeptMachine machine = {measure(), path, true};
-  if (path.empty() || !write_kept(path, machine.host)) machine.path.clear();
+  if (auto known = read_kept(path); known && is_same_machine(*known, own)) {
+    const bool was_busy = is_marked_busy(path);
+    if (!was_busy || meter.share_of_others() >= busy_share) return {*std::move(known), path, false, was_busy};
+  }
+  const Measurement measured = meter.measure();
+  KeptMachine machine = {measured.host, path, true, measured.share_of_others >= busy_share};
+  if (path.empty() || !write_kept(path, machine)) machine.path.clear();
   return machine;
 }
 

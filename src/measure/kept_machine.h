@@ -12,15 +12,29 @@ namespace echelon {
 /// $XDG_CACHE_HOME/echelon, else $HOME/.cache/echelon; none if neither is set.
 [[nodiscard]] std::optional<std::filesystem::path> cache_folder();
 
+struct Measurement {
+  HostSpec host;
+  double share_of_others = 0;  // of the cores' time meanwhile
+};
+/// From here on a measurement says too little: it is kept, and repeated once the machine is idle.
+constexpr double busy_share = 0.1;
+
 struct KeptMachine {
   HostSpec host;
   std::filesystem::path path;  // where it is stored; empty: nowhere
   bool is_new = false;         // measured by this call
+  bool was_busy = false;       // when it was measured
 };
 
-/// Reads the stored measurement of a machine with the CPU, cores and memory of `own` from `folder`. If there is none or
-/// it is unreadable, measures and stores it, if the folder is writable.
+/// How a machine is measured, and how busy others keep it now.
+struct MachineMeter {
+  std::function<Measurement()> measure;
+  std::function<double()> share_of_others;
+};
+
+/// Reads the stored measurement of a machine with the CPU, cores and memory of `own` from `folder`. If there is none, it
+/// is unreadable, or it was made on a busy machine that is idle now, measures and stores it, if the folder is writable.
 [[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder,
-                                       const std::function<HostSpec()>& measure);
+                                       const MachineMeter& meter);
 
 }  // namespace echelon

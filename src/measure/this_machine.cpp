@@ -1,6 +1,7 @@
 #include "measure/this_machine.h"
 
 #include "base/clock.h"
+#include "machine/busy_time.h"
 #include "measure/kept_machine.h"
 #include "measure/measure_machine.h"
 
@@ -13,8 +14,13 @@ namespace echelon {
 MachineSpec this_machine() {
   const double start = now_seconds();
   // The short form of echelon bench: every size once.
-  const KeptMachine machine = kept_machine(unmeasured_machine(), cache_folder(),
-                                           [] { return measure_machine({.seconds = 0.05, .num_rounds = 1}); });
+  const auto measure = [] {
+    const OthersMeter others;
+    const HostSpec host = measure_machine({.seconds = 0.05, .num_rounds = 1});
+    return Measurement{host, others.share()};
+  };
+  const KeptMachine machine =
+      kept_machine(unmeasured_machine(), cache_folder(), {measure, [] { return share_of_others(0.3); }});
   const std::string kept = machine.path.empty() ? "and not stored, because no cache folder can be written"
                                                 : fmt::format("and kept in {}", machine.path.string());
   if (machine.is_new)
@@ -23,6 +29,8 @@ MachineSpec this_machine() {
   else
     fmt::print(stderr, "no --machine: this one, {}, as {} says; remove that file to have it measured again\n",
                machine.host.processor, machine.path.string());
+  if (machine.was_busy)
+    fmt::print(stderr, "other processes used its cores while it was measured; it is measured again when it is idle\n");
   return machine_of(machine.host);
 }
 
