@@ -17,8 +17,8 @@ enum class ExitStatus : int { success = 0, failure = 1, bad_input = 2, interrupt
 /// Bad input: one sentence with the key, the value and the fix. Ends the program with status 2.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& sentence, ExitStatus status = ExitStatus::bad_input)
-      : std::runtime_error(sentence), status_(status) {}
+  /// A zero byte of the input is written as "\\x00", since what() would end there.
+  explicit Error(const std::string& sentence, ExitStatus status = ExitStatus::bad_input);
   [[nodiscard]] ExitStatus status() const { return status_; }
 
  private:

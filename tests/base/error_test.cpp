@@ -24,5 +24,9 @@ TEST(Require, ThrowsTheFormattedSentenceWithStatusTwo) {
   }
 }
 
+TEST(Error, KeepsWhatFollowsAZeroByte) {
+  EXPECT_STREQ(Error(std::string("'a\0b' is no name", 16)).what(), "'a\\x00b' is no name");
+}
+
 }  // namespace
 }  // namespace echelon
