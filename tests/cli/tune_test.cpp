@@ -40,7 +40,7 @@ TEST(Tune, RunsTheBestFewAndRanksThemAgain) {
   const auto json = nlohmann::json::parse(tuned.out);
   EXPECT_GE(json["tried"].size(), 2U);
   EXPECT_GE(json["plans"].size(), 2U);
-  EXPECT_LE(json["error_after"], json["error_before"]);  // equal if no fit is better on a loaded machine
+  EXPECT_LT(json["error_after"], json["error_before"]);
   for (const auto& each : json["tried"]) EXPECT_GT(each["measured_seconds"], 0);
 
   EXPECT_EQ(run_echelon({"inspect", best}).status, 0);

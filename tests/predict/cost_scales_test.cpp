@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
+
 namespace echelon {
 namespace {
 
@@ -37,6 +40,32 @@ TEST(FitCostScales, OneStepScalesBothAlike) {
 TEST(FitCostScales, NothingIsLearntFromWhatIsRight) {
   const ScaledSeconds steps = steps_of({{1, 2}, {3, 1}});
   EXPECT_EQ(fit_cost_scales(steps({}), steps), CostScales{});
+}
+
+// Two layouts take ten times what is predicted and one, interrupted by other work, 500 times: the geometric mean of
+// these ratios, 37, is worse than no factor for the first two. By hand: |10 w - 1| with w = 1/10, 1/10, 1/500 leaves (0
+// + 0 + 0.98) / 3.
+TEST(FitCostScales, OneInterruptedStepDoesNotKeepTheOthersFromBeingFitted) {
+  const ScaledSeconds steps = steps_of({{1, 0}, {1, 0}, {1, 0}});
+  const std::vector<double> measured = {10, 10, 500};
+  const CostScales found = fit_cost_scales(measured, steps);
+  EXPECT_NEAR(mean_relative_error(steps({}), measured), (0.9 + 0.9 + 0.998) / 3, 1e-12);
+  EXPECT_NEAR(mean_relative_error(steps(found), measured), 0.98 / 3, 1e-9);
+  EXPECT_NEAR(found.compute, 10, 1e-9);
+}
+
+// Whatever was measured, predictions that are all too low leave room for a better factor.
+TEST(FitCostScales, LowersTheErrorOfPredictionsThatAreAllTooLow) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> logarithm(0.1, 6);
+  for (int trial = 0; trial < 300; ++trial) {
+    const ScaledSeconds steps = steps_of({{1, 0.1}, {0.6, 1.5}, {2, 0.7}});
+    std::vector<double> measured = steps({});
+    for (double& seconds : measured) seconds *= std::exp(logarithm(random));
+    EXPECT_LT(mean_relative_error(steps(fit_cost_scales(measured, steps)), measured),
+              mean_relative_error(steps({}), measured))
+        << trial;
+  }
 }
 
 TEST(ScaledMachine, ASimulatedStepTakesSoMuchLonger) {
