@@ -231,6 +231,17 @@ TEST(Plan, SaysWhatWouldHelp) {
   EXPECT_THAT(found.mends.back(), HasSubstr("--gpus="));
 }
 
+// One rank would have more microbatches than a step may have; 1,024 ranks have 128 of each other's.
+TEST(Plan, TakesABatchThatIsTooLargeForOneRank) {
+  const PlanResult found = find_plans(read_plan_request(question("gpt2-124m", "h100", 1024, 131072, 512)));
+  ASSERT_FALSE(found.plans.empty());
+  EXPECT_EQ(found.plans.front().config.training.global_batch_size, 131072);
+  EXPECT_LE(found.plans.front().config.num_microbatches(), 128);
+  PlanQuestion asked = question("gpt2-124m", "h100", 1, 131072, 512);
+  asked.settings = {"--training.micro_batch_size=1"};
+  EXPECT_THAT(sentence_of(asked), HasSubstr("makes 131072 microbatches per rank and step"));
+}
+
 TEST(Plan, RefusesWithASentence) {
   EXPECT_THAT(sentence_of(question("llama-10m", "h100", 0, 4, 64)), HasSubstr("--gpus=0"));
   EXPECT_THAT(sentence_of(question("llama-10m", "h101", 8, 8, 64)),

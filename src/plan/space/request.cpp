@@ -81,7 +81,7 @@ void require_one_value(const std::vector<std::string>& settings, std::string_vie
 
 /// With the flags and all settings that are no choices.
 RunConfig base_config(const PlanQuestion& question, const std::vector<std::string>& settings) {
-  ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model};
+  ConfigSource source = {.path = {}, .arguments = {}, .read_model = question.read_model, .has_layout = false};
   if (question.model.ends_with(".toml")) {
     source.path = question.model;
     add_defaults_of_choices(source.arguments);

@@ -68,7 +68,10 @@ RunConfig read_run_config(const ConfigSource& source) {
   assign_model(settings, source, config);
   for (const Setting& setting : settings)
     if (!setting.name.starts_with("model.")) assign(setting, config);
-  validate(config);
+  if (source.has_layout)
+    validate(config);
+  else
+    validate_without_layout(config);
   return config;
 }
 

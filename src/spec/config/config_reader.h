@@ -15,6 +15,7 @@ struct ConfigSource {
   std::vector<std::string> arguments;
   std::function<ModelSpec(const std::string& folder)> read_model;  // reads the config.json of model.path
   std::string model_path = {};  // model.path, which replaces the file's whole [model] section
+  bool has_layout = true;       // false: the layout is still to be chosen
 };
 
 /// The validated config. model.preset, model.path or model.model_type gives the defaults of the model's other keys.

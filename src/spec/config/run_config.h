@@ -177,5 +177,7 @@ struct StepRange {
 /// Examples: batch sizes that do not divide, more stages than layers, tp that does not fit the heads, unsupported
 /// features.
 void validate(const RunConfig& config);
+/// All of it but the limit of microbatches per rank, which a batch for many ranks exceeds while it has one rank.
+void validate_without_layout(const RunConfig& config);
 
 }  // namespace echelon

@@ -105,9 +105,14 @@ void check_batch(const RunConfig& config) {
           "training.micro_batch_size {} (use {})",
           t.global_batch_size, per_microbatch, config.data_parallel_degree(), t.micro_batch_size,
           above_is_nearer ? below + per_microbatch : below);
+}
+
+void check_num_microbatches(const RunConfig& config) {
+  const std::int64_t per_microbatch = config.data_parallel_degree() * config.training.micro_batch_size;
   require(config.num_microbatches() <= max_microbatches,
           "training.global_batch_size = {} makes {} microbatches per rank and step, more than {} (use {})",
-          t.global_batch_size, config.num_microbatches(), max_microbatches, max_microbatches * per_microbatch);
+          config.training.global_batch_size, config.num_microbatches(), max_microbatches,
+          max_microbatches * per_microbatch);
 }
 
 void check_sequence_parallel(const RunConfig& config) {
@@ -251,6 +256,11 @@ StepRange parse_traced_steps(const std::string& text) {
 }
 
 void validate(const RunConfig& config) {
+  validate_without_layout(config);
+  check_num_microbatches(config);
+}
+
+void validate_without_layout(const RunConfig& config) {
   check_ranges(config);
   validate(config.model);
   check_dtypes(config.training);
