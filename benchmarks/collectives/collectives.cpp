@@ -70,7 +70,7 @@ void measure(Mesh& mesh, std::int64_t bytes, int rounds) {
 int main(int argc, char** argv) {
   using namespace echelon;
   const int n = argc > 1 ? std::atoi(argv[1]) : 2, rounds = argc > 2 ? std::atoi(argv[2]) : 7;
-  run_thread_ranks(MeshShape({1, n, 1, 1, 1, 1}), {}, [&](Mesh& mesh) {
+  run_thread_ranks(MeshShape({{Axis::dp_replicate, n}}), {}, [&](Mesh& mesh) {
     for (const std::int64_t bytes : collectives::sizes) collectives::measure(mesh, bytes, rounds);
   });
 }

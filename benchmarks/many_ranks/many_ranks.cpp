@@ -81,7 +81,7 @@ struct RankStep {
 
 std::vector<double> measure_ranks(int steps, int passes) {
   std::vector<double> times;
-  run_thread_ranks(MeshShape({1, dp, pp, 1, 1, tp}), {}, [&](Mesh& mesh) {
+  run_thread_ranks(MeshShape({{Axis::dp_replicate, dp}, {Axis::pp, pp}, {Axis::tp, tp}}), {}, [&](Mesh& mesh) {
     Buffers x;
     RankStep step = {.mesh = mesh, .x = x, .passes = passes};
     for (int i = -1; i < steps; ++i) {

@@ -77,11 +77,7 @@ class Caller {
 
 /// Groups of ranks that communicate at the same time.
 MeshShape groups_of(int num_ranks, int num_groups) {
-  Coordinates degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
-  degrees[static_cast<std::size_t>(Axis::dp_replicate)] = num_groups;
-  return MeshShape(degrees);
+  return MeshShape({{Axis::dp_replicate, num_groups}, {Axis::dp_shard, num_ranks}});
 }
 
 using Found = std::function<void(const CollectiveCase&, double)>;

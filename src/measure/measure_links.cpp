@@ -15,12 +15,7 @@ namespace {
 constexpr Collective collectives[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
                                       Collective::transfer};
 
-MeshShape ring_of(int num_ranks) {
-  Coordinates degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
-  return MeshShape(degrees);
-}
+MeshShape ring_of(int num_ranks) { return MeshShape({{Axis::dp_shard, num_ranks}}); }
 
 /// One rank's part in the measurement of one collective of one size.
 class Link {

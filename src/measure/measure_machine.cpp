@@ -84,12 +84,9 @@ double sgemm_flops(int num_threads, double seconds) {
 
 /// The fastest all-reduce of a buffer among thread ranks, as rank 0 sees it.
 double all_reduce_seconds(int num_ranks, std::int64_t num_elements, double seconds) {
-  Coordinates degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_ranks;
   const int calls_between = num_elements < 1024 ? 200 : 1;
   double best = 0;
-  run_thread_ranks(MeshShape(degrees), {}, [&](Mesh& mesh) {
+  run_thread_ranks(MeshShape({{Axis::dp_shard, num_ranks}}), {}, [&](Mesh& mesh) {
     const Arena arena(aligned(num_elements * std::int64_t{sizeof(float)}));
     const Tensor x = arena.tensor(0, DType::float32, {num_elements});
     std::fill(x.as<float>(), x.as<float>() + num_elements, 1.0F);

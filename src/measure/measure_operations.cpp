@@ -117,11 +117,8 @@ class Session {
   }
 
   void time_on_each() {
-    Coordinates degrees;
-    degrees.fill(1);
-    degrees[static_cast<std::size_t>(Axis::dp_shard)] = num_cores_;
     const std::vector<CpuSet> cores = divide_cores(allowed_cpus(), num_cores_);
-    run_thread_ranks(MeshShape(degrees), {}, [&](Mesh& mesh) {
+    run_thread_ranks(MeshShape({{Axis::dp_shard, num_cores_}}), {}, [&](Mesh& mesh) {
       if (!cores.empty()) bind_this_thread(cores[static_cast<std::size_t>(mesh.rank())]);
       const auto ops = make_cpu_ops({.num_threads = 1});
       Comm& world = mesh.comm(world_group);

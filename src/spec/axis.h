@@ -23,6 +23,16 @@ class AxisSet {
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (const Axis axis : axes) bits_ = static_cast<std::uint8_t>(bits_ | (1U << static_cast<unsigned>(axis)));
   }
+  [[nodiscard]] static constexpr AxisSet all() {
+    AxisSet set;
+    set.bits_ = static_cast<std::uint8_t>((1U << num_axes) - 1);
+    return set;
+  }
+  [[nodiscard]] constexpr AxisSet without(Axis axis) const {
+    AxisSet set;
+    set.bits_ = static_cast<std::uint8_t>(bits_ & ~(1U << static_cast<unsigned>(axis)));
+    return set;
+  }
   [[nodiscard]] constexpr bool contains(Axis axis) const { return (bits_ >> static_cast<unsigned>(axis) & 1U) != 0; }
   [[nodiscard]] constexpr AxisSet operator|(AxisSet other) const {
     other.bits_ = static_cast<std::uint8_t>(other.bits_ | bits_);
@@ -41,9 +51,9 @@ inline constexpr AxisSet token_axes = {Axis::cp};
 inline constexpr AxisSet data_axes = sample_axes | token_axes;
 
 /// The ranks that train one copy of the model and take every step together: one cluster.
-inline constexpr AxisSet step_axes = {Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
+inline constexpr AxisSet step_axes = AxisSet::all().without(Axis::cluster);
 /// Every rank of the run.
-inline constexpr AxisSet world_axes = {Axis::cluster, Axis::dp_replicate, Axis::pp, Axis::dp_shard, Axis::cp, Axis::tp};
+inline constexpr AxisSet world_axes = AxisSet::all();
 
 /// Axes from the innermost, in which neighbouring ranks differ, to the outermost. An axis that is not named has one
 /// rank.

@@ -58,12 +58,10 @@ std::string name_of(const Group& group) {
   return name;
 }
 
-MeshShape::MeshShape() { degrees_.fill(1); }
-
-MeshShape::MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order) : degrees_(degrees) {
+MeshShape::MeshShape(const AxisDegrees& degrees, const AxisOrder& order) : degrees_(degrees.by_axis()) {
   std::int64_t num_ranks = 1;
   for (int i = 0; i < num_axes; ++i) {
-    const int degree = degrees[static_cast<std::size_t>(i)];
+    const int degree = degrees_[static_cast<std::size_t>(i)];
     require(degree >= 1, "the mesh's {} degree = {} is below 1 (use 1)", name_of(axis_at(i)), degree);
     num_ranks *= degree;
     require(num_ranks <= std::numeric_limits<int>::max(),

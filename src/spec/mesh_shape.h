@@ -7,7 +7,9 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace echelon {
@@ -36,12 +38,25 @@ struct GroupPlace {
 
 using Coordinates = std::array<int, num_axes>;  // indexed by Axis
 
+/// The number of ranks along each axis, 1 along those that are not named: {{Axis::pp, 2}, {Axis::tp, 4}}.
+class AxisDegrees {
+ public:
+  AxisDegrees(std::initializer_list<std::pair<Axis, int>> named = {}) {
+    degrees_.fill(1);
+    for (const auto& [axis, degree] : named) (*this)[axis] = degree;
+  }
+  [[nodiscard]] int& operator[](Axis axis) { return degrees_[static_cast<std::size_t>(axis)]; }
+  [[nodiscard]] const std::array<int, num_axes>& by_axis() const { return degrees_; }
+
+ private:
+  std::array<int, num_axes> degrees_;
+};
+
 class MeshShape {
  public:
-  MeshShape();  // one rank
-  /// `degrees` is indexed by Axis; axes that `order` does not name are outside those that it names. Throws Error if a
+  /// Of one rank without degrees. Axes that `order` does not name are outside those that it names. Throws Error if a
   /// degree is below 1.
-  explicit MeshShape(std::array<int, num_axes> degrees, const AxisOrder& order = {});
+  explicit MeshShape(const AxisDegrees& degrees = {}, const AxisOrder& order = {});
 
   [[nodiscard]] int degree(Axis axis) const { return degrees_[static_cast<std::size_t>(axis)]; }
   /// The difference of the ids of ranks that are neighbours on the axis; 0 on an axis of one rank.

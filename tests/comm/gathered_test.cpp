@@ -15,7 +15,7 @@ struct Words {
 TEST(Gathered, IsByRank) {
   for (const AxisOrder& order :
        {AxisOrder{}, parse_axis_order("order", {"pp-dp-tp"}), parse_axis_order("order", {"tp-dp-pp"})}) {
-    const MeshShape shape({2, 2, 1, 1, 1, 2}, order);
+    const MeshShape shape({{Axis::cluster, 2}, {Axis::dp_replicate, 2}, {Axis::tp, 2}}, order);
     run_thread_ranks(shape, {.timeout_seconds = 60}, [&](Mesh& mesh) {
       const std::vector<Words> all = gathered(mesh, Words{mesh.rank(), mesh.coordinate(Axis::pp), 7});
       ASSERT_EQ(all.size(), 8U);

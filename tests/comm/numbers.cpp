@@ -42,12 +42,7 @@ double widened(T value) {
 
 }  // namespace
 
-MeshShape line(int n) {
-  std::array<int, num_axes> degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_replicate)] = n;
-  return MeshShape(degrees);
-}
+MeshShape line(int n) { return MeshShape({{Axis::dp_replicate, n}}); }
 
 void Buffer::set(std::int64_t i, double value) {
   with_type(dtype_, [&]<class T>(T) {

@@ -30,7 +30,7 @@ void expect_reduced(const std::vector<Buffer>& x, int n) {
 }
 
 // The mesh of 32 ranks that has every kind of group.
-MeshShape mesh_of_32() { return MeshShape({1, 2, 4, 1, 1, 4}); }
+MeshShape mesh_of_32() { return MeshShape({{Axis::dp_replicate, 2}, {Axis::pp, 4}, {Axis::tp, 4}}); }
 
 }  // namespace
 

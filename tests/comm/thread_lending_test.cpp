@@ -14,7 +14,8 @@ namespace {
 constexpr Group everybody = {world_axes};
 
 void run(int num_ranks, int permits, const std::function<void(Mesh&)>& body) {
-  run_thread_ranks(MeshShape({1, num_ranks, 1, 1, 1, 1}), {.compute_permits = permits, .timeout_seconds = 60}, body);
+  run_thread_ranks(MeshShape({{Axis::dp_replicate, num_ranks}}), {.compute_permits = permits, .timeout_seconds = 60},
+                   body);
 }
 
 bool lends_within(double seconds, int expected) {

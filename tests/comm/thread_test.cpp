@@ -36,7 +36,7 @@ TEST(ThreadComm, NoMoreRanksComputeThanThereArePermits) {
   constexpr int permits = 3;
   std::atomic<int> num_computing = 0, most_computing = 0;
   run_thread_ranks(
-      MeshShape({1, 12, 1, 1, 1, 1}), {.compute_permits = permits, .timeout_seconds = 60}, [&](Mesh& mesh) {
+      MeshShape({{Axis::dp_replicate, 12}}), {.compute_permits = permits, .timeout_seconds = 60}, [&](Mesh& mesh) {
         Comm& comm = mesh.comm({{Axis::dp_replicate}});
         for (int round = 0; round < 50; ++round) {
           const int now = num_computing.fetch_add(1) + 1;
@@ -60,7 +60,7 @@ std::size_t stack_bytes(const pthread_attr_t& attributes) {
 TEST(ThreadComm, FewRanksHaveTheSystemsStacks) {
   pthread_attr_t system;
   pthread_attr_init(&system);
-  run_thread_ranks(MeshShape({1, 8, 1, 1, 1, 1}), {}, [&](Mesh& /*mesh*/) {
+  run_thread_ranks(MeshShape({{Axis::dp_replicate, 8}}), {}, [&](Mesh& /*mesh*/) {
     constexpr std::size_t most_guard_bytes = 64 << 10;
     pthread_attr_t own;
     pthread_getattr_np(pthread_self(), &own);
@@ -71,7 +71,7 @@ TEST(ThreadComm, FewRanksHaveTheSystemsStacks) {
 }
 
 TEST(ThreadComm, AThousandRanksOnAnyMachine) {
-  const MeshShape shape({1, 16, 8, 1, 1, 8});
+  const MeshShape shape({{Axis::dp_replicate, 16}, {Axis::pp, 8}, {Axis::tp, 8}});
   run_thread_ranks(shape, {.timeout_seconds = 120}, [&](Mesh& mesh) {
     float x = 1;
     const Tensor x_1 = {&x, DType::float32, {1}};

@@ -22,10 +22,7 @@ using testing::ThrowsMessage;
 
 // Each receives before it sends, whatever the others do first.
 TEST(Nccl, NeighboursOfAPipelineMayStartInAnyOrder) {
-  std::array<int, num_axes> degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::pp)] = 3;
-  run_on_own_gpus(MeshShape(degrees), 60, [](Mesh& mesh) {
+  run_on_own_gpus(MeshShape({{Axis::pp, 3}}), 60, [](Mesh& mesh) {
     Comm& comm = mesh.comm({{Axis::pp}});
     const int next = (comm.rank() + 1) % 3, previous = (comm.rank() + 2) % 3;
     Buffer x = conformance::numbers(DType::float32, 100, comm.rank()), y(DType::float32, 100);
@@ -54,7 +51,7 @@ TEST(Nccl, ARankThatThrowsReleasesAllThatWait) {
 TEST(Nccl, CommunicatorsThatStandBehindEachOtherEndTogether) {
   emulated::set_num_devices(4);
   const auto run = [] {
-    run_thread_ranks(MeshShape({1, 2, 1, 1, 1, 2}), {.timeout_seconds = 60}, [](Mesh& host) {
+    run_thread_ranks(MeshShape({{Axis::dp_replicate, 2}, {Axis::tp, 2}}), {.timeout_seconds = 60}, [](Mesh& host) {
       cuda::Device device(host.rank());
       cuda::NcclMesh mesh(host, device, 60);
       const Arena memory(alignment_bytes, device.memory());
@@ -91,7 +88,7 @@ TEST(Nccl, ALongWaitNamesTheOperation) {
 TEST(Nccl, AHostFarAheadOfItsDeviceSeesWhatBecameOfOtherRanks) {
   emulated::set_num_devices(2);
   const auto run = [](double timeout_seconds, const std::function<void()>& rank_1) {
-    run_thread_ranks(MeshShape({1, 2, 1, 1, 1, 1}), {.timeout_seconds = 60}, [&](Mesh& host) {
+    run_thread_ranks(MeshShape({{Axis::dp_replicate, 2}}), {.timeout_seconds = 60}, [&](Mesh& host) {
       cuda::Device device(host.rank());
       cuda::NcclMesh mesh(host, device, timeout_seconds);
       const Arena memory(alignment_bytes, device.memory());

@@ -65,7 +65,7 @@ class GpuBackend : public ::testing::Test {
     std::string why;
     const std::unique_ptr<Backend> backend = make_cuda_backend(why);
     try {
-      run_thread_ranks(MeshShape({1, num_ranks, 1, 1, 1, 1}), {.timeout_seconds = 60},
+      run_thread_ranks(MeshShape({{Axis::dp_replicate, num_ranks}}), {.timeout_seconds = 60},
                        [&](Mesh& host) { (void)backend->open(host, options); });
     } catch (const Error& error) {
       return error.what();
@@ -89,7 +89,7 @@ TEST_F(GpuBackend, NeighboursGetGpusThatNvlinkJoins) {
   emulated::set_num_devices(4);
   emulated::set_num_islands(2);
   std::vector<int> gpus(4);
-  run_thread_ranks(MeshShape({1, 4, 1, 1, 1, 1}), {.timeout_seconds = 60},
+  run_thread_ranks(MeshShape({{Axis::dp_replicate, 4}}), {.timeout_seconds = 60},
                    [&](Mesh& host) { gpus[static_cast<std::size_t>(host.rank())] = place_on_gpu(host).index; });
   EXPECT_EQ(gpus, (std::vector<int>{0, 2, 1, 3}));
 }

@@ -19,12 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-MeshShape data_parallel(int num_ranks) {
-  std::array<int, num_axes> degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_replicate)] = num_ranks;
-  return MeshShape(degrees);
-}
+MeshShape data_parallel(int num_ranks) { return MeshShape({{Axis::dp_replicate, num_ranks}}); }
 
 struct Placed {
   RankCores cores;

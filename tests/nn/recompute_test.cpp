@@ -48,12 +48,7 @@ Bits bits_of(const Bench& bench) {
   return bits;
 }
 
-MeshShape tp_shape(int tp) {
-  std::array<int, num_axes> degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::tp)] = tp;
-  return MeshShape(degrees);
-}
+MeshShape tp_shape(int tp) { return MeshShape({{Axis::tp, tp}}); }
 
 LayerOptions options_of(const Case& of, int tp_rank) {
   LayerOptions options = one_rank(of.model, 2, 6);

@@ -29,12 +29,7 @@ struct Outcome {
   std::map<std::string, std::vector<int>> copies, first_copies;  // ranks that hold an element
 };
 
-MeshShape tp_shape(int tp) {
-  std::array<int, num_axes> degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::tp)] = tp;
-  return MeshShape(degrees);
-}
+MeshShape tp_shape(int tp) { return MeshShape({{Axis::tp, tp}}); }
 
 // Where element i of this rank's slice is in the whole tensor; -1: in the padding.
 std::int64_t place_in_whole(const Param& param, std::int64_t i) {

@@ -23,7 +23,7 @@ std::vector<std::int64_t> counts_of(const Bucket& bucket) {
 }
 
 // dp_replicate 2, dp_shard 4, tp 2.
-const MeshShape mesh({1, 2, 1, 4, 1, 2});
+const MeshShape mesh({{Axis::dp_replicate, 2}, {Axis::dp_shard, 4}, {Axis::tp, 2}});
 const Group expert_group = {shard_group.axes, Group::Part::strided, 2};
 
 TEST(Buckets, HoldTheParametersOfEqualGroups) {

@@ -231,7 +231,7 @@ class Rank {
   ShardedUnit unit_;
 };
 
-MeshShape shape_of(const Case& c) { return MeshShape({1, c.replicate, 1, c.shard, 1, 1}); }
+MeshShape shape_of(const Case& c) { return MeshShape({{Axis::dp_replicate, c.replicate}, {Axis::dp_shard, c.shard}}); }
 
 class Levels : public testing::TestWithParam<Case> {};
 

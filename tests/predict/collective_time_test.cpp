@@ -18,12 +18,7 @@ namespace {
 constexpr double GB = 1e9, KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
 
 MeshShape mesh_of(int dp, int tp = 1, int pp = 1) {
-  Coordinates degrees;
-  degrees.fill(1);
-  degrees[static_cast<std::size_t>(Axis::dp_shard)] = dp;
-  degrees[static_cast<std::size_t>(Axis::tp)] = tp;
-  degrees[static_cast<std::size_t>(Axis::pp)] = pp;
-  return MeshShape(degrees);
+  return MeshShape({{Axis::pp, pp}, {Axis::dp_shard, dp}, {Axis::tp, tp}});
 }
 
 double world_seconds(CommKind kind, double bytes, int num_ranks, const MachineSpec& machine) {

@@ -32,7 +32,9 @@ MachineSpec cluster(std::vector<std::pair<std::int64_t, std::int64_t>> counts_an
   return machine;
 }
 
-MeshShape mesh_of(int replicate, int pp, int shard, int tp) { return MeshShape({1, replicate, pp, shard, 1, tp}); }
+MeshShape mesh_of(int replicate, int pp, int shard, int tp) {
+  return MeshShape({{Axis::dp_replicate, replicate}, {Axis::pp, pp}, {Axis::dp_shard, shard}, {Axis::tp, tp}});
+}
 
 TEST(DeviceMap, RanksFillNodesOfEveryKindInOrder) {
   const MachineSpec machine = cluster({{2, 4}, {0, 8}});
@@ -48,7 +50,8 @@ TEST(DeviceMap, RanksFillNodesOfEveryKindInOrder) {
 /// Data-parallel ranks as neighbours, tensor-parallel ones far apart.
 TEST(DeviceMap, TakesAnotherOrderOfAxes) {
   const MachineSpec machine = cluster({{0, 4}});
-  const DeviceMap devices(MeshShape({1, 1, 1, 4, 1, 2}, parse_axis_order("order", {"dp-tp"})), machine);
+  const DeviceMap devices(MeshShape({{Axis::dp_shard, 4}, {Axis::tp, 2}}, parse_axis_order("order", {"dp-tp"})),
+                          machine);
   EXPECT_EQ(devices.placement_of(shard_group, 0).num_nodes, 1);
   EXPECT_EQ(devices.placement_of(tp_group, 0).num_nodes, 2);
   EXPECT_DOUBLE_EQ(devices.placement_of(tp_group, 0).cards_bandwidth, 1);
@@ -109,7 +112,10 @@ TEST(GroupPlacement, IsWhatCountingFinds) {
   for (int i = 0; i < 300; ++i) {
     std::array axes = {Axis::tp, Axis::dp_shard, Axis::pp, Axis::dp_replicate};
     if (random() % 2 == 0) std::shuffle(axes.begin(), axes.end(), random);
-    const MeshShape mesh({1, one_of({1, 2, 3}), one_of({1, 2, 4, 5}), one_of({1, 2, 4, 6}), 1, one_of({1, 2, 3, 4, 8})},
+    const MeshShape mesh({{Axis::dp_replicate, one_of({1, 2, 3})},
+                          {Axis::pp, one_of({1, 2, 4, 5})},
+                          {Axis::dp_shard, one_of({1, 2, 4, 6})},
+                          {Axis::tp, one_of({1, 2, 3, 4, 8})}},
                          AxisOrder(axes));
     MachineSpec machine =
         random() % 3 == 0 ? cluster({{one_of({1, 2}), 4}, {0, 8}}) : cluster({{0, one_of({1, 4, 6, 8, 16})}});

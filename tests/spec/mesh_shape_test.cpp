@@ -14,7 +14,9 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 // cluster 1, dp_replicate 2, pp 2, dp_shard 3, cp 1, tp 4: 48 ranks
-MeshShape example_mesh() { return MeshShape({1, 2, 2, 3, 1, 4}); }
+MeshShape example_mesh() {
+  return MeshShape({{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::tp, 4}});
+}
 
 TEST(MeshShape, TensorParallelIsInnermostAndClusterOutermost) {
   const MeshShape mesh = example_mesh();
@@ -49,7 +51,7 @@ TEST(MeshShape, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
 // ranks, by its order tp-dp-pp.
 TEST(MeshShape, MegatronsOrderGivesItsGroups) {
   using enum Axis;
-  const MeshShape mesh({1, 1, 4, 2, 1, 2}, parse_axis_order("order", {"tp-dp-pp"}));
+  const MeshShape mesh({{Axis::pp, 4}, {Axis::dp_shard, 2}, {Axis::tp, 2}}, parse_axis_order("order", {"tp-dp-pp"}));
   EXPECT_THAT(mesh.ranks_of({{tp}}, 9), ElementsAre(8, 9));
   EXPECT_THAT(mesh.ranks_of({data_axes}, 7), ElementsAre(5, 7));
   EXPECT_THAT(mesh.ranks_of({{pp}}, 6), ElementsAre(2, 6, 10, 14));
@@ -57,9 +59,10 @@ TEST(MeshShape, MegatronsOrderGivesItsGroups) {
 
 // In every order the ranks of a group have one sequence, and a rank's id is linear in its coordinates.
 TEST(MeshShape, AnOrderMovesRanksAndKeepsTheirPlacesInGroups) {
-  const MeshShape plain({1, 2, 2, 3, 1, 2});
+  const MeshShape plain({{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::tp, 2}});
   for (const char* order : {"tp-dp-pp", "pp-dp_replicate-tp-dp_shard", "dp-pp-tp", "dp_replicate-tp-pp-dp_shard"}) {
-    const MeshShape mesh({1, 2, 2, 3, 1, 2}, parse_axis_order("order", {order}));
+    const MeshShape mesh({{Axis::dp_replicate, 2}, {Axis::pp, 2}, {Axis::dp_shard, 3}, {Axis::tp, 2}},
+                         parse_axis_order("order", {order}));
     for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
       const Coordinates at = mesh.coordinates_of(rank);
       EXPECT_EQ(mesh.rank_of(at), rank);
@@ -77,17 +80,17 @@ TEST(MeshShape, AnOrderMovesRanksAndKeepsTheirPlacesInGroups) {
 }
 
 TEST(MeshShape, EndsAreTheFirstAndTheLastOnly) {
-  const MeshShape mesh({1, 1, 4, 1, 1, 2});
+  const MeshShape mesh({{Axis::pp, 4}, {Axis::tp, 2}});
   const Group ends{.axes = {Axis::pp}, .part = Group::Part::ends};
   EXPECT_THAT(mesh.ranks_of(ends, 1), ElementsAre(1, 7));
   EXPECT_THAT(mesh.ranks_of(ends, 7), ElementsAre(1, 7));
   EXPECT_THAT(mesh.ranks_of(ends, 3), IsEmpty());
   EXPECT_THAT(MeshShape().ranks_of(ends, 0), ElementsAre(0));
-  EXPECT_THAT(MeshShape({1, 1, 2, 1, 1, 1}).ranks_of(ends, 1), ElementsAre(0, 1));
+  EXPECT_THAT(MeshShape({{Axis::pp, 2}}).ranks_of(ends, 1), ElementsAre(0, 1));
 }
 
 TEST(MeshShape, BlocksAreConsecutive) {
-  const MeshShape mesh({1, 1, 1, 2, 1, 4});
+  const MeshShape mesh({{Axis::dp_shard, 2}, {Axis::tp, 4}});
   EXPECT_THAT(mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 2}, 7), ElementsAre(6, 7));
   EXPECT_THAT(mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 2}, 4), ElementsAre(4, 5));
   EXPECT_THROW((void)mesh.ranks_of({.axes = {Axis::tp}, .part = Group::Part::block, .block = 3}, 0), Error);
@@ -96,7 +99,7 @@ TEST(MeshShape, BlocksAreConsecutive) {
 
 // The complement of blocks: one rank of each.
 TEST(MeshShape, StridedRanksAreAtOnePlaceOfTheirBlocks) {
-  const MeshShape mesh({1, 1, 1, 6, 1, 2});
+  const MeshShape mesh({{Axis::dp_shard, 6}, {Axis::tp, 2}});
   const Group strided = {.axes = {Axis::dp_shard}, .part = Group::Part::strided, .block = 3};
   EXPECT_THAT(mesh.ranks_of(strided, 0), ElementsAre(0, 6));
   EXPECT_THAT(mesh.ranks_of(strided, 5), ElementsAre(5, 11));
@@ -106,7 +109,8 @@ TEST(MeshShape, StridedRanksAreAtOnePlaceOfTheirBlocks) {
 }
 
 TEST(MeshShape, ARanksPlaceIsItsPositionAmongTheRanksOfAGroup) {
-  const MeshShape mesh({2, 2, 3, 2, 1, 4}, parse_axis_order("order", {"dp_shard-tp-pp"}));
+  const MeshShape mesh({{Axis::cluster, 2}, {Axis::dp_replicate, 2}, {Axis::pp, 3}, {Axis::dp_shard, 2}, {Axis::tp, 4}},
+                       parse_axis_order("order", {"dp_shard-tp-pp"}));
   using Part = Group::Part;
   for (const Group& group :
        {Group{step_axes}, Group{world_axes}, Group{data_axes}, Group{}, Group{{Axis::pp}, Part::ends},
@@ -125,7 +129,7 @@ TEST(MeshShape, ARanksPlaceIsItsPositionAmongTheRanksOfAGroup) {
 
 // The ranks of one cluster take a step together.
 TEST(MeshShape, TheRanksOfAStepDoNotSpanClusters) {
-  const MeshShape mesh({2, 1, 1, 2, 1, 1});
+  const MeshShape mesh({{Axis::cluster, 2}, {Axis::dp_shard, 2}});
   EXPECT_THAT(mesh.ranks_of({step_axes}, 3), ElementsAre(2, 3));
   EXPECT_THAT(mesh.ranks_of({world_axes}, 3), ElementsAre(0, 1, 2, 3));
 }
@@ -141,8 +145,8 @@ TEST(MeshShape, NamesOfGroups) {
 }
 
 TEST(MeshShape, RefusesImpossibleDegrees) {
-  EXPECT_THROW(MeshShape({1, 0, 1, 1, 1, 1}), Error);
-  EXPECT_THROW(MeshShape({1, 1 << 20, 1 << 20, 1, 1, 1}), Error);
+  EXPECT_THROW(MeshShape({{Axis::dp_replicate, 0}}), Error);
+  EXPECT_THROW(MeshShape({{Axis::dp_replicate, 1 << 20}, {Axis::pp, 1 << 20}}), Error);
 }
 
 }  // namespace

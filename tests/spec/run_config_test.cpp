@@ -27,7 +27,7 @@ RunConfig example_run() {
 TEST(RunConfig, DerivedValues) {
   const RunConfig config = example_run();
   EXPECT_NO_THROW(validate(config));
-  EXPECT_EQ(config.mesh_shape(), MeshShape({1, 1, 2, 6, 1, 4}));
+  EXPECT_EQ(config.mesh_shape(), MeshShape({{Axis::pp, 2}, {Axis::dp_shard, 6}, {Axis::tp, 4}}));
   EXPECT_EQ(config.data_parallel_degree(), 6);
   EXPECT_EQ(config.num_microbatches(), 2);
 }

@@ -52,7 +52,7 @@ class LayoutTypeRules : public ::testing::Test {
   }
   Comm& tp() { return mesh_.comm(tp_group); }
 
-  MeshShape shape_{{1, 1, 1, 1, 1, 2}};
+  MeshShape shape_{{{Axis::tp, 2}}};
   Arena arena_{1 << 20, bare_addresses()};
   Stack memory_ = arena_.region(0, 1 << 20);
   TypedMemory types_;
@@ -345,7 +345,7 @@ TEST_F(LayoutTypeRules, OnesOwnPartOfWhatWasGatheredIsAPart) {
 }
 
 TEST_F(LayoutTypeRules, AStageSendsWhatTheNextOneTakesItFor) {
-  const MeshShape shape({1, 1, 2, 1, 1, 2});
+  const MeshShape shape({{Axis::pp, 2}, {Axis::tp, 2}});
   const RankAxes axes(shape, 0, 1);
   TypedMesh mesh(shape, types_, axes, LayoutType());
   EXPECT_EQ(fault([&] { mesh.comm(pipeline_group).send(tensor({6, 4}, whole), 1).wait(); }), "none");
@@ -368,7 +368,7 @@ TEST_F(LayoutTypeRules, ViewsKnowTheTypesOfWhatTheyShow) {
 }
 
 TEST(RankAxes, SharedKvHeadsCutTheTensorAxisInTwo) {
-  const MeshShape shape({1, 2, 1, 1, 1, 8});
+  const MeshShape shape({{Axis::dp_replicate, 2}, {Axis::tp, 8}});
   const RankAxes axes(shape, 8 + 6, 4);
   EXPECT_EQ(axes.names(axes.all()), "dp_replicate+tp+tp/4");
   EXPECT_EQ(axes.degree(TypeAxis::tp), 2);

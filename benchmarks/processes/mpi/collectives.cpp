@@ -74,7 +74,7 @@ void compare(const Collective& collective, int n, std::int64_t num_bytes, int nu
   std::array<std::vector<double>, 3> times;
   for (int round = 0; round < num_rounds; ++round) {
     for (const bool reads_memory : {true, false})
-      run_mpi_ranks(MeshShape({1, n, 1, 1, 1, 1}), {.reads_memory = [=](int, int) { return reads_memory; }},
+      run_mpi_ranks(MeshShape({{Axis::dp_replicate, n}}), {.reads_memory = [=](int, int) { return reads_memory; }},
                     [&](Mesh& mesh) {
                       Comm& comm = mesh.comm({{Axis::dp_replicate}});
                       times[reads_memory ? 0 : 1].push_back(timed(num_calls, [&] { collective.echelon(comm, x); }));
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   const int num_rounds = argc > 1 ? std::atoi(argv[1]) : 9;
   const std::int64_t only = argc > 2 ? std::atoll(argv[2]) : 0;
   int rank = 0, n = 1;
-  run_first_mpi_ranks(MeshShape({1, 1, 1, 1, 1, 1}), {}, [](Mesh&) {});  // initialises MPI
+  run_first_mpi_ranks(MeshShape(), {}, [](Mesh&) {});  // initialises MPI
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &n);
   if (rank == 0)

@@ -275,11 +275,8 @@ const std::vector<AxisOrder>& PlanSpace::orders(const PlanShape& shape, const Pl
 }
 
 MeshShape PlanSpace::mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const {
-  std::array<int, num_axes> degrees;
-  degrees.fill(1);
-  const auto set = [&](Axis axis, std::int64_t degree) {
-    degrees[static_cast<std::size_t>(axis)] = static_cast<int>(degree);
-  };
+  AxisDegrees degrees;
+  const auto set = [&](Axis axis, std::int64_t degree) { degrees[axis] = static_cast<int>(degree); };
   set(Axis::dp_replicate, data.replicate);
   set(Axis::pp, shape.pp);
   set(Axis::dp_shard, data.shard);

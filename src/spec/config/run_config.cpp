@@ -14,12 +14,11 @@ MeshShape RunConfig::mesh_shape() const {
   const ParallelConfig& p = parallelism;
   return MeshShape(
       {
-          1,  // cluster
-          degree("data_parallel_replicate_degree", p.data_parallel_replicate_degree),
-          degree("pipeline_parallel_degree", p.pipeline_parallel_degree),
-          degree("data_parallel_shard_degree", p.data_parallel_shard_degree),
-          degree("context_parallel_degree", p.context_parallel_degree),
-          degree("tensor_parallel_degree", p.tensor_parallel_degree),
+          {Axis::dp_replicate, degree("data_parallel_replicate_degree", p.data_parallel_replicate_degree)},
+          {Axis::pp, degree("pipeline_parallel_degree", p.pipeline_parallel_degree)},
+          {Axis::dp_shard, degree("data_parallel_shard_degree", p.data_parallel_shard_degree)},
+          {Axis::cp, degree("context_parallel_degree", p.context_parallel_degree)},
+          {Axis::tp, degree("tensor_parallel_degree", p.tensor_parallel_degree)},
       },
       p.order);
 }
