@@ -2,14 +2,14 @@
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 set(comm_links PkgConfig::hwy)
+file(GLOB comm_apart CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/comm/kernels/*.cpp)
 
 # Processes: MPI, where it is installed. Without it, no_mpi.cpp stands in for comm/mpi and refuses comm.backend = mpi by name.
 find_package(MPI COMPONENTS C)
 if(MPI_C_FOUND)
   list(FILTER sources EXCLUDE REGEX "/comm/launch/no_mpi\\.cpp$")
   list(APPEND comm_links MPI::MPI_C)
-  file(GLOB mpi_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/comm/mpi/*.cpp)
-  set_source_files_properties(${mpi_sources} PROPERTIES COMPILE_DEFINITIONS "OMPI_SKIP_MPICXX=1") # of MPI, only the functions of its standard
+  set(comm_definitions OMPI_SKIP_MPICXX=1) # of MPI, only the functions of its standard
 else()
   list(FILTER sources EXCLUDE REGEX "/comm/mpi/")
   message(STATUS "MPI is not installed (libopenmpi-dev): all ranks will be threads of one process")

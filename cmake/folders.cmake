@@ -3,29 +3,30 @@
 option(ECHELON_UNITY "compile the files of folders marked TOGETHER at once" ON)
 
 # echelon_folder(NAME USES folders... LINKS targets...): the static library echelon_NAME out of every .cpp below src/NAME.
-# TOGETHER: no two of its files name something alike, so that they can be compiled as one.
-# COLD: runs once, or waits for files and people, so it is optimised less, which takes a quarter less to compile.
+# TOGETHER: its files have no names in common, so that they can be compiled as one. Kernels that Highway compiles once for
+#           each instruction set stay apart.
+# COLD: runs once, or waits for files and people: -O1, which takes a quarter less to compile.
+# WARM: decides what is computed, but computes nothing itself: -O2.
 function(echelon_folder name)
-  cmake_parse_arguments(FOLDER "TOGETHER;COLD" "" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(FOLDER "TOGETHER;COLD;WARM" "" "USES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   if(EXISTS ${CMAKE_SOURCE_DIR}/cmake/${name}.cmake)
-    include(${CMAKE_SOURCE_DIR}/cmake/${name}.cmake) # chooses backends: may edit `sources`, set `${name}_links` and `${name}_together`, a folder whose files are compiled as one
+    include(${CMAKE_SOURCE_DIR}/cmake/${name}.cmake) # chooses backends: may edit `sources`, set `${name}_links`, `${name}_definitions` and `${name}_apart`, files that are compiled alone
   endif()
   list(TRANSFORM FOLDER_USES PREPEND echelon_)
   if(sources)
     add_library(echelon_${name} STATIC ${sources})
     target_include_directories(echelon_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+    target_compile_definitions(echelon_${name} PRIVATE ${${name}_definitions})
     if(ECHELON_UNITY AND FOLDER_TOGETHER)
       set_target_properties(echelon_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+      set_source_files_properties(${${name}_apart} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
       target_compile_options(echelon_${name} PRIVATE -Wno-subobject-linkage) # a file among others is a header to GCC, whose types may not hold a file's own
-    endif()
-    if(ECHELON_UNITY AND ${name}_together)
-      set_target_properties(echelon_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-      file(GLOB together ${CMAKE_SOURCE_DIR}/src/${name}/${${name}_together}/*.cpp)
-      set_source_files_properties(${together} PROPERTIES UNITY_GROUP ${${name}_together})
     endif()
     if(FOLDER_COLD)
       target_compile_options(echelon_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    elseif(FOLDER_WARM)
+      target_compile_options(echelon_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
     target_link_libraries(echelon_${name} PUBLIC ${FOLDER_USES} ${FOLDER_LINKS} ${${name}_links} PRIVATE echelon_flags)
   else()

@@ -2,4 +2,4 @@
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 set(ops_links PkgConfig::hwy ${CMAKE_DL_LIBS})
-set(ops_together operations)
+file(GLOB ops_apart CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cpu/*.cpp)

@@ -3,10 +3,6 @@
 #include "nn/sharding.h"
 
 namespace echelon {
-namespace {
-enum Saved : int { saved_x, saved_mean, saved_rstd, saved_dy };
-}
-
 Norm::Norm(NormKind kind, double eps, Param weight, Param bias)
     : kind_(kind), eps_(eps), weight_(std::move(weight)), bias_(std::move(bias)) {
   weight_.init_value = 1.0;

@@ -38,6 +38,8 @@ class Norm : public Layer {
   void apply(Context& context, Tensor x, Tensor y) const;
 
  private:
+  enum Saved : int { saved_x, saved_mean, saved_rstd, saved_dy };  // in the stash
+
   struct Statistics {
     Tensor mean, rstd;  // mean of LayerNorm only
   };

@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-void run_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
+void run_process_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
   body(mesh);
   // While others go on, this rank takes part: it says that it waits if they ask.
   mesh.comm({world_axes}).barrier().wait();
@@ -28,7 +28,7 @@ void run_first_mpi_ranks(const MeshShape& shape, const MpiOptions& options, cons
       [&](int peer) { return options.reads_memory(std::min(process.rank(), peer), std::max(process.rank(), peer)); });
   MpiMesh mesh(process, shape, run, options.timeout_seconds);
   try {
-    run_rank(mesh, body);
+    run_process_rank(mesh, body);
   } catch (const Error& error) {
     end_job(error.what(), error.status());
   } catch (const std::exception& error) {

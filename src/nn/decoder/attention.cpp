@@ -4,22 +4,6 @@
 #include "nn/tensor_parallel.h"
 
 namespace echelon {
-namespace {
-
-enum Saved : int {
-  saved_q,
-  saved_k,
-  saved_v,
-  saved_q_product,
-  saved_k_product,
-  saved_dy,
-  saved_dq,
-  saved_dk,
-  saved_dv
-};
-
-}  // namespace
-
 Attention::Attention(const LayerOptions& options, const std::string& name, const RopeTables& rope)
     : options_(options),
       split_(head_split(options.model, options.tp, options.tp_rank)),

@@ -34,6 +34,18 @@ class Attention : public Branch {
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const override;
 
  private:
+  enum Saved : int {
+    saved_q,
+    saved_k,
+    saved_v,
+    saved_q_product,
+    saved_k_product,
+    saved_dy,
+    saved_dq,
+    saved_dk,
+    saved_dv
+  };  // in the stash
+
   [[nodiscard]] bool drops(BlockOperation operation) const { return options_.recompute.operations.contain(operation); }
 
   // A Qkv is [num_tokens, heads of this rank x head_dim] each, as the projections have it; norms and the core view it

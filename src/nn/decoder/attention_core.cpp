@@ -5,8 +5,6 @@
 namespace echelon {
 namespace {
 
-enum Saved : int { saved_out, saved_lse };
-
 class LocalAttention final : public AttentionCore {
  public:
   LocalAttention(const LayerOptions& options, const HeadSplit& split)
@@ -59,6 +57,8 @@ class LocalAttention final : public AttentionCore {
   void decode(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse) const override { attend(ops, qkv, out, lse, {}); }
 
  private:
+  enum Saved : int { saved_out, saved_lse };  // in the stash
+
   void attend(Ops& ops, const Qkv& qkv, Tensor out, Tensor lse, const AttentionMask& mask) const {
     ops.attention({.q = qkv[0],
                    .k = qkv[1],

@@ -8,8 +8,6 @@
 namespace echelon {
 namespace {
 
-enum Saved : int { saved_x, saved_h };
-
 std::string name_of_block(std::int64_t index) { return fmt::format("model.layers.{}.", index); }
 
 }  // namespace

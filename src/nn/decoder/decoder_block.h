@@ -34,6 +34,8 @@ class DecoderBlock : public Layer {
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const;
 
  private:
+  enum Saved : int { saved_x, saved_h };  // in the stash
+
   struct Sublayer {
     Norm norm;
     std::unique_ptr<Branch> branch;

@@ -4,10 +4,6 @@
 #include "nn/tensor_parallel.h"
 
 namespace echelon {
-namespace {
-enum Saved : int { saved_dy };
-}
-
 Embedding::Embedding(const LayerOptions& options, Param* tied_weight) : options_(options), weight_(tied_weight) {
   const ModelSpec& model = options.model;
   if (weight_ == nullptr) weight_ = &own_weight_.emplace(vocabulary_matrix(options, "model.embed_tokens.weight"));

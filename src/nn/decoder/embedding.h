@@ -30,6 +30,8 @@ class Embedding : public Layer {
   void decode(Context& context, Tensor tokens, Tensor y, std::int64_t num_sequences, std::int64_t first_position) const;
 
  private:
+  enum Saved : int { saved_dy };  // in the stash
+
   void look_up(Context& context, Tensor tokens, Tensor y) const;
   void weight_gradient(Context& context, Tensor dy);
   [[nodiscard]] std::int64_t first_token() const;  // of this rank's y

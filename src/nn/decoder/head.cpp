@@ -22,8 +22,6 @@
 namespace echelon {
 namespace {
 
-enum Saved : int { saved_lse };
-
 class CrossEntropyHead : public Head {
  public:
   CrossEntropyHead(const LayerOptions& options, Param* tied_weight);
@@ -42,6 +40,8 @@ class CrossEntropyHead : public Head {
   [[nodiscard]] std::int64_t first_column() const override { return weight_->slice.entries(0).first; }
 
  private:
+  enum Saved : int { saved_lse };  // in the stash
+
   struct Chunk {
     std::int64_t first = 0, count = 0;
     [[nodiscard]] Tensor of(Tensor all_tokens) const { return all_tokens.rows(first, count); }

@@ -5,8 +5,6 @@
 namespace echelon {
 namespace {
 
-enum Saved : int { saved_activated, saved_dy, saved_inner_0, saved_inner_1 };
-
 int num_inner(const LayerOptions& options) { return options.model.mlp == MlpKind::swiglu ? 2 : 1; }
 
 Linear inner_product(const LayerOptions& options, const std::string& name, Slice features) {

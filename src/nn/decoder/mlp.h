@@ -28,6 +28,8 @@ class Mlp : public Branch {
   void decode(Context& context, Tensor x, Tensor y, const KvCache& cache, std::int64_t first_position) const override;
 
  private:
+  enum Saved : int { saved_activated, saved_dy, saved_inner_0, saved_inner_1 };  // in the stash
+
   using Inner = std::vector<Tensor>;  // [num_tokens, F of this rank]: gate and up, or up alone, before the activation
 
   void activate(Ops& ops, const Inner& inner, Tensor activated) const;
