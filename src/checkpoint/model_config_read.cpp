@@ -97,11 +97,20 @@ ModelSpec read_llama_like(const ConfigFields& config, Family family) {
   return model;
 }
 
+// "LlamaForSequenceClassification" has another head, whose weights nothing here reads.
+void refuse_other_heads(const ConfigFields& config) {
+  for (const std::string& architecture : config.texts("architectures"))
+    if (architecture.find("For") != std::string::npos && !architecture.ends_with("ForCausalLM"))
+      config.refuse("architectures",
+                    fmt::format("has {}, which is no language model; a ...ForCausalLM is one", architecture));
+}
+
 ModelSpec read_family(const ConfigFields& config) {
   const std::string model_type = config.text("model_type");
   config.require_one_of("model_type", model_type, {"gpt2", "llama", "qwen2", "qwen3"});
   if (config.has("quantization_config"))
     config.refuse("quantization_config", "is not supported; convert the weights to bfloat16 first");
+  refuse_other_heads(config);
   const Family family = parse_family(model_type);
   switch (family) {
     case Family::gpt2: return read_gpt2(config);

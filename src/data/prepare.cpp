@@ -154,9 +154,9 @@ void require_writable(const std::string& output) {
   std::error_code error;
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   if (!fs::is_directory(there, error))
-    throw Failure(fmt::format("prepare --output={} cannot be made: {} is not a folder", output, there.string()));
+    throw Error(fmt::format("prepare --output={} cannot be made: {} is not a folder", output, there.string()));
   if (access(there.c_str(), W_OK | X_OK) != 0)
-    throw Failure(
+    throw Error(
         fmt::format("prepare --output={} cannot be written: {}: {}", output, there.string(), std::strerror(errno)));
 }
 

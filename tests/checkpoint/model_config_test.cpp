@@ -141,6 +141,7 @@ TEST(ReadModelSpec, RefusesByName) {
       {changed(gpt2(), "activation_function", "gelu"), "activation_function = \"gelu\""},
       {changed(gpt2(), "scale_attn_by_inverse_layer_idx", true), "scale_attn_by_inverse_layer_idx = true"},
       {changed(gpt2(), "n_head", 5), "n_head = 5 does not divide"},
+      {changed(llama(), "architectures", {"LlamaForSequenceClassification"}), "LlamaForSequenceClassification"},
       {json::array(), "not a JSON object"},
   };
   for (const auto& [config, said] : cases) {

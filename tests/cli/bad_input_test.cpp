@@ -194,6 +194,8 @@ INSTANTIATE_TEST_SUITE_P(Train, BadInputs, testing::ValuesIn(train_arguments));
 
 const BadInput other_commands[] = {
     {{"prepare"}, {"--input"}},
+    {{"prepare", ECHELON_SOURCE_DIR "/src/base"}, {"--output is required"}},
+    {{"prepare", ECHELON_SOURCE_DIR "/src/base", "--output=/dev/null/corpus"}, {"--output=/dev/null/corpus"}},
     {{"prepare", "/nonexistent/text", "--output=/nonexistent/out"}, {"/nonexistent/text"}},
     {{"prepare", "--output", scratch_folder() + "/empty-corpus", "--input"}, {"--input", "no text"}, ""},
     {{"prepare", "/nonexistent/text", "--output=/tmp/x", "--vocabsize=5"},

@@ -160,6 +160,9 @@ const Contradiction batch_faults[] = {
      [](RunConfig& c) { c.lr_scheduler.warmup_steps = 101; }},
     {"lr_scheduler.min_lr_factor = 1.5 is above 1 (use 1)", [](RunConfig& c) { c.lr_scheduler.min_lr_factor = 1.5; }},
     {"output.dir = '' is empty", [](RunConfig& c) { c.output.dir = ""; }},
+    {"checkpoint.folder = '../..' is not below output.dir", [](RunConfig& c) { c.checkpoint.folder = "../.."; }},
+    {"checkpoint.folder = 'a/../../b' is not below", [](RunConfig& c) { c.checkpoint.folder = "a/../../b"; }},
+    {"checkpoint.folder = '/a' is not below output.dir", [](RunConfig& c) { c.checkpoint.folder = "/a"; }},
 };
 INSTANTIATE_TEST_SUITE_P(Batch, Contradictions, testing::ValuesIn(batch_faults));
 

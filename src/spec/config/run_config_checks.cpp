@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 namespace echelon {
@@ -226,6 +227,10 @@ void check_output(const RunConfig& config) {
   require(!config.output.dir.empty(), "output.dir = '' is empty (use out)");
   require(!config.checkpoint.enable || !config.checkpoint.folder.empty(),
           "checkpoint.folder = '' is empty (use checkpoint)");
+  const std::filesystem::path folder = std::filesystem::path(config.checkpoint.folder).lexically_normal();
+  require(!config.checkpoint.enable || (folder.is_relative() && *folder.begin() != ".."),
+          "checkpoint.folder = '{}' is not below output.dir (use a relative path, and output.dir for another place)",
+          config.checkpoint.folder);
 }
 
 constexpr std::int64_t max_traced_steps = 100;
