@@ -1,4 +1,4 @@
-// How busy other processes keep the CPUs: for measurements that want the machine for themselves.
+// How busy other processes keep the CPUs: for measurements that need an idle machine.
 #pragma once
 
 #include "machine/cpus.h"

@@ -32,8 +32,9 @@ struct MachineMeter {
   std::function<double()> share_of_others;
 };
 
-/// Reads the stored measurement of a machine with the CPU, cores and memory of `own` from `folder`. If there is none, it
-/// is unreadable, or it was made on a busy machine that is idle now, measures and stores it, if the folder is writable.
+/// Reads the stored measurement of a machine with the CPU, cores and memory of `own` from `folder`. Measures and stores
+/// it, if the folder is writable, where there is none, where it is unreadable, and where it was made on a busy machine
+/// that is idle now.
 [[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder,
                                        const MachineMeter& meter);
 

@@ -120,10 +120,9 @@ CostScales fit_cost_scales(const std::vector<double>& measured, const ScaledSeco
       best = at;
     }
   }
-  if (best != CostScales{} || measured.empty()) return best;
-  // One step that took far longer than the others moves the logarithms so far that the others end above what was
-  // measured. A factor for all of them has no such loss.
-  const double factor = best_factor(predicted(best), measured);
+  // One step that took far longer than the others pulls the logarithms away from all others. The best factor for all
+  // steps does not follow it.
+  const double factor = best_factor(predicted({}), measured);
   at = {factor, factor};
   return mean_relative_error(predicted(at), measured) < least ? at : best;
 }

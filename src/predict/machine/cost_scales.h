@@ -25,7 +25,7 @@ using ScaledSeconds = std::function<std::vector<double>(const CostScales&)>;
 
 /// The scales under which `predicted` comes closest to `measured` (Gauss and Newton's steps on the logarithms). Few
 /// steps cannot tell the two scales apart, so what does not speak against it scales alike. The outcome's mean error is
-/// never above that of no scales, and is below it wherever one factor for both lowers it.
+/// never above that of the best factor for both.
 [[nodiscard]] CostScales fit_cost_scales(const std::vector<double>& measured, const ScaledSeconds& predicted);
 
 /// Mean of |predicted / measured - 1|; the two are as long.
