@@ -32,9 +32,9 @@ struct MachineMeter {
   std::function<double()> share_of_others;
 };
 
-/// Reads the stored measurement of a machine with the CPU, cores and memory of `own` from `folder`. Measures and stores
-/// it, if the folder is writable, where there is none, where it is unreadable, and where it was made on a busy machine
-/// that is idle now.
+/// The measurement stored in `folder` of a machine that has the CPU, cores and memory that `own` has. Measures the
+/// machine if there is none, if it is unreadable, or if it was made on a busy machine that is idle now, and stores that
+/// if the folder is writable.
 [[nodiscard]] KeptMachine kept_machine(const HostSpec& own, const std::optional<std::filesystem::path>& folder,
                                        const MachineMeter& meter);
 
