@@ -2,11 +2,13 @@
 
 #include "base/error.h"
 #include "blueprint/lifetimes.h"
+#include "blueprint/stage_units.h"
 #include "nn/head_split.h"
 #include "spec/config/pipeline.h"
 #include "spec/groups.h"
 
 #include <algorithm>
+#include <map>
 
 namespace echelon {
 namespace {
@@ -14,17 +16,6 @@ namespace {
 Schedule validated_schedule(const RunConfig& config) {
   validate(config);
   return pipeline_schedule(config);
-}
-
-StageShape stage_shape(const StagePart& part) {
-  StageShape shape;
-  shape.num_units = part.stage->num_units();
-  shape.has_tied_weight = part.stage->has_tied_weight();
-  shape.borrows_tied_weight = part.stage->tied_weight() != nullptr && !part.stage->has_tied_weight();
-  shape.unit_sums_replicas.assign(static_cast<std::size_t>(shape.num_units) + 1, false);
-  for (std::size_t unit = 0; unit < part.units.size(); ++unit)
-    shape.unit_sums_replicas[unit] = part.units[unit].sums_replicas();
-  return shape;
 }
 
 KeepsGathered keeps_gathered(ReshardAfterForward reshard) {
@@ -46,15 +37,20 @@ void set_sharding(LoweringOptions& options, const RunConfig& config) {
   options.keeps_gathered = keeps_gathered(config.parallelism.reshard_after_forward);
 }
 
-std::vector<StageShape> stage_shapes(const RunConfig& config, const MeshShape& mesh, const Schedule& schedule) {
-  std::vector<StageShape> shapes(static_cast<std::size_t>(schedule.num_stages));
-  Coordinates coordinates{};
-  for (int pipeline_rank = 0; pipeline_rank < mesh.degree(Axis::pp); ++pipeline_rank) {
-    coordinates[static_cast<std::size_t>(Axis::pp)] = pipeline_rank;
-    const ModelPart part = make_model_part(config, schedule, mesh.rank_of(coordinates));
-    for (const StagePart& each : part.stages) shapes[static_cast<std::size_t>(each.index)] = stage_shape(each);
-  }
-  return shapes;
+std::vector<StageShape> stage_shapes(const RunConfig& config, const Schedule& schedule) {
+  const std::vector<StageLayers> layout =
+      stage_layout(config.model.num_hidden_layers, schedule.num_stages, config.parallelism.pipeline_parallel_layout);
+  std::map<UnitKind, bool> known;
+  const auto sums_replicas = [&](const UnitKind& kind) {
+    const auto [of_kind, is_new] = known.try_emplace(kind_of_state(kind));
+    if (is_new) {
+      ModelPart part = make_unit_part(config, 0, kind);
+      of_kind->second = unit_of(part, kind).sums_replicas();
+    }
+    return of_kind->second;
+  };
+  const TiedWeight tied = tied_weight_of(config.model, schedule.rank_of_stage);
+  return stage_shapes(units_of(layout, layer_options(config, 0).recompute, tied), sums_replicas);
 }
 
 std::vector<PlannedBuffer> both(std::vector<PlannedBuffer> a, const std::vector<PlannedBuffer>& b) {
@@ -70,7 +66,7 @@ Blueprint::Blueprint(RunConfig config, Schedule schedule) : config_(std::move(co
   validate(config_);
   validate_tensor_parallel(config_.model, static_cast<int>(config_.parallelism.tensor_parallel_degree));
   mesh_ = config_.mesh_shape();
-  lowering_.fill(lowering_options(config_, schedule_.rank_of_stage, stage_shapes(config_, mesh_, schedule_)));
+  lowering_.fill(lowering_options(config_, schedule_.rank_of_stage, stage_shapes(config_, schedule_)));
   lowering_[static_cast<std::size_t>(ProgramKind::evaluation)].trains = false;
   for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation})
     programs_[static_cast<std::size_t>(kind)] = lower(schedule_, lowering(kind));
@@ -86,8 +82,11 @@ RankBlueprint::RankBlueprint(const Blueprint& blueprint, int rank, UnitTraces& u
       traces_{RankTrace(blueprint.config(), rank, part_, *programs_[0], units),
               RankTrace(blueprint.config(), rank, part_, *programs_[1], units)} {
   const auto persistent = persistent_buffers(part_, blueprint.config().num_microbatches());
-  for (std::size_t kind = 0; kind < programs_.size(); ++kind)
-    memory_[kind] = MemoryPlan(both(persistent, transient_buffers(*programs_[kind], part_, traces_[kind])));
+  for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+    const auto lifetimes = lifetimes_of(program(kind), blueprint.lowering(kind), blueprint.schedule().rank_of_stage);
+    memory_[static_cast<std::size_t>(kind)] =
+        MemoryPlan(both(persistent, transient_buffers(lifetimes, program(kind), part_, trace(kind))));
+  }
 }
 
 std::vector<RankBlueprint> Blueprint::pipeline_ranks() const& {

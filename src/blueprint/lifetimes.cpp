@@ -1,11 +1,14 @@
 #include "blueprint/lifetimes.h"
 
 #include "base/error.h"
-#include "blueprint/unit_buffers.h"
 #include "executor/boundaries.h"
 #include "executor/scalars.h"
 #include "executor/unit_state.h"
-#include "schedule/lowering/passage.h"
+#include "schedule/lowering/microbatch_actions.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
 
 namespace echelon {
 namespace {
@@ -29,83 +32,113 @@ MemoryCategory category_of(StateRole role) {
   throw Failure("unknown role of a unit's state");
 }
 
-/// The buffers that live during some actions.
-class TransientBuffers {
+/// The lifetimes of a program's buffers.
+class Lifetimes {
  public:
-  TransientBuffers(const Program& program, const ModelPart& part, const RankTrace& trace)
-      : program_(program),
-        part_(part),
-        trace_(trace),
-        passages_(passages_of(program)),
-        released_at_(echelon::released_at(program)) {}
+  Lifetimes(const Program& program, const LoweringOptions& options, const std::vector<int>& rank_of_stage)
+      : program_(program), options_(options), rank_of_stage_(rank_of_stage) {}
 
-  std::vector<PlannedBuffer> list() {
-    for (const auto& [place, passage] : passages_) {
-      add_forward(place.first, place.second, passage);
-      if (passage.first_backward != Passage::never) add_backward(place.first, place.second, passage);
+  std::vector<BufferLifetime> list() {
+    for (const auto& [place, actions] : microbatches_) {
+      add_forward(place.first, place.second, actions);
+      if (actions.first_backward != never) add_backward(place.first, place.second, actions);
     }
     for (const Action& action : program_)
-      buffers_.push_back({.key = {BufferRole::workspace, action.id},
-                          .category = MemoryCategory::workspace,
-                          .num_bytes = trace_.of(action).workspace_bytes,
-                          .first_action = action.id,
-                          .last_action = action.id});
-    return std::move(buffers_);
+      if (is_compute(action.kind)) add({BufferRole::workspace, action.id}, action.stage, action.id, action.id);
+    for (const Action& action : program_) add_of_unit(action);
+    return std::move(lifetimes_);
   }
 
  private:
-  void add_forward(int stage, int microbatch, const Passage& at) {
-    const StagePart& part = part_.stage(stage);
-    const std::int64_t for_input = trace_.input_stash_bytes(stage);
-    add({BufferRole::stash, microbatch, stage}, MemoryCategory::activations, trace_.stash_bytes(stage) - for_input,
-        at.first_forward, at.last);
-    add({BufferRole::input_stash, microbatch, stage}, MemoryCategory::activations, for_input, at.first_forward,
-        std::max(at.forward, at.last_input));
-    if (!part.is_first()) {
-      const int written = part_.holds(stage - 1) ? passages_.at({stage - 1, microbatch}).forward : at.receive_forward;
-      add(stage_input(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last);
-    }
-    if (at.send_forward != Passage::never)
-      add(stage_output(part_, stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, at.forward,
-          released_at(at.send_forward));
+  static constexpr int never = MicrobatchActions::never;
+
+  [[nodiscard]] bool shares_rank(int stage, int neighbor) const {
+    return is_on_rank_of(rank_of_stage_, stage, neighbor);
   }
 
-  void add_backward(int stage, int microbatch, const Passage& at) {
-    const StagePart& part = part_.stage(stage);
-    if (at.is_split)
-      add({BufferRole::gradient_stash, microbatch, stage}, MemoryCategory::activations,
-          trace_.gradient_stash_bytes(stage), at.first_backward, at.last);
-    if (!part.is_last()) {
-      const int written =
-          part_.holds(stage + 1) ? passages_.at({stage + 1, microbatch}).first_backward : at.receive_backward;
-      add(output_gradient(stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, written, at.last_input);
-    }
-    if (at.send_backward != Passage::never)
-      add(input_gradient(part_, stage, microbatch), MemoryCategory::boundaries, boundary_bytes_, at.first_backward,
-          released_at(at.send_backward));
-    int num_between = part.stage->num_units() - 1;
+  void add_forward(int stage, int microbatch, const MicrobatchActions& at) {
+    add({BufferRole::stash, microbatch, stage}, stage, at.first_forward, at.last);
+    add({BufferRole::input_stash, microbatch, stage}, stage, at.first_forward, std::max(at.forward, at.last_input));
+    if (stage > 0)
+      add(stage_input(stage, microbatch), stage,
+          shares_rank(stage, stage - 1) ? microbatches_.at({stage - 1, microbatch}).forward : at.receive_forward,
+          at.last);
+    if (at.send_forward != never)
+      add(stage_output(rank_of_stage_, stage, microbatch), stage, at.forward, released_at(at.send_forward));
+  }
+
+  void add_backward(int stage, int microbatch, const MicrobatchActions& at) {
+    if (at.is_split) add({BufferRole::gradient_stash, microbatch, stage}, stage, at.first_backward, at.last);
+    if (stage + 1 < static_cast<int>(rank_of_stage_.size()))
+      add(output_gradient(stage, microbatch), stage,
+          shares_rank(stage, stage + 1) ? microbatches_.at({stage + 1, microbatch}).first_backward
+                                        : at.receive_backward,
+          at.last_input);
+    if (at.send_backward != never)
+      add(input_gradient(rank_of_stage_, stage, microbatch), stage, at.first_backward, released_at(at.send_backward));
+    int num_between = options_.stages[static_cast<std::size_t>(stage)].num_units - 1;
     for (const BufferRole role : {BufferRole::flow_0, BufferRole::flow_1})
-      if (num_between-- > 0)
-        add({role, microbatch, stage}, MemoryCategory::boundaries, boundary_bytes_, at.first_backward, at.last_input);
+      if (num_between-- > 0) add({role, microbatch, stage}, stage, at.first_backward, at.last_input);
+  }
+
+  void add_of_unit(const Action& action) {
+    const std::pair place = {action.stage, action.unit};
+    const auto add_whole = [&](BufferRole role, int first, int last, bool is_owned = false) {
+      lifetimes_.push_back({{role, first}, action.stage, action.unit, first, last, is_owned});
+    };
+    switch (action.kind) {
+      case ActionKind::gather_parameters: gathered_[place] = action.id; return;
+      case ActionKind::release_parameters: return add_whole(BufferRole::gathered_param, gathered_.at(place), action.id);
+      case ActionKind::open_gradients: opened_[place] = action.id; return;
+      case ActionKind::reduce_gradients: reduced_[place] = action.id; return;
+      case ActionKind::store_gradients: {
+        const int reduced = reduced_.at(place);
+        if (options_.shards_gradients)
+          add_whole(BufferRole::unreduced_grad, opened_.at(place), options_.converts_gradients ? reduced : action.id);
+        if (options_.converts_gradients) add_whole(BufferRole::converted_grad, reduced, action.id);
+        return;
+      }
+      case ActionKind::reduce_parts:
+        if (options_.converts_gradients) add_whole(BufferRole::converted_grad, action.id, action.id, true);
+        return;
+      default: return;
+    }
   }
 
   [[nodiscard]] int released_at(int id) const { return released_at_[static_cast<std::size_t>(id)]; }
 
-  void add(BufferKey key, MemoryCategory category, std::int64_t num_bytes, int first, int last) {
-    buffers_.push_back(
-        {.key = key, .category = category, .num_bytes = num_bytes, .first_action = first, .last_action = last});
+  void add(BufferKey key, int stage, int first, int last) {
+    lifetimes_.push_back({.key = key, .stage = stage, .first = first, .last = last});
   }
 
   const Program& program_;
-  const ModelPart& part_;
-  const RankTrace& trace_;
-  std::int64_t boundary_bytes_ = aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
-  Passages passages_;
-  std::vector<int> released_at_;
-  std::vector<PlannedBuffer> buffers_;
+  const LoweringOptions& options_;
+  const std::vector<int>& rank_of_stage_;
+  MicrobatchActionsMap microbatches_ = microbatch_actions_of(program_);
+  std::vector<int> released_at_ = echelon::released_at(program_);
+  std::map<std::pair<int, int>, int> gathered_, opened_, reduced_;  // by stage and unit: the last such action
+  std::vector<BufferLifetime> lifetimes_;
 };
 
+MemoryCategory category_of(BufferRole role) {
+  switch (role) {
+    case BufferRole::stash:
+    case BufferRole::input_stash:
+    case BufferRole::gradient_stash: return MemoryCategory::activations;
+    case BufferRole::workspace: return MemoryCategory::workspace;
+    case BufferRole::gathered_param: return MemoryCategory::gathered_parameters;
+    case BufferRole::unreduced_grad:
+    case BufferRole::converted_grad: return MemoryCategory::unreduced_gradients;
+    default: return MemoryCategory::boundaries;
+  }
+}
+
 }  // namespace
+
+std::vector<BufferLifetime> lifetimes_of(const Program& program, const LoweringOptions& options,
+                                         const std::vector<int>& rank_of_stage) {
+  return Lifetimes(program, options, rank_of_stage).list();
+}
 
 std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_t num_microbatches) {
   std::vector<PlannedBuffer> buffers;
@@ -133,10 +166,48 @@ std::vector<PlannedBuffer> persistent_buffers(const ModelPart& part, std::int64_
   return buffers;
 }
 
-std::vector<PlannedBuffer> transient_buffers(const Program& program, const ModelPart& part, const RankTrace& trace) {
-  std::vector<PlannedBuffer> buffers = TransientBuffers(program, part, trace).list();
-  const std::vector<PlannedBuffer> of_units = unit_buffers(program, part);
-  buffers.insert(buffers.end(), of_units.begin(), of_units.end());
+std::int64_t bucket_bytes(BufferRole role, bool is_owned, const Bucket& bucket, const ShardOptions& options) {
+  const DType dtype = role == BufferRole::gathered_param   ? options.dtype
+                      : role == BufferRole::unreduced_grad ? options.grad_dtype
+                                                           : options.reduce_dtype;
+  return aligned((is_owned ? bucket.owned().count : bucket.num_elements) * size_of(dtype));
+}
+
+std::vector<PlannedBuffer> transient_buffers(const std::vector<BufferLifetime>& lifetimes, const Program& program,
+                                             const ModelPart& part, const RankTrace& trace) {
+  const std::int64_t boundary_bytes = aligned(part.boundary_sizes().num_elements() * size_of(part.options.dtype));
+  std::vector<PlannedBuffer> buffers;
+  const auto add = [&](const BufferLifetime& of, BufferKey key, std::int64_t num_bytes) {
+    buffers.push_back({.key = key,
+                       .category = category_of(key.role),
+                       .num_bytes = num_bytes,
+                       .first_action = of.first,
+                       .last_action = of.last});
+  };
+  for (const BufferLifetime& each : lifetimes) {
+    BufferKey key = each.key;
+    switch (key.role) {
+      case BufferRole::stash:
+        add(each, key, trace.stash_bytes(each.stage) - trace.input_stash_bytes(each.stage));
+        break;
+      case BufferRole::input_stash: add(each, key, trace.input_stash_bytes(each.stage)); break;
+      case BufferRole::gradient_stash: add(each, key, trace.gradient_stash_bytes(each.stage)); break;
+      case BufferRole::workspace:
+        add(each, key, trace.of(program[static_cast<std::size_t>(each.first)]).workspace_bytes);
+        break;
+      case BufferRole::gathered_param:
+      case BufferRole::unreduced_grad:
+      case BufferRole::converted_grad: {
+        const ShardedUnit& unit = part.unit({.stage = each.stage, .unit = each.unit});
+        for (const Bucket& bucket : unit.buckets()) {
+          add(each, key, bucket_bytes(key.role, each.is_owned, bucket, unit.options()));
+          ++key.bucket;
+        }
+        break;
+      }
+      default: add(each, key, boundary_bytes);
+    }
+  }
   return buffers;
 }
 

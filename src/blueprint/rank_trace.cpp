@@ -1,5 +1,7 @@
 #include "blueprint/rank_trace.h"
 
+#include "blueprint/stage_units.h"
+
 #include <algorithm>
 
 namespace echelon {
@@ -12,6 +14,9 @@ class RankTrace::Fold {
     without_units_.options = part.options;
     without_units_.pipeline_rank = part.pipeline_rank;
     without_units_.rank_of_stage = part.rank_of_stage;
+    const TiedWeight tied = tied_weight_of(part.options.model, part.rank_of_stage);
+    for (const StagePart& stage : part.stages)
+      stages_[stage.index] = units_of({stage.layers}, part.options.recompute, tied).front();
   }
 
   /// `is_first`: the weight gradients are written, not added to.
@@ -29,56 +34,60 @@ class RankTrace::Fold {
       case ActionKind::sum_tied:
       case ActionKind::update:
       case ActionKind::gather_parameters:
-      case ActionKind::release_parameters: return state(part_.stage(action.stage), action.unit).at(action.kind);
+      case ActionKind::release_parameters: return state(stages_.at(action.stage).kind(action.unit)).at(action.kind);
       default: return trace_without_units(config_, rank_, without_units_, action);
     }
   }
 
   /// Each unit saves its own; between two of them the stage saves what one gives to the next.
-  Saved saved_by(const StagePart& stage) {
-    const int num_units = stage.stage->num_units();
+  Saved saved_by(int stage) {
+    const StageUnits& units = stages_.at(stage);
     Saved saved;
-    saved.stash_bytes = (num_units - 1) * aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
-    for (int unit = 0; unit < num_units; ++unit) {
-      const UnitPasses& passes = passes_of(stage, unit);
-      saved.stash_bytes += passes.stash_bytes + passes.input_stash_bytes;
-      saved.input_stash_bytes += passes.input_stash_bytes;
-      saved.gradient_stash_bytes += passes.gradient_stash_bytes;
+    saved.stash_bytes =
+        (units.num_units() - 1) * aligned(part_.boundary_sizes().num_elements() * size_of(part_.options.dtype));
+    for (const auto& [kind, count] : units.runs) {
+      const UnitPasses& passes = passes_of(kind);
+      saved.stash_bytes += count * (passes.stash_bytes + passes.input_stash_bytes);
+      saved.input_stash_bytes += count * passes.input_stash_bytes;
+      saved.gradient_stash_bytes += count * passes.gradient_stash_bytes;
     }
     return saved;
   }
 
  private:
   CallTrace pass_through(const Action& action, PassKind pass, bool is_first) {
-    const StagePart& stage = part_.stage(action.stage);
-    if (action.unit != whole_stage) return passes_of(stage, action.unit).of(pass, is_first);
-    const int num_units = stage.stage->num_units();
+    const StageUnits& units = stages_.at(action.stage);
+    if (action.unit != whole_stage) return passes_of(units.kind(action.unit)).of(pass, is_first);
     CallTrace trace;
-    for (int i = 0; i < num_units; ++i)
-      trace += passes_of(stage, pass == PassKind::forward ? i : num_units - 1 - i).of(pass, is_first);
+    const auto add = [&](const UnitRun& run) {
+      for (std::int64_t i = 0; i < run.count; ++i) trace += passes_of(run.kind).of(pass, is_first);
+    };
+    if (pass == PassKind::forward)
+      std::for_each(units.runs.begin(), units.runs.end(), add);
+    else
+      std::for_each(units.runs.rbegin(), units.runs.rend(), add);
     return trace;
   }
 
-  CallTrace state_of_all(ActionKind kind) {
+  CallTrace state_of_all(ActionKind action) {
     CallTrace trace;
-    for (const StagePart& stage : part_.stages)
-      for (std::size_t unit = 0; unit < stage.units.size(); ++unit)
-        trace += state(stage, static_cast<int>(unit)).at(kind);
+    for (const auto& [index, stage] : stages_) {
+      for (const auto& [kind, count] : stage.runs)
+        for (std::int64_t i = 0; i < count; ++i) trace += state(kind).at(action);
+      if (stage.has_tied_weight) trace += state(stage.tied_weight).at(action);
+    }
     return trace;
   }
 
-  const UnitPasses& passes_of(const StagePart& stage, int unit) {
-    return units_.passes(unit_kind(part_, stage, unit), rank_, trains_);
-  }
-  const StateTraces& state(const StagePart& stage, int unit) {
-    return units_.state(unit_kind(part_, stage, unit), rank_);
-  }
+  const UnitPasses& passes_of(const UnitKind& kind) { return units_.passes(kind, rank_, trains_); }
+  const StateTraces& state(const UnitKind& kind) { return units_.state(kind, rank_); }
 
   const RunConfig& config_;
   int rank_;
   const ModelPart& part_;
   UnitTraces& units_;
   bool trains_;
+  std::map<int, StageUnits> stages_;
   ModelPart without_units_;
 };
 
@@ -88,7 +97,7 @@ RankTrace::RankTrace(const RunConfig& config, int rank, const ModelPart& part, c
   for (const Action& action : program)
     if (forms_weight_gradients(action.kind)) first_microbatch_.try_emplace(action.stage, action.microbatch);
   Fold fold(config, rank, part, units, !first_microbatch_.empty());
-  for (const StagePart& each : part.stages) saved_[each.index] = fold.saved_by(each);
+  for (const StagePart& each : part.stages) saved_[each.index] = fold.saved_by(each.index);
   const bool is_split = std::any_of(program.begin(), program.end(),
                                     [](const Action& each) { return each.kind == ActionKind::backward_input; });
   if (!is_split)

@@ -126,7 +126,7 @@ StateTraces trace_state(const RunConfig& config, int rank, const UnitKind& kind)
   ModelPart part = make_unit_part(config, rank, kind);
   Tracer tracer(config, rank, part, true);
   const int index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
-  ShardedUnit& unit = part.stages.front().units[static_cast<std::size_t>(index)];
+  ShardedUnit& unit = unit_of(part, kind);
   StateTraces traces;
   const auto trace = [&](ActionKind action) { traces[action] = tracer.trace(action, index); };
   traces[ActionKind::clear_gradients] = tracer.clear_gradients(unit);
@@ -169,7 +169,7 @@ const UnitPasses& UnitTraces::passes(const UnitKind& kind, int rank, bool trains
 }
 
 const StateTraces& UnitTraces::state(const UnitKind& kind, int rank) {
-  const auto [known, is_new] = states_.try_emplace(key_of(kind, rank, true));
+  const auto [known, is_new] = states_.try_emplace(key_of(kind_of_state(kind), rank, true));
   if (is_new) known->second = trace_state(config_, rank, kind);
   return known->second;
 }

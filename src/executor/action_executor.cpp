@@ -32,12 +32,12 @@ std::vector<Pending> ActionExecutor::perform(const Action& action) {
     case ActionKind::count_tokens: return one(all_reduce(data_group, scalars(count_scalar, num_count_scalars)));
     case ActionKind::receive_forward: return one(receive(action, stage_input(stage, m)));
     case ActionKind::forward: forward(action); break;
-    case ActionKind::send_forward: return one(send(action, stage_output(model_, stage, m)));
+    case ActionKind::send_forward: return one(send(action, stage_output(model_.rank_of_stage, stage, m)));
     case ActionKind::receive_backward: return one(receive(action, output_gradient(stage, m)));
     case ActionKind::backward:
     case ActionKind::backward_input:
     case ActionKind::backward_weight: backward(action); break;
-    case ActionKind::send_backward: return one(send(action, input_gradient(model_, stage, m)));
+    case ActionKind::send_backward: return one(send(action, input_gradient(model_.rank_of_stage, stage, m)));
     case ActionKind::open_gradients: open_gradients(action); break;
     case ActionKind::reduce_gradients: return unit(action).reduce_gradients(ops_, mesh_, converted(action));
     case ActionKind::store_gradients: unit(action).store_gradients(ops_); break;
@@ -72,7 +72,7 @@ void ActionExecutor::forward(const Action& action) {
     stash = Stash(buffers_->region(saved), buffers_->region(saved_for_input),
                   buffers_->region({BufferRole::gradient_stash, m, stage}));
   const Tensor x = part.is_first() ? Tensor() : boundary(stage_input(stage, m));
-  const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_, stage, m));
+  const Tensor y = part.is_last() ? Tensor() : boundary(stage_output(model_.rank_of_stage, stage, m));
   part.stage->forward(context, unit_index, x, y, stash);
   buffers_->note_use(saved, stash.slot().peak_bytes());
   buffers_->note_use(saved_for_input, stash.input_slot().peak_bytes());
@@ -98,7 +98,7 @@ Stage::Gradients ActionExecutor::gradients_of(int stage, int microbatch) {
   const StagePart& part = model_.stage(stage);
   const int between = part.stage->num_units() - 1;
   return {.dy = part.is_last() ? Tensor() : boundary(output_gradient(stage, microbatch)),
-          .dx = part.is_first() ? Tensor() : boundary(input_gradient(model_, stage, microbatch)),
+          .dx = part.is_first() ? Tensor() : boundary(input_gradient(model_.rank_of_stage, stage, microbatch)),
           .flow = {between >= 1 ? boundary({BufferRole::flow_0, microbatch, stage}) : Tensor(),
                    between >= 2 ? boundary({BufferRole::flow_1, microbatch, stage}) : Tensor()}};
 }

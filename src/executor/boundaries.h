@@ -1,23 +1,29 @@
-// The tensors between stages. Where two neighbours lie on one rank nothing is sent: what the one writes is what the
-// other reads, in one buffer, which is called by the stage behind (its input) and the stage in front (the gradient of
-// its output).
+// The tensors between stages, as the rank of a stage names them. Where two neighbours are on one rank nothing is sent:
+// what the one writes is what the other reads, in one buffer, which is named by its reader: the input of the next stage
+// and the gradient of the output of the one before.
 #pragma once
 
+#include <vector>
 #include "executor/buffers.h"
-#include "executor/model_part.h"
 
 namespace echelon {
 
 inline BufferKey stage_input(int stage, int microbatch) { return {BufferRole::stage_input, microbatch, stage}; }
 inline BufferKey output_gradient(int stage, int microbatch) { return {BufferRole::output_gradient, microbatch, stage}; }
 
-inline BufferKey stage_output(const ModelPart& part, int stage, int microbatch) {
-  if (part.holds(stage + 1)) return stage_input(stage + 1, microbatch);
+/// `rank_of_stage`: of all stages. False for stages beyond the ends.
+inline bool is_on_rank_of(const std::vector<int>& rank_of_stage, int stage, int neighbor) {
+  return neighbor >= 0 && neighbor < static_cast<int>(rank_of_stage.size()) &&
+         rank_of_stage[static_cast<std::size_t>(neighbor)] == rank_of_stage[static_cast<std::size_t>(stage)];
+}
+
+inline BufferKey stage_output(const std::vector<int>& rank_of_stage, int stage, int microbatch) {
+  if (is_on_rank_of(rank_of_stage, stage, stage + 1)) return stage_input(stage + 1, microbatch);
   return {BufferRole::stage_output, microbatch, stage};
 }
 
-inline BufferKey input_gradient(const ModelPart& part, int stage, int microbatch) {
-  if (part.holds(stage - 1)) return output_gradient(stage - 1, microbatch);
+inline BufferKey input_gradient(const std::vector<int>& rank_of_stage, int stage, int microbatch) {
+  if (is_on_rank_of(rank_of_stage, stage, stage - 1)) return output_gradient(stage - 1, microbatch);
   return {BufferRole::input_gradient, microbatch, stage};
 }
 

@@ -2,22 +2,6 @@
 
 namespace echelon {
 
-UnitKind unit_kind(const ModelPart& part, const StagePart& stage, int unit) {
-  using Role = UnitKind::Role;
-  const Param* const tied_weight = stage.stage->tied_weight();
-  const bool is_formed_by_product = tied_weight != nullptr && tied_weight->is_formed_by_product;
-  if (unit == stage.stage->num_units())
-    return {.role = Role::tied_weight,
-            .has_copy = part.rank_of_stage.front() != part.rank_of_stage.back(),
-            .is_head_copy = stage.stage->has_tied_weight() && !stage.is_first(),
-            .is_formed_by_product = is_formed_by_product};
-  const int block = unit - (stage.layers.has_embedding ? 1 : 0);
-  if (block < 0) return {.role = Role::embedding};
-  if (block < stage.layers.num_layers)
-    return {.role = Role::block, .recompute = part.options.recompute.of_block(block)};
-  return {.role = Role::head, .is_formed_by_product = is_formed_by_product};
-}
-
 ModelPart make_unit_part(const RunConfig& config, int rank, const UnitKind& kind) {
   using Role = UnitKind::Role;
   const bool is_embedding = kind.role == Role::embedding || (kind.role == Role::tied_weight && !kind.is_head_copy);
@@ -34,6 +18,16 @@ ModelPart make_unit_part(const RunConfig& config, int rank, const UnitKind& kind
   if (Param* const tied_weight = stage.stage->tied_weight())
     tied_weight->is_formed_by_product = kind.is_formed_by_product;
   return part;
+}
+
+ShardedUnit& unit_of(ModelPart& part, const UnitKind& kind) {
+  return part.stages.front().units[kind.role == UnitKind::Role::tied_weight ? 1 : 0];
+}
+
+UnitKind kind_of_state(UnitKind kind) {
+  kind.recompute = {};
+  if (kind.role == UnitKind::Role::head) kind.is_formed_by_product = false;
+  return kind;
 }
 
 }  // namespace echelon

@@ -20,10 +20,12 @@ struct UnitKind {
   auto operator<=>(const UnitKind&) const = default;
 };
 
-/// `unit` of a stage of the part; the number of its units: its tied weight.
-[[nodiscard]] UnitKind unit_kind(const ModelPart& part, const StagePart& stage, int unit);
-
 /// A part of one stage, which has one unit of that kind. A tied weight comes with the unit that uses it.
 [[nodiscard]] ModelPart make_unit_part(const RunConfig& config, int rank, const UnitKind& kind);
+/// The unit that such a part was made for.
+[[nodiscard]] ShardedUnit& unit_of(ModelPart& part, const UnitKind& kind);
+
+/// What matters of a kind to its parameters, gradients and optimizer state.
+[[nodiscard]] UnitKind kind_of_state(UnitKind kind);
 
 }  // namespace echelon

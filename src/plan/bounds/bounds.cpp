@@ -29,16 +29,14 @@ double PlanBounds::on_all_cores(const PlanShape& shape, double core_seconds) con
 double PlanBounds::shape_seconds(const PlanShape& shape) {
   const LayerCosts& costs = costs_.layers(shape, {});
   double seconds = 0, core_seconds = 0;
-  const auto add = [&](const UnitCost& unit, std::int64_t count) {
-    constexpr auto forward = static_cast<std::size_t>(PassKind::forward);
-    StageCost units;
-    units.add(unit, count);
-    seconds += units.seconds[forward] + least_backward(units.seconds, BackwardKinds::both);
-    core_seconds += units.core_seconds[forward] + least_backward(units.core_seconds, BackwardKinds::both);
-  };
-  add(costs.embedding, 1);
-  add(costs.head, 1);
-  add(costs.block, request_->base.model.num_hidden_layers);
+  for_units(StageLayers{.num_layers = request_->base.model.num_hidden_layers, .has_embedding = true, .has_head = true},
+            {}, costs.tied, [&](const UnitKind& kind, std::int64_t count) {
+              constexpr auto forward = static_cast<std::size_t>(PassKind::forward);
+              StageCost units;
+              units.add(costs.of(kind), count);
+              seconds += units.seconds[forward] + least_backward(units.seconds, BackwardKinds::both);
+              core_seconds += units.core_seconds[forward] + least_backward(units.core_seconds, BackwardKinds::both);
+            });
   const auto m = static_cast<double>(shape.num_microbatches);
   return std::max(rounding * seconds * m / static_cast<double>(shape.pp), on_all_cores(shape, m * core_seconds));
 }

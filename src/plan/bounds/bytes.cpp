@@ -1,6 +1,7 @@
 #include "plan/bounds/bytes.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace echelon {
 namespace {
@@ -27,11 +28,12 @@ std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& s
   const UnitStates& state = costs_->traces(choice.shape, choice.data);
   const std::int64_t tokens = choice.shape.micro_batch_size * request_->base.training.seq_len;
   std::int64_t bytes = state.constant_bytes + 2 * choice.shape.num_microbatches * tokens * size_of(DType::int32);
-  bytes += stages.blocks_of_rank[static_cast<std::size_t>(rank)] * state.block.persistent_bytes;
+  bytes += stages.blocks_of_rank[static_cast<std::size_t>(rank)] * state.block().persistent_bytes;
   const bool is_first = stages.stages.front().rank == rank, is_last = stages.stages.back().rank == rank;
-  if (is_first) bytes += state.embedding.persistent_bytes;
-  if (is_last) bytes += state.head.persistent_bytes;
-  return bytes + (is_first || is_last ? state.tied_weight.persistent_bytes : 0);
+  if (is_first) bytes += state.embedding().persistent_bytes;
+  if (is_last) bytes += state.head().persistent_bytes;
+  const UnitState* const tied_weight = state.tied_weight();
+  return bytes + (tied_weight != nullptr && (is_first || is_last) ? tied_weight->persistent_bytes : 0);
 }
 
 // The fullest moment of a rank is during a pass; what the next stage's gradient and the pass between units need is
@@ -54,8 +56,9 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
       const std::int64_t held = alive + (flows ? stage.flow_bytes : 0);
       peak.any = std::max(peak.any, held + stage.workspace_bytes[kind]);
       if (stage.num_blocks > 2) {
-        const std::int64_t of_block =
-            std::min(costs.block.passes->workspace_bytes(kind), costs.recomputed_block.passes->workspace_bytes(kind));
+        std::int64_t of_block = std::numeric_limits<std::int64_t>::max();
+        costs.for_blocks(
+            [&](const UnitCost& block) { of_block = std::min(of_block, block.passes->workspace_bytes(kind)); });
         std::int64_t& of_kind =
             pass.kind == PassKind::backward || pass.kind == PassKind::backward_weight ? peak.weights : peak.forward;
         of_kind = std::max(of_kind, held + of_block);
@@ -74,13 +77,15 @@ std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& p
   const PlanData& data = choice.data;
   if (data.shard == 1 || data.zero_level < 2) return passing.any;
   const UnitStates& traces = costs_->traces(choice.shape, data);
-  const std::int64_t gathered =
-      data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch ? 2 * traces.block.whole_param_bytes : 0;
+  const std::int64_t gathered = data.zero_level == 3 && data.reshard == ReshardAfterForward::microbatch
+                                    ? 2 * traces.block().whole_param_bytes
+                                    : 0;
   const std::int64_t reduced =
-      traces.converts_gradients ? traces.block.converted_grad_bytes : traces.block.whole_grad_bytes;
+      traces.converts_gradients ? traces.block().converted_grad_bytes : traces.block().whole_grad_bytes;
   std::int64_t most = passing.any;
   if (passing.forward > 0) most = std::max(most, passing.forward + gathered);
-  if (passing.weights > 0) most = std::max(most, passing.weights + gathered + traces.block.whole_grad_bytes + reduced);
+  if (passing.weights > 0)
+    most = std::max(most, passing.weights + gathered + traces.block().whole_grad_bytes + reduced);
   return most;
 }
 
@@ -91,7 +96,7 @@ std::int64_t PlanBytes::gathered(const PlanChoice& choice, const PlanStages& sta
   const UnitStates& traces = costs_->traces(choice.shape, data);
   std::int64_t bytes = 0;
   for (const StageCost& stage : stages.stages)
-    if (stage.rank == rank) bytes += stage.num_blocks * traces.block.whole_param_bytes + stage.stash_bytes;
+    if (stage.rank == rank) bytes += stage.num_blocks * traces.block().whole_param_bytes + stage.stash_bytes;
   return bytes;
 }
 

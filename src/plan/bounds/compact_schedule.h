@@ -2,7 +2,7 @@
 // and the clock of a step on them.
 #pragma once
 
-#include "plan/bounds/layer_costs.h"
+#include "plan/bounds/unit_costs.h"
 
 #include <cstdint>
 #include <vector>

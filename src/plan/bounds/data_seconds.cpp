@@ -59,9 +59,10 @@ double reductions_end(const PlanCosts& costs, const std::vector<double>& last_pa
   const StateCosts& state = costs.state;
   const double reduce = reduced(state.block);
   const double waits = costs.choice.data.zero_level == 3 ? state.block.gather + reduce : 0;
-  const double embedding_pass = longest_pass(costs.layers.embedding, all.backward_kinds);
-  const double unit_pass = std::max({waits, longest_pass(costs.layers.block, all.backward_kinds),
-                                     longest_pass(costs.layers.recomputed_block, all.backward_kinds)});
+  const double embedding_pass = longest_pass(costs.layers.embedding(), all.backward_kinds);
+  double unit_pass = waits;
+  costs.layers.for_blocks(
+      [&](const UnitCost& block) { unit_pass = std::max(unit_pass, longest_pass(block, all.backward_kinds)); });
   // What the embedding's backward pass forms comes last on its rank, unless weights' gradients of another of its stages
   // are put off.
   const bool ends_with_embedding = all.backward_kinds == BackwardKinds::fused || costs.choice.pipeline.num_virtual == 1;
@@ -92,7 +93,7 @@ double reductions_end(const PlanCosts& costs, const std::vector<double>& last_pa
 double update_seconds(const PlanCosts& costs) {
   const StateCosts& state = costs.state;
   const bool gathers = costs.choice.data.shard > 1 && costs.choice.data.zero_level < 3;
-  const bool is_tied = state.traces->tied_weight.persistent_bytes > 0;
+  const bool is_tied = state.traces->tied_weight() != nullptr;
   double longest = 0;
   for (std::size_t rank = 0; rank < costs.stages.blocks_of_rank.size(); ++rank) {
     const auto num_blocks = static_cast<double>(costs.stages.blocks_of_rank[rank]);
@@ -131,10 +132,9 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
       const StageCost& stage = costs.stages.stages[i];
       if (stage.num_blocks < 2) continue;
       if (data.reshard == ReshardAfterForward::never && (kind != of_forward || costs.passes[i].openings < m)) continue;
-      const auto n = static_cast<double>(stage.num_blocks), again = static_cast<double>(stage.num_again);
-      const double plain = costs.layers.block.seconds[kind], recomputed = costs.layers.recomputed_block.seconds[kind];
-      const double all = again * recomputed + (n - again) * plain;
-      const double bottom = again > 0 ? recomputed : plain, top = again < n ? plain : recomputed;
+      const auto n = static_cast<double>(stage.num_blocks);
+      const double all = stage.block_seconds[kind], bottom = stage.first_block->seconds[kind],
+                   top = stage.last_block->seconds[kind];
       const double last = kind == of_forward ? top : bottom;
       double seconds = std::max(0.0, (n - 1) * gather - (all - last));
       if (kind == of_backward || kind == of_weights)
@@ -150,7 +150,7 @@ double first_gathers(const PlanCosts& costs) {
   if (!is_sharded(costs.choice.data, 3)) return 0;
   const double embedding = costs.state.embedding.gather + costs.state.tied_weight.gather;
   if (costs.stages.stages.front().num_blocks == 0) return embedding;
-  return std::max(embedding, embedding + costs.state.block.gather - costs.layers.embedding.seconds[of_forward]);
+  return std::max(embedding, embedding + costs.state.block.gather - costs.layers.embedding().seconds[of_forward]);
 }
 
 // One rank alone goes through all blocks forward and then back, of one microbatch (1F1B) or of all (breadth-first), so
@@ -169,10 +169,6 @@ double single_rank_end(const PlanCosts& costs) {
   double num_blocks = 0, num_gathers = 0, forwards = 0, backwards = 0;
   std::array<double, num_pass_kinds> least_of_block;
   least_of_block.fill(std::numeric_limits<double>::infinity());
-  const auto may_be = [&](const UnitCost& block) {
-    for (std::size_t kind = 0; kind < num_pass_kinds; ++kind)
-      least_of_block[kind] = std::min(least_of_block[kind], block.seconds[kind]);
-  };
   for (const StageCost& stage : stages.stages) {
     const auto n = static_cast<double>(stage.num_blocks);
     num_blocks += n;
@@ -181,21 +177,21 @@ double single_rank_end(const PlanCosts& costs) {
     num_gathers += stays ? n : num_together * n;
     forwards += num_together * stage.seconds[of_forward];
     backwards += num_together * stage.seconds[of_backward];
-    if (stage.num_again > 0) may_be(layers.recomputed_block);
-    if (stage.num_again < stage.num_blocks) may_be(layers.block);
+    for (std::size_t kind = 0; stage.num_blocks > 0 && kind < num_pass_kinds; ++kind)
+      least_of_block[kind] = std::min(least_of_block[kind], stage.least_block_seconds[kind]);
   }
-  const UnitState& block = state.traces->block;
+  const UnitState& block = state.traces->block();
   backwards += num_together * num_blocks *
                (block.costs.at(ActionKind::open_gradients).compute_seconds() +
                 block.costs.at(ActionKind::store_gradients).compute_seconds());
   const double embedding = state.embedding.gather + state.tied_weight.gather;
   const double forth =
-      std::max(forwards + std::max(0.0, state.block.gather - layers.embedding.seconds[of_forward]),
-               num_gathers * state.block.gather + least_of_block[of_forward] + layers.head.seconds[of_forward]);
+      std::max(forwards + std::max(0.0, state.block.gather - layers.embedding().seconds[of_forward]),
+               num_gathers * state.block.gather + least_of_block[of_forward] + layers.head().seconds[of_forward]);
   double back = backwards, last_back = backwards;
   if (data.reshard == ReshardAfterForward::microbatch) {
-    const double bottom = least_of_block[of_backward] + layers.embedding.seconds[of_backward];
-    const double lane = layers.head.seconds[of_backward] + least_of_block[of_backward] +
+    const double bottom = least_of_block[of_backward] + layers.embedding().seconds[of_backward];
+    const double lane = layers.head().seconds[of_backward] + least_of_block[of_backward] +
                         (num_gathers - 2) * state.block.gather + (num_together * num_blocks - 2) * state.block.reduce +
                         bottom;
     back = std::max(back, lane);
@@ -217,11 +213,12 @@ double state_core_seconds(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
   const UnitStates& state = *costs.state.traces;
   const auto m = static_cast<double>(costs.choice.shape.num_microbatches);
-  const double update = core_seconds_of(state.block, ActionKind::update);
-  const double gather = data.shard > 1 ? core_seconds_of(state.block, ActionKind::gather_parameters) : 0;
-  const double reduce = costs.choice.shape.dp > 1 ? core_seconds_of(state.block, ActionKind::reduce_gradients) : 0;
+  const double update = core_seconds_of(state.block(), ActionKind::update);
+  const double gather = data.shard > 1 ? core_seconds_of(state.block(), ActionKind::gather_parameters) : 0;
+  const double reduce = costs.choice.shape.dp > 1 ? core_seconds_of(state.block(), ActionKind::reduce_gradients) : 0;
   const double reductions = is_sharded(data, 2) ? m : 1;
-  double sum = core_seconds_of(state.embedding, ActionKind::update) + core_seconds_of(state.head, ActionKind::update);
+  double sum =
+      core_seconds_of(state.embedding(), ActionKind::update) + core_seconds_of(state.head(), ActionKind::update);
   for (std::size_t i = 0; i < costs.stages.stages.size(); ++i) {
     const auto num_blocks = static_cast<double>(costs.stages.stages[i].num_blocks);
     sum += num_blocks * (update + reductions * reduce) + gathers_of_blocks(data, costs.passes[i], num_blocks) * gather;

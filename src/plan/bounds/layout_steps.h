@@ -3,8 +3,9 @@
 // thousands of layouts.
 #pragma once
 
-#include "plan/bounds/layer_costs.h"
 #include "plan/bounds/layout_program.h"
+#include "plan/bounds/stages.h"
+#include "plan/bounds/unit_costs.h"
 
 #include <list>
 #include <memory>

@@ -23,13 +23,8 @@ double core_seconds_of(const UnitCost& unit, std::size_t kind) {
 
 StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, const LayerCosts& costs) {
   StageCost stage;
-  stage.num_blocks = layers.num_layers;
-  stage.num_again = recompute.operations.empty() ? 0 : layers.num_layers;
-  if (recompute.num_blocks > 0) stage.num_again = std::min(stage.num_again, recompute.num_blocks);
-  if (layers.has_embedding) stage.add(costs.embedding, 1);
-  stage.add(costs.recomputed_block, stage.num_again);
-  stage.add(costs.block, layers.num_layers - stage.num_again);
-  if (layers.has_head) stage.add(costs.head, 1);
+  for_units(layers, recompute_of(recompute), costs.tied,
+            [&](const UnitKind& kind, std::int64_t count) { stage.add(costs.of(kind), count); });
   stage.stash_bytes += (stage.num_units - 1) * costs.boundary_bytes;     // between units
   if (!layers.has_embedding) stage.stash_bytes += costs.boundary_bytes;  // the stage's input, which lives as long
   stage.flow_bytes = std::min<std::int64_t>(stage.num_units - 1, 2) * costs.boundary_bytes +
@@ -39,11 +34,28 @@ StageCost cost_of(const StageLayers& layers, const PlanRecompute& recompute, con
 
 }  // namespace
 
+Recompute recompute_of(const PlanRecompute& recompute) {
+  Recompute blocks = {.operations = recompute.operations};
+  if (recompute.num_blocks > 0) blocks.num_blocks = recompute.num_blocks;
+  return blocks;
+}
+
 void StageCost::add(const UnitCost& unit, std::int64_t count) {
+  const bool is_block = unit.kind.role == UnitKind::Role::block;
   for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
-    seconds[kind] += static_cast<double>(count) * unit.seconds[kind];
+    const double of_units = static_cast<double>(count) * unit.seconds[kind];
+    seconds[kind] += of_units;
     core_seconds[kind] += static_cast<double>(count) * core_seconds_of(unit, kind);
-    if (count > 0) workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.passes->workspace_bytes(kind));
+    workspace_bytes[kind] = std::max(workspace_bytes[kind], unit.passes->workspace_bytes(kind));
+    if (!is_block) continue;
+    least_block_seconds[kind] =
+        first_block == nullptr ? unit.seconds[kind] : std::min(least_block_seconds[kind], unit.seconds[kind]);
+    block_seconds[kind] += of_units;
+  }
+  if (is_block) {
+    if (first_block == nullptr) first_block = &unit;
+    last_block = &unit;
+    num_blocks += count;
   }
   stash_bytes += count * unit.passes->stash_bytes;
   input_stash_bytes += count * unit.passes->input_stash_bytes;
@@ -118,8 +130,13 @@ const PlanStages& PlanStageTable::stages(const PlanComputation& computation, con
   last_.blocks_of_rank.assign(static_cast<std::size_t>(num_ranks), 0);
   last_.backward_kinds = entry.backward;
   ++last_.number;
+  const StageLayers* before = nullptr;
   for (const StageLayers& each : space_->stages_of(num_stages, pipeline.layout)) {
-    StageCost& stage = last_.stages.emplace_back(cost_of(each, recompute, layers));
+    const bool is_like_before = before != nullptr && each.num_layers == before->num_layers &&
+                                each.has_embedding == before->has_embedding && each.has_head == before->has_head;
+    StageCost& stage =
+        last_.stages.emplace_back(is_like_before ? last_.stages.back() : cost_of(each, recompute, layers));
+    before = &each;
     stage.rank = rank_of_stage(static_cast<int>(last_.stages.size()) - 1, num_ranks, entry.placement);
     last_.blocks_of_rank[static_cast<std::size_t>(stage.rank)] += stage.num_blocks;
   }

@@ -21,7 +21,10 @@ struct StageCost {
   std::array<double, num_pass_kinds> seconds = {}, core_seconds = {};
   std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
   std::int64_t stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0, flow_bytes = 0;
-  std::int64_t num_blocks = 0, num_again = 0, num_units = 0;  // again: the first blocks, which are formed again
+  std::int64_t num_blocks = 0, num_units = 0;
+  // Of the blocks alone: the first one, the last one, and the fastest of them in each pass; null without blocks.
+  const UnitCost *first_block = nullptr, *last_block = nullptr;
+  std::array<double, num_pass_kinds> block_seconds = {}, least_block_seconds = {};
   int rank = 0;
 
   void add(const UnitCost& unit, std::int64_t count);
@@ -33,6 +36,8 @@ struct PlanStages {
   BackwardKinds backward_kinds{};
   std::int64_t number = 0;  // of those that were asked for: what is derived from them can be kept by it
 };
+
+[[nodiscard]] Recompute recompute_of(const PlanRecompute& recompute);
 
 /// The ways in which a whole backward pass can be had, and in which the gradient of a stage's input can be.
 [[nodiscard]] double least_backward(const std::array<double, num_pass_kinds>& seconds, BackwardKinds kinds);

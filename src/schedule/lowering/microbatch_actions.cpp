@@ -1,24 +1,24 @@
-#include "schedule/lowering/passage.h"
+#include "schedule/lowering/microbatch_actions.h"
 
 namespace echelon {
 namespace {
 
-void add(const Action& action, Passage& passage) {
+void add(const Action& action, MicrobatchActions& of) {
   switch (action.kind) {
-    case ActionKind::receive_forward: passage.receive_forward = action.id; return;
-    case ActionKind::send_forward: passage.send_forward = action.id; return;
-    case ActionKind::receive_backward: passage.receive_backward = action.id; return;
-    case ActionKind::send_backward: passage.send_backward = action.id; return;
+    case ActionKind::receive_forward: of.receive_forward = action.id; return;
+    case ActionKind::send_forward: of.send_forward = action.id; return;
+    case ActionKind::receive_backward: of.receive_backward = action.id; return;
+    case ActionKind::send_backward: of.send_backward = action.id; return;
     case ActionKind::forward:
-      if (passage.first_forward == Passage::never) passage.first_forward = action.id;
-      passage.forward = passage.last = action.id;
+      if (of.first_forward == MicrobatchActions::never) of.first_forward = action.id;
+      of.forward = of.last = action.id;
       return;
-    case ActionKind::backward_input: passage.is_split = true; [[fallthrough]];
+    case ActionKind::backward_input: of.is_split = true; [[fallthrough]];
     case ActionKind::backward:
-      if (passage.first_backward == Passage::never) passage.first_backward = action.id;
-      passage.last_input = passage.last = action.id;
+      if (of.first_backward == MicrobatchActions::never) of.first_backward = action.id;
+      of.last_input = of.last = action.id;
       return;
-    case ActionKind::backward_weight: passage.last = action.id; return;
+    case ActionKind::backward_weight: of.last = action.id; return;
     case ActionKind::load_batch:
     case ActionKind::clear_gradients:
     case ActionKind::count_tokens:
@@ -38,11 +38,11 @@ void add(const Action& action, Passage& passage) {
 
 }  // namespace
 
-Passages passages_of(const Program& program) {
-  Passages passages;
+MicrobatchActionsMap microbatch_actions_of(const Program& program) {
+  MicrobatchActionsMap all;
   for (const Action& action : program)
-    if (action.microbatch >= 0) add(action, passages[{action.stage, action.microbatch}]);
-  return passages;
+    if (action.microbatch >= 0) add(action, all[{action.stage, action.microbatch}]);
+  return all;
 }
 
 std::vector<int> released_at(const Program& program) {

@@ -1,4 +1,4 @@
-// What one microbatch does in one stage of a rank's program: which actions begin and end the lives of its buffers.
+// What one microbatch does in one stage of a rank's program: which actions start and end the lifetimes of its buffers.
 #pragma once
 
 #include "schedule/action.h"
@@ -10,7 +10,7 @@
 namespace echelon {
 
 /// Ids of actions that have to do with one microbatch in one stage.
-struct Passage {
+struct MicrobatchActions {
   static constexpr int never = -1;
 
   // Of passes that go by units the first or the last.
@@ -20,8 +20,8 @@ struct Passage {
 };
 
 /// By stage and microbatch.
-using Passages = std::map<std::pair<int, int>, Passage>;
-[[nodiscard]] Passages passages_of(const Program& program);
+using MicrobatchActionsMap = std::map<std::pair<int, int>, MicrobatchActions>;
+[[nodiscard]] MicrobatchActionsMap microbatch_actions_of(const Program& program);
 
 /// By id: the first action that waits for it; until its end the memory that it reads is in use. Without one, the
 /// program's last.

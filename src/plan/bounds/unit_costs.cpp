@@ -1,5 +1,6 @@
-#include "plan/bounds/layer_costs.h"
+#include "plan/bounds/unit_costs.h"
 
+#include "base/error.h"
 #include "blueprint/lifetimes.h"
 #include "spec/groups.h"
 
@@ -25,13 +26,23 @@ StateCosts least_of(const StateCosts& a, const StateCosts& b) {
           .scalar_seconds = std::min(a.scalar_seconds, b.scalar_seconds)};
 }
 
+template <class Unit>
+const Unit& of_kind(const std::vector<Unit>& units, const UnitKind& kind) {
+  const auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.kind == kind; });
+  if (found == units.end()) throw Failure("the cost of an unknown kind of unit is asked for");
+  return *found;
+}
+
 }  // namespace
+
+const UnitCost& LayerCosts::of(const UnitKind& kind) const { return of_kind(units, kind); }
+const UnitState& UnitStates::of(const UnitKind& kind) const { return of_kind(units, kind_of_state(kind)); }
 
 CostTable::CostTable(const PlanSpace& space, const PlanRequest& request)
     : space_(&space), request_(&request), timer_(request.machine, request.num_devices), orders_(space, request) {}
 
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed) {
-  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, recomputed};
+  const LayerKey key = {key_of(shape), recomputed};
   const auto found = layers_.find(key);
   return found != layers_.end() ? found->second : layers_.emplace(key, traced_layers(shape, recomputed)).first->second;
 }
@@ -39,16 +50,16 @@ const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperation
 const LayerCosts& CostTable::layers(const PlanShape& shape, const BlockOperations& recomputed, const MeshShape& mesh) {
   const LayerCosts& closest = layers(shape, recomputed);
   if (shape.tp == 1 || request_->machine.host) return closest;
-  const LayerKey key = {shape.tp, shape.sequence_parallel, shape.micro_batch_size, recomputed};
+  const LayerKey key = {key_of(shape), recomputed};
   const auto [known, is_new] = placed_layers_.try_emplace({key, mesh.stride(Axis::tp)}, &closest);
   if (!is_new) return *known->second;
   LayerCosts placed = closest;
   bool is_slower = false;
-  for (UnitCost* const unit : {&placed.embedding, &placed.block, &placed.recomputed_block, &placed.head})
+  for (UnitCost& unit : placed.units)
     for (std::size_t kind = 0; kind < num_pass_kinds; ++kind) {
-      const double seconds = timer_.seconds(unit->first[kind], mesh);
-      is_slower = is_slower || seconds > unit->seconds[kind];
-      unit->seconds[kind] = seconds;
+      const double seconds = timer_.seconds(unit.first[kind], mesh);
+      is_slower = is_slower || seconds > unit.seconds[kind];
+      unit.seconds[kind] = seconds;
     }
   if (is_slower) known->second = &slower_layers_.emplace_back(std::move(placed));
   return *known->second;
@@ -73,77 +84,82 @@ const StateCosts& CostTable::state_of(const DataOrder& at) {
   return states_.emplace(key, costs).first->second;
 }
 
+UnitCost CostTable::cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape) {
+  UnitCost cost = {.kind = kind, .passes = &passes};
+  for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
+    cost.first[pass] = timer_.cost_of(passes.first[pass]);
+    cost.later[pass] = timer_.cost_of(passes.later[pass]);
+    cost.seconds[pass] = no_time;
+    for (const MeshShape& mesh : orders_.of_tensor_axis(shape.tp))
+      cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.first[pass], mesh));
+  }
+  return cost;
+}
+
 LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperations& recomputed) {
   PlanShape alone = shape;
   alone.dp = 1;
   const RunConfig config = space_->config_of({alone, {}, {}, {}});
-  UnitTraces& traces = unit_traces_.emplace_back(config);
-  const auto cost_of = [&](const UnitKind& kind) {
-    UnitCost cost = {.passes = &traces.passes(kind, 0)};
-    for (std::size_t pass = 0; pass < num_pass_kinds; ++pass) {
-      cost.first[pass] = timer_.cost_of(cost.passes->first[pass]);
-      cost.later[pass] = timer_.cost_of(cost.passes->later[pass]);
-      cost.seconds[pass] = no_time;
-      for (const MeshShape& mesh : orders_.of_tensor_axis(shape.tp))
-        cost.seconds[pass] = std::min(cost.seconds[pass], timer_.seconds(cost.first[pass], mesh));
-    }
-    return cost;
-  };
-  using Role = UnitKind::Role;
+  auto known = units_.find(key_of(shape));
+  if (known == units_.end()) known = units_.emplace(key_of(shape), KnownUnits{UnitTraces(config)}).first;
+  KnownUnits& units = known->second;
   const LayerOptions options = layer_options(config, 0);
   const std::int64_t boundary_elements = options.num_local_tokens() * options.model.hidden_size;
-  return {.embedding = cost_of({.role = Role::embedding}),
-          .block = cost_of({.role = Role::block}),
-          .recomputed_block = cost_of({.role = Role::block, .recompute = recomputed}),
-          .head = cost_of({.role = Role::head, .is_formed_by_product = true}),
-          .boundary_bytes = aligned(boundary_elements * size_of(options.dtype)),
-          .boundary_elements = boundary_elements,
-          .dtype = options.dtype};
+  LayerCosts costs = {.tied = config.model.tie_word_embeddings ? TiedWeight::of_two_ranks : TiedWeight::none,
+                      .boundary_bytes = aligned(boundary_elements * size_of(options.dtype))};
+  const auto add = [&](const UnitKind& kind) {
+    const auto [cost, is_new] = units.costs.try_emplace(kind);
+    if (is_new) cost->second = cost_of(units.traces.passes(kind, 0), kind, shape);
+    costs.units.push_back(cost->second);
+  };
+  add({.role = UnitKind::Role::embedding});
+  add({.role = UnitKind::Role::block});
+  if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed});
+  add({.role = UnitKind::Role::head});
+  if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_formed_by_product = true});
+  return costs;
 }
 
 UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& data) {
   RunConfig config = space_->config_of({shape, {}, {}, data});
   config.parallelism.pipeline_parallel_degree = 2;  // the ends have a copy of a tied weight each
   UnitTraces traces(config);
-  UnitStates costs;
-  costs.converts_gradients = shard_options(config).converts_gradients();
-  const auto state_of = [&](const UnitKind& kind) {
+  UnitStates states;
+  states.converts_gradients = shard_options(config).converts_gradients();
+  const auto add = [&](const UnitKind& kind) {
     Coordinates coordinates{};
     coordinates[static_cast<std::size_t>(Axis::pp)] = kind.is_head_copy ? 1 : 0;
     const int rank = config.mesh_shape().rank_of(coordinates), index = kind.role == UnitKind::Role::tied_weight ? 1 : 0;
-    const ModelPart part = make_unit_part(config, rank, kind);
-    const ShardedUnit& unit = part.stages.front().units[static_cast<std::size_t>(index)];
-    UnitState state = {.sums_replicas = unit.sums_replicas()};
+    ModelPart part = make_unit_part(config, rank, kind);
+    const ShardedUnit& unit = unit_of(part, kind);
+    UnitState& state = states.units.emplace_back(UnitState{.kind = kind, .sums_replicas = unit.sums_replicas()});
     for (const auto& [action, trace] : traces.state(kind, rank)) state.costs[action] = timer_.cost_of(trace);
-    costs.constant_bytes = 0;
+    states.constant_bytes = 0;
     for (const PlannedBuffer& buffer : persistent_buffers(part, 0)) {
       if (buffer.key.role > BufferRole::v)
-        costs.constant_bytes += buffer.num_bytes;
+        states.constant_bytes += buffer.num_bytes;
       else if (buffer.key.index == index)
         state.persistent_bytes += buffer.num_bytes;
     }
-    for (const Bucket& bucket : unit.buckets()) {
-      state.whole_param_bytes += aligned(bucket.num_elements * size_of(unit.options().dtype));
-      state.whole_grad_bytes += aligned(bucket.num_elements * size_of(unit.options().grad_dtype));
-      if (unit.options().converts_gradients())
-        state.converted_grad_bytes += aligned(bucket.num_elements * size_of(unit.options().reduce_dtype));
-    }
-    return state;
+    const auto bytes_of = [&](BufferRole role, bool is_owned = false) {
+      std::int64_t sum = 0;
+      for (const Bucket& bucket : unit.buckets()) sum += bucket_bytes(role, is_owned, bucket, unit.options());
+      return sum;
+    };
+    state.whole_param_bytes = bytes_of(BufferRole::gathered_param);
+    state.whole_grad_bytes = bytes_of(BufferRole::unreduced_grad);
+    state.converted_grad_bytes = bytes_of(BufferRole::converted_grad);
+    state.converted_part_bytes = bytes_of(BufferRole::converted_grad, true);
   };
   using Role = UnitKind::Role;
-  costs.embedding = state_of({.role = Role::embedding});
-  costs.block = state_of({.role = Role::block});
-  costs.head = state_of({.role = Role::head, .is_formed_by_product = true});
+  for (const Role role : {Role::embedding, Role::head, Role::block}) add({.role = role});
   if (config.model.tie_word_embeddings) {
-    costs.tied_weight = state_of({.role = Role::tied_weight, .has_copy = true});
-    costs.tied_copy =
-        state_of({.role = Role::tied_weight, .has_copy = true, .is_head_copy = true, .is_formed_by_product = true});
+    for (const bool is_formed_by_product : {false, true})
+      add({.role = Role::tied_weight, .is_formed_by_product = is_formed_by_product});
+    add({.role = Role::tied_weight, .has_copy = true, .is_head_copy = true, .is_formed_by_product = true});
+    add({.role = Role::tied_weight, .has_copy = true});
   }
-  ModelPart without_units;
-  without_units.options = layer_options(config, 0);
-  costs.factor_seconds =
-      timer_.cost_of(trace_without_units(config, 0, without_units, {.kind = ActionKind::clip})).compute_seconds();
-  return costs;
+  return states;
 }
 
 StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& data, const AxisOrder& order) {
@@ -162,10 +178,10 @@ StateCosts CostTable::costs_of_state(const PlanShape& shape, const PlanData& dat
                        .clear = of(ActionKind::clear_gradients),
                        .squares = of(ActionKind::clip)};
   };
-  costs.embedding = seconds_of(costs.traces->embedding);
-  costs.block = seconds_of(costs.traces->block);
-  costs.head = seconds_of(costs.traces->head);
-  costs.tied_weight = seconds_of(costs.traces->tied_weight);
+  costs.embedding = seconds_of(costs.traces->embedding());
+  costs.block = seconds_of(costs.traces->block());
+  costs.head = seconds_of(costs.traces->head());
+  if (const UnitState* const tied_weight = costs.traces->tied_weight()) costs.tied_weight = seconds_of(*tied_weight);
   const CommRecord scalar = {.kind = CommKind::all_reduce,
                              .group = step_group,
                              .group_size = mesh.num_ranks(),

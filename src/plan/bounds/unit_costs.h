@@ -1,8 +1,8 @@
-// What the units of a model cost on one rank, from the traces that a blueprint folds: embedding, one block as it is,
-// one block that is recomputed, and head. Layouts that share tensor degree, microbatch and recomputation share these,
-// so a search traces each kind of unit once.
+// What the kinds of units of a model cost on one rank, from the traces that a blueprint folds. Layouts that share
+// tensor degree, microbatch and recomputation share these, so a search traces each kind of unit once.
 #pragma once
 
+#include "blueprint/stage_units.h"
 #include "blueprint/unit_trace.h"
 #include "plan/space/orders.h"
 #include "predict/step/action_cost.h"
@@ -15,8 +15,9 @@
 
 namespace echelon {
 
-/// Embedding, a decoder block, or the head.
+/// The passes of a kind of unit.
 struct UnitCost {
+  UnitKind kind;
   const UnitPasses* passes = nullptr;
   std::array<double, num_pass_kinds> seconds = {};  // of the first microbatch, at least
   // Of the first microbatch whose weight gradients are computed, and of all others.
@@ -24,26 +25,45 @@ struct UnitCost {
 };
 
 struct LayerCosts {
-  UnitCost embedding, block, recomputed_block, head;
-  std::int64_t boundary_bytes = 0, boundary_elements = 0;  // of x between stages or units
-  DType dtype{};
+  std::vector<UnitCost> units = {};
+  // Bounds take the head as if its product formed a tied weight's gradient, which costs least.
+  TiedWeight tied = TiedWeight::none;
+  std::int64_t boundary_bytes = 0;  // of x between stages or units
+
+  [[nodiscard]] const UnitCost& of(const UnitKind& kind) const;
+  [[nodiscard]] const UnitCost& embedding() const { return of({.role = UnitKind::Role::embedding}); }
+  [[nodiscard]] const UnitCost& head() const {
+    return of({.role = UnitKind::Role::head, .is_formed_by_product = tied != TiedWeight::none});
+  }
+  template <class Visit>
+  void for_blocks(const Visit& visit) const {
+    for (const UnitCost& unit : units)
+      if (unit.kind.role == UnitKind::Role::block) visit(unit);
+  }
 };
 
-/// Of one unit, as the data axes hold it.
+/// Of a kind of unit, as the data axes hold it.
 struct UnitState {
+  UnitKind kind;
   std::int64_t persistent_bytes = 0;  // parameters, gradients, optimizer states
-  std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0, converted_grad_bytes = 0;
+  std::int64_t whole_param_bytes = 0, whole_grad_bytes = 0, converted_grad_bytes = 0, converted_part_bytes = 0;
   bool sums_replicas = false;
   // Of the data axes, the optimizer and the unit's part of clearing and clipping.
   std::map<ActionKind, ActionCost> costs = {};
 };
 
-/// Of all units. The tied weight is the first stage's; its copy the last one's on another rank.
 struct UnitStates {
-  UnitState embedding, block, head, tied_weight, tied_copy;
-  double factor_seconds = 0;  // of the factor of all gradients, after their norm
+  std::vector<UnitState> units = {};  // embedding, head, blocks, tied weight
   std::int64_t constant_bytes = 0;
   bool converts_gradients = false;
+
+  [[nodiscard]] const UnitState& of(const UnitKind& kind) const;
+  [[nodiscard]] const UnitState& embedding() const { return units[0]; }
+  [[nodiscard]] const UnitState& head() const { return units[1]; }
+  /// The only kind of block: with several ones bounds need the least of them.
+  [[nodiscard]] const UnitState& block() const { return units[2]; }
+  /// That of the embedding where the head has a copy; null without one.
+  [[nodiscard]] const UnitState* tied_weight() const { return units.back().kind.has_copy ? &units.back() : nullptr; }
 };
 
 /// What bounds know of a unit's state on the whole mesh.
@@ -84,7 +104,13 @@ class CostTable {
   [[nodiscard]] double transfer_seconds(const PlanShape& shape, const MeshShape& mesh);
 
  private:
-  using LayerKey = std::tuple<std::int64_t, bool, std::int64_t, BlockOperations>;
+  using ShapeKey = std::tuple<std::int64_t, bool, std::int64_t>;
+  using LayerKey = std::tuple<ShapeKey, BlockOperations>;
+  /// The kinds of units of a shape that were asked for.
+  struct KnownUnits {
+    UnitTraces traces;  // to which costs refer
+    std::map<UnitKind, UnitCost> costs = {};
+  };
   using TraceKey = std::tuple<std::int64_t, bool, std::int64_t, std::int64_t, std::int64_t>;
   using StateKey = std::tuple<TraceKey, std::int64_t, std::optional<AxisOrder>>;
   struct DataOrder {
@@ -93,6 +119,10 @@ class CostTable {
     std::optional<AxisOrder> order;
   };
 
+  [[nodiscard]] static ShapeKey key_of(const PlanShape& shape) {
+    return {shape.tp, shape.sequence_parallel, shape.micro_batch_size};
+  }
+  [[nodiscard]] UnitCost cost_of(const UnitPasses& passes, const UnitKind& kind, const PlanShape& shape);
   [[nodiscard]] LayerCosts traced_layers(const PlanShape& shape, const BlockOperations& recomputed);
   [[nodiscard]] UnitStates states_of_units(const PlanShape& shape, const PlanData& data);
   [[nodiscard]] const StateCosts& state_of(const DataOrder& at);
@@ -102,7 +132,7 @@ class CostTable {
   const PlanRequest* request_;
   CostTimer timer_;
   PlanOrders orders_;
-  std::list<UnitTraces> unit_traces_;  // to which costs refer
+  std::map<ShapeKey, KnownUnits> units_;
   std::map<LayerKey, LayerCosts> layers_;
   std::map<std::pair<LayerKey, int>, const LayerCosts*> placed_layers_;  // by the stride of the tensor axis
   std::list<LayerCosts> slower_layers_;
