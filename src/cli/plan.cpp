@@ -1,5 +1,5 @@
 // echelon plan: the best layouts of a model on a cluster.
-#include "plan/search/plan.h"
+#include "plan/search/search.h"
 
 #include "base/error.h"
 #include "checkpoint/model_config.h"

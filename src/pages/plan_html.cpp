@@ -102,7 +102,7 @@ HtmlReport plan_page(const PlanResult& result, const PlanRequest& request) {
         fmt::format(" The search was ended after {}: no layout is better than the first one by more than {:.2g} %.",
                     text_of(HtmlUnit::seconds, request.seconds), 100 * result.within);
   page.tables = {table_of(result)};
-  page.notes = result.nearest ? result.mends : rules_of_thumb(result, request);
+  page.notes = result.nearest ? result.suggestions : rules_of_thumb(result, request);
   return page;
 }
 

@@ -1,6 +1,7 @@
 // The search against timing everything, and against layouts drawn at random; and what it refuses.
-#include "plan/search/plan.h"
+#include "plan/search/search.h"
 
+#include "plan/exhaustive.h"
 #include "plan/some_host.h"
 #include "plan/text/text.h"
 #include "scratch_folder.h"
@@ -227,8 +228,8 @@ TEST(Plan, SaysWhatWouldHelp) {
   asked.settings = {"--training.recompute=none"};
   PlanResult found = find_plans(read_plan_request(asked));
   ASSERT_TRUE(found.nearest);
-  ASSERT_FALSE(found.mends.empty());
-  EXPECT_THAT(found.mends.back(), HasSubstr("--gpus="));
+  ASSERT_FALSE(found.suggestions.empty());
+  EXPECT_THAT(found.suggestions.back(), HasSubstr("--gpus="));
 }
 
 // One rank would have more microbatches than a step may have; 1,024 ranks have 128 of each other's.

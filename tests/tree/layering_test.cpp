@@ -30,7 +30,7 @@ const Layers& layers() {
       {"executor", {"optim/", "nn/", "comm/mesh.h", "ops/ops.h", "spec/", "schedule/", "tensor/", "base/"}},
       {"blueprint", {"executor/", "nn/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
       {"predict", {"blueprint/", "nn/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
-      {"plan", {"predict/", "blueprint/", "executor/", "nn/", "spec/", "schedule/", "base/"}},
+      {"plan", {"predict/", "blueprint/", "nn/", "spec/", "schedule/", "base/"}},
       {"data", {"tensor/", "base/"}},
       {"checkpoint", {"spec/", "tensor/", "base/"}},
       {"report", {"spec/", "schedule/", "base/"}},

@@ -1,8 +1,7 @@
-// The cheapest token: of every number of devices that divides the one asked for, the fastest plan; the others may do
-// something else.
-#include "plan/search/plan.h"
+#include "plan/search/cost.h"
 
 #include "base/error.h"
+#include "plan/search/search.h"
 
 #include <algorithm>
 

@@ -27,26 +27,9 @@ struct PlanResult {
   std::vector<Plan> plans;              // those that fit, best first
   // The first plan with its axes in the default order, where another one is better.
   std::optional<Plan> in_default_order;
-  std::optional<Plan> nearest;     // where none fits: the one that needs least memory
-  std::vector<std::string> mends;  // and the smallest changes of the request with which one does
+  std::optional<Plan> nearest;           // where none fits: the one that needs least memory
+  std::vector<std::string> suggestions;  // and the smallest changes of the request with which one does
 };
-
-/// The best `request.top` plans whose tensor, pipeline and data degrees differ. Throws Error if no layout is legal.
-[[nodiscard]] PlanResult find_plans(const PlanRequest& request);
-
-/// The same without its mends and what the default order takes.
-[[nodiscard]] PlanResult find_fitting_plans(const PlanRequest& request);
-
-/// Those with the cheapest tokens, of all numbers of devices that divide the request's.
-[[nodiscard]] PlanResult find_cheapest_plans(const PlanRequest& request);
-/// In the unit of price_per_device_hour.
-[[nodiscard]] double price_per_token(const Plan& plan, const PlanRequest& request);
-
-/// Sentences: with which of the fixed keys left open, or with how many more devices, some layout fits.
-[[nodiscard]] std::vector<std::string> mends_of(const PlanRequest& request);
-
-/// The same by timing every layout of the space.
-[[nodiscard]] PlanResult find_plans_exhaustively(const PlanRequest& request);
 
 /// Rounded to a part in four billion: seconds that were summed in another order are equal, and memory decides.
 [[nodiscard]] double comparable(double seconds);

@@ -1,6 +1,7 @@
 #include "plan/search/scaling.h"
 
 #include "base/error.h"
+#include "plan/search/search.h"
 
 #include <fmt/ranges.h>
 

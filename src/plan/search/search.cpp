@@ -1,11 +1,14 @@
 // Best first: a heap of sets of layouts by their bounds. The first one is taken apart or bounded better, until a layout
 // that was timed comes first; nothing that is left can be better than it. So the answer is that of timing all.
+#include "plan/search/search.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "plan/bounds/bounds.h"
 #include "plan/bounds/layout_steps.h"
+#include "plan/search/cost.h"
 #include "plan/search/heap.h"
-#include "plan/search/plan.h"
+#include "plan/search/suggestions.h"
 
 #include <algorithm>
 #include <limits>
@@ -318,7 +321,7 @@ PlanResult find_plans(const PlanRequest& request) {
   result.nearest = std::move(any.plans.front());
   result.num_evaluated += any.num_evaluated;
   result.seconds += any.seconds;
-  result.mends = mends_of(request);
+  result.suggestions = suggestions_for(request);
   return result;
 }
 

@@ -1,8 +1,8 @@
-// Where nothing fits: the smallest change that helps.
-#include "plan/search/plan.h"
+#include "plan/search/suggestions.h"
 
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/search/search.h"
 
 #include <algorithm>
 
@@ -27,16 +27,16 @@ std::optional<Plan> best_of(PlanRequest request) {
 
 }  // namespace
 
-std::vector<std::string> mends_of(const PlanRequest& request) {
-  std::vector<std::string> mends;
+std::vector<std::string> suggestions_for(const PlanRequest& request) {
+  std::vector<std::string> suggestions;
   for (const std::string& key : request.fixed) {
     PlanRequest open = request;
     open.fixed.erase(key);
     if (const auto plan = best_of(open))
-      mends.push_back(fmt::format("without --{}: {:.4f} s/step in {:.2f} GiB", key, plan->outcome.step_seconds,
-                                  static_cast<double>(plan->outcome.peak_memory_bytes()) / gib));
+      suggestions.push_back(fmt::format("without --{}: {:.4f} s/step in {:.2f} GiB", key, plan->outcome.step_seconds,
+                                        static_cast<double>(plan->outcome.peak_memory_bytes()) / gib));
   }
-  if (!mends.empty()) return mends;
+  if (!suggestions.empty()) return suggestions;
   if (request.machine.host)
     return {fmt::format("a smaller model, or shorter sequences than {}: ranks of a host share its memory",
                         request.base.training.seq_len)};
@@ -49,18 +49,18 @@ std::vector<std::string> mends_of(const PlanRequest& request) {
     const auto plan = best_of(open);
     if (!plan) continue;
     const PlanShape& shape = plan->choice.shape;
-    mends.push_back(fmt::format(
+    suggestions.push_back(fmt::format(
         "--gpus={}: {:.4f} s/step in {:.2f} GiB (tp {}, pp {}, dp {})", open.num_devices, plan->outcome.step_seconds,
         static_cast<double>(plan->outcome.peak_memory_bytes()) / gib, shape.tp, shape.pp, shape.dp));
-    return mends;
+    return suggestions;
   }
-  mends.push_back(
+  suggestions.push_back(
       available && request.num_devices * 2 > *available
           ? fmt::format("the machine '{}' has no more than {} devices: a smaller model, or shorter sequences than {}",
                         request.machine.name, *available, request.base.training.seq_len)
           : fmt::format("no number of devices up to {} helps: shorter sequences than {}",
                         request.num_devices * most_times_more, request.base.training.seq_len));
-  return mends;
+  return suggestions;
 }
 
 }  // namespace echelon

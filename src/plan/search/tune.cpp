@@ -1,6 +1,7 @@
 #include "plan/search/tune.h"
 
 #include "base/error.h"
+#include "plan/search/search.h"
 
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+#include "plan/search/cost.h"
 #include "plan/text/fields.h"
 #include "plan/text/text.h"
 #include "spec/config/config_reader.h"
@@ -75,7 +76,7 @@ std::string to_json(const PlanResult& result, const PlanRequest& request) {
     json["in_default_order"] = {{"predicted_seconds", result.in_default_order->outcome.step_seconds},
                                 {"order", name_of(result.in_default_order->choice.order)}};
   if (result.nearest) json["nearest"] = fields_of(*result.nearest, request);
-  if (!result.mends.empty()) json["mends"] = result.mends;
+  if (!result.suggestions.empty()) json["mends"] = result.suggestions;
   return json.dump() + "\n";
 }
 

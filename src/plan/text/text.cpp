@@ -1,6 +1,7 @@
 #include "plan/text/text.h"
 
 #include "base/units.h"
+#include "plan/search/cost.h"
 #include "plan/text/explanation.h"
 
 #include <fmt/format.h>
@@ -101,7 +102,7 @@ std::string to_text(const PlanResult& result, const PlanRequest& request) {
                                                          "Nothing that fits was found in {:.3g} s (--seconds gives it "
                                                          "more): above is what was found to need least memory.",
                                                          request.seconds);
-    return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.mends);
+    return text + lines(nothing, misses(*result.nearest)) + lines("What would help", result.suggestions);
   }
   const Plan& best = result.plans.front();
   if (!result.is_complete)

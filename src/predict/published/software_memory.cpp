@@ -1,5 +1,8 @@
 #include "predict/published/software_memory.h"
 
+#include "nn/head_split.h"
+#include "nn/sharding.h"
+
 #include <algorithm>
 #include <map>
 
@@ -8,29 +11,30 @@ namespace {
 
 constexpr std::int64_t half_bytes = 2;  // of activations
 
-/// Sizes of one rank's part of a block.
+/// Sizes of the first rank's part of a block.
 struct BlockSizes {
-  std::int64_t tokens, local_tokens, width, q, kv, features, scores;
+  std::int64_t tokens, local_tokens, width, heads, q, kv, features, scores;
 };
 
 BlockSizes sizes_of(const RunConfig& config) {
   const ModelSpec& model = config.model;
-  const std::int64_t tp = config.parallelism.tensor_parallel_degree,
-                     tokens = config.training.micro_batch_size * config.training.seq_len;
+  const int tp = static_cast<int>(config.parallelism.tensor_parallel_degree);
+  const std::int64_t tokens = config.training.micro_batch_size * config.training.seq_len;
+  const HeadSplit split = head_split(model, tp, 0);
   BlockSizes sizes{};
   sizes.tokens = tokens;
   sizes.local_tokens = config.parallelism.sequence_parallel ? tokens / tp : tokens;
   sizes.width = model.hidden_size;
-  sizes.q = model.num_attention_heads * model.head_dim / tp;
-  sizes.kv = std::max<std::int64_t>(1, model.num_key_value_heads / tp) * model.head_dim;
-  sizes.features = model.intermediate_size / tp;
-  sizes.scores = model.num_attention_heads * tokens / tp * config.training.seq_len;
+  sizes.heads = split.num_heads;
+  sizes.q = split.num_heads * model.head_dim;
+  sizes.kv = split.num_kv_heads * model.head_dim;
+  sizes.features = even_slice(model.intermediate_size, tp, 0).count;
+  sizes.scores = split.num_heads * tokens * config.training.seq_len;
   return sizes;
 }
 
-std::int64_t attention_bytes(const SoftwareProfile& profile, const RunConfig& config, const BlockSizes& b) {
-  if (profile.attention == AttentionKernel::fused)
-    return 4 * config.model.num_attention_heads / config.parallelism.tensor_parallel_degree * b.tokens;
+std::int64_t attention_bytes(const SoftwareProfile& profile, const BlockSizes& b) {
+  if (profile.attention == AttentionKernel::fused) return 4 * b.heads * b.tokens;
   return (profile.has_dropout ? 5 : 2) * b.scores;  // softmax, dropout's mask and outcome
 }
 
@@ -90,22 +94,20 @@ std::int64_t kept_block_bytes(const SoftwareProfile& profile, const RunConfig& c
   const std::int64_t products = b.tokens * (b.q + 2 * b.kv + (inner - 1) * b.features) + 2 * b.local_tokens * b.width;
   // Every other product and attention's outcome.
   if (recomputed.contain(BlockOperation::mlp) && !recomputed.contain(BlockOperation::core_attn))
-    return input + half_bytes * b.tokens * b.q + attention_bytes(profile, config, b) + half_bytes * products / 2;
+    return input + half_bytes * b.tokens * b.q + attention_bytes(profile, b) + half_bytes * products / 2;
   // Both norms' inputs and outcomes, masks of both branches.
   std::int64_t bytes = 4 * input + (profile.has_dropout ? input : 0);
   bytes += half_bytes * b.tokens * (2 * b.q + 2 * b.kv + inner * b.features);
-  return recomputed.contain(BlockOperation::core_attn) ? bytes : bytes + attention_bytes(profile, config, b);
+  return recomputed.contain(BlockOperation::core_attn) ? bytes : bytes + attention_bytes(profile, b);
 }
 
 std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, const Blueprint& blueprint,
                                              const std::vector<PredictedMemory>& planned) {
   const RunConfig& config = blueprint.config();
-  const Recompute recompute = {config.training.recompute, config.training.recompute_method == RecomputeMethod::block
-                                                              ? config.training.recompute_num_layers
-                                                              : Recompute().num_blocks};
   const std::int64_t whole = kept_block_bytes(profile, config, {});
   std::vector<PredictedMemory> memory = planned;
   const std::vector<RankBlueprint> ranks = blueprint.pipeline_ranks();
+  const Recompute recompute = ranks.front().part().options.recompute;
   for (std::size_t pipeline_rank = 0; pipeline_rank < memory.size(); ++pipeline_rank) {
     const RankBlueprint& rank = ranks[pipeline_rank];
     const ModelPart& part = rank.part();

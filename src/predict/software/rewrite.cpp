@@ -1,4 +1,5 @@
 // How a software profile rewrites what Echelon's own code traced.
+#include "nn/head_split.h"
 #include "nn/sharding.h"
 #include "predict/software/software_profile.h"
 #include "spec/groups.h"
@@ -127,8 +128,7 @@ class OperationRewriter {
   }
 
   std::size_t fuse_qkv(std::size_t i, OpRecord& fused) const {
-    const std::int64_t C = config_.model.head_dim,
-                       kv = std::max<std::int64_t>(1, config_.model.num_key_value_heads / tp_) * C;
+    const std::int64_t kv = head_split(config_.model, static_cast<int>(tp_), 0).num_kv_heads * config_.model.head_dim;
     std::vector<const OpRecord*> products;
     std::size_t end = i;
     for (; end < ops_.size() && products.size() < 3; ++end) {

@@ -1,9 +1,8 @@
-// Every layout of the space, one after the other: what the search must agree with.
+#include "plan/exhaustive.h"
+
 #include "base/clock.h"
-#include "plan/search/plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -14,31 +13,6 @@ using Degrees = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 Degrees degrees_of(const PlanShape& shape) { return {shape.tp, shape.pp, shape.dp}; }
 
 }  // namespace
-
-double comparable(double seconds) {
-  int exponent = 0;
-  const double fraction = std::frexp(seconds, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 32)), exponent - 32);
-}
-
-bool is_better(PlanObjective objective, const Plan& a, const Plan& b) {
-  if (a.outcome.fits() != b.outcome.fits()) return a.outcome.fits();
-  const auto by_time = [](const Plan& each) {
-    return std::pair(comparable(each.outcome.step_seconds), static_cast<double>(each.outcome.peak_memory_bytes()));
-  };
-  const auto by_memory = [](const Plan& each) {
-    return std::pair(static_cast<double>(each.outcome.peak_memory_bytes()), comparable(each.outcome.step_seconds));
-  };
-  if (objective == PlanObjective::memory || !a.outcome.fits()) return by_memory(a) < by_memory(b);
-  return by_time(a) < by_time(b);
-}
-
-Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice) {
-  Plan plan = {choice, space.config_of(choice), {}};
-  plan.outcome = simulate(Blueprint(plan.config), request.machine);
-  plan.outcome.timeline = {};
-  return plan;
-}
 
 PlanResult find_plans_exhaustively(const PlanRequest& request) {
   const double start = now_seconds();

@@ -1,0 +1,33 @@
+#include "plan/search/plan.h"
+
+#include <cmath>
+#include <utility>
+
+namespace echelon {
+
+double comparable(double seconds) {
+  int exponent = 0;
+  const double fraction = std::frexp(seconds, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 32)), exponent - 32);
+}
+
+bool is_better(PlanObjective objective, const Plan& a, const Plan& b) {
+  if (a.outcome.fits() != b.outcome.fits()) return a.outcome.fits();
+  const auto by_time = [](const Plan& each) {
+    return std::pair(comparable(each.outcome.step_seconds), static_cast<double>(each.outcome.peak_memory_bytes()));
+  };
+  const auto by_memory = [](const Plan& each) {
+    return std::pair(static_cast<double>(each.outcome.peak_memory_bytes()), comparable(each.outcome.step_seconds));
+  };
+  if (objective == PlanObjective::memory || !a.outcome.fits()) return by_memory(a) < by_memory(b);
+  return by_time(a) < by_time(b);
+}
+
+Plan evaluate(const PlanSpace& space, const PlanRequest& request, const PlanChoice& choice) {
+  Plan plan = {choice, space.config_of(choice), {}};
+  plan.outcome = simulate(Blueprint(plan.config), request.machine);
+  plan.outcome.timeline = {};
+  return plan;
+}
+
+}  // namespace echelon

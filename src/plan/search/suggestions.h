@@ -1,0 +1,11 @@
+// Where nothing fits: the smallest change that helps.
+#pragma once
+
+#include "plan/search/plan.h"
+
+namespace echelon {
+
+/// Sentences: with which of the fixed keys left open, or with how many more devices, some layout fits.
+[[nodiscard]] std::vector<std::string> suggestions_for(const PlanRequest& request);
+
+}  // namespace echelon
