@@ -23,7 +23,7 @@
 #include "comm/thread/thread_world.h"
 #include "engine/layout_run.h"
 #include "schedule/generators/catalog.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <fmt/format.h>
 
@@ -148,7 +148,7 @@ Costs run(const Schedule& schedule, const PassTimes& times) {
 }
 
 Costs theory(const Schedule& schedule, const PassTimes& times) {
-  const Timeline timeline = play(schedule, times);
+  const Timeline timeline = simulate_schedule(schedule, times);
   double last = 0;
   for (const Event& event : timeline.events) last = std::max(last, event.end);
   const double work = schedule.num_microbatches * (times.forward + times.backward_input + times.backward_weight);

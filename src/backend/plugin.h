@@ -1,6 +1,5 @@
-// The backend for NVIDIA GPUs is a library of its own, libechelon_cuda.so, loaded when a run asks for it: a machine
-// without CUDA starts the same program, and a machine with it does not wait for half a gigabyte of libraries before
-// `--help`.
+// The backend for NVIDIA GPUs is a separate library, libechelon_cuda.so, which is loaded when a run needs it. So the
+// program also starts on a machine without CUDA, and `--help` does not load half a gigabyte of libraries.
 #pragma once
 
 #include "backend/backend.h"
@@ -17,7 +16,7 @@ struct LoadedPlugin {
   std::string reason;  // a clause, why there is none
 };
 
-/// Looks beside the program, in ../lib/echelon, and where ECHELON_CUDA_PLUGIN says. The library stays loaded.
+/// Searches the program's folder, ../lib/echelon, and the path in ECHELON_CUDA_PLUGIN. The library stays loaded.
 [[nodiscard]] LoadedPlugin load_cuda_plugin();
 
 /// Whether this machine has an NVIDIA driver; costs nothing.

@@ -1,4 +1,4 @@
-// Work of a rank that is written down once and then enqueued as a whole, as often as wanted: on a GPU a CUDA graph.
+// Work of a rank that is recorded once and then replayed as a whole any number of times: on a GPU a CUDA graph.
 #pragma once
 
 namespace echelon {
@@ -6,15 +6,15 @@ namespace echelon {
 class WorkRecorder {
  public:
   virtual ~WorkRecorder() = default;
-  /// What is enqueued from now on, communication too, is written down and does not run. Nobody may wait for any of it,
+  /// From now on operations and communication are recorded and do not run. The caller must not wait for any of it,
   /// upload or download.
   virtual void begin() = 0;
   /// All that was started since begin() has been waited for. Throws Failure if it cannot be replayed.
   virtual void end() = 0;
-  /// After a failure since begin(): what is enqueued from now on runs again.
-  virtual void abandon() noexcept = 0;
-  /// Enqueues all that was written down last. It finds in memory what is there when it runs. Ranks whose work talks to
-  /// each other replay equally often.
+  /// Ends the recording after a failure: what is enqueued from now on runs.
+  virtual void cancel() noexcept = 0;
+  /// Enqueues the last recording. It reads memory as it is when it runs. Ranks that communicate must replay equally
+  /// often.
   virtual void replay() = 0;
 };
 

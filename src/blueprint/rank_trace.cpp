@@ -95,7 +95,7 @@ RankTrace::RankTrace(const RunConfig& config, int rank, const ModelPart& part, c
                      UnitTraces& units)
     : adds_up_microbatches_(!part.units().front()->options().shards_gradients()) {
   for (const Action& action : program)
-    if (forms_weight_gradients(action.kind)) first_microbatch_.try_emplace(action.stage, action.microbatch);
+    if (computes_weight_gradients(action.kind)) first_microbatch_.try_emplace(action.stage, action.microbatch);
   Fold fold(config, rank, part, units, !first_microbatch_.empty());
   for (const StagePart& each : part.stages) saved_[each.index] = fold.saved_by(each.index);
   const bool is_split = std::any_of(program.begin(), program.end(),
@@ -111,7 +111,7 @@ RankTrace::RankTrace(const RunConfig& config, int rank, const ModelPart& part, c
 
 RankTrace::Key RankTrace::key_of(const Action& action) const {
   const auto first = first_microbatch_.find(action.stage);
-  const bool is_first = adds_up_microbatches_ && forms_weight_gradients(action.kind) &&
+  const bool is_first = adds_up_microbatches_ && computes_weight_gradients(action.kind) &&
                         first != first_microbatch_.end() && action.microbatch == first->second;
   return {action.kind, action.stage, action.unit, is_first};
 }

@@ -36,7 +36,7 @@ std::vector<StageUnits> units_of(const std::vector<StageLayers>& layout, const R
     stage.tied_weight = {.role = UnitKind::Role::tied_weight,
                          .has_copy = has_copy,
                          .is_head_copy = is_head_copy,
-                         .is_formed_by_product = is_head_copy || tied == TiedWeight::of_one_stage};
+                         .is_overwritten_by_first_matmul = is_head_copy || tied == TiedWeight::of_one_stage};
   }
   return stages;
 }

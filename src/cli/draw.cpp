@@ -8,7 +8,7 @@
 #include "report/output_file.h"
 #include "schedule/draw/torch_csv.h"
 #include "schedule/generators/catalog.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <CLI/CLI.hpp>
 
@@ -66,7 +66,7 @@ Schedule named_schedule(const DrawArguments& arguments) {
 Drawn draw_arguments(const DrawArguments& arguments) {
   Drawn drawn;
   drawn.schedule = arguments.schedule_csv.empty() ? named_schedule(arguments) : read_schedule(arguments.schedule_csv);
-  drawn.timeline = play(drawn.schedule, arguments.times);
+  drawn.timeline = simulate_schedule(drawn.schedule, arguments.times);
   drawn.peaks = peak_memory(drawn.schedule, arguments.memory.weight_memory);
   drawn.cost_ms = longest_rank(drawn.timeline, static_cast<int>(drawn.schedule.ranks.size()));
   check_memory(drawn.schedule, arguments.memory, keys.memory_limit);

@@ -1,5 +1,5 @@
-// What every transport demands of the tensors it is given, checked alike on all of them. Each throws Error with the
-// sizes found and needed.
+// What every transport requires of its tensors: the checks that all transports share. Each throws Error with the sizes
+// found and needed.
 #pragma once
 
 #include "comm/comm.h"

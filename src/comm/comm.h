@@ -2,8 +2,8 @@
 // no-op (copies where out != in).
 //
 // Rules for callers: all ranks of a group start the same collectives in the same order with the same sizes; a buffer
-// belongs to the transport until the Pending was waited for; every Pending is waited for. Sums are formed in rank
-// order, in float32 for bfloat16, so two runs give the same bits. Empty tensors are legal.
+// belongs to the transport until the Pending was waited for; every Pending is waited for. Sums are in rank order, in
+// float32 for bfloat16, so two runs give the same bits. Empty tensors are legal.
 #pragma once
 
 #include "base/error.h"
@@ -17,20 +17,20 @@ namespace echelon {
 
 enum class ReduceOp : std::uint8_t { sum, max };
 
-/// What a rank throws because another one failed; the cause is told by that other one, so this is passed on as it is.
+/// Thrown by a rank because another one failed. That rank reports the cause, so this is rethrown unchanged.
 class PeerAborted final : public Failure {
  public:
   using Failure::Failure;
 };
 
-/// What is under way. Move-only; default-constructed it is already done.
+/// An operation in progress. Move-only; default-constructed it is done.
 class Pending {
  public:
   class Operation {
    public:
     virtual ~Operation() = default;
     virtual void wait() = 0;  // may throw Failure: a peer aborted, or comm.timeout_seconds passed
-    virtual bool poll() = 0;  // advances what it can without blocking; true when done
+    virtual bool poll() = 0;  // makes progress without blocking; true when done
   };
 
   Pending() = default;

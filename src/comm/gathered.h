@@ -1,4 +1,4 @@
-// What every rank says of itself, told to all of them.
+// Gathers a value of every rank on all ranks.
 #pragma once
 
 #include "comm/mesh.h"

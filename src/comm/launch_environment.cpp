@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-/// The names under which one launcher says it; null: it has none.
+/// The variables of one launcher; null: it has none.
 struct Names {
   LaunchSource source;
   const char* rank;
@@ -120,16 +120,16 @@ std::optional<LaunchEnvironment> read(const GetVariable& get, const Names& names
   return launched;
 }
 
-/// What one launcher does not say about the host, another one may that knows the process under the same numbers.
+/// If one launcher gives no facts about the host, another launcher with the same rank and size may.
 void add_local(LaunchEnvironment& launched, const LaunchEnvironment& other) {
   if (other.rank != launched.rank || other.size != launched.size) return;
   if (!launched.local_rank) launched.local_rank = other.local_rank;
   if (!launched.local_size) launched.local_size = other.local_size;
 }
 
-/// Scripts under mpirun often export torchrun's names for other programs: with the same numbers the processes are those
-/// of mpirun. torchrun may itself be started by mpirun or srun, once per host: its processes inherit variables that
-/// speak of torchrun.
+/// Scripts under mpirun often export torchrun's names for other programs: with the same values the processes are those
+/// of mpirun. torchrun may itself be started by mpirun or srun, once per host: its processes inherit variables about
+/// torchrun.
 void settle_torchrun(LaunchEnvironment& torchrun, const GetVariable& get) {
   torchrun.may_have_mpi_world = false;
   for (const Names& names : names_of) {

@@ -1,10 +1,10 @@
-// Which of how many processes this one is, as its launcher says in the environment. Several launchers set variables
+// The rank and the number of processes, from the environment that the launcher sets. Several launchers set variables
 // side by side, so the order matters:
 //
-//   torchrun   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
-//   Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE
-//   PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH and its relatives)
-//   Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_TASKS_PER_NODE (inside srun alone)
+//     torchrun   RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+//     Open MPI   OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE
+//     PMI        PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS (MPICH and its relatives)
+//     Slurm      SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID SLURM_STEP_TASKS_PER_NODE (inside srun alone)
 //
 // A shell of salloc or sbatch has SLURM_PROCID = 0 and SLURM_NTASKS > 1 too, though it is no task: only a step that
 // srun started counts.
@@ -28,7 +28,7 @@ struct LaunchEnvironment {
   std::optional<int> local_size = {};
   LaunchSource source = LaunchSource::openmpi;
   /// Whether MPI_Init can make these processes one world. Those of torchrun cannot, unless mpirun or srun started them
-  /// and somebody set torchrun's names too, and those of srun need PMIx (srun --mpi=pmix).
+  /// and torchrun's variables are set too. Those of srun need PMIx (srun --mpi=pmix).
   bool may_have_mpi_world = true;
   bool operator==(const LaunchEnvironment&) const = default;
 };
@@ -40,8 +40,8 @@ using GetVariable = std::function<const char*(const char* name)>;
 /// contradict each other.
 [[nodiscard]] std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& get_variable);
 
-/// Throws Error with what to do instead if these processes cannot be an MPI world, or if MPI, which was asked, knows
-/// another rank or another number of them.
+/// Throws Error with what to do instead if these processes cannot be an MPI world, or if MPI itself reports another
+/// rank or size.
 void require_mpi_possible(const LaunchEnvironment& launched);
 void require_mpi_world(const LaunchEnvironment& launched, int mpi_rank, int mpi_size);
 

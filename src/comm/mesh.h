@@ -11,7 +11,7 @@
 
 namespace echelon {
 
-class Carrier;
+class DeviceTransport;
 
 class Mesh {
  public:
@@ -28,12 +28,12 @@ class Mesh {
   /// rank is in no such group.
   [[nodiscard]] virtual Comm& comm(const Group& group) = 0;
 
-  /// Connects the ranks of these groups, where a transport connects and had better not do so on first use: there, ranks
-  /// would wait for each other in whatever order their first operations have. All ranks call it with the same list;
-  /// groups that a rank is not in are left out.
+  /// Connects the ranks of these groups, for transports that must not connect on first use: ranks would wait for each
+  /// other in the order of their first operations. All ranks call it with the same list; a rank ignores groups that it
+  /// is not in.
   virtual void connect(const std::vector<Group>& /*groups*/) {}
 
-  /// Advances what is under way on any communicator of this rank, without blocking.
+  /// Makes progress on all communicators of this rank, without blocking.
   virtual void poll() = 0;
 
   /// Bytes that this rank has sent so far, per group, counted where the transport copies (in a trace: by the same
@@ -41,14 +41,14 @@ class Mesh {
   /// everybody: 2 (n - 1) / n of an all-reduced buffer.
   [[nodiscard]] virtual std::map<Group, std::int64_t> sent_bytes() const = 0;
 
-  /// Makes every wait of every rank throw Failure with this sentence. Called by a rank that is about to unwind.
+  /// Makes every wait of every rank throw Failure with this sentence. Called by a rank that unwinds.
   virtual void abort(const std::string& reason) = 0;
 
-  /// This rank of the same mesh for tensors of a device, which `carrier` moves and which may then be in no tensor of
-  /// this mesh; both meshes fail together. This one and the carrier must outlive it. Null where ranks share no memory.
-  [[nodiscard]] virtual std::unique_ptr<Mesh> carried_by(Carrier& /*carrier*/) { return nullptr; }
+  /// The same rank and mesh for tensors in device memory, which `transport` moves. Both meshes fail together. This one
+  /// and the transport must outlive it. Null where ranks share no memory.
+  [[nodiscard]] virtual std::unique_ptr<Mesh> for_device(DeviceTransport& /*transport*/) { return nullptr; }
 
-  /// Ranks that take turns on the cores of one process are bound, each turn to a core of its own. Called by every rank;
+  /// Binds ranks that take turns on the cores of one process, each turn to a separate core. Called by every rank;
   /// without turns nothing happens.
   virtual void bind_turns() {}
 

@@ -1,4 +1,4 @@
-// What the ranks of a group must agree on when they start an operation, and how it reads in a sentence.
+// What the ranks of a group must agree on when they start an operation, and its text in messages.
 #pragma once
 
 #include "comm/traffic.h"

@@ -2,7 +2,7 @@
 // once. The inner loops of the transports.
 //
 // Every input is read once and every output written once; an output may be an input, at the same place. The bits do not
-// depend on the instruction set, on alignment, or on where a buffer is cut.
+// depend on the instruction set, on alignment, or on how a buffer is split.
 #pragma once
 
 #include "comm/comm.h"
@@ -13,8 +13,7 @@
 
 namespace echelon {
 
-/// Streaming stores go past the caches, without reading first what they overwrite: for results that are larger than the
-/// caches and not read again at once.
+/// Streaming stores bypass the caches: for results that are larger than the caches and not read again soon.
 enum class Stores : std::uint8_t { cached, streaming };
 
 struct Summation {

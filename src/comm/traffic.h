@@ -1,11 +1,11 @@
 // What an operation of a communicator sends: closed forms of the direct algorithms, for S elements among n ranks.
 //
-//   all_reduce       rank r sends its parts of the sum to their owners and the sum of its own part to everybody:  (S
-//                    - S_r) + (n - 1) S_r
-//   reduce_scatter   (n - 1)/n S          all_gather   (n - 1)/n S          all_to_all   (n - 1)/n S
-//   broadcast        (n - 1) S by the root          send   S          receive, barrier   0
+//     all_reduce       rank r sends its parts of the sum to their owners and the sum of its own part to everybody:  (S
+//                      - S_r) + (n - 1) S_r
+//     reduce_scatter   (n - 1)/n S          all_gather   (n - 1)/n S          all_to_all   (n - 1)/n S
+//     broadcast        (n - 1) S by the root          send   S          receive, barrier   0
 //
-// An all-reduced buffer is cut as evenly as its elements go: the first S mod n parts S_r have one element more.
+// An all-reduced buffer is split as evenly as possible: the first S mod n parts S_r have one element more.
 #pragma once
 
 #include "comm/comm.h"

@@ -4,7 +4,7 @@
 #include "cuda/comm/exchange.h"
 #include "cuda/comm/nccl_mesh.h"
 #include "cuda/comm/placement.h"
-#include "cuda/comm/shared_carrier.h"
+#include "cuda/comm/shared_gpu_transport.h"
 #include "cuda/device/queues.h"
 #include "cuda/graph_recorder.h"
 #include "cuda/ops/cuda_ops.h"
@@ -26,9 +26,9 @@ class CudaRankDevice final : public RankDevice {
         ops_(device_, {.deterministic = options.deterministic,
                        .allows_tf32 = options.allows_tf32,
                        .needs_float8 = options.needs_float8}),
-        carrier_(device_) {
+        device_transport_(device_) {
     const bool is_alone = host.shape().num_ranks() == 1;
-    if (!placement.has_each_its_own || is_alone) mesh_ = host.carried_by(carrier_);
+    if (!placement.has_each_its_own || is_alone) mesh_ = host.for_device(device_transport_);
     if (!mesh_ && placement.has_each_its_own) {
       auto nccl = std::make_unique<NcclMesh>(host, device_, options.timeout_seconds);
       recorder_.emplace(device_, ops_, nccl.get());
@@ -46,8 +46,8 @@ class CudaRankDevice final : public RankDevice {
   [[nodiscard]] Mesh& mesh() override { return *mesh_; }
   [[nodiscard]] MemorySpace& memory() override { return device_.memory(); }
   [[nodiscard]] WorkRecorder* recorder() override { return recorder_ ? &*recorder_ : nullptr; }
-  // Only ranks of a pipeline start transfers that wait for what they have not enqueued yet.
-  [[nodiscard]] bool wants_warm_up() const override { return has_nccl_ && mesh_->shape().degree(Axis::pp) > 1; }
+  // Only pipeline ranks start transfers that wait for work that is not enqueued yet.
+  [[nodiscard]] bool needs_warm_up() const override { return has_nccl_ && mesh_->shape().degree(Axis::pp) > 1; }
   [[nodiscard]] std::string description() const override {
     const std::string gpu = fmt::format("{} (GPU {})", device_.name(), device_.index());
     const bool is_shared = placement_.num_sharing > 1, is_alone = mesh_->shape().num_ranks() == 1;
@@ -70,7 +70,7 @@ class CudaRankDevice final : public RankDevice {
   Device device_;
   Placement placement_;
   CudaOps ops_;
-  SharedCarrier carrier_;
+  SharedGpuTransport device_transport_;
   std::unique_ptr<Mesh> mesh_;
   bool has_nccl_ = false;
   std::optional<GraphRecorder> recorder_;  // not of ranks that share a GPU, whose exchanges the host arranges each time
@@ -121,7 +121,7 @@ std::string explain(cudaError_t error) {
 }  // namespace
 
 std::unique_ptr<Backend> make_cuda_backend(std::string& reason) {
-  ask_for_queues();
+  request_queues();
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess || count == 0) {
     reason = explain(error);

@@ -17,7 +17,7 @@ GraphRecorder::~GraphRecorder() {
   forget();
 }
 
-// A launch that is under way goes on to its end.
+// A launch in progress runs to its end.
 void GraphRecorder::forget() noexcept {
   if (instance_ != nullptr) cudaGraphExecDestroy(std::exchange(instance_, nullptr));
 }
@@ -49,9 +49,9 @@ void GraphRecorder::end() {
   if (mesh_ != nullptr) mesh_->end_recording();
 }
 
-void GraphRecorder::abandon() noexcept {
+void GraphRecorder::cancel() noexcept {
   end_capture();
-  if (mesh_ != nullptr) mesh_->abandon_recording();
+  if (mesh_ != nullptr) mesh_->cancel_recording();
 }
 
 void GraphRecorder::replay() {

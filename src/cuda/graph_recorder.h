@@ -18,7 +18,7 @@ class GraphRecorder final : public WorkRecorder {
 
   void begin() override;
   void end() override;
-  void abandon() noexcept override;
+  void cancel() noexcept override;
   void replay() override;
 
  private:

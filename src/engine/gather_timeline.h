@@ -1,5 +1,5 @@
-// The measured steps of a pipeline's ranks on one time axis: each rank knows when its own actions began and ended, and
-// rank 0 shall tell about all.
+// The measured steps of a pipeline's ranks on one time axis: each rank knows when its own actions started and ended,
+// and rank 0 reports all of them.
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -10,7 +10,7 @@ namespace echelon {
 
 /// Of the caller's pipeline; every rank of the mesh calls it with the same step. Event::rank is the rank along the
 /// pipeline. Ranks of one host have one clock; where there are several (`has_one_clock` is false), each rank's time
-/// begins with its own step, which all of them begin at the end of the step before.
+/// starts with its own step, which all of them start at the end of the previous step.
 [[nodiscard]] Timeline gather_timeline(Mesh& mesh, const Blueprint& blueprint, const StepTrace& trace,
                                        bool has_one_clock);
 

@@ -11,8 +11,7 @@
 
 namespace echelon {
 
-/// What stands between a rank's step and the backend and transport that it computes and sends with. Tests put theirs
-/// here; no config reaches it.
+/// Wraps the backend and the transport that a rank's step uses. Tests inject theirs here; no config key does.
 class RankInterposer {
  public:
   virtual ~RankInterposer() = default;
@@ -20,7 +19,7 @@ class RankInterposer {
   [[nodiscard]] virtual Mesh& mesh() = 0;
   /// The run that computes through it has been made.
   virtual void attach(RankRun& /*run*/) {}
-  /// Is told what the step does; null: nobody asks.
+  /// Observes the actions of the step; may be null.
   [[nodiscard]] virtual StepObserver* observer() { return nullptr; }
 };
 
@@ -33,13 +32,13 @@ struct LayoutRun {
   std::int64_t num_steps = 1;  // of the config's schedule of learning rates, from its first step on
   RankRunner run_ranks = {};   // empty: threads of this process
   Interpose interpose = {};    // empty: nothing
-  Backend* backend = nullptr;  // null: that of training.device, where auto is the processors
+  Backend* backend = nullptr;  // null: that of training.device, where auto is the CPUs
 };
 
 /// Throws what a rank throws.
 void run_layout(const LayoutRun& layout, RunObserver& observer);
 
-/// What training step `step` (from 1) of a config is given, where `scaler` was told of those before it.
+/// The input of training step `step` (from 1) of a config; `scaler` has seen the steps before it.
 [[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step,
                                        const LossScaler& scaler);
 

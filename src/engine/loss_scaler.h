@@ -1,9 +1,9 @@
 // Dynamic loss scaling for float16 (Micikevicius et al. 2018, arXiv:1710.03740): the gradient of the loss is multiplied
-// by a scale, so that small gradients of activations do not vanish below 2^-24, and what is summed is divided by it
-// again in float32, together with clipping. The rule is that of PyTorch's GradScaler:
+// by a scale, so that small gradients of activations do not vanish below 2^-24. Reduced gradients are divided by it in
+// float32, together with clipping. The rule is that of PyTorch's GradScaler:
 //
-//   a step whose gradients are not all finite   is skipped, and the scale falls:  scale *= backoff_factor
-//   growth_interval steps on end that are       let it grow:                      scale *= growth_factor
+//     a step whose gradients are not all finite   is skipped, and the scale falls:  scale *= backoff_factor
+//     growth_interval steps on end that are       let it grow:                      scale *= growth_factor
 //
 // Whether gradients are finite is read off the clipping norm, which is summed over all ranks, so every rank does the
 // same.

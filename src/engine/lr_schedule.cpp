@@ -7,7 +7,7 @@
 namespace echelon {
 namespace {
 
-/// 1 at the begin of the decay, 0 at its end.
+/// 1 at the start of the decay, 0 at its end.
 double remaining(const LrSchedulerConfig& schedule, double progress) {
   switch (schedule.decay) {
     case LrDecay::none: return 1.0;

@@ -17,7 +17,7 @@ bool is_first_copy(const ShardedUnit& unit, std::size_t bucket, const Segment& s
   return unit.options().is_first_copy && unit.buckets()[bucket].is_first_copy && segment.param->is_first_copy;
 }
 
-/// What of a segment lies in the owned part of its bucket; `owned` are the numbers of that part.
+/// The part of a segment inside the owned part of its bucket; `owned` has the values of that part.
 void visit_owned(const ShardedUnit& unit, std::size_t bucket, const Segment& segment, const Tensor& owned,
                  bool is_first, const PieceVisitor& visit) {
   const Range mine = unit.buckets()[bucket].owned(), part = overlap(segment, mine);

@@ -12,8 +12,8 @@ namespace echelon {
 struct ParamPiece {
   const Param& param;
   TensorSlice slice;  // a range of the elements of param.slice
-  Tensor numbers;     // flat, one for each of them
-  bool is_first;      // of the copies that ranks hold of these numbers the one that counts
+  Tensor numbers;     // flat, one value for each of them
+  bool is_first;      // this rank's copy of these values is the one that counts
 };
 using PieceVisitor = std::function<void(const ParamPiece& piece)>;
 
@@ -22,11 +22,10 @@ void visit_values(RankModel& model, const PieceVisitor& visit);
 /// The owned part of every reduced gradient, every copy of it.
 void visit_gradients(RankModel& model, const PieceVisitor& visit);
 /// All of the gradients of the unit that `action` is about, as its rank's backward pass left them; of all units if it
-/// is about none. Where gradients are cut, their owned part, which is summed over dp_shard by then; nothing before that
-/// sum.
+/// is about none. Of sharded gradients, the owned part after its sum over dp_shard; nothing before that sum.
 void visit_local_gradients(RankModel& model, const Action& action, const PieceVisitor& visit);
 
-/// The numbers of x times `factor`, in float64.
+/// The values of x times `factor`, in float64.
 [[nodiscard]] std::vector<double> downloaded(Ops& ops, const Tensor& x, double factor = 1.0);
 
 }  // namespace echelon

@@ -1,5 +1,5 @@
-// A rank's one allocation, handed out by the memory plan. It also writes down what was really used, so that plan and
-// use can be compared byte for byte.
+// A rank's one allocation, divided by the memory plan. It also records what was used, so that plan and use can be
+// compared byte for byte.
 #pragma once
 
 #include "blueprint/blueprint.h"

@@ -18,9 +18,8 @@ class RankModel {
   /// Values that depend on the parameter's global name and index alone, so that any layout starts from the same model.
   void initialize(std::int64_t seed, Ops& ops);
   void load(const ModelReader& reader, Ops& ops);
-  /// Writes the slices of which this rank has the copy that is written; maybe none. Parameters that are cut are
-  /// gathered unit by unit, where the evaluation program would have them, so every rank calls it, and no program is
-  /// running.
+  /// Writes the slices that this rank is responsible for, if any. Sharded parameters are gathered unit by unit, in the
+  /// buffers of the evaluation program. So every rank calls it, and no program may be running.
   void save(ModelWriter& writer, Ops& ops, Mesh& mesh);
 
  private:

@@ -34,7 +34,7 @@ std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& bluep
                           .timeout_seconds = config.comm.timeout_seconds});
   if (backend.kind() != DeviceKind::cpu) require_device_memory(blueprint, device->facts(), host);
   device->mesh().connect(groups_of(config));
-  if (device->wants_warm_up()) warm_up(blueprint, *device);
+  if (device->needs_warm_up()) warm_up(blueprint, *device);
   return device;
 }
 

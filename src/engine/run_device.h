@@ -13,15 +13,14 @@ namespace echelon {
 [[nodiscard]] std::unique_ptr<RankDevice> open_device(Backend& backend, const Blueprint& blueprint, Mesh& host,
                                                       int num_threads);
 
-/// What records the steps of a run that wants it (training.cuda_graphs), else null. Throws Error where the device has
-/// none.
+/// The recorder of a run with training.cuda_graphs, else null. Throws Error if the device has none.
 [[nodiscard]] WorkRecorder* recorder_of(RankDevice& device, const RunConfig& config);
 
 /// With training.device = cuda where that is what `auto` found: the sizes that a config leaves open depend on it.
 [[nodiscard]] RunConfig with_device(RunConfig config, DeviceKind found);
 
-/// Of ranks that compute on processors: throws Error if the arenas of those on this machine together are larger than
-/// its memory.
+/// For ranks that compute on CPUs: throws Error if the arenas of those on this machine together are larger than its
+/// memory.
 void require_host_memory(const Blueprint& blueprint, const RankPlacement& placement, const Backend& backend);
 
 }  // namespace echelon

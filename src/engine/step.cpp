@@ -56,9 +56,9 @@ void Step::perform_all(std::span<const Action> actions) {
   }
 }
 
-// load_batch, the first action, and report, the last, speak with the host. What is between them is the same work in
-// every step. The first time it is enqueued as it comes, since whatever is made or timed when it is first needed cannot
-// be recorded.
+// load_batch, the first action, and report, the last, communicate with the host. The actions between them are the same
+// in every step. The first time they are enqueued one by one, since what is created or timed on first use cannot be
+// recorded.
 void Step::replay(std::span<const Action> program) {
   const std::span<const Action> between = program.subspan(1, program.size() - 2);
   const Constants now = constants();
@@ -84,7 +84,7 @@ void Step::record(std::span<const Action> actions, const Action& next) {
     for (const int id : next.after) finish(rank_.program(kind_)[static_cast<std::size_t>(id)]);
     recorder_->end();
   } catch (...) {
-    recorder_->abandon();
+    recorder_->cancel();
     throw;
   }
 }
@@ -119,7 +119,7 @@ void Step::perform(const Action& action) {
   if (action.kind == ActionKind::clip && observer_) observe_gradients();
 }
 
-// Whatever has other values in every step is uploaded with the tokens.
+// Values that change in every step are uploaded with the tokens.
 void Step::load_batch() {
   const std::int64_t T = config_.training.seq_len;
   const bool masks_documents = model_.part().options.masks_documents;
@@ -136,7 +136,7 @@ void Step::load_batch() {
   const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
   values_.batch = {host_tokens_.data(), host_targets_.data(), host_starts_.data()};
   values_.given = {.num_targets = static_cast<double>(std::ssize(host_targets_) - ignored),
-                   .num_stopping = input_.wants_stop ? 1.0 : 0.0,
+                   .num_stopping = input_.requests_stop ? 1.0 : 0.0,
                    .loss_scale = input_.loss_scale.value_or(1),
                    .adamw = scalars_of(input_.adamw)};
 }

@@ -1,4 +1,4 @@
-// One step of a rank: a loop over its program. Whoever has read step.cpp has seen a training step.
+// One step of a rank: a loop over its program. step.cpp is the whole training step.
 #pragma once
 
 #include "backend/work_recorder.h"
@@ -14,7 +14,7 @@
 
 namespace echelon {
 
-/// What a step is given. All ranks give the same, but for wants_stop.
+/// What a step is given. All ranks give the same, but for requests_stop.
 struct StepInput {
   const BatchSource* batches = nullptr;
   // Which global batch of the source: sequences batch * global_batch_size and so on.
@@ -23,7 +23,7 @@ struct StepInput {
   double max_norm = 0;  // 0: no clipping
   // What gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped.
   std::optional<double> loss_scale = {};
-  bool wants_stop = false;  // this rank was asked to end the run
+  bool requests_stop = false;  // this rank was asked to end the run
 };
 
 /// The same on every rank.
@@ -32,17 +32,16 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double num_targets = 0;
   bool is_skipped = false;  // gradients overflowed under a loss scale: weights and optimizer states are what they were
-  bool stops = false;       // some rank wants to stop
+  bool stops = false;       // some rank requested a stop
 };
 
-/// A look at gradients when they are reduced and before the update: they become gradients of the mean loss when
-/// multiplied by `factor`.
+/// Called when gradients are reduced, before the update. Times `factor` they are the gradients of the mean loss.
 using GradientObserver = std::function<void(RankModel& model, double factor)>;
 
-/// What of an action is going on: itself, or the wait for what it left under way.
+/// The part of an action that runs: the action itself, or the wait for the communication that it started.
 enum class ActionPart : std::uint8_t { perform, wait };
 
-/// Is told what a step does at the moment, on the rank's own thread. Parts follow each other; they do not nest.
+/// Receives callbacks as a step runs, on the rank's own thread. Parts follow each other; they do not nest.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
@@ -64,8 +63,8 @@ class Step {
   Step(const Blueprint& blueprint, const RankBlueprint& rank, const RankParts& parts);
 
   /// Runs the rank's program. Throws what an action throws, with the action's name in front, and PeerAborted as it is.
-  /// With a recorder, a training step's work is recorded when it comes for the second time and replayed from then on,
-  /// unless somebody observes the step.
+  /// With a recorder, a training step is recorded the second time it runs and replayed from then on, unless the step
+  /// has an observer.
   StepResult run(ProgramKind kind, const StepInput& input);
 
   void observe_gradients(GradientObserver observer) { observer_ = std::move(observer); }
@@ -102,7 +101,7 @@ class Step {
   WorkRecorder* recorder_;
   std::array<ProgramBuffers, 2> buffers_;  // by kind of program
   ActionExecutor executor_;
-  // Of the last training steps that were enqueued action by action, and recorded.
+  // The constants of the last training step that was enqueued action by action, and of the recorded one.
   std::optional<Constants> performed_, recorded_;
   GradientObserver observer_;
   StepObserver* action_observer_ = nullptr;

@@ -1,5 +1,5 @@
-// Records what a rank's steps do and when, as chosen by metrics.trace. It stands between the step and its backend and
-// transport; a run that is not traced has none.
+// Records what a rank's steps do and when, as chosen by metrics.trace. It wraps the backend and the transport of the
+// step; a run that is not traced has none.
 #pragma once
 
 #include "comm/timed/timed_mesh.h"
@@ -37,7 +37,7 @@ class StepRecorder final : public StepObserver {
   TimedMesh mesh_;
   std::vector<StepTrace> steps_;
   bool is_recording_ = false;
-  Span open_;  // the action or wait that is going on
+  Span open_;  // the current action or wait
 };
 
 }  // namespace echelon

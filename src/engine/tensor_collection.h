@@ -19,7 +19,7 @@ class TensorCollection {
   void add_gradients(RankModel& model, Ops& ops, double factor);
 
   [[nodiscard]] const std::map<std::string, std::vector<double>>& tensors() const { return tensors_; }
-  /// How often a number of the tensor was added; a complete collection has 1 everywhere.
+  /// How often each element of the tensor was added; a complete collection has 1 everywhere.
   [[nodiscard]] const std::map<std::string, std::vector<int>>& counts() const { return counts_; }
 
  private:
@@ -30,7 +30,7 @@ class TensorCollection {
   std::map<std::string, std::vector<int>> counts_;
 };
 
-/// The root mean square of all numbers: what gradients are compared relative to where they are smaller.
+/// The root mean square of all values: errors of gradients smaller than this are relative to it.
 [[nodiscard]] double root_mean_square(const TensorCollection& tensors);
 
 }  // namespace echelon

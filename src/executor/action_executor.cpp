@@ -193,7 +193,7 @@ Microbatch ActionExecutor::microbatch(int index) {
           .loss_sum = scalars(model_.options.tp_rank == 0 ? report_scalar : uncounted_loss_scalar, 1),
           .gradient_scale = 1 / expected_targets(),
           .loss_scale = loss_scale(),
-          .wants_gradient = values_->trains};
+          .needs_gradient = values_->trains};
 }
 
 namespace {

@@ -13,8 +13,8 @@
 
 namespace echelon {
 
-/// The tokens of a step as they lie on the host, microbatch after microbatch: [microbatches, B, T]. Null pointers where
-/// the backend reads no data.
+/// The tokens of a step on the host, microbatch after microbatch: [microbatches, B, T]. Null pointers where the backend
+/// reads no data.
 struct HostBatch {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* targets = nullptr;
@@ -46,7 +46,7 @@ class ActionExecutor {
 
   /// Starts a run of a program: its actions work on these buffers and values, which must outlive the run.
   void start(Buffers& buffers, StepValues& values);
-  /// Starts the action. Returns the communication that it leaves in progress, which whoever depends on it waits for.
+  /// Starts the action. Returns the communication that it leaves in progress; dependent actions wait for it.
   [[nodiscard]] std::vector<Pending> perform(const Action& action);
 
   /// Of the global batch, if no target is ignored.

@@ -1,10 +1,10 @@
-// The tensors between stages, as the rank of a stage names them. Where two neighbours are on one rank nothing is sent:
-// what the one writes is what the other reads, in one buffer, which is named by its reader: the input of the next stage
-// and the gradient of the output of the one before.
+// The tensors between stages. If two neighbouring stages are on one rank, nothing is sent: one writes the buffer that
+// the other reads. It is named after the later stage (its input) or the earlier stage (the gradient of its output).
 #pragma once
 
-#include <vector>
 #include "executor/buffers.h"
+
+#include <vector>
 
 namespace echelon {
 

@@ -9,9 +9,9 @@
 namespace echelon {
 namespace {
 
-// An H100 multiplies some 700e12 numbers a second and moves 3.35e12 bytes, so reading and writing a float32 gradient of
-// the weights hides behind a product of some 800 tokens and more. With 16 bits this is 5,300 tokens of GPT-2's
-// vocabulary and 2,100 of Llama 3's (docs/internals/gpu.md).
+// An H100 computes about 700e12 flops and moves 3.35e12 bytes a second. So the traffic of a float32 weight gradient is
+// hidden by a matmul of 800 or more tokens. With 16-bit logits that is 5,300 tokens of GPT-2's vocabulary and 2,100 of
+// Llama 3's (docs/internals/gpu.md).
 constexpr std::int64_t max_bytes_on_gpu = std::int64_t{512} << 20;
 
 bool is_on_gpu(const TrainingConfig& training) { return training.device == DeviceChoice::cuda; }
@@ -22,19 +22,19 @@ HeadChunk head_chunk(const TrainingConfig& training) {
   return is_on_gpu(training) ? HeadChunk{.max_tokens = any, .max_bytes = max_bytes_on_gpu} : HeadChunk{};
 }
 
-/// On processors sums of float32 stay in the caches and cost nothing.
+/// On CPUs float32 sums stay in the caches and cost nothing.
 DType logits_dtype(const TrainingConfig& training, DType dtype) {
   return training.logits_dtype.value_or(is_on_gpu(training) ? dtype : accumulate_dtype(dtype));
 }
 
-/// Rows of so many numbers of 16 bits lie as tensor cores read them: GPT-2's 50,257 are odd.
+/// Rows of 16-bit values with this multiple are aligned for tensor cores; GPT-2's 50,257 is odd.
 std::int64_t vocabulary_multiple(const TrainingConfig& training) {
   constexpr std::int64_t on_gpu = 128;  // Megatron-LM's --make-vocab-size-divisible-by
   if (training.make_vocab_size_divisible_by > 0) return training.make_vocab_size_divisible_by;
   return is_on_gpu(training) ? on_gpu : 1;
 }
 
-// In deterministic mode cuDNN would want 2 bytes for each pair of a query and a key, and of documents it knows nothing
+// In deterministic mode cuDNN needs 2 bytes for each pair of a query and a key, and it does not support documents
 // (docs/internals/gpu.md).
 bool may_use_cudnn_backward(const RunConfig& config) {
   const TrainingConfig& training = config.training;
@@ -102,7 +102,7 @@ void add_stages(ModelPart& part, const RunConfig& config, int rank) {
     const StageLayers& layers = layout[static_cast<std::size_t>(index)];
     const StagePart& made = add_stage(part, config, rank, index, layers, layers.has_head ? tied_weight : nullptr);
     // Schedules may compute the weight gradient of one of two stages before the other's, so neither overwrites it.
-    if (tied_weight != nullptr && made.is_last()) tied_weight->is_formed_by_product = false;
+    if (tied_weight != nullptr && made.is_last()) tied_weight->is_overwritten_by_first_matmul = false;
     if (made.is_first()) tied_weight = made.stage->tied_weight();
   }
 }

@@ -1,5 +1,5 @@
-// What of the model lies on one rank: its virtual pipeline stages and, per unit, the sharded parameters. Without
-// memory; the blueprint traces it, the engine binds it.
+// The part of the model on one rank: its virtual pipeline stages and the sharded parameters of each unit. It has no
+// memory; the blueprint traces it, the engine binds it to memory.
 #pragma once
 
 #include "nn/decoder/stage.h"
@@ -30,7 +30,7 @@ struct ModelPart {
   std::vector<int> rank_of_stage;  // of all stages: the pipeline rank that holds it
   std::vector<StagePart> stages;   // those of this rank, ascending
 
-  /// A stage of this rank, by its index among all. Throws Failure if it lies elsewhere.
+  /// A stage of this rank, by its index among all. Throws Failure if it is on another rank.
   [[nodiscard]] StagePart& stage(int index);
   [[nodiscard]] const StagePart& stage(int index) const;
   /// False for stages beyond the ends, too.
@@ -67,8 +67,8 @@ StagePart& add_stage(ModelPart& part, const RunConfig& config, int rank, int ind
 /// How units are held along the data axes; of a tied weight's two copies both count as the first.
 [[nodiscard]] ShardOptions shard_options(const RunConfig& config);
 
-/// The part of `rank`, with the stages that `schedule` places there. Throws Error for layouts that cannot be cut (heads
-/// against tensor_parallel_degree, layers against stages).
+/// The part of `rank`, with the stages that `schedule` places there. Throws Error for layouts that do not divide the
+/// model (heads by tensor_parallel_degree, layers by stages).
 [[nodiscard]] ModelPart make_model_part(const RunConfig& config, const Schedule& schedule, int rank);
 
 }  // namespace echelon

@@ -1,6 +1,5 @@
-// The float64 numbers of a step that lie beside the tensors: what the step is given, what every rank sums, and what the
-// host reads at the end. All of them are uploaded when a step begins and read when it ends, so that between the two the
-// host waits for nothing.
+// The float64 scalars of a step: its inputs, the sums over ranks, and the results that the host reads. They are
+// uploaded at the start of a step and read at its end, so the host waits for nothing in between.
 #pragma once
 
 #include "ops/ops.h"
@@ -16,7 +15,7 @@ struct StepScalars {
   double num_stopping = 0;    // ranks that were asked to stop
   double grad_norm = 0;       // before clipping
   double squares = 0;         // of this rank's gradients, then of all
-  double uncounted_loss = 0;  // what another rank forms too, and counts
+  double uncounted_loss = 0;  // a loss that another rank computes too, and counts
   double loss_scale = 1;      // of float16
   AdamWScalars adamw = {};
 };
@@ -26,8 +25,8 @@ inline constexpr std::int64_t num_scalars = sizeof(StepScalars) / sizeof(double)
   return static_cast<std::int64_t>(offset_bytes / sizeof(double));
 }
 
-/// Elements of the rank's scalars buffer. What is summed over ranks together lies together, and so does what the host
-/// reads at the end.
+/// Elements of the rank's scalars buffer. Values that are summed in one all-reduce are adjacent, and so are those that
+/// the host reads at the end.
 inline constexpr std::int64_t count_scalar = scalar_at(offsetof(StepScalars, num_targets)),
                               report_scalar = scalar_at(offsetof(StepScalars, loss)),
                               norm_scalar = scalar_at(offsetof(StepScalars, grad_norm)),

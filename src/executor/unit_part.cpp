@@ -16,7 +16,7 @@ ModelPart make_unit_part(const RunConfig& config, int rank, const UnitKind& kind
                               .has_head = kind.role != Role::block && !is_embedding};
   const StagePart& stage = add_stage(part, config, rank, part.pipeline_rank, layers, nullptr);
   if (Param* const tied_weight = stage.stage->tied_weight())
-    tied_weight->is_formed_by_product = kind.is_formed_by_product;
+    tied_weight->is_overwritten_by_first_matmul = kind.is_overwritten_by_first_matmul;
   return part;
 }
 
@@ -26,7 +26,7 @@ ShardedUnit& unit_of(ModelPart& part, const UnitKind& kind) {
 
 UnitKind kind_of_state(UnitKind kind) {
   kind.recompute = {};
-  if (kind.role == UnitKind::Role::head) kind.is_formed_by_product = false;
+  if (kind.role == UnitKind::Role::head) kind.is_overwritten_by_first_matmul = false;
   return kind;
 }
 

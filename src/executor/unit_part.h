@@ -16,7 +16,7 @@ struct UnitKind {
   // another rank, it has a copy of it.
   bool has_copy = false;
   bool is_head_copy = false;
-  bool is_formed_by_product = false;
+  bool is_overwritten_by_first_matmul = false;
   auto operator<=>(const UnitKind&) const = default;
 };
 

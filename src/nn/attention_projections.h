@@ -1,4 +1,4 @@
-// The products at the borders of attention, with the rows and columns that head_split gives a rank.
+// The matmuls before and after attention, with the rows and columns that head_split gives a rank.
 #pragma once
 
 #include "nn/head_split.h"

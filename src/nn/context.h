@@ -11,9 +11,9 @@
 namespace echelon {
 
 /// How many of the head's logits exist at a time. A chunk reads all of the head's weights twice and adds to all their
-/// gradients: below a thousand tokens its products wait for that, not for arithmetic (docs/results/performance.md).
-/// max_bytes bounds a chunk's logits and their gradients, for vocabularies whose chunks would be large next to the
-/// activations of a layer. These values are those of processors.
+/// gradients. Below a thousand tokens its matmuls are bound by that traffic (docs/results/performance.md). max_bytes
+/// bounds a chunk's logits and their gradients, for vocabularies whose chunks would be large next to the activations of
+/// a layer. These values are for CPUs.
 struct HeadChunk {
   std::int64_t max_tokens = 2048, max_bytes = std::int64_t{1} << 28;
 };
@@ -31,7 +31,7 @@ struct LayerOptions {
   ModelSpec model;
   DType dtype = DType::float32;       // parameters and activations
   DType grad_dtype = DType::float32;  // gradients of parameters
-  bool is_float8 = false;             // products of linear layers: ops/float8.h
+  bool is_float8 = false;             // matmuls of linear layers: ops/float8.h
   Recompute recompute = {};           // of a stage; of a block its operations
   bool masks_documents = false;       // a token attends to its own document alone
 
@@ -53,13 +53,13 @@ struct LayerOptions {
 struct Microbatch {
   Tensor tokens;   // int32 [B T], whole on every rank
   Tensor targets;  // int32 [B T]; ignored_target where nothing is predicted
-  // int32 [B T]: for every token the position in its sequence at which its document begins; nothing if all are of one
-  // document.
+  // int32 [B T]: for every token the position in its sequence where its document starts; empty without document
+  // masking.
   Tensor document_starts = {};
   Tensor loss_sum;              // float64 [1]: sum of the losses of valid targets, in nats
   double gradient_scale = 1.0;  // of the gradient of the loss sum: 1 / expected valid targets of the global batch
   Tensor loss_scale = {};       // float64 [1], or left out: another factor of it, of the current step
-  bool wants_gradient = false;  // a backward pass follows, and computes the loss; without one, forward does
+  bool needs_gradient = false;  // a backward pass follows, and computes the loss; without one, forward does
 };
 
 struct Context {

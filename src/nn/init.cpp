@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t low(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
 constexpr std::uint32_t high(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 
-// The standard normal numbers of one tensor. Each Philox block gives two of them (Box and Muller 1958).
+// The standard normal values of one tensor. Each Philox block gives two of them (Box and Muller 1958).
 class Normals {
  public:
   Normals(std::uint64_t stream, std::int64_t seed) : stream_(stream), seed_(static_cast<std::uint64_t>(seed)) {}
@@ -27,7 +27,7 @@ class Normals {
  private:
   void draw(std::uint64_t pair) {
     const auto words = philox4x32_10({low(pair), high(pair), low(stream_), high(stream_)}, {low(seed_), high(seed_)});
-    // The first uniform number lies in (0, 1], so that its logarithm is finite.
+    // The first uniform value is in (0, 1], so that its logarithm is finite.
     const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform(words[0], words[1])));
     const double angle = 2.0 * std::numbers::pi * uniform(words[2], words[3]);
     values_ = {radius * std::cos(angle), radius * std::sin(angle)};

@@ -1,4 +1,4 @@
-// A layer with hand-written gradients. There is no tape; whatever backward needs, forward saves in the stash.
+// A layer with hand-written gradients. There is no autograd tape: forward saves what backward needs in the stash.
 //
 //     y = x w^T           forward:         save x
 //     dx = dy w           backward_input:  save dy        (=  : a gradient of an activation has one writer)

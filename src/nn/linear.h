@@ -1,4 +1,4 @@
-// The product of one rank with a weight, and its gradients. No communication.
+// The matmul of one rank with a weight, and its gradients. No communication.
 //
 //     y = x w^T + b        dx = dy w        dw += dy^T x,  db += sum of dy over tokens        w [out, in]
 //
@@ -17,7 +17,7 @@ namespace echelon {
 class Linear {
  public:
   Linear(const LayerOptions& options, Param weight) : weight_(std::move(weight)), is_float8_(options.is_float8) {
-    weight_.is_formed_by_product = true;
+    weight_.is_overwritten_by_first_matmul = true;
   }
 
   void set_bias(Param bias) { bias_ = std::move(bias); }
@@ -43,7 +43,7 @@ class Linear {
   bool is_float8_;
 };
 
-/// The gradient of a weight that is_formed_by_product += dy^T x, or = if it is the step's first.
+/// The gradient of a weight that is_overwritten_by_first_matmul += dy^T x, or = if it is the step's first.
 [[nodiscard]] MatmulArgs weight_gradient(Param& weight, Tensor dy, Tensor x);
 
 }  // namespace echelon

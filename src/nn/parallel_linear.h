@@ -1,8 +1,8 @@
-// The two products of a tensor-parallel region (Shoeybi et al. 2019): the first shards its outputs over the ranks, the
+// The two matmuls of a tensor-parallel region (Shoeybi et al. 2019): the first shards its outputs over the ranks, the
 // second its inputs.
 //
 //     column-parallel    y_i = enter(x) w_i^T + b_i            each rank has some outputs of all tokens
-//     row-parallel       y   = leave(x_i w_i^T) + b            each rank's product is a partial sum
+//     row-parallel       y   = leave(x_i w_i^T) + b            each rank's matmul is a partial sum
 //
 // Several column-parallel products of one x (q, k, v; gate, up) form one group: their partial dx are summed before they
 // are communicated.
@@ -23,17 +23,17 @@ class ColumnParallel {
 
   [[nodiscard]] std::vector<Param*> params();
 
-  /// ys[i] [num_tokens, outputs of product i] of x [num_local_tokens, in].
+  /// ys[i] [num_tokens, outputs of matmul i] of x [num_local_tokens, in].
   void forward(Context& context, Tensor x, std::span<const Tensor> ys) const;
   /// The same in a backward pass, where backward_weight reads the gathered tokens too: returns x [num_tokens, in], in
   /// the workspace if it was gathered.
   [[nodiscard]] Tensor recompute(Context& context, Tensor x, std::span<const Tensor> ys) const;
-  /// dx [num_local_tokens, in] = the sum over the products and the ranks.
+  /// dx [num_local_tokens, in] = the sum over the matmuls and the ranks.
   void backward_input(Context& context, std::span<const Tensor> dys, Tensor dx) const;
-  /// Under sequence parallelism x is gathered again, unless `recompute` returned it: saved whole it would take tp times
-  /// the memory.
+  /// Under sequence parallelism x is gathered again, unless `recompute` returned it: saving the whole x would take tp
+  /// times the memory.
   void backward_weight(Context& context, std::span<const Tensor> dys, Tensor x);
-  /// The products alone, of tokens that all ranks hold.
+  /// The matmuls alone, of tokens that all ranks hold.
   void products(Context& context, Tensor x, std::span<const Tensor> ys) const;
 
  private:
@@ -60,7 +60,7 @@ class RowParallel {
   Linear linear_;
 };
 
-/// The product [hidden_size, num_inputs] that ends a branch of a decoder block; this rank has the inputs of `columns`.
+/// The matmul [hidden_size, num_inputs] that ends a branch of a decoder block; this rank has the inputs of `columns`.
 /// Its initial values are smaller by sqrt(2 layers), so that the sum over all branches keeps its variance (Radford et
 /// al. 2019). With output_bias it has a bias.
 [[nodiscard]] RowParallel row_parallel(const LayerOptions& options, const std::string& name, std::int64_t num_inputs,

@@ -17,7 +17,7 @@ struct Param {
   // What this rank has of the tensor: all of it, or the entries of one dim that tensor parallelism gives it. Padding is
   // zeros that stay zeros.
   TensorSlice slice = {};
-  // groups.partial is the tensor-parallel ranks for norms and for biases after a row-parallel product under sequence
+  // groups.partial is the tensor-parallel ranks for norms and for biases after a row-parallel matmul under sequence
   // parallelism, and for q/k norms (each rank sees its heads); for key and value projections those with the same kv
   // head.
   GradientGroups groups = {};
@@ -27,18 +27,18 @@ struct Param {
   bool decays = true;     // weight decay applies: not to norms and biases
   double init_std = 0.0;  // normal(0, init_std); 0: init_value everywhere
   double init_value = 0.0;
-  // The first product of a step writes all of the gradient, so nobody zeroes it before.
-  bool is_formed_by_product = false;
+  // The first matmul of a step overwrites the whole gradient, so it is not zeroed before.
+  bool is_overwritten_by_first_matmul = false;
 
-  Tensor value;  // bound by whoever owns the memory
+  Tensor value;  // bound by the owner of the memory
   Tensor grad;
-  bool has_grad = true;  // false from the beginning of a step to that first product
+  bool has_grad = true;  // false from the start of a step to that first matmul
 
   [[nodiscard]] const Sizes& global_sizes() const { return slice.global_sizes(); }
   [[nodiscard]] const Sizes& local_sizes() const { return slice.sizes(); }
 };
 
-/// A number for the parameter's name, the same on every machine.
+/// A hash of the parameter's name, the same on every machine.
 [[nodiscard]] std::uint64_t stream_of(const Param& param);
 
 }  // namespace echelon

@@ -31,7 +31,7 @@ class Stash {
   }
   /// Saves the address of a tensor that is stored elsewhere until the backward pass is over, e.g. the stage's input.
   void save_view(const void* owner, int which, Tensor tensor) { tensors_[{owner, which}] = tensor; }
-  /// What was saved. Throws std::out_of_range if nothing was: a bug of ours.
+  /// What was saved. Throws std::out_of_range if nothing was, which is a bug in the layer.
   [[nodiscard]] Tensor saved(const void* owner, int which) const { return tensors_.at({owner, which}); }
 
   void clear() {

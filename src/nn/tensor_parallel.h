@@ -1,5 +1,5 @@
-// The borders of a tensor-parallel region: the conjugate operators f, g of Shoeybi et al. 2019 (arXiv:1909.08053, fig.
-// 3) and, under sequence parallelism, g, g-bar of Korthikanti et al. 2022 (arXiv:2205.05198, fig. 5).
+// The boundaries of a tensor-parallel region: the conjugate operators f, g of Shoeybi et al. 2019 (arXiv:1909.08053,
+// fig. 3) and, under sequence parallelism, g, g-bar of Korthikanti et al. 2022 (arXiv:2205.05198, fig. 5).
 //
 //                       tensor parallel     with sequence parallelism
 //     enter             identity            all-gather of the tokens

@@ -1,5 +1,4 @@
-// The questions that operations ask about their tensors before they run: the parts of check.h, one file for each group
-// of operations, are made of them.
+// The checks of tensors that the operations share.
 #pragma once
 
 #include "base/error.h"
@@ -9,7 +8,7 @@
 
 namespace echelon {
 
-/// Of one operation. Every answer other than yes is a Failure: "op: tensor is dtype [sizes], but must ...".
+/// The checks of one operation. Each throws Failure if it does not hold: "op: tensor is dtype [sizes], but must ...".
 class ArgumentChecker {
  public:
   explicit ArgumentChecker(std::string_view op) : op_(op) {}
@@ -39,12 +38,12 @@ class ArgumentChecker {
     that(t.sizes.num_dims() >= 1, name, t, "have at least one dim");
     computes(name, t);
   }
-  /// A gradient of a weight: of the activations' dtype or the one of sums.
+  /// A gradient of a weight: of the activations' dtype or its accumulate_dtype.
   void gradient(std::string_view name, const Tensor& t, DType activations) const {
     that(t.dtype == activations || t.dtype == accumulate_dtype(activations), name, t,
          "have the activations' dtype or its accumulate_dtype");
   }
-  /// A number for each column of a matrix, in its format.
+  /// One value for each column of a matrix, of its dtype.
   void vector(std::string_view name, const Tensor& t, const Tensor& matrix) const {
     count(name, t, matrix.size(-1));
     dtype(name, t, matrix.dtype);

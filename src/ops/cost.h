@@ -1,4 +1,4 @@
-// What an operation costs, and what the formulas next to each operation are made of.
+// The cost of an operation, and helpers for the formulas of each operation.
 //
 // Flops: a multiply-add is two; a comparison, division, exp, log, tanh or square root counts as one. Attention counts
 // only its matrix products, and of those the part that the causal mask leaves, as the papers do. Bytes: every operand

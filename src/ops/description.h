@@ -1,5 +1,5 @@
-// What the file of an operation in ops/operations/ states about it next to its arguments. Each operation has all of
-// these functions for its Args, and one that is missing does not link.
+// The functions in the file of an operation in ops/operations/, next to its arguments. Each operation has all of them
+// for its Args; without one the program does not link.
 //
 //     check         throws Failure unless the sizes belong together and the dtypes are those that the contract allows;
 //                   names the operation, the tensor and its sizes; looks at no data

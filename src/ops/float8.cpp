@@ -39,7 +39,7 @@ double rounded_to_float8(double x, Float8 format) {
   constexpr int bias = 1023, mantissa_bits = 52;
   const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(x) >> mantissa_bits & 0x7ffU) - bias;
   const int unit = std::max(exponent, format.least_exponent) - format.mantissa_bits;
-  // Beside so large a number a double has no bits left below the unit, and the addition rounds to nearest even.
+  // Added to so large a value, a double has no bits left below the unit, so the addition rounds to nearest even.
   const double large =
       std::bit_cast<double>(static_cast<std::uint64_t>(unit + mantissa_bits + bias) << mantissa_bits) * 1.5;
   return std::copysign((x + large) - large, x);

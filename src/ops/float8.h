@@ -1,10 +1,10 @@
-// Numbers of 8 bits (Micikevicius et al. 2022, arXiv:2209.05433): e4m3 with 3 bits of mantissa up to 448, e5m2 with 2
-// up to 57344.
+// 8-bit floating point (Micikevicius et al. 2022, arXiv:2209.05433): e4m3 with 3 bits of mantissa up to 448, e5m2 with
+// 2 up to 57344.
 //
-// A product in float8 rounds each operand as a whole, with one scale: the power of two that brings its largest number
-// as near below the format's largest as it can. Such a scale changes no mantissa, so a number is rounded alike whatever
-// lies beside it in a rank's part of a tensor, unless it is smaller than the largest by 2^14 (e4m3) or 2^29 (e5m2):
-// layouts that cut tensors agree with one rank.
+// A float8 matmul rounds each operand with one scale per tensor: the largest power of two with which its largest value
+// does not exceed the format's maximum. Such a scale changes no mantissa. So rounding does not depend on the other
+// values in a rank's part of a tensor, unless a value is smaller than the largest by 2^14 (e4m3) or 2^29 (e5m2).
+// Layouts that shard tensors agree with one rank.
 #pragma once
 
 #include "ops/operations/matmul.h"
@@ -25,10 +25,10 @@ struct Float8 {
 /// are multiplied, and none is.
 [[nodiscard]] int float8_exponent(double amax, Float8 format);
 
-/// The nearest number of the format, even where two are, of one that is not above the largest.
+/// x rounded to nearest even; x must not exceed the largest value.
 [[nodiscard]] double rounded_to_float8(double x, Float8 format);
 
-/// out = x in its own dtype, each number rounded as a product in float8 rounds it: NaN everywhere if one is not finite.
+/// out = x in its own dtype, each value rounded as in a float8 matmul: NaN everywhere if one is not finite.
 void round_to_float8(Tensor out, Tensor x, OperandFormat format);
 
 }  // namespace echelon

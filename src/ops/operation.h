@@ -103,11 +103,11 @@ decltype(auto) visit_kind(OpKind kind, F&& f) {
   std::abort();
 }
 
-/// Whether an operation's time follows its flops, because it multiplies matrices; else it follows its bytes.
+/// Whether an operation is bound by its flops, because it multiplies matrices; else it is bound by its bytes.
 [[nodiscard]] bool multiplies_matrices(OpKind kind);
 
-/// An operation with its arguments. It refers to them and cannot be copied, so that a call costs two words: valid as
-/// long as they are, which is one call. Who needs it longer copies the arguments (ops/stored_operation.h).
+/// An operation with its arguments. It refers to them and cannot be copied, so a call costs two words. It is valid
+/// during the call. Code that needs it longer copies the arguments (ops/stored_operation.h).
 class Operation {
  public:
   template <class Args, OpKind kind = KindOf<Args>::value>

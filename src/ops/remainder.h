@@ -1,7 +1,6 @@
-// A float32 weight in two halves of 16 bits: the bfloat16 nearest to it, which the model computes with, and what the
-// float32 has beyond that, in units of its last place. An optimizer that keeps the second half has its master weights
-// in 2 bytes beside the parameters instead of 4 (the "parameter remainders" of Apex's distributed Adam and of
-// Megatron).
+// A float32 weight in two halves of 16 bits: the closest bfloat16, which the model computes with, and the remainder in
+// units of the float32's last place. An optimizer that stores the remainder needs 2 more bytes per parameter for master
+// weights instead of 4 (the "parameter remainders" of Apex's distributed Adam and of Megatron).
 #pragma once
 
 #include <bit>
@@ -10,8 +9,8 @@
 namespace echelon {
 
 struct SplitFloat {
-  // A bfloat16; of two that are as near the one that is larger in magnitude, else an even and an odd one could have one
-  // remainder.
+  // The closest bfloat16; of two equally close ones the larger in magnitude, else an even and an odd one could have the
+  // same remainder.
   std::uint16_t upper = 0;
   std::int16_t remainder = 0;
 };

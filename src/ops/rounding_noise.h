@@ -1,6 +1,6 @@
-// Rounding to bfloat16 at random, up with the probability that leaves the mean as it is (stochastic rounding; Gupta et
-// al. 2015, arXiv:1502.02551). The random bits come from a counter, so that every backend, every run and every layout
-// has the same.
+// Stochastic rounding to bfloat16: up with the probability that preserves the mean ( Gupta et al. 2015,
+// arXiv:1502.02551). The random bits come from a counter, so that every backend, every run and every layout has the
+// same.
 #pragma once
 
 #include "base/philox.h"
@@ -30,8 +30,8 @@ namespace echelon {
   return noise_block(noise, index / 4)[static_cast<std::size_t>(index % 4)];
 }
 
-/// The bits of the bfloat16 below x or above it in magnitude, by the lower half of `random`. What is a bfloat16 stays
-/// as it is; so do infinity and NaN.
+/// The bits of the bfloat16 below x or above it in magnitude, by the lower half of `random`. Values that are a
+/// bfloat16, infinity and NaN are unchanged.
 [[nodiscard]] constexpr std::uint16_t stochastic_bfloat16(float x, std::uint32_t random) {
   const auto word = std::bit_cast<std::uint32_t>(x);
   if ((word & 0x7f800000U) == 0x7f800000U)

@@ -1,4 +1,4 @@
-// An operation of a kind and size on operands of its own: to be timed.
+// A sample operation of a kind and size, with its own operands, for timing.
 #pragma once
 
 #include "ops/cost.h"

@@ -8,7 +8,7 @@
 
 namespace echelon {
 
-/// The type in which sums over T are formed: the type of accumulate_dtype.
+/// The type in which sums over T are computed: the type of accumulate_dtype.
 template <class T>
 using Accumulate = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -26,7 +26,7 @@ void visit_float(DType dtype, F&& f) {
   throw Failure(fmt::format("no operation computes with {}", name_of(dtype)));
 }
 
-/// f(T{}, G{}) with the T of the activations and the G of a gradient of a weight or a product: T or Accumulate<T>.
+/// f(T{}, G{}) with the T of the activations and the G of a gradient of a weight or a matmul: T or Accumulate<T>.
 template <class F>
 void visit_pair(DType activations, DType gradients, F&& f) {
   visit_float(activations, [&](auto t) {
@@ -37,7 +37,7 @@ void visit_pair(DType activations, DType gradients, F&& f) {
   });
 }
 
-/// f(M{}) with the type of AdamW's moments beside master weights of type A: A, or bfloat16 beside float.
+/// f(M{}) with the type of AdamW's moments next to master weights of type A: A, or bfloat16 with float.
 template <class A, class F>
 void visit_moment(DType moment, F&& f) {
   if constexpr (std::is_same_v<A, float>) {
@@ -46,7 +46,7 @@ void visit_moment(DType moment, F&& f) {
   f(A{});
 }
 
-/// f(T{}, U{}) with the types of two numbers whose sums have one type: alike, or float32 and one of 16 bits.
+/// f(T{}, U{}) with the types of two values whose sums have one type: the same type, or float32 and a 16-bit type.
 template <class F>
 void visit_addends(DType a, DType b, F&& f) {
   visit_float(a, [&](auto t) {

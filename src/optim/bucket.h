@@ -34,7 +34,7 @@ struct Bucket {
   [[nodiscard]] std::int64_t num_parameters_in(Range range) const;
 };
 
-/// The part of a segment that lies in a range, in the bucket's elements; count 0 if none does.
+/// The part of a segment inside a range, in the bucket's elements; count 0 if they do not overlap.
 [[nodiscard]] Range overlap(const Segment& segment, Range range);
 
 /// The buckets of a unit's parameters, in the order of their groups, as `rank` sees them; `shards`: over their shard

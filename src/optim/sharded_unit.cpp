@@ -115,7 +115,7 @@ void ShardedUnit::zero_gradients(Ops& ops) {
   for (const Bucket& bucket : buckets_)
     for (const Segment& segment : bucket.segments) {
       Param& param = *segment.param;
-      param.has_grad = !param.is_formed_by_product;
+      param.has_grad = !param.is_overwritten_by_first_matmul;
       if (param.has_grad) ops.fill(param.grad, 0.0);
     }
 }

@@ -1,13 +1,13 @@
-// A unit's parameters, gradients and optimizer state in flat buffers, and what is done to them in a step: gather,
-// reduce, clip, update. One mechanism with a level (ZeRO, Rajbhandari et al. 2020, arXiv:1910.02054): what is cut over
-// the shard group, so that a rank keeps its own part only.
+// A unit's parameters, gradients and optimizer state in flat buffers, and the operations of a step on them: gather,
+// reduce, clip, update. The ZeRO level (Rajbhandari et al. 2020, arXiv:1910.02054) says what is sharded over the shard
+// group. A rank stores only its own part of that.
 //
-//   level 0   nothing: gradients are all-reduced, and every rank updates everything
-//   level 1   optimizer state: gradients are reduce-scattered once a step, a rank updates its part, and the parts are
-//             gathered again
-//   level 2   gradients too: formed in a whole buffer that lives for one microbatch, reduce-scattered and added to
-//             the part
-//   level 3   parameters too: gathered into a whole buffer before they are used, and released afterwards
+//     level 0   nothing: gradients are all-reduced, and every rank updates everything
+//     level 1   optimizer state: gradients are reduce-scattered once a step, a rank updates its part, and the parts are
+//               gathered again
+//     level 2   gradients too: computed in a whole buffer that lives for one microbatch, reduce-scattered and added to
+//               the part
+//     level 3   parameters too: gathered into a whole buffer before they are used, and released afterwards
 //
 // Model code never asks for the level: it sees whole parameters and whole gradients.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace echelon {
 
-/// How a unit is held along the data axes. Over which ranks, its parameters say.
+/// How a unit is sharded along the data axes. Its parameters say over which ranks.
 struct ShardOptions {
   int level = 0;  // 0 where no shard group has more than one rank
   // Hybrid sharding: some shard group and its replicate group have several ranks, so the owned parts are summed in an
@@ -32,7 +32,7 @@ struct ShardOptions {
   DType grad_dtype = DType::float32;
   DType reduce_dtype = DType::float32;  // of gradients while they are reduced over the data axes; else grad_dtype
   DType moments_dtype = DType::float32;
-  bool stores_remainders = false;  // instead of float32 masters beside bfloat16 parameters: ops/remainder.h
+  bool stores_remainders = false;  // instead of float32 masters with bfloat16 parameters: ops/remainder.h
 
   /// The optimizer's own copy exists only if parameters are too coarse for it.
   [[nodiscard]] bool has_master() const { return dtype != accumulate_dtype(dtype); }
@@ -62,8 +62,8 @@ class ShardedUnit {
   [[nodiscard]] bool sums_replicas() const;
   /// This rank's copy of some bucket counts in the norm and is written to checkpoints.
   [[nodiscard]] bool has_first_copy() const;
-  /// All that a unit keeps between actions, bucket by bucket: parameters (from level 3 on the owned part), gradients
-  /// (from level 2 on the owned part), and the owned part of master weights, if there are any, and of both moments.
+  /// What a unit stores between actions, bucket by bucket: parameters (at level 3 the owned part), gradients (from
+  /// level 2 on the owned part), and the owned part of both moments and of master weights, if any.
   [[nodiscard]] std::vector<StateBuffer> state_buffers() const;
   [[nodiscard]] const BucketMemory& memory(std::size_t bucket) const { return memory_[bucket]; }
   /// The owned part of the parameters and of the gradients, which at the end of a step are summed over all ranks.
@@ -72,18 +72,18 @@ class ShardedUnit {
 
   /// Gives each of state_buffers() its memory, and every parameter its views into what of it is whole.
   void bind(const std::function<Tensor(const StateBuffer&)>& memory_of);
-  /// Whole buffers, one per bucket, for what is cut: parameters are seen there until they are released, gradients until
-  /// others are bound.
+  /// Binds whole buffers, one per bucket, for what is sharded: parameters until they are released, gradients until
+  /// other buffers are bound.
   void bind_parameters(std::vector<Tensor> whole);
   void bind_gradients(std::vector<Tensor> whole);
-  /// Nobody may read the parameters until they are bound and gathered again.
+  /// Parameters must not be read until they are bound and gathered again.
   void release_parameters();
   /// After the owned parameters were written: the master weights take their values.
   void refresh_master(Ops& ops);
 
-  /// A step begins: no gradient is there yet. Zeroes what the backward pass adds to, or from level 2 on the owned part.
+  /// At the start of a step: zeroes what the backward pass adds to, or from level 2 on the owned part.
   void clear_gradients(Ops& ops);
-  /// Zeroes what the backward pass adds to; what a product forms first is overwritten by it.
+  /// Zeroes what the backward pass adds to, except gradients whose first matmul overwrites them.
   void zero_gradients(Ops& ops);
 
   /// Over the shard groups, into the whole parameters.
@@ -107,8 +107,8 @@ class ShardedUnit {
   [[nodiscard]] std::vector<Pending> sum_tied(Ops& ops, Mesh& mesh);
   /// sum (float64 [1]) += squares of the gradients that count here: over all ranks, each parameter once.
   void add_squares(Ops& ops, Tensor sum) const;
-  /// `scalars` (float64 [num_adamw_scalars]) has lr, step and the gradients' factor when it runs; those of `adamw` are
-  /// not looked at.
+  /// lr, step and the gradients' factor are read from `scalars` (float64 [num_adamw_scalars]) when it runs, not from
+  /// `adamw`.
   void update(Ops& ops, const AdamWOptions& adamw, Tensor scalars);
 
  private:

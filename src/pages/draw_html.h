@@ -2,7 +2,7 @@
 #pragma once
 
 #include "report/html/html_report.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <string>
 #include <vector>

@@ -11,13 +11,13 @@ namespace echelon {
 
 enum class ActionKind : std::uint8_t {
   load_batch,       // tokens and targets of all microbatches of the step
-  clear_gradients,  // no gradient is there yet: zeroes what backward adds to
+  clear_gradients,  // zeroes the gradients that backward adds to
   count_tokens,     // sums the number of valid targets over the data axes
-  receive_forward,  // posts the receive of the stage's input from the stage before
+  receive_forward,  // posts the receive of the stage's input from the previous stage
   forward,
-  send_forward,      // starts the send of the stage's output to the stage behind
+  send_forward,      // starts the send of the stage's output to the next stage
   receive_backward,  // posts the receive of the gradient of the stage's output
-  // Input and weight gradients at once: a kind of its own, for it may send its gradient only at its end.
+  // Input and weight gradients in one pass, which can send its gradient only at its end.
   backward,
   backward_input,
   backward_weight,
@@ -53,7 +53,7 @@ enum class ActionKind : std::uint8_t {
 [[nodiscard]] inline bool is_forward_transfer(ActionKind kind) {
   return kind == ActionKind::send_forward || kind == ActionKind::receive_forward;
 }
-[[nodiscard]] inline bool forms_weight_gradients(ActionKind kind) {
+[[nodiscard]] inline bool computes_weight_gradients(ActionKind kind) {
   return kind == ActionKind::backward || kind == ActionKind::backward_weight;
 }
 
@@ -66,7 +66,7 @@ struct Action {
   // A block of the stage, 0 = first in forward order; num_units(stage) = the tied weight; whole_stage = all in order.
   int unit = whole_stage;
   int id = -1;               // its position in its rank's program
-  std::vector<int> after{};  // ids of this rank's actions that must have ended before this one begins; ascending
+  std::vector<int> after{};  // ids of this rank's actions that must have ended before this one starts; ascending
   bool operator==(const Action&) const = default;
 };
 [[nodiscard]] std::string to_string(const Action& action);  // "backward stage 1 microbatch 3 unit 0"

@@ -7,10 +7,11 @@
 namespace echelon {
 namespace {
 
-// What meets across ranks: a message, named by its receive (kind, stage, microbatch), or the n-th collective of a kind.
-using Meeting = std::tuple<ActionKind, int, int>;
+// What actions of several ranks are matched by: a message, named by its receive (kind, stage, microbatch), or the n-th
+// collective of a kind.
+using MatchKey = std::tuple<ActionKind, int, int>;
 
-Meeting meeting_of(const Action& action, std::map<ActionKind, int>& num_collectives) {
+MatchKey match_key(const Action& action, std::map<ActionKind, int>& num_collectives) {
   switch (action.kind) {
     case ActionKind::send_forward: return {ActionKind::receive_forward, action.stage + 1, action.microbatch};
     case ActionKind::send_backward: return {ActionKind::receive_backward, action.stage - 1, action.microbatch};
@@ -49,7 +50,7 @@ EventGraph event_graph(const std::vector<Program>& programs) {
   }
   graph.before.resize(num_nodes);
 
-  std::map<Meeting, std::vector<int>> starts;
+  std::map<MatchKey, std::vector<int>> starts;
   for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
     std::map<ActionKind, int> num_collectives;
     for (const Action& action : programs[rank]) {
@@ -59,11 +60,11 @@ EventGraph event_graph(const std::vector<Program>& programs) {
         before_start.push_back(graph.end(rank, action.id - 1));
       for (const int id : action.after) before_start.push_back(graph.end(rank, id));
       graph.before[graph.end(rank, action.id)].push_back(graph.start(rank, action.id));
-      const Meeting meeting = meeting_of(action, num_collectives);
-      if (std::get<1>(meeting) >= 0) starts[meeting].push_back(graph.start(rank, action.id));
+      const MatchKey key = match_key(action, num_collectives);
+      if (std::get<1>(key) >= 0) starts[key].push_back(graph.start(rank, action.id));
     }
   }
-  for (const auto& [meeting, nodes] : starts) {
+  for (const auto& [key, nodes] : starts) {
     for (const int end_of : nodes) {
       for (const int start : nodes) {
         if (start != end_of) graph.before[end_of + 1].push_back(start);

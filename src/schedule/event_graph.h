@@ -1,11 +1,11 @@
-// The starts and ends of all ranks' actions and what must come before what: the model of a run that the checker proves
-// free of cycles and `play` times.
+// The starts and ends of the actions of all ranks, and their order. The checker proves that this graph has no cycle,
+// and `simulate_programs` computes its times.
 //
-//   start(i + 1) after start(i)          a program is begun in order
-//   start(i) after end(j), j in after    edges
-//   start(i + 1) after end(i)            if i computes: compute blocks
-//   end of a send and of its receive     after both starts: nothing is buffered
-//   end of a collective across ranks     after all its starts
+//     start(i + 1) after start(i)          a program starts in order
+//     start(i) after end(j), j in after    edges
+//     start(i + 1) after end(i)            if i computes: compute blocks
+//     end of a send and of its receive     after both starts: nothing is buffered
+//     end of a collective across ranks     after all its starts
 #pragma once
 
 #include "schedule/action.h"
@@ -26,7 +26,7 @@ struct EventGraph {
 /// Expects ids that are positions, and matching sends and receives.
 [[nodiscard]] EventGraph event_graph(const std::vector<Program>& programs);
 
-/// The nodes in an order in which they can happen (Kahn 1962). Nodes on a cycle or behind one are left out.
+/// The nodes in an order in which they can happen (Kahn 1962). Nodes on a cycle, or after one, are omitted.
 [[nodiscard]] std::vector<int> sorted_nodes(const EventGraph& graph);
 
 /// A collective in which every pipeline rank takes part, or the first and the last one.

@@ -11,7 +11,7 @@ namespace echelon {
 /// The compute actions (kind, stage, microbatch) of one pipeline rank, in order; ids and edges are added by lowering.
 using ComputeOrder = std::vector<Action>;
 
-/// One order per pipeline rank. Stages are virtual ones, in the order in which a microbatch passes them; a rank may
+/// One order per pipeline rank. Stages are virtual stages, in the order in which a microbatch passes them; a rank may
 /// hold several.
 struct Schedule {
   std::vector<ComputeOrder> ranks;
@@ -23,11 +23,11 @@ struct Schedule {
   void add(ActionKind kind, int stage, int microbatch);      // at the end of what the stage's rank does
 };
 
-/// A schedule without actions. In a loop: stage s lies on rank s % num_ranks.
-[[nodiscard]] Schedule placed_in_a_loop(int num_ranks, int num_stages, int num_microbatches);
+/// A schedule without actions. In a loop: stage s is on rank s % num_ranks.
+[[nodiscard]] Schedule empty_loop_schedule(int num_ranks, int num_stages, int num_microbatches);
 /// In a V: the first half of 2 * num_ranks stages goes down the ranks, the second half up again, so that the first rank
 /// holds both ends.
-[[nodiscard]] Schedule placed_in_a_v(int num_ranks, int num_microbatches);
+[[nodiscard]] Schedule empty_v_schedule(int num_ranks, int num_microbatches);
 
 /// One microbatch after the other: the baseline without overlap between stages.
 [[nodiscard]] Schedule naive_schedule(int num_ranks, int num_microbatches);
@@ -37,12 +37,12 @@ struct Schedule {
 [[nodiscard]] Schedule one_f_one_b_schedule(int num_ranks, int num_microbatches);
 /// Interleaved 1F1B (Narayanan et al. 2021, fig. 4 bottom): each rank holds `num_virtual` stages.
 [[nodiscard]] Schedule interleaved_one_f_one_b_schedule(int num_ranks, int num_microbatches, int num_virtual);
-/// ZB-H1 (Qi et al. 2023, fig. 3 top): 1F1B with weight gradients put off until they fill its bubble, in the memory of
+/// ZB-H1 (Qi et al. 2023, fig. 3 top): 1F1B with weight gradients deferred until they fill its bubble, in the memory of
 /// 1F1B.
 [[nodiscard]] Schedule zb_h1_schedule(int num_ranks, int num_microbatches);
 /// ZB-H2 (Qi et al. 2023, fig. 3 bottom): no bubble if all passes take equally long, in twice the memory.
 [[nodiscard]] Schedule zb_h2_schedule(int num_ranks, int num_microbatches);
-/// Interleaved 1F1B with weight gradients put off as in ZB-H1.
+/// Interleaved 1F1B with weight gradients deferred as in ZB-H1.
 [[nodiscard]] Schedule interleaved_zero_bubble_schedule(int num_ranks, int num_microbatches, int num_virtual);
 /// Looped breadth-first (Lamy-Poirier 2022, arXiv:2211.05953): all microbatches through one of the rank's stages, then
 /// all through the next.
@@ -50,7 +50,7 @@ struct Schedule {
 /// ZB-V (Qi et al. 2024, arXiv:2405.15362): two stages a rank in a V; no bubble if all passes take equally long, in the
 /// memory of 1F1B.
 [[nodiscard]] Schedule zb_v_schedule(int num_ranks, int num_microbatches);
-/// DualPipeV: two stages a rank in a V, a forward of one beside a backward of the other. At least 2 num_ranks
+/// DualPipeV: two stages a rank in a V, a forward of one paired with a backward of the other. At least 2 num_ranks
 /// microbatches.
 [[nodiscard]] Schedule dualpipe_v_schedule(int num_ranks, int num_microbatches);
 

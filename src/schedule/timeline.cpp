@@ -46,7 +46,7 @@ Cost cost_of(const StageCosts& costs) {
   };
 }
 
-Timeline play(const std::vector<Program>& programs, const Cost& cost) {
+Timeline simulate_programs(const std::vector<Program>& programs, const Cost& cost) {
   const EventGraph graph = event_graph(programs);
   const std::vector<int> sorted = sorted_nodes(graph);
   if (sorted.size() != graph.before.size())

@@ -1,4 +1,4 @@
-// What happened when: one type for a measured step and a predicted one, so that the two can be laid over each other.
+// The times of actions: one type for a measured step and a predicted one, so that the two can be compared.
 #pragma once
 
 #include "schedule/action.h"
@@ -13,7 +13,7 @@ namespace echelon {
 enum class Lane : std::uint8_t { compute, transfer, collective };
 [[nodiscard]] Lane lane_of(ActionKind kind);
 
-/// One action of one pipeline rank. Times are seconds, or units of whatever cost was given to `play`.
+/// One action of one pipeline rank. Times are seconds, or units of whatever cost was given to `simulate_programs`.
 struct Event {
   int rank = -1;
   int action_id = -1;  // its position in programs[rank]
@@ -22,14 +22,14 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-/// The time of what does not happen.
+/// The time of an event that does not happen.
 inline constexpr double no_time = std::numeric_limits<double>::infinity();
 
 struct Timeline {
   std::vector<Event> events;  // rank after rank, in the order of their programs
 };
 
-/// How long an action of a rank takes, once all its participants are there.
+/// How long an action of a rank takes after all its participants have arrived.
 using Cost = std::function<double(int rank, const Action&)>;
 
 /// The costs of the papers' figures: what a stage needs for one microbatch. A backward of one unit takes its even part
@@ -44,10 +44,9 @@ struct StageCosts {
 
 /// Runs programs without data: every action starts and ends as early as the graph of event_graph.h lets it. Throws
 /// Failure if they deadlock.
-[[nodiscard]] Timeline play(const std::vector<Program>& programs, const Cost& cost);
+[[nodiscard]] Timeline simulate_programs(const std::vector<Program>& programs, const Cost& cost);
 
-/// The fraction of the ranks' time between the first and the last forward or backward of any rank in which they run
-/// neither.
+/// The fraction of time, between the first and the last forward or backward of any rank, in which ranks run neither.
 [[nodiscard]] double bubble(const Timeline& timeline, const std::vector<Program>& programs);
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-// The number formats of tensors.
+// The data types of tensors.
 #pragma once
 
 #include <bit>
@@ -28,7 +28,7 @@ enum class DType : std::uint8_t { float32, float64, bfloat16, float16, int32, in
 /// "float32" | "float64" | "bfloat16" | "float16" | "int32" | "int16". Throws Error naming the closest name.
 [[nodiscard]] DType parse_dtype(std::string_view name);
 
-/// The format in which sums over `dtype` are formed and statistics are kept: float64 for float64, else float32.
+/// The type of sums over `dtype` and of statistics: float64 for float64, else float32.
 [[nodiscard]] constexpr DType accumulate_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }
@@ -81,13 +81,13 @@ struct float16 {
 };
 static_assert(sizeof(float16) == 2);
 
-/// Formats of 16 bits: numbers are stored in them, and computed with in float32.
+/// The 16-bit types: values are stored in them and computed with in float32.
 template <class T>
 inline constexpr bool is_half = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
 [[nodiscard]] constexpr bool is_half_dtype(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
 [[nodiscard]] constexpr bool is_integer(DType dtype) { return dtype == DType::int32 || dtype == DType::int16; }
 
-/// x in another format, rounded to nearest even; float64 becomes one of 16 bits by way of float32.
+/// x in another format, rounded to nearest even; float64 becomes one of 16 bits through float32.
 template <class To, class From>
 [[nodiscard]] inline To to(From x) {
   if constexpr (std::is_same_v<To, From>)

@@ -48,7 +48,7 @@ class BareAddresses final : public MemorySpace {
 
 }  // namespace
 
-// Both are stateless: one of each serves everybody.
+// Both are stateless: one of each is enough.
 MemorySpace& host_memory() {
   static HostMemory space;
   return space;

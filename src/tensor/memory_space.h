@@ -1,4 +1,4 @@
-// Where an arena's bytes lie: the host's memory, addresses without memory, or a device's.
+// Where an arena is allocated: host memory, addresses without memory, or device memory.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ class MemorySpace {
   virtual void release(std::byte* address, std::int64_t num_bytes) = 0;
 };
 
-/// All pages are put in place at once, large ones if the system gives them, so that no step waits for it and memory
-/// that is not there is missed before the run.
+/// Allocates all pages at once, huge ones if available. So no step waits for page faults, and missing memory is found
+/// before the run.
 [[nodiscard]] MemorySpace& host_memory();
 
-/// Addresses alone, for a rehearsal without numbers. Whoever reads or writes there crashes.
+/// Addresses without memory, for a rehearsal without data. Reads and writes crash.
 [[nodiscard]] MemorySpace& bare_addresses();
 
 }  // namespace echelon

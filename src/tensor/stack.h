@@ -1,5 +1,5 @@
 // Buffers taken one after the other out of a planned region. The same code measures when it is traced and hands out
-// memory when it runs, so what a layer asks for and what the memory plan gave it are one number.
+// memory when it runs, so what a layer takes equals what the memory plan reserves.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -23,7 +23,8 @@ class Stack {
   Stack(std::byte* base, std::int64_t capacity_bytes)
       : base_(base), capacity_bytes_(capacity_bytes), measures_(false) {}
 
-  /// An uninitialised tensor behind those taken before. Throws Failure if the plan gave less, which is a bug of ours.
+  /// An uninitialised tensor after those taken before. Throws Failure if the plan gave less, which is a bug in the
+  /// plan.
   [[nodiscard]] Tensor take(DType dtype, Sizes sizes);
 
   [[nodiscard]] std::int64_t used_bytes() const { return used_bytes_; }

@@ -1,4 +1,4 @@
-// A view of contiguous numbers: pointer, dtype, sizes. It owns nothing and is copied by value.
+// A view of contiguous values: pointer, dtype, sizes. It owns nothing and is copied by value.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -56,7 +56,7 @@ struct Tensor {
   [[nodiscard]] std::int64_t num_elements() const { return sizes.num_elements(); }
   [[nodiscard]] std::int64_t num_bytes() const { return num_elements() * size_of(dtype); }
 
-  /// The numbers as T; T must be the tensor's format.
+  /// The values as T; T must match the dtype.
   template <class T>
   [[nodiscard]] T* as() const {
     assert(dtype_of<T> == dtype);
@@ -72,7 +72,7 @@ struct Tensor {
     return view;
   }
 
-  /// The same numbers under other sizes with the same product.
+  /// The same values with other sizes and the same number of elements.
   [[nodiscard]] Tensor reshaped(Sizes shape) const {
     assert(shape.num_elements() == num_elements());
     return {data, dtype, shape};

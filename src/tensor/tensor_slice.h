@@ -54,7 +54,7 @@ class TensorSlice {
   /// Where in these rows the slice's flat range starts.
   [[nodiscard]] constexpr std::int64_t first() const { return elements_.first; }
 
-  /// The index of element i in the whole tensor, or in padding what it would be if the row went on.
+  /// The index of element i in the whole tensor, or in padding what it would be if the row continued.
   [[nodiscard]] constexpr std::int64_t index(std::int64_t i) const {
     const std::int64_t at = elements_.first + i;
     return offset_ + (row_ == stride_ ? at : at / row_ * stride_ + at % row_);

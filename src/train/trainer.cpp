@@ -94,7 +94,7 @@ void Trainer::write_trace() {
 
 StepInput Trainer::input_of(std::int64_t step) const {
   StepInput input = training_input(config_, context_.training, step, scaler_);
-  input.wants_stop = context_.stop_requested != nullptr && context_.stop_requested->load();
+  input.requests_stop = context_.stop_requested != nullptr && context_.stop_requested->load();
   return input;
 }
 

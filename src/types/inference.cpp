@@ -19,7 +19,7 @@ Writer writer_among(TypedMemory& memory, std::string_view operation, std::span<c
 
 TypedPiece without_zeros(TypedPiece piece) {
   for (AxisLayout& layout : piece.type.axes)
-    if (layout.held == Held::zero) layout = replicated_layout;
+    if (layout.placement == TensorPlacement::zero) layout = replicated_layout;
   return piece;
 }
 
@@ -64,7 +64,7 @@ void Inference::write_gathered(const Tensor& x, const LayoutType& type, int gath
 void Inference::add_to(std::string_view role, const Tensor& x, const LayoutType& type) {
   const LayoutType added = as_gradient(x, type);
   const Operand before = read(role, x);
-  const bool is_zero = memory_.piece_at(x)->type == everywhere(Held::zero);
+  const bool is_zero = memory_.piece_at(x)->type == everywhere(TensorPlacement::zero);
   for (const TypeAxis axis : axes())
     if (!is_zero && before[axis] != added[axis])
       fail(fmt::format("{}, and what is added to it {}", words(before, axis), describe(added[axis], x)));
@@ -72,18 +72,18 @@ void Inference::add_to(std::string_view role, const Tensor& x, const LayoutType&
 }
 
 void Inference::require_complete(const Operand& x, TypeAxis axis) const {
-  const Held held = x[axis].held;
-  if (held == Held::partial)
+  const TensorPlacement placement = x[axis].placement;
+  if (placement == TensorPlacement::partial)
     fail(fmt::format("{}, but is read as if it were complete: nothing has summed it over {}", words(x, axis),
                      axes_.name(axis)));
-  if (held == Held::local_sum || held == Held::local_max)
+  if (placement == TensorPlacement::local_sum || placement == TensorPlacement::local_max)
     fail(fmt::format("{}, but is read as if it were that of all ranks: nothing has reduced it over {}", words(x, axis),
                      axes_.name(axis)));
 }
 
 void Inference::require_whole(const Operand& x, TypeAxis axis) const {
   require_complete(x, axis);
-  if (x[axis].held == Held::sharded)
+  if (x[axis].placement == TensorPlacement::sharded)
     fail(fmt::format("{}, but is read as if it were whole: nothing has gathered it over {}", words(x, axis),
                      axes_.name(axis)));
 }
@@ -106,7 +106,7 @@ void Inference::require_position(const Operand& x, int dim, std::int64_t first) 
   std::int64_t index = 0;
   bool is_cut = false;
   for (const TypeAxis axis : axes()) {
-    if (!x.is_cut_along(axis, dim)) continue;
+    if (!x.is_sharded_along(axis, dim)) continue;
     index = index * axes_.degree(axis) + axes_.index(axis);
     is_cut = true;
   }

@@ -1,5 +1,5 @@
-// One call as types see it: reads the types of its operands, writes those of its results, and says what is wrong in one
-// sentence that names the layer and the operation.
+// Type inference of one call: reads the types of its operands, writes the types of its results, and reports a fault in
+// one sentence that names the layer and the operation.
 #pragma once
 
 #include "types/rank_axes.h"
@@ -16,8 +16,8 @@ struct Operand {
   TypedPiece piece;
 
   [[nodiscard]] AxisLayout operator[](TypeAxis axis) const { return piece.type[axis]; }
-  [[nodiscard]] bool is_cut_along(TypeAxis axis, int dim) const {
-    return echelon::is_cut_along((*this)[axis], tensor, dim);
+  [[nodiscard]] bool is_sharded_along(TypeAxis axis, int dim) const {
+    return echelon::is_sharded_along((*this)[axis], tensor, dim);
   }
 };
 
@@ -37,7 +37,7 @@ class Inference {
 
   /// Fails where x was never written, or has different types in different places.
   [[nodiscard]] Operand read(std::string_view role, const Tensor& x) const;
-  /// Nothing with a name lies there.
+  /// This memory has no name.
   [[nodiscard]] bool is_nameless(const Tensor& x) const {
     return memory_.named_at(x) == nullptr && memory_.named_in(x.flat()).empty();
   }
@@ -49,15 +49,15 @@ class Inference {
   /// x += something of this type: x is zero or has that type already.
   void add_to(std::string_view role, const Tensor& x, const LayoutType& type);
 
-  /// Fails unless every number of x is final: neither an addend nor a maximum of a part.
+  /// Fails unless every value of x is final: neither an addend nor a maximum of a part.
   void require_complete(const Operand& x, TypeAxis axis) const;
   void require_whole(const Operand& x, TypeAxis axis) const;  // complete, and not a part
   /// Fails unless all ranks have the same, since it decides what they do.
   void require_the_same(const Operand& x) const;
-  /// The layout that two operands share which are combined number by number. What is replicated goes with what is each
-  /// rank's own.
+  /// The common layout of two operands that are combined element by element. A replicated operand can be combined with
+  /// one that is each rank's own.
   [[nodiscard]] AxisLayout shared(const Operand& a, const Operand& b, TypeAxis axis) const;
-  /// Where this rank's part of x begins, if ranks hold parts along `dim`: `first` must be that.
+  /// Fails unless `first` is the start of this rank's part of x, if ranks hold parts along `dim`.
   void require_position(const Operand& x, int dim, std::int64_t first) const;
 
   /// f(first, count) for ranges of elements in which no tensor changes its type.
@@ -66,7 +66,7 @@ class Inference {
 
   /// Throws Failure: "matmul of model.layers.0.mlp.down_proj.weight: " and the sentence.
   [[noreturn]] void fail(const std::string& sentence) const;
-  /// "x, which swiglu behind ... wrote, is partial over tp"
+  /// "x, which swiglu of ... wrote, is partial over tp"
   [[nodiscard]] std::string words(const Operand& x, TypeAxis axis) const;
   [[noreturn]] void fail_together(const Operand& a, const Operand& b, TypeAxis axis) const;
 

@@ -4,9 +4,9 @@
 
 namespace echelon {
 
-LayoutType everywhere(Held held) {
+LayoutType everywhere(TensorPlacement placement) {
   LayoutType type;
-  type.axes.fill({held});
+  type.axes.fill({placement});
   return type;
 }
 
@@ -16,29 +16,29 @@ std::int64_t block_from(const Sizes& sizes, int dim) {
   return product;
 }
 
-bool is_cut_along(AxisLayout layout, const Tensor& x, int dim) {
-  if (layout.held != Held::sharded) return false;
+bool is_sharded_along(AxisLayout layout, const Tensor& x, int dim) {
+  if (layout.placement != TensorPlacement::sharded) return false;
   if (layout.block == outermost) return dim == 0;
   return dim > 0 && layout.block == block_from(x.sizes, dim);
 }
 
-bool is_cut_between_rows(AxisLayout layout, const Tensor& x) {
-  if (layout.held != Held::sharded) return false;
+bool is_sharded_between_rows(AxisLayout layout, const Tensor& x) {
+  if (layout.placement != TensorPlacement::sharded) return false;
   return layout.block == outermost || layout.block % x.size(-1) == 0;
 }
 
 std::string describe(AxisLayout layout, const Tensor& x) {
-  switch (layout.held) {
-    case Held::replicated: return "replicated";
-    case Held::sharded:
+  switch (layout.placement) {
+    case TensorPlacement::replicated: return "replicated";
+    case TensorPlacement::sharded:
       for (int dim = 0; dim < x.sizes.num_dims(); ++dim)
-        if (is_cut_along(layout, x, dim)) return fmt::format("sharded({})", dim);
+        if (is_sharded_along(layout, x, dim)) return fmt::format("sharded({})", dim);
       return fmt::format("sharded in blocks of {}", layout.block);
-    case Held::partial: return "partial";
-    case Held::local_sum: return "partial in each rank's own scale";
-    case Held::local_max: return "the maximum of each rank's part";
-    case Held::own: return "each rank's own";
-    case Held::zero: return "zero";
+    case TensorPlacement::partial: return "partial";
+    case TensorPlacement::local_sum: return "partial in each rank's own scale";
+    case TensorPlacement::local_max: return "the maximum of each rank's part";
+    case TensorPlacement::own: return "each rank's own";
+    case TensorPlacement::zero: return "zero";
   }
   return "?";
 }

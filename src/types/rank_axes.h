@@ -11,16 +11,16 @@ namespace echelon {
 
 class RankAxes {
  public:
-  /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are cut over all of them.
+  /// `kv_replicas` tensor-parallel ranks in a row hold the same kv head; 1: heads are sharded over all of them.
   RankAxes(const MeshShape& shape, int rank, int kv_replicas);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int degree(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].degree; }
   [[nodiscard]] int index(TypeAxis axis) const { return places_[static_cast<std::size_t>(axis)].index; }
   [[nodiscard]] bool spans(TypeAxis axis) const { return degree(axis) > 1; }
-  /// Those of more than one rank, of which alone types speak.
+  /// The axes with more than one rank; types cover only these.
   [[nodiscard]] const std::vector<TypeAxis>& all() const { return all_; }
-  /// Those of `group`. Throws Failure for a group that is cut in another way than the axes are.
+  /// Those of `group`. Throws Failure for a group that is not made of whole axes.
   [[nodiscard]] std::vector<TypeAxis> of(const Group& group) const;
 
   /// "tp", "dp_shard", ...; "tp/4" for the four ranks that hold a kv head.
@@ -37,8 +37,7 @@ class RankAxes {
   std::vector<TypeAxis> all_;
 };
 
-/// Ranks from which types see all that there is to see: one at the beginning of every axis, and one behind it along
-/// each axis in turn.
+/// Ranks that together show all types: the first rank of every axis, and for each axis the next rank along it.
 [[nodiscard]] std::vector<int> representative_ranks(const MeshShape& shape, int kv_replicas);
 
 }  // namespace echelon

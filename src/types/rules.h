@@ -15,7 +15,7 @@ struct MatrixFactor {
   const Operand& x;
   int inner = 0, outer = 1;
 
-  [[nodiscard]] bool is_cut(TypeAxis axis, int dim) const;
+  [[nodiscard]] bool is_sharded(TypeAxis axis, int dim) const;
 };
 /// The layout of c = a b: c's last dim is b's outer one, the dim before it a's. Ranks may hold parts of one of four
 /// things, and of only one along the same axis:

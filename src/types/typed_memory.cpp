@@ -10,7 +10,7 @@ const std::byte* end_of(const Tensor& x) { return x.data + x.num_bytes(); }
 
 std::string Writer::words() const {
   std::string words(operation);
-  if (!param.empty()) words += (is_behind ? " behind " : " of ") + param;
+  if (!param.empty()) words += (is_downstream ? " behind " : " of ") + param;
   return words;
 }
 

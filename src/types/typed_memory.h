@@ -1,5 +1,5 @@
-// What is known of every stretch of a rank's memory: its layout type, and who wrote it. Types are kept per address, so
-// that views and slices of a buffer have types without knowing of them.
+// The layout type and the writer of every range of a rank's memory. Types are stored by address, so views and slices of
+// a buffer have types too.
 #pragma once
 
 #include "types/layout_type.h"
@@ -16,14 +16,14 @@ namespace echelon {
 /// Who wrote something.
 struct Writer {
   std::string_view operation;  // "matmul"
-  std::string param;           // the parameter that it worked on, or one on the way to it; may be empty
-  bool is_behind = false;      // it worked on what came from that parameter
+  std::string param;           // the parameter that it worked on, or one before it; may be empty
+  bool is_downstream = false;  // it worked on what came from that parameter
 
-  /// "matmul of model.layers.0.mlp.down_proj.weight", "swiglu behind model.layers.0.mlp.gate_proj.weight"
+  /// "matmul of model.layers.0.mlp.down_proj.weight"
   [[nodiscard]] std::string words() const;
 };
 
-/// What was gathered from parts lies at these addresses, and this rank's own part of it at those.
+/// Memory that was gathered from parts, and this rank's own part of it.
 struct GatheredMemory {
   std::vector<TypeAxis> axes;
   const std::byte* own_begin = nullptr;
@@ -42,8 +42,9 @@ struct NamedMemory {
   std::string name;
   LayoutType type;           // of the parameter's value, and of what the host writes here, which may be zero
   bool is_gradient = false;  // of that parameter
-  bool is_addend = false;    // of a sum over all ranks: of what several of them have alike, the first adds it here
-  bool is_of_host = false;   // no parameter's
+  bool is_addend =
+      false;  // of a sum over all ranks: a value that several ranks share is added here by the first of them
+  bool is_of_host = false;  // no parameter's
 };
 
 class TypedMemory {
@@ -61,11 +62,11 @@ class TypedMemory {
                           const std::function<void(std::int64_t, std::int64_t)>& f) const;
 
   void name(const Tensor& x, NamedMemory named);
-  /// Of x nothing is known any more: it was never written, and what begins in it has no name.
+  /// Forgets x: it counts as never written, and memory that starts in it has no name.
   void forget(const Tensor& x);
-  /// That in which x begins, or null.
+  /// The named memory in which x starts, or null.
   [[nodiscard]] const NamedMemory* named_at(const Tensor& x) const;
-  /// All that lies in the flat tensor x, and what it is.
+  /// All named memory in the flat tensor x.
   [[nodiscard]] std::vector<std::pair<Tensor, const NamedMemory*>> named_in(const Tensor& x) const;
 
   [[nodiscard]] int add_writer(Writer writer);
@@ -77,19 +78,19 @@ class TypedMemory {
   [[nodiscard]] bool is_own_part(const TypedPiece& piece, const Tensor& x, TypeAxis axis) const;
 
  private:
-  struct Stretch {
+  struct MemoryRange {
     const std::byte* end = nullptr;
     TypedPiece piece;
   };
-  using Stretches = std::map<const std::byte*, Stretch>;
+  using Stretches = std::map<const std::byte*, MemoryRange>;
   void split(const std::byte* address);
   void erase(const Tensor& x);
   void erase_names(const Tensor& x);
-  /// The stretch that holds the address, or the end.
+  /// The range that holds the address, or the end.
   [[nodiscard]] Stretches::const_iterator at(const std::byte* address) const;
 
   Stretches stretches_;
-  std::map<const std::byte*, std::pair<const std::byte*, NamedMemory>> named_;  // begin -> end and what it is
+  std::map<const std::byte*, std::pair<const std::byte*, NamedMemory>> named_;  // start -> end and its name
   std::vector<Writer> writers_ = {{}};
   std::vector<GatheredMemory> gathered_;
 };

@@ -3,7 +3,7 @@
 #include "comm/numbers.h"
 #include "comm/thread/thread_world.h"
 #include "cuda/comm/nccl_mesh.h"
-#include "cuda/comm/shared_carrier.h"
+#include "cuda/comm/shared_gpu_transport.h"
 #include "cuda/emulated/runtime.h"
 #include "cuda/host_faced_mesh.h"
 
@@ -35,8 +35,8 @@ void run_on_one_gpu(const MeshShape& shape, double timeout_seconds, const std::f
   on_gpus(1, [&] {
     run_thread_ranks(shape, {.timeout_seconds = timeout_seconds}, [&](Mesh& host) {
       cuda::Device device(0);
-      cuda::SharedCarrier carrier(device);
-      const std::unique_ptr<Mesh> mesh = host.carried_by(carrier);
+      cuda::SharedGpuTransport transport(device);
+      const std::unique_ptr<Mesh> mesh = host.for_device(transport);
       cuda::HostFacedMesh faced(*mesh, device);
       body(faced);
     });

@@ -35,7 +35,7 @@ class RecordedOps final : public Ops, public WorkRecorder {
     recorded_.clear();
   }
   void end() override { is_recording_ = false; }
-  void abandon() noexcept override { is_recording_ = false; }
+  void cancel() noexcept override { is_recording_ = false; }
   void replay() override {
     ++num_replays;
     for (const StoredOperation& operation : recorded_) echelon::perform(*inner_, operation);

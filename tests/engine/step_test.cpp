@@ -98,7 +98,7 @@ TEST(Step, TheWishOfOneRankIsHeardByAll) {
     run.model().initialize(1, *ops);
     EXPECT_FALSE(run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}}).stops);
     if (run.step()
-            .run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .wants_stop = mesh.rank() == 5})
+            .run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .requests_stop = mesh.rank() == 5})
             .stops)
       ++num_heard;
   });

@@ -26,7 +26,7 @@ class NotingOps final : public Ops {
   }
   void upload(Tensor, const void*) override {}
   void download(void*, Tensor) override {}
-  [[nodiscard]] bool has_numbers() const override { return false; }
+  [[nodiscard]] bool computes_values() const override { return false; }
   void publish() override {}
 
  private:

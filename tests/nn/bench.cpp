@@ -62,7 +62,7 @@ RegionBytes trace_passes(const Passes& passes, const LayerOptions& options, Mesh
   Context context = {ops,
                      mesh,
                      workspace,
-                     {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .wants_gradient = kind.has_value()}};
+                     {.tokens = tokens, .targets = tokens, .loss_sum = loss_sum, .needs_gradient = kind.has_value()}};
   passes.forward(context, x, x, stash);
   if (kind) backward(passes, *kind, context, x, x, stash, {});
   EXPECT_EQ(workspace.used_bytes(), 0) << "workspace was taken outside a scope";
@@ -252,7 +252,7 @@ void Bench::set_batch(const Batch& batch) {
   ops_->upload(targets_, batch.targets.data());
 }
 
-Context Bench::context(Stack& workspace, bool wants_gradient) {
+Context Bench::context(Stack& workspace, bool needs_gradient) {
   return {*ops_,
           mesh_,
           workspace,
@@ -260,7 +260,7 @@ Context Bench::context(Stack& workspace, bool wants_gradient) {
            .targets = targets_,
            .loss_sum = loss_sum_,
            .gradient_scale = gradient_scale,
-           .wants_gradient = wants_gradient}};
+           .needs_gradient = needs_gradient}};
 }
 
 void Bench::forward() {

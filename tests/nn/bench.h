@@ -106,7 +106,7 @@ class Bench {
   static constexpr double gradient_scale = 0.37;
 
  private:
-  [[nodiscard]] Context context(Stack& workspace, bool wants_gradient);
+  [[nodiscard]] Context context(Stack& workspace, bool needs_gradient);
 
   Passes passes_;
   LayerOptions options_;

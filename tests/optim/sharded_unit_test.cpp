@@ -45,7 +45,7 @@ std::vector<Param> make_params(bool has_experts) {
   for (std::size_t i = 0; i < params.size(); ++i) {
     params[i].name = fmt::format("p{}", i);
     params[i].slice = TensorSlice(sizes[i]);
-    params[i].is_formed_by_product = i == 0;
+    params[i].is_overwritten_by_first_matmul = i == 0;
     if (i >= 3) params[i].groups.shard = {shard_group.axes, Group::Part::strided, num_expert_ranks};
   }
   return params;

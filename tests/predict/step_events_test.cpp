@@ -94,7 +94,7 @@ TEST(StepEvents, AreThoseOfTheGraphWhereEverythingOverlaps) {
         if (lane_of(action.kind) == Lane::transfer) return message;
         return lane_of(action.kind) == Lane::collective ? collective : drawn[{rank, action.id}];
       };
-      const Timeline expected = play(programs, cost);
+      const Timeline expected = simulate_programs(programs, cost);
       const StepEvents events = play(without_contention(programs, cost));
       for (const Event& event : expected.events)
         EXPECT_NEAR(events.ranks[std::size_t(event.rank)][std::size_t(event.action_id)].end, event.end, 1e-9)

@@ -20,7 +20,7 @@ inline Played played(int num_ranks, int num_microbatches) {
   const LoweringOptions options = {.stages = {static_cast<std::size_t>(num_ranks),
                                               StageShape{.num_units = 1, .unit_sums_replicas = {false, false}}}};
   step.programs = lower(zb_h1_schedule(num_ranks, num_microbatches), options);
-  step.timeline = play(step.programs, [](int, const Action& action) {
+  step.timeline = simulate_programs(step.programs, [](int, const Action& action) {
     return action.kind == ActionKind::update ? 0.3 : is_compute(action.kind) ? 0.1 : 0.01;
   });
   return step;

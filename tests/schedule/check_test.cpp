@@ -219,7 +219,7 @@ TEST_F(Spoilt, AnEdgeFromTheFuture) {
   at(0, Kind::forward, 0).after = {0, at(0, Kind::backward, 0).id};
   EXPECT_THAT(faults(), ElementsAre(testing::AllOf(HasSubstr("deadlock: "),
                                                    HasSubstr("rank 0 forward stage 0 microbatch 0 waits for "))));
-  EXPECT_THROW((void)play(programs, cost_of({})), Failure);
+  EXPECT_THROW((void)simulate_programs(programs, cost_of({})), Failure);
 }
 
 // Rank 0 wants a gradient before it computes a forward that the others need before they send any: every rank is in

@@ -1,7 +1,7 @@
 // Cost and activations in flight of the schedules against the closed forms of their papers, over a grid of (p, m, v).
 // Costs are the longest rank's, in whole numbers, so that they are exact.
 #include "schedule/generators/catalog.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ PassTimes times(PassTimes of_one, int factor) {
 }
 
 double bubble_of(const Schedule& schedule, const PassTimes& t) {
-  return longest_rank(play(schedule, t), static_cast<int>(schedule.ranks.size())) -
+  return longest_rank(simulate_schedule(schedule, t), static_cast<int>(schedule.ranks.size())) -
          schedule.num_microbatches * (t.forward + t.backward_input + t.backward_weight);
 }
 
@@ -165,7 +165,7 @@ TEST(ClosedForms, EveryScheduleOfTheTableIsWhole) {
           }
           EXPECT_EQ(std::count(passes.begin(), passes.end(), 1), std::ssize(passes))
               << entry.name << " " << p << " " << m << " " << v;
-          EXPECT_NO_THROW((void)play(schedule, unequal)) << entry.name << " " << p << " " << m << " " << v;
+          EXPECT_NO_THROW((void)simulate_schedule(schedule, unequal)) << entry.name << " " << p << " " << m << " " << v;
         }
       }
     }

@@ -7,7 +7,7 @@ namespace {
 
 std::string drawn(const Schedule& schedule, const StageCosts& costs, const DrawOptions& options = {}) {
   const auto programs = lower(schedule, train_options(schedule.num_stages));
-  return draw(play(programs, cost_of(costs)), programs, options);
+  return draw(simulate_programs(programs, cost_of(costs)), programs, options);
 }
 
 // Checked by hand against the words of Narayanan et al. 2021 (arXiv:2104.04473), figure 4, top: four devices, eight

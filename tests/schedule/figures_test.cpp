@@ -3,7 +3,7 @@
 // has the papers' sums, and torch_csv_test.cpp PyTorch's orders of the same schedules. Capitals: a rank's first stage,
 // small letters: its second.
 #include "schedule/draw/draw.h"
-#include "schedule/play/play_schedule.h"
+#include "schedule/simulation/simulate_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace echelon {
 namespace {
 
 std::string drawn(const Schedule& schedule, const PassTimes& times = {}) {
-  return draw(play(schedule, times), schedule.ranks, {.max_columns = 400});
+  return draw(simulate_schedule(schedule, times), schedule.ranks, {.max_columns = 400});
 }
 
 // Narayanan et al. 2021 (arXiv:2104.04473), figure 4 bottom: four devices, two stages each, eight microbatches; B takes

@@ -112,7 +112,7 @@ TEST(Lower, StagesOfOneRankExchangeNoMessages) {
 
 // The gradient leaves after B; the units are reduced along the last W.
 TEST(Lower, AnInputGradientLeavesBeforeTheWeightGradients) {
-  Schedule schedule = placed_in_a_loop(2, 2, 1);
+  Schedule schedule = empty_loop_schedule(2, 2, 1);
   for (const int stage : {0, 1}) schedule.add(Kind::forward, stage, 0);
   for (const int stage : {1, 0})
     for (const Kind kind : {Kind::backward_input, Kind::backward_weight}) schedule.add(kind, stage, 0);

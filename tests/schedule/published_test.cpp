@@ -4,7 +4,7 @@
 // longest time of a rank from its first start to its last end.
 #include "base/error.h"
 #include "schedule/generators/catalog.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,9 @@ class TableFive : public testing::TestWithParam<Row> {
     return make_schedule(kind, {row.p, row.m, num_virtual, row.times, {.limit = 0, .weight_memory = weight_memory}},
                          {});
   }
-  [[nodiscard]] double cost(const Schedule& schedule) const { return longest_rank(play(schedule, row.times), row.p); }
+  [[nodiscard]] double cost(const Schedule& schedule) const {
+    return longest_rank(simulate_schedule(schedule, row.times), row.p);
+  }
   [[nodiscard]] double rate(const Schedule& schedule) const { return bubble_rate(cost(schedule), row.m, row.times); }
 };
 INSTANTIATE_TEST_SUITE_P(Rows, TableFive, testing::ValuesIn(rows), [](const auto& row) {

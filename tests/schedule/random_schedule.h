@@ -22,7 +22,7 @@ inline Schedule random_schedule(const RandomScheduleOptions& options) {
   std::mt19937 random(options.seed);
   const int p = options.num_ranks, m = options.num_microbatches, last = p * options.num_virtual - 1;
   const bool is_v = options.num_virtual == 2 && random() % 2 == 0;
-  Schedule schedule = is_v ? placed_in_a_v(p, m) : placed_in_a_loop(p, last + 1, m);
+  Schedule schedule = is_v ? empty_v_schedule(p, m) : empty_loop_schedule(p, last + 1, m);
   enum class State { idle, forward_done, input_done, done };
   std::vector<std::vector<State>> state(last + 1, std::vector<State>(m, State::idle));
   const auto ready = [&] {

@@ -18,7 +18,7 @@ int peak_in_flight(const ComputeOrder& order) {
 
 double bubble_of(const Schedule& schedule, const StageCosts& costs) {
   const auto programs = lower(schedule, train_options(schedule.num_stages));
-  return bubble(play(programs, cost_of(costs)), programs);
+  return bubble(simulate_programs(programs, cost_of(costs)), programs);
 }
 
 class Grid : public testing::TestWithParam<int> {
@@ -57,7 +57,7 @@ TEST_P(Grid, ActivationsInFlight) {
 TEST_P(Grid, TransfersOverlapCompute) {
   for (int m = 1; m <= 16; ++m) {
     const auto programs = lower(gpipe_schedule(p, m), train_options(p));
-    const Timeline timeline = play(programs, cost_of({.transfer = 1, .num_units = 2}));
+    const Timeline timeline = simulate_programs(programs, cost_of({.transfer = 1, .num_units = 2}));
     double end = 0;
     for (const Event& event : timeline.events) end = std::max(end, event.end);
     EXPECT_EQ(end, (m + p - 1) * 3.0 + 2 * (p - 1)) << "m = " << m;

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "schedule/generators/catalog.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ TEST_P(TorchCsv, HasTheOrderOfOurs) {
 TEST(TorchCsvFiles, LoopedBfsGoesBackInTheOtherOrder) {
   for (const auto& [p, m, v] : {std::tuple{2, 4, 2}, {3, 5, 3}}) {
     const Schedule theirs = read_fixture(fmt::format("LoopedBFS-{}-{}-{}.csv", p, m, v));
-    const Timeline a = play(theirs, {}), b = play(ours("LoopedBFS", p, m, v), {});
+    const Timeline a = simulate_schedule(theirs, {}), b = simulate_schedule(ours("LoopedBFS", p, m, v), {});
     EXPECT_NEAR(longest_rank(a, p), longest_rank(b, p), 1e-12);
   }
 }

@@ -3,7 +3,7 @@
 #include "scratch_folder.h"
 
 #include "base/error.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -70,6 +70,35 @@ TEST(Docs, SnippetsStandInTheSource) {
   }
 }
 
+/// Whether the compiler reads a file of src/: CMake compiles every .cpp there, and a header is compiled where another
+/// file includes it.
+bool is_compiled(const std::string& file) {
+  if (!file.starts_with("src/")) return false;
+  if (file.ends_with(".cpp")) return true;
+  const std::string include = "#include \"" + file.substr(4) + "\"";
+  return std::ranges::any_of(tree::files_below("src", {".cpp", ".h"}), [&](const std::string& source) {
+    return tree::read_text(tree::root() / source).find(include) != std::string::npos;
+  });
+}
+
+// The snippets of the tour are not assembled into a program of their own. Each is code, not a comment, of a file that
+// the build compiles, and SnippetsStandInTheSource compares it with that file word by word.
+TEST(Docs, TourIsShortAndItsSnippetsAreCompiledCode) {
+  static const std::regex info_pattern(R"(cpp (\S+))"), comment(R"(//[^\n]*)");
+  const std::string tour = tree::read_text(tree::root() / "docs/internals/tour.md");
+  EXPECT_LE(tree::lines_of(tour).size(), 200U);
+  const std::vector<Fence> fences = fences_of(tour);
+  EXPECT_GE(fences.size(), 10U);
+  for (const Fence& fence : fences) {
+    std::smatch match;
+    ASSERT_TRUE(std::regex_match(fence.info, match, info_pattern)) << "a fence without its file:\n" << fence.text;
+    EXPECT_TRUE(is_compiled(match[1])) << match[1];
+    EXPECT_NE(std::regex_replace(fence.text, comment, "").find(';'), std::string::npos)
+        << "not code of " << match[1] << ":\n"
+        << fence.text;
+  }
+}
+
 /// The anchors that GitHub gives a page's headings: lower case, blanks as dashes, no punctuation.
 std::set<std::string> anchors_of(const std::string& markdown) {
   static const std::regex punctuation("[^a-z0-9 _-]"), blank(" ");

@@ -95,7 +95,8 @@ bool are_adjacent(const std::string& source, const Token& a, const Token& b) {
 
 /// Identifiers and calls that a comment names, as code.
 std::string without_names(const std::string& text) {
-  static const std::regex name(R"([\w:.>-]*(_|::|->)[\w:.>()-]*|\w+\(\)|\b[a-z]+[A-Z]\w*|\b([A-Z][a-z]+){2,}\b)");
+  static const std::regex name(
+      R"([\w:.>-]*(_|::|->)([\w:>()-]|\.(?=\w))*|\w+\(\)|\b[a-z]+[A-Z]\w*|\b([A-Z][a-z]+){2,}\b)");
   return std::regex_replace(text, name, "_");
 }
 

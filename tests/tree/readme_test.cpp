@@ -55,7 +55,8 @@ TEST(Readme, ShowsOneFOneBAsDrawn) {
   const LoweringOptions options = {.stages = {4, StageShape{.num_units = 1, .unit_sums_replicas = {false, false}}}};
   const auto programs = lower(schedule, options);
   std::string indented;
-  for (const auto& line : tree::lines_of(draw(play(programs, cost_of({})), programs))) indented += "    " + line + "\n";
+  for (const auto& line : tree::lines_of(draw(simulate_programs(programs, cost_of({})), programs)))
+    indented += "    " + line + "\n";
   EXPECT_NE(tree::read_text(tree::root() / "README.md").find(indented), std::string::npos) << "README does not show\n"
                                                                                            << indented;
 }

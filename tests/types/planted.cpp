@@ -17,7 +17,7 @@ class PlantedOps final : public Ops {
   }
   void upload(Tensor out, const void* host) override { inner_.upload(out, host); }
   void download(void* host, Tensor x) override { inner_.download(host, x); }
-  [[nodiscard]] bool has_numbers() const override { return inner_.has_numbers(); }
+  [[nodiscard]] bool computes_values() const override { return inner_.computes_values(); }
   void publish() override { inner_.publish(); }
 
  private:

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr AxisLayout whole = replicated_layout, rows = sharded_rows, partial = partial_layout;
-constexpr AxisLayout local_max = {Held::local_max}, local_sum = {Held::local_sum};
+constexpr AxisLayout local_max = {TensorPlacement::local_max}, local_sum = {TensorPlacement::local_sum};
 
 /// The second of two tensor-parallel ranks, with memory that nobody can touch.
 class LayoutTypeRules : public ::testing::Test {

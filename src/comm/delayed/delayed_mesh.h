@@ -1,13 +1,13 @@
-// A test transport around another one: results become visible only when they were waited for, and buffers that belong
-// to the transport are watched.
+// A test transport around another one: results become visible only after the wait, and buffers that belong to the
+// transport are checked.
 //
 // From the start of an operation until wait() returns or poll() says done,
-//   - what it writes is poison in the caller's memory: NaN in floating point, 0x7f7f7f7f in int32. A read that
-//     comes before the wait is found by its numbers;
-//   - what the caller writes into a buffer of the operation, an input or an output, makes the wait throw Failure
-//     with the operation and the place. Not found is
-//     a write of the same bits, and one that is taken back before the wait;
-//   - poll() says done some calls late, at random by the seed.
+//     - what it writes is poison in the caller's memory: NaN in floating point, 0x7f7f7f7f in int32. A read that
+//       comes before the wait is found by its values;
+//     - what the caller writes into a buffer of the operation, an input or an output, makes the wait throw Failure
+//       with the operation and the place. Not found is
+//       a write of the same bits, and one that is taken back before the wait;
+//     - poll() says done some calls late, at random by the seed.
 // Inputs stay readable, since no transport writes them. The inner transport works on copies and starts at once, so
 // nothing deadlocks that did not before. A Pending that is dropped is found by the inner transport.
 #pragma once

@@ -28,7 +28,7 @@ class WatchedBuffer {
 
 class DelayedOperation final : public Pending::Operation {
  public:
-  /// `in` is read and `out` is written by the operation; either may be empty, and one may lie within the other.
+  /// `in` is read and `out` is written by the operation; either may be empty, and one may are within the other.
   DelayedOperation(std::string name, const Tensor& in, const Tensor& out, int num_late_polls);
 
   /// What the inner transport is to work on instead. In place (in and out are the same), both are one copy.

@@ -18,7 +18,7 @@ namespace echelon {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// T as stored, A in which sums are formed.
+// T as stored, A in which sums are computed.
 template <class T>
 using SumType = std::conditional_t<sizeof(T) == 2, float, T>;
 template <class A>
@@ -37,7 +37,7 @@ HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, float16) {
   const Tag<std::uint32_t> u;
   const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(u, 0x8000U))),
              magnitude = hn::And(bits, hn::Set(u, 0x7fffU));
-  const auto shifted = hn::Add(hn::ShiftLeft<13>(magnitude), hn::Set(u, 112U << 23U));  // normal numbers
+  const auto shifted = hn::Add(hn::ShiftLeft<13>(magnitude), hn::Set(u, 112U << 23U));  // normal values
   const auto largest = hn::Add(shifted, hn::Set(u, 112U << 23U));                       // infinities and NaN
   const auto subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(Tag<std::int32_t>(), magnitude)), hn::Set(d, 0x1p-24F));
   const auto is_finite = hn::Lt(magnitude, hn::Set(u, 0x7c00U)), is_subnormal = hn::Lt(magnitude, hn::Set(u, 0x400U));
@@ -46,7 +46,7 @@ HWY_INLINE Vec<float> widened(Vec<std::uint32_t> bits, float16) {
   return hn::BitCast(d, hn::Or(word, sign));
 }
 
-// The result in the lower halves of the lanes; see bfloat16 and float16, whose constructors round alike.
+// The result in the lower halves of the lanes; see bfloat16 and float16, whose constructors round identically.
 HWY_INLINE Vec<std::uint32_t> rounded(Vec<float> x, bfloat16) {
   const Tag<std::uint32_t> u;
   const auto bits = hn::BitCast(u, x), upper = hn::ShiftRight<16>(bits);
@@ -131,7 +131,7 @@ struct Operands {
   [[nodiscard]] HWY_INLINE std::int64_t count() const { return range.num_bytes / static_cast<std::int64_t>(sizeof(T)); }
 };
 
-// Where a group of elements is found and left: as it lies in the buffers, or by way of a staging area where less than a
+// Where a group of elements is found and left: as it is in the buffers, or through a staging area where less than a
 // group is left.
 template <class T, Stores stores>
 struct Whole {

@@ -1,4 +1,4 @@
-// Stands in for comm/mpi where MPI was not installed when Echelon was built.
+// Replaces comm/mpi where MPI was not installed when Echelon was built.
 #include "comm/mpi/mpi_world.h"
 
 namespace echelon {

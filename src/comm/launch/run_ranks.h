@@ -1,5 +1,5 @@
-// Where the ranks of a run live: threads of this process, or processes of an MPI job with one rank each. The engine
-// asks here and knows neither.
+// Runs the ranks of a run as threads of this process, or as processes of an MPI job with one rank each. The engine
+// calls this and depends on neither.
 #pragma once
 
 #include "comm/launch_environment.h"
@@ -19,7 +19,7 @@ struct RankPlacement {
   int first_rank_here = 0;    // of this process
   int num_ranks_on_host = 1;  // that share this machine's cores and memory
 
-  /// Rank 0 is here: this process alone tells about the run.
+  /// Rank 0 is in this process, which alone reports on the run.
   [[nodiscard]] bool is_first_process() const { return first_rank_here == 0; }
 };
 
@@ -31,7 +31,7 @@ struct RankPlacement {
 [[nodiscard]] RankPlacement place_ranks(CommBackend backend, int num_ranks);
 
 /// Runs body(mesh) on every rank that lives in this process and returns when all have ended. Threads: what a rank
-/// throws is thrown again. MPI: it is told on stderr, and all processes of the job end with its status.
+/// throws is thrown again. MPI: it is printed to stderr, and all processes of the job end with its status.
 void run_ranks(const MeshShape& shape, const RankPlacement& placement, double timeout_seconds,
                const std::function<void(Mesh&)>& body);
 

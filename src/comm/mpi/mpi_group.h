@@ -29,7 +29,8 @@ class MpiGroup {
 
   /// "group tp (ranks 0, 1)"
   [[nodiscard]] std::string name() const { return "group " + name_ + " (" + listed(ranks_) + ")"; }
-  /// "send of 5 float32 to rank 1" for whoever of the channel's two `rank` is; a collective's own name for all.
+  /// "send of 5 float32 to rank 1" or "receive of ...", depending on which of the channel's two `rank` is; the same
+  /// name on all ranks for collectives.
   [[nodiscard]] std::string describe(const OperationId& id, const Signature& signature, int rank) const;
 
  private:

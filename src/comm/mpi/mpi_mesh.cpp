@@ -1,8 +1,8 @@
 #include "comm/mpi/mpi_mesh.h"
 
+#include "comm/mpi/backoff.h"
 #include "comm/mpi/mpi_comm.h"
 #include "comm/mpi/mpi_operation.h"
-#include "comm/mpi/patience.h"
 #include "comm/solo/solo_comm.h"
 
 #include <algorithm>
@@ -36,9 +36,9 @@ MpiGroup& MpiMesh::group_of(const Group& group, const std::vector<int>& ranks) {
 }
 
 void MpiMesh::poll() {
-  constexpr int patience = 64;
+  constexpr int backoff = 64;
   if (progress()) num_idle_polls_ = 0;
-  if (++num_idle_polls_ % patience == 0 && !process_.has_own_core())
+  if (++num_idle_polls_ % backoff == 0 && !process_.has_own_core())
     std::this_thread::sleep_for(std::chrono::microseconds(1));
 }
 
@@ -54,34 +54,34 @@ void MpiMesh::deliver_early_notes(MpiOperation& operation) {
 
 bool MpiMesh::progress() {
   const bool came = wire().progress([this](const Note& note, const std::byte* payload) { deliver(note, payload); });
-  if (!came && !can_go_on_) return false;
-  can_go_on_ = false;
+  if (!came && !has_more_work_) return false;
+  has_more_work_ = false;
   for (const auto& [id, operation] : under_way_) advance(*operation);
   return true;
 }
 
-void MpiMesh::advance(MpiOperation& operation) { can_go_on_ = operation.advance() || can_go_on_; }
+void MpiMesh::advance(MpiOperation& operation) { has_more_work_ = operation.advance() || has_more_work_; }
 
 void MpiMesh::deliver(const Note& note, const std::byte* payload) {
   switch (note.kind) {
     case NoteKind::question: return answer(note.source);
     case NoteKind::answer:
-      if (inquiry_ != nullptr) inquiry_->take(wire(), note.source, Testimony::from_bytes(payload, note.num_bytes));
+      if (diagnosis_ != nullptr) diagnosis_->take(wire(), note.source, WaitState::from_bytes(payload, note.num_bytes));
       return;
-    case NoteKind::push:
-    case NoteKind::invitation:
+    case NoteKind::eager:
+    case NoteKind::clear_to_send:
     case NoteKind::offer:
-    case NoteKind::taken:
-    case NoteKind::greeting: break;
+    case NoteKind::acknowledgement:
+    case NoteKind::started: break;
   }
   if (const auto found = under_way_.find(note.id); found != under_way_.end()) return found->second->take(note, payload);
   if (const MpiGroup* const group = note.id.run == run_ ? find_group(note.id.group) : nullptr;
       group != nullptr && group->has_started(note.id)) {
     const auto own = group->started(note.id);
-    if (note.kind == NoteKind::greeting && note.signature == own.value_or(note.signature)) return;
+    if (note.kind == NoteKind::started && note.signature == own.value_or(note.signature)) return;
     throw Failure(describe_mismatch(*group, note, own.value_or(Signature())));
   }
-  const std::int64_t num_bytes = note.kind == NoteKind::push ? note.num_bytes : 0;
+  const std::int64_t num_bytes = note.kind == NoteKind::eager ? note.num_bytes : 0;
   process_.early_notes(note.id).push_back({note, {payload, payload + num_bytes}});
 }
 
@@ -94,32 +94,32 @@ const MpiGroup* MpiMesh::find_group(std::uint64_t hash) const {
 void MpiMesh::wait_for(const MpiOperation& operation) {
   using Seconds = std::chrono::duration<double>;
   const auto begin = std::chrono::steady_clock::now();
-  Patience patience(process_.has_own_core());
-  Inquiry inquiry(rank());
+  Backoff backoff(process_.has_own_core());
+  StallDiagnosis diagnosis(rank());
   waits_for_ = &operation;
-  inquiry_ = &inquiry;
+  diagnosis_ = &diagnosis;
   while (!operation.is_done()) {
     if (progress()) {
-      patience.reset();
+      backoff.reset();
       continue;
     }
-    if (!patience.rest()) continue;
+    if (!backoff.pause()) continue;
     const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
-    if (seconds > timeout_seconds_ / 2) inquiry.ask(wire(), operation.missing());
-    const double turn = 0.05 * std::min(rank(), 20);  // so that mostly one rank tells it for all
-    if (seconds > timeout_seconds_ + turn) throw Failure(describe_timeout(operation, inquiry));
+    if (seconds > timeout_seconds_ / 2) diagnosis.ask(wire(), operation.missing());
+    const double turn = 0.05 * std::min(rank(), 20);  // so that usually one rank reports it for all
+    if (seconds > timeout_seconds_ + turn) throw Failure(describe_timeout(operation, diagnosis));
   }
   waits_for_ = nullptr;
-  inquiry_ = nullptr;
+  diagnosis_ = nullptr;
 }
 
 void MpiMesh::answer(int asker) {
-  const Testimony testimony =
+  const WaitState state =
       waits_for_ == nullptr
-          ? Testimony{.text = "computes", .waits_for = {}}
-          : Testimony{.text = fmt::format("waits in {} of {}", waits_for_->description(), waits_for_->group().name()),
+          ? WaitState{.text = "computes", .waits_for = {}}
+          : WaitState{.text = fmt::format("waits in {} of {}", waits_for_->description(), waits_for_->group().name()),
                       .waits_for = waits_for_->missing()};
-  const std::vector<std::byte> bytes = testimony.to_bytes();
+  const std::vector<std::byte> bytes = state.to_bytes();
   Note note;
   note.kind = NoteKind::answer;
   note.source = rank();
@@ -127,14 +127,14 @@ void MpiMesh::answer(int asker) {
   wire().send_note(asker, note, bytes.data());
 }
 
-std::string MpiMesh::describe_timeout(const MpiOperation& operation, const Inquiry& inquiry) const {
+std::string MpiMesh::describe_timeout(const MpiOperation& operation, const StallDiagnosis& diagnosis) const {
   std::vector<int> late = operation.missing();
   std::erase_if(late, [&](int peer) { return operation.has_heard_of(peer); });
   const std::string culprits = late.empty()
                                    ? listed(operation.missing()) + " did not finish"
                                    : listed(late) + (late.size() == 1 ? " has not arrived" : " have not arrived");
   return fmt::format("{}: rank {} waited {} s (comm.timeout_seconds) for {}; {}{}", operation.group().name(), rank(),
-                     timeout_seconds_, operation.description(), culprits, inquiry.findings());
+                     timeout_seconds_, operation.description(), culprits, diagnosis.findings());
 }
 
 std::string MpiMesh::describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const {

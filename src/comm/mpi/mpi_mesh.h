@@ -1,10 +1,10 @@
-// One MPI rank's mesh: its communicators, what it has under way, and how it waits.
+// One MPI rank's mesh: its communicators, its operations in progress, and how it waits.
 #pragma once
 
 #include "comm/mesh.h"
-#include "comm/mpi/inquiry.h"
 #include "comm/mpi/mpi_group.h"
 #include "comm/mpi/mpi_process.h"
+#include "comm/mpi/stall_diagnosis.h"
 
 #include <memory>
 
@@ -28,32 +28,32 @@ class MpiMesh final : public Mesh {
   void remove(const MpiOperation& operation);
   void deliver_early_notes(MpiOperation& operation);
   void advance(MpiOperation& operation);
-  /// Advances everything that is under way until the operation is done. Throws Failure that names who is late after
-  /// comm.timeout_seconds.
+  /// Makes progress on all operations until this one is done. After comm.timeout_seconds it throws Failure that names
+  /// the late ranks.
   void wait_for(const MpiOperation& operation);
   /// "group tp (ranks 0, 1): as operation 5, rank 1 started ... but rank 0 started ..."
   [[nodiscard]] std::string describe_mismatch(const MpiGroup& group, const Note& note, const Signature& own) const;
 
  private:
-  /// True if anything came or ended.
+  /// True if anything arrived or ended.
   bool progress();
   void deliver(const Note& note, const std::byte* payload);
   void answer(int rank);
   [[nodiscard]] MpiGroup& group_of(const Group& group, const std::vector<int>& ranks);
   [[nodiscard]] const MpiGroup* find_group(std::uint64_t hash) const;
-  [[nodiscard]] std::string describe_timeout(const MpiOperation& operation, const Inquiry& inquiry) const;
+  [[nodiscard]] std::string describe_timeout(const MpiOperation& operation, const StallDiagnosis& diagnosis) const;
 
   MpiProcess& process_;
   const std::int64_t run_;
   const double timeout_seconds_;
   std::map<Group, std::int64_t> sent_;
-  // Those with the same ranks are one, whatever their names.
+  // Groups with the same ranks share one entry, whatever their names.
   std::map<std::vector<int>, std::unique_ptr<MpiGroup>> groups_;
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::map<OperationId, MpiOperation*> under_way_;
   const MpiOperation* waits_for_ = nullptr;
-  Inquiry* inquiry_ = nullptr;
-  bool can_go_on_ = false;  // an operation can do more at once
+  StallDiagnosis* diagnosis_ = nullptr;
+  bool has_more_work_ = false;  // an operation can do more at once
   int num_idle_polls_ = 0;
 };
 

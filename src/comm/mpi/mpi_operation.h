@@ -1,11 +1,11 @@
-// What a rank has under way: its flows from and to the other ranks of the group.
+// An operation in progress on one rank: its flows from and to the other ranks of the group.
 //
-//   all_gather, all_to_all   a flow to every peer and one from it
-//   broadcast, transfer      a flow from the one to the other
-//   reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
-//   all_reduce               the same as phase 0, and in phase 1 a flow of the sum to every peer and one of its sum
-//                            from it
-//   barrier                  a flow of nothing to every peer
+//     all_gather, all_to_all   a flow to every peer and one from it
+//     broadcast, transfer      a flow from the one to the other
+//     reduce_scatter           a flow to every peer of the peer's part, and the reduction of the own part
+//     all_reduce               the same as phase 0, and in phase 1 a flow of the sum to every peer and one of its sum
+//                              from it
+//     barrier                  a flow of nothing to every peer
 #pragma once
 
 #include "comm/mpi/mpi_mesh.h"
@@ -19,7 +19,7 @@ class MpiOperation final : public Pending::Operation {
  public:
   MpiOperation(MpiMesh& mesh, MpiGroup& group, std::uint64_t channel, const Signature& signature,
                std::int64_t& sent_bytes);
-  /// Dropping what was not waited for ends the job.
+  /// Dropping an operation that was not waited for ends the job.
   ~MpiOperation() override;
   MpiOperation(const MpiOperation&) = delete;
   MpiOperation& operator=(const MpiOperation&) = delete;
@@ -32,12 +32,12 @@ class MpiOperation final : public Pending::Operation {
 
   /// A note of this operation has come. Throws Failure if its sender started something else.
   void take(const Note& note, const std::byte* payload);
-  /// Does what can be done now, a chunk of each flow; true if there is more, before which notes should be looked for.
+  /// Makes progress, a chunk of each flow. True if more can be done after a check for notes.
   bool advance();
 
   [[nodiscard]] const OperationId& id() const { return id_; }
   [[nodiscard]] bool is_done() const { return is_done_; }
-  /// Without whom it cannot end, and whether they have started it.
+  /// The ranks that it waits for, and whether they have started it.
   [[nodiscard]] std::vector<int> missing() const;
   [[nodiscard]] bool has_heard_of(int rank) const;
   /// "all_reduce(sum) of 10 float32"
@@ -46,8 +46,8 @@ class MpiOperation final : public Pending::Operation {
 
  private:
   void make_flows(const std::byte* in, std::byte* out);
-  void add_outflow(int place, int phase, const std::byte* data, std::int64_t num_bytes);
-  void add_inflow(int place, int phase, std::byte* data, std::int64_t num_bytes);
+  void add_send_flow(int place, int phase, const std::byte* data, std::int64_t num_bytes);
+  void add_receive_flow(int place, int phase, std::byte* data, std::int64_t num_bytes);
   void set_limits();
   void leave();
 
@@ -55,9 +55,9 @@ class MpiOperation final : public Pending::Operation {
   MpiGroup& group_;
   Signature signature_;
   OperationId id_;
-  Correspondence correspondence_;
-  std::vector<Outflow> outflows_;
-  std::vector<Inflow> inflows_;
+  FlowContext context_;
+  std::vector<SendFlow> send_flows_;
+  std::vector<ReceiveFlow> receive_flows_;
   std::optional<Reduction> reduction_;
   std::vector<int> heard_of_;
   bool is_done_ = false;

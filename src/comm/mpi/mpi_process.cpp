@@ -31,7 +31,7 @@ MpiProcess& MpiProcess::get() {
 MpiProcess::MpiProcess() {
   const auto launched = read_launch_environment([](const char* name) -> const char* { return std::getenv(name); });
   if (launched) require_mpi_possible(*launched);
-  // Where processes share cores, one that waits inside MPI (while it starts and ends) must not hold on to its core.
+  // Where processes share cores, one that waits inside MPI (during init and finalize) must yield its core.
   const bool shares_cores = launched && launched->local_size.value_or(1) > num_cores_online();
   if (shares_cores) setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = 0;

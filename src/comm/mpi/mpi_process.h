@@ -10,15 +10,14 @@ namespace echelon {
 
 class MpiProcess {
  public:
-  /// The one of this process. There can be no second one: MPI is initialised at the first call and finalized when the
-  /// program ends.
+  /// The instance of this process. MPI is initialised at the first call and finalized when the program ends.
   [[nodiscard]] static MpiProcess& get();
   MpiProcess(const MpiProcess&) = delete;
   MpiProcess& operator=(const MpiProcess&) = delete;
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
-  /// Whether the processes of this machine have a core each, so that one that waits takes it from nobody.
+  /// Whether the processes of this machine have a core each, so that one that spins delays no other.
   [[nodiscard]] bool has_own_core() const { return has_own_core_; }
   [[nodiscard]] Wire& wire() { return *wire_; }
 

@@ -9,7 +9,7 @@ namespace {
 
 void run_process_rank(MpiMesh& mesh, const std::function<void(Mesh&)>& body) {
   body(mesh);
-  // While others go on, this rank takes part: it says that it waits if they ask.
+  // While others continue, this rank takes part: it answers questions about stalls.
   mesh.comm({world_axes}).barrier().wait();
 }
 

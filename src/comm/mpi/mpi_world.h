@@ -9,14 +9,14 @@ namespace echelon {
 
 struct MpiOptions {
   double timeout_seconds = 300;  // of one wait
-  // Whether two ranks read one another's memory if they are on the same machine and the system lets them; else all
-  // between them goes through MPI. The same on all ranks.
+  // Whether two ranks on one machine read each other's memory if the system allows it; otherwise their data go through
+  // MPI. The same on all ranks.
   std::function<bool(int, int)> reads_memory = [](int, int) { return true; };
 };
 
 /// Runs body(mesh) as this process' rank, of which the shape must have as many as there are processes, and returns when
 /// all ranks have ended. If a rank throws, it says why on stderr, and the job ends: all processes exit with its status.
-/// So this throws nothing but what is wrong on every process alike.
+/// So this throws only errors that occur on every process.
 void run_mpi_ranks(const MeshShape& shape, const MpiOptions& options, const std::function<void(Mesh&)>& body);
 
 /// Likewise on the first ranks of the job, if there are more than the shape has; on the others it does nothing. All

@@ -1,5 +1,4 @@
-// What processes write to each other besides data: small notes, which a process takes at any time, whatever it waits
-// for.
+// Control messages between processes: small notes, which a process receives at any time, whatever it waits for.
 #pragma once
 
 #include "comm/signature.h"
@@ -20,29 +19,29 @@ struct OperationId {
 };
 
 enum class NoteKind : std::uint8_t {
-  push,        // small data, which every rank may send unasked, since nobody finishes the operation without it
-  invitation,  // a place for data is open: send that part of your flow
-  offer,       // that part of the sender's flow lies in its memory: take it
-  taken,       // the flow may change up to here
-  greeting,    // the sender has started the operation; where else it would wait for peers that may wait for others
-  question,    // a rank waits for long: what do you wait for?
+  eager,            // small data, sent unasked, since no rank finishes the operation without it
+  clear_to_send,    // a receive is posted: send that part of your flow
+  offer,            // that part of the sender's flow is ready in its memory: read it
+  acknowledgement,  // the flow may change up to here
+  started,          // the sender has started the operation
+  question,         // a rank has waited for long: what do you wait for?
   answer,
 };
 
 struct Note {
-  NoteKind kind = NoteKind::push;
+  NoteKind kind = NoteKind::eager;
   std::uint8_t phase = 0;  // which of the operation's flows between the two ranks
   int source = 0;          // ranks of the mesh
   OperationId id;
   Signature signature;
-  std::int64_t offset = 0;     // in the flow, of what is invited, offered or taken
+  std::int64_t offset = 0;     // in the flow, of the data granted, offered or acknowledged
   std::int64_t num_bytes = 0;  // of that, or of what follows the note
-  std::uint64_t place = 0;     // of an invitation; an address, of an offer
+  std::uint64_t place = 0;     // of a clear_to_send; of an offer, an address
 };
 static_assert(std::is_trivially_copyable_v<Note>);
 
 // Open MPI sends up to 4 KiB at once within a node, its own header included.
 inline constexpr std::int64_t most_note_bytes = 4000;
-inline constexpr std::int64_t most_pushed_bytes = most_note_bytes - static_cast<std::int64_t>(sizeof(Note));
+inline constexpr std::int64_t most_eager_bytes = most_note_bytes - static_cast<std::int64_t>(sizeof(Note));
 
 }  // namespace echelon

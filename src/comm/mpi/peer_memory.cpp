@@ -14,7 +14,7 @@
 namespace echelon {
 namespace {
 
-/// What a process tells the others to read: a word that no other process has at that address.
+/// The word that a process asks the others to read; no other process has it at that address.
 struct Trial {
   int rank = 0;
   pid_t pid = 0;
@@ -29,7 +29,7 @@ std::int64_t read_memory(pid_t pid, std::uint64_t address, void* out, std::int64
   return process_vm_readv(pid, &local, 1, &remote, 1, 0);
 }
 
-/// False also where processes see others by this number (containers).
+/// False also where another process has this id (containers).
 bool can_read(const Trial& trial) {
   std::uint64_t word = 0;
   return read_memory(trial.pid, trial.address, &word, sizeof(word)) == sizeof(word) && word == trial.word;
@@ -46,7 +46,7 @@ PeerMemory::PeerMemory(MPI_Comm comm) {
   MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local);
   MPI_Comm_size(local, &local_size);
 
-  // Where the Yama module would let parents alone read; elsewhere it is refused and not needed.
+  // Where the Yama module allows only parents to read; elsewhere the call fails and is not needed.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   std::random_device random;
   const std::uint64_t word = std::uint64_t{random()} << 32U | random();
@@ -58,7 +58,7 @@ PeerMemory::PeerMemory(MPI_Comm comm) {
   std::vector<std::uint8_t> reads(num_local), is_read(num_local);
   std::transform(trials.begin(), trials.end(), reads.begin(),
                  [](const Trial& trial) { return can_read(trial) ? 1 : 0; });
-  // `word` is there until all have read it.
+  // `word` exists until all have read it.
   MPI_Alltoall(reads.data(), 1, MPI_BYTE, is_read.data(), 1, MPI_BYTE, local);
   MPI_Comm_free(&local);
   for (std::size_t i = 0; i < num_local; ++i)

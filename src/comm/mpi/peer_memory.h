@@ -1,5 +1,5 @@
 // Reading the memory of the other processes of this machine, where the system lets them (Linux: process_vm_readv): one
-// copy, from where the data lie to where they are wanted, and no segment to share, to size or to leave behind.
+// copy from source to destination, and no shared segment to size or to remove.
 //
 // Two processes that read one another's memory cannot disagree on whether they do: both have tried, and both must have
 // succeeded.

@@ -12,26 +12,26 @@ constexpr std::int64_t most_slots = 4;
 
 }  // namespace
 
-// Numbers are summed while they lie in the cache, and all slots together stay small for large groups.
+// Values are summed while they are in the cache, and all slots together stay small for large groups.
 std::int64_t Reduction::chunk_bytes(int num_ranks) {
   constexpr std::int64_t all_peers_bytes = 1 << 20, most = 256 << 10, least = 16 << 10;
   const std::int64_t bytes = std::clamp(all_peers_bytes / num_ranks, least, most);
   return bytes / 64 * 64;
 }
 
-Reduction::Reduction(const Correspondence& correspondence, const std::vector<int>& ranks, int place,
-                     const std::byte* in, std::byte* out, std::int64_t num_bytes)
-    : signature_(correspondence.letterhead.signature),
+Reduction::Reduction(const FlowContext& context, const std::vector<int>& ranks, int place, const std::byte* in,
+                     std::byte* out, std::int64_t num_bytes)
+    : signature_(context.header.signature),
       ranks_(ranks),
       place_(static_cast<std::size_t>(place)),
       in_(in),
       out_(out),
       num_bytes_(num_bytes),
       chunk_bytes_(std::min(chunk_bytes(static_cast<int>(ranks.size())), std::max<std::int64_t>(1, num_bytes))),
-      ways_(ranks.size(), Way::note),
+      ways_(ranks.size(), Way::eager),
       offered_(ranks.size()) {
   for (std::size_t other = 0; other < ranks.size(); ++other)
-    if (other != place_) ways_[other] = way_of(correspondence.wire, signature_.kind, ranks[other], num_bytes);
+    if (other != place_) ways_[other] = way_of(context.wire, signature_.kind, ranks[other], num_bytes);
   invites_ = std::count(ways_.begin(), ways_.end(), Way::message) > 0;
   reads_ = std::count(ways_.begin(), ways_.end(), Way::memory) > 0;
   const std::int64_t num_slots = invites_ ? std::min(most_slots, (num_bytes + chunk_bytes_ - 1) / chunk_bytes_) : 1;
@@ -64,35 +64,34 @@ bool Reduction::has(std::size_t place) const {
   return slot_of(num_summed_).num_left[place] == 0;
 }
 
-bool Reduction::advance(const Correspondence& correspondence) {
-  if (invites_) invite(correspondence);
+bool Reduction::advance(const FlowContext& context) {
+  if (invites_) invite(context);
   while (!is_done()) {
     if (!missing().empty()) return false;
     const Slot& slot = slot_of(num_summed_);
-    if (reads_) read(correspondence, slot);
+    if (reads_) read(context, slot);
     sum(slot);
-    if (reads_) tell_taken(correspondence);
-    if (invites_) invite(correspondence);
+    if (reads_) acknowledge(context);
+    if (invites_) invite(context);
     if (reads_) return missing().empty() && !is_done();
   }
   return false;
 }
 
-void Reduction::read(const Correspondence& correspondence, const Slot& slot) const {
+void Reduction::read(const FlowContext& context, const Slot& slot) const {
   for (std::size_t place = 0; place < ranks_.size(); ++place)
     if (ways_[place] == Way::memory)
-      correspondence.wire.memory().read(ranks_[place],
-                                        offered_[place].address + static_cast<std::uint64_t>(num_summed_),
-                                        data_of(slot, place), next_length());
+      context.wire.memory().read(ranks_[place], offered_[place].address + static_cast<std::uint64_t>(num_summed_),
+                                 data_of(slot, place), next_length());
 }
 
-void Reduction::tell_taken(const Correspondence& correspondence) const {
+void Reduction::acknowledge(const FlowContext& context) const {
   for (std::size_t place = 0; place < ranks_.size(); ++place)
-    if (ways_[place] == Way::memory) correspondence.tell_taken(ranks_[place], 0, num_summed_);
+    if (ways_[place] == Way::memory) context.acknowledge(ranks_[place], 0, num_summed_);
 }
 
 // A slot is open for its next chunk when its last one was summed.
-void Reduction::invite(const Correspondence& correspondence) {
+void Reduction::invite(const FlowContext& context) {
   const std::int64_t most = num_summed_ + chunk_bytes_ * static_cast<std::int64_t>(slots_.size());
   while (num_invited_ < std::min(most, num_bytes_)) {
     Slot& slot = slot_of(num_invited_);
@@ -100,9 +99,8 @@ void Reduction::invite(const Correspondence& correspondence) {
     for (std::size_t place = 0; place < ranks_.size(); ++place) {
       if (ways_[place] != Way::message) continue;
       slot.num_left[place] = 1;
-      const int number =
-          correspondence.wire.open_place(ranks_[place], data_of(slot, place), length, &slot.num_left[place]);
-      correspondence.invite(ranks_[place], 0, num_invited_, length, number);
+      const int number = context.wire.open_place(ranks_[place], data_of(slot, place), length, &slot.num_left[place]);
+      context.grant(ranks_[place], 0, num_invited_, length, number);
     }
     num_invited_ += length;
   }

@@ -41,7 +41,7 @@ Wire::Wire(MPI_Comm comm)
 
 Wire::~Wire() {
   MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
-  MPI_Barrier(comm_);  // nobody has a note under way any more
+  MPI_Barrier(comm_);  // no note is in flight any more
   for (MPI_Request& request : inbox_requests_) {
     MPI_Cancel(&request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -50,7 +50,7 @@ Wire::~Wire() {
 }
 
 void Wire::send_note(int rank, const Note& note, const std::byte* payload) {
-  const bool carries = note.kind == NoteKind::push || note.kind == NoteKind::answer;
+  const bool carries = note.kind == NoteKind::eager || note.kind == NoteKind::answer;
   const std::size_t num_bytes = carries ? static_cast<std::size_t>(note.num_bytes) : 0;
   auto buffer = note_buffer();
   std::memcpy(buffer->data(), &note, sizeof(Note));
@@ -60,7 +60,7 @@ void Wire::send_note(int rank, const Note& note, const std::byte* payload) {
   track(request, {.num_left = nullptr, .note = std::move(buffer)});
 }
 
-// A peer's places are used in turn. There are many more of them than there can be messages under way between two ranks.
+// A peer's places are used in turn. There are many more of them than messages in flight between two ranks.
 int Wire::open_place(int rank, std::byte* data, std::int64_t num_bytes, int* num_left) {
   int& next = next_place_[static_cast<std::size_t>(rank)];
   next = next % num_places_ + 1;
@@ -118,7 +118,7 @@ void Wire::end(Flight& flight) {
   if (flight.note) unused_notes_.push_back(std::move(flight.note));
 }
 
-// MPI fills the posted buffers in turn, so looking at the next one alone keeps the order.
+// MPI fills the posted buffers in order, so testing only the next one keeps the order.
 bool Wire::take_notes(const Deliver& deliver) {
   bool took = false;
   for (std::size_t i = 0; i < num_inbox_buffers; ++i) {

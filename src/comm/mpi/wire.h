@@ -1,6 +1,6 @@
-// Notes and messages between processes over MPI. A message goes into a place that its receiver has opened before, so
-// MPI never keeps data that nobody asked for, and no message waits behind another one. Where processes can read one
-// another's memory, data need no message.
+// Notes and messages between processes over MPI. The receive of a message is posted before it is sent, so MPI never
+// buffers unexpected data, and no message waits for another one. Where processes can read each other's memory, data
+// need no message.
 #pragma once
 
 #include "comm/mpi/note.h"
@@ -23,27 +23,28 @@ class Wire {
   using Deliver = std::function<void(const Note& note, const std::byte* payload)>;
 
   explicit Wire(MPI_Comm comm);
-  /// Ends what MPI has under way; collective.
+  /// Completes all pending MPI requests; collective.
   ~Wire();
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  /// Copies the note and what follows it: note.num_bytes of a push or an answer.
+  /// Copies the note and its payload: note.num_bytes of an eager note or an answer.
   void send_note(int rank, const Note& note, const std::byte* payload);
 
-  /// Opens a place for a message from `rank` and returns its number, which is free again afterwards. *num_left is
-  /// decremented when the message has come.
+  /// Posts the receive of a message from `rank` and returns its place (tag), which is free again afterwards. *num_left
+  /// is decremented when the message has arrived.
   [[nodiscard]] int open_place(int rank, std::byte* data, std::int64_t num_bytes, int* num_left);
   /// Sends into a place of `rank`; *num_left is decremented when the data may change again.
   void send(int rank, int place, const std::byte* data, std::int64_t num_bytes, int* num_left);
 
-  /// Whose memory is to be read of those that can be; two processes do alike. For what is under way it stays as it was.
+  /// Sets whose memory is read, of the ranks whose memory can be; both processes of a pair set the same. Operations in
+  /// progress keep their way.
   void read_memory_of(const std::function<bool(int rank)>& reads);
   [[nodiscard]] bool reads_memory_of(int rank) const { return reads_memory_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] const PeerMemory& memory() const { return memory_; }
 
-  /// Delivers notes that have come, in order per sender, and counts messages that have ended; true if there was
-  /// anything.
+  /// Delivers the notes that have arrived, in order per sender, and counts messages that have ended. True if there were
+  /// any.
   bool progress(const Deliver& deliver);
 
  private:
@@ -62,7 +63,7 @@ class Wire {
   std::vector<bool> reads_memory_;     // by rank
   int num_places_;                     // tags of messages are 1 .. num_places_; notes have tag 0
   std::vector<int> next_place_;        // by rank
-  std::vector<MPI_Request> requests_;  // beside flights_
+  std::vector<MPI_Request> requests_;  // parallel to flights_
   std::vector<Flight> flights_;
   std::vector<int> ended_;  // scratch
   std::vector<std::unique_ptr<std::vector<std::byte>>> unused_notes_;

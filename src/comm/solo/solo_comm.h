@@ -1,4 +1,4 @@
-// The communicator of a group of one rank: sums are what they were, gathering copies, nothing is sent.
+// The communicator of a group of one rank: sums are the inputs, gathers are copies, nothing is sent.
 #pragma once
 
 #include "comm/comm.h"

@@ -23,8 +23,7 @@ std::int64_t num_parts(CommKind kind, std::int64_t num_parties) {
   return 1;
 }
 
-// An all-reduce writes where it has just read: a streaming store would throw the line out of the cache only to fetch
-// nothing less.
+// An all-reduce writes where it has just read: a streaming store would evict the line from the cache and save no read.
 Stores stores_of(const Signature& signature, std::int64_t num_parties) {
   const std::int64_t bytes = signature.num_elements * size_of(signature.dtype);
   switch (signature.kind) {
@@ -63,9 +62,9 @@ void Chunks::reset(const Signature& signature) {
   stores_ = stores_of(signature, num_parties());
 }
 
-void Chunks::bring(int party, const Contribution& contribution) {
-  in_[static_cast<std::size_t>(party)] = contribution.in;
-  out_[static_cast<std::size_t>(party)] = contribution.out;
+void Chunks::set_buffers(int party, const PartyBuffers& buffers) {
+  in_[static_cast<std::size_t>(party)] = buffers.in;
+  out_[static_cast<std::size_t>(party)] = buffers.out;
 }
 
 void Chunks::perform(std::int64_t chunk) {

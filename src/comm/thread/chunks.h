@@ -1,9 +1,9 @@
-// The copying and summing of one operation, cut into chunks that any thread may do, in any order. A chunk adds the
-// ranks 0 .. n-1 in this order, so the bits do not depend on who did it. Every byte is read once from where it lies and
-// written once to where it belongs: nothing is staged.
+// The copies and sums of one operation, split into chunks that any thread may do, in any order. A chunk adds the ranks
+// 0 .. n-1 in this order, so the bits do not depend on the thread. Every byte is read once from its source and written
+// once to its destination: nothing is staged.
 #pragma once
 
-#include "comm/carrier.h"
+#include "comm/device_transport.h"
 #include "comm/signature.h"
 #include "comm/sum.h"
 
@@ -16,12 +16,12 @@ class Chunks {
  public:
   explicit Chunks(int num_parties);
 
-  /// Ready for another operation; the parties bring their buffers next, each its own.
+  /// Ready for another operation; the parties set_buffers their buffers next, each its own.
   void reset(const Signature& signature);
-  void bring(int party, const Contribution& contribution);
+  void set_buffers(int party, const PartyBuffers& buffers);
 
   [[nodiscard]] std::int64_t count() const { return count_; }
-  /// Done by one thread sooner than by several, who would have to be woken.
+  /// Faster with one thread than with several, which would have to be woken.
   [[nodiscard]] bool is_small() const { return is_small_; }
   void perform(std::int64_t chunk);
 

@@ -22,10 +22,10 @@ class Busy {
 
 }  // namespace
 
-Exchange::Exchange(ThreadWorld& world, int num_parties, Carrier::MakeShipment make_shipment)
+Exchange::Exchange(ThreadWorld& world, int num_parties, DeviceTransport::MakeDeviceExchange make_device_exchange)
     : world_(world),
       chunks_(num_parties),
-      shipment_(make_shipment != nullptr ? make_shipment(num_parties) : nullptr),
+      device_exchange_(make_device_exchange != nullptr ? make_device_exchange(num_parties) : nullptr),
       has_arrived_(static_cast<std::size_t>(num_parties)) {}
 
 void Exchange::reset(const Signature& signature, int first_party) {
@@ -41,37 +41,37 @@ void Exchange::reset(const Signature& signature, int first_party) {
   num_done_chunks_.store(0, std::memory_order_relaxed);
 }
 
-void Exchange::arrive(int party, const Contribution& contribution, Carrier* carrier) {
-  if (is_shipped())
-    shipment_->bring(party, *carrier, contribution);
+void Exchange::arrive(int party, const PartyBuffers& buffers, DeviceTransport* transport) {
+  if (is_on_device())
+    device_exchange_->set_buffers(party, *transport, buffers);
   else
-    chunks_.bring(party, contribution);
+    chunks_.set_buffers(party, buffers);
   has_arrived_[static_cast<std::size_t>(party)].store(true, std::memory_order_relaxed);
   if (num_arrived_.fetch_add(1) + 1 < static_cast<int>(has_arrived_.size())) return;
-  if (shipment_ || chunks_.is_small())
-    do_all(carrier);
+  if (device_exchange_ || chunks_.is_small())
+    do_all(transport);
   else
     set(ready_bit, std::max(1, world_.num_permits() - 1));
 }
 
-// Busy is raised before the look at the world, and a leaving rank aborts before it looks at busy: one of the two sees
-// the other.
-void Exchange::do_all(Carrier* carrier) {
+// num_busy_ is incremented before the check of the world, and a leaving rank aborts before it reads num_busy_. So one
+// of the two sees the other.
+void Exchange::do_all(DeviceTransport* transport) {
   const Busy busy(num_busy_);
   if (world_.is_aborted()) return;
-  if (is_shipped())
-    shipment_->move(*carrier, signature_);
+  if (is_on_device())
+    device_exchange_->move(*transport, signature_);
   else
     for (std::int64_t chunk = 0; chunk < chunks_.count(); ++chunk) chunks_.perform(chunk);
   set(done_bit, INT_MAX);
 }
 
-void Exchange::await_shipment(Carrier* carrier) {
-  if (is_shipped()) shipment_->await(*carrier);
+void Exchange::await_device(DeviceTransport* transport) {
+  if (is_on_device()) device_exchange_->await(*transport);
 }
 
 std::int64_t Exchange::sent_bytes(int party) const {
-  if (!is_shipped()) return chunks_.sent_bytes(party);
+  if (!is_on_device()) return chunks_.sent_bytes(party);
   return echelon::sent_bytes(
       {.kind = signature_.kind == CommKind::send && party != 0 ? CommKind::receive : signature_.kind,
        .rank = party,
@@ -95,7 +95,7 @@ bool Exchange::work() {
   return worked;
 }
 
-void Exchange::quiesce() const {
+void Exchange::wait_until_unused() const {
   while (num_busy_.load() != 0) sched_yield();
 }
 

@@ -10,7 +10,7 @@ Permits::Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores)
     : is_scarce_(num_ranks > num_permits),
       cores_(std::move(cores)),
       num_free_(num_permits),
-      beds_(static_cast<std::size_t>(num_ranks)) {
+      slots_(static_cast<std::size_t>(num_ranks)) {
   for (int permit = num_permits - 1; permit >= 0; --permit) free_.push_back(permit);
 }
 
@@ -20,57 +20,58 @@ void Permits::bind(int rank) {
 }
 
 void Permits::acquire(int rank) {
-  bed(rank).thread = gettid();
+  slot(rank).thread = gettid();
   bool has_permit = false;
   {
     const std::lock_guard lock(mutex_);
     has_permit = take_or_queue(rank);
   }
   if (has_permit) return put_on_core(rank);
-  await_call(rank, std::nullopt);
+  await_wake(rank, std::nullopt);
 }
 
 void Permits::release(int rank) {
-  Called next;
+  NextRank next;
   {
     const std::lock_guard lock(mutex_);
     next = give_back(rank);
   }
-  call(next);
+  wake_thread(next);
 }
 
 void Permits::yield(int rank) {
   if (ready_.size() == 0) return;
-  Called next;
+  NextRank next;
   {
     const std::lock_guard lock(mutex_);
     if (ready_.size() == 0) return;
     next = give_back(rank);
     push(ready_, rank);
   }
-  call(next);
-  await_call(rank, std::nullopt);
+  wake_thread(next);
+  await_wake(rank, std::nullopt);
 }
 
 bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                     Deadline deadline) {
-  Called next;
+  NextRank next;
   {
     const std::lock_guard lock(mutex_);
-    // Before the look at the word: whoever changes it looks at the queue afterwards, and one of the two sees the other.
+    // Before the word is read: a thread that changes the word reads the queue afterwards, so one of the two sees the
+    // other.
     push(queue, rank);
-    if (nobody_sleeps_ || word.load() != expected) {
+    if (sleep_is_over_ || word.load() != expected) {
       remove(rank);
       return true;
     }
     next = give_back(rank);
   }
-  call(next);
-  if (await_call(rank, deadline)) return true;
+  wake_thread(next);
+  if (await_wake(rank, deadline)) return true;
   bool was_woken = false, has_permit = false;
   {
     const std::lock_guard lock(mutex_);
-    was_woken = bed(rank).queue != &queue;
+    was_woken = slot(rank).queue != &queue;
     if (!was_woken) {
       remove(rank);
       has_permit = take_or_queue(rank);
@@ -79,13 +80,13 @@ bool Permits::sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>
   if (has_permit)
     put_on_core(rank);
   else
-    await_call(rank, std::nullopt);
+    await_wake(rank, std::nullopt);
   return was_woken;
 }
 
 void Permits::wake(RankQueue& queue, int count) {
   while (count > 0 && queue.size() > 0) {
-    Called called;
+    NextRank called;
     {
       const std::lock_guard lock(mutex_);
       for (; count > 0 && queue.first_ >= 0 && !called; --count) {
@@ -94,57 +95,57 @@ void Permits::wake(RankQueue& queue, int count) {
         if (take_or_queue(rank)) called = rank;
       }
     }
-    call(called);
+    wake_thread(called);
   }
 }
 
 void Permits::wake_idle(int count) {
   const std::lock_guard lock(mutex_);
-  for (std::size_t looked = 0; looked < beds_.size() && count > 0 && num_idle() > 0; ++looked) {
-    const auto rank = static_cast<int>(next_idle_++ % beds_.size());
-    if (bed(rank).queue == nullptr || bed(rank).queue == &ready_) continue;
+  for (std::size_t looked = 0; looked < slots_.size() && count > 0 && num_idle() > 0; ++looked) {
+    const auto rank = static_cast<int>(next_idle_++ % slots_.size());
+    if (slot(rank).queue == nullptr || slot(rank).queue == &ready_) continue;
     remove(rank);
-    if (take_or_queue(rank)) call(rank);
+    if (take_or_queue(rank)) wake_thread(rank);
     --count;
   }
 }
 
 void Permits::wake_all() {
   const std::lock_guard lock(mutex_);
-  nobody_sleeps_ = true;
-  for (int rank = 0; rank < static_cast<int>(beds_.size()); ++rank) {
-    if (bed(rank).queue == nullptr || bed(rank).queue == &ready_) continue;
+  sleep_is_over_ = true;
+  for (int rank = 0; rank < static_cast<int>(slots_.size()); ++rank) {
+    if (slot(rank).queue == nullptr || slot(rank).queue == &ready_) continue;
     remove(rank);
-    if (take_or_queue(rank)) call(rank);
+    if (take_or_queue(rank)) wake_thread(rank);
   }
 }
 
 // --- under the mutex ---
 
 void Permits::push(RankQueue& queue, int rank) {
-  Bed& own = bed(rank);
+  RankSlot& own = slot(rank);
   own.queue = &queue;
   own.next = -1;
   own.previous = queue.last_;
-  (queue.last_ < 0 ? queue.first_ : bed(queue.last_).next) = rank;
+  (queue.last_ < 0 ? queue.first_ : slot(queue.last_).next) = rank;
   queue.last_ = rank;
   queue.size_.fetch_add(1);
   if (&queue != &ready_) num_asleep_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void Permits::remove(int rank) {
-  Bed& own = bed(rank);
+  RankSlot& own = slot(rank);
   RankQueue& queue = *own.queue;
-  (own.previous < 0 ? queue.first_ : bed(own.previous).next) = own.next;
-  (own.next < 0 ? queue.last_ : bed(own.next).previous) = own.previous;
+  (own.previous < 0 ? queue.first_ : slot(own.previous).next) = own.next;
+  (own.next < 0 ? queue.last_ : slot(own.next).previous) = own.previous;
   own.queue = nullptr;
   queue.size_.fetch_sub(1);
   if (&queue != &ready_) num_asleep_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-// Whom the permit goes to: it is to be called.
-Permits::Called Permits::give_back(int rank) {
-  const int permit = bed(rank).permit;
+// Returns the rank that gets the permit and must be woken.
+Permits::NextRank Permits::give_back(int rank) {
+  const int permit = slot(rank).permit;
   if (ready_.first_ < 0) {
     ++num_free_;
     free_.push_back(permit);
@@ -152,14 +153,14 @@ Permits::Called Permits::give_back(int rank) {
   }
   const int next = ready_.first_;
   remove(next);
-  bed(next).permit = permit;
+  slot(next).permit = permit;
   return next;
 }
 
 bool Permits::take_or_queue(int rank) {
   if (num_free_ > 0) {
     --num_free_;
-    bed(rank).permit = free_.back();
+    slot(rank).permit = free_.back();
     free_.pop_back();
     return true;
   }
@@ -169,32 +170,32 @@ bool Permits::take_or_queue(int rank) {
 
 // --- outside of it ---
 
-void Permits::call(const Called& rank) {
+void Permits::wake_thread(const NextRank& rank) {
   if (!rank) return;
   put_on_core(*rank);
-  bed(*rank).is_called.store(1);
-  futex_wake(bed(*rank).is_called, 1);
+  slot(*rank).is_woken.store(1);
+  futex_wake(slot(*rank).is_woken, 1);
 }
 
-// Before it wakes, so that the system puts it there at once: it would choose the core where it ran before, on which
-// another one may compute by now.
+// Before it wakes, so that the system schedules it there at once. Otherwise it would choose the previous core, on which
+// another rank may compute by now.
 void Permits::put_on_core(int rank) {
-  Bed& own = bed(rank);
+  RankSlot& own = slot(rank);
   if (!is_bound_.load(std::memory_order_relaxed) || own.core == own.permit) return;
   own.core = own.permit;
   bind_thread(own.thread, cores_[static_cast<std::size_t>(own.permit)]);
 }
 
 // False if the deadline passed first.
-bool Permits::await_call(int rank, const std::optional<Deadline>& deadline) {
-  FutexWord& is_called = bed(rank).is_called;
-  while (is_called.load() == 0) {
+bool Permits::await_wake(int rank, const std::optional<Deadline>& deadline) {
+  FutexWord& is_woken = slot(rank).is_woken;
+  while (is_woken.load() == 0) {
     if (!deadline)
-      futex_wait(is_called, 0);
-    else if (!futex_wait(is_called, 0, *deadline))
+      futex_wait(is_woken, 0);
+    else if (!futex_wait(is_woken, 0, *deadline))
       break;
   }
-  return is_called.exchange(0) != 0;
+  return is_woken.exchange(0) != 0;
 }
 
 }  // namespace echelon

@@ -1,11 +1,12 @@
-// As many permits to compute as there are cores. A rank holds one while it computes and gives it back before it waits
-// for a peer, so any number of ranks runs without thrashing, and a BLAS library never meets more callers than cores.
+// A semaphore with one permit to compute per core. A rank holds a permit while it computes and releases it before it
+// waits for a peer. So any number of ranks runs without thrashing, and a BLAS library never has more callers than
+// cores.
 //
-// A permit goes from hand to hand: who waits is only written into a queue when what it waits for has come, and a rank
-// that goes to sleep calls the next one of the queue. So a wait costs one sleep and one call, however many wait for the
-// same thing.
+// Permits are handed over directly: a rank is queued for a permit only when the event that it waits for has occurred,
+// and a rank that goes to sleep wakes the next rank of the queue. So a wait costs one sleep and one wake, however many
+// ranks wait for the same event.
 //
-// Where permits are left over, ranks that sleep may be called to help those that compute.
+// If permits are free, sleeping ranks may be woken to help the ranks that compute.
 #pragma once
 
 #include "base/lending.h"
@@ -24,7 +25,7 @@ namespace echelon {
 /// Ranks that wait, first come first served. A rank is in one queue at most.
 class RankQueue {
  public:
-  /// Anybody may ask, and may be told of a rank that is just about to come or go.
+  /// Any thread may call it; the value may be out of date.
   [[nodiscard]] int size() const { return size_.load(); }
 
  private:
@@ -38,67 +39,67 @@ class Permits final : public Lending::Sleepers {
   /// `cores`: one for every permit, or none.
   Permits(int num_permits, int num_ranks, std::vector<CpuSet> cores = {});
 
-  /// From now on, whoever has the i-th permit computes on the i-th core. Until then, and where there are no cores, it
-  /// is where the system puts it, and that may be where another one computes. Called by a rank that has a permit.
+  /// From now on, the rank with the i-th permit computes on the i-th core. Before, and without cores, the system
+  /// chooses the core, possibly one on which another rank computes. Called by a rank that has a permit.
   void bind(int rank);
 
   /// Called by the rank's own thread.
   void acquire(int rank);
   void release(int rank);
-  /// Lets a rank compute that waits for a permit, if there is one.
+  /// Hands the permit to a rank that waits for one, if any.
   void yield(int rank);
 
   /// Gives the permit back while `word` is `expected` and until the queue is woken; false if the deadline passed. Holds
   /// a permit again when it returns.
   bool sleep(int rank, RankQueue& queue, const std::atomic<std::uint32_t>& word, std::uint32_t expected,
              Deadline deadline);
-  /// The first `count` ranks of the queue get their turn. Whoever changes a word calls this afterwards.
+  /// Wakes the first `count` ranks of the queue. Called after a change of the word that they wait for.
   void wake(RankQueue& queue, int count);
-  /// Nobody sleeps from now on.
+  /// No rank sleeps from now on.
   void wake_all();
 
   [[nodiscard]] int num_idle() const override {
     return std::min(num_free_.load(std::memory_order_relaxed), num_asleep_.load(std::memory_order_relaxed));
   }
-  /// Each sleeps no more, as if what it waits for had come.
+  /// Wakes ranks as if the event that they wait for had occurred.
   void wake_idle(int count) override;
 
-  /// Somebody waits for a permit alone.
-  [[nodiscard]] bool is_wanted() const { return ready_.size() > 0; }
-  /// More ranks than permits: waiting takes a core from somebody.
+  /// A rank waits only for a permit.
+  [[nodiscard]] bool has_waiters() const { return ready_.size() > 0; }
+  /// More ranks than permits: a rank that spins takes a core from another one.
   [[nodiscard]] bool is_scarce() const { return is_scarce_; }
 
  private:
-  struct alignas(64) Bed {
-    FutexWord is_called = 0;
+  struct alignas(64) RankSlot {
+    FutexWord is_woken = 0;
     RankQueue* queue = nullptr;  // the rank is in; guarded by the mutex, like the next two
     int next = -1, previous = -1;
-    int permit = -1;  // that it holds; its own, or of the one who hands it a permit
+    int permit = -1;  // that it holds; written by itself, or by the rank that hands it a permit
     int core = -1;    // that its thread is bound to; likewise
     pid_t thread = 0;
   };
-  using Called = std::optional<int>;
+  using NextRank = std::optional<int>;
 
-  [[nodiscard]] Bed& bed(int rank) { return beds_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] RankSlot& slot(int rank) { return slots_[static_cast<std::size_t>(rank)]; }
   void push(RankQueue& queue, int rank);
   void remove(int rank);
-  [[nodiscard]] Called give_back(int rank);
+  [[nodiscard]] NextRank give_back(int rank);
   [[nodiscard]] bool take_or_queue(int rank);
-  void call(const Called& rank);
+  void wake_thread(const NextRank& rank);
   void put_on_core(int rank);
-  bool await_call(int rank, const std::optional<Deadline>& deadline);
+  bool await_wake(int rank, const std::optional<Deadline>& deadline);
 
   const bool is_scarce_;
   const std::vector<CpuSet> cores_;  // by permit
   std::atomic<bool> is_bound_ = false;
-  std::mutex mutex_;  // guards what follows; anybody may look at the two counts
+  std::mutex mutex_;  // guards what follows; any thread may read the two counts
   std::vector<int> free_;
   std::atomic<int> num_free_;
   std::atomic<int> num_asleep_ = 0;  // in another queue than ready_
-  bool nobody_sleeps_ = false;
+  bool sleep_is_over_ = false;
   RankQueue ready_;  // for a permit
-  std::vector<Bed> beds_;
-  std::size_t next_idle_ = 0;  // where the search for one begins
+  std::vector<RankSlot> slots_;
+  std::size_t next_idle_ = 0;  // where the search for one starts
 };
 
 }  // namespace echelon

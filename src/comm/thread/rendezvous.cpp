@@ -5,17 +5,18 @@
 namespace echelon {
 
 Rendezvous::Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks,
-                       Carrier::MakeShipment make_shipment)
+                       DeviceTransport::MakeDeviceExchange make_device_exchange)
     : world_(world),
       group_name_(std::move(group_name)),
       ranks_(std::move(ranks)),
-      make_shipment_(make_shipment),
+      make_device_exchange_(make_device_exchange),
       cursors_(ranks_.size()) {
   Exchange* const before_the_first = take();
   for (Cursor& cursor : cursors_) cursor.last = before_the_first;
 }
 
-Exchange& Rendezvous::join(int party, const Signature& signature, const Contribution& contribution, Carrier* carrier) {
+Exchange& Rendezvous::join(int party, const Signature& signature, const PartyBuffers& buffers,
+                           DeviceTransport* transport) {
   Cursor& cursor = cursors_[static_cast<std::size_t>(party)];
   Exchange& last = *cursor.last;
   Exchange& exchange = after(last, signature, party);
@@ -26,7 +27,7 @@ Exchange& Rendezvous::join(int party, const Signature& signature, const Contribu
     world_.abort(mismatch);
     throw Failure(mismatch);
   }
-  exchange.arrive(party, contribution, carrier);
+  exchange.arrive(party, buffers, transport);
   return exchange;
 }
 
@@ -52,7 +53,7 @@ Exchange* Rendezvous::take() {
   if (Exchange* const spare = spare_.exchange(nullptr)) return spare;
   const std::lock_guard lock(mutex_);
   if (unused_.empty()) {
-    exchanges_.push_back(std::make_unique<Exchange>(world_, static_cast<int>(ranks_.size()), make_shipment_));
+    exchanges_.push_back(std::make_unique<Exchange>(world_, static_cast<int>(ranks_.size()), make_device_exchange_));
     return exchanges_.back().get();
   }
   Exchange* const exchange = unused_.back();

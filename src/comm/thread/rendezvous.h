@@ -1,8 +1,8 @@
-// Where the ranks of a group meet: the q-th operation that each of them starts is the same exchange.
+// Matches the operations of a group's ranks: the q-th operation that each of them starts is the same exchange.
 //
-// The exchanges are a chain that the first to come prolongs, and every party walks along it on its own. An exchange is
-// used again when all parties have left it and all have gone on to the next. So no party ever waits here for another
-// one, and starting an operation costs an atomic step or two.
+// The exchanges are a linked list. The first party to arrive extends it, and every party walks along it independently.
+// An exchange is reused when all parties have left it and joined the next. So no party waits here for another one, and
+// starting an operation costs one or two atomic operations.
 #pragma once
 
 #include "comm/thread/exchange.h"
@@ -17,19 +17,20 @@ namespace echelon {
 class Rendezvous {
  public:
   /// `ranks` are those of the mesh, in the order of the parties.
-  Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks, Carrier::MakeShipment make_shipment);
+  Rendezvous(ThreadWorld& world, std::string group_name, std::vector<int> ranks,
+             DeviceTransport::MakeDeviceExchange make_device_exchange);
 
-  /// The party's next operation. If others started another one there, all are aborted and Failure names both.
-  [[nodiscard]] Exchange& join(int party, const Signature& signature, const Contribution& contribution,
-                               Carrier* carrier);
-  /// The party needs the exchange no more; it is done.
+  /// The party's next operation. If others started a different one, all ranks are aborted and Failure names both.
+  [[nodiscard]] Exchange& join(int party, const Signature& signature, const PartyBuffers& buffers,
+                               DeviceTransport* transport);
+  /// The party does not need the exchange any more; it is done.
   void leave(int party, Exchange& exchange);
 
-  /// Who is late, once a party has waited too long.
+  /// The late ranks, after a party has timed out.
   [[nodiscard]] std::string describe_timeout(int party, const Exchange& exchange, double seconds) const;
 
  private:
-  // Where a party is. Touched by this party only.
+  // The position of a party. Used by this party only.
   struct alignas(64) Cursor {
     Exchange* last = nullptr;  // that it joined
     bool has_left_last = true;
@@ -47,7 +48,7 @@ class Rendezvous {
   ThreadWorld& world_;
   const std::string group_name_;
   const std::vector<int> ranks_;
-  const Carrier::MakeShipment make_shipment_;
+  const DeviceTransport::MakeDeviceExchange make_device_exchange_;
   std::vector<Cursor> cursors_;
 
   std::atomic<Exchange*> spare_ = nullptr;  // one unused exchange, without the mutex

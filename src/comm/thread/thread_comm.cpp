@@ -56,7 +56,7 @@ Pending ThreadComm::barrier() { return start_collective({.kind = CommKind::barri
 Pending ThreadComm::start(Rendezvous& rendezvous, int party, const Signature& signature, const std::byte* in,
                           std::byte* out) {
   return Pending(std::make_unique<ThreadOperation>(mesh_, Membership{rendezvous, party, sent_}, signature,
-                                                   Contribution{.in = in, .out = out}));
+                                                   PartyBuffers{.in = in, .out = out}));
 }
 
 }  // namespace echelon

@@ -16,11 +16,14 @@ Comm& ThreadMesh::comm(const Group& group) {
   std::int64_t& sent = sent_[group];  // also lists a group of one rank, which sends nothing
   const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
   ThreadGroup* const shared =
-      ranks.size() > 1 ? &world_.group(group, ranks, carrier_ != nullptr ? carrier_->shipments() : nullptr) : nullptr;
+      ranks.size() > 1
+          ? &world_.group(group, ranks, device_transport_ != nullptr ? device_transport_->exchange_factory() : nullptr)
+          : nullptr;
   if (shared != nullptr)
     comm = std::make_unique<ThreadComm>(*this, *shared, sent, static_cast<int>(place), static_cast<int>(ranks.size()));
-  else if (carrier_ != nullptr)
-    comm = std::make_unique<SoloComm>([this](const Tensor& out, const Tensor& in) { carrier_->copy(out, in); });
+  else if (device_transport_ != nullptr)
+    comm =
+        std::make_unique<SoloComm>([this](const Tensor& out, const Tensor& in) { device_transport_->copy(out, in); });
   else
     comm = std::make_unique<SoloComm>();
   return *comm;
@@ -35,17 +38,17 @@ void ThreadMesh::poll() {
 
 void ThreadMesh::abort(const std::string& reason) {
   world_.abort(reason);
-  quiesce();
+  wait_until_unused();
 }
 
 void ThreadMesh::check_aborted() {
   if (!world_.is_aborted()) return;
-  quiesce();
+  wait_until_unused();
   throw PeerAborted(fmt::format("aborted, because {}", world_.abort_reason()));
 }
 
-void ThreadMesh::quiesce() const {
-  for (ThreadOperation* const operation : under_way_) operation->exchange().quiesce();
+void ThreadMesh::wait_until_unused() const {
+  for (ThreadOperation* const operation : under_way_) operation->exchange().wait_until_unused();
 }
 
 void ThreadMesh::rest() {

@@ -1,4 +1,4 @@
-// One thread rank's mesh: its communicators and what it has under way. Used by the rank's own thread only.
+// One thread rank's mesh: its communicators and its operations in progress. Used by the rank's own thread only.
 #pragma once
 
 #include "comm/thread/world.h"
@@ -14,26 +14,26 @@ class ThreadOperation;
 
 class ThreadMesh final : public Mesh {
  public:
-  /// `carrier`: of tensors in a device's memory; null: tensors are in the host's.
-  ThreadMesh(ThreadWorld& world, int rank, Carrier* carrier = nullptr)
-      : Mesh(world.shape(), rank), world_(world), carrier_(carrier) {}
+  /// `transport`: of tensors in a device's memory; null: tensors are in the host's.
+  ThreadMesh(ThreadWorld& world, int rank, DeviceTransport* transport = nullptr)
+      : Mesh(world.shape(), rank), world_(world), device_transport_(transport) {}
 
   [[nodiscard]] Comm& comm(const Group& group) override;
   void poll() override;
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_; }
-  /// Returns when nobody touches a buffer of this rank any more.
+  /// Returns when no thread uses a buffer of this rank any more.
   void abort(const std::string& reason) override;
-  [[nodiscard]] std::unique_ptr<Mesh> carried_by(Carrier& carrier) override {
-    return std::make_unique<ThreadMesh>(world_, rank(), &carrier);
+  [[nodiscard]] std::unique_ptr<Mesh> for_device(DeviceTransport& transport) override {
+    return std::make_unique<ThreadMesh>(world_, rank(), &transport);
   }
   void bind_turns() override { world_.permits().bind(rank()); }
 
   [[nodiscard]] ThreadWorld& world() { return world_; }
-  [[nodiscard]] Carrier* carrier() { return carrier_; }
-  /// Throws PeerAborted if the world was aborted, once this rank's buffers are left alone.
+  [[nodiscard]] DeviceTransport* transport() { return device_transport_; }
+  /// Throws PeerAborted if the world was aborted, after no thread uses this rank's buffers any more.
   void check_aborted();
-  void quiesce() const;
-  /// A poll found nothing to do: after several, another rank may compute.
+  void wait_until_unused() const;
+  /// Called when a poll found nothing to do. After several, it yields to another rank.
   void rest();
 
   void add(ThreadOperation& operation) { under_way_.push_back(&operation); }
@@ -41,7 +41,7 @@ class ThreadMesh final : public Mesh {
 
  private:
   ThreadWorld& world_;
-  Carrier* carrier_;
+  DeviceTransport* device_transport_;
   std::map<Group, std::int64_t> sent_;
   std::map<Group, std::unique_ptr<Comm>> comms_;
   std::vector<ThreadOperation*> under_way_;

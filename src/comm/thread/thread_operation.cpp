@@ -8,22 +8,22 @@ namespace echelon {
 namespace {
 
 Exchange& joined(ThreadMesh& mesh, Rendezvous& rendezvous, int party, const Signature& signature,
-                 const Contribution& contribution) {
+                 const PartyBuffers& buffers) {
   mesh.check_aborted();
   try {
-    return rendezvous.join(party, signature, contribution, mesh.carrier());
+    return rendezvous.join(party, signature, buffers, mesh.transport());
   } catch (const Failure&) {  // a mismatch: all were aborted
-    mesh.quiesce();
+    mesh.wait_until_unused();
     throw;
   }
 }
 
-// Some microseconds, in which a peer on another core is likely to come. Only where every rank has a core.
+// A few microseconds, in which a peer on another core is likely to arrive. Only where every rank has a core.
 constexpr int num_spins = 2000;
-constexpr int first_spins = 64;  // after which it is counted on as one who waits
+constexpr int first_spins = 64;  // after which it counts as waiting
 
 void relax(int spin) {
-  if (spin % 64 == 63) sched_yield();  // the system may have put the peer on this very core
+  if (spin % 64 == 63) sched_yield();  // the peer may be scheduled on the same core
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
@@ -32,12 +32,12 @@ void relax(int spin) {
 }  // namespace
 
 ThreadOperation::ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature,
-                                 const Contribution& contribution)
+                                 const PartyBuffers& buffers)
     : mesh_(mesh),
       rendezvous_(membership.rendezvous),
       party_(membership.party),
       sent_(membership.sent),
-      exchange_(joined(mesh, membership.rendezvous, membership.party, signature, contribution)) {
+      exchange_(joined(mesh, membership.rendezvous, membership.party, signature, buffers)) {
   mesh_.add(*this);
 }
 
@@ -52,7 +52,7 @@ ThreadOperation::~ThreadOperation() {
   // A missing wait is found even if it happens to be done.
   const std::string_view what = unwinds ? "failed during" : "dropped, without waiting for it, its";
   mesh_.world().abort(fmt::format("rank {} {} {}", mesh_.rank(), what, to_string(exchange_.signature())));
-  exchange_.quiesce();
+  exchange_.wait_until_unused();
 }
 
 void ThreadOperation::wait() {
@@ -67,7 +67,7 @@ void ThreadOperation::wait() {
     if ((seen & done_bit) != 0) return take_results();
     mesh_.check_aborted();
     if (advance()) continue;
-    if (!permits.is_wanted() && lending.help()) {
+    if (!permits.has_waiters() && lending.help()) {
       waiter.stay_awake();
       spin = 0;
     } else if (spin++ < spins) {
@@ -83,7 +83,7 @@ void ThreadOperation::wait() {
 
 bool ThreadOperation::poll() {
   const bool worked = advance();
-  if (is_done() && exchange_.has_shipment_arrived()) {
+  if (is_done() && exchange_.is_device_done()) {
     take_results();
     return true;
   }
@@ -95,7 +95,7 @@ bool ThreadOperation::poll() {
 bool ThreadOperation::advance() { return (exchange_.word().load() & ready_bit) != 0 && exchange_.work(); }
 
 void ThreadOperation::take_results() {
-  exchange_.await_shipment(mesh_.carrier());
+  exchange_.await_device(mesh_.transport());
   leave();
 }
 

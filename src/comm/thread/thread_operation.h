@@ -1,4 +1,4 @@
-// What a thread rank has under way: its side of an exchange, from the start until it was waited for.
+// An operation in progress on a thread rank: its side of an exchange, from the start to the wait.
 #pragma once
 
 #include "comm/thread/rendezvous.h"
@@ -17,8 +17,9 @@ class ThreadOperation final : public Pending::Operation {
  public:
   /// Joins the exchange.
   ThreadOperation(ThreadMesh& mesh, const Membership& membership, const Signature& signature,
-                  const Contribution& contribution);
-  /// Dropping what was not waited for aborts all ranks, and returns when nobody touches the buffers any more.
+                  const PartyBuffers& buffers);
+  /// Dropping an operation that was not waited for aborts all ranks, and returns when no thread uses the buffers any
+  /// more.
   ~ThreadOperation() override;
   ThreadOperation(const ThreadOperation&) = delete;
   ThreadOperation& operator=(const ThreadOperation&) = delete;

@@ -15,7 +15,7 @@ struct RankFailure {
   ExitStatus status = ExitStatus::failure;
 };
 
-// The first failure with a cause of its own; one that only echoes an abort stands in until such a one comes.
+// The first failure with a cause of its own. Until there is one, a failure that reports an abort is kept.
 class FirstFailure {
  public:
   void record(const RankFailure& failure, bool is_echo) {
@@ -74,8 +74,8 @@ void* thread_main(void* argument) {
   return nullptr;
 }
 
-// Libraries for GPUs compile kernels on the thread that calls them, and so want the stack that the system gives by
-// default; thousands of ranks do without.
+// GPU libraries compile kernels on the calling thread and need the default stack size; thousands of ranks use a smaller
+// one.
 constexpr std::size_t most_large_stacks = 128, small_stack_bytes = 1U << 20U;
 
 // How many threads could be started.

@@ -1,5 +1,5 @@
-// Ranks as threads of one process: the default transport, with nothing to install or to launch. There may be far more
-// ranks than cores.
+// Ranks as threads of one process: the default transport, which needs no installation and no launcher. There may be far
+// more ranks than cores.
 #pragma once
 
 #include "comm/mesh.h"

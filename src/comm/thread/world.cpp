@@ -15,12 +15,12 @@ int permits_of(const ThreadOptions& options) {
 }  // namespace
 
 ThreadGroup::ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks,
-                         Carrier::MakeShipment make_shipment)
+                         DeviceTransport::MakeDeviceExchange make_device_exchange)
     : world_(world),
       name_(std::move(name)),
       ranks_(std::move(ranks)),
-      make_shipment_(make_shipment),
-      collectives_(world_, name_, ranks_, make_shipment_) {}
+      make_device_exchange_(make_device_exchange),
+      collectives_(world_, name_, ranks_, make_device_exchange_) {}
 
 Rendezvous& ThreadGroup::transfers(int source, int destination) {
   const std::lock_guard lock(mutex_);
@@ -28,7 +28,7 @@ Rendezvous& ThreadGroup::transfers(int source, int destination) {
   if (!transfers) {
     const std::vector<int> pair = {ranks_[static_cast<std::size_t>(source)],
                                    ranks_[static_cast<std::size_t>(destination)]};
-    transfers = std::make_unique<Rendezvous>(world_, name_, pair, make_shipment_);
+    transfers = std::make_unique<Rendezvous>(world_, name_, pair, make_device_exchange_);
   }
   return *transfers;
 }
@@ -42,10 +42,10 @@ ThreadWorld::ThreadWorld(const MeshShape& shape, const ThreadOptions& options)
       lending_(shape.num_ranks(), permits_) {}
 
 ThreadGroup& ThreadWorld::group(const Group& group, const std::vector<int>& ranks,
-                                Carrier::MakeShipment make_shipment) {
+                                DeviceTransport::MakeDeviceExchange make_device_exchange) {
   const std::lock_guard lock(mutex_);
-  auto& shared = groups_[{ranks, make_shipment}];
-  if (!shared) shared = std::make_unique<ThreadGroup>(*this, name_of(group), ranks, make_shipment);
+  auto& shared = groups_[{ranks, make_device_exchange}];
+  if (!shared) shared = std::make_unique<ThreadGroup>(*this, name_of(group), ranks, make_device_exchange);
   return *shared;
 }
 

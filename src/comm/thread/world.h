@@ -1,5 +1,4 @@
-// What the thread ranks of one process share: permits, the rendezvous of every group, and the way in which all of them
-// stop.
+// What the thread ranks of one process share: permits, the rendezvous of every group, and the abort state.
 #pragma once
 
 #include "base/error.h"
@@ -17,7 +16,8 @@ namespace echelon {
 /// A group of ranks: one rendezvous for its collectives and one per (source, destination), made on first use.
 class ThreadGroup {
  public:
-  ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks, Carrier::MakeShipment make_shipment);
+  ThreadGroup(ThreadWorld& world, std::string name, std::vector<int> ranks,
+              DeviceTransport::MakeDeviceExchange make_device_exchange);
   [[nodiscard]] Rendezvous& collectives() { return collectives_; }
   [[nodiscard]] Rendezvous& transfers(int source, int destination);
 
@@ -25,7 +25,7 @@ class ThreadGroup {
   ThreadWorld& world_;
   std::string name_;
   std::vector<int> ranks_;
-  Carrier::MakeShipment make_shipment_;
+  DeviceTransport::MakeDeviceExchange make_device_exchange_;
   Rendezvous collectives_;
   std::mutex mutex_;
   std::map<std::pair<int, int>, std::unique_ptr<Rendezvous>> transfers_;
@@ -41,11 +41,11 @@ class ThreadWorld {
   [[nodiscard]] Permits& permits() { return permits_; }
   [[nodiscard]] Lending& lending() { return lending_; }
 
-  /// Groups with the same ranks and shipments are one, whatever their names.
+  /// Groups with the same ranks and exchange_factory are one, whatever their names.
   [[nodiscard]] ThreadGroup& group(const Group& group, const std::vector<int>& ranks,
-                                   Carrier::MakeShipment make_shipment);
+                                   DeviceTransport::MakeDeviceExchange make_device_exchange);
 
-  /// When a wait that begins now takes too long.
+  /// When a wait that starts now takes too long.
   [[nodiscard]] Deadline deadline() const;
 
   /// The first reason stays.
@@ -63,7 +63,7 @@ class ThreadWorld {
 
   std::mutex mutex_;  // guards what follows
   std::string abort_reason_;
-  std::map<std::pair<std::vector<int>, Carrier::MakeShipment>, std::unique_ptr<ThreadGroup>> groups_;
+  std::map<std::pair<std::vector<int>, DeviceTransport::MakeDeviceExchange>, std::unique_ptr<ThreadGroup>> groups_;
 };
 
 }  // namespace echelon

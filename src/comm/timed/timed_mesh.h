@@ -1,5 +1,4 @@
-// A mesh around another one that says how long each call into the transport took: starting an operation, waiting for
-// it, polling.
+// A mesh around another one that measures each call into the transport: starting an operation, waiting for it, polling.
 #pragma once
 
 #include "comm/mesh.h"
@@ -15,7 +14,7 @@ namespace echelon {
 struct TimedCall {
   enum class Phase : std::uint8_t { start, wait, poll };
   Phase phase = Phase::start;
-  CommKind kind = CommKind::barrier;  // not of a poll, which advances whatever is under way
+  CommKind kind = CommKind::barrier;  // not of a poll, which advances all operations
   Group group = {};                   // likewise
   std::int64_t num_bytes = 0;         // of the full buffer
   double start = 0, end = 0;          // as of now_seconds()

@@ -1,5 +1,5 @@
-// A rank's mesh without peers and without data: it writes down what a program would communicate. Every operation is
-// done as soon as it is started.
+// A rank's mesh without peers and without data, which records the communication of a program. Every operation is done
+// as soon as it is started.
 #pragma once
 
 #include "comm/mesh.h"
@@ -24,7 +24,7 @@ struct CommRecord {
   bool operator==(const CommRecord&) const = default;
 };
 
-/// Is told of communication when it is started, and when it is waited for.
+/// Receives callbacks when communication is started and when it is waited for.
 class CommListener {
  public:
   virtual ~CommListener() = default;
@@ -43,8 +43,8 @@ class TraceMesh final : public Mesh {
   [[nodiscard]] std::map<Group, std::int64_t> sent_bytes() const override { return sent_bytes_; }
   void abort(const std::string&) override {}
 
-  /// In the order in which they were started. Reductions, gathers and transfers in groups of one rank are written down
-  /// too, with no bytes sent.
+  /// In the order in which they were started. Reductions, gathers and transfers in groups of one rank are recorded too,
+  /// with no bytes sent.
   [[nodiscard]] const std::vector<CommRecord>& records() const { return records_; }
   /// `listener` must outlive the mesh and whatever was started on it.
   void listen(CommListener& listener) { listener_ = &listener; }

@@ -36,7 +36,7 @@ class TypedMesh::TypedComm final : public Comm {
   [[nodiscard]] Pending reduce_scatter(Tensor shard, Tensor full, ReduceOp op) override {
     check_reduce_scatter(*this, shard, full);
     const Tensor own = own_part(*this, full, shard);
-    // All of it is summed, and this rank's part comes out; the parts of others keep what they were.
+    // All of it is summed, and this rank's part is the result; the parts of others keep their types.
     for_ranges(CommKind::reduce_scatter, full, [&](const Inference& call, std::int64_t first, std::int64_t count) {
       (void)reduced(call, range_of(full, first, count), op, sharded_rows);
     });
@@ -87,10 +87,10 @@ class TypedMesh::TypedComm final : public Comm {
     return {mesh_.memory_, mesh_.axes_, name_of(kind), std::span(&x, 1)};
   }
   [[nodiscard]] std::string over() const { return name_of(group_); }
-  /// What a stage of the embedding alone sends came from tokens and a tied weight: whoever receives it may take it for
+  /// The output of a stage with only the embedding comes from tokens and a tied weight, so its receiver may treat it as
   /// the sender's own.
-  [[nodiscard]] static bool may_be_the_same_on_all_stages(TypeAxis axis, AxisLayout held) {
-    return axis == TypeAxis::pp && held == replicated_layout;
+  [[nodiscard]] static bool may_be_the_same_on_all_stages(TypeAxis axis, AxisLayout placement) {
+    return axis == TypeAxis::pp && placement == replicated_layout;
   }
 
   /// f(call, first, count) for ranges of one type: in a flat buffer each parameter is named by itself.
@@ -109,7 +109,7 @@ class TypedMesh::TypedComm final : public Comm {
     (void)call.read("x", x);
     const TypedPiece* piece = mesh_.memory_.piece_at(x);
     LayoutType type = piece->type;
-    if (type == everywhere(Held::zero)) return type;
+    if (type == everywhere(TensorPlacement::zero)) return type;
     for (const TypeAxis axis : axes_) {
       const Operand operand = {"x", x, *piece};
       op == ReduceOp::sum ? require_addend(call, operand, axis) : require_local_max(call, operand, axis);
@@ -119,44 +119,45 @@ class TypedMesh::TypedComm final : public Comm {
   }
 
   void require_addend(const Inference& call, const Operand& x, TypeAxis axis) const {
-    switch (x[axis].held) {
-      case Held::partial:
-      case Held::own: return;
-      case Held::replicated:
-      case Held::zero:
+    switch (x[axis].placement) {
+      case TensorPlacement::partial:
+      case TensorPlacement::own: return;
+      case TensorPlacement::replicated:
+      case TensorPlacement::zero:
         call.fail(fmt::format("{} already, so the sum over '{}' would count it {} times", call.words(x, axis), over(),
                               call.ranks().degree(axis)));
-      case Held::sharded:
+      case TensorPlacement::sharded:
         call.fail(fmt::format("{}, so the sum over '{}' would add up different parts", call.words(x, axis), over()));
-      case Held::local_sum:
+      case TensorPlacement::local_sum:
         call.fail(fmt::format("{}: it must be rescaled before it is summed over '{}'", call.words(x, axis), over()));
-      case Held::local_max: call.fail(fmt::format("{}, and is summed over '{}'", call.words(x, axis), over()));
+      case TensorPlacement::local_max:
+        call.fail(fmt::format("{}, and is summed over '{}'", call.words(x, axis), over()));
     }
   }
 
   void require_local_max(const Inference& call, const Operand& x, TypeAxis axis) const {
-    if (x[axis].held != Held::local_max)
+    if (x[axis].placement != TensorPlacement::local_max)
       call.fail(fmt::format("{}, and the maximum over '{}' is taken of it", call.words(x, axis), over()));
   }
 
-  /// `shard` is this rank's part of something that is cut along its outermost dim over each axis of the group.
+  /// `shard` is this rank's part of something that is split along its outermost dim over each axis of the group.
   void require_part(const Inference& call, const Tensor& shard) const {
     if (call.is_padding(shard)) return;
     (void)call.read("the shard", shard);
     const TypedPiece* piece = mesh_.memory_.piece_at(shard);
-    if (piece->type == everywhere(Held::zero)) return;
+    if (piece->type == everywhere(TensorPlacement::zero)) return;
     const Operand part = {"the shard", shard, *piece};
     for (const TypeAxis axis : axes_) {
       call.require_complete(part, axis);
       if (part[axis] == sharded_rows) continue;
-      if (part[axis].held == Held::sharded)
+      if (part[axis].placement == TensorPlacement::sharded)
         call.fail(fmt::format("{}, but parts are joined along dim 0 over '{}'", call.words(part, axis), over()));
       call.fail(fmt::format("{}, but is gathered over '{}' as if each rank had a part of its own",
                             call.words(part, axis), over()));
     }
   }
 
-  /// A flat buffer of parameters gets the types of its parameters: which of them lie in other ranks' parts is known by
+  /// A flat buffer of parameters gets the types of its parameters: which of them are in other ranks' parts is known by
   /// name alone.
   void write_gathered(Inference& call, const Tensor& full, const Tensor& shard) const {
     const Tensor own = own_part(*this, full, shard);

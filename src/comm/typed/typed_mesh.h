@@ -1,5 +1,5 @@
-// A rank's mesh without peers, whose collectives compute types: which layouts a collective may be given over which
-// axes, and what comes out.
+// A rank's mesh without peers, whose collectives compute types: which layouts a collective accepts over which axes, and
+// the layout of its result.
 //
 //     all_reduce        sum: partial -> replicated       max: maxima of parts -> replicated
 //     reduce_scatter    partial -> sharded(0)            all_gather     sharded(0) -> replicated
@@ -16,7 +16,8 @@ namespace echelon {
 
 class TypedMesh final : public Mesh {
  public:
-  /// `memory` and `axes` must outlive it. `border`: of the activations between stages and of their gradients.
+  /// `memory` and `axes` must outlive it. The third argument is the type of activations between stages and of their
+  /// gradients.
   TypedMesh(const MeshShape& shape, TypedMemory& memory, const RankAxes& axes, const LayoutType& border);
   ~TypedMesh() override;
 

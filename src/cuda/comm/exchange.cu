@@ -36,7 +36,7 @@ __global__ void copy_kernel(const Addresses addresses, const Copies copies) {
   }
 }
 
-// Sums as comm.h forms them: of the narrow formats in float32, rounded once.
+// Sums as in comm.h: narrow dtypes are summed in float32 and rounded once.
 __device__ __forceinline__ float widened(float x) { return x; }
 __device__ __forceinline__ double widened(double x) { return x; }
 __device__ __forceinline__ float widened(__nv_bfloat16 x) { return __bfloat162float(x); }

@@ -26,10 +26,10 @@ class NcclLink {
     int rank = 0, size = 0;
     std::string ranks;  // "among ranks 0, 1"
   };
-  /// Begins to connect; all ranks come here at once. `id`: what the first of them drew. Nothing may be started before
-  /// state() was ncclSuccess.
+  /// Starts to connect; all ranks call it at once. `id`: drawn by the first of them. No operation may start before
+  /// state() is ncclSuccess.
   NcclLink(const ncclUniqueId& id, Place place);
-  /// What was enqueued is finished first, unless it was aborted or has failed.
+  /// Waits for enqueued operations first, unless they were aborted or have failed.
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -40,7 +40,7 @@ class NcclLink {
   /// ncclSuccess, or an error of any rank that NCCL heard of.
   [[nodiscard]] ncclResult_t state() const;
   [[nodiscard]] const std::string& ranks() const { return place_.ranks; }
-  /// Ends what is under way, on the device too. Nothing can be started afterwards.
+  /// Aborts operations in progress, on the device too. No operation can start afterwards.
   void abort() noexcept;
 
  private:

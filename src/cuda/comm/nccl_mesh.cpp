@@ -81,7 +81,7 @@ Comm& NcclMesh::comm(const Group& group) {
   return *comm;
 }
 
-// All ranks take the groups in the same order: nobody waits for somebody who waits for him.
+// All ranks take the groups in the same order, so no two ranks wait for each other.
 void NcclMesh::connect(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     if (members_of(group).ranks.size() < 2) continue;
@@ -92,8 +92,7 @@ void NcclMesh::connect(const std::vector<Group>& groups) {
   require_queues(num_own_streams + static_cast<int>(links_.size() + transfer_links_.size()));
 }
 
-// Likewise: first the pairs of the ring that begin at an even place, all at a time, then those that begin at an odd
-// one.
+// Likewise: first all pairs of the ring that start at an even place, then those that start at an odd one.
 void NcclMesh::connect_neighbours(const Group& group) {
   const Members members = members_of(group);
   const int n = static_cast<int>(members.ranks.size());
@@ -109,8 +108,8 @@ void NcclMesh::connect_neighbours(const Group& group) {
     }
 }
 
-// A first transfer connects the two once more, for which both hosts wait: ranks that all began by receiving would wait
-// in a circle.
+// A first transfer connects the two once more, for which both hosts wait: ranks that all started with a receive would
+// deadlock.
 void NcclMesh::try_transfer(NcclLink& link, bool is_source, std::byte* byte) {
   const ncclResult_t result = is_source ? ncclSend(byte, 1, ncclUint8, 1, link.get(), link.stream().get())
                                         : ncclRecv(byte, 1, ncclUint8, 0, link.get(), link.stream().get());
@@ -168,10 +167,10 @@ void NcclMesh::settle(const NcclLink& link, const std::function<std::string()>& 
 }
 
 NcclMesh::Flight& NcclMesh::take_off(const Group& group, const Signature& signature) {
-  if (landed_.empty()) landed_.push_back(std::make_unique<Flight>());
+  if (reusable_.empty()) reusable_.push_back(std::make_unique<Flight>());
   std::deque<std::unique_ptr<Flight>>& flights = is_recording_ ? recorded_ : flights_;
-  flights.push_back(std::move(landed_.back()));
-  landed_.pop_back();
+  flights.push_back(std::move(reusable_.back()));
+  reusable_.pop_back();
   Flight& flight = *flights.back();
   flight.signature = signature;
   flight.group = group;
@@ -186,12 +185,12 @@ void NcclMesh::begin_recording() {
 }
 
 void NcclMesh::end_recording() {
-  abandon_recording();
-  recorded_.clear();  // of events that were captured nothing can be asked until they are recorded again
+  cancel_recording();
+  recorded_.clear();  // captured events cannot be queried until they are recorded again
 }
 
 // What was recorded has not been sent.
-void NcclMesh::abandon_recording() noexcept {
+void NcclMesh::cancel_recording() noexcept {
   is_recording_ = false;
   for (auto& [group, bytes] : sent_) {
     sent_by_replay_[group] = bytes - sent_before_[group];
@@ -207,34 +206,34 @@ void NcclMesh::replayed() {
   device_.compute().record(flight.done);
 }
 
-void NcclMesh::land_those_done() {
+void NcclMesh::retire_completed() {
   const auto is_over = [](const std::unique_ptr<Flight>& flight) {
     return flight->is_waited_for && flight->done.is_reached();
   };
   for (auto& flight : flights_)
-    if (is_over(flight)) landed_.push_back(std::move(flight));
+    if (is_over(flight)) reusable_.push_back(std::move(flight));
   std::erase(flights_, nullptr);
 }
 
 void NcclMesh::poll() {
   try {
     host_.poll();
-    require_all_well();
+    require_no_failure();
   } catch (...) {
     give_up();
     throw;
   }
 }
 
-// Looking costs some microseconds, so it is done now and then.
-void NcclMesh::require_all_well() {
+// The check costs a few microseconds, so it is done only sometimes.
+void NcclMesh::require_no_failure() {
   const Clock::time_point now = Clock::now();
   if (now - last_look_ < std::chrono::milliseconds(1)) return;
   last_look_ = now;
   for (const auto& [ranks, link] : links_) require_well(*link);
   for (const auto& [ranks, link] : transfer_links_) require_well(*link);
-  if (is_recording_) return;  // no event may be asked
-  land_those_done();
+  if (is_recording_) return;  // no event may be queried
+  retire_completed();
   const auto under_way =
       std::find_if(flights_.begin(), flights_.end(), [](const auto& flight) { return !flight->done.is_reached(); });
   const Flight* const oldest = under_way == flights_.end() ? nullptr : under_way->get();
@@ -265,16 +264,16 @@ void NcclMesh::fail(const std::string& sentence) {
 
 void NcclMesh::hold_graphs(std::function<void()> drop) { drop_graphs_ = std::move(drop); }
 
-// The peers first: what they have on their devices may wait for this rank.
+// The peers first: work on their devices may wait for this rank.
 void NcclMesh::abort(const std::string& reason) {
   host_.abort(reason);
   give_up();
 }
 
-// A communicator's kernel may stand behind one of another communicator, so all are told to end before any is waited
-// for: within a group ncclCommAbort tells them at the call and NCCL waits at the group's end. At the call it waits for
-// a thread of NCCL's that is still enqueuing, which may stand behind all the others' kernels, so that one comes last.
-// NCCL waits for graphs, too, until they are gone.
+// A communicator's kernel may be queued after one of another communicator, so all are aborted before any is waited for:
+// within a group ncclCommAbort aborts at the call, and NCCL waits at the end of the group. The call waits for an NCCL
+// thread that is still enqueuing, which may be queued after the kernels of all others, so that one is last. NCCL also
+// waits until graphs are destroyed.
 void NcclMesh::give_up() noexcept {
   ncclGroupStart();
   for (const bool is_last_chance : {false, true}) {

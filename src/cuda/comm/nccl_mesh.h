@@ -1,21 +1,21 @@
-// Ranks with a GPU each: their collectives and transfers are NCCL's, on streams of their own beside the compute stream.
-// An operation waits for what the compute stream was given before it was started; what is enqueued there after it was
-// waited for waits for it. The host waits for nothing but NCCL's connecting.
+// Ranks with a GPU each: NCCL does their collectives and transfers, on streams separate from the compute stream. An
+// operation starts after the work that was on the compute stream when it was started. Work that is enqueued there after
+// its wait runs after it. The host waits only while NCCL connects.
 //
 // What differs from other transports: NCCL adds in an order of its own (rings and trees), and rounds sums of narrow
 // formats after each addition; on the same machines and number of ranks two runs give the same bits. The maximum of a
-// NaN and a number is not determined. Bytes sent are the closed forms of comm/traffic.h, which is what direct
-// algorithms would send. The first collective of a kind in a group connects its ranks, for which their hosts wait:
-// ranks that are in two groups together start the first ones of these in the same order.
+// NaN and another value is undefined. Bytes sent are the closed forms of comm/traffic.h, for direct algorithms. The
+// first collective of a kind in a group connects its ranks, and their hosts wait for that. So ranks that share two
+// groups start the first collectives of these in the same order.
 //
-// Failures: while the host waits for the device, which it never leaves far behind, or for ranks to connect, or polls,
-// it looks whether NCCL or another rank has failed, or whether an operation is not done after comm.timeout_seconds.
-// Then NCCL's kernels are ended, all at once, so that the device is free for unwinding.
+// Failures: while the host waits for the device or for connections, or polls, it checks whether NCCL or another rank
+// has failed, or an operation is not done after comm.timeout_seconds. The host is never far ahead of the device. On a
+// failure all NCCL kernels are aborted at once, so that the device is free for unwinding.
 //
 // Recording (backend/work_recorder.h): operations that are started are then captured with the compute stream, which
-// waits for them in the capture. Of what is captured the host can ask nothing; a replay is one operation to whoever
-// looks for failures. Nothing promises that parts of a graph run beside each other, so each operation waits for the one
-// that was started before it: ranks must start them all in one order, as those of a pipeline do not.
+// waits for them in the capture. The host cannot query captured work; the check for failures sees a replay as one
+// operation. CUDA does not guarantee that parts of a graph run concurrently, so each operation waits for the one that
+// was started before it. So all ranks must start them in one order, which pipeline ranks do not.
 #pragma once
 
 #include "comm/mesh.h"
@@ -33,7 +33,7 @@ namespace echelon::cuda {
 
 class NcclMesh final : public Mesh, public DeviceWatch {
  public:
-  /// The ranks connect by way of `host`. Both must outlive it.
+  /// The ranks connect through `host`. Both must outlive it.
   NcclMesh(Mesh& host, Device& device, double timeout_seconds);
   ~NcclMesh() override;
 
@@ -48,7 +48,7 @@ class NcclMesh final : public Mesh, public DeviceWatch {
 
   void begin_recording();
   void end_recording();
-  void abandon_recording() noexcept;
+  void cancel_recording() noexcept;
   /// All that was recorded has been enqueued on the compute stream.
   void replayed();
   /// From now on this rank has graphs of what it recorded, without whose end NCCL's communicators do not end: `drop`
@@ -87,8 +87,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   /// Waits until the link's ranks are connected, and what was started last is on its stream. `what` that is.
   void settle(const NcclLink& link, const std::function<std::string()>& what);
   [[nodiscard]] Flight& take_off(const Group& group, const Signature& signature);
-  void land_those_done();
-  void require_all_well();
+  void retire_completed();
+  void require_no_failure();
   void require_well(const NcclLink& link);
   [[nodiscard]] std::string describe(const Flight& flight) const;
   [[noreturn]] void fail(const std::string& sentence);
@@ -106,8 +106,8 @@ class NcclMesh final : public Mesh, public DeviceWatch {
   std::function<void()> drop_graphs_;
   bool is_recording_ = false;
   std::deque<std::unique_ptr<Flight>> recorded_;
-  std::map<Group, std::int64_t> sent_before_, sent_by_replay_;  // before the recording began, and by what it holds
-  std::vector<std::unique_ptr<Flight>> landed_;                 // to be used again
+  std::map<Group, std::int64_t> sent_before_, sent_by_replay_;  // before the recording started, and by one replay
+  std::vector<std::unique_ptr<Flight>> reusable_;               // to be used again
   const Flight* oldest_ = nullptr;                              // at the last look
   Clock::time_point oldest_since_, last_look_;
 };

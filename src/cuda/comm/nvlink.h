@@ -6,7 +6,7 @@
 
 namespace echelon::cuda {
 
-/// The GPUs 0 .. num_gpus - 1, island after island: those that are linked, directly or by way of others, follow each
+/// The GPUs 0 .. num_gpus - 1, island after island: those that are linked, directly or through others, follow each
 /// other. Islands of more GPUs come first; else it is CUDA's order.
 [[nodiscard]] std::vector<int> order_by_islands(int num_gpus, const std::function<bool(int, int)>& are_linked);
 

@@ -1,5 +1,5 @@
 // One rank's GPU: the memory that its arena is taken from, the lane on which its operations run, and another for
-// communication beside them.
+// communication.
 #pragma once
 
 #include "cuda/device/stream.h"
@@ -12,13 +12,13 @@
 
 namespace echelon::cuda {
 
-/// What looks after other ranks while the host waits for the device, whose work may wait for them.
+/// Watches other ranks while the host waits for the device, whose work may wait for them.
 class DeviceWatch {
  public:
   virtual ~DeviceWatch() = default;
-  /// Called again and again. Throws if what the device waits for will not come.
+  /// Called repeatedly. Throws if the event that the device waits for will not occur.
   virtual void look() = 0;
-  /// The device is to wait for nobody any more: this rank unwinds.
+  /// Makes the device wait for no other rank: this rank unwinds.
   virtual void give_up() noexcept = 0;
 };
 
@@ -58,9 +58,8 @@ class Device {
   [[nodiscard]] int capability() const { return capability_; }
   [[nodiscard]] std::string name() const { return name_of_gpu(index_); }
   [[nodiscard]] Stream& compute() { return compute_; }
-  /// The same for more pieces of work, each of a few kernels and events. Where somebody watches it waits first while
-  /// the device is some hundred pieces behind: the driver's queue is bounded, and a host that stands still in there
-  /// looks after nobody.
+  /// The same for more pieces of work, each of a few kernels and events. With a watch it first waits while some hundred
+  /// pieces are pending: the driver's queue is bounded, and a host that blocks in the driver cannot watch.
   [[nodiscard]] Stream& compute_with_room(std::int64_t num_pieces = 1);
   [[nodiscard]] Stream& communication() { return communication_; }
   [[nodiscard]] DeviceMemory& memory() { return memory_; }
@@ -72,7 +71,7 @@ class Device {
   void finish();
   /// The same until the last record of an event is reached.
   void await(const Event& event);
-  /// Looks whenever the host waits from now on; null: nobody does.
+  /// From now on it is called whenever the host waits; null: nothing is.
   void watch(DeviceWatch* watch) { memory_.watch_ = watch; }
 
  private:
@@ -86,7 +85,7 @@ class Device {
   int capability_ = 0;
   DeviceMemory memory_;
   Stream compute_;
-  std::array<Event, 4> behind_;  // marks on the compute stream, in turns
+  std::array<Event, 4> behind_;  // marks on the compute stream, used in turn
   std::size_t num_marks_ = 0;
   std::int64_t num_pieces_ = 0;
   Stream communication_{Stream::Priority::high};

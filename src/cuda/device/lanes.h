@@ -1,5 +1,5 @@
-// What kernels are written with: numbers in registers, sums over a warp or a block, and the block's shared memory. For
-// .cu files alone.
+// The primitives of kernels: values in registers, sums over a warp or a block, and the block's shared memory. For .cu
+// files alone.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -15,7 +15,7 @@ namespace echelon::cuda {
 constexpr int warp_size = 32;
 constexpr unsigned whole_warp = 0xffffffffU;
 
-/// The type of a tensor's numbers as a kernel names it.
+/// The type of a tensor's values as a kernel names it.
 template <class T>
 struct OnDevice {
   using type = T;
@@ -31,7 +31,7 @@ struct OnDevice<float16> {
 template <class T>
 using on_device = typename OnDevice<T>::type;
 
-/// The type in which sums over T are formed.
+/// The type in which sums over T are computed.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -1,11 +1,11 @@
-// What tensor cores are used with: products of fragments that the lanes of a warp hold together, their loads from
-// shared memory, and copies from global to shared memory that run beside the arithmetic. For .cu files alone, on chips
-// from sm_80 on; NVIDIA's PTX manual draws the fragments' layouts.
+// Tensor cores: products of fragments that the lanes of a warp hold together, their loads from shared memory, and
+// asynchronous copies from global to shared memory. For .cu files alone, on chips from sm_80 on; NVIDIA's PTX manual
+// draws the fragments' layouts.
 //
-// A fragment's numbers, for lane l: of c [16, 8], c[0] and c[1] lie in row l / 4, columns 2 (l % 4) and the next, c[2]
-// and c[3] eight rows below. Of a [16, 16] each register holds two numbers: a[0] at row l / 4, columns 2 (l % 4) and
-// the next, a[1] eight rows below, a[2] and a[3] eight columns to the right of them. So two neighbouring c, narrowed,
-// are an a. Of b [16, 8] b[0] holds rows 2 (l % 4) and the next of column l / 4, b[1] the same eight rows below.
+// A fragment's values, for lane l: of c [16, 8], c[0] and c[1] are in row l / 4, columns 2 (l % 4) and the next, c[2]
+// and c[3] eight rows below. Of a [16, 16] each register holds two values: a[0] at row l / 4, columns 2 (l % 4) and the
+// next, a[1] eight rows below, a[2] and a[3] eight columns to the right of them. So two neighbouring c, narrowed, are
+// an a. Of b [16, 8] b[0] holds rows 2 (l % 4) and the next of column l / 4, b[1] the same eight rows below.
 #pragma once
 
 #include "cuda/device/lanes.h"
@@ -46,8 +46,8 @@ __device__ __forceinline__ T* pointer_to(SharedPlace place) {
   return reinterpret_cast<T*>(dynamic_shared<unsigned char>() + place);
 }
 
-/// Four 8 x 8 matrices of 16-bit numbers: lanes 8 m .. 8 m + 7 say where the rows of matrix m lie (16 bytes each,
-/// aligned). Of matrix m a lane receives row l / 4, columns 2 (l % 4) and the next, in out[m].
+/// Four 8 x 8 matrices of 16-bit values: lanes 8 m .. 8 m + 7 give the addresses of the rows of matrix m (16 bytes
+/// each, aligned). Of matrix m a lane receives row l / 4, columns 2 (l % 4) and the next, in out[m].
 __device__ __forceinline__ void load_matrices(std::uint32_t (&out)[4], SharedPlace row) {
 #ifdef __CUDACC__
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
@@ -70,7 +70,7 @@ __device__ __forceinline__ void load_transposed_matrices(std::uint32_t (&out)[4]
 #endif
 }
 
-/// Begins to copy num_bytes (4 or 16, to which both sides are aligned) from global to shared memory; zeros if there is
+/// Starts to copy num_bytes (4 or 16, to which both sides are aligned) from global to shared memory; zeros if there is
 /// nothing to read, whatever `global` is.
 template <int num_bytes>
 __device__ __forceinline__ void begin_copy(SharedPlace shared, const void* global, bool exists) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void begin_copy(SharedPlace shared, const void* globa
   emulated::begin_copy(shared, exists ? global : nullptr, num_bytes);
 #endif
 }
-/// The copies that this thread has begun since the last call are a group, be it empty.
+/// The copies that this thread has started since the last call become a group, which may be empty.
 __device__ __forceinline__ void close_group_of_copies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.commit_group;\n" ::: "memory");
@@ -95,8 +95,8 @@ __device__ __forceinline__ void close_group_of_copies() {
   emulated::close_group_of_copies();
 #endif
 }
-/// Returns when at most `count` of this thread's groups are under way, the last ones. What others have copied is there
-/// after a barrier.
+/// Returns when at most `count` of this thread's groups are pending, the last ones. The copies of other threads are
+/// visible after a barrier.
 template <int count>
 __device__ __forceinline__ void wait_for_copies_but_last() {
 #ifdef __CUDACC__
@@ -117,7 +117,7 @@ __device__ __forceinline__ float fast_exp2(float x) {
 #endif
 }
 
-/// Two numbers rounded to bfloat16, the first in the lower half, as fragments hold them.
+/// Two values rounded to bfloat16, the first in the lower half, as fragments hold them.
 __device__ __forceinline__ std::uint32_t narrow_pair(float first, float second) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
   std::uint32_t bits;

@@ -1,4 +1,4 @@
-// Neighbouring numbers that a thread loads and stores together, 16 bytes at a time: the widest access there is, and the
+// Neighbouring values that a thread loads and stores together, 16 bytes at a time: the widest access there is, and the
 // one with the fewest instructions for a byte. For .cu files alone.
 #pragma once
 
@@ -94,7 +94,7 @@ __device__ __forceinline__ void store_pack(T* address, const Pack<T, count>& pac
     detail::store_words<static_cast<int>(sizeof pack)>(address, pack.at);
 }
 
-/// The first `present` numbers, and zeros: what is left at the end of a tensor.
+/// The first `present` values, and zeros: what is left at the end of a tensor.
 template <int count, class T>
 __device__ __forceinline__ Pack<T, count> load_pack(const T* address, std::int64_t present) {
   if (present >= count) return load_pack<count>(address);
@@ -139,8 +139,8 @@ __device__ __forceinline__ PackedWords<T, count> pack_words(const Pack<T, count>
   memcpy(&words.word, static_cast<const void*>(pack.at), sizeof words);
   return words;
 }
-/// What was formed of the numbers is forgotten: the compiler forms it again instead of keeping it in more registers
-/// than the words take.
+/// Makes the compiler recompute what was derived from the values, instead of keeping it in more registers than the
+/// words take.
 template <class T, int count>
 __device__ __forceinline__ void forget_what_became_of([[maybe_unused]] PackedWords<T, count>& words) {
 #ifdef __CUDACC__

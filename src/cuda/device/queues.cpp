@@ -11,7 +11,7 @@ constexpr const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
 
 }  // namespace
 
-void ask_for_queues() { setenv(variable, "32", 0); }
+void request_queues() { setenv(variable, "32", 0); }
 
 void require_queues(int num_streams) {
   const char* const asked = std::getenv(variable);

@@ -7,7 +7,7 @@ namespace echelon::cuda {
 
 /// Asks the driver, which must not have started, for as many as it has, unless CUDA_DEVICE_MAX_CONNECTIONS says how
 /// many.
-void ask_for_queues();
+void request_queues();
 
 /// Throws Error if the driver was asked for fewer queues than this rank has streams.
 void require_queues(int num_streams);

@@ -1,5 +1,5 @@
-// Memory for a piece of a stream's work. It is taken and given back in the stream's order: nothing waits, as the whole
-// device may for cudaMalloc and cudaFree, which a receive that is posted elsewhere must not stand behind.
+// Memory for a piece of a stream's work. It is allocated and freed in the stream's order, so nothing waits. cudaMalloc
+// and cudaFree may wait for the whole device, and so for a receive that another stream has posted.
 #pragma once
 
 #include "cuda/device/stream.h"

@@ -1,7 +1,7 @@
-// Device memory beside the arena, for what one kernel of an operation leaves to the next: partial sums over blocks of
-// rows, sorted tokens, cuBLASLt's split sums. One per rank and of a fixed size, so that the device's bytes are the
-// arena's and these. The compute stream orders all who use it: what an operation puts there lasts until the next
-// operation, and two kernels of one operation share it by offsets.
+// Device memory in addition to the arena, for what one kernel of an operation passes to the next: partial sums over
+// blocks of rows, sorted tokens, cuBLASLt's split sums. One per rank and of a fixed size, so that the device's bytes
+// are the arena's and these. The compute stream orders all who use it: what an operation puts there lasts until the
+// next operation, and two kernels of one operation share it by offsets.
 #pragma once
 
 #include "cuda/device/status.h"
@@ -24,7 +24,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// How many T fit: whoever needs more works in chunks, or with fewer partial sums.
+  /// How many T fit. An operation that needs more works in chunks, or with fewer partial sums.
   template <class T>
   [[nodiscard]] static constexpr std::int64_t capacity() {
     return num_bytes / static_cast<std::int64_t>(sizeof(T));

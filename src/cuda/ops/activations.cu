@@ -1,6 +1,6 @@
 // GELU and SwiGLU, and their gradients (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh
 // u)/2, which needs one exponential and loses nothing for negative x:
-//   gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
+//     gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
 // All are bound by memory: every number is read once and written once, 16 bytes at a time.
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"

@@ -1,4 +1,4 @@
-// Attention: which of its kernels form it.
+// Attention: the choice of its kernels.
 #include "cuda/ops/attention.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Which kernels form attention: what each can do, below CudaOps::compute.
+// The kernels of attention that CudaOps::compute chooses from, and what each supports.
 #pragma once
 
 #include "cuda/device/status.h"

@@ -6,7 +6,7 @@
 
 namespace echelon::cuda {
 
-/// Queries from here on belong to documents that begin behind this key. All lanes of a warp call it, which look at 32
+/// Queries from here on belong to documents that start after this key. All lanes of a warp call it, which look at 32
 /// queries at a time.
 [[nodiscard]] __device__ __forceinline__ std::int64_t end_seeing(const AttentionSizes& sizes, std::int64_t b,
                                                                  std::int64_t key) {

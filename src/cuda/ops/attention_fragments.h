@@ -1,5 +1,5 @@
 // What attention's kernels for tensor cores are made of: tiles of rows in shared memory, and products of tiles whose
-// sums lie in the registers of a warp. A warp has 16 M rows of the result; C is the head's width, padded to a multiple
+// sums are in the registers of a warp. A warp has 16 M rows of the result; C is the head's width, padded to a multiple
 // of 64 with zeros.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace echelon::cuda::fragments {
 
-constexpr int chunk_size = 8;  // numbers in 16 bytes
+constexpr int chunk_size = 8;  // values in 16 bytes
 constexpr float log2_e = 1.4426950408889634F, ln_2 = 0.6931471805599453F;
 
 __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % warp_size; }
@@ -18,8 +18,8 @@ __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / w
 __device__ __forceinline__ int row_in_fragment(int r) { return lane() / 4 + 8 * r; }
 __device__ __forceinline__ int column_in_fragment() { return lane() % 4 * 2; }
 
-/// Rows of C numbers. The 16-byte chunks of a row are permuted by its number, so that the eight rows of a matrix, whose
-/// chunks load_matrices() reads at once, lie in different banks.
+/// Rows of C values. The 16-byte chunks of a row are permuted by its number, so that the eight rows of a matrix, whose
+/// chunks load_matrices() reads at once, are in different banks.
 template <int C>
 struct SharedRows {
   static_assert(C % 64 == 0);
@@ -34,8 +34,8 @@ struct SharedRows {
   }
 };
 
-/// Chunks 2 k and 2 k + 1 of 16 rows as this lane names them to load_matrices(). The permutation concerns two bits of k
-/// alone, so that most of what differs between the loads of a tile is a constant.
+/// Chunks 2 k and 2 k + 1 of 16 rows as this lane names them to load_matrices(). The permutation changes only two bits
+/// of k, so most of the difference between the loads of a tile is constant.
 template <int C>
 struct LaneRows {
   SharedPlace place;
@@ -130,7 +130,7 @@ __device__ __forceinline__ void multiply_transposed(Sums<M, N>& s, const SharedR
   }
 }
 
-/// Sums as operands a of the next product, rounded to bfloat16.
+/// Sums as operands a of the next matmul, rounded to bfloat16.
 template <int M, int N>
 using Weights = FragmentA[M][N / 16];
 
@@ -163,8 +163,8 @@ __device__ __forceinline__ void add_weighted(Sums<M, C>& sums, const Weights<M, 
     }
 }
 
-/// What is left of the keys' documents for a warp whose queries begin at first_query: its first query sees keys from
-/// `first` on, its last one from `last` on.
+/// The document bounds of a warp whose queries start at first_query: its first query sees keys from `first` on, its
+/// last one from `last` on.
 struct WarpDocuments {
   int first, last;
 };
@@ -192,7 +192,7 @@ __device__ __forceinline__ void mask_documents(Sums<M, N>& s, const AttentionSiz
     }
 }
 
-/// Writes a warp's sums, times factor[m][r], as its first rows of `out`, in accesses of 16 bytes by way of `shared`,
+/// Writes a warp's sums, times factor[m][r], as its first rows of `out`, in accesses of 16 bytes through `shared`,
 /// which has 16 M rows that no other warp uses.
 template <int M, int C>
 __device__ __forceinline__ void store(const Rows<__nv_bfloat16>& out, int width, const Sums<M, C>& sums,

@@ -1,7 +1,9 @@
-// Attention of heads of any width, in every format (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao 2023,
-// arXiv:2307.08691): a block has 64 queries of one head and goes along the keys that they see, tile by tile, with a
+// Attention of heads of any width, in every dtype (Milakov and Gimelshein 2018, arXiv:1805.02867; Dao 2023,
+// arXiv:2307.08691). A block has 64 queries of one head and loops over the keys that they see, tile by tile, with a
 // running maximum m and sum l of each row:
-//   m' = max(m, max_j s_j)    l' = l e^(m - m') + sum_j e^(s_j - m')    out' = out e^(m - m') + sum_j e^(s_j - m') v_j
+//
+//     m' = max(m, max_j s_j)    l' = l e^(m - m') + sum_j e^(s_j - m')
+//     out' = out e^(m - m') + sum_j e^(s_j - m') v_j
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_tiles.h"

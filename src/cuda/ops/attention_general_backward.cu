@@ -1,9 +1,9 @@
-// Attention's gradients for heads of any width, in every format. With p_ij = e^(s_ij - lse_i) formed anew (Dao et al.
+// Attention's gradients for heads of any width, in every format. p_ij = e^(s_ij - lse_i) is recomputed (Dao et al.
 // 2022, arXiv:2205.14135):
-//   delta_i = dout_i . out_i                ds_ij = p_ij (dout_i . v_j - delta_i)
-//   dq_i = scale sum_j ds_ij k_j            dk_j = scale sum_i ds_ij q_i            dv_j = sum_i p_ij dout_i
+//     delta_i = dout_i . out_i                ds_ij = p_ij (dout_i . v_j - delta_i)
+//     dq_i = scale sum_j ds_ij k_j            dk_j = scale sum_i ds_ij q_i            dv_j = sum_i p_ij dout_i
 // One pass has a block for 64 keys, which goes along the queries that see them, head by head of the group; another a
-// block for 64 queries. So every sum belongs to one block and is formed in one order.
+// block for 64 queries. So every sum belongs to one block and has one order.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
@@ -25,7 +25,7 @@ struct Backward {
 
 constexpr int delta_threads = 256;
 
-// A warp per row, `width` numbers at once.
+// A warp per row, `width` values at once.
 template <class T, int width>
 __global__ void __launch_bounds__(delta_threads)
     delta_kernel(const T* all_dout, const T* all_out, Wide<T>* delta, AttentionSizes sizes) {
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(delta_threads)
   if (threadIdx.x % warp_size == 0) sizes.statistics(delta, b, h)[i] = sum;
 }
 
-/// Products with q and with dout become weights p and scale ds.
+/// Matmuls with q and with dout become weights p and scale ds.
 template <class W>
 __device__ __forceinline__ void differentiate(W& s, W& dp, bool is_visible, W lse, W delta, W scale) {
   const W p = is_visible ? exp(s * scale - lse) : W(0);

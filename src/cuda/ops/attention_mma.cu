@@ -1,6 +1,6 @@
 // Attention in tensor cores, FlashAttention-2's way (Dao 2023, arXiv:2307.08691): a block has 64 M queries of one head,
 // a warp 16 M of them with their sums in registers; keys and values come by in tiles of 64. Weights are rounded to
-// bfloat16 for the product with v; sums, maxima and lse are float32.
+// bfloat16 for the matmul with v; sums, maxima and lse are float32.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_fragments.h"
@@ -22,8 +22,8 @@ struct Forward {
   AttentionSizes sizes;
 };
 
-/// Keys and values of one head pass through three tiles in turn: k_0, v_0, k_1, v_1, ... While one is worked on, the
-/// two that follow are on their way.
+/// Keys and values of one head pass through three tiles in turn: k_0, v_0, k_1, v_1, ... While one is processed, the
+/// next two are being copied.
 template <int C>
 class KeysAndValues {
  public:
@@ -34,8 +34,7 @@ class KeysAndValues {
     begin(keys_, ring_, has_any);
     begin(values_, ring_ + tile_bytes, has_any);
   }
-  /// The next tile, when it is there; all warps have done with the one before. In turns; `has_more`: there are keys
-  /// past these.
+  /// Waits for the next tile, in cyclic order; all warps are done with the previous one. `has_more`: more keys follow.
   [[nodiscard]] __device__ __forceinline__ SharedRows<C> take_keys(bool has_more) { return take(keys_, has_more); }
   [[nodiscard]] __device__ __forceinline__ SharedRows<C> take_values(bool has_more) { return take(values_, has_more); }
 
@@ -133,7 +132,7 @@ __device__ __forceinline__ void mask(Sums<M, tile_keys>& s, int num_visible, int
     }
 }
 
-// Blocks of one head lie next to each other, since they read the same keys, and the last queries come first, since they
+// Blocks of one head are next to each other, since they read the same keys, and the last queries come first, since they
 // see most of them.
 template <int C, int M>
 __global__ void __launch_bounds__(num_threads, 2) attention_kernel(Forward a) {

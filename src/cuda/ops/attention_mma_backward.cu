@@ -1,9 +1,8 @@
-// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; the formulas stand in
-// attention_general_backward.cu). One kernel has a block for keys, whose dk and dv stay in registers while the queries
-// that see them come by, head by head of the group; it forms the transposed scores, which are then the operands of the
-// sums without a way through shared memory. The other has a block for queries. So scores are formed twice, seven
-// products in place of five, and no sum is shared by blocks: no atomics, no scratch of float32, the same bits every
-// time.
+// Attention's gradients in tensor cores (Dao 2023, arXiv:2307.08691; formulas: attention_general_backward.cu). One
+// kernel has a block for keys, whose dk and dv stay in registers during the loop over queries, head by head of the
+// group. It computes the transposed scores, which are operands of the sums without shared memory. The other kernel has
+// a block for queries. So scores are computed twice: seven matmuls in place of five, but no sum is shared by blocks.
+// There are no atomics and no float32 scratch, and the bits are the same every time.
 #include "cuda/device/launch.h"
 #include "cuda/ops/attention.h"
 #include "cuda/ops/attention_documents.h"
@@ -74,13 +73,13 @@ __device__ __forceinline__ void begin_stage(typename Blocks::Stage stage, const 
   }
 }
 
-/// Two columns' numbers.
+/// Two columns' values.
 template <class Pair = float2>
 __device__ __forceinline__ Pair of_columns(SharedPlace numbers, int n) {
   return *pointer_to<Pair>(numbers + static_cast<SharedPlace>(8 * n + column_in_fragment()) * 4);
 }
 
-/// Products k . q become p = e^(scale k . q - lse).
+/// Matmuls k . q become p = e^(scale k . q - lse).
 template <int M, int N>
 __device__ __forceinline__ void exponentiate(Sums<M, N>& s, SharedPlace lse, float base_scale) {
 #pragma unroll
@@ -120,7 +119,7 @@ __device__ __forceinline__ void mask_documents(Sums<M, N>& p, SharedPlace starts
         if (position + 16 * m + row_in_fragment(i / 2) < (i % 2 == 0 ? of_query.x : of_query.y)) p[m][n][i] = 0;
   }
 }
-/// Products v . dout become ds / scale = p (v . dout - delta).
+/// Matmuls v . dout become ds / scale = p (v . dout - delta).
 template <int M, int N>
 __device__ __forceinline__ void differentiate(Sums<M, N>& dp, const Sums<M, N>& p, SharedPlace delta) {
 #pragma unroll
@@ -161,7 +160,7 @@ __global__ void __launch_bounds__(Blocks::num_threads) dk_dv_kernel(Backward a) 
   int h = begin < end ? first_head : end_head, first_query = begin;
   while (h < end_head) {
     wait_for_copies_but_last<0>();
-    __syncthreads();  // the stage is there, and nobody uses the other one any more
+    __syncthreads();  // the stage has arrived, and no thread uses the other one any more
     int next_head = h, next_query = first_query + N;
     if (next_query >= *pointer_to<int>(Blocks::end_place)) {
       ++next_head;
@@ -218,7 +217,7 @@ struct QueryBlocks {
                                shared_bytes = first_stage + 2 * stage_bytes;
 };
 
-/// Products q . k become ds / scale = p (dout . v - delta) with p = e^(scale q . k - lse).
+/// Matmuls q . k become ds / scale = p (dout . v - delta) with p = e^(scale q . k - lse).
 template <int M, int N>
 __device__ __forceinline__ void differentiate(Sums<M, N>& s, const Sums<M, N>& dp, const float (&base)[M][2],
                                               const float (&delta)[M][2], float base_scale) {
@@ -284,7 +283,7 @@ __global__ void __launch_bounds__(Blocks::num_threads) dq_kernel(Backward a) {
   const WarpDocuments documents = documents_of_warp<M>(sizes, b, first_query + first_row);
   for (int first_key = begin; first_key < num_keys; first_key += N) {
     wait_for_copies_but_last<0>();
-    __syncthreads();  // the stage is there, and nobody uses the other one any more
+    __syncthreads();  // the stage has arrived, and no thread uses the other one any more
     const SharedPlace other = 2 * Blocks::first_stage + Blocks::stage_bytes - stage;
     if (first_key + N < num_keys) {
       keys.begin_next({other});

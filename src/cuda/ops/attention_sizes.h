@@ -1,4 +1,4 @@
-// Where the vectors of a head lie, and which keys a query sees. What only kernels can do: attention_documents.h.
+// The addresses of the vectors of a head, and the keys that a query sees. For kernels alone: attention_documents.h.
 #pragma once
 
 #include "ops/operations/attention.h"

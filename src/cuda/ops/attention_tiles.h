@@ -19,7 +19,7 @@ template <class W>
 struct Memory {
   W a[side][piece + 1], b[side][piece + 1];  // padded: a warp reads 16 rows at once
   W weights[side][side + 1];
-  /// Rows of `columns` numbers, in the place of a and b.
+  /// Rows of `columns` values, in the place of a and b.
   template <int columns>
   [[nodiscard]] __device__ __forceinline__ W (*rows())[columns] {
     static_assert(sizeof(W) * piece * columns <= sizeof a + sizeof b);
@@ -39,7 +39,7 @@ using Scores = W[per_thread][per_thread];
 template <class W, int columns>
 using Sums = W[per_thread][columns / threads_across];
 
-/// Numbers [0, num_rows) x [first, first + width) of `x`; zero past its rows and past column C.
+/// Values [0, num_rows) x [first, first + width) of `x`; zero past its rows and past column C.
 template <int num_rows, int width, class T, class W>
 __device__ __forceinline__ void load(W* out, int pitch, const Rows<T>& x, std::int64_t first, std::int64_t C) {
   for (int i = static_cast<int>(threadIdx.x); i < num_rows * width; i += num_threads) {
@@ -49,7 +49,7 @@ __device__ __forceinline__ void load(W* out, int pitch, const Rows<T>& x, std::i
   }
 }
 
-/// s[i][j] = a_i . b_j. Begins with a barrier.
+/// s[i][j] = a_i . b_j. Starts with a barrier.
 template <class W, class T>
 __device__ __forceinline__ void products(Scores<W>& s, Memory<W>& memory, const Rows<T>& a, const Rows<T>& b,
                                          std::int64_t C) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ void products(Scores<W>& s, Memory<W>& memory, const 
 }
 
 /// sums[i] += sum_j weights[i][j] x_j over columns first .. first + columns, where a thread gives the weights of its 4
-/// x 4 places. Begins with a barrier, after which the weights of the call before are overwritten.
+/// x 4 places. Starts with a barrier, after which the weights of the call before are overwritten.
 template <int columns, class W, class T>
 __device__ __forceinline__ void add_weighted(Sums<W, columns>& sums, Memory<W>& memory, const Scores<W>& weights,
                                              const Rows<T>& x, std::int64_t first, std::int64_t C) {
@@ -123,7 +123,8 @@ __device__ __forceinline__ W row_sum(W x) {
   return x;
 }
 
-/// f(columns) with as many columns as a block forms at once: scores are formed anew for each such part of a wide head.
+/// f(columns) with as many columns as a block computes at once: scores are recomputed for each such part of a wide
+/// head.
 template <class W, class F>
 void visit_columns(std::int64_t C, F&& f) {
   if constexpr (sizeof(W) == 4)

@@ -1,8 +1,8 @@
 // Sums over the rows of a matrix, one or several for each column: gradients of biases and of norms' weights. In two
-// stages and without atomics, so that numbers are added in the same order in every run:
-//   1. a block takes some columns and a chunk of rows, which its warps take in turns; then it adds the sums of its
-//      warps
-//   2. out[d] += the chunks' sums of column d.
+// stages and without atomics, so that values are added in the same order in every run:
+//     1. a block takes some columns and a chunk of rows, which its warps take alternately; then it adds the sums of its
+//        warps
+//     2. out[d] += the chunks' sums of column d.
 // Every number is read once; the first stage writes one of `rows of a chunk`. For .cu files alone.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace echelon::cuda {
 
-/// What the first stage leaves in the workspace: numbers[num_chunks][num_sums][D].
+/// What the first stage writes to the workspace: [num_chunks][num_sums][D].
 template <class A, int num_sums>
 struct PartialSums {
   A* numbers = nullptr;
@@ -67,10 +67,10 @@ void add_partial_sums(const PartialSums<A, num_sums>& of, const Totals<G, num_su
 constexpr int column_sums_threads = 256;
 
 /// A Summand says what is summed over the rows, for `width` neighbouring columns:
-///   using Number; static constexpr int width, num_sums; struct Loaded;
-///   Loaded load(row, column) const;
-///   void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;
-///   which may also store what it forms, each number once
+///     using Number; static constexpr int width, num_sums; struct Loaded;
+///     Loaded load(row, column) const;
+///     void add(const Loaded&, row, column, Wide<Number> (&sums)[num_sums][width]) const;
+///     which may also store what it computes, each number once
 template <class Summand, class A = Wide<typename Summand::Number>>
 __global__ void __launch_bounds__(column_sums_threads)
     column_sums_kernel(Summand summand, std::int64_t num_rows, std::int64_t rows_per_chunk,

@@ -1,10 +1,10 @@
-// The softmax and the loss of a part of the vocabulary (formulas: ops/reference/cross_entropy.cpp).
+// The softmax and the loss of a part of the vocabulary. Formulas are in ops/reference/cross_entropy.cpp. All of it is
+// bound by memory, and an exponential is cheap.
 //
-// Memory bounds all of it, and an exponential is cheap: row_exp reads the logits once and writes none, keeping a
-// running maximum and the sum of exponentials below it (Milakov and Gimelshein 2018, arXiv:1805.02867); the gradient
-// forms them again from lse. That is 2 + 4 bytes for a bfloat16 logit and 4 + 6 for a float32 one whose gradient is a
-// bfloat16; exponentials written in between would make the latter 12 + 6, or 8 + 6 if all rows at work fit in the
-// second cache.
+// row_exp reads the logits once and writes none. It keeps a running maximum and the sum of exponentials relative to it
+// (Milakov and Gimelshein 2018, arXiv:1805.02867). The gradient recomputes the exponentials from lse. That is 2 + 4
+// bytes for a bfloat16 logit, and 4 + 6 for a float32 one whose gradient is a bfloat16. Writing the exponentials would
+// make the latter 12 + 6, or 8 + 6 if all current rows fit in the L2 cache.
 #include "cuda/device/lanes.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
@@ -24,8 +24,8 @@ __device__ __forceinline__ double exponential(double x) { return exp(x); }
 template <class A>
 constexpr A infinity = std::numeric_limits<A>::infinity();
 
-/// The columns of a row that begin and end a pack, whatever the row's width: packs start at multiples of their width in
-/// the whole tensor. What lies before and behind them is less than a pack.
+/// The columns of a row that start and end a pack, whatever the row's width: packs start at multiples of their width in
+/// the whole tensor. The elements before and after them are less than a pack.
 struct PackedColumns {
   __device__ PackedColumns(std::int64_t row_start, int num_columns, int width) {
     const int past = static_cast<int>(row_start % width);
@@ -35,7 +35,7 @@ struct PackedColumns {
   int first, last;
 };
 
-/// The largest of the numbers so far, and the sum of exp(number - max).
+/// The largest of the values so far, and the sum of exp(number - max).
 template <class A>
 struct Exponentials {
   A max, sum;

@@ -61,7 +61,7 @@ void CudaOps::upload(Tensor out, const void* host) {
 
 void CudaOps::download(void* host, Tensor x) {
   pending_->flush();
-  device_.finish();  // a copy to memory that is not pinned would block where nobody looks for failures
+  device_.finish();  // a copy to memory that is not pinned would block without checks for failures
   if (x.num_bytes() > 0)
     check(cudaMemcpyAsync(host, x.data, static_cast<std::size_t>(x.num_bytes()), cudaMemcpyDeviceToHost, stream()),
           "a copy from the device");

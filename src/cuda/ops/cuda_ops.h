@@ -1,9 +1,9 @@
-// The backend for NVIDIA GPUs: cuBLASLt for products, flash-style kernels for attention, fused kernels for the rest.
+// The backend for NVIDIA GPUs: cuBLASLt for matmuls, flash-style kernels for attention, fused kernels for the rest.
 // Operations are enqueued on the rank's compute stream and run in that order; upload() returns when the host's memory
-// may be used again, download() when the numbers are there.
+// may be used again, download() when the values have arrived.
 //
-// Formats: float32, float64, bfloat16 and float16; arithmetic is in the accumulate_dtype, products of the formats of 16
-// bits in tensor cores that add in float32. In deterministic mode two runs give the same bits: no sum is left to the
+// Formats: float32, float64, bfloat16 and float16; arithmetic is in the accumulate_dtype, products of the 16-bit
+// formats in tensor cores that add in float32. In deterministic mode two runs give the same bits: no sum is left to the
 // order of atomics.
 #pragma once
 
@@ -24,9 +24,9 @@ class Products;
 class PendingProduct;
 
 struct OpsOptions {
-  bool deterministic = true;  // otherwise the fastest algorithm of a product is found by timing a few
+  bool deterministic = true;  // otherwise the fastest algorithm of a matmul is found by timing a few
   bool allows_tf32 = false;   // products of float32 may round their operands to TensorFloat-32
-  bool needs_float8 = false;  // products in float8 will be asked for
+  bool needs_float8 = false;  // float8 matmuls will be used
 };
 
 /// Of an operation: legend in ops/ops.h.
@@ -51,12 +51,12 @@ class CudaOps final : public Ops {
   void publish() override;
   void finish() override;
 
-  /// Biases and gradients of biases that products did on their way.
+  /// The number of biases and bias gradients that were fused into matmuls.
   [[nodiscard]] std::int64_t num_fused() const;
   /// Which kernels may form attention, and why: "attention by cuDNN 9.13.0 where it has a plan, else by our kernels,
   /// ...".
   [[nodiscard]] std::string attention_kernels() const;
-  /// Which formed it last, a line for each shape that was asked for; empty: none was.
+  /// Which kernels computed it last, a line for each shape so far; empty: none.
   [[nodiscard]] std::string attention_choices() const;
 
  private:
@@ -65,11 +65,11 @@ class CudaOps final : public Ops {
   ECHELON_OPERATIONS(ECHELON_COMPUTE)
 #undef ECHELON_COMPUTE
 
-  /// For kernels, and whatever else is enqueued: after every operation before, also the product that was held back
-  /// until now (pending_product.h).
+  /// The stream for kernels and other work, after every earlier operation, including the delayed matmul
+  /// (pending_product.h).
   [[nodiscard]] cudaStream_t stream(std::int64_t num_pieces = 1);
   [[nodiscard]] ComputeLane lane() { return {stream(), device_.num_multiprocessors(), workspace_}; }
-  /// True if dbias += column sums of dy came with the product that was held back.
+  /// True if dbias += column sums of dy was fused into the delayed matmul.
   [[nodiscard]] bool add_fused_column_sums(Tensor dy_ND, Tensor dbias_D);
 
   Device& device_;

@@ -1,5 +1,5 @@
-// Attention as graphs of cuDNN's, by way of its header-only frontend. cuDNN itself is loaded when a rank starts, and
-// not linked: without it everything runs on our own kernels.
+// Attention as graphs of cuDNN's, through its header-only frontend. cuDNN itself is loaded when a rank starts, and not
+// linked: without it everything runs on our own kernels.
 #include "cuda/ops/cudnn_attention.h"
 
 #include "base/error.h"
@@ -25,16 +25,16 @@ namespace fe = cudnn_frontend;
 /// The operands' names in a graph.
 enum Operand : std::int64_t { q = 1, k, v, out, lse, dout, dq, dk, dv };
 
-/// What a plan is made for. num_sequences: of one launch, in so many bytes of memory besides the operands'.
+/// What a plan is made for. num_sequences: of one launch, with so many bytes of memory in addition to the operands.
 struct PlanKey {
   bool is_backward;
-  // kv_row: numbers from one key of a head to its next.
+  // kv_row: values from one key of a head to its next.
   std::int64_t room_bytes, num_sequences, Tq, Tk, H, num_kv_heads, kv_row, C;
   double scale;
   auto operator<=>(const PlanKey&) const = default;
 };
 
-/// Memory besides the operands'.
+/// Memory in addition to the operands.
 struct Room {
   std::byte* begin;
   std::int64_t num_bytes;
@@ -150,7 +150,7 @@ class LoadedCudnn final : public CudnnAttention {
         !is_of_whole_rows(sizes))
       return 0;
     if (!reads_whole_groups(sizes)) return 0;
-    if (sizes.H / sizes.group != sizes.K) return 0;  // dk and dv of heads that nobody reads are zeros
+    if (sizes.H / sizes.group != sizes.K) return 0;  // dk and dv of heads that no query head reads are zeros
     return run({key_of(sizes, args.scale, true), larger(own_room(), room_in(args.scratch)), stream},
                {{q, args.q},
                 {k, args.k},
@@ -189,7 +189,7 @@ class LoadedCudnn final : public CudnnAttention {
 
   [[nodiscard]] Room own_room() const { return {workspace_.as<std::byte>(Workspace::num_bytes), Workspace::num_bytes}; }
   /// Its part from an address on that is aligned as well as the workspace's; of one size for all scratch of a shape,
-  /// wherever it lies.
+  /// whatever its address.
   [[nodiscard]] static Room room_in(const Tensor& scratch) {
     if (!scratch.exists()) return {nullptr, 0};
     constexpr std::uintptr_t alignment = 256;

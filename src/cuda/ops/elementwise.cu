@@ -13,9 +13,9 @@ namespace {
 
 constexpr int block_threads = 256, packs_in_flight = 2;
 
-/// A Step says what becomes of `width` numbers from `first` on, of which `present` are there:
-///   static constexpr int width; struct Loaded; Loaded load(first, present) const; void store(const Loaded&, first,
-///   present) const.
+/// A Step computes `width` values from `first` on, of which `present` exist:
+///     static constexpr int width; struct Loaded; Loaded load(first, present) const; void store(const Loaded&, first,
+///     present) const.
 template <class Step>
 __global__ void __launch_bounds__(block_threads) each_pack_kernel(Step step, std::int64_t count) {
   constexpr std::int64_t stride = std::int64_t{block_threads} * Step::width;

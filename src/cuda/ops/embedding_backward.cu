@@ -1,13 +1,13 @@
 // The gradient of a table of tokens: dw[token] += dy in the order of the tokens, without atomics. Two kernels for a
-// chunk of tokens:
-//   1. a token's place in the order by (row of the table, token) is the number of tokens before it in that order,
-//      which a warp counts by looking at all. That
-//      is quadratic in the chunk's length, which is chosen such that it costs no more than the dozen launches of a
-//      radix sort, and then linear in the tokens.
-//   2. a warp takes one run of equal rows, and a part of their columns; dw's row is read and written once for the
-//      chunk. Every sum is rounded to dw's format,
-//   as
-//      if dw had been written in between, so that the bits are those of other backends.
+// chunk of tokens.
+//
+// The first sorts the tokens by (row of the table, token). A token's place is the number of tokens before it in that
+// order, which a warp counts by reading all. That is quadratic in the chunk's length. The length is chosen such that it
+// costs no more than the dozen launches of a radix sort.
+//
+// The second gives a warp one run of equal rows, and a part of their columns. dw's row is read and written once for the
+// chunk. Every sum is rounded to dw's dtype as if dw had been written in between, so the bits are those of other
+// backends.
 #include "cuda/device/launch.h"
 #include "cuda/device/packs.h"
 #include "cuda/ops/cuda_ops.h"
@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// dy of the chunk's tokens; a warp for every place in their order, of which those remain at which a run of equal rows
-/// begins.
+/// dy of the chunk's tokens; a warp for every place in their order, of which only the starts of runs of equal rows do
+/// work.
 template <class T, class G, int width>
 __global__ void __launch_bounds__(block_threads)
     sum_runs_kernel(SortedTokens sorted, int count, std::int64_t num_rows, const T* __restrict__ dy, G* __restrict__ dw,

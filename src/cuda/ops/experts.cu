@@ -1,8 +1,8 @@
-// Mixtures of experts: where the rows lie, and their way there and back. Slots come from a counting sort without
-// atomics, in three kernels:
-//   1. a warp for a chunk of the experts counts how often each occurs there;
-//   2. one block makes of these counts where each chunk's rows of each expert begin, and the offsets;
-//   3. a warp for a chunk gives its rows their slots, 32 at a time, in their order.
+// Mixtures of experts: the slots of rows, the permutation and its inverse. A counting sort without atomics computes the
+// slots, in three kernels:
+//     1. a warp for a chunk of the experts counts how often each occurs there;
+//     2. one block makes of these counts where each chunk's rows of each expert start, and the offsets;
+//     3. a warp for a chunk gives its rows their slots, 32 at a time, in their order.
 // Rows are moved by a warp for a token, which reads or writes the token's row once for all its experts; both are bound
 // by memory.
 #include "cuda/device/launch.h"
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-/// dy may be y: a lane has read a number before it writes there, and nobody else does.
+/// dy may be y: a lane has read a value before it writes there, and no other lane does.
 template <class T, int width>
 __global__ void __launch_bounds__(block_threads)
     combine_backward_kernel(const T* __restrict__ dout, const T* y, const std::int32_t* __restrict__ slots,

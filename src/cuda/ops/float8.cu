@@ -12,8 +12,8 @@ namespace {
 
 constexpr int block_threads = 256;
 
-/// Beside the rounded operands, in the last line of the scratch. The largest numbers are the bits of float32, in whose
-/// order positive numbers are, and NaN above all: their maximum does not depend on who comes first.
+/// After the rounded operands, in the last line of the scratch. Maxima are compared as the bits of float32, which have
+/// the order of positive values, with NaN above all. So the maximum does not depend on the order of threads.
 struct Scales {
   unsigned amax[2];
   float back[2];
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(block_threads) amax_kernel(const T* x, std::in
   atomicMax(amax, largest);
 }
 
-/// 2^k of float8_exponent(): NaN for what is not finite. Both formats' largest numbers are 1.75 times a power of two.
+/// 2^k of float8_exponent(): NaN for what is not finite. Both formats' largest values are 1.75 times a power of two.
 struct Scale {
   float forth, back;
 };
@@ -67,7 +67,7 @@ __device__ __forceinline__ unsigned short two_in_float8(float x, float y) {
   return __nv_cvt_float2_to_fp8x2(make_float2(x, y), __NV_SATFINITE, format);
 }
 
-/// Sixteen numbers a thread.
+/// Sixteen values a thread.
 template <class T, __nv_fp8_interpretation_t format>
 __global__ void __launch_bounds__(block_threads)
     round_kernel(const T* x, unsigned char* out, std::int64_t num_packs, const unsigned* amax, float* back) {

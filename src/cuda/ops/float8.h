@@ -1,6 +1,6 @@
-// Operands of products in float8 (ops/float8.h), made on the device and without the host's knowing their numbers: one
-// pass finds the largest number of an operand, a second one rounds it, and turns it where the product wants it with K
-// innermost, as tensor cores take 8 bits on sm_90.
+// Operands of float8 matmuls (ops/float8.h), made on the device; the host does not read their values. One pass finds
+// the largest value of an operand. A second one rounds it, and transposes it where tensor cores of sm_90 need K
+// innermost.
 #pragma once
 
 #include "cuda/device/stream.h"
@@ -8,8 +8,7 @@
 
 namespace echelon::cuda {
 
-/// Where the rounded operands of a product lie in its scratch: a [M, K] and b [N, K], and what their products are to be
-/// multiplied by.
+/// The rounded operands of a matmul in its scratch, a [M, K] and b [N, K], and the factor for the result.
 struct Float8Operands {
   std::byte *a = nullptr, *b = nullptr;
   const float *back_a = nullptr, *back_b = nullptr;

@@ -1,5 +1,5 @@
-// Grouped products in any format and of any size, without tensor cores: blocks of 16 x 16 threads form tiles of 64 x
-// 64, a thread 4 x 4 numbers of them.
+// Grouped matmuls in any format and of any size, without tensor cores: blocks of 16 x 16 threads form tiles of 64 x 64,
+// a thread 4 x 4 numbers of them.
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/grouped_products.h"
 #include "cuda/ops/numbers.h"
@@ -19,14 +19,14 @@ __device__ __forceinline__ int column_of_thread(int n) {
   return static_cast<int>(threadIdx.x) % threads_across + threads_across * n;
 }
 
-/// A factor as the product sees it: number (i, p), where p is summed over, lies at i outer + p inner.
+/// A factor as the matmul sees it: value (i, p), where p is summed over, is at i outer + p inner.
 template <class T>
 struct Strided {
   const T* first;
   std::int64_t outer, inner;
   std::int64_t count;  // of i, that exist
 
-  /// Numbers [0, side) x [first_p, first_p + piece), zeros past the ends, by all threads; neighbours in memory by
+  /// Values [0, side) x [first_p, first_p + piece), zeros past the ends, by all threads; neighbours in memory by
   /// neighbouring ones.
   __device__ __forceinline__ void load(Wide<T> (&out)[piece][side + 1], std::int64_t first_p, std::int64_t K) const {
     for (int n = static_cast<int>(threadIdx.x); n < side * piece; n += num_threads) {

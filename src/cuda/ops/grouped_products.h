@@ -1,6 +1,6 @@
-// Products of groups of rows: each expert's rows with its matrix. How many rows an expert has stands on the device
-// alone, so kernels are started for as many tiles as there could be, and each block finds from the offsets whose tile
-// it forms, if there is one.
+// Products of groups of rows: each expert's rows with its matrix. Only the device knows how many rows an expert has. So
+// kernels are started for the largest possible number of tiles, and each block finds its tile, if any, from the
+// offsets.
 #pragma once
 
 #include "cuda/device/launch.h"

@@ -1,7 +1,7 @@
-// Grouped products in tensor cores: a block of four warps forms a tile of 128 x 128, a warp 64 x 64 of it in registers.
-// The factors come by in tiles of 64 of the sum's index, two of which are on their way while a third is multiplied. A
-// factor lies either along the sum's index (a, and w [E, N, K]) or across it (w [E, K, N], and both factors of the
-// weight's gradient); ldmatrix turns what it must.
+// Grouped matmuls in tensor cores: a block of four warps computes a tile of 128 x 128, a warp 64 x 64 of it in
+// registers. The factors are loaded in tiles of 64 along k, two of which are being copied while a third is multiplied.
+// A factor is contiguous either along k (a, and w [E, N, K]) or across it (w [E, K, N], and both factors of the weight
+// gradient); ldmatrix transposes where needed.
 #include "cuda/ops/attention_fragments.h"
 #include "cuda/ops/grouped_products.h"
 #include "cuda/ops/numbers.h"
@@ -23,7 +23,7 @@ constexpr std::int64_t rows_of_group = 8;
 
 using TileSums = Sums<warp_fragments, warp_side>;
 
-/// A factor [side, step] whose rows lie along the sum's index.
+/// A factor [side, step] whose rows are along k.
 class Along {
   static constexpr int chunks = step / chunk_size, rows_at_once = num_threads / chunks, times = side / rows_at_once;
   using Tile = SharedRows<step>;
@@ -70,7 +70,7 @@ class Along {
   std::int64_t numbers_left_;
 };
 
-/// A factor whose rows [step, side] lie across the sum's index.
+/// A factor whose rows [step, side] are across k.
 class Across {
   using Tile = SharedRows<side>;
 
@@ -91,12 +91,12 @@ class Across {
   TileLoads<step, num_threads, side> loads_;
 };
 
-/// The part of a block's tile that a warp forms.
+/// The part of a block's tile that a warp computes.
 struct WarpTile {
   int row = warp() / 2 * warp_side, column = warp() % 2 * warp_side;
 };
 
-/// sums = the warp's part of a b with a sum over K numbers; a warp that has nothing to form only helps to load.
+/// sums = the warp's part of a b with a sum over K values; a warp without a part only helps to load.
 template <class A, class B>
 __device__ __forceinline__ void multiply(TileSums& sums, A a, B b, std::int64_t K, bool has_any) {
   const WarpTile mine;
@@ -173,7 +173,7 @@ __device__ __forceinline__ void store_sums(C* tile, std::int64_t stride, std::in
     }
 }
 
-/// Of tiles in rows and columns the one that a block forms.
+/// Of tiles in rows and columns the one that a block computes.
 struct TileOfBlock {
   std::int64_t row, column;
 

@@ -1,5 +1,4 @@
-// Pinned host memory that numbers pass through on their way to the device, so that the caller's memory is free again
-// without waiting for the device.
+// Pinned host memory that stages uploads, so that the caller's memory is free again without waiting for the device.
 #pragma once
 
 #include "cuda/device/device.h"

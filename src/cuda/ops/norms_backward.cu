@@ -1,6 +1,6 @@
 // Gradients of LayerNorm and RMSNorm, with xhat = (x - mean) rstd and g = dy w (formulas: ops/reference/norms.cpp). dy
-// and x are read once for all of them: a row of both stays in registers, and so do the sums over rows of dy xhat and
-// dy, of the columns of a thread, until its block has seen all of its rows.
+// and x are read once for all of them. A row of both stays in registers. So do a thread's column sums of dy xhat and
+// dy, until its block has processed all of its rows.
 #include "cuda/ops/column_sums.h"
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"

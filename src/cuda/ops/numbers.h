@@ -1,4 +1,4 @@
-// A tensor's numbers as a kernel takes them. (Without fmt, whose headers CUDA's compiler does not take.)
+// A tensor's values as a kernel takes them. (Without fmt, whose headers CUDA's compiler does not take.)
 #pragma once
 
 #include "cuda/device/packs.h"
@@ -7,7 +7,7 @@
 
 namespace echelon::cuda {
 
-/// The numbers as the device's type of T; T must be the tensor's format.
+/// The values as the device's type of T; T must be the tensor's format.
 template <class T>
 [[nodiscard]] on_device<T>* numbers(const Tensor& x) {
   assert(dtype_of<T> == x.dtype || x.data == nullptr);

@@ -59,7 +59,7 @@ struct GradientFactor {
   double *norm, *factor;
 };
 
-// As written, without fused multiply-adds, so that a processor forms the same numbers.
+// As written, without fused multiply-adds, so that a CPU computes the same values.
 __global__ void gradient_factor_kernel(GradientFactor of, double expected_targets, double max_norm) {
   const double correction = *of.num_targets > 0
                                 ? expected_targets / *of.num_targets / (of.loss_scale != nullptr ? *of.loss_scale : 1.0)
@@ -71,7 +71,7 @@ __global__ void gradient_factor_kernel(GradientFactor of, double expected_target
   *of.factor = is_finite ? __dmul_rn(correction, clipping < 1 ? clipping : 1.0) : norm - norm;
 }
 
-/// AdamWArgs as the numbers that an element needs, the same in all steps.
+/// AdamWArgs as the values that an element needs, the same in all steps.
 template <class A>
 struct AdamWConstants {
   explicit AdamWConstants(const AdamWArgs& args)

@@ -23,7 +23,7 @@ void PendingProduct::flush() {
 }
 
 bool PendingProduct::add_bias(Tensor y, Tensor bias) {
-  // Behind products of float8 into float32 the library's biases are bfloat16.
+  // After float8 matmuls with a float32 result the library's biases are bfloat16.
   const bool is_possible =
       held_ && is_same(held_->c, y) && bias.dtype == y.dtype && !(held_->is_float8() && y.dtype == DType::float32);
   return is_possible && fuse(Epilogue::bias, bias);

@@ -1,12 +1,12 @@
-// The last product, held back until the next operation shows what follows it: a bias that is added to its result, or
-// the gradient of a bias out of the dy that it read, cost no pass over memory when cuBLASLt does them on the way. So
-// layers say what they mean, and need not know what a library can fuse.
+// Delays the last matmul until the next operation is known, for fusion (cuBLASLt epilogues). A bias that is added to
+// its result, or the bias gradient from the dy that it read, then costs no pass over memory. So layers need not know
+// what a library can fuse.
 //
-//     y = x w^T;    y += b                  one product with the epilogue `bias`
+//     y = x w^T;    y += b                  one matmul with the epilogue `bias`
 //     dw += dy^T x; db += column sums of dy one with the epilogue `bias_gradient`, whose sums are then added to db
 //
-// Every other operation, and whoever waits for results, asks for the stream first: flush(). What is not fused, and why:
-// docs/internals/gpu.md.
+// Every other operation, and code that waits for results, first gets the stream from flush(). What is not fused, and
+// why: docs/internals/gpu.md.
 #pragma once
 
 #include "cuda/ops/products.h"
@@ -19,14 +19,14 @@ class PendingProduct {
  public:
   explicit PendingProduct(Products& products) : products_(products) {}
 
-  /// Holds the product back; the one before is enqueued.
+  /// Delays this matmul; the one before is enqueued.
   void hold(const MatmulArgs& args);
   /// Enqueues what is held.
   void flush();
 
-  /// True if y += bias was done as part of the product that made y, which is enqueued now.
+  /// True if y += bias was done as part of the matmul that made y, which is enqueued now.
   [[nodiscard]] bool add_bias(Tensor y_ND, Tensor bias_D);
-  /// True if sums_D = column sums of dy were formed by the product that read dy, which is enqueued now.
+  /// True if sums_D = column sums of dy were fused into the matmul that read dy, which is enqueued now.
   [[nodiscard]] bool column_sums(Tensor dy_ND, Tensor sums_D);
 
   [[nodiscard]] std::int64_t num_fused() const { return num_fused_; }

@@ -8,7 +8,7 @@
 namespace echelon::cuda {
 namespace {
 
-// No kernel reads more at once, so what lies better is no different product.
+// No kernel reads more at once, so a better alignment does not change the plan.
 constexpr std::int64_t most_alignment = 16;
 
 cudaDataType_t type_of(DType dtype) {
@@ -119,7 +119,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::candidates(cublasLtHandle_t handl
           "a matmul preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::size_t>(workspace_bytes));
-  // A cut of k whose parts were added in a bfloat16 result would round once per part.
+  // A split of k whose parts are added in a bfloat16 result would round once per part.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   const auto alignment = [&](int i) {

@@ -1,8 +1,8 @@
-// What cuBLASLt must know of a product before it can be enqueued: shapes, formats, how the operands lie, and what is
-// done to the result on its way out.
+// What cuBLASLt must know of a matmul before it can be enqueued: shapes, dtypes, layouts of the operands, and the
+// epilogue.
 //
-// cuBLASLt's matrices are column-major: our row-major c[M, N] = a b is its c^T[N, M] = b^T a^T, so the operands change
-// places, and what it calls a row of the result is one of our columns.
+// cuBLASLt's matrices are column-major: our row-major c[M, N] = a b is its c^T[N, M] = b^T a^T. So the operands are
+// exchanged, and its rows of the result are our columns.
 #pragma once
 
 #include "cuda/device/workspace.h"
@@ -21,15 +21,14 @@ namespace echelon::cuda {
 /// Throws Failure with what cuBLASLt says.
 void check(cublasStatus_t status, const char* what);
 
-/// What a product does besides, at no pass over memory of its own.
+/// What is fused into a matmul, without another pass over memory.
 enum class Epilogue : std::uint8_t {
   none,
   bias,           // c += vector [N] in every row
   bias_gradient,  // vector [M] = the sums over k of op(a): of dw = dy^T x, the gradient of the bias of this microbatch
 };
 
-/// How products of float32 are formed: as such, or of numbers that are rounded to TensorFloat-32's 10 bits, in tensor
-/// cores.
+/// How float32 matmuls are computed: in float32, or in tensor cores with operands rounded to TensorFloat-32's 10 bits.
 enum class Float32Products : std::uint8_t { exact, tf32 };
 
 /// Products of one key have one plan. Operands of float8 have been made [M, K] and [N, K], as tensor cores take them.
@@ -45,7 +44,7 @@ struct ProductKey {
 };
 [[nodiscard]] ProductKey key_of(const MatmulArgs& args, Epilogue epilogue, Tensor vector);
 
-/// The library's descriptors of a product, and the algorithm that was chosen.
+/// The library's descriptors of a matmul, and the algorithm that was chosen.
 class ProductPlan {
  public:
   ProductPlan(const ProductKey& key, Float32Products float32_products);
@@ -59,8 +58,8 @@ class ProductPlan {
     const float *back_a = nullptr, *back_b = nullptr;  // of float8: on the device, what the operands are multiplied by
   };
 
-  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a
-  /// product. All of them form sums in the compute type, and in an order that does not depend on time.
+  /// The algorithms that the library offers, the best by its own estimate first; none if it has none for such a matmul.
+  /// All of them sum in the compute type, and in an order that does not depend on time.
   [[nodiscard]] std::vector<cublasLtMatmulAlgo_t> candidates(cublasLtHandle_t handle, const Where& where,
                                                              int most) const;
   void choose(const cublasLtMatmulAlgo_t& algorithm) { algorithm_ = algorithm; }

@@ -77,7 +77,7 @@ const ProductPlan* Products::plan_of(const ProductKey& key, const ProductPlan::W
   return plan ? &*plan : nullptr;
 }
 
-// The result goes to memory that lives as long as the measurement: the product's own may be one that is added to.
+// The result is written to temporary memory, since the matmul may add to its own result.
 cublasLtMatmulAlgo_t Products::fastest(ProductPlan& plan, const ProductKey& key, ProductPlan::Where where,
                                        const std::vector<cublasLtMatmulAlgo_t>& candidates) {
   constexpr std::size_t room_for_vector = 16;

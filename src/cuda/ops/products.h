@@ -1,4 +1,4 @@
-// Matrix products by cuBLASLt. Its heuristics are asked once per kind of product (product_plan.h); where two runs need
+// Matmuls by cuBLASLt. Its heuristics are asked once per kind of matmul (product_plan.h); where two runs need
 // not give the same bits, the best few that they name are timed once, and the fastest is taken.
 #pragma once
 
@@ -32,11 +32,11 @@ class Products {
   /// With an epilogue; false, and nothing is enqueued, if the library has no algorithm for that.
   [[nodiscard]] bool enqueue(const MatmulArgs& args, Epilogue epilogue, Tensor vector);
 
-  /// A product that is no empty sum and has a result: one that the library is asked for.
+  /// A matmul with a nonempty sum and result, which the library computes.
   [[nodiscard]] static bool is_one(const MatmulArgs& args);
 
-  /// The end of the workspace, which products leave alone: for `count` numbers that an epilogue writes. Null if they
-  /// are too many.
+  /// The end of the workspace, which matmuls leave alone: for `count` values that an epilogue writes. Null if they are
+  /// too many.
   [[nodiscard]] std::byte* room_for(std::int64_t count, DType dtype) const;
 
  private:

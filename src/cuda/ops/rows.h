@@ -1,4 +1,4 @@
-// How operations over rows divide them: a team of whole warps takes a row, `width` neighbouring numbers at a time, and
+// How operations over rows divide them: a team of whole warps takes a row, `width` neighbouring values at a time, and
 // keeps what it read in registers, so that a row is read once however often it is summed over. For .cu files alone.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace echelon::cuda {
 constexpr int most_team_threads = 512;     // 128 registers for each
 constexpr int common_block_threads = 256;  // a block has several teams where rows are short
 
-/// The threads of a row: whole warps. All threads of a block sum together, whether their row is there or not.
+/// The threads of a row: whole warps. All threads of a block sum together, whether their row exists or not.
 template <class A>
 class Team {
  public:
@@ -58,7 +58,7 @@ class Team {
   int num_threads_, thread_, index_, set_ = 0;
 };
 
-/// How a kernel takes a row: `width` numbers at a time. A thread keeps `kept` of its packs in registers; 0: rows may be
+/// How a kernel takes a row: `width` values at a time. A thread keeps `kept` of its packs in registers; 0: rows may be
 /// wider than all registers, and are read again from the caches.
 template <int width_, int kept_>
 struct RowAccess {

@@ -37,7 +37,7 @@ std::optional<std::int64_t> closest_micro_batch_size(RunConfig config, std::int6
     try {
       if (largest_arena(Blueprint(config)) <= num_bytes) return config.training.micro_batch_size;
     } catch (const Error&) {
-      return std::nullopt;  // a schedule that wants another number of microbatches
+      return std::nullopt;  // a schedule that needs another number of microbatches
     }
   }
   return std::nullopt;

@@ -15,7 +15,7 @@
 namespace echelon {
 namespace {
 
-/// Ranks that find the same two numbers here divide the same processors.
+/// Ranks with the same two values here share the same cores.
 struct Place {
   std::uint64_t host = 0;
   std::uint64_t cpus = 0;

@@ -1,9 +1,9 @@
 // Where a rank computes: on how many threads, and on which cores.
 //
-// Ranks of one host that may use the same processors divide these among themselves, in the order of ranks, each a share
-// of whole, neighbouring cores. That is one rule for threads of a process, for processes that a launcher left unbound,
-// and for those that it bound to sets of their own: a set that nobody else has is kept whole. Where there are fewer
-// cores than ranks, each computes on one thread, and threads of a process take turns, a turn on a core of its own.
+// Ranks of one host that may use the same CPUs divide these among themselves, in the order of ranks, each a share of
+// whole, neighbouring cores. That is one rule for threads of a process, for processes that a launcher left unbound, and
+// for those that it bound to sets of their own: a set that no other rank has is kept whole. Where there are fewer cores
+// than ranks, each computes on one thread, and threads of a process take turns, a turn on a core of its own.
 #pragma once
 
 #include "comm/mesh.h"
@@ -15,7 +15,7 @@ namespace echelon {
 struct RankCores {
   CpuSet cpus;             // what this rank's thread, and threads that it starts, may run on
   int num_threads = 1;     // that compute inside one operation
-  int num_neighbours = 1;  // ranks of this host that divide the same processors, this one included
+  int num_neighbours = 1;  // ranks of this host that divide the same CPUs, this one included
   bool is_bound = false;   // to a share that no neighbour has
 };
 

@@ -47,7 +47,7 @@ class Decoder {
     }
   }
 
-  /// The logits of what follows `tokens`, which go on after all tokens before.
+  /// The logits after `tokens`, which continue all tokens before.
   std::vector<double> decode(const std::vector<std::int32_t>& tokens) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     const PlannedBuffer& scratch = plan_.at({BufferRole::workspace});

@@ -12,7 +12,7 @@ namespace echelon {
 
 struct GenerateOptions {
   std::filesystem::path model;  // a Hugging Face folder with tokenizer.json
-  std::string prompt;           // empty: the model begins with the token between documents
+  std::string prompt;           // empty: the model starts with the token between documents
   std::int64_t max_new_tokens = 128;
   SamplingOptions sampling;
   DeviceChoice device = DeviceChoice::automatic;

@@ -9,7 +9,7 @@
 namespace echelon {
 namespace {
 
-/// Batches whose tokens nobody looks at.
+/// Batches whose tokens are not read.
 class NoBatches final : public BatchSource {
  public:
   void read(std::int64_t, std::int64_t, std::int32_t*, std::int32_t*) const override {}
@@ -45,7 +45,7 @@ void check_layout_types(const Blueprint& blueprint, int rank, const Interpose& i
   if (axes.all().empty()) return;
   TypedMemory memory;
   TypedOps typed_ops(memory, axes);
-  TypedMesh typed_mesh(blueprint.mesh(), memory, axes, border_type(blueprint.config()));
+  TypedMesh typed_mesh(blueprint.mesh(), memory, axes, boundary_type(blueprint.config()));
   const std::unique_ptr<RankInterposer> interposer = interpose ? interpose(typed_ops, typed_mesh) : nullptr;
   Ops& ops = interposer ? interposer->ops() : typed_ops;
   Mesh& mesh = interposer ? interposer->mesh() : typed_mesh;

@@ -18,7 +18,7 @@ void set(LayoutType& type, std::span<const TypeAxis> axes, AxisLayout layout) {
 
 }  // namespace
 
-LayoutType border_type(const RunConfig& config) {
+LayoutType boundary_type(const RunConfig& config) {
   LayoutType type;
   set(type, batch_axes, sharded_rows);
   set(type, tensor_axes, config.parallelism.sequence_parallel ? sharded_rows : replicated_layout);
@@ -43,7 +43,7 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
     memory.name(buffer(BufferRole::document_starts, DType::int32, num_tokens),
                 {.name = "the starts of documents", .type = batch, .is_of_host = true});
   const Tensor scalars = buffer(BufferRole::scalars, DType::float64, num_scalars);
-  const LayoutType zero = everywhere(Held::zero), given = {};
+  const LayoutType zero = everywhere(TensorPlacement::zero), given = {};
   const auto name = [&](std::int64_t first, std::int64_t size, std::string words, const LayoutType& type,
                         bool is_addend = false) {
     memory.name(scalars.rows(first, size),
@@ -51,7 +51,7 @@ void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory) {
   };
   name(count_scalar, num_count_scalars, "the number of targets", count);
   name(report_scalar, 1, "the loss", zero, true);
-  name(report_scalar + 1, 1, "the number of ranks that stop", everywhere(Held::partial));
+  name(report_scalar + 1, 1, "the number of ranks that stop", everywhere(TensorPlacement::partial));
   name(norm_scalar, 1, "the norm of gradients", given);
   name(clip_scalar, num_clip_scalars, "the squares of all gradients", zero);
   name(uncounted_loss_scalar, 1, "the loss that another rank counts", zero);
@@ -69,13 +69,14 @@ NamedParams::NamedParams(RankRun& run, const RankAxes& axes, TypedMemory& memory
 void NamedParams::add(ShardedUnit& unit) {
   for (std::size_t b = 0; b < unit.buckets().size(); ++b) {
     const BucketMemory& flat = unit.memory(b);
-    // Whatever stays so is padding.
-    for (const Tensor& zeros : {flat.param, flat.grad}) memory_.write(zeros, {.type = everywhere(Held::zero)});
+    // What keeps this type is padding.
+    for (const Tensor& zeros : {flat.param, flat.grad})
+      memory_.write(zeros, {.type = everywhere(TensorPlacement::zero)});
     for (const Segment& segment : unit.buckets()[b].segments) add(unit, b, segment);
   }
 }
 
-// What is cut between steps is this rank's part of it; what is whole has been gathered from such parts.
+// Between steps, a sharded parameter is this rank's part; a whole one has been gathered from such parts.
 void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment& segment) {
   const Param& param = *segment.param;
   const BucketMemory& flat = unit.memory(bucket);
@@ -112,15 +113,15 @@ void NamedParams::add(const ShardedUnit& unit, std::size_t bucket, const Segment
 
 void NamedParams::watch(ProgramKind kind) {
   kind_ = kind;
-  born_.clear();
+  opening_.clear();
   for (const PlannedBuffer& buffer : run_.blueprint().memory(kind).buffers())
-    if (buffer.first_action != always && buffer.num_bytes > 0) born_[buffer.first_action].push_back(&buffer);
+    if (buffer.first_action != always && buffer.num_bytes > 0) opening_[buffer.first_action].push_back(&buffer);
 }
 
 void NamedParams::begins(const Action& action, ActionPart part) {
   if (part != ActionPart::perform) return;
-  // Whatever lay there before, a buffer begins its life unwritten.
-  for (const PlannedBuffer* buffer : born_[action.id])
+  // A buffer starts its lifetime unwritten, whatever the memory held before.
+  for (const PlannedBuffer* buffer : opening_[action.id])
     memory_.forget(
         run_.memory().arena().tensor(buffer->offset, DType::float64, {buffer->num_bytes / size_of(DType::float64)}));
   if (action.unit < 0) return;
@@ -168,7 +169,8 @@ LayoutType NamedParams::type_of(const Param& param) const {
   type[TypeAxis::pp] = param.groups.tied ? replicated_layout : own_layout;
   const int dim = param.slice.dim();
   if (dim < 0) return type;
-  const AxisLayout cut = dim == 0 ? sharded_rows : AxisLayout{Held::sharded, block_from(param.local_sizes(), dim)};
+  const AxisLayout cut =
+      dim == 0 ? sharded_rows : AxisLayout{TensorPlacement::sharded, block_from(param.local_sizes(), dim)};
   type[TypeAxis::tp] = cut;
   // Ranks that hold the same kv head hold the same slices: fewer different ones than ranks.
   const bool is_shared_by_kv_replicas =

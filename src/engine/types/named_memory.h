@@ -1,5 +1,5 @@
-// What types take for granted when a step begins: which parameter lies where and how the ranks hold it, and what the
-// host writes.
+// What the type check assumes at the start of a step: the address and layout of each parameter, and what the host
+// writes.
 #pragma once
 
 #include "engine/rank_run.h"
@@ -11,13 +11,13 @@
 namespace echelon {
 
 /// Of the activations between pipeline stages, and of their gradients.
-[[nodiscard]] LayoutType border_type(const RunConfig& config);
+[[nodiscard]] LayoutType boundary_type(const RunConfig& config);
 
 /// The batch, the count of its targets, and the loss.
 void name_scalars(RankRun& run, const RunConfig& config, TypedMemory& memory);
 
-/// Parameters, gradients and optimizer states of a rank. While it watches a step, what is gathered or formed in buffers
-/// of its own has names there too.
+/// Parameters, gradients and optimizer states of a rank. During a step, gathered parameters and gradients in separate
+/// buffers are named too.
 class NamedParams final : public StepObserver {
  public:
   /// Names them and gives them their types, as a step finds them. `memory` and `axes` must outlive it.
@@ -51,9 +51,9 @@ class NamedParams final : public StepObserver {
   TypedMemory& memory_;
   ProgramKind kind_ = ProgramKind::training;
   std::vector<Entry> entries_;
-  std::map<int, std::vector<const PlannedBuffer*>> born_;                // by action
-  std::map<const ShardedUnit*, std::vector<Tensor>> gathered_, opened_;  // the whole buffers that are there
-  // Whose whole gradients nobody reads after the action at hand.
+  std::map<int, std::vector<const PlannedBuffer*>> opening_;             // that start their lifetime, by action
+  std::map<const ShardedUnit*, std::vector<Tensor>> gathered_, opened_;  // the current whole buffers
+  // The unit whose whole gradients are read for the last time by the current action.
   const ShardedUnit* last_read_ = nullptr;
 };
 

@@ -94,7 +94,7 @@ void Attention::backward(Context& context, Tensor dy, Tensor dx, Stash& stash) {
 }
 
 Qkv Attention::backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const {
-  const Qkv dnormed = take_across_norms(context.workspace, dqkv), by_heads = heads_BTHC(dnormed);
+  const Qkv dnormed = place_norm_outputs(context.workspace, dqkv), by_heads = heads_BTHC(dnormed);
   const Qkv qkv = {stash.saved(this, saved_q), stash.saved(this, saved_k), stash.saved(this, saved_v)};
   const Stack::Scope scope(context.workspace);
   const AttentionCore::OutGradient of_out = core_->take_out_gradient(context.workspace, stash);
@@ -129,7 +129,7 @@ Qkv Attention::take_qkv(Stack& workspace, std::int64_t num_tokens) const {
   return qkv;
 }
 
-Qkv Attention::take_across_norms(Stack& workspace, const Qkv& qkv) const {
+Qkv Attention::place_norm_outputs(Stack& workspace, const Qkv& qkv) const {
   Qkv across = qkv;
   for (std::size_t i = 0; i < norms_.size(); ++i) across[i] = workspace.take(qkv[i].dtype, qkv[i].sizes);
   return across;

@@ -55,11 +55,11 @@ class Attention : public Branch {
   [[nodiscard]] Tensor heads_BTHC(Tensor x, std::int64_t num_sequences) const;  // [B, T, heads, head_dim]
   [[nodiscard]] Qkv heads_BTHC(const Qkv& qkv) const;
   [[nodiscard]] Qkv take_qkv(Stack& workspace, std::int64_t num_tokens) const;
-  /// The other side of the norms of q and k: tensors like `qkv` in the workspace; `qkv` itself where there is no norm.
-  [[nodiscard]] Qkv take_across_norms(Stack& workspace, const Qkv& qkv) const;
+  /// The outputs of the norms of q and k: tensors like `qkv` in the workspace; `qkv` itself without norms.
+  [[nodiscard]] Qkv place_norm_outputs(Stack& workspace, const Qkv& qkv) const;
 
   [[nodiscard]] Qkv compute_qkv(const ComputePass& pass, Tensor x) const;
-  /// From the gradient of y to those of q, k and v before RoPE: in `dqkv`, or across their norms from it.
+  /// From the gradient of y to those of q, k and v before RoPE, in `dqkv` or, with norms, in the norms' outputs.
   [[nodiscard]] Qkv backward_to_norms(Context& context, Tensor dy_full, const Qkv& dqkv, const Stash& stash) const;
   void rotate(Ops& ops, Tensor x_BTHC, bool inverse, std::int64_t first_position) const;
 

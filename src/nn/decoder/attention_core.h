@@ -2,8 +2,8 @@
 //
 //     out = softmax(q k^T / sqrt(C), causal) v        q, out [B, T, H, C]        k, v [B, T, K, C]
 //
-// B sequences, T tokens, H query heads, K kv heads, C head_dim. A token sees those of its own document, where the
-// microbatch says where documents start.
+// B sequences, T tokens, H query heads, K kv heads, C head_dim. If the microbatch has document starts, a token attends
+// to its own document only.
 #pragma once
 
 #include "nn/compute_pass.h"

@@ -1,7 +1,7 @@
 // A branch of a decoder block: attention or an MLP. The block adds its y to the residual stream.
 //
 //     compute     x -> all that backward reads: q, k, v and the attention's result; the MLP's gate and up
-//     project     that -> y, by the product at the end of the branch
+//     project     that -> y, by the matmul at the end of the branch
 #pragma once
 
 #include "nn/compute_pass.h"
@@ -23,7 +23,7 @@ class Branch : public Layer {
   virtual void compute(const ComputePass& pass, Tensor x) const = 0;
   /// y of what was computed.
   virtual void project(Context& context, Tensor y, const Stash& stash) const = 0;
-  /// Whether forward drops what the first products give, so that a backward pass recomputes it from x.
+  /// Whether forward drops what the first matmuls give, so that a backward pass recomputes it from x.
   [[nodiscard]] virtual bool recomputes_from_x() const = 0;
   /// For backward_weight, where the x of forward or of the last backward pass is gone.
   void save_x(Stash& stash, Tensor x) const { stash.save_view(this, saved_x_, x); }

@@ -1,7 +1,7 @@
 // Generation: the model applied to new positions only, over the keys and values that it has seen before.
 //
-// Whoever generates owns one KvCache per decoder block and calls Stage::decode, first with the prompt, then with one
-// new token per sequence at a time. Up to rounding, logits are those of a forward pass over the whole text.
+// The caller owns one KvCache per decoder block and calls Stage::decode, first with the prompt, then with one new token
+// per sequence at a time. Up to rounding, logits are those of a forward pass over the whole text.
 #pragma once
 
 #include "nn/context.h"
@@ -11,7 +11,7 @@
 
 namespace echelon {
 
-/// B sequences go on together, each by n tokens.
+/// B sequences are extended together, each by n tokens.
 struct DecodeArgs {
   Tensor tokens;                    // int32 [B n]
   std::int64_t num_sequences = 1;   // B

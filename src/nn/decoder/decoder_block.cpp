@@ -88,7 +88,7 @@ Tensor DecoderBlock::place_stream(const ComputePass& pass, std::size_t i) const 
   const Tensor x = pass.stash.saved(this, saved_x);
   const bool is_dropped = i > 0 && drops_h();
   const Tensor s = i == 0 ? x : pass.place({this, saved_h, is_dropped, LastReader::backward_weight}, x.dtype, x.sizes);
-  // A pass that recomputes s, or the branch from norm(s), computes the statistics on the way.
+  // A pass that recomputes s, or the branch from norm(s), also computes the statistics.
   norm.save(pass, s, is_dropped || branch->recomputes_from_x());
   return s;
 }

@@ -1,4 +1,4 @@
-// The softmax over a vocabulary that is sharded over ranks (Shoeybi et al. 2019, section 3): two values per token and
+// The softmax over a vocabulary that is sharded over ranks (Shoeybi et al. 2019, section 3). Two values per token and
 // rank are exchanged instead of the logits.
 //
 //     max = max_j z_j
@@ -7,8 +7,8 @@
 //     loss = lse - z_target
 //     dz = scale (exp(z - lse) - onehot(target))
 //
-// sum is computed with the max of this rank's columns; what the other ranks add is a factor per row. Gradients take the
-// place of logits that have their format.
+// sum is computed with the max of this rank's columns; the global max changes it by a factor per row. Gradients
+// overwrite logits that have their dtype.
 #include "nn/decoder/head.h"
 
 #include "nn/linear.h"
@@ -81,7 +81,7 @@ class CrossEntropyHead : public Head {
 CrossEntropyHead::CrossEntropyHead(const LayerOptions& options, Param* tied_weight)
     : options_(options), norm_(Norm::of_tokens(options, "model.norm")), weight_(tied_weight) {
   if (weight_ == nullptr) weight_ = &own_weight_.emplace(vocabulary_matrix(options, "lm_head.weight"));
-  weight_->is_formed_by_product = true;  // a tied one too: the embedding adds to it later
+  weight_->is_overwritten_by_first_matmul = true;  // a tied one too: the embedding adds to it later
 }
 
 std::vector<Param*> CrossEntropyHead::params() {
@@ -91,7 +91,7 @@ std::vector<Param*> CrossEntropyHead::params() {
 }
 
 void CrossEntropyHead::forward(Context& context, Tensor x, Tensor /*y*/, Stash& stash) const {
-  if (context.microbatch.wants_gradient) return norm_.save({context, stash}, x);
+  if (context.microbatch.needs_gradient) return norm_.save({context, stash}, x);
   const Stack::Scope scope(context.workspace);
   const Tensor normed = context.workspace.take(x.dtype, x.sizes);
   norm_.apply(context, x, normed);

@@ -1,5 +1,5 @@
-// Final norm, vocabulary-parallel product with the head's weight, and the cross entropy of its softmax, in chunks of
-// tokens: never all logits at once.
+// Final norm, vocabulary-parallel matmul with the head's weight, and cross entropy, in chunks of tokens: never all
+// logits at once.
 #pragma once
 
 #include "nn/layer.h"

@@ -40,7 +40,7 @@ class Mlp : public Branch {
   LayerOptions options_;
   Slice features_;
   ColumnParallel inner_;            // gate and up, or up without its bias:
-  std::optional<Param> gelu_bias_;  // added where GELU reads the product
+  std::optional<Param> gelu_bias_;  // added where GELU reads the matmul
   RowParallel down_;
 };
 

@@ -45,7 +45,7 @@ std::vector<double> rope_frequencies(const ModelSpec& model) {
 
 void upload_rope_tables(Ops& ops, const ModelSpec& model, const RopeTables& tables) {
   const std::vector<double> frequencies = rope_frequencies(model);
-  if (!ops.has_numbers())
+  if (!ops.computes_values())
     for (const Tensor& table : {tables.cos, tables.sin}) ops.upload(table, nullptr);
   else if (tables.cos.dtype == DType::float64)
     upload_as<double>(ops, frequencies, tables);

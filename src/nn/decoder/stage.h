@@ -37,8 +37,8 @@ class Stage {
   void bind_rope_tables(Ops& ops, Tensor cos, Tensor sin);
 
   /// One unit, or all of them in order (whole_stage, -1). x is the stage's input (empty on the first), y its output
-  /// (empty on the last); between units the stash saves them, so unit-wise calls, from the first unit to the last, give
-  /// what one whole call gives.
+  /// (empty on the last); between units the stash saves them. So unit-wise calls, from the first unit to the last, give
+  /// the same result as one whole call.
   void forward(Context& context, int unit, Tensor x, Tensor y, Stash& stash) const;
 
   /// One unit, or all of them in reverse (whole_stage, -1). dy: gradient of the stage's output, dx: of its input.

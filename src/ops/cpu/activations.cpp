@@ -1,6 +1,6 @@
 // GELU and SwiGLU (formulas: ops/reference/activations.cpp). With s = sigmoid(2u) = (1 + tanh u)/2, which needs one exp
 // and loses nothing for negative x:
-//   gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
+//     gelu(x) = x s        gelu'(x) = s + 2 x s (1 - s) u'
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE

@@ -33,7 +33,7 @@ void round_neighbours(const AdamWArgs& args, const RoundingNoise& noise, const f
                       std::int64_t first, std::int64_t count) {
   const Tag<std::uint32_t> d;
   const auto lanes_of = static_cast<std::int64_t>(hn::Lanes(d));
-  // A started block, a vector of blocks, and one of numbers.
+  // A partial block, a vector of blocks, and one of values.
   constexpr std::int64_t beyond = 4 + 5 * HWY_MAX_BYTES / sizeof(std::uint32_t);
   std::uint32_t words[MomentBuffers<float>::count + beyond];
   const std::int64_t index = noise.slice.index(first), end = index + count;

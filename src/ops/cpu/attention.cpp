@@ -1,6 +1,6 @@
 // Causal attention, tile by tile with a running maximum and sum per query (Dao et al. 2022, arXiv:2205.14135; Milakov
-// and Gimelshein 2018). Tiles that lie behind the queries or in documents before theirs are never formed, and of those
-// that the diagonal cuts only the blocks below it.
+// and Gimelshein 2018). Tiles after the queries, or in earlier documents, are never computed. Of tiles on the diagonal
+// only the blocks below it are.
 //
 // Scores are in units of log 2, so that p = 2^(score - maximum). The maximum need not be the largest score, it only has
 // to be close: it is replaced, and what was summed rescaled, when a score exceeds it by more than 8, which p in float32
@@ -72,7 +72,7 @@ class Forward {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, num_lanes<Sum>());
       products_.multiply_over_C(tile, k_ + j * packed_width<Format>(C_), q_transposed_, scores_);
-      const bool grew = soften(tile);
+      const bool grew = apply_softmax(tile);
       if (grew && j > seen.first) rescale_out();
       products_.multiply_over_keys(tile, p_, v_ + j / Format::per_number * padded<Format>(C_), out_, j > seen.first);
     }
@@ -80,7 +80,7 @@ class Forward {
   }
 
  private:
-  /// Those of the keys and values seen that are not packed yet.
+  /// The visible keys and values that are not packed yet.
   void pack_keys(const QueryTile& at, const KeyRange& seen) {
     packed_.begin(at, seen);
     std::int64_t& num_packed = packed_.keys.last;
@@ -93,7 +93,7 @@ class Forward {
     }
   }
 
-  /// Where this tile's out will go, and what the next one reads.
+  /// The output of this tile, and what the next tile reads.
   void look_ahead(const QueryTile& at, const QueryTile& next, const KeyRange& seen) {
     const auto add = [this](const auto& rows) { products_.ahead.add(rows.first, rows.count, rows.stride, C_); };
     products_.ahead.clear();
@@ -118,8 +118,8 @@ class Forward {
     return {x.as<T>() + (at.b * Tk_ * K_ + at.kv_head) * C_, Tk_, K_ * C_, C_};
   }
 
-  /// Scores become p; max_, sum_ and rescale_ follow. Whether some maximum was replaced.
-  HWY_INLINE bool soften(const CausalTile& tile) const {
+  /// Replaces scores by p, and updates max_, sum_ and rescale_. Returns whether some maximum was replaced.
+  HWY_INLINE bool apply_softmax(const CausalTile& tile) const {
     const Tag<Sum> d;
     const auto lowest = hn::Set(d, -std::numeric_limits<Sum>::infinity()), tolerated = hn::Set(d, Sum{8});
     auto any_grown = hn::Lt(lowest, lowest);
@@ -127,7 +127,7 @@ class Forward {
       const auto top = largest_score(tile, i), before = hn::Load(d, max_ + i);
       const auto grown = hn::Gt(top, hn::Add(before, tolerated));
       const auto max = hn::IfThenElse(grown, top, before);
-      // A query that has seen no key yet has no maximum: any number will do to subtract.
+      // A query that has seen no key yet has no maximum: any value can be subtracted.
       const auto subtrahend = hn::IfThenElse(hn::Eq(max, lowest), hn::Zero(d), max);
       const auto rescale = exp2<Sum>(hn::Sub(before, subtrahend));
       const auto sum = exponentiate(tile, i, subtrahend);
@@ -148,7 +148,7 @@ class Forward {
     const Sum* scores = scores_ + i;
     std::int64_t r = 0;
     for (; r < seen_by_all; r += block_rows)
-      // In this order, a NaN is passed over.
+      // In this order, a NaN is ignored.
       for (int n = 0; n < block_rows; ++n) max[n] = hn::Max(hn::Load(d, scores + (r + n) * tile_queries), max[n]);
     for (; r < seen; r += block_rows)
       for (int n = 0; n < block_rows; ++n) {

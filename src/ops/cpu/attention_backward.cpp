@@ -1,9 +1,9 @@
-// The gradients of causal attention (formulas: ops/reference/attention.cpp), by forming p again from lse, tile by tile.
+// The gradients of causal attention (formulas: ops/reference/attention.cpp), with p recomputed from lse, tile by tile.
 //
-// dk and dv of a kv head are sums over the queries of all heads that share it. They come together in float32 (float64)
-// buffers of the head's size, in one thread. Only where there are too few kv heads, several threads share one: each
-// share of the tiles has sums of its own, which are added in the order of the shares. How many there are is a matter of
-// sizes alone, so bits do not depend on the number of threads.
+// dk and dv of a kv head are sums over the queries of all heads that share it. They are accumulated in float32
+// (float64) buffers of the head's size, in one thread. Only if there are too few kv heads, several threads share one:
+// each share of the tiles has separate sums, which are added in the order of the shares. The number of shares depends
+// on sizes alone, so bits do not depend on the number of threads.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE
@@ -30,7 +30,7 @@ struct KvHead {
 struct Range {
   std::int64_t first, last;
 };
-/// `count` parts of a sum, `stride` numbers apart.
+/// `count` parts of a sum, `stride` values apart.
 template <class Sum>
 struct Shares {
   const Sum* first;
@@ -43,7 +43,7 @@ class Backward {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
 
-  /// A tile of vectors of queries as products need it: as rows, with sums over its rows, and with sums over C.
+  /// A tile of vectors of queries as matmuls need it: as rows, with sums over its rows, and with sums over C.
   struct QueryOperand {
     Number *rows, *over_queries, *over_C;
   };
@@ -105,7 +105,7 @@ class Backward {
     for (std::int64_t j = seen.first; j < seen.last; j += tile_keys) {
       CausalTile tile = visible_.tile(at.b, first_query, count, {j, seen.last}, first_keys_);
       tile.num_queries = rounded_up(count, queries_at_once());
-      // Zeros of keys that nobody sees begin a sum too.
+      // The zeros of keys that no query sees start a sum too.
       tile.num_keys = rounded_up(std::min(tile_keys, Tk_ - j), block_rows);
       tile.queries_at_once = Format::is_paired ? queries_at_once() : 1;
       products_.multiply_over_C(tile, k_ + j * width, q_.over_C, p_);
@@ -123,7 +123,7 @@ class Backward {
       write_row({dq_ + i * columns, 0, 1}, static_cast<Sum>(args_.scale), dq.first + i * dq.stride);
   }
 
-  /// Keys that no tile saw have sums of zero.
+  /// Keys that no query sees have sums of zero.
   void end_sums(Sum* sums) const {
     if (const std::int64_t keys = rounded_up(Tk_, tile_keys); num_begun_ < keys) zero_sums(sums, {num_begun_, keys});
   }
@@ -140,7 +140,7 @@ class Backward {
   }
 
  private:
-  /// Of the softmax: a vector, or the two whose numbers are paired.
+  /// Of the softmax: a vector, or the two whose values are paired.
   static std::int64_t queries_at_once() { return Format::per_number * num_lanes<Sum>(); }
   [[nodiscard]] double factor() const { return args_.scale * std::numbers::log2e; }
 
@@ -162,7 +162,7 @@ class Backward {
       std::fill(dx + keys.first * columns, dx + keys.last * columns, Sum{0});
   }
 
-  /// Those of the keys and values seen that are not packed yet.
+  /// The visible keys and values that are not packed yet.
   void pack_keys(const QueryTile& at, const KeyRange& seen) {
     packed_.begin(at, seen);
     std::int64_t& num_packed = packed_.keys.last;
@@ -178,7 +178,7 @@ class Backward {
     }
   }
 
-  /// Where this tile's dq will go, and what the next one reads.
+  /// The dq of this tile, and what the next tile reads.
   void look_ahead(const QueryTile& at, const QueryTile& next, const KeyRange& seen) {
     const auto add = [this](const auto& rows) { products_.ahead.add(rows.first, rows.count, rows.stride, C_); };
     products_.ahead.clear();

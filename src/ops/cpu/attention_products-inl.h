@@ -1,8 +1,8 @@
 // The small products of attention: operands packed in scratch that a core's caches hold, blocks of 4 rows by as many
 // vectors as there are registers for. Included once per instruction set (Highway).
 //
-// A Format says how numbers are packed and multiplied. Plain: as they are. Pairs: two bfloat16 in 32 bits, whose
-// products a processor adds two at a time.
+// A Format says how values are packed and multiplied. Plain: as they are. Pairs: two bfloat16 in 32 bits, which one
+// instruction multiplies and adds.
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -49,7 +49,7 @@ struct Plain {
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
 /// Even summands in the lower half of a Number, odd ones in the upper. The instruction is not part of the instruction
-/// set that this is compiled for: whoever uses Pairs asks the processor first.
+/// set that this is compiled for, so users of Pairs check the CPU first.
 struct Pairs {
   using Number = std::uint32_t;
   using Sum = float;
@@ -62,7 +62,7 @@ struct Pairs {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
     return sum;
   }
-  /// Rounded to nearest. (A NaN out of arithmetic stays one: its last bits are not all set.)
+  /// Rounded to nearest even. (A NaN out of arithmetic stays one: its last bits are not all set.)
   static HWY_INLINE Vec<Number> pair(Vec<float> even, Vec<float> odd) {
     const Tag<Number> d;
     const auto half = hn::Set(d, 0x8000U);
@@ -71,9 +71,9 @@ struct Pairs {
   }
 };
 
-/// Whether the processor multiplies pairs faster than float32: AMD's since Zen 4 do, at twice the rate; Intel's first
-/// ones with the instruction at half of it. By its name, not by a measurement: the bits of a result may depend on the
-/// machine, but not on the moment.
+/// Whether the CPU multiplies pairs faster than float32: AMD's since Zen 4 do, at twice the rate; Intel's first ones
+/// with the instruction take twice as long. Decided by the model, not by a measurement: the bits of a result may depend
+/// on the machine, but not on the run.
 [[nodiscard]] inline bool pairs_are_fast() {
   static const bool fast = __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_is("amd") != 0;
   return fast;
@@ -94,7 +94,7 @@ struct Product {
 };
 
 /// Of a block of rows, what has to be computed: columns from first_column on, and summands from first to last, counted
-/// in Numbers. The others are zero.
+/// in packed units. The others are zero.
 struct Extent {
   std::int64_t first_column = 0, first = 0, last = 0;
 };

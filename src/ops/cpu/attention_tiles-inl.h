@@ -26,7 +26,7 @@ constexpr std::int64_t tile_keys = 64;
 // Fetched while the last tile of a head is multiplied: the first ones of the next are done too soon.
 constexpr std::int64_t rows_of_next_head = 256;
 
-/// Some of the vectors [C] of one head: `count` of them, `stride` numbers apart.
+/// Some of the vectors [C] of one head: `count` of them, `stride` values apart.
 template <class T>
 struct HeadRows {
   T* first = nullptr;
@@ -49,7 +49,7 @@ HWY_INLINE std::int64_t packed_width(std::int64_t C) {
   return padded<Format>(C) / Format::per_number;
 }
 
-/// packed[num_rows, packed width] = x, zero where there is nothing.
+/// packed[num_rows, packed width] = x, zero in padding.
 template <class Format, class T>
 HWY_INLINE void pack(const HeadRows<const T>& x, std::int64_t num_rows, typename Format::Number* packed) {
   using Number = typename Format::Number;
@@ -76,14 +76,14 @@ HWY_INLINE void pack(const HeadRows<const T>& x, std::int64_t num_rows, typename
   std::fill(into, into + (num_rows - x.count) * width, Element{});
 }
 
-/// Rows as products need them: packed, or where they are if that is the same.
+/// Rows as matmuls need them: packed, or in place if that is the same.
 template <class Number>
 struct NumberRows {
   const Number* first = nullptr;
   std::int64_t stride = 0;
 };
 
-/// A tile of x, by way of `packed` where that is needed.
+/// A tile of x, through `packed` where that is needed.
 template <class Format, class T>
 HWY_INLINE NumberRows<typename Format::Number> rows_of_tile(const HeadRows<const T>& x,
                                                             typename Format::Number* packed) {
@@ -163,18 +163,18 @@ HWY_INLINE void pair_rows(const typename Format::Number* packed, std::int64_t nu
       }
 }
 
-/// Where a tile of queries meets a tile of keys: query i sees the keys up to i + diagonal that there are, from the
-/// first one of its document on. Both numbers may reach beyond the end, where packed rows are zero.
+/// A tile of queries and a tile of keys: query i sees the existing keys up to i + diagonal, from the first one of its
+/// document on. Both counts may reach beyond the end, where packed rows are zero.
 struct CausalTile {
   std::int64_t diagonal = 0;
   std::int64_t true_queries = 0;  // those that there are
   std::int64_t num_queries = 0;   // a multiple of the lanes
-  std::int64_t true_keys = 0;     // those that there are, and that some query sees
+  std::int64_t true_keys = 0;     // those that exist, and that some query sees
   std::int64_t num_keys = 0;      // a multiple of block_rows
   std::int64_t queries_at_once = 1;
-  bool is_cut_by_documents = false;  // some document begins behind the tile's first key
+  bool is_cut_by_documents = false;  // some document starts after the tile's first key
 
-  /// How many keys of the tile lie up to query i's position.
+  /// How many keys of the tile are at or before query i's position.
   [[nodiscard]] std::int64_t visible(std::int64_t i) const {
     return std::clamp<std::int64_t>(i + diagonal + 1, 0, true_keys);
   }
@@ -186,20 +186,20 @@ struct CausalTile {
   [[nodiscard]] std::int64_t blocks_seen(std::int64_t i, std::int64_t count) const {
     return rounded_up(visible(std::max(i + count, rounded_up(i + 1, block_rows)) - 1), block_rows);
   }
-  /// The first query that sees key r, or of those that are treated at once with it.
+  /// The first query that sees key r, or one of the keys that are processed with it.
   [[nodiscard]] std::int64_t first_seeing(std::int64_t r) const {
     return r >= true_keys ? num_queries
                           : std::clamp<std::int64_t>(r - diagonal, 0, num_queries) / queries_at_once * queries_at_once;
   }
 };
 
-/// The products that both passes need.
+/// The matmuls that both passes need.
 template <class Format>
 struct TileProducts {
   using Number = typename Format::Number;
   using Sum = typename Format::Sum;
   std::int64_t C = 0;
-  RowsAhead ahead;  // what a product fetches for later
+  RowsAhead ahead;  // what a matmul prefetches
 
   /// c[keys, queries] = rows[keys, C] queries[C, queries]
   void multiply_over_C(const CausalTile& tile, const Number* rows, const Number* queries, Sum* c) {
@@ -257,7 +257,7 @@ struct PackedKeys {
   QueryTile head{.b = -1};
   KeyRange keys;
 
-  /// `seen` are wanted next. Tiles of a head come in ascending order, so most of them are there.
+  /// `seen` are needed next. Tiles of a head are in ascending order, so most of them are packed already.
   void begin(const QueryTile& at, const KeyRange& seen) {
     if (!at.has_keys_of(head) || seen.first < keys.first || seen.first > keys.last) keys = {seen.first, seen.first};
     head = at;
@@ -344,13 +344,13 @@ class VisibleKeys {
         first_key_(mask.first_key),
         starts_(mask.starts.exists() ? mask.starts.as<std::int32_t>() : nullptr) {}
 
-  /// Of `count` queries from first_query on: from a tile's begin on; empty if they see none.
+  /// Of `count` queries from first_query on: from a tile's start on; empty if they see none.
   [[nodiscard]] KeyRange of(std::int64_t b, std::int64_t first_query, std::int64_t count) const {
     const std::int64_t last = std::clamp<std::int64_t>(first_query + count + diagonal_, 0, Tk_);
     const std::int64_t first = first_of(b, first_query);
     return first < last ? KeyRange{first / tile_keys * tile_keys, last} : KeyRange{};
   }
-  /// Those queries meet the keys from `key` on, of those that of() says. Writes first_keys [tile_queries], if the tile
+  /// Those queries with the keys from `key` on, of the range of of(). Writes first_keys [tile_queries], if the tile
   /// needs it.
   template <class Sum>
   [[nodiscard]] CausalTile tile(std::int64_t b, std::int64_t first_query, std::int64_t count, const KeyRange& keys,

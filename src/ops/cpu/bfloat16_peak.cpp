@@ -15,7 +15,7 @@ __attribute__((target("avx512f,avx512bf16"))) double bfloat16_dot_products(std::
   const __m512 start = _mm512_set1_ps(*sink);
   const __m512bh x = _mm512_cvtne2ps_pbh(start, start),
                  y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(1e-3F), _mm512_set1_ps(2e-3F));
-  __m512 sums[num_sums];  // of different starts: equal sums would be formed once
+  __m512 sums[num_sums];  // of different starts: equal sums would be computed once
   for (int i = 0; i < num_sums; ++i) sums[i] = _mm512_set1_ps(*sink * static_cast<float>(i));
   for (std::int64_t repeat = 0; repeat < repeats; ++repeat) {
 #pragma GCC unroll 12

@@ -21,9 +21,9 @@ constexpr int parallel_by_openmp = 2;
 #if defined(__x86_64__)
 constexpr const char* openmp_build = "/usr/lib/x86_64-linux-gnu/openblas-openmp/libopenblas.so.0";
 
-/// What OpenBLAS calls the kernels that suit; nullptr: leave it to OpenBLAS. It knows processors by their model
-/// numbers, and takes those that are newer than it for the oldest there are. Where 512 bits are no faster than 256, its
-/// AVX2 kernels are the better ones (docs/results/performance.md).
+/// OpenBLAS's name of the best kernels; nullptr: leave the choice to OpenBLAS. It identifies CPUs by model, and uses
+/// its oldest kernels for newer models. Where 512 bits are no faster than 256, its AVX2 kernels are faster
+/// (docs/results/performance.md).
 const char* best_core_type() {
   switch (largest_instruction_set()) {
     case InstructionSet::avx512: return is_amd_before_zen5() ? "Haswell" : "SkylakeX";
@@ -39,7 +39,7 @@ const char* best_core_type() { return nullptr; }
 
 void* open_library() {
   const bool is_capped = instruction_set_cap().has_value();
-  // 0: the user's choice stands.
+  // 0: keeps the user's choice.
   if (const char* core_type = best_core_type()) setenv("OPENBLAS_CORETYPE", core_type, is_capped ? 1 : 0);
   for (const char* path : {openmp_build, "libopenblaso.so.0", "libopenblas.so.0"})
     if (void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;

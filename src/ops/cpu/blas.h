@@ -1,5 +1,5 @@
 // OpenBLAS, loaded at run time, because the kernels it uses are chosen by an environment variable that it reads while
-// it is being loaded, and because only its OpenMP build is right when several threads call it at once.
+// it is being loaded, and because only its OpenMP build is correct when several threads call it at once.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct GemmArgs {
   T beta = 0;
 };
 
-/// Where a product may be cut so that every number keeps its bits; 0: nowhere.
+/// Where a matmul may be split so that every value keeps its bits; 0: nowhere.
 struct Grains {
   std::int64_t rows = 0, columns = 0;
 };
@@ -34,16 +34,16 @@ class Blas {
   void gemm(const GemmArgs<float>& args) const;
   void gemm(const GemmArgs<double>& args) const;
 
-  /// Cuts at multiples of these leave every number's bits as they are, whatever the sizes. Found by trying every cut of
-  /// products with odd edges (a test tries some): OpenBLAS sums over k in the same blocks for any m and n, but its
-  /// kernels for the edges of a tile sum in another order than the tile's. None are known for kernels other than
-  /// SkylakeX and Haswell.
+  /// Splits at multiples of these do not change the bits of any value, whatever the sizes. Found by trying every split
+  /// of matmuls with odd edges (a test tries some): OpenBLAS sums over k in the same blocks for any m and n, but its
+  /// kernels for the edges of a tile sum in another order. None are known for kernels other than SkylakeX and Haswell.
   template <class T>
   [[nodiscard]] Grains grains() const {
     return sizeof(T) == sizeof(float) ? float32_grains_ : float64_grains_;
   }
 
-  /// "OpenBLAS 0.3.21 SkylakeX, openmp"; says so if OPENBLAS_CORETYPE asks for other kernels than suit the processor.
+  /// "OpenBLAS 0.3.21 SkylakeX, openmp"; says so if OPENBLAS_CORETYPE selects other kernels than the best ones for the
+  /// CPU.
   [[nodiscard]] const std::string& description() const { return description_; }
 
  private:

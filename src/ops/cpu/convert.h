@@ -1,4 +1,4 @@
-// From float32 sums into formats of 16 bits.
+// From float32 sums into 16-bit formats.
 #pragma once
 
 #include "tensor/dtype.h"

@@ -1,5 +1,5 @@
-// The backend for processors: OpenBLAS and kernels of our own for products, Highway vectors for the rest, flash-style
-// tiles for attention. Operations run at once, on the calling thread.
+// The CPU backend: OpenBLAS and our own kernels for matmuls, Highway vectors for the rest, flash-style tiles for
+// attention. Operations run at once, on the calling thread.
 //
 // Formats: float32, float64, and bfloat16 and float16 as storage formats: they are widened to float32 block by block,
 // and all arithmetic is float32. Results do not depend on num_threads: work is divided over rows or columns, sums
@@ -25,8 +25,7 @@ class CpuOps : public Ops {
   /// Throws Error if OpenBLAS cannot be loaded, or num_threads is below 1.
   explicit CpuOps(const CpuOptions& options);
 
-  /// How often a product of (m, n, k) was handed to BLAS, counted where it is called; what the trace says of matmul
-  /// must equal it.
+  /// How often a matmul of (m, n, k) was passed to BLAS; the trace of matmul must equal it.
   [[nodiscard]] const std::map<std::array<std::int64_t, 3>, std::int64_t>& matmul_counts() const {
     return matmul_counts_;
   }
@@ -54,7 +53,7 @@ class CpuOps : public Ops {
 [[nodiscard]] std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});
 
 /// For messages at start: the library, its version and the kernels it chose, e.g. "OpenBLAS 0.3.21 SkylakeX, openmp",
-/// and what multiplies which format.
+/// and which kernels multiply which dtype.
 [[nodiscard]] std::string blas_description();
 
 }  // namespace echelon

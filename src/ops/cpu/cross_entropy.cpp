@@ -22,7 +22,7 @@ HWY_INLINE Accumulate<L> row_maximum(const L* logits, std::int64_t count) {
   using A = Accumulate<L>;
   const Tag<A> d;
   const auto lowest = hn::Set(d, -std::numeric_limits<A>::infinity());
-  auto max = lowest, nan = hn::Zero(d);  // of a comparison with NaN nothing remains, so it is kept apart
+  auto max = lowest, nan = hn::Zero(d);  // a comparison drops a NaN, so it is kept separately
   for_lanes<A>(0, count, [&](auto lanes, std::int64_t i) HWY_ATTR {
     const auto x = lanes.load(logits + i);
     max = hn::Max(max, lanes.valid_or(x, lowest));

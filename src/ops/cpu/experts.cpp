@@ -1,5 +1,5 @@
-// Mixtures of experts: a counting sort, rows on their way there and back, and one product after another. Threads divide
-// tokens, or what a product divides.
+// Mixtures of experts: a counting sort, permutations of rows, and one matmul per expert. Threads divide tokens or
+// matmuls.
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/parallel.h"
 #include "ops/visit.h"

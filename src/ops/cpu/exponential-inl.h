@@ -1,9 +1,9 @@
-// e^x and 2^x of vectors, within 2 units of the last place over the whole range: infinity beyond it, denormal numbers
-// and 0 below, NaN stays NaN.
+// e^x and 2^x of vectors, within 2 units of the last place. Above the range the result is infinity, below it denormal
+// values and 0; NaN stays NaN.
 //
-// x = n ln 2 + f with |f| <= ln(2)/2 (or n + f with |f| <= 1/2), and e^f (2^f) is a polynomial 1 + c1 f + ... of the
-// smallest largest relative error (found by Lawson's iteration): 2e-9 for float32, 3e-18 for float64. Its value at 0 is
-// exactly 1. Included once per instruction set (Highway).
+// x = n ln 2 + f with |f| <= ln(2)/2 (or n + f with |f| <= 1/2). e^f (2^f) is a minimax polynomial 1 + c1 f + ...
+// (found by Lawson's iteration). Its relative error is 2e-9 for float32, 3e-18 for float64. Its value at 0 is exactly
+// 1. Included once per instruction set (Highway).
 
 // clang-format off
 #if defined(ECHELON_OPS_CPU_EXPONENTIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)

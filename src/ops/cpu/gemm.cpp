@@ -3,8 +3,8 @@
 #include "base/team.h"
 #include "ops/cpu/convert.h"
 #include "ops/cpu/gemm_agenda.h"
-#include "ops/cpu/gemm_cuts.h"
 #include "ops/cpu/gemm_fetch.h"
+#include "ops/cpu/gemm_splits.h"
 #include "ops/cpu/huge_buffer.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class Multiplication {
   void multiply_band() {
     const bool is_small = rows_.size * g_.n * g_.k < (std::int64_t{1} << 20);
     const std::int64_t threads = is_small ? 1 : Team::most_threads(num_threads_);
-    const GemmRowCuts cuts(rows_.size, kernels_.tile_rows, threads);
+    const GemmRowSplits cuts(rows_.size, kernels_.tile_rows, threads);
     const std::int64_t fewest_panels =
         std::max<std::int64_t>(1, parts_of(g_.n, kernels_.tile_columns) / num_column_blocks_);
     GemmAgenda::Counts counts{.column_shares = std::min(threads, fewest_panels),
@@ -83,7 +83,7 @@ class Multiplication {
     }
   }
 
-  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowCuts& cuts,
+  void multiply_sections(std::int64_t first_section, const GemmAgenda::Counts& counts, const GemmRowSplits& cuts,
                          std::int64_t threads) {
     const GemmAgenda agenda(counts);
     GemmProgress progress(counts, num_buffers_);
@@ -126,7 +126,7 @@ class Multiplication {
     return parts_of(depths_.numbers(block).first - depths_.numbers(s.blocks.first).first, kernels_.per_unit);
   }
 
-  /// Where k is strided, in strips of few rows, over which all panels go: their pages and lines stay at hand.
+  /// Where k is strided, in strips of few rows, over which all panels go, so that their pages and lines stay cached.
   template <class F>
   static void for_strips(GemmRange k, bool is_contiguous, F&& f) {
     if (is_contiguous) return f(k);
@@ -157,7 +157,7 @@ class Multiplication {
     for (int share = 0; share < num_shares; ++share) f(share);
   }
 
-  /// Rows of a and the block of k that are wanted next.
+  /// The rows of a and the block of k that are needed next.
   struct Next {
     GemmRange rows;
     std::int64_t block = 0;

@@ -1,8 +1,8 @@
-// Products of float32, bfloat16 and float16 matrices (Goto and van de Geijn 2008): threads share the columns of b, pack
-// them and multiply them with the first rows of a; then they claim further blocks of rows, pack those of a and multiply
-// them with all of b, and go on to the next columns or block of k without waiting for each other (gemm_agenda.h). Every
-// number of c is summed over the same blocks of k in the same order whatever else is computed, so its bits depend
-// neither on the number of threads nor on m, n and its place.
+// Matmuls of float32, bfloat16 and float16 (Goto and van de Geijn 2008). Threads share the columns of b, pack them and
+// multiply them with the first rows of a. Then they claim further blocks of rows, pack those of a and multiply them
+// with all of b. They continue with the next columns or block of k without waiting for each other (gemm_agenda.h).
+// Every value of c is summed over the same blocks of k in the same order. So its bits do not depend on the number of
+// threads, on m and n, or on its place.
 #pragma once
 
 #include "ops/cpu/gemm_kernels.h"

@@ -1,6 +1,6 @@
-// In which order threads claim the shares of a product, and what each waits for. A section is a block of columns over
-// some blocks of k, whose panels of b are packed together. Its shares of columns pack them and multiply them with the
-// first rows; its shares of rows multiply other rows with all of them.
+// The order in which threads claim the shares of a matmul, and what each waits for. A section is a block of columns
+// over some blocks of k, whose panels of b are packed together. Its shares of columns pack them and multiply them with
+// the first rows; its shares of rows multiply other rows with all of them.
 #pragma once
 
 #include "base/team.h"
@@ -44,14 +44,14 @@ class GemmAgenda {
   Counts n_;
 };
 
-/// Which shares have ended. What a share waits for has a place before it in the agenda, so that somebody is at it.
+/// Which shares have ended. What a share waits for is earlier in the agenda, so some thread computes it.
 class GemmProgress {
  public:
-  /// Of sections that take `num_buffers` for packed panels in turns.
+  /// Sections use `num_buffers` buffers for packed panels in turn.
   GemmProgress(const GemmAgenda::Counts& counts, std::int64_t num_buffers)
       : n_(counts), num_buffers_(num_buffers), sections_of_rows_(static_cast<std::size_t>(counts.row_shares)) {}
 
-  /// Until its panels are packed, or can be, and nobody adds to its part of c any more.
+  /// Until its panels are packed, or can be, and no thread adds to its part of c any more.
   void await(const GemmAgenda::Share& share) const {
     Team::await(column_shares_, (share.section + (share.is_of_columns ? 0 : 1)) * n_.column_shares);
     if (!share.is_of_columns)
@@ -60,7 +60,7 @@ class GemmProgress {
       Team::await(sections, share.section + 1 - num_buffers_);
   }
 
-  /// Ends it when it goes out of scope, by an exception too: nobody waits in vain.
+  /// Ends it at the end of the scope, also after an exception, so that no thread waits forever.
   class End {
    public:
     End(GemmProgress& progress, const GemmAgenda::Share& share)
@@ -81,7 +81,7 @@ class GemmProgress {
   const GemmAgenda::Counts n_;
   const std::int64_t num_buffers_;
   alignas(64) std::atomic<std::uint32_t> column_shares_ = 0;
-  std::vector<std::atomic<std::uint32_t>> sections_of_rows_;  // that each share of rows has behind it
+  std::vector<std::atomic<std::uint32_t>> sections_of_rows_;  // that each share of rows has finished
 };
 
 }  // namespace echelon

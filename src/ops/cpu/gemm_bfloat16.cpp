@@ -1,5 +1,5 @@
-// Tiles by AVX-512's dot products of bfloat16 pairs (vdpbf16ps): a unit of a panel is two numbers that follow each
-// other along k, and twice as many multiplications are done per unit. Some processors do that at the rate of float32's
+// Tiles by AVX-512's dot products of bfloat16 pairs (vdpbf16ps): a unit of a panel is two values that follow each other
+// along k, and twice as many multiplications are done per unit. Some CPUs do that at the rate of float32's
 // multiply-adds, some at a quarter of it.
 #include "ops/cpu/gemm_kernels.h"
 #include "ops/cpu/targets.h"
@@ -32,7 +32,7 @@ std::uint32_t pair(bfloat16 first, bfloat16 second) {
 
 void store(std::uint32_t unit, float* into) { std::memcpy(into, &unit, sizeof(unit)); }
 
-/// Units l of a row whose numbers follow each other.
+/// Units l of a row whose values follow each other.
 std::uint32_t unit_of(const bfloat16* row, std::int64_t l, std::int64_t k) {
   return pair(row[2 * l], 2 * l + 1 < k ? row[2 * l + 1] : bfloat16());
 }
@@ -104,7 +104,7 @@ void pack_columns(const PackArgs& p) {
 
 template <int rows, bool is_by_k>
 void multiply_rows(const TileArgs& args) {
-  const TileArgs t = args;  // which no store to c can change
+  const TileArgs t = args;  // a copy that no store to c can change
   __m512 sums[rows][tile_vectors];
   HWY_UNROLL(16)
   for (int i = 0; i < rows; ++i) {

@@ -1,5 +1,5 @@
-// Brings what is packed next towards the second cache while tiles are multiplied: every tile fetches a few lines,
-// spread over its multiply-adds, because a burst would hold up the loads that the tile itself waits for.
+// Prefetches what is packed next into the L2 cache while tiles are multiplied. Every tile prefetches a few lines,
+// spread over its multiply-adds, because a burst would delay the loads of the tile itself.
 #pragma once
 
 #include "ops/cpu/gemm_kernels.h"
@@ -15,7 +15,7 @@ class Fetch {
   Fetch(const std::byte* from, std::int64_t row_stride_bytes, std::int64_t num_rows, std::int64_t row_bytes,
         std::int64_t num_tiles) {
     constexpr std::int64_t line = 64;
-    // Wherever a row begins.
+    // Wherever a row starts.
     lines_ = {.from = from,
               .row_stride = row_stride_bytes,
               .per_row = static_cast<std::uint32_t>((row_bytes + 2 * line - 2) / line)};

@@ -26,7 +26,7 @@ constexpr int tile_rows = 6, tile_vectors = lanes == 1 ? 4 : 2;
 #endif
 constexpr int tile_columns = tile_vectors * lanes;
 static_assert(tile_columns % 4 == 0, "pack_columns takes four at a time");
-constexpr int line = 16;  // numbers that are fetched together
+constexpr int line = 16;  // values that are fetched together
 constexpr int panel_rows = (tile_rows + lanes - 1) / lanes * lanes;
 
 template <class T>
@@ -95,7 +95,7 @@ void pack_columns(const PackArgs& p) {
 
 template <int rows, bool is_by_k>
 HWY_NOINLINE void multiply_rows(const TileArgs& args) {
-  const TileArgs t = args;  // which no store to c can change
+  const TileArgs t = args;  // a copy that no store to c can change
   const Tag<float> d;
   Vec<float> sums[rows][tile_vectors];
   HWY_UNROLL(16) for (int i = 0; i < rows; ++i) {

@@ -1,8 +1,8 @@
-// What a product is made of: packing of blocks of a and b into panels, and the product of two panels in registers. One
-// table of functions per way to multiply.
+// The parts of a matmul: packing blocks of a and b into panels, and multiplying two panels in registers. One table of
+// functions per kernel.
 //
-// A panel holds 4-byte units: float32 numbers, or, for dot products of bfloat16, two neighbours along k. What lies
-// beyond an edge along k is zero; beyond one along rows or columns it is anything, and is not stored.
+// A panel holds 4-byte units: float32 values, or, for dot products of bfloat16, two neighbours along k. Padding along k
+// is zero; padding along rows or columns is undefined and not stored.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -15,7 +15,7 @@ namespace echelon {
 /// `count` rows or columns of a factor as a panel of `depth` units along k.
 struct PackArgs {
   const void* from = nullptr;
-  std::int64_t stride = 0;  // between rows of `from`, in its numbers
+  std::int64_t stride = 0;  // between rows of `from`, in its values
   std::int64_t k = 0, count = 0;
   float* into = nullptr;
 };
@@ -42,7 +42,7 @@ struct GemmKernels {
   DType dtype = DType::float32;
   int tile_rows = 0, tile_columns = 0;                // at most so many rows, exactly so many columns
   int panel_rows = 0;                                 // of a panel by k: tile_rows rounded up to whole vectors
-  int per_unit = 1;                                   // numbers along k in a unit
+  int per_unit = 1;                                   // values along k in a unit
   void (*pack_a_rows)(const PackArgs&) = nullptr;     // k is contiguous: into [count][max_depth + padding]
   void (*pack_a_columns)(const PackArgs&) = nullptr;  // k is strided:    into [depth][panel_rows]
   void (*pack_b_rows)(const PackArgs&) = nullptr;     // k is strided:    into [depth][tile_columns]
@@ -63,7 +63,7 @@ constexpr std::int64_t prefetch_interval = 2;  // units of k
 /// compiler, one without effect.
 [[gnu::always_inline]] inline void prefetch(const TileArgs& t, std::int64_t l, int tile_columns) {
   constexpr std::int64_t lead = 64;  // units
-  constexpr int line = 16;           // float32 numbers
+  constexpr int line = 16;           // float32 values
   const std::int64_t row = std::clamp<std::int64_t>((l - (t.depth - lead)) / prefetch_interval, 0, t.rows - 1);
   for (int i = 0; i < tile_columns; i += line) __builtin_prefetch(t.c + row * t.ldc + i, 1);
   const std::uint32_t index = t.soon.first + static_cast<std::uint32_t>(l / prefetch_interval);

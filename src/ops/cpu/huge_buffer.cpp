@@ -20,7 +20,7 @@ float* HugeBuffer::floats(std::int64_t count) {
     const std::int64_t bytes = ((count + room) * static_cast<std::int64_t>(sizeof(float)) + page - 1) / page * page;
     void* memory = std::aligned_alloc(page, static_cast<std::size_t>(bytes));
     if (memory == nullptr) throw std::bad_alloc();
-    madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // a wish
+    madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);  // advice only
     memory_.reset(static_cast<float*>(memory));
     size_ = bytes / static_cast<std::int64_t>(sizeof(float));
   }

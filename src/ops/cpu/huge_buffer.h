@@ -1,4 +1,4 @@
-// Memory for packed panels: a thread's own, kept from one product to the next, in huge pages where the system has them.
+// Memory for packed panels: a thread's own, kept from one matmul to the next, in huge pages where the system has them.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@ namespace echelon {
 
 class HugeBuffer {
  public:
-  // A product's, which all its threads read; a share's; of a product in several passes over k.
+  // The buffer of a matmul, which all its threads read; of a share; of a matmul in several passes over k.
   enum Purpose { shared, own, sums, num_purposes };
 
   [[nodiscard]] static HugeBuffer& of_this_thread(Purpose purpose);
 
-  /// At least `count` numbers, with a vector's room beyond; what was there is lost if it grows.
+  /// At least `count` values, with a vector's room beyond; what was there is lost if it grows.
   [[nodiscard]] float* floats(std::int64_t count);
 
  private:

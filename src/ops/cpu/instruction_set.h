@@ -1,6 +1,5 @@
-// The largest instruction set that this process may compute with: what the processor has, or less where
-// ECHELON_INSTRUCTION_SET says so, which is how a machine with less is tested on one with more. Holds for Highway's
-// kernels, our own products and OpenBLAS alike.
+// The largest instruction set that this process may use: that of the CPU, or a smaller one in ECHELON_INSTRUCTION_SET,
+// which tests a smaller machine on a larger one. It applies to Highway's kernels, our own matmuls and OpenBLAS.
 #pragma once
 
 #include <optional>
@@ -21,8 +20,7 @@ enum class InstructionSet { scalar, avx2, avx512 };
 /// The cap, or the largest that the processor has.
 [[nodiscard]] InstructionSet largest_instruction_set();
 
-/// AMD's processors before family 1Ah have datapaths of 256 bits and compute 512-bit vectors, if they have them, in
-/// halves.
+/// AMD's CPUs before family 1Ah have datapaths of 256 bits and compute 512-bit vectors, if they have them, in halves.
 [[nodiscard]] bool is_amd_before_zen5();
 
 }  // namespace echelon

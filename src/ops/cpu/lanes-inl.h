@@ -1,4 +1,4 @@
-// Vectors of numbers of any storage format, computed with in the format its sums are formed in. Included once per
+// Vectors of numbers of any storage format, computed with in the format its sums are computed in. Included once per
 // instruction set (Highway).
 //
 // A kernel is a function of (lanes, i): `lanes` loads and stores from i on, either a whole vector or what is left at
@@ -106,7 +106,7 @@ struct Whole {
   }
   HWY_INLINE hn::Vec<Tag<std::int32_t>> load_words(const std::int16_t* p) const { return HWY_NAMESPACE::load_words(p); }
   HWY_INLINE void store_words(hn::Vec<Tag<std::int32_t>> v, std::int16_t* p) const { HWY_NAMESPACE::store_words(v, p); }
-  /// v where there are numbers, `other` beyond them.
+  /// v where there are values, `other` beyond them.
   HWY_INLINE Vec<A> valid_or(Vec<A> v, Vec<A>) const { return v; }
 };
 

@@ -1,5 +1,5 @@
-// Products: float64 and float32 by OpenBLAS, bfloat16 and float16 by kernels of our own (gemm.h), which can do float32
-// too (gemm_choice.h).
+// Matmuls: float64 and float32 by OpenBLAS, bfloat16 and float16 by our own kernels (gemm.h), which can do float32 too
+// (gemm_choice.h).
 #include "base/team.h"
 #include "ops/cpu/blas.h"
 #include "ops/cpu/cpu_ops.h"
@@ -14,8 +14,7 @@
 namespace echelon {
 namespace {
 
-/// A cut of c into shares at multiples of `grain` rows or columns, the edge of a size that does not divide in the last
-/// share, as in the whole.
+/// A split of c into shares at multiples of `grain` rows or columns. The last share has the remainder, as in the whole.
 struct Cut {
   std::int64_t size = 0, grain = 1, num_shares = 1;
 
@@ -38,7 +37,7 @@ std::int64_t cost(const Cut& cut, std::int64_t other_size, std::int64_t k) {
   return cut.largest_share() * other_size * k + packing * (cut.largest_share() + other_size) * k;
 }
 
-/// A product on several threads: each takes a range of c's rows or columns, and the bits stay those of one thread
+/// A matmul on several threads: each takes a range of c's rows or columns, and the bits stay those of one thread
 /// (Blas::grains; OpenBLAS's own division changes them for some sizes). Shares stay large enough to be computed by the
 /// same kernels as the whole.
 template <class T>
@@ -109,7 +108,7 @@ void multiply_packed(const GemmKernels& kernels, const MatmulArgs& args, const P
 
 }  // namespace
 
-// Numbers of float8 are numbers of every other format too, so that rounded operands are multiplied as any are.
+// Every float8 value is a value of every other dtype too, so rounded operands are multiplied as usual.
 void CpuOps::matmul_float8(const MatmulArgs& args) {
   struct OfA;
   struct OfB;

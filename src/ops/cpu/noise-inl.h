@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 using Words = Vec<std::uint32_t>;
 
-#if HWY_TARGET != HWY_SCALAR  // which has one lane, and so no halves of a product
+#if HWY_TARGET != HWY_SCALAR  // which has one lane, and so no halves of a matmul
 
 /// The two halves of the products of 32 bits each.
 struct Product {

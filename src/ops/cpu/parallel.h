@@ -13,7 +13,7 @@ namespace echelon {
 /// start at multiples of `granularity`.
 struct Division {
   std::int64_t count = 0;
-  std::int64_t work_per_item = 1;  // numbers touched
+  std::int64_t work_per_item = 1;  // values touched
   std::int64_t granularity = 1;
   int num_threads = 1;
   // More where items take different times: threads take the next range when they have done one.
@@ -22,7 +22,7 @@ struct Division {
 
 template <class F>
 void divide(const Division& work, F&& f) {
-  constexpr std::int64_t smallest_share = 1 << 14;  // numbers; below, waking a thread costs more than it does
+  constexpr std::int64_t smallest_share = 1 << 14;  // values; below, waking a thread costs more than it does
   const std::int64_t num_grains = (work.count + work.granularity - 1) / work.granularity;
   const std::int64_t useful =
       std::min(num_grains, work.count * std::max<std::int64_t>(work.work_per_item, 1) / smallest_share);

@@ -14,7 +14,7 @@ namespace echelon {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// 3 x 4 independent sums, as in the innermost loop of a product, are enough to hide their latency. Returns the flops
+/// 3 x 4 independent sums, as in the innermost loop of a matmul, are enough to hide their latency. Returns the flops
 /// done; adds to `sink`, so that nothing is optimised away.
 template <class T>
 double multiply_adds(std::int64_t repeats, T* sink) {
@@ -85,7 +85,7 @@ HWY_EXPORT(Copy);
 HWY_EXPORT(Triad);
 HWY_EXPORT(Read);
 
-/// The best rate of all threads together over rounds that each of them begins at the same time; work(thread) returns
+/// The best rate of all threads together over rounds that each of them starts at the same time; work(thread) returns
 /// what it did.
 template <class F>
 double best_rate(const PeakOptions& options, F&& work) {

@@ -1,6 +1,5 @@
-// What this machine's cores can do at most, measured: multiply-adds of operands in registers, and bytes moved from and
-// to memory. A multiply-add is two flops. Every figure is the best of several runs, since others may use the machine
-// too.
+// Measures the peak rates of this machine's cores: multiply-adds of operands in registers, and bytes moved from and to
+// memory. A multiply-add is two flops. Every figure is the best of several runs, since others may use the machine too.
 #pragma once
 
 #include "tensor/arena.h"

@@ -1,5 +1,6 @@
-// Column sums that are formed beside a pass over rows, on any number of threads to the same bits: blocks of rows, as
-// many as the rows ask for and not the threads, have sums of their own, which are added in the order of the blocks.
+// Column sums that are computed in a pass over rows, with the same bits on any number of threads. Blocks of rows have
+// separate sums, which are added in the order of the blocks. The number of blocks depends on the rows, not on the
+// threads.
 #pragma once
 
 #include <algorithm>

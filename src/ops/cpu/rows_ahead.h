@@ -1,5 +1,5 @@
-// Rows that a thread will need for what it computes next, asked for a few at a time while it multiplies, so that they
-// wait in the second cache when it comes to them. All at once they would hold up the loads of the multiplication.
+// Prefetches the rows that a thread will need next, a few at a time while it multiplies, so that they are in the L2
+// cache in time. All at once they would delay the loads of the multiplication.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@ namespace echelon {
 
 class RowsAhead {
  public:
-  /// Forgets what was not asked for.
+  /// Drops the rows that were not prefetched yet.
   void clear() { *this = {}; }
 
-  /// `count` rows of `width` numbers, `stride` numbers apart. At most eight times.
+  /// `count` rows of `width` values, `stride` values apart. At most eight times.
   template <class T>
   void add(const T* first, std::int64_t count, std::int64_t stride, std::int64_t width) {
     if (count <= 0) return;
@@ -25,7 +25,7 @@ class RowsAhead {
     num_rows_ += count;
   }
 
-  /// All of them are to be asked for in so many steps.
+  /// Spreads the prefetches over this many steps.
   void divide(std::int64_t num_steps) {
     rows_per_step_ = (num_rows_ + num_steps - 1) / std::max<std::int64_t>(num_steps, 1);
   }

@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-/// Hands out `capacity` numbers, uninitialised, until it goes out of scope; the memory stays with the thread for the
+/// Hands out `capacity` values, uninitialised, until it goes out of scope; the memory stays with the thread for the
 /// next operation. Not for nesting. Where one is in use already, another Purpose (any type) makes another buffer.
 template <class T, class Purpose = void>
 class Scratch {

@@ -1,5 +1,5 @@
-// A backend for tests that is as asynchronous as a GPU: operations run late, on a thread of their own, and what they
-// will overwrite is poisoned until then. Code that reads a result, or hands it to a Comm, without publish() meets NaN.
+// A backend for tests that is as asynchronous as a GPU: operations run late, on a separate thread, and what they will
+// overwrite is poisoned until then. Code that reads a result, or passes it to a Comm, without publish() gets NaN.
 #pragma once
 
 #include "ops/stored_operation.h"
@@ -16,7 +16,7 @@
 
 namespace echelon {
 
-/// Runs the operations of `inner` in order. The newest ones, up to eight of them as the seed has it, never start before
+/// Runs the operations of `inner` in order. The newest ones, up to eight depending on the seed, never start before
 /// publish(), download() or upload(), which wait for all. Errors of an operation are thrown by the next call. What was
 /// not published when it is destroyed is never computed.
 class DelayedOps : public Ops {

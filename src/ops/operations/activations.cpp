@@ -17,7 +17,8 @@ AxisLayout linear_in(const Inference& call, const Operand& dy, const Operand& ke
 }
 
 void require_bias_of(const Inference& call, const Operand& x, const Operand& bias, TypeAxis axis) {
-  const bool goes_together = x.is_cut_along(axis, 1) ? bias.is_cut_along(axis, 0) : bias[axis].held != Held::sharded;
+  const bool goes_together =
+      x.is_sharded_along(axis, 1) ? bias.is_sharded_along(axis, 0) : bias[axis].placement != TensorPlacement::sharded;
   if (!goes_together) call.fail_together(x, bias, axis);
   call.require_complete(bias, axis);
 }

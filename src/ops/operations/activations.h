@@ -11,8 +11,8 @@ struct GeluArgs {
   Tensor x, y;
   Tensor bias = {};
 };
-/// dx = dy gelu'(x + bias); with dbias [D], dbias += the column sums of dx; with y, y = gelu(x + bias) is recomputed,
-/// which costs one multiplication here and saves the memory of keeping it. dx may be x, and y may be dy.
+/// dx = dy gelu'(x + bias). With dbias [D], dbias += the column sums of dx. With y, y = gelu(x + bias) is recomputed,
+/// which costs one multiplication here and saves the memory of y. dx may be x, and y may be dy.
 struct GeluBackwardArgs {
   Tensor dy, x, dx;
   Tensor bias = {}, dbias = {}, y = {};

@@ -59,9 +59,9 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& x : {q, k, v}) require_whole_rows_of_heads(call, x, axis);
     if (k[axis] != v[axis]) call.fail_together(k, v, axis);
-    const bool heads_are_cut = q.is_cut_along(axis, dim_of_heads),
+    const bool heads_are_cut = q.is_sharded_along(axis, dim_of_heads),
                shares_kv = heads_are_cut && k[axis] == replicated_layout;
-    const bool kv_heads_are_cut = heads_are_cut && k.is_cut_along(axis, dim_of_heads);
+    const bool kv_heads_are_cut = heads_are_cut && k.is_sharded_along(axis, dim_of_heads);
     if (!shares_kv && !kv_heads_are_cut && q[axis] != k[axis]) call.fail_together(q, k, axis);
     types.out[axis] = q[axis];
     types.lse[axis] = heads_are_cut ? sharded_along(lse, 1) : q[axis];
@@ -70,14 +70,15 @@ AttentionTypes attention_types(const Inference& call, const Operand& q, const Op
   return types;
 }
 
-/// A rank needs the starts of documents of its own sequences, at all their positions.
+/// A rank needs the document starts of its own sequences, at all their positions.
 void require_starts_of(const Inference& call, const Operand& q, const AttentionMask& mask) {
   if (!mask.starts.exists()) return;
   const Operand starts = call.read("starts", mask.starts);
   for (const TypeAxis axis : call.axes()) {
-    const bool both_are_cut = q.is_cut_along(axis, dim_of_sequences) && starts.is_cut_along(axis, dim_of_sequences);
+    const bool both_are_cut =
+        q.is_sharded_along(axis, dim_of_sequences) && starts.is_sharded_along(axis, dim_of_sequences);
     if (!both_are_cut) call.require_whole(starts, axis);
-    if (!both_are_cut && q.is_cut_along(axis, dim_of_sequences)) call.fail_together(starts, q, axis);
+    if (!both_are_cut && q.is_sharded_along(axis, dim_of_sequences)) call.fail_together(starts, q, axis);
   }
 }
 

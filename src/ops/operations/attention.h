@@ -9,9 +9,9 @@
 namespace echelon {
 
 /// Which keys a query sees. Queries and keys are parts of a sequence: query i is at position first_query + i, key j at
-/// first_key + j, and a query sees the keys up to its own position; with `starts` (int32 [B, Tq], positions that do not
-/// decrease along Tq) those from starts[b, i] on, the start of its document. Keys may be any part of the sequence, also
-/// one of which some queries see nothing: their out is 0, and their lse -inf.
+/// first_key + j. A query sees the keys up to its own position. With `starts` (int32 [B, Tq], positions that do not
+/// decrease along Tq) it sees only those from starts[b, i] on, the start of its document. Keys may be any part of the
+/// sequence. A query that sees none of them has out 0 and lse -inf.
 struct AttentionMask {
   std::optional<std::int64_t> first_query = {};  // by default such that the last query is at the last key
   std::int64_t first_key = 0;
@@ -41,10 +41,10 @@ struct AttentionArgs {
   std::int64_t first_head = 0;
   AttentionMask mask = {};
 };
-/// delta [B, H, Tq] (accumulate_dtype) is scratch: row sums of dout * out. Where keys and values are a part of those
-/// that the queries attend to, out and lse are those of the whole rows; dk and dv are of this part then, and the sum of
-/// dq over all parts is dq of the whole. `scratch`, int32 [attention_scratch_size], is optional; with it a backend may
-/// have faster ways.
+/// delta [B, H, Tq] (accumulate_dtype) is scratch: row sums of dout * out. If keys and values are a part of those that
+/// the queries attend to, out and lse are those of the whole rows. Then dk and dv are of this part, and the sum of dq
+/// over all parts is dq of the whole. `scratch`, int32 [attention_scratch_size], is optional; with it a backend may be
+/// faster.
 struct AttentionBackwardArgs {
   static constexpr bool multiplies_matrices = true;
   Tensor q, k, v, out, lse, dout;
@@ -56,10 +56,10 @@ struct AttentionBackwardArgs {
   AttentionMask mask = {};
   Tensor scratch = {};
 };
-/// What cuDNN's gradients of attention keep apart from the operands where sums may be computed in any order
-/// (cudnn-frontend 1.32, scaled_dot_product_flash_attention.h): dq [B, H, Tq, C] and the row sums of dout * out [B, H,
-/// Tq] in float32; where query heads share keys, dk and dv of each query head [B, H, Tk, C] in their own dtype, all
-/// with the rows rounded up to tiles of 128. A plan needs up to 1 MiB more.
+/// The scratch of cuDNN's gradients of attention where sums may be computed in any order (cudnn-frontend 1.32,
+/// scaled_dot_product_flash_attention.h): dq [B, H, Tq, C] and the row sums of dout * out [B, H, Tq] in float32. Where
+/// query heads share keys, also dk and dv of each query head [B, H, Tk, C] in their own dtype. All rows are rounded up
+/// to tiles of 128. A plan needs up to 1 MiB more.
 [[nodiscard]] inline std::int64_t attention_scratch_size(const Tensor& q_BTHC, const Tensor& k_BTKC) {
   constexpr std::int64_t tile = 128, of_a_plan = std::int64_t{1} << 20U;
   const auto rows = [&](const Tensor& x) {
@@ -72,7 +72,7 @@ struct AttentionBackwardArgs {
 
 /// Merges attention to two parts of the keys (Dao 2023, section 2.3; Liu et al. 2023, Ring Attention), where lse' =
 /// log(exp(lse) + exp(part_lse)):
-///   out = exp(lse - lse') out + exp(part_lse - lse') part      lse = lse'
+///     out = exp(lse - lse') out + exp(part_lse - lse') part      lse = lse'
 /// part [B, T, H, C], part_lse [B, H, T]; out in part's dtype or its accumulate_dtype. A row that sees nothing of
 /// either part keeps its values.
 struct MergeAttentionArgs {

@@ -74,9 +74,9 @@ void infer(Inference& call, const RowExpArgs& args) {
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(logits, axis);
     require_same_rows(call, targets, logits, axis);
-    const bool is_cut = logits.is_cut_along(axis, dim_of_columns);
-    max[axis] = is_cut ? AxisLayout{Held::local_max} : logits[axis];
-    sum[axis] = is_cut ? AxisLayout{Held::local_sum} : logits[axis];
+    const bool is_cut = logits.is_sharded_along(axis, dim_of_columns);
+    max[axis] = is_cut ? AxisLayout{TensorPlacement::local_max} : logits[axis];
+    sum[axis] = is_cut ? AxisLayout{TensorPlacement::local_sum} : logits[axis];
     target_logit[axis] = is_cut ? partial_layout : logits[axis];
   }
   call.require_position(logits, dim_of_columns, args.first_column);
@@ -112,7 +112,8 @@ void infer(Inference& call, const RescaleSumsArgs& args) {
   LayoutType type = sum.piece.type;
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(row_max, axis);
-    const bool is_local = sum[axis].held == Held::local_sum && max[axis].held == Held::local_max;
+    const bool is_local =
+        sum[axis].placement == TensorPlacement::local_sum && max[axis].placement == TensorPlacement::local_max;
     if (!is_local && sum[axis] != max[axis]) call.fail_together(sum, max, axis);
     if (is_local) type[axis] = partial_layout;
   }
@@ -152,7 +153,7 @@ void infer(Inference& call, const CrossEntropyArgs& args) {
       require_same_rows(call, targets, x, axis);
     }
     lse[axis] = sum[axis];
-    loss_sum[axis] = sum[axis].held == Held::sharded ? partial_layout : sum[axis];
+    loss_sum[axis] = sum[axis].placement == TensorPlacement::sharded ? partial_layout : sum[axis];
   }
   call.write(args.lse, lse);
   call.add_to("loss_sum", args.loss_sum, as_addend(call, sum, args.loss_sum, loss_sum));
@@ -193,8 +194,8 @@ void infer(Inference& call, const CrossEntropyBackwardArgs& args) {
     for (const Operand& x : {exps, lse}) call.require_complete(x, axis);
     for (const Operand& x : {exps, lse}) require_same_rows(call, targets, x, axis);
     // The exponentials are in the scale of the same rank's maximum.
-    const bool is_local = exps.is_cut_along(axis, dim_of_columns);
-    if (is_local != (max[axis].held == Held::local_max)) call.fail_together(exps, max, axis);
+    const bool is_local = exps.is_sharded_along(axis, dim_of_columns);
+    if (is_local != (max[axis].placement == TensorPlacement::local_max)) call.fail_together(exps, max, axis);
   }
   if (args.loss_scale.exists()) call.require_the_same(call.read("loss_scale", args.loss_scale));
   call.require_position(exps, dim_of_columns, args.first_column);

@@ -8,11 +8,12 @@
 
 namespace echelon {
 
-/// One chunk of the softmax. logits [n, V] in the activations' dtype or its accumulate_dtype; column j is token
-/// first_column + j; columns from valid_columns on are padding and ignored. max[n] = the largest of these columns (-inf
-/// if none is valid); sum[n] = sum_j exp(logit_j - max); target_logit[n] = the logit of the row's target if it is in
-/// this shard, else 0 (also for ignored targets): in accumulate_dtype. Logits of 16 bits are left unchanged. Others
-/// belong to the backend afterwards, which may leave exp(logit - max) in their place for cross_entropy_backward.
+/// One chunk of the softmax. The logits [n, V] have the activations' dtype or its accumulate_dtype. Column j is token
+/// first_column + j; columns from valid_columns on are padding and ignored. The results are in accumulate_dtype. Result
+/// max[n] is the largest of these columns (-inf if none is valid). Result sum[n] is sum_j exp(logit_j - max). Result
+/// target_logit[n] is the logit of the row's target if it is in this shard, else 0 (also for ignored targets). 16-bit
+/// logits are left unchanged. Others belong to the backend afterwards, which may leave exp(logit - max) in their place
+/// for cross_entropy_backward.
 struct RowExpArgs {
   Tensor logits, targets, max, sum, target_logit;
   std::int64_t first_column = 0;
@@ -26,10 +27,10 @@ struct RescaleSumsArgs {
 struct CrossEntropyArgs {
   Tensor max, sum, target_logit, targets, lse, loss_sum;
 };
-/// dlogits = scale (softmax - onehot(target)) with softmax = exp(logit - lse); zero in rows without a target and in
-/// padding columns. exps are the logits as row_exp of the same backend left them, and max is row_exp's. dlogits has the
-/// activations' dtype; where exps have it too, it may be the same tensor. With loss_scale (float64 [1]), which may
-/// change from step to step, scale is multiplied by it.
+/// dlogits = scale (softmax - onehot(target)) with softmax = exp(logit - lse). It is zero in rows without a target and
+/// in padding columns. The exps are the logits as row_exp of the same backend left them, and max is row_exp's. dlogits
+/// has the activations' dtype; where exps have it too, it may be the same tensor. With loss_scale (float64 [1]), which
+/// may change from step to step, scale is multiplied by it.
 struct CrossEntropyBackwardArgs {
   Tensor exps, max, lse, targets, dlogits;
   Tensor loss_scale = {};

@@ -25,7 +25,7 @@ void infer(Inference& call, const AddArgs& args) {
                  out = range_of(args.out, first, count);
     if ((call.is_padding(at_a) || call.is_padding(at_b)) && call.is_nameless(out)) return;
     const Operand a = call.read("a", at_a), b = call.read("b", at_b);
-    const LayoutType zero = everywhere(Held::zero);
+    const LayoutType zero = everywhere(TensorPlacement::zero);
     const TypedPiece *raw_a = call.memory().piece_at(at_a), *raw_b = call.memory().piece_at(at_b);
     LayoutType sum = raw_a->type == zero ? raw_b->type : raw_a->type;
     if (raw_a->type != zero && raw_b->type != zero)
@@ -62,7 +62,7 @@ void check(const FillArgs& args) {
 OpCost cost(const FillArgs& args) { return cost_by_elements(args.out, 0, bytes_of(args.out)); }
 Operands operands_of(const FillArgs& args) { return {args.out.dtype, {}, {args.out}}; }
 void infer(Inference& call, const FillArgs& args) {
-  call.write(args.out, everywhere(args.value == 0.0 ? Held::zero : Held::replicated));
+  call.write(args.out, everywhere(args.value == 0.0 ? TensorPlacement::zero : TensorPlacement::replicated));
 }
 void sample(SampleOperands& s, FillArgs& args) { args = {s.x({s.m()}), 0.5}; }
 SampleSizes usual_sizes(const FillArgs& /*args*/) { return usual_sizes_of_elements(); }

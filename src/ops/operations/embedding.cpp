@@ -32,7 +32,7 @@ std::int64_t sample_seq_len(const SampleOperands& s) { return std::min<std::int6
 void require_first_token(const Inference& call, const Operand& x, std::int64_t first_token) {
   std::int64_t index = 0;
   for (const TypeAxis axis : {TypeAxis::cp, TypeAxis::tp, TypeAxis::kv_replica})
-    if (x.is_cut_along(axis, dim_of_rows)) index = index * call.ranks().degree(axis) + call.ranks().index(axis);
+    if (x.is_sharded_along(axis, dim_of_rows)) index = index * call.ranks().degree(axis) + call.ranks().index(axis);
   const std::int64_t first = index * x.tensor.size(dim_of_rows);
   if (first_token != first)
     call.fail(fmt::format("{} starts at token {}, but position {} is given", x.role, first, first_token));
@@ -54,10 +54,13 @@ void infer(Inference& call, const EmbeddingArgs& args) {
   LayoutType y;
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& x : {tokens, w}) call.require_complete(x, axis);
-    if (w.is_cut_along(axis, dim_of_columns)) call.require_whole(w, axis);
-    const bool both_are_cut = tokens[axis].held == Held::sharded && w[axis].held == Held::sharded;
+    if (w.is_sharded_along(axis, dim_of_columns)) call.require_whole(w, axis);
+    const bool both_are_cut =
+        tokens[axis].placement == TensorPlacement::sharded && w[axis].placement == TensorPlacement::sharded;
     if (both_are_cut) call.fail_together(tokens, w, axis);
-    y[axis] = w.is_cut_along(axis, dim_of_rows) ? partial_layout : w[axis] == own_layout ? own_layout : tokens[axis];
+    y[axis] = w.is_sharded_along(axis, dim_of_rows) ? partial_layout
+              : w[axis] == own_layout               ? own_layout
+                                                    : tokens[axis];
   }
   call.require_position(w, dim_of_rows, args.first_row);
   call.write(args.y, y);
@@ -82,10 +85,12 @@ void infer(Inference& call, const EmbeddingBackwardArgs& args) {
   const NamedMemory* named = call.memory().named_at(args.dw);
   LayoutType dw;
   for (const TypeAxis axis : call.axes()) {
-    const bool table_is_cut = named != nullptr && named->type[axis].held == Held::sharded;
+    const bool table_is_cut = named != nullptr && named->type[axis].placement == TensorPlacement::sharded;
     if (dy[axis] != partial_layout) require_same_rows(call, tokens, dy, axis);
     if (table_is_cut) call.require_whole(dy, axis);  // a rank adds what belongs to its rows, of all tokens
-    dw[axis] = table_is_cut ? named->type[axis] : dy[axis].held == Held::sharded ? partial_layout : dy[axis];
+    dw[axis] = table_is_cut                                     ? named->type[axis]
+               : dy[axis].placement == TensorPlacement::sharded ? partial_layout
+                                                                : dy[axis];
   }
   if (named != nullptr) call.require_position({"dw", args.dw, {.type = named->type}}, dim_of_rows, args.first_row);
   call.add_to("dw", args.dw, dw);
@@ -131,7 +136,8 @@ Operands operands_of(const PositionsBackwardArgs& args) { return {args.dy.dtype,
 void infer(Inference& call, const PositionsBackwardArgs& args) {
   const Operand dy = call.read("dy", args.dy);
   LayoutType dw;
-  for (const TypeAxis axis : call.axes()) dw[axis] = dy[axis].held == Held::sharded ? partial_layout : dy[axis];
+  for (const TypeAxis axis : call.axes())
+    dw[axis] = dy[axis].placement == TensorPlacement::sharded ? partial_layout : dy[axis];
   require_first_token(call, dy, args.first_token);
   call.add_to("dw", args.dw, dw);
 }

@@ -44,7 +44,8 @@ Tensor sample_slots(SampleOperands& s, std::int64_t N, std::int64_t k) {
 /// offsets are each rank's own. The rows of experts are sharded like their tokens. Experts that are sharded over ranks
 /// (expert parallelism) have no rule yet.
 void require_same_tokens(const Inference& call, const Operand& of_tokens, const Operand& rows, TypeAxis axis) {
-  const bool tokens_are_cut = of_tokens[axis].held == Held::sharded, rows_are_cut = rows.is_cut_along(axis, 0);
+  const bool tokens_are_cut = of_tokens[axis].placement == TensorPlacement::sharded,
+             rows_are_cut = rows.is_sharded_along(axis, 0);
   call.require_complete(of_tokens, axis);
   if (rows[axis] != partial_layout && tokens_are_cut != rows_are_cut) call.fail_together(of_tokens, rows, axis);
 }
@@ -68,7 +69,7 @@ void infer(Inference& call, const ExpertSlotsArgs& args) {
   LayoutType offsets;
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(experts, axis);
-    offsets[axis] = experts[axis].held == Held::sharded ? own_layout : experts[axis];
+    offsets[axis] = experts[axis].placement == TensorPlacement::sharded ? own_layout : experts[axis];
   }
   call.write(args.slots, experts.piece.type);
   call.write(args.offsets, offsets);
@@ -145,7 +146,7 @@ void infer(Inference& call, const CombineExpertsBackwardArgs& args) {
   LayoutType dy, dweights;
   for (const TypeAxis axis : call.axes()) {
     for (const Operand& x : {slots, weights}) require_same_tokens(call, x, dout, axis);
-    const bool columns_are_cut = dout.is_cut_along(axis, 1) && y.is_cut_along(axis, 1);
+    const bool columns_are_cut = dout.is_sharded_along(axis, 1) && y.is_sharded_along(axis, 1);
     const bool is_linear = (dout[axis] == partial_layout && y[axis] == replicated_layout) ||
                            (y[axis] == partial_layout && dout[axis] == replicated_layout);
     dy[axis] = dout[axis];

@@ -10,8 +10,8 @@
 
 namespace echelon {
 
-/// slots[n, j] = the row of token n at its j-th expert, int32 [N, k]; an expert's rows are in the order of tokens, then
-/// of j. experts int32 [N, k]; those of this shard are first_expert up to first_expert + E, a token has no row at
+/// slots[n, j] = the row of token n at its j-th expert, int32 [N, k]. An expert's rows are in the order of tokens, then
+/// of j. The experts, int32 [N, k], of this shard are first_expert up to first_expert + E; a token has no row at
 /// others: slot -1. offsets int32 [E + 1], E from 1 to most_experts.
 struct ExpertSlotsArgs {
   Tensor experts, slots, offsets;

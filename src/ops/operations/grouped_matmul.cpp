@@ -11,7 +11,7 @@ namespace {
 
 /// Offsets count the rows of the same tokens: they are each rank's own where tokens are sharded.
 void require_count_of(const Inference& call, const Operand& offsets, const Operand& rows, TypeAxis axis) {
-  if ((offsets[axis] == own_layout) != (rows.is_cut_along(axis, 0) || rows[axis] == own_layout))
+  if ((offsets[axis] == own_layout) != (rows.is_sharded_along(axis, 0) || rows[axis] == own_layout))
     call.fail_together(offsets, rows, axis);
 }
 
@@ -48,7 +48,7 @@ void infer(Inference& call, const GroupedMatmulArgs& args) {
   LayoutType c;
   for (const TypeAxis axis : call.axes()) {
     require_count_of(call, offsets, a, axis);
-    if (w.is_cut_along(axis, 0)) call.require_whole(w, axis);
+    if (w.is_sharded_along(axis, 0)) call.require_whole(w, axis);
     c[axis] = product(call, axis, {a, 1, 0}, {w, args.transpose_w ? 2 : 1, args.transpose_w ? 1 : 2}, args.c);
   }
   args.accumulates ? call.add_to("c", args.c, c) : call.write(args.c, c);

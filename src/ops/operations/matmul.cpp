@@ -80,7 +80,8 @@ void infer(Inference& call, const AddBiasArgs& args) {
   LayoutType type;
   for (const TypeAxis axis : call.axes()) {
     call.require_complete(y, axis);
-    const bool goes_together = y.is_cut_along(axis, 1) ? bias.is_cut_along(axis, 0) : bias[axis].held != Held::sharded;
+    const bool goes_together =
+        y.is_sharded_along(axis, 1) ? bias.is_sharded_along(axis, 0) : bias[axis].placement != TensorPlacement::sharded;
     if (!goes_together) call.fail_together(y, bias, axis);
     call.require_complete(bias, axis);
     type[axis] = y[axis];

@@ -1,4 +1,4 @@
-// Matrix products, and the biases before and after them. Legend: ops/ops.h.
+// Matrix matmuls, and the biases before and after them. Legend: ops/ops.h.
 #pragma once
 
 #include "tensor/tensor.h"

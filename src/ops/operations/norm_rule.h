@@ -15,7 +15,8 @@ class NormRule {
     for (const TypeAxis axis : call.axes()) {
       call.require_complete(x_, axis);
       call.require_whole(weight, axis);
-      const bool has_whole_rows = x_[axis].held != Held::sharded || is_cut_between_rows(x_[axis], x);
+      const bool has_whole_rows =
+          x_[axis].placement != TensorPlacement::sharded || is_sharded_between_rows(x_[axis], x);
       if (!has_whole_rows) call.require_whole(x_, axis);
     }
   }
@@ -57,7 +58,7 @@ class NormRule {
     product.piece.gathered = -1;
     LayoutType type;
     for (const TypeAxis axis : call_.axes())
-      type[axis] = product[axis].held == Held::sharded ? partial_layout : product[axis];
+      type[axis] = product[axis].placement == TensorPlacement::sharded ? partial_layout : product[axis];
     call_.add_to(role, dw, type);
   }
 

@@ -17,10 +17,10 @@ struct SumOfSquaresArgs {
 /// Gradients of the loss sum / expected_targets loss_scale (1 by default), of which sum_of_squares is over all ranks,
 /// become those of the mean over num_targets, clipped to max_norm (Pascanu et al. 2013), when they are multiplied by
 /// `factor`. All tensors are float64 [1]; norm and factor are written:
-///   correction = expected_targets / num_targets / loss_scale, or 0 without any target
-///   norm = correction sqrt(sum_of_squares)
-///   factor = correction min(1, max_norm / (norm + 1e-6)), without the minimum if max_norm is 0; NaN, with which
-///   adamw changes nothing, if norm is not finite
+///     correction = expected_targets / num_targets / loss_scale, or 0 without any target
+///     norm = correction sqrt(sum_of_squares)
+///     factor = correction min(1, max_norm / (norm + 1e-6)), without the minimum if max_norm is 0; NaN, with which
+///     adamw changes nothing, if norm is not finite
 struct GradientFactorArgs {
   Tensor sum_of_squares, num_targets, norm, factor;
   Tensor loss_scale = {};
@@ -48,13 +48,13 @@ inline constexpr std::int64_t num_adamw_scalars = sizeof(AdamWScalars) / sizeof(
 
 /// One AdamW step (Loshchilov and Hutter 2019) with PyTorch's order of operations, all tensors but `scalars` flat and
 /// equally long:
-///   g = grad_scale grad;  p -= lr weight_decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
-///   p -= step_size m / (sqrt(v) / sqrt_bias2 + eps)
+///     g = grad_scale grad;  p -= lr weight_decay p;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
+///     p -= step_size m / (sqrt(v) / sqrt_bias2 + eps)
 /// with the values of AdamWScalars, read from `scalars` (float64 [num_adamw_scalars]) when it runs. If grad_scale is
 /// NaN nothing changes. p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as
 /// `master`. With a bfloat16 `param`, `master` may be int16: the rest of p that `param` lacks (ops/remainder.h). m and
-/// v have the dtype of p, or bfloat16 where that is float32: then they are rounded up or down at random, by `noise`, so
-/// that on average they keep what is less than a unit in their last place.
+/// v have the dtype of p, or bfloat16 where that is float32. Then they are rounded stochastically by `noise`, which
+/// preserves their mean.
 struct AdamWArgs {
   Tensor param, master, grad, m, v, scalars;
   double beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;

@@ -1,8 +1,9 @@
-// gelu(x) = x/2 (1 + tanh u) with u = sqrt(2/pi) (x + 0.044715 x^3)
-// (Hendrycks and Gimpel 2016, the tanh approximation)
-// gelu'(x) = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u'
-// swiglu(g, u) = silu(g) u with silu(g) = g sigmoid(g), silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g)))
-// (Shazeer 2020)
+// GELU, the tanh approximation (Hendrycks and Gimpel 2016), and SwiGLU (Shazeer 2020).
+//
+//     gelu(x) = x/2 (1 + tanh u)    u = sqrt(2/pi) (x + 0.044715 x^3)
+//     gelu'(x) = (1 + tanh u)/2 + x/2 (1 - tanh^2 u) u'
+//     swiglu(g, u) = silu(g) u      silu(g) = g sigmoid(g)
+//     silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g)))
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 

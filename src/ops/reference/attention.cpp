@@ -1,8 +1,8 @@
 // Rotary positions, causal attention, and how attention to two parts of the keys is joined. With s_ij = scale q_i . k_j
 // over the visible keys j and p_ij = exp(s_ij - lse_i):
-//   lse_i = log sum_j exp s_ij          out_i = sum_j p_ij v_j
-//   delta_i = dout_i . out_i            ds_ij = p_ij (dout_i . v_j - delta_i)
-//   dq_i = scale sum_j ds_ij k_j        dk_j = scale sum_i ds_ij q_i        dv_j = sum_i p_ij dout_i
+//     lse_i = log sum_j exp s_ij          out_i = sum_j p_ij v_j
+//     delta_i = dout_i . out_i            ds_ij = p_ij (dout_i . v_j - delta_i)
+//     dq_i = scale sum_j ds_ij k_j        dk_j = scale sum_i ds_ij q_i        dv_j = sum_i p_ij dout_i
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -32,7 +32,7 @@ void rotate(const RopeArgs& args) {
   }
 }
 
-/// Where the vectors of one head of one sequence lie, and which keys a query sees.
+/// The addresses of the vectors of one head of one sequence, and the keys that a query sees.
 template <class T, class A = Accumulate<T>>
 struct HeadView {
   const AttentionArgs& args;

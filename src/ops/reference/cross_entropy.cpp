@@ -1,6 +1,6 @@
 // The loss of a row is lse - logit[target] with lse = log sum_j exp logit_j over the whole vocabulary, of which this
-// rank has some columns: each rank sums exp(logit - max) with its own row maximum, the ranks agree on the largest,
-// rescale their sums to it, and add up. d loss / d logit_j = softmax_j - (j == target).
+// rank has some columns. Each rank sums exp(logit - max) with its own row maximum. Then the ranks compute the largest
+// maximum, rescale their sums to it, and add them. d loss / d logit_j = softmax_j - (j == target).
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 

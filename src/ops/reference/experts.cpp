@@ -1,4 +1,4 @@
-// Mixtures of experts: where the rows lie, their way there and back, and a product for each expert.
+// Mixtures of experts: the slots of rows, their permutation and its inverse, and a matmul for each expert.
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 

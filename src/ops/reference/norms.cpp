@@ -1,7 +1,7 @@
 // LayerNorm and RMSNorm with xhat = (x - mean) rstd and g = dy w:
-//   y  = xhat w + b
-//   dx = rstd (g - mean(g) - xhat mean(g xhat))        RMSNorm: mean = 0, and without the term mean(g)
-//   dw += sum over rows of dy xhat,  db += sum over rows of dy
+//     y  = xhat w + b
+//     dx = rstd (g - mean(g) - xhat mean(g xhat))        RMSNorm: mean = 0, and without the term mean(g)
+//     dw += sum over rows of dy xhat,  db += sum over rows of dy
 #include "ops/reference/reference_ops.h"
 #include "ops/visit.h"
 
@@ -19,7 +19,7 @@ void add_residual(const Tensor& x, const Tensor& residual) {
     x.as<T>()[i] = to<T>(to<A>(x.as<T>()[i]) + to<A>(residual.as<T>()[i]));
 }
 
-/// What came past the norm; 0 without a residual.
+/// The gradient that bypasses the norm; 0 without a residual.
 template <class T, class A = Accumulate<T>>
 A past(const Tensor& dresidual, std::int64_t i) {
   return dresidual.exists() ? to<A>(dresidual.as<T>()[i]) : A{0};

@@ -1,5 +1,5 @@
-// A backend around another one that says when each operation ran and what it cost. It waits for each, so on a device
-// the next one starts only then.
+// A backend around another one that measures when each operation ran and what it cost. It waits for each operation
+// before it starts the next.
 #pragma once
 
 #include "ops/cost.h"

@@ -1,5 +1,5 @@
-// A backend without data: it checks the arguments and writes down what would be computed. A layer's own code, run on
-// it, is the layer's cost model.
+// A backend without data: it checks the arguments and records the operations. The code of a layer, run on it, is the
+// cost model of the layer.
 #pragma once
 
 #include "ops/ops.h"
@@ -16,7 +16,7 @@ struct OpRecord {
   std::int64_t m = 0, n = 0, k = 0;  // as in OpCost
   std::int64_t flops = 0;            // as in ops/cost.h
   std::int64_t bytes = 0;            // read and written, once each
-  bool is_float8 = false;            // a product of operands that are rounded to 8 bits
+  bool is_float8 = false;            // a matmul of operands that are rounded to 8 bits
   bool operator==(const OpRecord&) const = default;
 };
 
@@ -33,7 +33,7 @@ class TraceOps : public Ops {
   void perform(const Operation& operation) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
-  [[nodiscard]] bool has_numbers() const override { return false; }
+  [[nodiscard]] bool computes_values() const override { return false; }
   void publish() override {}
 
  private:

@@ -26,7 +26,7 @@ void TypedOps::upload(Tensor out, const void* /*host*/) {
   call.write(out, named != nullptr ? named->type : LayoutType());
 }
 
-// What the host reads decides what it does next.
+// Values that the host reads decide what it does next.
 void TypedOps::download(void* host, Tensor x) {
   const Inference call(memory_, axes_, name_of(OpKind::download), std::span(&x, 1));
   call.require_the_same(call.read("x", x));

@@ -17,7 +17,7 @@ class TypedOps final : public Ops {
   void perform(const Operation& operation) override;
   void upload(Tensor out, const void* host) override;
   void download(void* host, Tensor x) override;
-  [[nodiscard]] bool has_numbers() const override { return false; }
+  [[nodiscard]] bool computes_values() const override { return false; }
   void publish() override {}
 
  private:

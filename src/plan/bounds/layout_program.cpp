@@ -77,7 +77,7 @@ LayoutProgram::LayoutProgram(const Schedule& schedule, const LoweringOptions& lo
       first_to_form(rank_of_stage.size(), never) {
   for (const Program& program : programs)
     for (const Action& action : program)
-      if (forms_weight_gradients(action.kind) && first_to_form[static_cast<std::size_t>(action.stage)] == never)
+      if (computes_weight_gradients(action.kind) && first_to_form[static_cast<std::size_t>(action.stage)] == never)
         first_to_form[static_cast<std::size_t>(action.stage)] = action.microbatch;
   Lanes(*this).place_all();
   for (const Program& program : programs) lifetimes.push_back(lifetimes_of(program, options, rank_of_stage));

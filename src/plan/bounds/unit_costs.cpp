@@ -116,7 +116,7 @@ LayerCosts CostTable::traced_layers(const PlanShape& shape, const BlockOperation
   add({.role = UnitKind::Role::block});
   if (!recomputed.empty()) add({.role = UnitKind::Role::block, .recompute = recomputed});
   add({.role = UnitKind::Role::head});
-  if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_formed_by_product = true});
+  if (costs.tied != TiedWeight::none) add({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = true});
   return costs;
 }
 
@@ -154,9 +154,9 @@ UnitStates CostTable::states_of_units(const PlanShape& shape, const PlanData& da
   using Role = UnitKind::Role;
   for (const Role role : {Role::embedding, Role::head, Role::block}) add({.role = role});
   if (config.model.tie_word_embeddings) {
-    for (const bool is_formed_by_product : {false, true})
-      add({.role = Role::tied_weight, .is_formed_by_product = is_formed_by_product});
-    add({.role = Role::tied_weight, .has_copy = true, .is_head_copy = true, .is_formed_by_product = true});
+    for (const bool is_overwritten_by_first_matmul : {false, true})
+      add({.role = Role::tied_weight, .is_overwritten_by_first_matmul = is_overwritten_by_first_matmul});
+    add({.role = Role::tied_weight, .has_copy = true, .is_head_copy = true, .is_overwritten_by_first_matmul = true});
     add({.role = Role::tied_weight, .has_copy = true});
   }
   return states;

@@ -33,7 +33,7 @@ struct LayerCosts {
   [[nodiscard]] const UnitCost& of(const UnitKind& kind) const;
   [[nodiscard]] const UnitCost& embedding() const { return of({.role = UnitKind::Role::embedding}); }
   [[nodiscard]] const UnitCost& head() const {
-    return of({.role = UnitKind::Role::head, .is_formed_by_product = tied != TiedWeight::none});
+    return of({.role = UnitKind::Role::head, .is_overwritten_by_first_matmul = tied != TiedWeight::none});
   }
   template <class Visit>
   void for_blocks(const Visit& visit) const {

@@ -99,7 +99,7 @@ class OperationRewriter {
   }
 
   [[nodiscard]] bool forms_weight_gradient(const OpRecord& op) const {
-    return forms_weight_gradients(action_.kind) && op.k == num_tokens_;
+    return computes_weight_gradients(action_.kind) && op.k == num_tokens_;
   }
 
   /// What a product gives for one microbatch is added to what the others gave by a kernel of its own.

@@ -1,4 +1,4 @@
-// The proof that programs do what their schedule says and end: first the parts of each rank, then what must agree
+// Proves that programs follow their schedule and terminate. It checks the program of each rank, then what must agree
 // between ranks, then the whole graph.
 #include "base/error.h"
 #include "schedule/check/check_edges.h"
@@ -40,7 +40,7 @@ void check_counts(int rank, const Program& program, const std::vector<Action>& e
                   Faults& faults) {
   std::map<Place, int> num_found;
   for (const Action& action : program) {
-    // As check_parameters sees fit.
+    // Checked by check_parameters.
     const bool comes_often = action.kind == Kind::gather_parameters || action.kind == Kind::release_parameters;
     if (!shards_parameters || !comes_often) ++num_found[place_of(action)];
   }

@@ -20,7 +20,7 @@ class StageViews {
   StageViews(int rank, const Schedule& schedule, const LoweringOptions& options)
       : rank_(rank), schedule_(schedule), options_(options) {
     for (const Action& pass : schedule.ranks[rank]) {
-      if (forms_weight_gradients(pass.kind)) last_gradient_[pass.stage] = pass;
+      if (computes_weight_gradients(pass.kind)) last_gradient_[pass.stage] = pass;
       if (pass.kind == Kind::backward_input || pass.kind == Kind::backward_weight)
         splits_.insert({pass.stage, pass.microbatch});
     }
@@ -40,10 +40,10 @@ class StageViews {
   [[nodiscard]] bool sums_tied(int stage, int unit) const {
     return options_.ties_across_ranks && unit == shape(stage).num_units;
   }
-  /// Whether the pass goes unit by unit: because its parameters are gathered, its gradients reduced, or as the last of
-  /// its stage that forms gradients.
+  /// Whether the pass runs unit by unit: its parameters are gathered, its gradients are reduced, or it is the last pass
+  /// of its stage that computes gradients.
   [[nodiscard]] bool is_by_units(const Action& pass) const {
-    if (options_.shards_parameters || (options_.shards_gradients && forms_weight_gradients(pass.kind))) return true;
+    if (options_.shards_parameters || (options_.shards_gradients && computes_weight_gradients(pass.kind))) return true;
     const auto last = last_gradient_.find(pass.stage);
     if (last == last_gradient_.end() || last->second.kind != pass.kind || last->second.microbatch != pass.microbatch)
       return false;
@@ -153,7 +153,7 @@ std::vector<std::string> EdgeCheck::run() {
   bool computed = false, adds_to_gradients = false;
   for (const Action& reader : program_) {
     if (is_compute(reader.kind) && !std::exchange(computed, true)) demand(reader, {.kind = Kind::load_batch});
-    if (forms_weight_gradients(reader.kind) && !std::exchange(adds_to_gradients, true))
+    if (computes_weight_gradients(reader.kind) && !std::exchange(adds_to_gradients, true))
       demand(reader, {.kind = Kind::clear_gradients});
     switch (reader.kind) {
       case Kind::load_batch:
@@ -197,7 +197,7 @@ void EdgeCheck::check_forward(const Action& reader) {
 
 void EdgeCheck::check_backward(const Action& reader) {
   const int stage = reader.stage, microbatch = reader.microbatch;
-  if (options_.shards_gradients && forms_weight_gradients(reader.kind))
+  if (options_.shards_gradients && computes_weight_gradients(reader.kind))
     for (int unit = 0; unit < stages_.num_gradients(stage); ++unit) {
       const Action opened{.kind = Kind::open_gradients, .stage = stage, .microbatch = microbatch, .unit = unit};
       const std::vector<UnitKey> units = units_of(reader, options_);
@@ -228,8 +228,7 @@ void EdgeCheck::check_opened(const Action& reader) {
 }
 
 // The gradient of a unit goes from its passes through reduce_gradients, store_gradients, reduce_parts, sum_replicas and
-// sum_tied, as far as they are there. The reader is `link` or comes after all of them: it waits for the last one before
-// it.
+// sum_tied, as far as they exist. The reader is `link` or comes after all of them: it waits for the last one before it.
 void EdgeCheck::demand_gradient_before(Kind link, const Action& reader, const UnitKey& key) {
   const auto on_unit = [&](Kind kind) { return Action{.kind = kind, .stage = key.stage, .unit = key.unit}; };
   if (link == Kind::reduce_gradients) demand(reader, {.kind = Kind::count_tokens});
@@ -257,7 +256,7 @@ void EdgeCheck::demand_gradient_before(Kind link, const Action& reader, const Un
     for (const Action& writer : writers) demand(reader, writer);
     return;
   }
-  // Compute blocks: whoever waits for the later one waits for both.
+  // Compute blocks, so an action that waits for the later one waits for both.
   int last = -1;
   for (const Action& writer : writers) last = std::max(last, id_of(writer));
   if (last >= 0) demand(reader, program_[last]);
@@ -275,7 +274,7 @@ void EdgeCheck::check_clip(const Action& reader) {
     if (action.kind == Kind::update) demand_gradient_before(reader.kind, reader, {action.stage, action.unit});
 }
 
-// Somebody at or before the report must have waited for everything.
+// The report, or an action before it, must have waited for everything.
 void EdgeCheck::check_all_ended(const Action& reader) {
   demand(reader, {.kind = Kind::count_tokens});
   std::vector<bool> has_ended(program_.size(), false);

@@ -1,5 +1,5 @@
-// One part of `check`: what one rank's actions must wait for, written down a second time and the other way round:
-// lowering asks who comes after a writer, this asks what a reader needs.
+// One part of `check`: what the actions of one rank must wait for. It is derived independently of lowering: lowering
+// asks which action follows a writer, this asks what a reader needs.
 #pragma once
 
 #include "schedule/lowering/lower.h"

@@ -1,4 +1,4 @@
-// One part of `check`, for ZeRO-3: no pass runs without its parameters, and nothing stays gathered for nothing.
+// One part of `check`, for ZeRO-3: no pass runs without its parameters, and no unit stays gathered without a use.
 #pragma once
 
 #include "schedule/lowering/lower.h"
@@ -8,9 +8,9 @@
 
 namespace echelon {
 
-/// One sentence for each pass whose parameters are not gathered, or that does not wait for them; for each gather that
-/// comes too late to overlap with a pass, or while there is a copy; for each release that comes too early; and for
-/// whatever is gathered during a pass that neither needs it nor is allowed to keep it.
+/// Returns one sentence per fault. A pass has parameters that are not gathered, or does not wait for them. A gather is
+/// too late to overlap with a pass, or repeats one. A release is too early. A unit is gathered during a pass that
+/// neither needs it nor may keep it.
 [[nodiscard]] std::vector<std::string> check_parameters(int rank, const Program& program,
                                                         const LoweringOptions& options);
 

@@ -83,7 +83,7 @@ std::string draw(const Timeline& timeline, const std::vector<Program>& programs,
   for (const Box& box : all) {
     const auto column_of = [&](double time) { return static_cast<std::size_t>(std::lround((time - first) * columns)); };
     std::string& row = rows[box.rank];
-    // What is narrower than a column gets one, if no other has it.
+    // An event that is narrower than a column gets one if it is free.
     const std::size_t begin = std::max(row.size(), column_of(box.start)),
                       end = std::max(column_of(box.start) + 1, column_of(box.end));
     if (begin >= end) continue;

@@ -9,7 +9,7 @@
 
 namespace echelon {
 
-/// stage -> the how manieth of its rank's stages it is, from 0.
+/// stage -> its index among the stages of its rank, from 0.
 [[nodiscard]] std::map<int, int> turns_of(const std::vector<Program>& programs);
 /// 'F', 'B' or 'W' of a compute action.
 [[nodiscard]] char letter_of(ActionKind kind);

@@ -1,7 +1,7 @@
 #include "schedule/draw/torch_csv.h"
 
 #include "base/error.h"
-#include "schedule/play/play_schedule.h"
+#include "schedule/simulation/simulate_schedule.h"
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// What stands before the separator; text keeps what is behind it.
+/// The text before the separator; `text` keeps what is after it.
 std::string_view next_piece(std::string_view& text, char separator) {
   const std::size_t end = std::min(text.find(separator), text.size());
   const std::string_view piece = text.substr(0, end);
@@ -157,7 +157,7 @@ Schedule read_torch_csv(std::string_view text, const std::string& file) {
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     require(!schedule.ranks[rank].empty(), "{}: row {} computes nothing; omit it", file, rank + 1);
   try {
-    (void)play(schedule, {});
+    (void)simulate_schedule(schedule, {});
   } catch (const Failure& stuck) {
     throw Error(
         fmt::format("{}: {}, which another pass after it or on another rank should precede", file, stuck.what()));

@@ -11,8 +11,9 @@ namespace echelon {
 
 /// F forward, B backward, I backward of the input, W backward of the weights; "(2F1;3B0)OVERLAP_F_B" is both, one after
 /// the other. Empty cells are bubbles. Messages, gathering and reduction (SEND_F, RECV_F, SEND_B, RECV_B, WAIT_SEND_F,
-/// WAIT_SEND_B, UNSHARD, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD) are left out, for lowering adds its own. Where a stage
-/// stands is where it lies. Throws Error naming the cell, or the pass that is missing, there twice, or can never begin.
+/// WAIT_SEND_B, UNSHARD, RESHARD, REDUCE_GRAD, WAIT_REDUCE_GRAD) are skipped, since lowering adds its own. The row of a
+/// stage is the rank that holds it. Throws Error naming the cell, or the pass that is missing, is repeated, or can
+/// never start.
 [[nodiscard]] Schedule read_torch_csv(std::string_view text, const std::string& file);
 
 /// The same text for a schedule, without bubbles.

@@ -1,7 +1,7 @@
 #include "schedule/generators/catalog.h"
 
 #include "base/error.h"
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <algorithm>
 #include <cctype>
@@ -121,7 +121,7 @@ void check_memory(const Schedule& schedule, const MemoryLimit& memory, std::stri
   if (memory.limit == 0) return;
   const std::vector<double> peaks = peak_memory(schedule, memory.weight_memory);
   const auto highest = std::max_element(peaks.begin(), peaks.end());
-  const double enough = std::ceil(*highest * 1000) / 1000;  // no more digits than anybody would write
+  const double enough = std::ceil(*highest * 1000) / 1000;  // no more digits than a person would write
   require(*highest <= memory.limit + 1e-9, "{} = {} is less than the {} microbatches in flight on rank {} (use {})",
           key, memory.limit, *highest, highest - peaks.begin(), enough);
 }

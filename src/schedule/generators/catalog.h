@@ -57,14 +57,14 @@ struct ScheduleEntry {
 /// In any letter case, with or without dashes. Throws Error naming `key` and the closest valid value.
 [[nodiscard]] PipelineSchedule parse_pipeline_schedule(std::string_view key, std::string_view name);
 
-/// How the user calls what a request may get wrong.
+/// The user's names for what may be invalid in a request.
 struct ScheduleKeys {
   std::string_view schedule, num_virtual, num_microbatches, memory_limit;
-  std::int64_t per_microbatch = 1;  // by how much the number behind num_microbatches grows with one more
+  std::int64_t per_microbatch = 1;  // by how much the value of the key that sets num_microbatches grows with one more
 };
 
-/// The request with the number of virtual stages that it left open. Throws Error naming the key if the schedule is not
-/// there for so many ranks, microbatches or virtual stages, or with that limit.
+/// Fills in the number of virtual stages if the request leaves it open. Throws Error naming the key if the schedule
+/// does not exist for these ranks, microbatches, virtual stages or this limit.
 [[nodiscard]] ScheduleRequest checked(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 [[nodiscard]] Schedule make_schedule(PipelineSchedule kind, const ScheduleRequest& request, const ScheduleKeys& keys);
 

@@ -1,10 +1,10 @@
-// DualPipeV ("cut in half": DualPipe of DeepSeek-V3, arXiv:2412.19437, section 3.2, folded into a V over half the ranks
-// as by Sea AI Lab): like ZB-V, a rank holds a stage on the way down and its mirror on the way up. In the steady state
-// a forward of one leg stands beside a backward of the other, which DualPipe computes at once, so that the messages of
-// one hide behind the other. Here the two run one after the other (docs/reference/limits.md); the order is the same.
+// DualPipeV: DualPipe of DeepSeek-V3 (arXiv:2412.19437, section 3.2), folded into a V over half the ranks (Sea AI Lab).
+// Like in ZB-V, a rank holds a stage of the first half and its mirror in the second half. In the steady state a forward
+// of one half is paired with a backward of the other. DualPipe computes the pair at once, so that each hides the
+// messages of the other. Here the two run one after the other (docs/reference/limits.md); the order is the same.
 //
-// Backwards are fused but where splitting them fills a bubble: while the pipeline fills, and in the second half of its
-// draining. Wants 2p microbatches at least.
+// Backwards are fused except where splitting them fills a bubble: while the pipeline fills, and in the second half of
+// its draining. At least 2p microbatches.
 #include "schedule/generators/v_rank.h"
 
 namespace echelon {
@@ -41,7 +41,7 @@ void run_rank(Schedule& schedule, int index) {
   drain(rank, index, num_ranks);
 }
 
-// Backwards of the two legs in turns; from the middle on, weights are put off to the end.
+// Backwards alternate between the two legs. From the middle on, weight gradients are deferred to the end.
 void drain(VRank& rank, int index, int num_ranks) {
   std::deque<VRank::Leg> put_off;
   int num_done = 0;
@@ -69,7 +69,7 @@ void drain(VRank& rank, int index, int num_ranks) {
 }  // namespace
 
 Schedule dualpipe_v_schedule(int num_ranks, int num_microbatches) {
-  Schedule schedule = placed_in_a_v(num_ranks, num_microbatches);
+  Schedule schedule = empty_v_schedule(num_ranks, num_microbatches);
   for (int rank = 0; rank < num_ranks; ++rank) run_rank(schedule, rank);
   return schedule;
 }

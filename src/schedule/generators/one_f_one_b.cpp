@@ -1,9 +1,9 @@
-// 1F1B, PipeDream-flush (Narayanan et al. 2021, arXiv:2104.04473, fig. 4 top): as many forwards as there are stages
-// behind, then one forward and one backward in turns, then the backwards that are left. Takes GPipe's time, and stage s
-// keeps the activations of min(m, p - s) microbatches only.
+// 1F1B, PipeDream-flush (Narayanan et al. 2021, arXiv:2104.04473, fig. 4 top): one forward per later stage, then one
+// forward and one backward alternately, then the remaining backwards. Takes as long as GPipe, and stage s stores the
+// activations of only min(m, p - s) microbatches.
 //
-//   rank 0   F1F2      B1F3    B2    B3
-//   rank 1     F1    B1F2    B2F3  B3          (B takes two F; fig. 4 aligns them so)
+//     rank 0   F1F2      B1F3    B2    B3
+//     rank 1     F1    B1F2    B2F3  B3          (B takes two F; fig. 4 aligns them so)
 #include "schedule/schedule.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace echelon {
 
 Schedule one_f_one_b_schedule(int num_ranks, int num_microbatches) {
-  Schedule schedule = placed_in_a_loop(num_ranks, num_ranks, num_microbatches);
+  Schedule schedule = empty_loop_schedule(num_ranks, num_ranks, num_microbatches);
   for (int stage = 0; stage < num_ranks; ++stage) {
     const int num_warmup = std::min(num_ranks - 1 - stage, num_microbatches);
     int next_forward = 0, next_backward = 0;

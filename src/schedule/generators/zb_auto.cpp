@@ -1,15 +1,15 @@
 // The paper's heuristics (section 3.1), for one rank that has become free:
 //
-//   before the first B   as many F as memory allows and as end before the B comes; some ranks may run one more,
-//                        though it delays the B
-//   then                 one F and one B in turns; a W when memory is full, or when it fills a gap
-//   at the end           the W that are left
+//     before the first B   as many F as memory allows and as end before the B comes; some ranks may run one more,
+//                          though it delays the B
+//     then                 one F and one B alternately; a W when memory is full, or when it fills a gap
+//     at the end           the W that are left
 //
-// Ranks decide in the order of time, so each knows what is on its way to it. The choices that the paper leaves open are
-// a grid; the cheapest schedule wins.
+// Ranks decide in order of time, so each knows which messages will arrive. The choices that the paper leaves open are
+// searched on a grid; the schedule of least cost wins.
 #include "schedule/generators/zb_auto.h"
 
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <algorithm>
 #include <functional>
@@ -165,7 +165,7 @@ void Greedy::wake(int rank) {
 
 Schedule greedy_schedule(int num_ranks, int num_microbatches, const PassTimes& times, const MemoryLimit& memory,
                          const Choices& choices) {
-  Schedule schedule = placed_in_a_loop(num_ranks, num_ranks, num_microbatches);
+  Schedule schedule = empty_loop_schedule(num_ranks, num_ranks, num_microbatches);
   Greedy(schedule, times, memory, choices).run();
   return schedule;
 }
@@ -176,7 +176,7 @@ Schedule zb_auto_schedule(int num_ranks, int num_microbatches, const PassTimes& 
   Schedule best;
   double best_cost = no_time;
   const auto consider = [&](Schedule schedule) {
-    const double cost = longest_rank(play(schedule, times), num_ranks);
+    const double cost = longest_rank(simulate_schedule(schedule, times), num_ranks);
     if (cost < best_cost) best_cost = cost, best = std::move(schedule);
     return bubble_rate(best_cost, num_microbatches, times) > rounding;
   };

@@ -2,7 +2,7 @@
 // arXiv:2401.10241, section 3).
 #pragma once
 
-#include "schedule/play/play_schedule.h"
+#include "schedule/simulation/simulate_schedule.h"
 
 namespace echelon {
 

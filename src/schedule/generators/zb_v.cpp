@@ -1,12 +1,12 @@
 // ZB-V (Qi et al. 2023, arXiv:2401.10241, section 6, and 2024, arXiv:2405.15362): stages in a V, so that the rank that
-// begins a microbatch also ends it, and gradients come back to where the memory of early microbatches lies. No bubble
-// if F = B = W, with the memory of 1F1B on every rank.
+// starts a microbatch also ends it. Gradients return to the ranks that store the activations of early microbatches. No
+// bubble if F = B = W, with the memory of 1F1B on every rank.
 //
-//   rank 0   F1F2F3  f1b1w1f2b2w2..      (p = 2; capitals: on the way down, small letters: on the way up)
-//   rank 1     F1f1F2f2b1w1F3..
+//     rank 0   F1F2F3  f1b1w1f2b2w2..      (p = 2; capitals: first half, small letters: second half)
+//     rank 1     F1f1F2f2b1w1F3..
 //
-// The steady state, F B W down and F B W up in turns, wants 2p - 1 microbatches at least; of fewer, the same order with
-// the others left out.
+// The steady state, F B W down and F B W up alternately, needs at least 2p - 1 microbatches. With fewer, the order is
+// the same without the missing ones.
 #include "schedule/generators/v_rank.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void run_rank(Schedule& schedule, int index, int num_microbatches) {
     rank.forward(VRank::up);
     pass_both_ways(rank, VRank::up);
   }
-  for (int i = 0; i < index; ++i) {  // the last backwards before any weights, for other ranks wait for them
+  for (int i = 0; i < index; ++i) {  // the last backwards come before weight gradients, since other ranks wait for them
     rank.backward_input(VRank::down);
     rank.backward_input(VRank::up);
   }
@@ -49,7 +49,7 @@ void run_rank(Schedule& schedule, int index, int num_microbatches) {
 }  // namespace
 
 Schedule zb_v_schedule(int num_ranks, int num_microbatches) {
-  Schedule schedule = placed_in_a_v(num_ranks, num_microbatches);
+  Schedule schedule = empty_v_schedule(num_ranks, num_microbatches);
   for (int rank = 0; rank < num_ranks; ++rank) {
     run_rank(schedule, rank, std::max(num_microbatches, 2 * num_ranks - 1));
     std::erase_if(schedule.ranks[rank], [&](const Action& action) { return action.microbatch >= num_microbatches; });

@@ -1,6 +1,6 @@
-// What follows the passes that form a unit's gradient: it is reduced over the data axes, stored, summed over replicas.
-// Each of these links waits for the one before it; all but the first come one pass later each, so that they wait for
-// communication that has had a pass of a unit to go on.
+// What follows the passes that compute a unit's gradient: it is reduced over the data axes, stored, and summed over
+// replicas. Each link of this chain waits for the previous one. Each link after the first is one unit pass later, so
+// that the communication overlaps with that pass.
 #pragma once
 
 #include "schedule/lowering/unit_passes.h"
@@ -16,8 +16,8 @@ class GradientChains {
   using Add = std::function<int(const Action& place, std::vector<int> after)>;  // returns the action's id
   GradientChains(const LoweringOptions& options, Add add) : options_(options), add_(std::move(add)) {}
 
-  /// A gradient of unit `key` has been formed by the actions `writers`; `place` names its links by stage, unit and,
-  /// where it is of one microbatch, that.
+  /// The actions `writers` have computed a gradient of unit `key`. `place` gives its links their stage, unit and, from
+  /// ZeRO-2 on, microbatch.
   struct Gradient {
     UnitKey key;
     Action place;

@@ -1,5 +1,5 @@
-// Lowering, one pipeline rank at a time. Of the orders of the others a rank knows the receives to post alone: messages
-// are matched by (stage, microbatch).
+// Lowering, one pipeline rank at a time. Of the other ranks it needs only the receives to post; messages are matched by
+// (stage, microbatch).
 #include "schedule/lowering/lower.h"
 
 #include "base/error.h"
@@ -34,7 +34,7 @@ class ProgramBuilder {
   void gather(const UnitKey& key);
   void release(const UnitKey& key, int last_user);
   void open_gradients(const Action& pass, const UnitKey& key);
-  void finish_gradients(const FormedGradient& formed, const Action& pass);
+  void finish_gradients(const CompleteGradient& formed, const Action& pass);
   void sum_tied_weight();
   void clip();
   void update(const UnitKey& key);
@@ -114,9 +114,8 @@ void ProgramBuilder::begin_step() {
   count_tokens_ = add({.kind = Kind::count_tokens}, {load_batch_});
 }
 
-// One pass, of a unit or a whole stage, and what is done on the way for its parameters and their gradients. Where
-// passes go by units, the next one is computed while the parameters that come after it are gathered and the gradients
-// before it reduced.
+// One pass of a unit or a whole stage, with the actions on its parameters and gradients. Passes by units overlap with
+// the gather of the parameters that follow and the reduction of the gradients before.
 void ProgramBuilder::run(int position) {
   const Action& pass = passes_[position];
   if (options_.shards_parameters)
@@ -130,11 +129,12 @@ void ProgramBuilder::run(int position) {
   if (options_.shards_parameters)
     for (const UnitKey& key : gathers_.after[position]) release(key, id);
   chains_.advance();
-  for (const FormedGradient& formed : gradients_.formed_after[position]) finish_gradients(formed, pass);
+  for (const CompleteGradient& formed : gradients_.complete_after[position]) finish_gradients(formed, pass);
 }
 
-// What a pass must wait for: the unit before it, or its messages, or what a stage of this rank has written; its
-// parameters and the buffers of its gradients; and once, since compute blocks, the batch and the cleared gradients.
+// What a pass must wait for: the unit before it, its messages, or the output of a stage of this rank; its parameters;
+// and the buffers of its gradients. The first pass also waits for the batch and the cleared gradients; once is enough,
+// since compute blocks.
 Ids ProgramBuilder::inputs_of(const Action& pass) {
   const auto& [kind, stage, microbatch, unit, id, after] = pass;
   const auto end_of = [&](Kind wanted, int of_stage) {
@@ -143,10 +143,10 @@ Ids ProgramBuilder::inputs_of(const Action& pass) {
   };
   Ids inputs;
   if (kind == Kind::forward) inputs.push_back(std::exchange(load_batch_, -1));
-  if (forms_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
+  if (computes_weight_gradients(kind)) inputs.push_back(std::exchange(clear_gradients_, -1));
   for (const UnitKey& key : options_.shards_parameters ? units_of(pass, options_) : std::vector<UnitKey>())
     inputs.push_back(std::exchange(gathered_[key], -1));
-  if (forms_weight_gradients(kind) && options_.shards_gradients)
+  if (computes_weight_gradients(kind) && options_.shards_gradients)
     for (const UnitKey& key : units_of(pass, options_)) {
       Action opened = gradient_of(pass, key);
       opened.kind = Kind::open_gradients;
@@ -208,7 +208,7 @@ void ProgramBuilder::open_gradients(const Action& pass, const UnitKey& key) {
   add(opened, {chains_.done(key)});
 }
 
-void ProgramBuilder::finish_gradients(const FormedGradient& formed, const Action& pass) {
+void ProgramBuilder::finish_gradients(const CompleteGradient& formed, const Action& pass) {
   Ids writers;
   for (const int position : formed.writers) writers.push_back(passes_ids_[position]);
   const Action place = options_.shards_gradients ? gradient_of(pass, formed.key)
@@ -216,7 +216,7 @@ void ProgramBuilder::finish_gradients(const FormedGradient& formed, const Action
   chains_.begin({.key = formed.key, .place = place, .writers = writers, .is_last = formed.is_last}, count_tokens_);
 }
 
-// Of one microbatch, named by the stage that forms it: a tied weight that two stages of a rank share gets a gradient
+// Of one microbatch, named by the stage that computes it: a tied weight that two stages of a rank share gets a gradient
 // from either.
 Action ProgramBuilder::gradient_of(const Action& pass, const UnitKey& key) const {
   const int unit = key.stage == pass.stage ? key.unit : options_.stages[pass.stage].num_units;
@@ -255,7 +255,7 @@ void ProgramBuilder::update(const UnitKey& key) {
     add({.kind = Kind::gather_parameters, .stage = key.stage, .unit = key.unit}, {update});
 }
 
-// Waits for whatever nobody has waited for, so that nothing is pending when the step ends.
+// Waits for all actions that no other action waits for, so that nothing is pending when the step ends.
 void ProgramBuilder::report() {
   std::vector<bool> is_awaited(program_.size(), false);
   for (const Action& action : program_) {

@@ -1,4 +1,4 @@
-// What one microbatch does in one stage of a rank's program: which actions start and end the lifetimes of its buffers.
+// The actions of one microbatch in one stage of a rank's program, which start and end the lifetimes of its buffers.
 #pragma once
 
 #include "schedule/action.h"
@@ -9,11 +9,11 @@
 
 namespace echelon {
 
-/// Ids of actions that have to do with one microbatch in one stage.
+/// Ids of the actions of one microbatch in one stage.
 struct MicrobatchActions {
   static constexpr int never = -1;
 
-  // Of passes that go by units the first or the last.
+  // Of passes by units, the first or the last.
   int first_forward = never, forward = never, first_backward = never, last_input = never, last = never;
   int receive_forward = never, send_forward = never, receive_backward = never, send_backward = never;
   bool is_split = false;  // backward_input and backward_weight

@@ -1,6 +1,6 @@
 #include "schedule/lowering/receives.h"
 
-#include "schedule/play/play_schedule.h"
+#include "schedule/simulation/simulate_schedule.h"
 
 #include <algorithm>
 #include <tuple>
@@ -37,7 +37,7 @@ std::vector<std::vector<Message>> messages_to_ranks(const Schedule& schedule, co
 }  // namespace
 
 std::vector<std::vector<Program>> receives_to_post(const Schedule& schedule) {
-  const Timeline timeline = play(schedule, {});
+  const Timeline timeline = simulate_schedule(schedule, {});
   std::vector<std::vector<double>> ends(schedule.ranks.size());
   for (const Event& event : timeline.events) ends[event.rank].push_back(event.end);
 

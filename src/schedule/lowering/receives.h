@@ -1,11 +1,11 @@
-// When a rank posts its receives: as the programs of its senders demand.
+// When a rank posts its receives, which depends on the programs of its senders.
 //
-// A message is produced when the compute action that writes it ends, in the time in which every pass takes one unit (a
-// fused backward two) and messages none. Its receive is posted before the action that the receiver then computes, and
-// one action earlier still, so that the transfer overlaps with that one. So receives from one source are posted in the
-// order of its sends, a sender never waits for a receiver that computes something else first, and nothing can deadlock
-// even if no send is buffered: everything that a wait waits for lies at an earlier time. In GPipe and 1F1B that is one
-// compute action ahead of the consumer, as a rule.
+// A message is produced when the compute action that writes it ends. In this model a pass takes one unit of time (a
+// fused backward two), and messages take none. Its receive is posted before the action that the receiver then computes,
+// and one action earlier still, so that the transfer overlaps with that one. So receives from one source are posted in
+// the order of its sends, and a sender never waits for a receiver that computes something else first. Nothing can
+// deadlock even if no send is buffered, since every wait is for an earlier time. In GPipe and 1F1B that is usually one
+// compute action ahead of the consumer.
 #pragma once
 
 #include "schedule/schedule.h"

@@ -35,12 +35,12 @@ std::vector<UnitKey> units_of(const Action& pass, const LoweringOptions& options
 UnitPasses by_units(const ComputeOrder& order, const LoweringOptions& options) {
   std::map<int, std::size_t> last_gradient;  // of each stage: its position
   for (std::size_t i = 0; i < order.size(); ++i)
-    if (forms_weight_gradients(order[i].kind)) last_gradient[order[i].stage] = i;
+    if (computes_weight_gradients(order[i].kind)) last_gradient[order[i].stage] = i;
   UnitPasses passes;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Action& pass = order[i];
     const StageShape& shape = options.stages[pass.stage];
-    const bool forms = forms_weight_gradients(pass.kind);
+    const bool forms = computes_weight_gradients(pass.kind);
     const bool is_reduced =
         forms && (options.shards_gradients ||
                   ((options.reduces_gradients || sums_replicas(shape)) && last_gradient[pass.stage] == i));

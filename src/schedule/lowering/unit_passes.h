@@ -16,16 +16,16 @@ struct UnitKey {
   auto operator<=>(const UnitKey&) const = default;
 };
 
-/// The units whose parameters a pass reads, and whose gradients it forms if it forms any. A borrowed tied weight is a
-/// unit of the stage that owns it.
+/// The units whose parameters a pass reads, and whose gradients it computes, if any. A borrowed tied weight is a unit
+/// of the stage that owns it.
 [[nodiscard]] std::vector<UnitKey> units_of(const Action& pass, const LoweringOptions& options);
 
 /// Passes of one rank, in order, where each goes through the whole stage or is followed by those of the stage's other
 /// units.
 using UnitPasses = std::vector<Action>;
 
-/// `order` with the passes unit by unit that must be so: what uses gathered parameters, what is reduced at its end, and
-/// every one whose gradients are.
+/// `order`, with those passes split by units that need it: passes with gathered parameters, and passes whose gradients
+/// are reduced.
 [[nodiscard]] UnitPasses by_units(const ComputeOrder& order, const LoweringOptions& options);
 
 /// Whether this is the first or the last unit of its pass (of a whole stage: both). Forward passes go from the first

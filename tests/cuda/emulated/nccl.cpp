@@ -145,7 +145,7 @@ struct ncclComm {
   std::size_t num_collectives = 0;
   std::map<std::pair<int, int>, std::size_t> num_transfers;
   std::shared_ptr<bool> is_aborted = std::make_shared<bool>(false);
-  /// Held by this rank's operations on streams, and by those in captures and graphs.
+  /// TensorPlacement by this rank's operations on streams, and by those in captures and graphs.
   std::shared_ptr<char> on_streams = std::make_shared<char>(), in_graphs = std::make_shared<char>();
 
   /// What was started last, until a thread of NCCL's would have brought it to its stream.

@@ -1,5 +1,5 @@
-// A schedule against the clock before anything is lowered: compute passes and the messages between stages alone, the
-// model of the papers' figures and tables.
+// Simulates a schedule before it is lowered: only compute passes and the messages between stages, the model of the
+// papers' figures and tables.
 #pragma once
 
 #include "schedule/schedule.h"
@@ -18,8 +18,8 @@ struct PassTimes {
   bool operator==(const PassTimes&) const = default;
 };
 
-/// Every pass begins as soon as its rank is free and its input is there. Events in the order of `schedule.ranks`, which
-/// stand for the programs. Throws Failure naming the first pass that can never begin.
-[[nodiscard]] Timeline play(const Schedule& schedule, const PassTimes& times);
+/// Every pass starts as soon as its rank is free and its input has arrived. Events are in the order of
+/// `schedule.ranks`, which take the place of programs. Throws Failure naming the first pass that can never start.
+[[nodiscard]] Timeline simulate_schedule(const Schedule& schedule, const PassTimes& times);
 
 }  // namespace echelon

@@ -7,16 +7,16 @@
 // dependences in time. Sums are in rank order: the bits are those of ranks in the host's memory.
 #pragma once
 
-#include "comm/carrier.h"
+#include "comm/device_transport.h"
 #include "cuda/device/device.h"
 
 namespace echelon::cuda {
 
-class SharedCarrier final : public Carrier {
+class SharedGpuTransport final : public DeviceTransport {
  public:
   /// `device` must outlive it, and is the same GPU for all ranks.
-  explicit SharedCarrier(Device& device) : device_(device) {}
-  [[nodiscard]] MakeShipment shipments() const override;
+  explicit SharedGpuTransport(Device& device) : device_(device) {}
+  [[nodiscard]] MakeDeviceExchange exchange_factory() const override;
   void copy(const Tensor& out, const Tensor& in) override;
   [[nodiscard]] Device& device() { return device_; }
 

@@ -1,4 +1,4 @@
-// How the matrices of a product are cut: into bands and blocks of rows, blocks of columns, and blocks of k.
+// How the matrices of a matmul are split: into bands and blocks of rows, blocks of columns, and blocks of k.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ inline GemmRange part(std::int64_t size, std::int64_t num_parts, std::int64_t in
 
 /// The rows of a band: for shares of columns, then for every share of rows. The last ones are half as large as the
 /// others, so that threads end together.
-struct GemmRowCuts {
+struct GemmRowSplits {
   std::int64_t num_rows = 0, num_whole = 1, num_halves = 0;
 
-  GemmRowCuts(std::int64_t rows_in_all, std::int64_t tile_rows, std::int64_t threads) : num_rows(rows_in_all) {
+  GemmRowSplits(std::int64_t rows_in_all, std::int64_t tile_rows, std::int64_t threads) : num_rows(rows_in_all) {
     const std::int64_t num_blocks = parts_of(num_rows, most_tiles * tile_rows);
     if (num_blocks == 1) return;
     num_whole += std::min(parts_of(num_blocks - 1, threads) * threads, num_rows / tile_rows - 1);
@@ -47,7 +47,7 @@ struct GemmRowCuts {
   [[nodiscard]] GemmRange rows(std::int64_t index) const { return {border(index), border(index + 1) - border(index)}; }
 };
 
-/// Blocks of k: cut by k alone, since every number's bits depend on them.
+/// Blocks of k: they depend on k alone, since the bits of every value depend on them.
 struct GemmDepths {
   std::int64_t k = 0, per_unit = 1, num_blocks = 0;
 

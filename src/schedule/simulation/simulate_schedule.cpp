@@ -1,4 +1,4 @@
-#include "schedule/play/play_schedule.h"
+#include "schedule/simulation/simulate_schedule.h"
 
 #include "base/error.h"
 
@@ -7,9 +7,9 @@
 namespace echelon {
 namespace {
 
-class Play {
+class ScheduleSimulation {
  public:
-  Play(const Schedule& schedule, const PassTimes& times);
+  ScheduleSimulation(const Schedule& schedule, const PassTimes& times);
   Timeline run();
 
  private:
@@ -31,10 +31,10 @@ class Play {
   std::vector<std::size_t> next_;  // [rank]
   std::vector<double> free_;       // [rank] since when
   std::vector<std::vector<Event>> events_;
-  std::vector<int> awake_;  // ranks that may be able to go on
+  std::vector<int> awake_;  // ranks that may be able to continue
 };
 
-Play::Play(const Schedule& schedule, const PassTimes& times)
+ScheduleSimulation::ScheduleSimulation(const Schedule& schedule, const PassTimes& times)
     : schedule_(schedule),
       times_(times),
       share_(static_cast<double>(schedule.ranks.size()) / schedule.num_stages),
@@ -44,7 +44,7 @@ Play::Play(const Schedule& schedule, const PassTimes& times)
       free_(schedule.ranks.size(), 0),
       events_(schedule.ranks.size()) {}
 
-Timeline Play::run() {
+Timeline ScheduleSimulation::run() {
   for (int rank = static_cast<int>(next_.size()) - 1; rank >= 0; --rank) awake_.push_back(rank);
   while (!awake_.empty()) {
     const int rank = awake_.back();
@@ -61,7 +61,7 @@ Timeline Play::run() {
   return timeline;
 }
 
-void Play::advance(int rank) {
+void ScheduleSimulation::advance(int rank) {
   const ComputeOrder& order = schedule_.ranks[rank];
   for (; next_[rank] < order.size(); ++next_[rank]) {
     const Action& action = order[next_[rank]];
@@ -75,7 +75,7 @@ void Play::advance(int rank) {
 }
 
 // A weight gradient needs its own input gradient only, which comes before it on its rank.
-double Play::input_ready(const Action& action) const {
+double ScheduleSimulation::input_ready(const Action& action) const {
   const int stage = action.stage, microbatch = action.microbatch;
   if (action.kind == ActionKind::forward)
     return stage == 0 ? 0 : forward_end_[slot(stage - 1, microbatch)] + message(stage - 1, stage);
@@ -85,7 +85,7 @@ double Play::input_ready(const Action& action) const {
   return std::max(own, backward_end_[slot(stage + 1, microbatch)] + message(stage + 1, stage));
 }
 
-double Play::duration(const Action& action) const {
+double ScheduleSimulation::duration(const Action& action) const {
   switch (action.kind) {
     case ActionKind::forward: return share_ * times_.forward;
     case ActionKind::backward: return share_ * (times_.backward_input + times_.backward_weight);
@@ -95,7 +95,7 @@ double Play::duration(const Action& action) const {
   }
 }
 
-void Play::finish(const Action& action, double end) {
+void ScheduleSimulation::finish(const Action& action, double end) {
   if (action.kind == ActionKind::backward_weight) return;
   const bool is_forward = action.kind == ActionKind::forward;
   (is_forward ? forward_end_ : backward_end_)[slot(action.stage, action.microbatch)] = end;
@@ -105,6 +105,8 @@ void Play::finish(const Action& action, double end) {
 
 }  // namespace
 
-Timeline play(const Schedule& schedule, const PassTimes& times) { return Play(schedule, times).run(); }
+Timeline simulate_schedule(const Schedule& schedule, const PassTimes& times) {
+  return ScheduleSimulation(schedule, times).run();
+}
 
 }  // namespace echelon

@@ -1,4 +1,4 @@
-#include "schedule/play/rates.h"
+#include "schedule/simulation/rates.h"
 
 #include <algorithm>
 

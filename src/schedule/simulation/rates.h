@@ -1,7 +1,7 @@
-// What a schedule is judged by: its cost, its bubble and the activations that it holds.
+// The properties of a schedule: its cost, its bubble and the activations that it stores.
 #pragma once
 
-#include "schedule/play/play_schedule.h"
+#include "schedule/simulation/simulate_schedule.h"
 
 #include <vector>
 
@@ -14,9 +14,9 @@ namespace echelon {
 /// (cost - m (F + B + W)) / cost, the bubble rate of that table; 0 where nothing takes time.
 [[nodiscard]] double bubble_rate(double cost, int num_microbatches, const PassTimes& times);
 
-/// [rank] the most activations at a time, in microbatches of a rank's share of the model: a forward of one of v stages
-/// takes 1/v, the gradient of its input frees (1 - weight_memory) of that, the gradient of its weights the rest, a
-/// fused backward all.
+/// [rank] the most activations at a time, in microbatches of a rank's share of the model. A forward of one of v stages
+/// takes 1/v. The gradient of its input frees (1 - weight_memory) of that, the gradient of its weights the rest; a
+/// fused backward frees all.
 [[nodiscard]] std::vector<double> peak_memory(const Schedule& schedule, double weight_memory);
 
 }  // namespace echelon

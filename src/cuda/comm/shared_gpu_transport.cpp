@@ -1,4 +1,4 @@
-#include "cuda/comm/shared_carrier.h"
+#include "cuda/comm/shared_gpu_transport.h"
 
 #include "cuda/comm/exchange.h"
 
@@ -9,49 +9,49 @@
 namespace echelon::cuda {
 namespace {
 
-class DeviceShipment final : public Shipment {
+class GpuExchange final : public DeviceExchange {
  public:
-  explicit DeviceShipment(int num_parties) : brought_(static_cast<std::size_t>(num_parties)) {}
+  explicit GpuExchange(int num_parties) : parties_(static_cast<std::size_t>(num_parties)) {}
 
-  void bring(int party, Carrier& carrier, const Contribution& contribution) override {
-    Brought& brought = brought_[static_cast<std::size_t>(party)];
-    if (!brought.mark) brought.mark.emplace();
-    brought.contribution = contribution;
-    device_of(carrier).compute().record(*brought.mark);
+  void set_buffers(int party, DeviceTransport& transport, const PartyBuffers& buffers) override {
+    Party& party_state = parties_[static_cast<std::size_t>(party)];
+    if (!party_state.mark) party_state.mark.emplace();
+    party_state.buffers = buffers;
+    device_of(transport).compute().record(*party_state.mark);
   }
 
-  void move(Carrier& carrier, const Signature& signature) override {
-    Device& device = device_of(carrier);
+  void move(DeviceTransport& transport, const Signature& signature) override {
+    Device& device = device_of(transport);
     Stream& lane = device.communication();
-    for (const Brought& brought : brought_) lane.wait(*brought.mark);
+    for (const Party& party_state : parties_) lane.wait(*party_state.mark);
     enqueue_all(signature, device, lane);
     if (!moved_) moved_.emplace();
     lane.record(*moved_);
   }
 
-  void await(Carrier& carrier) override { device_of(carrier).compute().wait(*moved_); }
+  void await(DeviceTransport& transport) override { device_of(transport).compute().wait(*moved_); }
   [[nodiscard]] bool has_arrived() const override { return moved_->is_reached(); }
 
  private:
-  struct Brought {
-    Contribution contribution;
+  struct Party {
+    PartyBuffers buffers;
     std::optional<Event> mark;  // made by the party's own thread, when it first comes
   };
-  static Device& device_of(Carrier& carrier) { return static_cast<SharedCarrier&>(carrier).device(); }
-  [[nodiscard]] int num_parties() const { return static_cast<int>(brought_.size()); }
+  static Device& device_of(DeviceTransport& transport) { return static_cast<SharedGpuTransport&>(transport).device(); }
+  [[nodiscard]] int num_parties() const { return static_cast<int>(parties_.size()); }
   void enqueue_all(const Signature& signature, Device& device, Stream& lane) const;
 
-  std::vector<Brought> brought_;  // by party
+  std::vector<Party> parties_;  // by party
   std::optional<Event> moved_;
 };
 
-void DeviceShipment::enqueue_all(const Signature& signature, Device& device, Stream& lane) const {
+void GpuExchange::enqueue_all(const Signature& signature, Device& device, Stream& lane) const {
   const int n = num_parties();
   const std::int64_t num_bytes = signature.num_elements * size_of(signature.dtype), part_bytes = num_bytes / n;
   Addresses addresses;
-  for (std::size_t i = 0; i < brought_.size(); ++i) {
-    addresses.in[i] = brought_[i].contribution.in;
-    addresses.out[i] = brought_[i].contribution.out;
+  for (std::size_t i = 0; i < parties_.size(); ++i) {
+    addresses.in[i] = parties_[i].buffers.in;
+    addresses.out[i] = parties_[i].buffers.out;
   }
   Combination combination = {
       .operation = signature.op == ReduceOp::max ? Combination::Operation::max : Combination::Operation::sum,
@@ -78,7 +78,7 @@ void DeviceShipment::enqueue_all(const Signature& signature, Device& device, Str
                             .out_stride = part_bytes},
                      addresses, device, lane);
     case CommKind::broadcast:
-      addresses.in[0] = brought_[static_cast<std::size_t>(signature.root)].contribution.in;
+      addresses.in[0] = parties_[static_cast<std::size_t>(signature.root)].buffers.in;
       return enqueue(Copies{.num_sources = 1, .num_targets = n, .num_bytes = num_bytes}, addresses, device, lane);
     case CommKind::send:
     case CommKind::receive:  // from party 0 to party 1
@@ -88,14 +88,14 @@ void DeviceShipment::enqueue_all(const Signature& signature, Device& device, Str
   }
 }
 
-std::unique_ptr<Shipment> make_device_shipment(int num_parties) {
-  return std::make_unique<DeviceShipment>(num_parties);
+std::unique_ptr<DeviceExchange> make_gpu_exchange(int num_parties) {
+  return std::make_unique<GpuExchange>(num_parties);
 }
 
 }  // namespace
 
-Carrier::MakeShipment SharedCarrier::shipments() const { return make_device_shipment; }
+DeviceTransport::MakeDeviceExchange SharedGpuTransport::exchange_factory() const { return make_gpu_exchange; }
 
-void SharedCarrier::copy(const Tensor& out, const Tensor& in) { device_.copy(out.data, in.data, in.num_bytes()); }
+void SharedGpuTransport::copy(const Tensor& out, const Tensor& in) { device_.copy(out.data, in.data, in.num_bytes()); }
 
 }  // namespace echelon::cuda

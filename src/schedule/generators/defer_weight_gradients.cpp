@@ -1,10 +1,10 @@
-#include "schedule/generators/put_off_weights.h"
+#include "schedule/generators/defer_weight_gradients.h"
 
 #include <deque>
 
 namespace echelon {
 
-ComputeOrder put_off_weights(const ComputeOrder& order, int delay) {
+ComputeOrder defer_weight_gradients(const ComputeOrder& order, int delay) {
   ComputeOrder split;
   std::deque<Action> waiting;
   const auto run_oldest = [&] {
