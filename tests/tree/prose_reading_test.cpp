@@ -36,7 +36,7 @@ TEST(ProseReading, CommentsMessagesAndNames) {
       "const char* s = \"no /* comment\"\n    \" and {} joined\\n\";\nchar c = '\"';\n/// Third \"comment\".\n"
       "//     diagram\nauto r = R\"x(raw \"text\" here)x\";\n/* block */\n";
   EXPECT_THAT(texts_of(comments_of("a.cpp", source)),
-              ElementsAre("The first comment of _", "The second.", "Third \"comment\".", "block "));
+              ElementsAre("The first comment of _.", "The second.", "Third \"comment\".", "block "));
   EXPECT_THAT(texts_of(messages_of("a.cpp", source)),
               ElementsAre("no /* comment and  _  joined _ ", "raw \"text\" here"));
   EXPECT_EQ(messages_of("a.cpp", source).back().line, 10);

@@ -1,5 +1,5 @@
-// Panels and tiles in float32 for every instruction set (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015): a
-// tile of c stays in registers while one column of a's panel, number by number, meets one row of b's panel.
+// Panels and tiles in float32 for every instruction set (Goto and van de Geijn 2008; Van Zee and van de Geijn 2015). A
+// tile of c stays in registers while one column of a's panel, value by value, multiplies one row of b's panel.
 #include "ops/cpu/targets.h"
 // clang-format off
 #undef HWY_TARGET_INCLUDE

@@ -1,5 +1,5 @@
 // When a ZeRO-3 rank gathers and releases its units (Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023,
-// arXiv:2304.11277): a unit is gathered one unit pass before the pass that needs it, so that the transfer overlaps with
+// arXiv:2304.11277). A unit is gathered one unit pass before the pass that needs it, so that the transfer overlaps with
 // that pass. It is released after its last use.
 #pragma once
 
