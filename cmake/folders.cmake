@@ -6,9 +6,8 @@ option(ECHELON_UNITY "compile the files of folders marked TOGETHER at once" ON)
 # TOGETHER: its files have no names in common, so that they can be compiled as one. Kernels that Highway compiles once for
 #           each instruction set stay apart.
 # COLD: runs once, or waits for files and people: -O1, which takes a quarter less to compile.
-# WARM: decides what is computed, but computes nothing itself: -O2.
 function(echelon_folder name)
-  cmake_parse_arguments(FOLDER "TOGETHER;COLD;WARM" "" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(FOLDER "TOGETHER;COLD" "" "USES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cpp)
   if(EXISTS ${CMAKE_SOURCE_DIR}/cmake/${name}.cmake)
     include(${CMAKE_SOURCE_DIR}/cmake/${name}.cmake) # chooses backends: may edit `sources`, set `${name}_links`, `${name}_definitions` and `${name}_apart`, files that are compiled alone
@@ -25,8 +24,6 @@ function(echelon_folder name)
     endif()
     if(FOLDER_COLD)
       target_compile_options(echelon_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-    elseif(FOLDER_WARM)
-      target_compile_options(echelon_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
     target_link_libraries(echelon_${name} PUBLIC ${FOLDER_USES} ${FOLDER_LINKS} ${${name}_links} PRIVATE echelon_flags)
   else()
