@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "comm/arguments.h"
 
-#include <algorithm>
-
 namespace echelon {
 
 /// Done as soon as it is asked.
@@ -89,10 +87,9 @@ TraceMesh::~TraceMesh() = default;
 Comm& TraceMesh::comm(const Group& group) {
   auto& comm = comms_[group];
   if (comm) return *comm;
-  const std::vector<int> ranks = shape().ranks_of(group, rank());
-  require(!ranks.empty(), "rank {} is in no group '{}'", rank(), name_of(group));
-  const auto place = std::find(ranks.begin(), ranks.end(), rank()) - ranks.begin();
-  comm = std::make_unique<TraceComm>(*this, group, static_cast<int>(place), static_cast<int>(ranks.size()));
+  const GroupPlace place = shape().place_in(group, rank());
+  require(place.size > 0, "rank {} is in no group '{}'", rank(), name_of(group));
+  comm = std::make_unique<TraceComm>(*this, group, place.index, place.size);
   sent_bytes_[group];  // a group that was asked for is listed, even if nothing is sent
   return *comm;
 }
