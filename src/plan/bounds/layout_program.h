@@ -24,6 +24,9 @@ struct LayoutProgram {
   // By stage: the microbatch whose gradients of the weights are formed first.
   std::vector<int> first_to_form;
   [[nodiscard]] int peer_of(const Action& transfer) const;  // the pipeline rank at the other end
+
+ private:
+  void place_on_lanes();
 };
 
 }  // namespace echelon

@@ -63,8 +63,7 @@ class LayoutFold {
     std::vector<Run> runs = {};
     Run tied_weight = {};
     bool has_tied_weight = false;
-    std::int64_t num_units = 0, stash_bytes = 0, input_stash_bytes = 0, gradient_stash_bytes = 0;
-    std::array<std::int64_t, num_pass_kinds> workspace_bytes = {};
+    StageCost cost = {};
 
     [[nodiscard]] const Run& run_of(std::int64_t unit) const {
       for (const Run& run : runs) {
@@ -79,20 +78,13 @@ class LayoutFold {
   void add(const StageUnits& units) {
     Stage& stage = stages_.emplace_back();
     stage.has_tied_weight = units.has_tied_weight;
-    stage.num_units = units.num_units();
     if (units.has_tied_weight || units.borrows_tied_weight)
       stage.tied_weight = {nullptr, &states_.of(units.tied_weight), 1};
     for (const auto& [kind, count] : units.runs) {
-      const Run& run = stage.runs.emplace_back(Run{&layers_.of(kind), &states_.of(kind), count});
-      const UnitPasses& passes = *run.passes->passes;
-      stage.stash_bytes += count * passes.stash_bytes;
-      stage.input_stash_bytes += count * passes.input_stash_bytes;
-      stage.gradient_stash_bytes += count * passes.gradient_stash_bytes;
-      for (std::size_t kind_of_pass = 0; kind_of_pass < num_pass_kinds; ++kind_of_pass)
-        stage.workspace_bytes[kind_of_pass] =
-            std::max(stage.workspace_bytes[kind_of_pass], passes.workspace_bytes(kind_of_pass));
+      stage.runs.push_back({&layers_.of(kind), &states_.of(kind), count});
+      stage.cost.add(*stage.runs.back().passes, count);
     }
-    stage.stash_bytes += (stage.num_units - 1) * layers_.boundary_bytes;
+    stage.cost.stash_bytes += (stage.cost.num_units - 1) * layers_.boundary_bytes;
   }
 
   [[nodiscard]] bool is_of(std::size_t stage, int rank) const { return program_.rank_of_stage[stage] == rank; }
@@ -181,9 +173,9 @@ class LayoutFold {
   [[nodiscard]] std::int64_t bytes_of(const BufferLifetime& lifetime, const Program& program) const {
     const Stage& of = stage(lifetime.stage);
     switch (lifetime.key.role) {
-      case BufferRole::stash: return of.stash_bytes;
-      case BufferRole::input_stash: return of.input_stash_bytes;
-      case BufferRole::gradient_stash: return of.gradient_stash_bytes;
+      case BufferRole::stash: return of.cost.stash_bytes;
+      case BufferRole::input_stash: return of.cost.input_stash_bytes;
+      case BufferRole::gradient_stash: return of.cost.gradient_stash_bytes;
       case BufferRole::workspace: return workspace_bytes(program[static_cast<std::size_t>(lifetime.first)]);
       case BufferRole::gathered_param: return of.run_of(lifetime.unit).state->whole_param_bytes;
       case BufferRole::unreduced_grad: return of.run_of(lifetime.unit).state->whole_grad_bytes;
@@ -198,7 +190,7 @@ class LayoutFold {
   [[nodiscard]] std::int64_t workspace_bytes(const Action& pass) const {
     const auto kind = static_cast<std::size_t>(*pass_of(pass.kind));
     const Stage& of = stage(pass.stage);
-    return pass.unit == whole_stage ? of.workspace_bytes[kind]
+    return pass.unit == whole_stage ? of.cost.workspace_bytes[kind]
                                     : of.run_of(pass.unit).passes->passes->workspace_bytes(kind);
   }
 

@@ -2,7 +2,7 @@
 // ran it.
 #pragma once
 
-#include "predict/published/csv.h"
+#include "base/csv.h"
 #include "predict/software/software_profile.h"
 #include "spec/config/run_config.h"
 #include "spec/machine/machine_spec.h"

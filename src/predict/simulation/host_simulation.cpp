@@ -4,19 +4,6 @@
 #include "spec/model_spec.h"
 
 namespace echelon {
-namespace {
-
-PredictedMemory memory_of(const RankBlueprint& rank, std::int64_t device_bytes) {
-  PredictedMemory memory;
-  for (const MemoryCategory category : memory_categories())
-    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
-  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
-  memory.arena_bytes = rank.arena_bytes();
-  memory.device_bytes = device_bytes;
-  return memory;
-}
-
-}  // namespace
 
 Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, const std::map<int, double>& slow_ranks) {
   const HostStep step = host_step(blueprint, host, slow_ranks);
@@ -30,7 +17,7 @@ Simulation simulate_on_host(const Blueprint& blueprint, const HostSpec& host, co
   result.peak_flops = host.device.peak_flops(name_of(config.training.dtype)).value_or(0);
   const int num_alike = num_ranks / num_stages;
   for (const RankBlueprint& like : blueprint.pipeline_ranks()) {
-    result.memory.push_back(memory_of(like, host.memory_bytes / num_ranks));
+    result.memory.push_back(predicted_memory(like, host.memory_bytes / num_ranks));
     SimulatedRank& simulated = result.ranks.emplace_back(SimulatedRank{
         .rank = like.rank(), .pipeline_rank = static_cast<int>(result.ranks.size()), .num_ranks = num_alike});
     simulated.lane_names = {"compute", "transfers", "collectives"};  // in the order of Lane

@@ -8,7 +8,6 @@
 #include "spec/model_spec.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 namespace echelon {
@@ -22,16 +21,6 @@ void check_slow_ranks(const std::map<int, double>& slow_ranks, int num_ranks) {
     require(factor > 0 && factor <= slowest, "--slow rank={}:{} is not a factor of a rank's time (use {})", rank,
             factor, factor > slowest ? slowest : 1);
   }
-}
-
-PredictedMemory memory_of(const RankBlueprint& rank) {
-  PredictedMemory memory;
-  for (const MemoryCategory category : memory_categories())
-    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
-  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
-  memory.arena_bytes = rank.arena_bytes();
-  memory.device_bytes = std::numeric_limits<std::int64_t>::max();
-  return memory;
 }
 
 /// What all ranks together compute and could compute, and the smallest device of each stage.
@@ -86,6 +75,16 @@ void add_ranks(Simulation& result, const StepWorks& works, const StepEvents& eve
 
 }  // namespace
 
+PredictedMemory predicted_memory(const RankBlueprint& rank, std::int64_t device_bytes) {
+  PredictedMemory memory;
+  for (const MemoryCategory category : memory_categories())
+    memory.category_bytes[category] = rank.memory(ProgramKind::training).peak_bytes(category);
+  memory.bytes_at_peak = rank.memory(ProgramKind::training).bytes_at_peak();
+  memory.arena_bytes = rank.arena_bytes();
+  memory.device_bytes = device_bytes;
+  return memory;
+}
+
 bool Simulation::fits() const {
   return std::all_of(memory.begin(), memory.end(),
                      [](const PredictedMemory& each) { return each.arena_bytes <= each.device_bytes; });
@@ -109,7 +108,7 @@ Simulation simulate(const Blueprint& blueprint, const MachineSpec& machine, cons
   Simulation result;
   result.step_seconds = events.end;
   result.num_events = events.num_events;
-  for (const RankBlueprint& rank : works.blueprints()) result.memory.push_back(memory_of(rank));
+  for (const RankBlueprint& rank : works.blueprints()) result.memory.push_back(predicted_memory(rank));
   count(result, works, devices, blueprint.config());
   add_ranks(result, works, events);
   return result;

@@ -8,6 +8,7 @@
 #include "schedule/timeline.h"
 #include "spec/machine/machine_spec.h"
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ struct PredictedMemory {
   std::int64_t arena_bytes = 0;   // of all at that moment, and what is lost between them
   std::int64_t device_bytes = 0;  // what the smallest device of the stage has
 };
+
+[[nodiscard]] PredictedMemory predicted_memory(const RankBlueprint& rank,
+                                               std::int64_t device_bytes = std::numeric_limits<std::int64_t>::max());
 
 /// Of one training step after the first.
 struct Simulation {

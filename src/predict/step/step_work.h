@@ -4,19 +4,15 @@
 #include "blueprint/blueprint.h"
 #include "predict/step/action_time.h"
 #include "predict/step/replicas.h"
-#include "predict/step/step_events.h"
+#include "predict/step/step_lanes.h"
 #include "predict/step/step_parts.h"
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace echelon {
-
-/// Whether the next action may begin before one of this kind has ended.
-[[nodiscard]] bool is_hidden(ActionKind kind, const OverlapRules& overlap);
-
-/// The stage at the other end.
-[[nodiscard]] int other_stage(const Action& transfer);
 
 /// It refers to what it is made from. A simulated rank is a stage of a class of replicas: class after class, each by
 /// pipeline rank.
@@ -44,12 +40,10 @@ class StepWorks {
   [[nodiscard]] const std::vector<RankBlueprint>& blueprints() const { return blueprints_; }
 
  private:
-  class Meetings;
-  class Wires;
-  void add_works(int simulated, Meetings& meetings);
+  const std::vector<int>& participants(int simulated, const Group& group);
+  void add_works(int simulated, StepLanes& lanes);
 
   const Blueprint& blueprint_;
-  const SoftwareProfile& profile_;
   int num_stages_;
   Replicas replicas_;
   std::vector<RankBlueprint> blueprints_;
@@ -57,6 +51,7 @@ class StepWorks {
   StepWork work_;
   std::vector<RankTimes> times_;
   std::vector<std::vector<std::string>> lane_names_;
+  std::map<std::pair<int, Group>, std::vector<int>> participants_;
 };
 
 }  // namespace echelon

@@ -1,5 +1,6 @@
 #include "schedule/draw/torch_csv.h"
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "schedule/simulation/simulate_schedule.h"
 
@@ -83,13 +84,9 @@ void read_cell(std::string_view cell, Row& row) {
 
 std::vector<ComputeOrder> read_rows(std::string_view text, const std::string& file) {
   std::vector<ComputeOrder> rows;
-  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // of spreadsheets
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  while (!text.empty()) {
-    std::string_view line = next_piece(text, '\n');
-    if (trimmed(line).empty()) continue;
+  for (const CsvRecord& record : csv_records(text, file)) {
     Row row{file, static_cast<int>(rows.size()), {}};
-    while (!line.empty()) read_cell(trimmed(next_piece(line, ',')), row);
+    for (const std::string& cell : record.fields) read_cell(trimmed(cell), row);
     rows.push_back(std::move(row.actions));
   }
   require(!rows.empty(), "{}: there is no row; a schedule has one for each pipeline rank, such as '0F0,0B0'", file);

@@ -1,17 +1,21 @@
-#include "predict/published/csv.h"
+#include "base/csv.h"
 
 #include "base/error.h"
 #include "base/text_file.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace echelon {
 namespace {
 
-struct Record {
-  std::size_t line = 0;
-  std::vector<std::string> fields;
-};
+std::string_view stripped(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(blanks) - first + 1);
+}
 
 class CsvParser {
  public:
@@ -19,8 +23,8 @@ class CsvParser {
     if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
   }
 
-  /// The next record that is not an empty line; false at the end.
-  bool next(Record& record) {
+  /// The next record that is not a blank line; false at the end.
+  bool next(CsvRecord& record) {
     do {
       if (position_ >= text_.size()) return false;
       record = {line_, {}};
@@ -30,7 +34,7 @@ class CsvParser {
         ++position_;
       }
       end_line();
-    } while (record.fields.size() == 1 && record.fields.front().empty());
+    } while (record.fields.size() == 1 && stripped(record.fields.front()).empty());
     return true;
   }
 
@@ -72,13 +76,6 @@ class CsvParser {
   std::size_t position_ = 0, line_ = 1;
 };
 
-std::string_view stripped(std::string_view text) {
-  constexpr std::string_view blanks = " \t\r";
-  const std::size_t first = text.find_first_not_of(blanks);
-  return first == std::string_view::npos ? std::string_view()
-                                         : text.substr(first, text.find_last_not_of(blanks) - first + 1);
-}
-
 void check_header(const std::vector<std::string>& fields, std::span<const std::string_view> needed,
                   const std::string& name) {
   std::vector<std::string_view> columns;
@@ -95,6 +92,13 @@ void check_header(const std::vector<std::string>& fields, std::span<const std::s
 
 }  // namespace
 
+std::vector<CsvRecord> csv_records(std::string_view text, const std::string& name) {
+  CsvParser parser(text, name);
+  std::vector<CsvRecord> records;
+  for (CsvRecord record; parser.next(record);) records.push_back(std::move(record));
+  return records;
+}
+
 std::string CsvRow::at(std::string_view column) const {
   const auto found = fields.find(column);
   return found == fields.end() ? std::string() : std::string(stripped(found->second));
@@ -102,17 +106,15 @@ std::string CsvRow::at(std::string_view column) const {
 
 std::vector<CsvRow> parse_csv(std::string_view text, const std::string& name,
                               std::span<const std::string_view> needed) {
-  CsvParser parser(text, name);
-  Record header, record;
-  require(parser.next(header), "{} has no header with the names of its columns", name);
-  check_header(header.fields, needed, name);
+  const std::vector<CsvRecord> records = csv_records(text, name);
+  require(!records.empty(), "{} has no header with the names of its columns", name);
+  const std::vector<std::string>& columns = records.front().fields;
+  check_header(columns, needed, name);
   std::vector<CsvRow> rows;
-  while (parser.next(record)) {
-    CsvRow row{
-        record.line, record.fields.size() > header.fields.size() ? record.fields.size() - header.fields.size() : 0, {}};
-    for (std::size_t i = 0; i < std::min(record.fields.size(), header.fields.size()); ++i)
-      row.fields[std::string(stripped(header.fields[i]))] = record.fields[i];
-    rows.push_back(std::move(row));
+  for (const CsvRecord& record : std::span(records).subspan(1)) {
+    const std::size_t num_named = std::min(record.fields.size(), columns.size());
+    CsvRow& row = rows.emplace_back(CsvRow{record.line, record.fields.size() - num_named, {}});
+    for (std::size_t i = 0; i < num_named; ++i) row.fields[std::string(stripped(columns[i]))] = record.fields[i];
   }
   return rows;
 }

@@ -1,5 +1,5 @@
 // Tables as spreadsheets write them.
-#include "predict/published/csv.h"
+#include "base/csv.h"
 
 #include "base/error.h"
 
