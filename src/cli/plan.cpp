@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "measure/this_machine.h"
 #include "pages/plan_html.h"
+#include "pages/scaling_svg.h"
 #include "plan/search/scaling.h"
 #include "plan/text/text.h"
 #include "report/output_file.h"

@@ -26,8 +26,6 @@ struct Scaling {
 
 [[nodiscard]] std::string to_text(const Scaling& scaling);
 [[nodiscard]] std::string to_json(const Scaling& scaling);
-/// Step time over devices, both logarithmic, with the line of perfect scaling.
-[[nodiscard]] std::string to_svg(const Scaling& scaling);
 /// Sentences about what is not in the table, or not certain; maybe none.
 [[nodiscard]] std::vector<std::string> remarks_of(const Scaling& scaling);
 
