@@ -109,7 +109,7 @@ LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>
   options.stages = std::move(stages);
   options.reduces_gradients = mesh.group_size(data_group, 0) > 1;
   set_sharding(options, config);
-  options.clips = true;  // without a limit the norm is still formed and logged
+  options.clips = true;  // without a limit the norm is still computed and logged
   const int first = rank_of_stage.front(), last = rank_of_stage.back();
   options.ties_across_ranks = config.model.tie_word_embeddings && first != last;
   require(

@@ -39,7 +39,7 @@ class RankBlueprint {
 
 class Blueprint {
  public:
-  /// Throws Error for a config that contradicts itself or a layout that cannot be cut.
+  /// Throws Error for a config that contradicts itself or a layout that does not divide the model.
   explicit Blueprint(const RunConfig& config);
   /// The same with a schedule of one's own in place of the one that the config names.
   Blueprint(RunConfig config, Schedule schedule);
@@ -74,8 +74,8 @@ class Blueprint {
   std::array<std::vector<Program>, 2> programs_;
 };
 
-/// How a config's programs are lowered whose stages are of these shapes and lie on these pipeline ranks. Throws Error
-/// for a tied weight that does not lie on the ends of the pipeline.
+/// How a config's programs are lowered whose stages have these shapes and are on these pipeline ranks. Throws Error for
+/// a tied weight that is not on the ends of the pipeline.
 [[nodiscard]] LoweringOptions lowering_options(const RunConfig& config, const std::vector<int>& rank_of_stage,
                                                std::vector<StageShape> stages);
 

@@ -151,7 +151,8 @@ const PlannedBuffer& MemoryPlan::at(BufferKey key) const {
 
 std::int64_t MemoryPlan::peak_bytes(MemoryCategory category) const {
   std::int64_t persistent = 0;
-  std::map<int, std::int64_t> changes;  // action -> bytes that begin or, one action behind their last, end
+  std::map<int, std::int64_t>
+      changes;  // action -> bytes that start there, less those whose last action is the one before
   for (const PlannedBuffer& buffer : buffers_) {
     if (category == MemoryCategory::padding) persistent += buffer.padding_bytes;
     if (buffer.category != category) continue;
@@ -175,14 +176,14 @@ std::map<MemoryCategory, std::int64_t> MemoryPlan::bytes_at_peak() const {
     changes[buffer.last_action + 1] -= buffer.num_bytes;
   }
   std::int64_t live = 0, peak = 0;
-  int fullest = 0;
+  int at_peak = 0;
   for (const auto& [action, bytes] : changes) {
     live += bytes;
-    if (live > peak) peak = live, fullest = action;
+    if (live > peak) peak = live, at_peak = action;
   }
   std::map<MemoryCategory, std::int64_t> held;
   for (const PlannedBuffer& buffer : buffers_) {
-    if (!is_persistent(buffer) && (fullest < buffer.first_action || buffer.last_action < fullest)) continue;
+    if (!is_persistent(buffer) && (at_peak < buffer.first_action || buffer.last_action < at_peak)) continue;
     held[buffer.category] += buffer.num_bytes - buffer.padding_bytes;
     if (buffer.padding_bytes > 0) held[MemoryCategory::padding] += buffer.padding_bytes;
   }

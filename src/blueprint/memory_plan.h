@@ -19,7 +19,7 @@ enum class MemoryCategory : std::uint8_t {
   moments,
   padding,              // of the flat buffers, to shards of equal size
   constants,            // RoPE tables, scalars
-  batch,                // tokens and targets of a step, and where documents begin
+  batch,                // tokens and targets of a step, and where documents start
   activations,          // what forward keeps for backward
   boundaries,           // inputs, outputs and their gradients between stages and units
   workspace,            // scratch of one action
@@ -38,7 +38,7 @@ struct PlannedBuffer {
   MemoryCategory category{};
   std::int64_t num_bytes = 0;      // with padding_bytes, a multiple of alignment_bytes
   std::int64_t padding_bytes = 0;  // counted as MemoryCategory::padding
-  int first_action = always;       // lives from the begin of this action of the program
+  int first_action = always;       // lives from the start of this action of the program
   int last_action = always;        // to the end of this one
   std::int64_t offset = 0;
 };
@@ -57,8 +57,8 @@ class MemoryPlan {
   [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
   /// Bytes of a category at the moment when it needs most.
   [[nodiscard]] std::int64_t peak_bytes(MemoryCategory category) const;
-  /// Bytes of each category that is there at the moment when most is held in all (of several the first). Their sum is
-  /// num_bytes() but for what is free between buffers then.
+  /// Bytes of each category at the moment of the highest use in total (the first such moment). Their sum is num_bytes()
+  /// minus the gaps between buffers at that moment.
   [[nodiscard]] std::map<MemoryCategory, std::int64_t> bytes_at_peak() const;
 
  private:

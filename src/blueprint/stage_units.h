@@ -33,7 +33,7 @@ void for_units(const StageLayers& layers, const Recompute& recompute, TiedWeight
   const std::int64_t recomputed = recompute.operations.empty() ? 0 : std::min(layers.num_layers, recompute.num_blocks);
   if (recomputed > 0) visit(UnitKind{.role = Role::block, .recompute = recompute.operations}, recomputed);
   if (layers.num_layers > recomputed) visit(UnitKind{.role = Role::block}, layers.num_layers - recomputed);
-  // Of two stages neither may form the weight's gradient by a product alone: schedules take them in any order.
+  // With two stages, neither may overwrite the weight's gradient by a matmul: schedules take them in any order.
   const bool is_overwritten_by_first_matmul = tied == TiedWeight::of_one_stage || tied == TiedWeight::of_two_ranks;
   if (layers.has_head)
     visit(UnitKind{.role = Role::head, .is_overwritten_by_first_matmul = is_overwritten_by_first_matmul},

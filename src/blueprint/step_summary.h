@@ -1,4 +1,4 @@
-// A training step of a blueprint as numbers, without a machine: what each pipeline rank holds, what it computes and
+// A training step of a blueprint in figures, without a machine: what each pipeline rank holds, what it computes and
 // what it sends.
 #pragma once
 

@@ -148,14 +148,14 @@ TEST(Layouts, EdgesHoldAndLanesCarryOneAtATime) {
 TEST(Layouts, WhoMeetsBeginsAndEndsTogether) {
   for_layouts([](const Drawn& drawn) {
     const Played played(drawn);
-    std::map<int, std::vector<ActionTimes>> meetings;
+    std::map<int, std::vector<ActionTimes>> times_of;
     for (std::size_t rank = 0; rank < played.events.ranks.size(); ++rank)
       for (std::size_t action = 0; action < played.events.ranks[rank].size(); ++action) {
-        const int meeting = played.works.work().ranks[rank].works[action].meeting;
-        if (meeting != meets_nobody) meetings[meeting].push_back(played.events.ranks[rank][action]);
+        const int rendezvous = played.works.work().ranks[rank].works[action].rendezvous;
+        if (rendezvous != no_rendezvous) times_of[rendezvous].push_back(played.events.ranks[rank][action]);
       }
-    for (const auto& [meeting, those] : meetings) {
-      ASSERT_EQ(int(those.size()), played.works.work().meeting_sizes[std::size_t(meeting)]);
+    for (const auto& [rendezvous, those] : times_of) {
+      ASSERT_EQ(int(those.size()), played.works.work().rendezvous_sizes[std::size_t(rendezvous)]);
       double last = 0;
       for (const ActionTimes& each : those) last = std::max(last, each.ready);
       for (const ActionTimes& each : those) {

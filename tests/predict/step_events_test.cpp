@@ -25,9 +25,9 @@ LoweringOptions plain_options(const Schedule& schedule) {
 }
 
 /// What ranks do together is numbered by its receive, or by its kind and count.
-class Meetings {
+class RendezvousOf {
  public:
-  explicit Meetings(StepWork& step) : step_(step) {}
+  explicit RendezvousOf(StepWork& step) : step_(step) {}
   int of(int rank, const Action& action) {
     switch (action.kind) {
       case ActionKind::send_forward:
@@ -39,16 +39,16 @@ class Meetings {
       case ActionKind::sum_tied:
       case ActionKind::clip:
       case ActionKind::report: return number({int(action.kind), counts_[{rank, action.kind}]++, 0});
-      default: return meets_nobody;
+      default: return no_rendezvous;
     }
   }
 
  private:
   using Key = std::tuple<int, int, int>;
   int number(const Key& key) {
-    const auto [known, is_new] = numbers_.try_emplace(key, int(step_.meeting_sizes.size()));
-    if (is_new) step_.meeting_sizes.push_back(0);
-    ++step_.meeting_sizes[std::size_t(known->second)];
+    const auto [known, is_new] = numbers_.try_emplace(key, int(step_.rendezvous_sizes.size()));
+    if (is_new) step_.rendezvous_sizes.push_back(0);
+    ++step_.rendezvous_sizes[std::size_t(known->second)];
     return known->second;
   }
   StepWork& step_;
@@ -59,14 +59,14 @@ class Meetings {
 /// Compute on its lane; all else hidden, each on a lane of its own.
 StepWork without_contention(const std::vector<Program>& programs, const Cost& cost) {
   StepWork step;
-  Meetings meetings(step);
+  RendezvousOf all_rendezvous(step);
   for (int rank = 0; rank < int(programs.size()); ++rank) {
     RankWork own{.program = &programs[std::size_t(rank)]};
     own.num_lanes = first_wire_lane + int(own.program->size());
     for (const Action& action : *own.program) {
       const bool computes = is_compute(action.kind);
       own.works.push_back({cost(rank, action), computes ? compute_lane : first_wire_lane + action.id,
-                           meetings.of(rank, action), !computes});
+                           all_rendezvous.of(rank, action), !computes});
     }
     step.ranks.push_back(std::move(own));
   }
@@ -137,15 +137,15 @@ struct Line {
   }
 };
 
-StepWork step_of(const std::vector<const Line*>& lines, std::vector<int> meeting_sizes = {}) {
+StepWork step_of(const std::vector<const Line*>& lines, std::vector<int> rendezvous_sizes = {}) {
   StepWork step;
   for (const Line* line : lines) step.ranks.push_back({&line->program, line->works});
-  step.meeting_sizes = std::move(meeting_sizes);
+  step.rendezvous_sizes = std::move(rendezvous_sizes);
   return step;
 }
 
-constexpr Work hidden_collective(double seconds, int meeting = meets_nobody) {
-  return {seconds, collective_lane, meeting, true};
+constexpr Work hidden_collective(double seconds, int rendezvous = no_rendezvous) {
+  return {seconds, collective_lane, rendezvous, true};
 }
 
 TEST(StepEvents, ALaneIsFirstInFirstOut) {
@@ -198,9 +198,9 @@ TEST(StepEvents, ComputeIsSlowerBesideWhatIsHidden) {
   EXPECT_DOUBLE_EQ(play(step).ranks.front()[1].end, 15);
 }
 
-TEST(StepEvents, AMeetingWithoutItsOtherHalfIsAFailureThatNamesIt) {
+TEST(StepEvents, ARendezvousWithoutItsOtherHalfIsAFailureThatNamesIt) {
   Line line;
-  line.add(ActionKind::receive_forward, {.lane = first_wire_lane, .meeting = 0, .is_hidden = true});
+  line.add(ActionKind::receive_forward, {.lane = first_wire_lane, .rendezvous = 0, .is_hidden = true});
   line.add(ActionKind::forward, {.seconds = 1}, {0});
   StepWork step = step_of({&line}, {2});
   step.ranks.front().num_lanes = first_wire_lane + 1;

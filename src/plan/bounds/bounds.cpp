@@ -5,7 +5,7 @@
 namespace echelon {
 namespace {
 
-/// Sums of seconds are formed in another order than the simulator's.
+/// Seconds are summed in another order than the simulator's.
 constexpr double rounding = 1 - 1e-9;
 
 }  // namespace
@@ -49,7 +49,7 @@ double PlanBounds::pipeline_seconds(const PlanComputation& computation) {
                   on_all_cores(computation.shape, core_seconds(computation, stages)));
 }
 
-/// By rank: when its last pass has ended; against the clock, if the seconds of a transfer are given.
+/// By rank: the end of its last pass; from a simulation of the schedule, if the seconds of a transfer are given.
 std::vector<double> PlanBounds::last_passes(const PlanCosts& costs, std::optional<double> transfer_seconds) {
   const PlanComputation computation = {costs.choice.shape, costs.choice.pipeline, costs.choice.recompute};
   const std::vector<PassWait> waits = waits_of(costs);
@@ -83,7 +83,7 @@ double PlanBounds::step_seconds(const PlanCosts& costs, std::optional<double> tr
     return std::max(pipeline_seconds(computation), all_cores);
   }
   std::vector<double> ends = last_passes(costs, transfer_seconds);
-  // Nothing is computed before gradients are cleared, and under ZeRO-3 gathers go on beside.
+  // Nothing is computed before gradients are cleared; under ZeRO-3 gathers run at the same time.
   const std::vector<std::int64_t>& blocks = costs.stages.blocks_of_rank;
   const double cleared = static_cast<double>(*std::min_element(blocks.begin(), blocks.end())) * costs.state.block.clear;
   for (double& end : ends) end += std::max(cleared, first_gathers(costs));

@@ -2,9 +2,9 @@
 // grades, each at least as high as the one before:
 //
 //   of a shape      what a rank computes on average
-//   of a pipeline   its fullest rank: the way of the first microbatch to it, all its passes, the way of the last
-//                   gradient back; what it keeps at its fullest
-//   of a layout     the schedule against the clock, and what comes before the next step: reduction, clipping, update,
+//   of a pipeline   its slowest rank: the way of the first microbatch to it, all its passes, the way of the last
+//                   gradient back; the highest memory use of a rank
+//   of a layout     a simulation of the schedule, and what comes before the next step: reduction, clipping, update,
 //                   gathering
 #pragma once
 
@@ -31,7 +31,7 @@ class PlanBounds {
   [[nodiscard]] double pipeline_seconds(const PlanComputation& computation);
   /// Whatever the order is.
   [[nodiscard]] double seconds_of_any_order(const PlanChoice& choice);
-  /// `plays`: the schedule is held against the clock, which takes most of the time.
+  /// `plays`: the schedule is simulated, which takes most of the time.
   [[nodiscard]] double seconds(const PlanChoice& choice, bool plays);
 
  private:
@@ -39,7 +39,7 @@ class PlanBounds {
   struct Ends {
     std::int64_t number = 0;
     std::vector<double> unplayed = {};               // by rank: the end of its last pass
-    std::map<double, std::vector<double>> played{};  // the same against the clock, by the seconds of a transfer
+    std::map<double, std::vector<double>> played{};  // from a simulation, by the seconds of a transfer
   };
   [[nodiscard]] Ends& ends_of(const PlanComputation& computation, const PlanStages& stages);
   [[nodiscard]] double on_all_cores(const PlanShape& shape, double core_seconds) const;

@@ -6,8 +6,8 @@
 namespace echelon {
 namespace {
 
-/// Nothing keeps less for good than all parameters, gradients and states in as many shards as there are data ranks.
-PlanChoice cut_most(const PlanComputation& computation) {
+/// The least persistent memory: all parameters, gradients and states in as many shards as there are data ranks.
+PlanChoice most_sharded(const PlanComputation& computation) {
   return {computation.shape,
           computation.pipeline,
           computation.recompute,
@@ -36,8 +36,8 @@ std::int64_t PlanBytes::persistent(const PlanChoice& choice, const PlanStages& s
   return bytes + (tied_weight != nullptr && (is_first || is_last) ? tied_weight->persistent_bytes : 0);
 }
 
-// The fullest moment of a rank is during a pass; what the next stage's gradient and the pass between units need is
-// there beside what is kept.
+// A rank's memory use is highest during a pass: what is kept, the gradient from the next stage and what passes between
+// units.
 const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation& computation) {
   const LayerCosts& costs = layers(computation);
   const PlanStages& all = stages(computation);
@@ -71,8 +71,8 @@ const std::vector<PlanBytes::Passing>& PlanBytes::passing(const PlanComputation&
   return passing_;
 }
 
-// Beside the pass of a block between two others: under ZeRO-3 the block's parameters and those of the next one; from
-// ZeRO-2 on the block's gradients and those of the one before it, which are being reduced.
+// In addition to the pass of a block between two others: under ZeRO-3 the block's parameters and those of the next one;
+// from ZeRO-2 on the block's gradients and those of the previous one, which are being reduced.
 std::int64_t PlanBytes::beside_passes(const PlanChoice& choice, const Passing& passing) {
   const PlanData& data = choice.data;
   if (data.shard == 1 || data.zero_level < 2) return passing.any;
@@ -113,7 +113,7 @@ std::int64_t PlanBytes::of_layout(const PlanChoice& choice) {
 }
 
 std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
-  const PlanChoice choice = cut_most(computation);
+  const PlanChoice choice = most_sharded(computation);
   const std::vector<Passing>& at_passes = passing(computation);
   const PlanStages& all = stages(computation);
   std::int64_t peak = 0;
@@ -123,7 +123,7 @@ std::int64_t PlanBytes::of_pipeline(const PlanComputation& computation) {
 }
 
 std::int64_t PlanBytes::of_any_schedule(const PlanComputation& computation) {
-  const PlanChoice choice = cut_most(computation);
+  const PlanChoice choice = most_sharded(computation);
   const PlanStages& all = stages(computation);
   const PipelineSchedule schedule = computation.pipeline.schedule;
   // All go forward before the first goes back.

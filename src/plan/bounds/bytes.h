@@ -1,5 +1,5 @@
-// Bytes that the fullest rank of a layout needs at least, without its blueprint. Three grades: of a layout; of a
-// pipeline whatever its data axes are; and that without its schedule.
+// A lower bound of the highest memory use of a rank, in bytes, without a blueprint. Three grades: of a layout; of a
+// pipeline with any data axes; of that with any schedule.
 #pragma once
 
 #include "plan/bounds/stages.h"
@@ -18,8 +18,8 @@ class PlanBytes {
   [[nodiscard]] std::int64_t of_any_schedule(const PlanComputation& computation);
 
  private:
-  /// What passes need at their fullest: any; one of a block forward, and one that forms gradients of weights, beside
-  /// what the data axes have there.
+  /// The highest memory use during passes: of any pass; of a forward pass of a block, and of one that computes weight
+  /// gradients, both without what the data axes add.
   struct Passing {
     std::int64_t any = 0, forward = 0, weights = 0;
   };

@@ -19,16 +19,16 @@ double core_seconds_of(const UnitState& unit, ActionKind kind) {
   return found == unit.costs.end() ? 0 : found->second.core_seconds;
 }
 
-/// At least, of a stage's blocks in a step: a pass may find the block that the pass before it has left gathered, and
-/// where parameters stay for the way back all that a microbatch left that is still to come back.
+/// A lower bound for a stage's blocks in a step. A pass may find the block that the previous pass has left gathered.
+/// Where parameters stay gathered for the backward pass, it finds all blocks of a microbatch that is still in flight.
 double gathers_of_blocks(const PlanData& data, const StagePasses& passes, double num_blocks) {
   if (data.zero_level < 3 || data.reshard == ReshardAfterForward::step || num_blocks == 0) return num_blocks;
   if (data.reshard == ReshardAfterForward::never) return passes.openings * num_blocks - passes.open_behind_own;
   return passes.all * num_blocks - passes.behind_own;
 }
 
-// The collectives of a rank's data axes share a lane: all but the last one of them lie before the norm. Under ZeRO-1
-// and 2 parameters are gathered behind it.
+// The collectives of a rank's data axes share a lane: all but the last one of them run before the norm. Under ZeRO-1
+// and 2 parameters are gathered after it.
 double lane_seconds(const PlanCosts& costs) {
   const PlanData& data = costs.choice.data;
   if (!is_sharded(data, 2)) return 0;
@@ -45,15 +45,15 @@ double lane_seconds(const PlanCosts& costs) {
   return *std::max_element(lane.begin(), lane.end()) - block.reduce;
 }
 
-/// The longest that a unit may take in the last pass: what comes later is reduced earlier than one thinks, never later.
+/// The longest that a unit may take in the last pass. With a shorter pass its reduction starts earlier, never later.
 double longest_pass(const UnitCost& unit, BackwardKinds kinds) {
   double seconds = kinds == BackwardKinds::split ? 0 : unit.seconds[of_backward];
   if (kinds != BackwardKinds::fused) seconds = std::max(seconds, unit.seconds[of_weights]);
   return seconds;
 }
 
-/// By when the gradients of all ranks are reduced: those of the units of a rank's last pass one after the other since
-/// they were formed.
+/// By when the gradients of all ranks are reduced: those of the units of a rank's last pass one after the other, each
+/// from when it was computed.
 double reductions_end(const PlanCosts& costs, const std::vector<double>& last_passes) {
   const PlanStages& all = costs.stages;
   const StateCosts& state = costs.state;
@@ -63,8 +63,7 @@ double reductions_end(const PlanCosts& costs, const std::vector<double>& last_pa
   double unit_pass = waits;
   costs.layers.for_blocks(
       [&](const UnitCost& block) { unit_pass = std::max(unit_pass, longest_pass(block, all.backward_kinds)); });
-  // What the embedding's backward pass forms comes last on its rank, unless weights' gradients of another of its stages
-  // are put off.
+  // The embedding's gradients come last on their rank, unless weight gradients of another stage of it are deferred.
   const bool ends_with_embedding = all.backward_kinds == BackwardKinds::fused || costs.choice.pipeline.num_virtual == 1;
   std::vector<std::int64_t> fewest(last_passes.size(), std::numeric_limits<std::int64_t>::max());  // blocks of a stage
   for (const StageCost& stage : all.stages) {
@@ -73,12 +72,12 @@ double reductions_end(const PlanCosts& costs, const std::vector<double>& last_pa
   }
   double end = lane_seconds(costs);
   for (std::size_t rank = 0; rank < last_passes.size(); ++rank) {
-    // The blocks of the last pass, whichever stage it goes through, are formed no earlier than one pass of a block
-    // before the other.
+    // The gradients of the last pass's blocks, of whichever stage, come no closer to each other than one pass of a
+    // block.
     const double since_first =
         static_cast<double>(std::max<std::int64_t>(0, fewest[rank] - 1)) * unit_pass + std::max(waits, embedding_pass);
     const bool has_embedding = static_cast<int>(rank) == all.stages.front().rank;
-    // The last block's reduction begins when its pass has ended, or when the gathers before it have, for which the
+    // The last block's reduction starts when its pass has ended, or when the gathers before it have, for which the
     // embedding's pass waits too.
     const double of_last = fewest[rank] > 0 ? reduce - (has_embedding ? embedding_pass : 0) : 0;
     const double queued = std::max(static_cast<double>(fewest[rank]) * reduce - since_first, of_last);
@@ -116,11 +115,11 @@ double update_seconds(const PlanCosts& costs) {
 
 }  // namespace
 
-// Under ZeRO-3 passes wait for gathers inside. Of n blocks of a pass all but the first are gathered in it, one after
-// the other, and none before what comes before the first has ended: the last begins n - 1 gathers later at the
-// earliest. Where gradients of the weights are formed, the reduction of a block comes into the lane behind the gather
-// of the next one and before that of the one after it: from the end of the first block to the begin of the last lie n -
-// 2 of both.
+// Under ZeRO-3 a pass waits for gathers. Of its n blocks all but the first are gathered during the pass, one after the
+// other, and none before the work ahead of the first block has ended. So the last block starts n - 1 gathers later at
+// the earliest. Where weight gradients are computed, the lane takes the reduction of a block after the gather of the
+// next block and before the one after that. So n - 2 of both run between the end of the first block and the start of
+// the last.
 std::vector<PassWait> waits_of(const PlanCosts& costs) {
   std::vector<PassWait> waits;
   const PlanData& data = costs.choice.data;
@@ -144,7 +143,7 @@ std::vector<PassWait> waits_of(const PlanCosts& costs) {
   return waits;
 }
 
-// Under ZeRO-3 nobody computes a block before the first rank has gathered the embedding and its first block, one after
+// Under ZeRO-3 no rank computes a block before the first rank has gathered the embedding and its first block, one after
 // the other.
 double first_gathers(const PlanCosts& costs) {
   if (!is_sharded(costs.choice.data, 3)) return 0;
@@ -153,11 +152,11 @@ double first_gathers(const PlanCosts& costs) {
   return std::max(embedding, embedding + costs.state.block.gather - costs.layers.embedding().seconds[of_forward]);
 }
 
-// One rank alone goes through all blocks forward and then back, of one microbatch (1F1B) or of all (breadth-first), so
-// that the lane can be followed through the whole phase: forward the last block waits for the gathers of all. Back the
-// first reduction waits for the first block's pass; behind it come the gathers of all but the first two blocks, all
-// reductions but those of the last two, and in the last phase the sums over replicas but those of the last four, each
-// of which comes two passes behind its reduction: for them the last block waits.
+// A single rank computes all blocks forward and then backward, of one microbatch (1F1B) or of all (breadth-first), so
+// the lane is known through the whole phase. In the forward phase the last block waits for the gathers of all blocks.
+// In the backward phase the first reduction waits for the first block's pass. After it come the gathers of all but the
+// first two blocks and all reductions but the last two. In the last phase the sums over replicas follow, except for the
+// last four, each two passes after its reduction. The last block waits for all of these.
 double single_rank_end(const PlanCosts& costs) {
   const auto& [choice, stages, layers, state, passes] = costs;
   const PlanData& data = choice.data;

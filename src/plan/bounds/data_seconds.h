@@ -1,4 +1,4 @@
-// What the data axes add to a step at least: waits for gathers under ZeRO-3, and all that comes behind the last pass.
+// What the data axes add to a step at least: waits for gathers under ZeRO-3, and all that comes after the last pass.
 #pragma once
 
 #include "plan/bounds/stages.h"

@@ -25,7 +25,7 @@ LayoutProgram::LayoutProgram(const Schedule& schedule, const LoweringOptions& lo
   for (const Program& program : programs) lifetimes.push_back(lifetimes_of(program, options, rank_of_stage));
 }
 
-/// As in a simulated step where all replicas are alike: only what crosses stages meets others.
+/// As in a simulated step with identical replicas: only actions that cross stages need other ranks.
 void LayoutProgram::place_on_lanes() {
   std::vector<int> all(programs.size());
   std::iota(all.begin(), all.end(), 0);

@@ -21,7 +21,7 @@ struct LayoutProgram {
   std::vector<Program> programs;                       // by pipeline rank
   StepWork work;                                       // its seconds are to be filled in
   std::vector<std::vector<BufferLifetime>> lifetimes;  // by pipeline rank
-  // By stage: the microbatch whose gradients of the weights are formed first.
+  // By stage: the microbatch whose weight gradients are computed first.
   std::vector<int> first_to_form;
   [[nodiscard]] int peer_of(const Action& transfer) const;  // the pipeline rank at the other end
 

@@ -25,7 +25,7 @@ class LayoutFold {
         program_(program),
         devices_(config.mesh_shape(), machine),
         timer_(machine, devices_.mesh().num_ranks()),
-        // A group's nodes may lie below one switch or several.
+        // A group's nodes may be connected to one switch or to several.
         ranks_differ_(machine.network.nodes_per_leaf > 0) {
     without_units_.options = layer_options(config, 0);
     without_units_.rank_of_stage = program.rank_of_stage;
@@ -90,7 +90,7 @@ class LayoutFold {
   [[nodiscard]] bool is_of(std::size_t stage, int rank) const { return program_.rank_of_stage[stage] == rank; }
   [[nodiscard]] const Stage& stage(int index) const { return stages_[static_cast<std::size_t>(index)]; }
 
-  /// What comes now is of this rank. Where all ranks are alike, what is known stays.
+  /// Selects the rank. Where all ranks take the same time, the known seconds stay valid.
   void start(int rank) {
     Coordinates coordinates{};
     coordinates[static_cast<std::size_t>(Axis::pp)] = rank;

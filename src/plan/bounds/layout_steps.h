@@ -13,10 +13,11 @@
 
 namespace echelon {
 
-/// A layout's step, and the bytes that live at the same time on its fullest rank.
+/// A layout's step, and the highest sum of bytes that live at the same time on one rank.
 struct LayoutStep {
   double seconds = 0;
-  // Else at least so many: replicas may lie differently on nodes, and each stage's has the closest of the places.
+  // Otherwise a lower bound: replicas may be placed differently on nodes, and each stage counts with the closest
+  // placement.
   bool is_exact = true;
   std::int64_t live_bytes = 0;
 };

@@ -51,9 +51,9 @@ struct PlanStages {
 
 /// Passes of a stage in a step, as gathers under ZeRO-3 see them.
 struct StagePasses {
-  // Those that come behind another pass of the stage on their rank find its last block gathered.
+  // Those that follow another pass of the stage on their rank find its last block gathered.
   double all = 0, behind_own = 0;
-  double openings = 0, open_behind_own = 0;  // those before which no microbatch waits for its way back
+  double openings = 0, open_behind_own = 0;  // those before which no microbatch waits for its backward pass
 };
 [[nodiscard]] std::vector<StagePasses> passes_of_stages(const CompactSchedule& schedule);
 

@@ -26,7 +26,7 @@ struct UnitCost {
 
 struct LayerCosts {
   std::vector<UnitCost> units = {};
-  // Bounds take the head as if its product formed a tied weight's gradient, which costs least.
+  // Bounds assume that the head's matmul overwrites a tied weight's gradient, which costs least.
   TiedWeight tied = TiedWeight::none;
   std::int64_t boundary_bytes = 0;  // of x between stages or units
 
@@ -87,7 +87,7 @@ class CostTable {
   CostTable(const PlanSpace& space, const PlanRequest& request);
 
   [[nodiscard]] PlanOrders& orders() { return orders_; }
-  /// Seconds are those where tensor-parallel groups lie closest, of all orders.
+  /// Seconds are those with the closest placement of tensor-parallel groups, of all orders.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed);
   /// Seconds are those on the mesh. The same object, where none are longer.
   [[nodiscard]] const LayerCosts& layers(const PlanShape& shape, const BlockOperations& recomputed,

@@ -19,8 +19,8 @@ struct Plan {
 struct PlanResult {
   std::int64_t num_configurations = 0;  // legal layouts
   std::int64_t num_evaluated = 0;       // blueprints that were made and timed
-  std::int64_t num_played = 0;          // layouts whose schedule was held against the clock
-  std::int64_t num_stepped = 0;         // layouts whose programs were played
+  std::int64_t num_played = 0;          // layouts whose schedule was simulated
+  std::int64_t num_stepped = 0;         // layouts whose programs were simulated
   double seconds = 0;                   // that the search took
   double within = 0;                    // no layout is better than the first plan by more than this part of it
   bool is_complete = true;              // false: time was over, and the plans are good ones that were found by then

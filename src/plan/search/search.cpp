@@ -24,7 +24,7 @@ using Key = PlanKey;
 using Node = PlanNode;
 using Heap = PlanHeap;
 
-constexpr double rounding_of_bounds = 1 - 1e-9;  // their sums are formed in another order than the simulator's
+constexpr double rounding_of_bounds = 1 - 1e-9;  // they are summed in another order than the simulator's seconds
 
 // Where time is over:
 constexpr double grace = 0.2;                                  // of it, to find some plans nevertheless
@@ -89,9 +89,9 @@ class Search {
     return request_.within > 0 ? bound.first < timed.first * (1 - request_.within) : bound < timed;
   }
 
-  /// Time is over: layouts that are found going down by the lowest bounds, from the lowest set of each way to lay out
-  /// the model, and then from the lowest sets of the best degrees; the best of them are timed. Nothing is taken off the
-  /// heap, whose first bound still says how much better another one could be.
+  /// Time is over: descends by the lowest bounds from the lowest set of each way to lay out the model, then from the
+  /// lowest sets of the best degrees. The best layouts found are timed. Nothing is taken off the heap, whose first
+  /// bound still says how much better another one could be.
   void find_some(int wanted, double end) {
     using Way = std::tuple<Degrees, std::int64_t, ReshardAfterForward>;
     std::map<Way, const Heap::Entry*> lowest;
@@ -213,7 +213,7 @@ class Search {
 
   [[nodiscard]] bool memory_first() const { return request_.objective == PlanObjective::memory || !must_fit_; }
 
-  /// The layouts with the recomputations of `chain`, without those at its begin of which none fits.
+  /// The layouts with the recomputations of `chain`, without those at its start of which none fits.
   template <class Fits>
   void push_pipeline(const PlanChoice& choice, std::vector<PlanRecompute> chain, const Fits& fits) {
     const auto first = must_fit_ ? std::partition_point(chain.begin(), chain.end(),
@@ -230,8 +230,8 @@ class Search {
     push(std::move(node));
   }
 
-  /// The first layouts of a chain whose schedule says that they fit, one for each way of the data axes; the rest of the
-  /// chain stays a node.
+  /// The first layouts of a chain whose schedule says that they fit, one for each data-parallel configuration; the rest
+  /// of the chain stays a node.
   void expand_pipeline(const Node& node) {
     PlanChoice choice = node.choice;
     const auto fits = [&](const PlanRecompute& each) {

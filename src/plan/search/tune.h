@@ -33,7 +33,7 @@ struct Tuning {
   [[nodiscard]] double measured_seconds(const RunConfig& config) const;
 };
 
-/// What the planner chooses of a config, in words: those of two configs are the same if they are run alike.
+/// What the planner chooses of a config, in words: those of two configs are equal if both run in the same way.
 [[nodiscard]] std::string layout_text(const RunConfig& config);
 
 /// Throws Error if no layout fits.

@@ -11,8 +11,8 @@
 namespace echelon {
 namespace {
 
-/// On how many nodes, and below how many switches, a group of each of the axes lies; none where that differs from rank
-/// to rank. Switches count where they are oversubscribed.
+/// How many nodes, and how many switches, a group of each axis spans; none where that differs from rank to rank.
+/// Switches count where they are oversubscribed.
 std::optional<std::vector<int>> spread_of(std::span<const Axis> axes, const MeshShape& mesh,
                                           const MachineSpec& machine) {
   const DeviceMap devices(mesh, machine);

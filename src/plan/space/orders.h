@@ -1,6 +1,6 @@
-// Which orders of the axes a machine can tell apart. What a group takes depends on how many of its ranks lie on a node
-// and below a switch; where two orders give each axis as many there, every collective and every transfer between stages
-// takes the same, and one of the two stands for both.
+// Which orders of the axes a machine can tell apart. The time of a group depends on how many of its ranks are on one
+// node and on one switch. Where two orders agree in that for each axis, every collective and every transfer takes the
+// same, and one of the two represents both.
 #pragma once
 
 #include "plan/space/space.h"
@@ -14,11 +14,11 @@ class PlanOrders {
  public:
   PlanOrders(const PlanSpace& space, const PlanRequest& request) : space_(&space), request_(&request) {}
 
-  /// Of the orders of the space those that no earlier one stands for.
+  /// Of the orders of the space those that no earlier one represents.
   [[nodiscard]] const std::vector<AxisOrder>& of(const PlanShape& shape, const PlanData& data);
-  /// Meshes on which tensor-parallel groups lie in all the ways that an order may give them.
+  /// Meshes with every placement of tensor-parallel groups that some order has.
   [[nodiscard]] const std::vector<MeshShape>& of_tensor_axis(std::int64_t tp);
-  /// The one of the different ones that stands for `order`.
+  /// The one of the different ones that represents `order`.
   [[nodiscard]] const AxisOrder& stand_in(const PlanShape& shape, const PlanData& data, const AxisOrder& order);
 
  private:

@@ -89,12 +89,12 @@ RunConfig base_config(const PlanQuestion& question, const std::vector<std::strin
     const bool is_folder = std::filesystem::is_directory(question.model);
     source.arguments.push_back(fmt::format("--model.{}={}", is_folder ? "path" : "preset", question.model));
   }
-  // One sequence in one microbatch contradicts nothing; the real sizes come behind.
+  // One sequence in one microbatch contradicts nothing; the real sizes follow.
   for (const std::string& setting : settings)
     if (!is_chosen(key_of(setting))) source.arguments.push_back(setting);
   if (question.global_batch_size)
     source.arguments.push_back(fmt::format("--training.global_batch_size={}", *question.global_batch_size));
-  // Sequences of a length that nobody said are set behind, too: the model may have no room for the usual ones.
+  // A sequence length that was not given is set later, too: the usual length may be too long for the model.
   const std::int64_t least = 1;
   if (question.seq_len || !says(question, settings, "training.seq_len"))
     source.arguments.push_back(fmt::format("--training.seq_len={}", question.seq_len.value_or(least)));

@@ -15,7 +15,7 @@ namespace echelon {
 
 enum class PlanObjective : std::uint8_t {
   time,    // seconds of a step
-  memory,  // bytes of the fullest rank, then seconds
+  memory,  // the highest memory use of a rank, then seconds
   cost,    // price of a token, over all numbers of devices that divide the one asked for
 };
 [[nodiscard]] std::string_view name_of(PlanObjective objective);

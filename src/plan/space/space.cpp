@@ -118,8 +118,8 @@ std::vector<AxisOrder> orders_of(const std::vector<Axis>& axes, const PlanReques
   return request.machine.host ? std::vector{AxisOrder()} : permuted_orders(axes);
 }
 
-/// On one pipeline rank the others run the passes of one of these in the same order, or form weights' gradients apart
-/// for nobody's sake.
+/// On one pipeline rank the other schedules run the same passes in the same order, or split the backward pass without a
+/// benefit.
 bool is_for_one_rank(PipelineSchedule schedule) {
   return schedule == PipelineSchedule::one_f_one_b || schedule == PipelineSchedule::looped_bfs;
 }
@@ -253,7 +253,7 @@ std::vector<PlanData> PlanSpace::data_layouts(const PlanShape& shape) const {
   };
   for (const std::int64_t shard : divisors(shape.dp)) {
     const std::int64_t replicate = shape.dp / shard;
-    // Where nothing is cut the level says nothing: it keeps what the user fixed, or its default.
+    // Where nothing is sharded the level has no effect: it keeps what the user fixed, or its default.
     if (shard == 1) {
       add({replicate, 1, request_->fixes(zero_key) && fixed.zero_level < 3 ? fixed.zero_level : 1});
       continue;

@@ -1,11 +1,11 @@
 // All layouts of a model on so many devices that `train` would run, as a product of five choices, so that they can be
 // counted without being listed:
 //
-//   shape        tensor (and sequence), pipeline and data degrees, sequences per microbatch
-//   pipeline     of a shape: schedule, virtual stages, layers per stage
-//   recompute    of a pipeline: which operations of how many blocks of each stage are formed again
-//   data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released
-//   order        of a shape with its data axes: how they lie over the ranks
+//   Shape        tensor (and sequence), pipeline and data degrees, sequences per microbatch.
+//   Pipeline     of a shape: schedule, virtual stages, layers per stage.
+//   Recompute    of a pipeline: which operations of how many blocks of each stage are recomputed.
+//   Data         of a shape: replicas and shards, ZeRO's level, when gathered parameters are released.
+//   Order        of a shape with its data axes: which axis is innermost.
 #pragma once
 
 #include "plan/space/request.h"
@@ -64,8 +64,8 @@ class PlanSpace {
   /// From the fastest to the one that keeps least, for each set of operations.
   [[nodiscard]] std::vector<PlanRecompute> recomputes(const PlanPipeline& pipeline) const;
   [[nodiscard]] std::vector<PlanData> data_layouts(const PlanShape& shape) const;
-  /// Those that differ as meshes: axes of one rank stand where the default has them. The default comes first. On a host
-  /// ranks are threads, which lie nowhere, and the default stands for all.
+  /// Those that differ as meshes: axes of one rank are where the default has them. The default comes first. On a host
+  /// ranks are threads without a place, and the default represents all.
   [[nodiscard]] const std::vector<AxisOrder>& orders(const PlanShape& shape, const PlanData& data) const;
   [[nodiscard]] MeshShape mesh_of(const PlanShape& shape, const PlanData& data, const AxisOrder& order) const;
 

@@ -32,7 +32,7 @@ NamedSeconds largest_first(const std::map<std::string, double>& parts) {
   return sorted;
 }
 
-const PredictedMemory& fullest(const Plan& plan) {
+const PredictedMemory& highest_memory(const Plan& plan) {
   return *std::max_element(plan.outcome.memory.begin(), plan.outcome.memory.end(),
                            [](const auto& a, const auto& b) { return a.arena_bytes < b.arena_bytes; });
 }
@@ -91,7 +91,7 @@ std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_
 }
 
 std::vector<std::string> memory_parts(const Plan& plan) {
-  const PredictedMemory& memory = fullest(plan);
+  const PredictedMemory& memory = highest_memory(plan);
   std::vector<std::string> lines;
   for (const auto& [category, bytes] : memory.category_bytes)
     if (static_cast<double>(bytes) >= 0.001 * static_cast<double>(memory.arena_bytes))
@@ -103,7 +103,7 @@ std::vector<std::string> memory_parts(const Plan& plan) {
 }
 
 std::vector<std::string> misses(const Plan& plan) {
-  const PredictedMemory& memory = fullest(plan);
+  const PredictedMemory& memory = highest_memory(plan);
   std::vector<std::string> lines = {fmt::format("it needs {:.2f} GiB and misses {:.2f} GiB",
                                                 static_cast<double>(memory.arena_bytes) / gib,
                                                 static_cast<double>(memory.arena_bytes - memory.device_bytes) / gib)};

@@ -1,4 +1,4 @@
-// Why a plan is the best one, in sentences that follow from its numbers.
+// Why a plan is the best one, in sentences that follow from its figures.
 #pragma once
 
 #include "plan/search/plan.h"
@@ -13,13 +13,13 @@ namespace echelon {
 [[nodiscard]] std::vector<std::string> memory_parts(const Plan& plan);
 /// What of the step is longer or shorter than in the best plan.
 [[nodiscard]] std::vector<std::string> differences(const Plan& best, const Plan& other);
-/// Where the best plan's order is not the default: what lies on a node under each of them, and what the default one
+/// Where the best plan's order is not the default: what is on one node with each of them, and what the default one
 /// costs.
 [[nodiscard]] std::vector<std::string> order_reasons(const Plan& best, const Plan& in_default_order,
                                                      const MachineSpec& machine);
-/// By how much the fullest rank is beyond its device.
+/// By how much the rank with the highest memory use exceeds its device.
 [[nodiscard]] std::vector<std::string> misses(const Plan& plan);
-/// The advice of textbooks, held against the best plan: where that contradicts, it says so.
+/// The advice of textbooks, compared with the best plan: it says where they contradict each other.
 [[nodiscard]] std::vector<std::string> rules_of_thumb(const PlanResult& result, const PlanRequest& request);
 
 }  // namespace echelon

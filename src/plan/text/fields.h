@@ -1,4 +1,4 @@
-// The names under which `plan --json` and `tune --json` tell of a plan.
+// The names with which `plan --json` and `tune --json` tell of a plan.
 #pragma once
 
 #include "plan/search/plan.h"

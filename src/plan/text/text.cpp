@@ -57,7 +57,7 @@ PlanRow row(const Plan& plan) {
           recompute_text(plan.choice.recompute) + order_text(plan.choice.order)};
 }
 
-/// Columns as wide as they need, numbers to the right.
+/// Columns as wide as they need, figures to the right.
 std::string plan_table(const std::vector<PlanRow>& rows) {
   constexpr std::size_t num_numbers = 8;
   std::vector<std::size_t> widths(plan_header.size(), 0);

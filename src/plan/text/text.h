@@ -5,7 +5,7 @@
 
 namespace echelon {
 
-/// The parts of a plan in a word or two each. A pipeline that ends in "*" wants the footnote.
+/// The parts of a plan in a word or two each. A pipeline that ends in "*" needs the footnote.
 [[nodiscard]] std::string pipeline_text(const PlanChoice& choice);
 inline constexpr std::string_view pipeline_footnote =
     "*: the embedding and the head count as a layer each where layers are spread over stages";
@@ -13,7 +13,7 @@ inline constexpr std::string_view pipeline_footnote =
 [[nodiscard]] std::string recompute_text(const PlanRecompute& recompute);
 
 [[nodiscard]] std::string to_text(const PlanResult& result, const PlanRequest& request);
-/// One object: configurations, evaluated, seconds, plans; and nearest where nothing fits.
+/// One object: configurations, evaluated, seconds, plans; and the closest plan (field `nearest`) where nothing fits.
 [[nodiscard]] std::string to_json(const PlanResult& result, const PlanRequest& request);
 
 }  // namespace echelon

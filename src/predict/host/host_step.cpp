@@ -10,7 +10,7 @@
 namespace echelon {
 namespace {
 
-/// An exchange as it goes on.
+/// An exchange as it proceeds.
 struct Exchange {
   int num_arrived = 0;
   bool is_ready = false, is_done = false;

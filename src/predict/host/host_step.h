@@ -1,7 +1,7 @@
-// A step of thread ranks that share the cores of one host, rank by rank as the engine goes about it (comm/thread): a
-// rank computes while it has one of as many permits as there are cores, and hands it to the next one in the queue when
-// it waits; whoever waits for a collective does its share of copying and summing; and cores that nobody needs help
-// those that compute (base/lending.h).
+// A step of thread ranks that share the cores of one host, rank by rank as the engine runs it (comm/thread). A rank
+// computes while it has one of as many permits as there are cores, and hands it to the next rank in the queue when it
+// waits. A rank that waits for a collective does its share of copying and summing. Idle cores help those that compute
+// (base/lending.h).
 #pragma once
 
 #include "blueprint/blueprint.h"
@@ -18,11 +18,11 @@ namespace echelon {
 struct HostStep {
   double seconds = 0;
   double busy_core_seconds = 0;       // of all cores; the rest of `seconds` times their number is idle
-  std::vector<StepParts> parts = {};  // by rank; what a rank waits for a core stands under waiting
+  std::vector<StepParts> parts = {};  // by rank; the wait of a rank for a core is part of waiting
   Timeline timeline = {};             // of the rank of every pipeline rank whose other coordinates are 0
 };
 
-/// `slow_ranks`: factors of the time of what they compute. Throws Error for products in float8, which processors do for
+/// `slow_ranks`: factors of the time of what they compute. Throws Error for matmuls in float8, which CPUs do for
 /// comparison alone, and Failure if the programs deadlock.
 [[nodiscard]] HostStep host_step(const Blueprint& blueprint, const HostSpec& host,
                                  const std::map<int, double>& slow_ranks = {});

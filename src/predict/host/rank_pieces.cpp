@@ -22,7 +22,7 @@ class Builder {
 
  private:
   /// Who meets; in a transfer, who sends and who receives.
-  using Meeting = std::tuple<std::vector<int>, int, int>;
+  using Rendezvous = std::tuple<std::vector<int>, int, int>;
 
   void add_rank(int rank) {
     rank_ = rank;
@@ -72,15 +72,15 @@ class Builder {
 
   int join(const CommRecord& record) {
     std::vector<int> ranks = blueprint_.mesh().ranks_of(record.group, rank_);
-    Meeting meeting = {ranks, -1, -1};
+    Rendezvous rendezvous = {ranks, -1, -1};
     const bool is_transfer = record.kind == CommKind::send || record.kind == CommKind::receive;
     if (is_transfer) {
       const int peer = ranks[static_cast<std::size_t>(record.peer)];
-      meeting = record.kind == CommKind::send ? Meeting{ranks, rank_, peer} : Meeting{ranks, peer, rank_};
+      rendezvous = record.kind == CommKind::send ? Rendezvous{ranks, rank_, peer} : Rendezvous{ranks, peer, rank_};
     }
     const int num_parties = is_transfer ? 2 : record.group_size;
-    std::vector<int>& chain = chains_[meeting];
-    const std::size_t number = num_started_[{meeting, rank_}]++;
+    std::vector<int>& chain = chains_[rendezvous];
+    const std::size_t number = num_started_[{rendezvous, rank_}]++;
     if (number == chain.size()) {
       chain.push_back(static_cast<int>(all_.exchanges.size()));
       const std::int64_t bytes = record.num_elements * size_of(record.dtype);
@@ -111,8 +111,8 @@ class Builder {
   UnitTraces units_{blueprint_.config()};
   int rank_ = 0;
   double slowness_ = 1;
-  std::map<Meeting, std::vector<int>> chains_;
-  std::map<std::pair<Meeting, int>, std::size_t> num_started_;
+  std::map<Rendezvous, std::vector<int>> chains_;
+  std::map<std::pair<Rendezvous, int>, std::size_t> num_started_;
   std::map<int, std::unique_ptr<RankBlueprint>> representatives_;
 };
 

@@ -21,7 +21,7 @@ struct ExchangeSpec {
 struct Piece {
   enum class Kind : std::uint8_t { begin, end, compute, join, wait, poll };
   Kind kind = Kind::compute;
-  int action = -1;    // that begins or ends, or that the wait is for
+  int action = -1;    // that starts or ends, or that the wait is for
   int exchange = -1;  // that is joined or waited for
   CoreSeconds seconds = {};
 };

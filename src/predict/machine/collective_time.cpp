@@ -8,7 +8,7 @@
 namespace echelon {
 namespace {
 
-/// What NCCL moves a buffer with: flags beside every word, beside every 120 bytes, or none (LL, LL128, Simple).
+/// What NCCL moves a buffer with: flags with every word, with every 120 bytes, or none (LL, LL128, Simple).
 /// Latencies of a hop in multiples of LL's: NCCL 2.19, src/graph/tuning.cc (0.6, 1.25 and 3.4-4 us over NVLink, 5, 8.5
 /// and 14 us between nodes). LL's share of the bandwidth is that of NCCL 2.8, ibid.: later versions cap it by the
 /// generation of GPUs, at 0.1 to 0.5.
@@ -37,7 +37,7 @@ class Fabric {
         L_(link_.bandwidth * link_.efficiency),
         C_(placement.cards_bandwidth),
         nodes_per_leaf_(N_ / placement.num_leaves) {
-    // A ring or tree crosses the border of a leaf once for all of the group's nodes below it.
+    // A ring or tree leaves a leaf switch once for all of the group's nodes on it.
     if (placement.num_leaves > 1)
       C_above_leaves_ = C_ / std::max(1.0, network.oversubscription / nodes_per_leaf_);
     else

@@ -1,6 +1,6 @@
-// Seconds of one collective or transfer of a group by the algorithms that NCCL has, of which the one is taken that ends
-// first: rings, double binary trees over nodes (Sanders, Speck, Traeff 2009), sums inside the switch (NVLink and
-// InfiniBand SHARP), each with NCCL's three protocols; or by what was measured.
+// Seconds of one collective or transfer of a group by the fastest of NCCL's algorithms, or by what was measured. The
+// algorithms are rings, double binary trees over nodes (Sanders, Speck, Traeff 2009) and sums inside the switch (NVLink
+// and InfiniBand SHARP), each with NCCL's three protocols.
 //
 //   seconds = start + hops latency + passes bytes / bandwidth
 #pragma once

@@ -20,12 +20,12 @@ struct CostScales {
 /// raises the peak.
 [[nodiscard]] MachineSpec scaled(MachineSpec machine, const CostScales& scales);
 
-/// Seconds of some steps under scales.
+/// Seconds of some steps with scales.
 using ScaledSeconds = std::function<std::vector<double>(const CostScales&)>;
 
-/// The scales under which `predicted` comes closest to `measured` (Gauss and Newton's steps on the logarithms). Few
-/// steps cannot tell the two scales apart, so what does not speak against it scales alike. The outcome's mean error is
-/// never above that of the best factor for both.
+/// The scales with which `predicted` comes closest to `measured` (Gauss-Newton steps on the logarithms). Few steps
+/// cannot tell the two scales apart, so both are equal unless the measurements contradict that. The mean error of the
+/// result is never above that of the best factor for both.
 [[nodiscard]] CostScales fit_cost_scales(const std::vector<double>& measured, const ScaledSeconds& predicted);
 
 /// Mean of |predicted / measured - 1|; the two are as long.

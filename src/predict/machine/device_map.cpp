@@ -12,8 +12,8 @@ namespace {
 /// Threads and processes of one host are as many as are asked for.
 bool is_host(const NodeSpec& node) { return node.link.kind == LinkKind::shared_memory && node.count == 0; }
 
-/// Of ranks at `stride`, `degree` of them, so many lie in an aligned block of `block` ranks, whichever it is; none if
-/// that differs from block to block.
+/// How many of `degree` ranks at `stride` are in an aligned block of `block` ranks; none if that differs from block to
+/// block.
 std::optional<std::int64_t> members_of_axis(std::int64_t stride, std::int64_t degree, std::int64_t block) {
   if (stride % block == 0) return 1;
   if (block % (stride * degree) == 0) return degree;
@@ -91,7 +91,7 @@ int DeviceMap::rail_of(int rank) const {
 double DeviceMap::share_of_cards(const Stretch& stretch, double num_sharers, int ranks_per_node) const {
   const NodeSpec& node = *stretch.kind;
   const double all = static_cast<double>(node.num_nics) * node.nic_bandwidth;
-  // A device drives the card beside it, or all that are its part of the node's.
+  // A device drives the card next to it, or its share of the node's cards.
   const double own = std::max(node.nic_bandwidth, all / static_cast<double>(node.num_devices)) * ranks_per_node;
   return std::min(all / std::max(num_sharers, 1.0), own) * machine_->network.efficiency;
 }

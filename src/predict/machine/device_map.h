@@ -1,5 +1,5 @@
-// Which device of which node every rank of a run is, and how the ranks of a group lie on nodes. Ranks fill the nodes in
-// order, so that the innermost axes of the mesh stay inside a node.
+// Which device of which node every rank of a run is, and how the ranks of a group are spread over nodes. Ranks fill the
+// nodes in order, so that the innermost axes of the mesh stay inside a node.
 #pragma once
 
 #include "spec/machine/machine_spec.h"
@@ -10,14 +10,14 @@
 
 namespace echelon {
 
-/// How the ranks of a group lie on nodes, and what they have of them.
+/// How the ranks of a group are spread over nodes, and their share of the hardware.
 struct GroupPlacement {
   int num_ranks = 1;
   int num_nodes = 1;
   int ranks_per_node = 1;          // on the node with the most of them
   int num_leaves = 1;              // switches that join nodes
   const NodeLink* link = nullptr;  // the slowest of their nodes'
-  // Bytes per second in one direction that the group has of a node's cards while the groups beside it use theirs.
+  // Bytes per second in one direction that the group has of a node's cards while the other groups use theirs.
   double cards_bandwidth = 0;
 };
 
@@ -32,15 +32,15 @@ class DeviceMap {
   /// The index of the rank's node among all nodes, and what kind of node that is.
   [[nodiscard]] int node_of(int rank) const;
   [[nodiscard]] const NodeSpec& kind_of(int rank) const;
-  /// The index of the switch above the rank's node, and the position of the card beside the rank's device: a rail joins
-  /// the cards of one position.
+  /// The index of the switch above the rank's node, and the position of the card next to the rank's device: a rail
+  /// joins the cards of one position.
   [[nodiscard]] int leaf_of(int rank) const;
   [[nodiscard]] int rail_of(int rank) const;
 
   /// Whether there are ranks on nodes of more than one kind.
   [[nodiscard]] bool has_several_kinds() const { return stretches_.size() > 1; }
-  /// Whether every axis lies inside of nodes, or across whole ones, and all nodes are of one kind: then what is one
-  /// rank's place to others is every rank's.
+  /// Whether every axis is inside of nodes, or across whole ones, and all nodes are of one kind. Then all ranks have
+  /// the same placement relative to others.
   [[nodiscard]] bool divides_into_nodes() const;
   /// Whether what switches join makes a difference: where they are oversubscribed.
   [[nodiscard]] bool counts_leaves() const {

@@ -1,6 +1,6 @@
-// Seconds of one operation on a device that has nothing else to do: the larger of its arithmetic over what the device
-// reaches for such a product, and its bytes over the memory's bandwidth (the roofline of Williams et al. 2009), and
-// what every operation costs whatever its size.
+// Seconds of one operation on an otherwise idle device, by the roofline of Williams et al. 2009. The larger of its
+// arithmetic over what the device reaches for such a matmul, and its bytes over the memory's bandwidth; plus what every
+// operation costs whatever its size.
 #pragma once
 
 #include "ops/trace/trace_ops.h"

@@ -131,8 +131,7 @@ CoreSeconds HostTime::measured(const OpRecord& operation) const {
   if (curves == host_->operations.end())
     return {floor_seconds(operation, host_->core), floor_seconds(operation, host_->device)};
   auto curve = curves->second.find(std::string(name_of(operation.dtype)));
-  // float16 is widened on its way to products; all else takes as long as with the other format of 16 bits, which comes
-  // first.
+  // float16 is widened before a matmul; all else takes as long as with the other 16-bit format, which comes first.
   if (curve == curves->second.end() && operation.dtype == DType::float16 && multiplies_matrices(operation.kind))
     curve = curves->second.find("float32");
   if (curve == curves->second.end()) curve = curves->second.begin();

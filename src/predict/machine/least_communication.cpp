@@ -23,7 +23,7 @@ std::optional<Axis> only_axis(const Group& group, const MeshShape& mesh) {
   return only;
 }
 
-/// First ranks of groups along the axis, one for each place in a block of ranks at which one begins. They are `low` +
+/// First ranks of groups along the axis, one for each place in a block of ranks at which one starts. They are `low` +
 /// `high` stride degree with low < stride, and both repeat themselves.
 std::vector<int> first_ranks(const MeshShape& mesh, Axis axis, int block) {
   const int stride = mesh.stride(axis), step = stride * mesh.degree(axis);

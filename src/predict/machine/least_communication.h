@@ -1,5 +1,5 @@
-// What communication takes at least where groups of one kind lie differently on nodes: on a mesh that does not divide
-// into them.
+// What communication takes at least where groups of one kind are placed differently on nodes: on a mesh that does not
+// divide into them.
 #pragma once
 
 #include "blueprint/call_trace.h"

@@ -13,8 +13,8 @@ double saturation(std::int64_t size, double half) {
 
 std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
-/// Seconds of a tile grow with k + half_k: it is filled and drained once, whatever k is. A part of k writes its sum and
-/// reads the others' besides.
+/// Seconds of a tile grow with k + half_k: it is filled and drained once, whatever k is. A part of k also writes its
+/// sum and reads those of the others.
 double efficiency_of(const MatmulTile& tile, const DeviceSpec& device, std::int64_t m, std::int64_t n, double k,
                      double half_k) {
   const auto processors = static_cast<double>(device.num_multiprocessors);
@@ -28,7 +28,8 @@ double efficiency_of(const MatmulTile& tile, const DeviceSpec& device, std::int6
   return tile.efficiency * std::max(whole, in_parts);
 }
 
-/// The products' rates at a shape beyond the measured ones are those at the border: nothing is extrapolated.
+/// The matmul rates of a shape beyond the measured ones are those of the closest measured shape: nothing is
+/// extrapolated.
 double clamped_log(std::int64_t size, double low, double high) {
   return std::clamp(std::log2(static_cast<double>(size)), low, high);
 }

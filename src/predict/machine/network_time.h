@@ -1,4 +1,4 @@
-// Seconds of what a rank's trace communicates: where its group lies, and how long that takes there
+// Seconds of what a rank's trace communicates: where its group is placed, and how long that takes there
 // (predict/machine/collective_time.h).
 #pragma once
 
@@ -11,8 +11,8 @@ namespace echelon {
 /// cards of their nodes.
 [[nodiscard]] double communication_seconds(const CommRecord& record, int rank, const DeviceMap& devices);
 
-/// Where the record's group or pair lies. Who asks often keeps it: it depends on the record's group and peer, and on
-/// the rank.
+/// Where the record's group or pair is placed. A caller that asks often keeps it: it depends on the record's group and
+/// peer, and on the rank.
 [[nodiscard]] GroupPlacement placement_of(const CommRecord& record, int rank, const DeviceMap& devices);
 
 }  // namespace echelon

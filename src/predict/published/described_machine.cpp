@@ -16,7 +16,7 @@ namespace {
 constexpr double giga = 1e9;
 
 /// Word in a GPU's name -> shipped machine. The first that occurs counts. What has no machine of its own takes the
-/// nearest one, with other peaks and links.
+/// closest one, with other peaks and links.
 struct Gpu {
   std::string_view word, machine;
   double tflops = 0;      // in 16 bits, dense; 0: the machine's

@@ -167,7 +167,7 @@ class RowReader {
     }
     p.data_parallel_shard_degree = dp;
     p.zero_level = level;
-    // As torchtitan does beside a pipeline.
+    // As torchtitan does with a pipeline.
     if (level == 3 && p.pipeline_parallel_degree > 1) p.reshard_after_forward = ReshardAfterForward::never;
     // SHARD_GRAD_OP: parameters are gathered once for forward and backward.
     if (level == 2 && has(word("software"), "fsdp")) {
@@ -193,8 +193,8 @@ class RowReader {
     set_recompute();
   }
 
-  /// torchtitan cuts a rank's batch into as many microbatches as there are stages (its configs up to 2025); others are
-  /// taken to use sequence after sequence.
+  /// torchtitan divides a rank's batch into as many microbatches as there are stages (its configs up to 2025); others
+  /// are taken to use sequence after sequence.
   [[nodiscard]] std::int64_t usual_microbatch(std::int64_t batch_of_rank) const {
     const std::int64_t pp = config_.parallelism.pipeline_parallel_degree;
     return has(word("software"), "titan") && pp > 1 ? std::max<std::int64_t>(1, batch_of_rank / pp) : 1;
@@ -211,7 +211,7 @@ class RowReader {
       t.recompute_num_layers =
           std::max<std::int64_t>(1, config_.model.num_hidden_layers / config_.parallelism.pipeline_parallel_degree / 2);
     } else if (has(recompute, "op") || (has(recompute, "selective") && has(word("software"), "titan"))) {
-      t.recompute = {BlockOperation::mlp};  // every other product, which is about those of gate and up
+      t.recompute = {BlockOperation::mlp};  // every other matmul, which is about gate and up
     } else if (has(recompute, "selective") || has(recompute, "attn")) {
       t.recompute = {BlockOperation::core_attn};
     } else if (has(recompute, "qkv")) {

@@ -25,7 +25,8 @@ struct DescribedRun {
 /// Those without which no row is a run.
 inline constexpr std::string_view needed_columns[] = {"layers", "hidden", "seq", "gpu", "gpus", "gbs"};
 
-/// The cluster behind words such as "H100-80GB-SXM", "80", "NVLink4", "8x400Gb". Throws Error with a value to use GPU.
+/// The cluster that words describe, such as "H100-80GB-SXM", "80", "NVLink4", "8x400Gb". Throws Error with a value to
+/// use GPU.
 struct ClusterWords {
   std::string gpu, gpu_mem_gb, intra, inter_per_node;
 };

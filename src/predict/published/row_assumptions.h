@@ -9,8 +9,7 @@
 
 namespace echelon {
 
-/// A sentence for each word that nobody knows and each number that cannot be taken as it stands, with what is taken
-/// instead.
+/// A sentence for each unknown word and each value that cannot be used as given, with what is used instead.
 [[nodiscard]] std::vector<std::string> assumptions_of(const CsvRow& row, const DescribedRun& run);
 
 }  // namespace echelon

@@ -35,14 +35,14 @@ BlockSizes sizes_of(const RunConfig& config) {
 
 std::int64_t attention_bytes(const SoftwareProfile& profile, const BlockSizes& b) {
   if (profile.attention == AttentionKernel::fused) return 4 * b.heads * b.tokens;
-  return (profile.has_dropout ? 5 : 2) * b.scores;  // softmax, dropout's mask and outcome
+  return (profile.has_dropout ? 5 : 2) * b.scores;  // softmax, dropout's mask and output
 }
 
-/// In place of the logits: themselves, in 32 bits, their softmax and their gradient. PyTorch's loss over logits that
-/// are cut among ranks is a chain of operations, which hold more copies in 32 bits: at most the logarithms of the
-/// softmax, their exponentials, a sum of both that becomes the gradient, and two while it is formed. Compiled, it
-/// leaves the logits and their gradient.
-constexpr std::int64_t bytes_of_logit = 12, bytes_of_cut_logit = 20, bytes_of_compiled_logit = 4;
+/// In place of the logits: themselves, in 32 bits, their softmax and their gradient. PyTorch's loss over sharded logits
+/// is a chain of operations, which hold more copies in 32 bits. At most these are the logarithms of the softmax, their
+/// exponentials, a sum of both that becomes the gradient, and two while it is computed. Compiled, it leaves the logits
+/// and their gradient.
+constexpr std::int64_t bytes_of_logit = 12, bytes_of_sharded_logit = 20, bytes_of_compiled_logit = 4;
 
 std::int64_t num_logits(const RunConfig& config) {
   return config.training.micro_batch_size * config.training.seq_len * config.model.vocab_size /
@@ -51,7 +51,7 @@ std::int64_t num_logits(const RunConfig& config) {
 
 std::int64_t logit_bytes(const SoftwareProfile& profile, const RunConfig& config) {
   if (config.parallelism.tensor_parallel_degree > 1)
-    return (profile.cuts_loss_eagerly ? bytes_of_cut_logit : bytes_of_logit) * num_logits(config);
+    return (profile.shards_loss_eagerly ? bytes_of_sharded_logit : bytes_of_logit) * num_logits(config);
   return (profile.compiles_loss ? bytes_of_compiled_logit : bytes_of_logit) * num_logits(config);
 }
 
@@ -61,8 +61,8 @@ std::int64_t output_bytes(const RunConfig& config, bool is_last) {
   return half_bytes * config.num_microbatches() * (is_last ? num_logits(config) : b.local_tokens * b.width);
 }
 
-/// The inputs of a block's products and the gradients of what they gave: what stays where the weights' gradients are
-/// formed later (Qi et al. 2023, arXiv:2401.10241, table 1: 32 s b h).
+/// The inputs of a block's matmuls and the gradients of their outputs: what stays where weight gradients are computed
+/// later (Qi et al. 2023, arXiv:2401.10241, table 1: 32 s b h).
 std::int64_t kept_for_weights(const RunConfig& config) {
   const BlockSizes b = sizes_of(config);
   return 32 * b.tokens * b.width / config.parallelism.tensor_parallel_degree;
@@ -92,10 +92,10 @@ std::int64_t kept_block_bytes(const SoftwareProfile& profile, const RunConfig& c
   const std::int64_t input = half_bytes * b.local_tokens * b.width, inner = config.model.mlp == MlpKind::swiglu ? 3 : 2;
   if (recomputed == whole_block) return input;
   const std::int64_t products = b.tokens * (b.q + 2 * b.kv + (inner - 1) * b.features) + 2 * b.local_tokens * b.width;
-  // Every other product and attention's outcome.
+  // Every other matmul and attention's output.
   if (recomputed.contain(BlockOperation::mlp) && !recomputed.contain(BlockOperation::core_attn))
     return input + half_bytes * b.tokens * b.q + attention_bytes(profile, b) + half_bytes * products / 2;
-  // Both norms' inputs and outcomes, masks of both branches.
+  // Both norms' inputs and outputs, masks of both branches.
   std::int64_t bytes = 4 * input + (profile.has_dropout ? input : 0);
   bytes += half_bytes * b.tokens * (2 * b.q + 2 * b.kv + inner * b.features);
   return recomputed.contain(BlockOperation::core_attn) ? bytes : bytes + attention_bytes(profile, b);
@@ -122,9 +122,9 @@ std::vector<PredictedMemory> software_memory(const SoftwareProfile& profile, con
     each.category_bytes[MemoryCategory::activations] =
         most_kept(rank.program(ProgramKind::training), kept, for_weights);
     std::int64_t& workspace = each.category_bytes[MemoryCategory::workspace];
-    workspace = recompute.operations.empty() ? 0 : whole;  // of a block that is formed again
+    workspace = recompute.operations.empty() ? 0 : whole;  // of a block that is recomputed
     if (part.has_head()) workspace = std::max(workspace, logit_bytes(profile, config));
-    // FSDP keeps 32-bit parameters alone, where Echelon has a coarser copy beside them.
+    // FSDP keeps 32-bit parameters alone, where Echelon also has a 16-bit copy.
     if (config.parallelism.zero_level == 3) each.category_bytes[MemoryCategory::parameters] = 0;
     std::int64_t& gradients = each.category_bytes[MemoryCategory::gradients];
     if (profile.keeps_wide_gradients) {

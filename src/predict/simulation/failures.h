@@ -10,15 +10,14 @@ namespace echelon {
 struct FailureModel {
   // Mean time between failures of the whole job; failures come independently of each other (exponential).
   double mtbf_seconds = 0;
-  double checkpoint_seconds = 0;  // in which training stands still
-  double restart_seconds = 0;     // from a failure until training goes on, from the last checkpoint
+  double checkpoint_seconds = 0;  // in which training is stopped
+  double restart_seconds = 0;     // from a failure until training continues, from the last checkpoint
 };
 
-/// The part of the time that is training which is not lost, with a checkpoint after every `interval_seconds` of
-/// training:
-///   goodput = tau / (M e^(R/M) (e^((tau + delta)/M) - 1))
-///   (Daly 2006: the expected wall time of a solution time tau)
-/// with M, delta and R as above and the interval tau. It holds for any interval, also beyond M.
+/// The fraction of the time that is training which is not lost, with a checkpoint after every `interval_seconds` of
+/// training (Daly 2006: the expected wall time of a solution time tau). With M, delta and R as above and any interval
+/// tau, also beyond M:
+///   tau / (M e^(R/M) (e^((tau + delta)/M) - 1))
 [[nodiscard]] double goodput(const FailureModel& failures, double interval_seconds);
 
 /// sqrt(2 delta M), Young 1974: good while delta is far below M.

@@ -52,7 +52,7 @@ struct Simulation {
   StepParts parts = {};                                 // the mean over all ranks; adds up to the step
   double model_flops = 0;                               // of the step over all ranks, as spec/model_spec.h counts them
   double hardware_flops = 0;                            // what is computed, recomputation included
-  double peak_flops = 0;                                // of all devices together, in the format of the products
+  double peak_flops = 0;                                // of all devices together, in the format of the matmuls
   std::vector<PredictedMemory> memory = {};             // by pipeline rank
   std::map<std::string, std::int64_t> sent_bytes = {};  // in one step by all ranks, by the name of the group
   std::vector<SimulatedRank> ranks = {};                // class after class, each by pipeline rank
@@ -62,7 +62,7 @@ struct Simulation {
   [[nodiscard]] double mfu() const { return peak_flops > 0 ? model_flops / (peak_flops * step_seconds) : 0; }
   [[nodiscard]] double hfu() const { return peak_flops > 0 ? hardware_flops / (peak_flops * step_seconds) : 0; }
   [[nodiscard]] bool fits() const;
-  [[nodiscard]] std::int64_t peak_memory_bytes() const;  // of the fullest rank
+  [[nodiscard]] std::int64_t peak_memory_bytes() const;  // of the rank with the highest memory use
 };
 
 /// Throws Error if the machine has too few devices or no rates for the format, or if a slow rank is none of the mesh or

@@ -1,6 +1,6 @@
 // What a step's software and devices do at the same time. Lanes of a rank: compute, a wire to and from each
-// neighbouring stage, collectives of the data axes; what is hidden runs on its lane beside compute, all else keeps
-// compute waiting until it has ended.
+// neighbouring stage, collectives of the data axes; what is hidden runs on its lane at the same time as compute, all
+// else keeps compute waiting until it has ended.
 #pragma once
 
 namespace echelon {

@@ -50,7 +50,7 @@ class OperationRewriter {
       case OpKind::matmul: return rewrite_product(i);
       case OpKind::attention: attend(op); break;
       case OpKind::attention_backward: attend_backward(op); break;
-      case OpKind::add_bias: break;  // in the epilogue of its product
+      case OpKind::add_bias: break;  // in the epilogue of its matmul
       case OpKind::bias_backward:
         if (profile_.has_biases) push(op);
         break;
@@ -68,7 +68,7 @@ class OperationRewriter {
     return 1;
   }
 
-  /// Products that other software does at once: q, k and v; all of the head's tokens, which Echelon takes in chunks.
+  /// Matmuls that other software does at once: q, k and v; all of the head's tokens, which Echelon takes in chunks.
   std::size_t rewrite_product(std::size_t i) {
     OpRecord op = ops_[i];
     if (is_of_head(op)) {
@@ -86,7 +86,7 @@ class OperationRewriter {
     return used;
   }
 
-  // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon forms again to keep
+  // The logits, the gradient of the head's input, that of its weight: each once, whatever Echelon recomputes to keep
   // less.
   void rewrite_head_product(OpRecord op) {
     const bool is_logits = op.n == logit_columns_, is_input_gradient = !is_logits && op.k == logit_columns_;
@@ -102,11 +102,11 @@ class OperationRewriter {
     return computes_weight_gradients(action_.kind) && op.k == num_tokens_;
   }
 
-  /// What a product gives for one microbatch is added to what the others gave by a kernel of its own.
+  /// The result of a matmul for one microbatch is added to that of the others by a separate kernel.
   void accumulate(OpRecord& op) {
     op = product_of(op.m, op.n, op.k, op.dtype);
     if (config_.num_microbatches() == 1) return;
-    if (profile_.accumulates_in_products)
+    if (profile_.accumulates_in_matmuls)
       op.bytes += (2 * size_of(DType::float32) - size_of(op.dtype)) * op.m * op.n;
     else
       push(elementwise(profile_.accumulation_bytes * op.m * op.n));
@@ -190,12 +190,12 @@ class OperationRewriter {
           static_cast<std::int64_t>(times * profile_.eager_bytes * static_cast<double>(local_tokens_ * width_))));
   }
 
-  /// Of all heads and sequences at once. Heads lie side by side: where their width is no multiple of 16 bytes, neither
-  /// are their addresses, and the vector units multiply instead of the tensor cores.
+  /// Of all heads and sequences at once. Heads are stored next to each other: where their width is no multiple of 16
+  /// bytes, neither are their addresses, and the vector units multiply instead of the tensor cores.
   void batched_product(const OpRecord& op, std::int64_t m, std::int64_t n, std::int64_t k) {
     OpRecord product = product_of(m, n, k, op.dtype);
     if (config_.model.head_dim * size_of(op.dtype) % 16 != 0) product.dtype = DType::float32;
-    product.m *= op.m;  // the tiles of all of them are there at once
+    product.m *= op.m;  // the tiles of all of them run at once
     product.flops *= op.m;
     product.bytes *= op.m;
     push(product);
@@ -209,7 +209,7 @@ class OperationRewriter {
     push(elementwise(local_tokens_ * width_));
   }
 
-  /// The second half of the feed-forward layer, which Echelon need not form again.
+  /// The second half of the feed-forward layer, which Echelon need not recompute.
   void run_to_the_end() {
     const std::int64_t features = even_slice(config_.model.intermediate_size, tp_, 0).count;
     const OpRecord down = product_of(num_tokens_, width_, features, dtype_);
@@ -292,9 +292,9 @@ class OperationRewriter {
   CallTrace out_;
 };
 
-/// Asynchronous tensor parallelism: a product starts on the parts that have come while the others are gathered, so the
-/// wait for a gather moves after the product that reads it. A reduction needs the product's results.
-void gather_during_products(std::vector<TraceEvent>& events) {
+/// Asynchronous tensor parallelism: a matmul starts on the parts that have arrived while the others are gathered, so
+/// the wait for a gather moves after the matmul that reads it. A reduction needs the results of the matmul.
+void gather_during_matmuls(std::vector<TraceEvent>& events) {
   const auto is_product = [](const TraceEvent& event) {
     const auto* operation = std::get_if<OpRecord>(&event);
     return operation != nullptr && operation->kind == OpKind::matmul;
@@ -350,7 +350,7 @@ CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, con
                     const CallTrace& trace) {
   if (profile.is_echelon) return trace;
   CallTrace does = OperationRewriter(profile, config, action, trace).run();
-  if (profile.gathers_during_products && is_compute(action.kind)) gather_during_products(does.events);
+  if (profile.gathers_during_matmuls && is_compute(action.kind)) gather_during_matmuls(does.events);
   if (is_send(action.kind)) scatter(profile, config, does);
   if (is_receive(action.kind)) does.events.clear();  // the message is timed where it is sent
   if (profile.reduces_at_the_end && config.parallelism.zero_level <= 1 && config.data_parallel_degree() > 1) {

@@ -33,7 +33,7 @@ SoftwareProfile torch(std::string_view name, std::string_view generation) {
   profile.accumulation_bytes = 0;
   profile.logit_bytes = 26;
   profile.gathers_in_fp8 = true;
-  profile.cuts_loss_eagerly = true;
+  profile.shards_loss_eagerly = true;
   profile.adds_whole_gradients = true;
   profile.keeps_outputs = true;
   return profile;
@@ -44,7 +44,7 @@ std::vector<SoftwareProfile> make_profiles() {
   profiles.push_back(megatron("megatron-2020", "megatron-2020"));
   profiles.push_back(megatron("megatron-2021", "megatron"));
   profiles.push_back(megatron("megatron-2022", "megatron"));
-  profiles.back().accumulates_in_products = true;
+  profiles.back().accumulates_in_matmuls = true;
   profiles.push_back(megatron("bloom", "bloom"));
   profiles.push_back(megatron("megatron-deepspeed", "megatron-deepspeed"));
   for (std::size_t i = profiles.size() - 2; i < profiles.size(); ++i) {
@@ -55,14 +55,14 @@ std::vector<SoftwareProfile> make_profiles() {
   profiles.push_back(megatron("deepspeed-zero3", "deepspeed-zero3"));
   profiles.back().gathers_each_parameter = true;
   profiles.push_back(megatron("zero-bubble", "zero-bubble"));
-  profiles.back().accumulates_in_products = true;
+  profiles.back().accumulates_in_matmuls = true;
   profiles.back().softmax_bytes = 13;
   profiles.back().softmax_backward_bytes = 15;
   profiles.push_back(megatron("megatron-core", "megatron-core"));
   SoftwareProfile& core = profiles.back();
   core.attention = AttentionKernel::fused;
   core.has_dropout = false;
-  core.accumulates_in_products = true;
+  core.accumulates_in_matmuls = true;
   core.reduces_at_the_end = false;
   core.overlap = {};
   profiles.push_back(torch("llm-foundry", "llm-foundry"));
@@ -82,7 +82,7 @@ const std::vector<SoftwareProfile>& profiles() {
 void apply(std::string_view setting, SoftwareProfile& profile) {
   if (setting == "fp8")
     profile.computes_in_fp8 = true;
-  else if (setting == "fp8-rowwise") {  // scales by row: slower products, which gain nothing in the published runs
+  else if (setting == "fp8-rowwise") {  // scales by row: slower matmuls, which gain nothing in the published runs
     profile.computes_in_fp8 = true;
     profile.fp8_speedup = 0.85;
   } else if (setting == "flash")
@@ -90,7 +90,7 @@ void apply(std::string_view setting, SoftwareProfile& profile) {
   else if (setting == "unfused")
     profile.attention = AttentionKernel::unfused;
   else if (setting == "async-tp")
-    profile.gathers_during_products = true;
+    profile.gathers_during_matmuls = true;
   else if (setting == "compiled-loss") {  // one pass forward; backward reads the logits and writes their gradient
     profile.compiles_loss = true;
     profile.logit_bytes = 8;

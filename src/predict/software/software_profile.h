@@ -18,9 +18,9 @@ namespace echelon {
 
 /// What kernels of a software generation reach on a GPU type. Fitted (benchmarks/accuracy); everything else is counted.
 struct Calibration {
-  double matmul_efficiency = 0.8;     // sustained by large products, of the data sheet's dense peak
-  double matmul_half = 300;           // length of the sums at which a product reaches half of that
-  double attention_efficiency = 0.4;  // of a fused attention's products
+  double matmul_efficiency = 0.8;     // sustained by large matmuls, of the data sheet's dense peak
+  double matmul_half = 300;           // length of the sums at which a matmul reaches half of that
+  double attention_efficiency = 0.4;  // of a fused attention's matmuls
   double memory_efficiency = 0.8;     // of the memory's bandwidth, by elementwise kernels
   double operation_seconds = 5e-6;    // of any kernel, whatever its size
   double link_efficiency = 0.7;       // of NVLink's bandwidth, by collectives of large buffers
@@ -31,7 +31,7 @@ struct Calibration {
 
 enum class AttentionKernel : std::uint8_t {
   fused,    // one kernel that never writes the scores (FlashAttention)
-  unfused,  // products and a softmax over scores that are written and read again
+  unfused,  // matmuls and a softmax over scores that are written and read again
 };
 
 struct SoftwareProfile {
@@ -42,55 +42,55 @@ struct SoftwareProfile {
   // What is computed.
   AttentionKernel attention = AttentionKernel::fused;
   bool has_dropout = false;   // of attention's probabilities and of both branches
-  bool has_biases = true;     // added by the products' epilogues; their gradients are kernels of their own
+  bool has_biases = true;     // added by the matmuls' epilogues; their gradients are separate kernels
   bool has_positions = true;  // a table that is added
-  bool fuses_qkv = true;      // one product for q, k and v
+  bool fuses_qkv = true;      // one matmul for q, k and v
   // Read and written per token and column of the width by what is not fused, in a block's forward; twice that in
   // backward.
   double eager_bytes = 0;
   bool reruns_whole_blocks = true;  // recomputation runs a block's forward to its end
-  bool computes_in_fp8 = false;     // products of blocks
+  bool computes_in_fp8 = false;     // matmuls of blocks
   bool gathers_in_fp8 = false;      // then what tensor parallelism gathers for them has been cast before
-  double fp8_speedup = 1.77;        // of products in 8 bits over those in 16
+  double fp8_speedup = 1.77;        // of matmuls in 8 bits over those in 16
   double logit_bytes = 40;          // read and written per logit by the loss, forward and backward
-  // Read and written per parameter by an update, beside what Echelon's reads and writes.
+  // Read and written per parameter by an update, in addition to what Echelon's reads and writes.
   double optimizer_bytes = 26;
   // Read and written per score by scale, mask and softmax where attention is not fused.
   std::int64_t softmax_bytes = 3;
   std::int64_t softmax_backward_bytes = 6;  // likewise, backward
   // Read and written per parameter to add a microbatch to the gradients of the others.
   std::int64_t accumulation_bytes = 6;
-  // The products that form weights' gradients add to the others' themselves, in 32 bits.
-  bool accumulates_in_products = false;
+  // The matmuls of weight gradients add to the gradients of other microbatches themselves, in 32 bits.
+  bool accumulates_in_matmuls = false;
   bool gathers_each_parameter = false;  // ZeRO-3: a collective for every parameter, not for every block
 
   // What is communicated.
-  // Asynchronous tensor parallelism: gathers run during the products that read them.
-  bool gathers_during_products = false;
+  // Asynchronous tensor parallelism: gathers run during the matmuls that read them.
+  bool gathers_during_matmuls = false;
   OverlapRules overlap = {};
-  // Gradients are reduced once all backward passes are over, not block by block on the way.
+  // Gradients are reduced once all backward passes are over, not block by block during them.
   bool reduces_at_the_end = false;
-  // Each tensor-parallel rank sends its part, which is gathered behind (SC21, section 4.1).
+  // Each tensor-parallel rank sends its part, which is gathered afterwards (SC21, section 4.1).
   bool scatters_transfers = true;
 
-  std::optional<Calibration> calibration = {};  // in the place of the table's, while constants are fitted
+  std::optional<Calibration> calibration = {};  // instead of the table's, while constants are fitted
 
   // What is kept.
   std::int64_t framework_bytes = 0;  // CUDA context, libraries' workspaces and communication buffers
-  // DeepSpeed: gradients of the owned part in 32 bits beside those of the weights' format.
+  // DeepSpeed: gradients of the owned part in 32 bits in addition to those in the weights' format.
   bool keeps_wide_gradients = false;
-  // PyTorch's loss over a vocabulary that is cut among ranks, operation by operation.
-  bool cuts_loss_eagerly = false;
-  bool compiles_loss = false;  // of a vocabulary that is not cut: no copy of the logits in 32 bits
-  // FSDP beside a pipeline reduces with the last microbatch: until then a stage's gradients are added up whole, in 32
+  // PyTorch's loss over a sharded vocabulary, operation by operation.
+  bool shards_loss_eagerly = false;
+  bool compiles_loss = false;  // of a vocabulary that is not sharded: no copy of the logits in 32 bits
+  // FSDP with a pipeline reduces with the last microbatch: until then a stage's gradients are added up whole, in 32
   // bits.
   bool adds_whole_gradients = false;
   // Of all microbatches until the step ends: between stages, and the logits of the last.
   bool keeps_outputs = false;
-  double fragmentation = 1.0;  // of what is allocated and freed on the way: reserved over used
+  double fragmentation = 1.0;  // of what is allocated and freed in a step: reserved over used
 };
 
-/// "megatron-2021", or with settings behind it: "torchtitan-compile+fp8". Throws Error with a value to use.
+/// "megatron-2021", or with settings after it: "torchtitan-compile+fp8". Throws Error with a value to use.
 [[nodiscard]] SoftwareProfile software_profile(std::string_view name);
 [[nodiscard]] std::vector<std::string> software_profile_names();
 
@@ -100,7 +100,7 @@ struct SoftwareProfile {
 /// A constant of a calibration by its name; null if there is none.
 [[nodiscard]] double* constant(Calibration& calibration, std::string_view name);
 
-/// What the software computes and sends in the place of `trace`, the trace of `action`.
+/// What the software computes and sends instead of `trace`, the trace of `action`.
 [[nodiscard]] CallTrace rewritten(const SoftwareProfile& profile, const RunConfig& config, const Action& action,
                                   const CallTrace& trace);
 

@@ -50,8 +50,8 @@ ActionCost CostTimer::cost_of(const CallTrace& trace) {
 }
 
 // With c of C cores an operation takes between `busy` (c = 1) and `shared` (c = C) seconds
-// (predict/host/host_step.cpp), and c times that of all cores together, which is monotonic in c as well: the least of
-// both is at an end. Who waits for an exchange works on it, all cores at most.
+// (predict/host/host_step.cpp), and c times that of all cores together. That is monotonic in c as well, so the least of
+// both is at an end. A rank that waits for an exchange works on it, all cores at most.
 ActionCost CostTimer::cost_on_host(const CallTrace& trace) {
   const auto num_cores = static_cast<double>(host_->host().num_cores);
   double seconds = 0;

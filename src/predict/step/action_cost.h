@@ -1,6 +1,6 @@
 // The cost of an action as an ordered list, and what such a list takes. Computing and communicating are two lanes: a
-// communication runs from its start, after those that were started before it, and the action stands still at a wait
-// until it has ended.
+// communication runs from its start, after those that were started before it, and the action stops at a wait until it
+// has ended.
 #pragma once
 
 #include "blueprint/call_trace.h"

@@ -12,7 +12,7 @@ namespace echelon {
 
 double ActionTime::communicated_seconds() const {
   double sum = 0;
-  for (const auto& [group, seconds] : communication_seconds) sum += seconds;
+  for (const auto& [group, of_group] : communication_seconds) sum += of_group;
   return sum;
 }
 

@@ -27,7 +27,7 @@ int first_rank_of(const MeshShape& mesh, int replica) {
   return mesh.rank_of(coordinates);
 }
 
-/// Numbers what is different, in the order of first occurrence.
+/// Gives each different value an index, in the order of first occurrence.
 template <class Key>
 std::vector<int> numbered(const std::vector<Key>& keys) {
   std::map<Key, int> numbers;

@@ -1,6 +1,6 @@
-// Which copies of the model are alike. A replica is the ranks that hold one copy, all stages and tensor-parallel ranks
-// of it; those on the same kinds of devices, placed alike, as fast, and that reduce gradients with the same others do
-// everything at the same time, so one of them stands for all.
+// Which copies of the model take the same time. A replica is the ranks that hold one copy, all stages and
+// tensor-parallel ranks of it. Those on the same kinds of devices, with the same placement and speed, that reduce
+// gradients with the same others do everything at the same time, so one of them represents all.
 #pragma once
 
 #include "predict/machine/device_map.h"

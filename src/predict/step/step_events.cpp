@@ -32,7 +32,7 @@ struct Running {
 };
 
 struct RankState {
-  int next = 0;       // the action to begin
+  int next = 0;       // the action to start
   int awaited = 0;    // the position in its `after` that has not ended yet, as far as is known
   int standing = -1;  // the action, not hidden, whose end is waited for
   int version = 0;    // of the end of what runs
@@ -44,7 +44,7 @@ struct RankState {
 
 class StepPlay {
  public:
-  explicit StepPlay(const StepWork& step) : step_(step), meetings_(step.meeting_sizes.size()) {
+  explicit StepPlay(const StepWork& step) : step_(step), rendezvous_(step.rendezvous_sizes.size()) {
     for (const RankWork& rank : step.ranks) {
       RankState state;
       state.lanes.resize(static_cast<std::size_t>(rank.num_lanes));
@@ -75,7 +75,7 @@ class StepPlay {
   }
   [[nodiscard]] RankState& state(int rank) { return states_[std::size_t(rank)]; }
 
-  /// Begins what the rank's program can begin now.
+  /// Starts what the rank's program can start now.
   void issue(int rank) {
     RankState& own = state(rank);
     const Program& program = *step_.ranks[std::size_t(rank)].program;
@@ -95,13 +95,13 @@ class StepPlay {
     }
   }
 
-  /// At the head of its lane: begins once all who take part have come.
+  /// At the head of its lane: starts once all that take part have arrived.
   void come(Place place) {
     times(place).ready = now_;
-    if (work(place).meeting == meets_nobody) return begin(place, work(place).seconds);
-    std::vector<Place>& there = meetings_[std::size_t(work(place).meeting)];
+    if (work(place).rendezvous == no_rendezvous) return begin(place, work(place).seconds);
+    std::vector<Place>& there = rendezvous_[std::size_t(work(place).rendezvous)];
     there.push_back(place);
-    if (static_cast<int>(there.size()) < step_.meeting_sizes[std::size_t(work(place).meeting)]) return;
+    if (static_cast<int>(there.size()) < step_.rendezvous_sizes[std::size_t(work(place).rendezvous)]) return;
     double seconds = 0;
     for (const Place each : there) seconds = std::max(seconds, work(each).seconds);
     for (const Place each : there) begin(each, seconds);
@@ -136,7 +136,7 @@ class StepPlay {
     issue(place.rank);
   }
 
-  /// Something hidden begins or ends beside what is computed on the rank.
+  /// Something hidden starts or ends while the rank computes.
   void change_load(Place place, int change) {
     RankState& own = state(place.rank);
     (work(place).lane == collective_lane ? own.num_collectives : own.num_transfers) += change;
@@ -171,7 +171,7 @@ class StepPlay {
 
   const StepWork& step_;
   std::vector<RankState> states_;
-  std::vector<std::vector<Place>> meetings_;  // who has come
+  std::vector<std::vector<Place>> rendezvous_;  // who has come
   std::priority_queue<PendingEnd, std::vector<PendingEnd>, std::greater<>> pending_;
   std::int64_t num_foreseen_ = 0;
   double now_ = 0;

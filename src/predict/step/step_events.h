@@ -1,10 +1,10 @@
 // One step as discrete events: what every simulated rank works on, lane by lane, from the programs' own order and
 // edges.
 //
-// A rank begins its actions in the order of its program, each once all in its `after` have ended, and stands still
-// while one that is not hidden lasts (compute never is). An action then queues on its lane, first in, first out. What
-// several ranks do together begins when the last of them has come to the head of its lane, and lasts as long as the
-// slowest needs.
+// A rank starts its actions in the order of its program, each once all in its `after` have ended, and waits while one
+// that is not hidden lasts (compute never is). An action then queues on its lane, first in, first out. What several
+// ranks do together starts when the last of them has come to the head of its lane, and lasts as long as the slowest
+// needs.
 #pragma once
 
 #include "schedule/action.h"
@@ -15,14 +15,14 @@
 namespace echelon {
 
 inline constexpr int compute_lane = 0, collective_lane = 1, first_wire_lane = 2;
-inline constexpr int meets_nobody = -1;
+inline constexpr int no_rendezvous = -1;
 
 /// What one action needs.
 struct Work {
-  double seconds = 0;          // of itself, with all that it needs there
-  int lane = compute_lane;     // of its rank; wires to and from each neighbour have lanes of their own
-  int meeting = meets_nobody;  // the works of several ranks that are one: a send and its receive, a collective
-  bool is_hidden = false;      // the next action may begin before this one has ended
+  double seconds = 0;              // of itself, with all that it needs there
+  int lane = compute_lane;         // of its rank; wires to and from each neighbour have lanes of their own
+  int rendezvous = no_rendezvous;  // the works of several ranks that are one: a send and its receive, a collective
+  bool is_hidden = false;          // the next action may start before this one has ended
   bool operator==(const Work&) const = default;
 };
 
@@ -34,12 +34,12 @@ struct RankWork {
 
 struct StepWork {
   std::vector<RankWork> ranks = {};
-  std::vector<int> meeting_sizes = {};  // of each meeting: how many works it has
+  std::vector<int> rendezvous_sizes = {};  // of each rendezvous: how many works it has
   // What compute takes longer while something hidden is under way on its rank, as factors.
   double slowdown_by_collectives = 1, slowdown_by_transfers = 1;
 };
 
-/// When an action was begun by its rank, came to the head of its lane, began there and ended. Seconds.
+/// When a rank started an action, and when the action came to the head of its lane, started there and ended. Seconds.
 struct ActionTimes {
   double issued = 0, ready = 0, begin = 0, end = 0;
 };
@@ -50,7 +50,7 @@ struct StepEvents {
   std::int64_t num_events = 0;  // ends of actions and changes of pace: each costs the logarithm of those pending
 };
 
-/// Deterministic. Throws Failure naming a rank and its action if nobody can go on.
+/// Deterministic. Throws Failure naming a rank and its action if no rank can continue.
 [[nodiscard]] StepEvents play(const StepWork& step);
 
 }  // namespace echelon

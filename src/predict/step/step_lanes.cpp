@@ -50,7 +50,7 @@ Work StepLanes::transfer(const Action& action, int peer) {
   const int at = sends ? other_stage(action) : action.stage;
   Work work = of(action);
   work.lane = wires_.try_emplace({peer, sends}, num_lanes()).first->second;
-  work.meeting = number({{replica_}, is_forward_transfer(action.kind), at, action.microbatch}, 2);
+  work.rendezvous = number({{replica_}, is_forward_transfer(action.kind), at, action.microbatch}, 2);
   return work;
 }
 
@@ -59,7 +59,7 @@ Work StepLanes::collective(const Action& action, const std::vector<int>& partici
   work.lane = collective_lane;
   if (participants.size() < 2) return work;
   const int nth = counts_[{rank_, action.kind, participants}]++;
-  work.meeting =
+  work.rendezvous =
       number({participants, -1 - static_cast<int>(action.kind), nth, 0}, static_cast<int>(participants.size()));
   return work;
 }
@@ -74,8 +74,8 @@ std::vector<std::string> StepLanes::lane_names() const {
 }
 
 int StepLanes::number(Key key, int size) {
-  const auto [known, is_new] = numbers_.try_emplace(std::move(key), static_cast<int>(work_.meeting_sizes.size()));
-  if (is_new) work_.meeting_sizes.push_back(size);
+  const auto [known, is_new] = numbers_.try_emplace(std::move(key), static_cast<int>(work_.rendezvous_sizes.size()));
+  if (is_new) work_.rendezvous_sizes.push_back(size);
   return known->second;
 }
 

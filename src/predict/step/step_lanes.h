@@ -12,17 +12,17 @@
 
 namespace echelon {
 
-/// Whether the next action may begin before one of this kind has ended.
+/// Whether the next action may start before one of this kind has ended.
 [[nodiscard]] bool is_hidden(ActionKind kind, const OverlapRules& overlap);
 
 /// The stage at the other end.
 [[nodiscard]] int other_stage(const Action& transfer);
 
-/// Numbers the meetings of a step and the lanes of one rank after the other. A message is numbered by its receive, a
-/// collective by who takes part and how many of its kind these have had before.
+/// Gives the rendezvous of a step and the lanes of one rank after the other their indices. A message has one index per
+/// receive, a collective one per participants, kind and repetition.
 class StepLanes {
  public:
-  /// Appends the sizes of meetings to `work`, which it refers to.
+  /// Appends the sizes of rendezvous to `work`, which it refers to.
   StepLanes(StepWork& work, OverlapRules overlap) : work_(work), overlap_(overlap) {}
 
   /// What comes now is of this rank, which is one of a replica.
@@ -30,7 +30,7 @@ class StepLanes {
   [[nodiscard]] Work of(const Action& action) const { return {.is_hidden = is_hidden(action.kind, overlap_)}; }
   /// A send or receive; `peer`: the pipeline rank at the other end.
   [[nodiscard]] Work transfer(const Action& action, int peer);
-  /// `participants`: the simulated ranks that take part, ascending; alone a rank meets nobody.
+  /// `participants`: the simulated ranks that take part, ascending; a rank alone needs no rendezvous.
   [[nodiscard]] Work collective(const Action& action, const std::vector<int>& participants);
   /// Of the rank.
   [[nodiscard]] int num_lanes() const { return first_wire_lane + static_cast<int>(wires_.size()); }

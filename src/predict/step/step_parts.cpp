@@ -11,7 +11,7 @@ namespace {
 
 enum class Doing : std::uint8_t { computing, collective, transfer, waiting };
 
-/// One thing begins (+1) or ends (-1).
+/// Something starts (+1) or ends (-1).
 struct Change {
   double time = 0;
   int step = 0;
@@ -117,20 +117,20 @@ StepParts& StepParts::operator*=(double factor) {
 
 std::vector<std::vector<double>> waits_for_replicas_since(const StepWork& step, const StepEvents& events,
                                                           int num_stages) {
-  std::vector<std::map<int, double>> last(step.meeting_sizes.size());  // of each meeting and replica
-  const auto for_meetings = [&](const auto& f) {
+  std::vector<std::map<int, double>> last(step.rendezvous_sizes.size());  // of each rendezvous and replica
+  const auto for_rendezvous = [&](const auto& f) {
     for (std::size_t rank = 0; rank < step.ranks.size(); ++rank)
       for (std::size_t action = 0; action < step.ranks[rank].works.size(); ++action)
-        if (const int meeting = step.ranks[rank].works[action].meeting; meeting != meets_nobody)
-          f(rank, action, last[static_cast<std::size_t>(meeting)], static_cast<int>(rank) / num_stages);
+        if (const int rendezvous = step.ranks[rank].works[action].rendezvous; rendezvous != no_rendezvous)
+          f(rank, action, last[static_cast<std::size_t>(rendezvous)], static_cast<int>(rank) / num_stages);
   };
-  for_meetings([&](std::size_t rank, std::size_t action, std::map<int, double>& of, int replica) {
+  for_rendezvous([&](std::size_t rank, std::size_t action, std::map<int, double>& of, int replica) {
     double& ready = of.try_emplace(replica, 0).first->second;
     ready = std::max(ready, events.ranks[rank][action].ready);
   });
   std::vector<std::vector<double>> since;
   for (const RankWork& rank : step.ranks) since.emplace_back(rank.works.size(), no_time);
-  for_meetings([&](std::size_t rank, std::size_t action, const std::map<int, double>& of, int replica) {
+  for_rendezvous([&](std::size_t rank, std::size_t action, const std::map<int, double>& of, int replica) {
     if (of.size() > 1) since[rank][action] = of.at(replica);
   });
   return since;

@@ -1,10 +1,10 @@
 // Where the time of a step goes on one rank: every moment belongs to one part, so they add up to the step.
 //
-//   compute, optimizer, other   while the rank computes; what is sent inside its layers stands under its group
-//   exposed communication       while it does not compute, and something that it sends or receives is under way
-//   waiting                     while it does not compute, and its next collective waits for other replicas, while
-//                               all of its own have come
-//   bubble                      all else: it waits for other stages
+//   Compute, optimizer, other   while the rank computes; what is sent inside its layers counts under its group.
+//   Exposed communication       while it does not compute, and something that it sends or receives is under way.
+//   Waiting                     while it does not compute, and its next collective waits for other replicas, while
+//                               all of its own have come.
+//   Bubble                      all else: it waits for other stages.
 #pragma once
 
 #include "predict/step/action_time.h"
@@ -20,7 +20,7 @@ struct StepParts {
   double compute_seconds = 0;                                        // forward and backward
   std::map<std::string, double> exposed_communication_seconds = {};  // by the name of the group: what nothing hides
   double bubble_seconds = 0;                                         // waiting for other stages
-  // For replicas that are behind, in collectives of the data axes.
+  // For slower replicas, in collectives of the data axes.
   double waiting_seconds = 0;
   double optimizer_seconds = 0;  // clipping and the update
   double other_seconds = 0;      // gradients cleared, stored and converted

@@ -15,7 +15,7 @@ Group group_of(const ActionTime& collective) {
 
 }  // namespace
 
-/// Who takes part of the simulated ranks, ascending. A class that is there several times counts once.
+/// The simulated ranks that take part, ascending. A class with several replicas counts once.
 const std::vector<int>& StepWorks::participants(int simulated, const Group& group) {
   const auto [known, is_new] = participants_.try_emplace({simulated, group});
   if (!is_new) return known->second;

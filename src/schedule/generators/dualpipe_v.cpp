@@ -43,17 +43,17 @@ void run_rank(Schedule& schedule, int index) {
 
 // Backwards alternate between the two legs. From the middle on, weight gradients are deferred to the end.
 void drain(VRank& rank, int index, int num_ranks) {
-  std::deque<VRank::Leg> put_off;
+  std::deque<VRank::Leg> deferred;
   int num_done = 0;
   const auto backward = [&](VRank::Leg leg) {
     if (num_done++ < index + 1) return rank.backward(leg);
     rank.backward_input(leg);
-    put_off.push_back(leg);
+    deferred.push_back(leg);
   };
   const auto backward_weight = [&] {
-    if (put_off.empty()) return;
-    rank.backward_weight(put_off.front());
-    put_off.pop_front();
+    if (deferred.empty()) return;
+    rank.backward_weight(deferred.front());
+    deferred.pop_front();
   };
   for (int i = 0; i < index + 1; ++i) {
     backward(up);
@@ -63,7 +63,7 @@ void drain(VRank& rank, int index, int num_ranks) {
     backward_weight();
     backward(down);
   }
-  while (!put_off.empty()) backward_weight();
+  while (!deferred.empty()) backward_weight();
 }
 
 }  // namespace
