@@ -12,7 +12,15 @@
 namespace echelon {
 
 /// Exit statuses of the program, the same for every command.
-enum class ExitStatus : int { success = 0, failure = 1, bad_input = 2, interrupted = 130 };
+enum class ExitStatus : int {
+  success = 0,
+  failure = 1,
+  bad_input = 2,
+  // By a signal, as shells count.
+  hung_up = 129,
+  interrupted = 130,
+  terminated = 143,
+};
 
 /// Bad input: one sentence with the key, the value and the fix. Ends the program with status 2.
 class Error : public std::runtime_error {

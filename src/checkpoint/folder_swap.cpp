@@ -50,6 +50,14 @@ void require_replaceable(const std::filesystem::path& folder) {
   require(!error, "{}: {}", folder.string(), error.message());
 }
 
+bool is_model_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder / "config.json", error)) return false;
+  const std::filesystem::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries),
+                               [](const auto& entry) { return is_model_file(entry.path().filename()); });
+}
+
 void create_temporary(const std::filesystem::path& folder) {
   const std::filesystem::path temporary = temporary_name(folder);
   delete_folder(temporary);

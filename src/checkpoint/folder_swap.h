@@ -13,6 +13,9 @@ namespace echelon {
 /// Throws Error unless `folder` does not exist, is empty or contains only files of a model, which may be deleted.
 void require_replaceable(const std::filesystem::path& folder);
 
+/// Whether `folder` is a folder with a config.json and only files of a model.
+[[nodiscard]] bool is_model_folder(const std::filesystem::path& folder);
+
 /// Deletes leftovers of a crash and creates the temporary folder with its parents. Throws Failure.
 void create_temporary(const std::filesystem::path& folder);
 

@@ -68,7 +68,7 @@ void prune_steps(const std::filesystem::path& base, std::int64_t step, std::int6
   });
   if (keep_latest_k <= 0) return;
   auto steps = saved_steps(base);
-  std::erase_if(steps, [&](std::int64_t saved) { return saved > step; });
+  std::erase_if(steps, [&](std::int64_t saved) { return saved > step || !is_model_folder(step_folder(base, saved)); });
   const auto num_steps = static_cast<std::int64_t>(steps.size());
   for (std::int64_t i = 0; i < num_steps - keep_latest_k; ++i) {
     const std::filesystem::path folder = step_folder(base, steps[static_cast<std::size_t>(i)]);

@@ -167,7 +167,7 @@ int run_cli(const std::vector<std::string>& arguments) noexcept {
     return static_cast<int>(status);
   } catch (const Error& error) {
     print_error(error.what());
-    return static_cast<int>(error.status());
+    return static_cast<int>(error.status() == ExitStatus::interrupted ? status_of_interrupt() : error.status());
   } catch (const std::bad_alloc&) {
     print_error("out of memory: make the model, training.micro_batch_size or training.seq_len smaller");
   } catch (const std::filesystem::filesystem_error& error) {

@@ -54,15 +54,18 @@ class RunLog final : public RunObserver {
     if (report.memory_total_bytes == 0) report.memory_total_bytes = system_memory_bytes();
     report.predicted_step_seconds = prediction_.predicted_step_seconds;
     report.predicted_memory_bytes = prediction_.predicted_memory_bytes;
-    metrics_->append(to_json(report));
+    append(to_json(report));
     steps_.push_back(report);
     if (html_) html_->add(report);
     json_ ? print_json(to_json(report)) : progress_.step(report);
   }
   void validated(const EvaluationReport& report) override {
-    metrics_->append(to_json(report));
+    append(to_json(report));
     if (html_) html_->add(report);
     json_ ? print_json(to_json(report)) : progress_.note(evaluation_line(report));
+  }
+  void warned(const std::string& sentence) override {
+    json_ ? fmt::print(stderr, "echelon: {}\n", printable(sentence)) : progress_.note("warning: " + sentence);
   }
   void saved(const std::filesystem::path& folder) override { note(fmt::format("saved {}", folder.string())); }
   void traced(const TraceReport& trace) override {
@@ -89,6 +92,10 @@ class RunLog final : public RunObserver {
   }
 
  private:
+  void append(const std::string& json) {
+    if (!metrics_->append(json))
+      warned(fmt::format("'{}' could not be written, and lines of it are missing; is the disk full?", metrics_path_));
+  }
   void note(const std::string& line) {
     if (!json_) progress_.note(line);
   }
@@ -158,7 +165,7 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
   const bool tells = placement_of(config).is_first_process();
   const TrainResult result =
       tells ? train_and_tell(config, arguments) : train(config, {.stop_requested = &watch_for_interrupt()});
-  return result.was_stopped ? ExitStatus::interrupted : ExitStatus::success;
+  return result.was_stopped ? status_of_interrupt() : ExitStatus::success;
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "engine/rank_model.h"
 
+#include "base/error.h"
 #include "engine/param_pieces.h"
 #include "executor/action_executor.h"
 #include "executor/unit_state.h"
 #include "nn/init.h"
 
 #include <cstddef>
+#include <optional>
 
 namespace echelon {
 namespace {
@@ -76,16 +78,25 @@ void RankModel::load(const ModelReader& reader, Ops& ops) {
 
 void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
   HostAccess host(ops);
+  std::optional<Failure> failure;
+  const auto write = [&](const Param& param, DType dtype) {
+    if (failure) return;
+    try {
+      writer.write(param.name, param.slice, dtype, host.read(param.value));
+    } catch (const Failure& error) {
+      failure = error;
+    }
+  };
   for (ShardedUnit* unit : part_.units()) {
     const ShardOptions& options = unit->options();
     if (!unit->has_first_copy()) continue;
     if (options.shards_parameters()) gather(*unit, ops, mesh);
     for (const Bucket& bucket : unit->buckets())
       for (const auto& [param, offset, count] : bucket.segments)
-        if (bucket.is_first_copy && bucket.shard.index == 0 && param->is_first_copy)
-          writer.write(param->name, param->slice, options.dtype, host.read(param->value));
+        if (bucket.is_first_copy && bucket.shard.index == 0 && param->is_first_copy) write(*param, options.dtype);
     if (options.shards_parameters()) unit->release_parameters();
   }
+  if (failure) throw Failure(*failure);
 }
 
 void RankModel::gather(ShardedUnit& unit, Ops& ops, Mesh& mesh) {

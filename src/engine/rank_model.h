@@ -19,7 +19,8 @@ class RankModel {
   void initialize(std::int64_t seed, Ops& ops);
   void load(const ModelReader& reader, Ops& ops);
   /// Writes the slices that this rank is responsible for, if any. Sharded parameters are gathered unit by unit, in the
-  /// buffers of the evaluation program. So every rank calls it, and no program may be running.
+  /// buffers of the evaluation program. So every rank calls it, and no program may be running. Throws Failure, but only
+  /// after the gathers of all units, in which the other ranks need this one.
   void save(ModelWriter& writer, Ops& ops, Mesh& mesh);
 
  private:

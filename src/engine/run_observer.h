@@ -41,6 +41,8 @@ class RunObserver {
 
   /// A line about what is run, where and with what.
   virtual void described(const std::string& /*line*/) {}
+  /// Something failed, and the run continues.
+  virtual void warned(const std::string& /*sentence*/) {}
   virtual void reported(const StepReport& /*report*/) {}
   virtual void validated(const EvaluationReport& /*report*/) {}
   virtual void saved(const std::filesystem::path& /*folder*/) {}

@@ -10,8 +10,10 @@
 #include "spec/groups.h"
 #include "train/validation.h"
 
+#include <array>
 #include <cmath>
 #include <fstream>
+#include <functional>
 
 namespace echelon {
 namespace {
@@ -52,7 +54,7 @@ TrainResult Trainer::run() {
     if (context_.rank.mesh.rank() == 0) context_.observer.reported(result_.last_step);
     if (ends_trace) write_trace();
     if (context_.validation != nullptr && (is_last || divides(config_.training.eval_interval, step))) evaluate(step);
-    if (config_.checkpoint.enable && (is_last || divides(config_.checkpoint.interval, step))) save(step);
+    if (config_.checkpoint.enable && (is_last || divides(config_.checkpoint.interval, step))) save(step, is_last);
   }
   context_.observer.ends(context_.rank);
   return result_;
@@ -132,24 +134,61 @@ void Trainer::evaluate(std::int64_t step) {
     context_.observer.validated({step, mean.loss, mean.num_targets, seconds_since(begin)});
 }
 
-void Trainer::save(std::int64_t step) {
-  const std::filesystem::path folder = std::filesystem::path(config_.output.dir) / config_.checkpoint.folder;
-  const bool is_writer = context_.rank.mesh.rank() == 0;
-  Comm& all = context_.rank.mesh.comm(step_group);
-  ModelWriter writer({.folder = step_folder(folder, step),
+void Trainer::save(std::int64_t step, bool is_last) {
+  constexpr int most_failed = 3;
+  const std::filesystem::path base = std::filesystem::path(config_.output.dir) / config_.checkpoint.folder,
+                              folder = step_folder(base, step);
+  const std::string failure = write_model(folder);
+  const bool is_first_rank = context_.rank.mesh.rank() == 0;
+  if (failure.empty()) {
+    failed_saves_ = 0;
+    result_.model_folder = folder;
+    if (!is_first_rank) return;
+    prune_steps(base, step, config_.checkpoint.keep_latest_k);
+    return context_.observer.saved(folder);
+  }
+  const std::string kept = result_.model_folder.empty()
+                               ? "no model is saved"
+                               : fmt::format("the last saved model is {}", result_.model_folder.string());
+  if (++failed_saves_ >= most_failed || is_last)
+    throw Failure(fmt::format("step {} could not be saved: {}; {}", step, failure, kept));
+  if (is_first_rank)
+    context_.observer.warned(
+        fmt::format("step {} could not be saved: {}; {}, and training continues", step, failure, kept));
+}
+
+std::string Trainer::write_model(const std::filesystem::path& folder) {
+  Comm& all = context_.host_mesh.comm(step_group);
+  std::string own;
+  const auto failure_of = [&](const std::function<void()>& part) {
+    try {
+      if (own.empty()) part();
+    } catch (const Failure& error) {
+      own = error.what();
+    }
+    std::array<double, 2> failed = {own.empty() ? 0.0 : 1.0, own.empty() ? 0.0 : all.rank()};  // how many; their sum
+    all.all_reduce({failed.data(), DType::float64, {2}}, ReduceOp::sum).wait();
+    if (failed[0] == 0 || !own.empty()) return own;
+    return failed[0] == 1 ? fmt::format("rank {} could not write its part", failed[1])
+                          : fmt::format("{} ranks could not write their parts", failed[0]);
+  };
+  const bool is_writer = all.rank() == 0;
+  ModelWriter writer({.folder = folder,
                       .model = config_.model,
                       .dtype = context_.rank.run.model().part().options.dtype,
                       .tokenizer = config_.checkpoint.tokenizer,
                       .training_seq_len = config_.training.seq_len});
-  if (is_writer) writer.begin();
-  all.barrier().wait();
-  context_.rank.run.model().save(writer, context_.rank.ops, context_.rank.mesh);
-  all.barrier().wait();
-  result_.model_folder = step_folder(folder, step);
-  if (!is_writer) return;
-  writer.finish();
-  prune_steps(folder, step, config_.checkpoint.keep_latest_k);
-  context_.observer.saved(result_.model_folder);
+  std::string failure = failure_of([&] {
+    if (is_writer) writer.begin();
+  });
+  if (failure.empty())
+    failure = failure_of([&] { context_.rank.run.model().save(writer, context_.rank.ops, context_.rank.mesh); });
+  if (failure.empty())
+    failure = failure_of([&] {
+      if (!is_writer) return;
+      writer.finish();
+    });
+  return failure;
 }
 
 }  // namespace echelon

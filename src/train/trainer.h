@@ -41,7 +41,10 @@ class Trainer {
   [[nodiscard]] StepInput input_of(std::int64_t step) const;
   [[nodiscard]] StepReport report_of(std::int64_t step, const StepResult& result, double seconds);
   void evaluate(std::int64_t step);
-  void save(std::int64_t step);
+  /// Throws Failure if the save of the last step fails, or the third one in a row.
+  void save(std::int64_t step, bool is_last);
+  /// Collective. Empty if all ranks have written; else the sentence of this rank, or which rank failed.
+  [[nodiscard]] std::string write_model(const std::filesystem::path& folder);
 
   const RunConfig& config_;
   TrainerContext context_;
@@ -50,6 +53,7 @@ class Trainer {
   TrainResult result_;
   std::map<Group, std::int64_t> sent_before_;  // the current step, as well as the next one
   std::int64_t faults_before_ = 0;
+  int failed_saves_ = 0;  // in a row
 };
 
 }  // namespace echelon

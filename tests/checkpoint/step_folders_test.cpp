@@ -42,5 +42,16 @@ TEST(StepFolders, PruneKeepsTheLatestAndStrangers) {
   prune_steps(scratch / "nowhere", 50, 1);
 }
 
+TEST(StepFolders, PruneKeepsWhatIsNotAModel) {
+  const ScratchFolder scratch;
+  for (const char* name : {"step-1", "step-2", "step-3", "step-4"}) std::filesystem::create_directory(scratch / name);
+  put(scratch / "step-1" / "thesis.txt", "years of work");
+  for (const char* name : {"step-2", "step-3", "step-4"}) put(scratch / name / "config.json", "{}");
+  put(scratch / "step-3" / "notes.md", "the best one so far");
+  std::filesystem::create_directory(scratch / "step-0");
+  prune_steps(scratch.path(), 4, 1);
+  EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(0, 1, 3, 4));
+}
+
 }  // namespace
 }  // namespace echelon

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 
 namespace echelon {
 namespace {
@@ -92,8 +91,8 @@ Outcome run_echelon_into(const std::string& path, const std::vector<std::string>
   return run(echelon_command(arguments), "", {}, path);
 }
 
-Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when) {
-  return run(echelon_command(arguments), when, [](pid_t child) { kill(child, SIGINT); });
+Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when, int signal) {
+  return run(echelon_command(arguments), when, [=](pid_t child) { kill(child, signal); });
 }
 
 Outcome run_command(const std::vector<std::string>& command, const Watch& watch) {

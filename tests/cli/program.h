@@ -1,6 +1,7 @@
 // Runs the real program and collects its output and exit status.
 #pragma once
 
+#include <csignal>
 #include <functional>
 #include <string>
 #include <vector>
@@ -21,8 +22,9 @@ struct Outcome {
 /// `mpirun -n num_processes echelon arguments...`, on however few cores.
 [[nodiscard]] Outcome run_echelon_processes(int num_processes, const std::vector<std::string>& arguments);
 
-/// The same, with SIGINT sent as soon as a line of its output contains `when`.
-[[nodiscard]] Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when);
+/// The same, with a signal sent as soon as a line of its output contains `when`.
+[[nodiscard]] Outcome interrupt_echelon(const std::vector<std::string>& arguments, const std::string& when,
+                                        int signal = SIGINT);
 
 /// Called once, as soon as what the command wrote on its standard output contains `when`.
 struct Watch {

@@ -166,6 +166,31 @@ TEST_F(Program, StopsAfterTheStepAtHandOnCtrlC) {
   EXPECT_THAT(outcome.out, HasSubstr("model: " + out() + "/checkpoint/step-"));
 }
 
+TEST_F(Program, SavesWhenASchedulerOrATerminalEndsIt) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000"}), "step:  2", signal);
+    EXPECT_EQ(outcome.status, 128 + signal) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("model: " + out() + "/checkpoint/step-"));
+  }
+}
+
+TEST_F(Program, ContinuesWithoutItsTerminalUnderNohup) {
+  std::string command = "trap '' HUP; exec " + std::string(ECHELON_BINARY_DIR) + "/echelon";
+  for (const std::string& word : train({"--training.steps=20"})) command += " " + word;
+  const Outcome outcome =
+      run_command({"sh", "-c", "(" + command + ") & child=$!; sleep 0.2; kill -HUP $child; wait $child"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("done after step 20"));
+}
+
+TEST_F(Program, SavesThoughNobodyReadsItsOutput) {
+  std::string command = std::string(ECHELON_BINARY_DIR) + "/echelon";
+  for (const std::string& word : train({"--training.steps=20"})) command += " " + word;
+  const Outcome outcome = run_command({"bash", "-o", "pipefail", "-c", command + " | head -1"});
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
+  EXPECT_TRUE(std::filesystem::exists(out() + "/checkpoint/step-20/config.json"));
+}
+
 TEST_F(Program, SaysWhereItCannotWrite) {
   const Outcome outcome = run_echelon(train({"--output.dir=/dev/null/out"}));
   EXPECT_EQ(outcome.status, 1);

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -24,23 +27,37 @@ TEST(MetricsFile, AppendsAndIsReadableAtOnce) {
   const std::string path = folder + "/a/metrics.jsonl";
   std::filesystem::remove_all(folder);
   MetricsFile first(path);
-  first.append("{}");
+  EXPECT_TRUE(first.append("{}"));
   EXPECT_EQ(content(path), "{}\n");
   MetricsFile second(path);
-  second.append("{\"step\":2}");
+  EXPECT_TRUE(second.append("{\"step\":2}"));
   EXPECT_EQ(content(path), "{}\n{\"step\":2}\n");
 }
 
 TEST(MetricsFile, SaysThatTheDiskIsFull) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP();
   MetricsFile file("/dev/full");
-  try {
-    file.append("{}");
-    FAIL();
-  } catch (const Failure& failure) {
-    EXPECT_EQ(failure.status(), ExitStatus::failure);
-    EXPECT_NE(std::string(failure.what()).find("/dev/full"), std::string::npos);
-  }
+  EXPECT_FALSE(file.append("{}"));
+  EXPECT_TRUE(file.append("{}"));  // was said already
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(MetricsFile, LosesOneLineAloneToAFullDisk) {
+  const std::string path = std::string(scratch_folder()) + "/metrics_file_test_torn.jsonl";
+  std::filesystem::remove(path);
+  MetricsFile file(path);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = before;
+  limit.rlim_cur = 8;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  const bool first = file.append("{\"step\":1}");
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_FALSE(first);
+  EXPECT_TRUE(file.append("{\"step\":2}"));
+  EXPECT_EQ(content(path), "{\"step\":\n{\"step\":2}\n");
 }
 
 TEST(MetricsFile, SaysThatTheFolderCannotBeMade) {

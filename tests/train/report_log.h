@@ -16,12 +16,14 @@ class ReportLog final : public RunObserver {
     if (after_step) after_step(report);
   }
   void validated(const EvaluationReport& report) override { evaluations.push_back(report); }
+  void warned(const std::string& sentence) override { warnings.push_back(sentence); }
   void saved(const std::filesystem::path& folder) override { folders.push_back(folder); }
   void traced(const TraceReport& report) override { trace = report; }
 
   std::vector<StepReport> steps;
   std::vector<EvaluationReport> evaluations;
   std::vector<std::filesystem::path> folders;
+  std::vector<std::string> warnings;
   std::optional<TraceReport> trace;
   std::function<void(const StepReport& report)> after_step;
 };

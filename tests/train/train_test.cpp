@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "blueprint/small_config.h"
+#include "checkpoint/folder_swap.h"
+#include "checkpoint/model_writer.h"
 #include "checkpoint/scratch_folder.h"
 #include "checkpoint/step_folders.h"
 #include "comm/thread/thread_world.h"
@@ -11,15 +13,18 @@
 #include "engine/lr_schedule.h"
 #include "engine/rank_run.h"
 #include "ops/cpu/cpu_ops.h"
+#include "spec/groups.h"
 #include "train/report_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cmath>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -32,6 +37,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 // Neither is a whole number of windows or batches.
 constexpr std::int64_t num_training_tokens = 1000, num_validation_tokens = 301;
@@ -366,6 +372,91 @@ TEST_F(Train, EndsOnAllRanksWhenOneCannotSave) {
   const std::string error = error_of([&] { (void)train(layout(), {}); });
   EXPECT_THAT(error, HasSubstr("rank 0"));
   EXPECT_THAT(error, HasSubstr("notes.txt"));
+}
+
+/// Files of more than a few bytes cannot be written, as on a full disk.
+class FullDisk {
+ public:
+  FullDisk() {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = 16;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
+TEST_F(Train, ContinuesAfterASaveThatFails) {
+  RunConfig config = layout();
+  config.parallelism.zero_level = 3;
+  testing::ReportLog log;
+  std::optional<FullDisk> full;
+  log.after_step = [&](const StepReport& report) {
+    full.reset();
+    if (report.step == 2) full.emplace();
+  };
+  const TrainResult result = train(config, {.observer = &log});
+  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1, 3, 4));
+  EXPECT_EQ(result.model_folder, step_folder(checkpoints(), 4));
+  EXPECT_THAT(log.warnings, ElementsAre(AllOf(HasSubstr("step 2 could not be saved"), HasSubstr("step-1"))));
+  EXPECT_FALSE(std::filesystem::exists(step_folder(checkpoints(), 2).string() + ".tmp"));
+}
+
+TEST_F(Train, EndsWithTheThirdSaveInARowThatFails) {
+  RunConfig config = layout();
+  config.training.steps = 100;
+  testing::ReportLog log;
+  std::optional<FullDisk> full;
+  log.after_step = [&](const StepReport& report) {
+    if (report.step == 2) full.emplace();
+  };
+  const std::string error = error_of([&] { (void)train(config, {.observer = &log}); });
+  EXPECT_THAT(error, AllOf(HasSubstr("step 4 could not be saved"), HasSubstr("step-1")));
+  EXPECT_THAT(log.warnings, SizeIs(2));
+  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1));
+}
+
+// Ranks that write gather each other's parameters: one that cannot write must not leave the others waiting.
+TEST_F(Train, RanksThatCannotWriteStillGather) {
+  class LostFolder final : public RunObserver {
+   public:
+    LostFolder(const RunConfig& config, std::filesystem::path folder) : config_(config), folder_(std::move(folder)) {}
+    void starts(const RankView& rank) override {
+      ModelWriter writer({.folder = folder_, .model = config_.model, .dtype = config_.training.dtype});
+      Comm& all = rank.mesh.comm(step_group);
+      if (all.rank() == 0) {
+        writer.begin();
+        std::filesystem::remove_all(temporary_name(folder_));
+      }
+      all.barrier().wait();
+      try {
+        rank.run.model().save(writer, rank.ops, rank.mesh);
+      } catch (const Failure&) {
+        ++num_failed;
+      }
+    }
+    std::atomic<int> num_failed = 0;
+
+   private:
+    const RunConfig& config_;
+    std::filesystem::path folder_;
+  };
+  RunConfig config = layout();
+  config.parallelism.zero_level = 3;
+  config.training.steps = 2;
+  LostFolder observer(config, scratch_ / "lost");
+  (void)train(config, {.observer = &observer});
+  EXPECT_GT(observer.num_failed, 1);
+  EXPECT_LT(observer.num_failed, 8);
 }
 
 TEST_F(Train, IsRefusedBeforeTheFirstStep) {
