@@ -34,10 +34,15 @@ std::string layout_of(const RunConfig& config) {
                      p.tensor_parallel_degree, config.mesh_shape().num_ranks(), config.num_microbatches());
 }
 
-void print_text(const VerifySetup& setup, const VerifyRequest& request, const Verdict& verdict) {
+/// Before the run, which may take minutes.
+void print_heading(const VerifySetup& setup, const VerifyRequest& request) {
   fmt::print("layout: {}, against one rank: {} steps in {}\n", layout_of(setup.config), request.num_steps,
              name_of(request.dtype));
   for (const std::string& note : setup.notes) fmt::print("{}\n", note);
+  std::fflush(stdout);
+}
+
+void print_text(const Verdict& verdict) {
   fmt::print("{:<10}{:>14}{:>12}  {}\n", "", "worst error", "tolerance", "where");
   for (const Quantity quantity : quantities) {
     const WorstError& worst = verdict.worst[static_cast<std::size_t>(quantity)];
@@ -106,8 +111,9 @@ ExitStatus run_verification(const VerifyArguments& arguments, const std::vector<
   VerifyRequest request = arguments.request;
   request.dtype = parse_verified_dtype(arguments.dtype);
   const VerifySetup setup = set_up_verification(config, request);
+  if (!arguments.json) print_heading(setup, request);
   const Verdict verdict = verify(setup.config, setup.batches(), {.num_steps = request.num_steps});
-  arguments.json ? print_json(setup, request, verdict) : print_text(setup, request, verdict);
+  arguments.json ? print_json(setup, request, verdict) : print_text(verdict);
   return verdict.is_equal() ? ExitStatus::success : ExitStatus::failure;
 }
 

@@ -1,4 +1,4 @@
-// scripts/progress_bar draws ninja's status on a terminal, leaves it out elsewhere, and lets errors pass.
+// scripts/progress_bar draws ninja's status on a terminal, prints it sometimes elsewhere, and lets errors pass.
 #include "tree/tree.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,13 @@ std::string build_through_bar() {
          (tree::root() / "scripts/progress_bar").string() + "' building";
 }
 
-TEST(ProgressBar, IsQuietWithoutATerminal) { EXPECT_EQ(output_of(build_through_bar()), "b.cpp:1: error: x\n"); }
+TEST(ProgressBar, IsALineForEachTenthWithoutATerminal) {
+  EXPECT_EQ(output_of(build_through_bar()),
+            "building: 1 of 4\nbuilding: 2 of 4\nb.cpp:1: error: x\nbuilding: 4 of 4\n");
+  EXPECT_EQ(output_of("for i in $(seq 1 100); do echo \"[$i/100] x\"; done | " +
+                      (tree::root() / "scripts/progress_bar").string() + " building | wc -l"),
+            "10\n");
+}
 
 TEST(ProgressBar, IsDrawnInOneLineOfATerminal) {
   // script gives its command a terminal, which ends lines with \r\n.

@@ -164,7 +164,8 @@ PlanObjective parse_plan_objective(std::string_view key, std::string_view name) 
 PlanRequest read_plan_request(const PlanQuestion& question) {
   const std::vector<std::string> settings = joined(question.settings);
   require(!question.model.empty(),
-          "--model is missing: a preset, a Hugging Face folder or a config file (example: --model=llama3-8b)");
+          "--model is missing: a preset, a Hugging Face folder or a config file with a [model] section (example: "
+          "--model=llama3-8b)");
   require(!question.gpus || *question.gpus >= 1, "--gpus={} is not a number of devices (use 1)",
           question.gpus.value_or(0));
   require(question.top >= 1 && question.top <= 1000, "--top={} is not between 1 and 1000 (use {})", question.top,

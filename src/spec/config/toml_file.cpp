@@ -13,10 +13,23 @@
 namespace echelon {
 namespace {
 
+/// The file of its folder with the closest name.
+std::string hint_for_file(const std::filesystem::path& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (entry.path().extension() == path.extension()) names.push_back(entry.path().filename().string());
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  if (views.empty()) return "";
+  return fmt::format(" (did you mean {}?)",
+                     (path.parent_path() / closest_name(path.filename().string(), views)).string());
+}
+
 std::string config_text(const std::string& path) {
   require(!std::filesystem::is_directory(path), "the config file '{}' is a folder; check the path", path);
   std::optional<std::string> text = read_text_file(path);
-  require(text.has_value(), "the config file '{}' cannot be read; check the path", path);
+  require(text.has_value(), "the config file '{}' cannot be read; check the path{}", path, hint_for_file(path));
   return *std::move(text);
 }
 
