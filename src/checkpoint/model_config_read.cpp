@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config_fields.h"
+#include "checkpoint/step_folders.h"
 
 #include <algorithm>
 #include <string>
@@ -121,11 +122,21 @@ ModelSpec read_family(const ConfigFields& config) {
   throw Error("unknown model family");
 }
 
+/// The last model that a run saved below the folder.
+std::string hint_for_model(const std::filesystem::path& folder) {
+  for (const std::filesystem::path& base : {folder, folder / "checkpoint"})
+    if (const auto step = latest_step(base))
+      return fmt::format(" (did you mean {}?)", step_folder(base, *step).string());
+  return "";
+}
+
 }  // namespace
 
 ModelSpec read_model_spec(const std::filesystem::path& folder) {
   require(std::filesystem::is_directory(folder), "{} is not a folder", folder.string());
   const std::filesystem::path path = folder / "config.json";
+  require(std::filesystem::exists(path), "'{}' is not a model: it has no config.json{}", folder.string(),
+          hint_for_model(folder));
   const ModelSpec model = read_family(ConfigFields(path));
   try {
     validate(model);

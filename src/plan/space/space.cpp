@@ -6,6 +6,7 @@
 #include "spec/stage_layout.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 namespace echelon {
@@ -131,6 +132,14 @@ constexpr BlockOperations operation_sets[] = {{},
                                               {BlockOperation::core_attn, BlockOperation::mlp},
                                               whole_block};
 
+void require_divisor(std::string_view key, std::int64_t degree, const PlanRequest& request) {
+  std::int64_t closest = 1;
+  for (const std::int64_t divisor : divisors(request.num_devices))
+    if (std::abs(divisor - degree) < std::abs(closest - degree)) closest = divisor;
+  require(!request.fixes(key) || request.num_devices % degree == 0, "{} = {} does not divide --gpus={} (use {})", key,
+          degree, request.num_devices, closest);
+}
+
 }  // namespace
 
 PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
@@ -141,6 +150,9 @@ PlanSpace::PlanSpace(const PlanRequest& request) : request_(&request) {
       if (fits(pipeline_key, pp, request.base.parallelism.pipeline_parallel_degree)) add_shapes(tp, pp);
   }
   if (!shapes_.empty()) return;
+  const ParallelConfig& fixed = request.base.parallelism;
+  require_divisor(tensor_key, fixed.tensor_parallel_degree, request);
+  require_divisor(pipeline_key, fixed.pipeline_parallel_degree, request);
   validate(request.base);  // says what contradicts what, if it is the fixed keys alone
   throw Error(
       fmt::format("no layout of {} on --gpus={} has training.global_batch_size = {} and the keys that are fixed ({}); "
