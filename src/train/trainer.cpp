@@ -13,7 +13,6 @@
 #include <array>
 #include <cmath>
 #include <fstream>
-#include <functional>
 
 namespace echelon {
 namespace {
@@ -23,6 +22,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 bool divides(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
+
+std::filesystem::path checkpoint_folder(const RunConfig& config) {
+  return std::filesystem::path(config.output.dir) / config.checkpoint.folder;
+}
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
   std::error_code error;
@@ -136,41 +139,55 @@ void Trainer::evaluate(std::int64_t step) {
 
 void Trainer::save(std::int64_t step, bool is_last) {
   constexpr int most_failed = 3;
-  const std::filesystem::path base = std::filesystem::path(config_.output.dir) / config_.checkpoint.folder,
-                              folder = step_folder(base, step);
-  const std::string failure = write_model(folder);
+  const std::filesystem::path folder = step_folder(checkpoint_folder(config_), step);
+  const std::optional<SaveFailure> failure = write_model(folder);
   const bool is_first_rank = context_.rank.mesh.rank() == 0;
-  if (failure.empty()) {
+  if (!failure) {
     failed_saves_ = 0;
     result_.model_folder = folder;
-    if (!is_first_rank) return;
-    prune_steps(base, step, config_.checkpoint.keep_latest_k);
-    return context_.observer.saved(folder);
+    if (is_first_rank) context_.observer.saved(folder);
+    if (is_first_rank) prune(step);
+    return;
   }
-  const std::string kept = result_.model_folder.empty()
-                               ? "no model is saved"
-                               : fmt::format("the last saved model is {}", result_.model_folder.string());
-  if (++failed_saves_ >= most_failed || is_last)
-    throw Failure(fmt::format("step {} could not be saved: {}; {}", step, failure, kept));
-  if (is_first_rank)
-    context_.observer.warned(
-        fmt::format("step {} could not be saved: {}; {}, and training continues", step, failure, kept));
+  const std::string sentence = fmt::format(
+      "step {} could not be saved: {}; {}", step, failure->sentence,
+      result_.model_folder.empty() ? "no model is saved"
+                                   : fmt::format("the last saved model is {}", result_.model_folder.string()));
+  if (++failed_saves_ < most_failed && !is_last) {
+    if (is_first_rank) context_.observer.warned(sentence + ", and training continues");
+    return;
+  }
+  // The rank that failed has the cause, and its error ends the others here.
+  if (!failure->is_own) context_.host_mesh.comm(step_group).barrier().wait();
+  throw Failure(sentence);
 }
 
-std::string Trainer::write_model(const std::filesystem::path& folder) {
+void Trainer::prune(std::int64_t step) {
+  try {
+    prune_steps(checkpoint_folder(config_), step, config_.checkpoint.keep_latest_k);
+  } catch (const Failure& error) {
+    context_.observer.warned(fmt::format("an old model could not be removed: {}", error.what()));
+  }
+}
+
+std::optional<Trainer::SaveFailure> Trainer::write_model(const std::filesystem::path& folder) {
   Comm& all = context_.host_mesh.comm(step_group);
-  std::string own;
-  const auto failure_of = [&](const std::function<void()>& part) {
+  const auto failure_of = [&](const auto& part) -> std::optional<SaveFailure> {
+    std::string own;
     try {
-      if (own.empty()) part();
+      part();
+    } catch (const PeerAborted&) {
+      throw;
     } catch (const Failure& error) {
       own = error.what();
     }
-    std::array<double, 2> failed = {own.empty() ? 0.0 : 1.0, own.empty() ? 0.0 : all.rank()};  // how many; their sum
+    const double has_failed = own.empty() ? 0 : 1;
+    std::array<double, 2> failed = {has_failed, has_failed * all.rank()};  // how many, and the sum of their ranks
     all.all_reduce({failed.data(), DType::float64, {2}}, ReduceOp::sum).wait();
-    if (failed[0] == 0 || !own.empty()) return own;
-    return failed[0] == 1 ? fmt::format("rank {} could not write its part", failed[1])
-                          : fmt::format("{} ranks could not write their parts", failed[0]);
+    if (failed[0] == 0) return std::nullopt;
+    if (!own.empty()) return SaveFailure{own, true};
+    return SaveFailure{failed[0] == 1 ? fmt::format("rank {} could not write its part", failed[1])
+                                      : fmt::format("{} ranks could not write their parts", failed[0])};
   };
   const bool is_writer = all.rank() == 0;
   ModelWriter writer({.folder = folder,
@@ -178,15 +195,14 @@ std::string Trainer::write_model(const std::filesystem::path& folder) {
                       .dtype = context_.rank.run.model().part().options.dtype,
                       .tokenizer = config_.checkpoint.tokenizer,
                       .training_seq_len = config_.training.seq_len});
-  std::string failure = failure_of([&] {
+  std::optional<SaveFailure> failure = failure_of([&] {
     if (is_writer) writer.begin();
   });
-  if (failure.empty())
+  if (!failure)
     failure = failure_of([&] { context_.rank.run.model().save(writer, context_.rank.ops, context_.rank.mesh); });
-  if (failure.empty())
+  if (!failure)
     failure = failure_of([&] {
-      if (!is_writer) return;
-      writer.finish();
+      if (is_writer) writer.finish();
     });
   return failure;
 }

@@ -43,8 +43,13 @@ class Trainer {
   void evaluate(std::int64_t step);
   /// Throws Failure if the save of the last step fails, or the third one in a row.
   void save(std::int64_t step, bool is_last);
-  /// Collective. Empty if all ranks have written; else the sentence of this rank, or which rank failed.
-  [[nodiscard]] std::string write_model(const std::filesystem::path& folder);
+  struct SaveFailure {
+    std::string sentence;  // of this rank, or which ranks failed
+    bool is_own = false;
+  };
+  /// Collective. None if all ranks have written.
+  [[nodiscard]] std::optional<SaveFailure> write_model(const std::filesystem::path& folder);
+  void prune(std::int64_t step);
 
   const RunConfig& config_;
   TrainerContext context_;

@@ -16,11 +16,11 @@ LayoutProgram::LayoutProgram(const Schedule& schedule, const LoweringOptions& lo
     : options(lowering),
       rank_of_stage(schedule.rank_of_stage),
       programs(lower(schedule, lowering)),
-      first_to_form(rank_of_stage.size(), never) {
+      first_to_compute(rank_of_stage.size(), never) {
   for (const Program& program : programs)
     for (const Action& action : program)
-      if (computes_weight_gradients(action.kind) && first_to_form[static_cast<std::size_t>(action.stage)] == never)
-        first_to_form[static_cast<std::size_t>(action.stage)] = action.microbatch;
+      if (computes_weight_gradients(action.kind) && first_to_compute[static_cast<std::size_t>(action.stage)] == never)
+        first_to_compute[static_cast<std::size_t>(action.stage)] = action.microbatch;
   place_on_lanes();
   for (const Program& program : programs) lifetimes.push_back(lifetimes_of(program, options, rank_of_stage));
 }

@@ -22,7 +22,7 @@ struct LayoutProgram {
   StepWork work;                                       // its seconds are to be filled in
   std::vector<std::vector<BufferLifetime>> lifetimes;  // by pipeline rank
   // By stage: the microbatch whose weight gradients are computed first.
-  std::vector<int> first_to_form;
+  std::vector<int> first_to_compute;
   [[nodiscard]] int peer_of(const Action& transfer) const;  // the pipeline rank at the other end
 
  private:

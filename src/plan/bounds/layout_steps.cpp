@@ -161,7 +161,7 @@ class LayoutFold {
   double pass_seconds(const Action& action, PassKind pass) {
     // In buffers of their own the gradients of every microbatch are the first ones.
     const bool is_first = program_.options.shards_gradients ||
-                          action.microbatch == program_.first_to_form[static_cast<std::size_t>(action.stage)];
+                          action.microbatch == program_.first_to_compute[static_cast<std::size_t>(action.stage)];
     const auto kind = static_cast<std::size_t>(pass);
     const Stage& of = stage(action.stage);
     if (action.unit != whole_stage) return passes(*of.run_of(action.unit).passes, is_first)[kind];
