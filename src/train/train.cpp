@@ -8,6 +8,7 @@
 #include "engine/types/layout_types.h"
 #include "measure/host_rates.h"
 #include "report/system_memory.h"
+#include "train/run_claim.h"
 #include "train/trainer.h"
 #include "train/validation.h"
 
@@ -140,11 +141,16 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
 
   stop_if_asked(options);
+  std::optional<RunClaim> claim;
+  if (placement.is_first_process()) claim.emplace(config.output.dir);
   if (config.checkpoint.enable) make_checkpoint_folder(config);
   TrainResult result;
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   observer.described(describe(blueprint, placement));
   observer.described(describe_memory(blueprint.rank(0)));
+  if (claim && !claim->is_locked())
+    observer.described(fmt::format("the file system of '{}' has no locks: nothing keeps a second run away from it",
+                                   config.output.dir));
   if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
     const RankCores cores = claim_cores(config, host);

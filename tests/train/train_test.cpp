@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -457,6 +458,18 @@ TEST_F(Train, RanksThatCannotWriteStillGather) {
   (void)train(config, {.observer = &observer});
   EXPECT_GT(observer.num_failed, 1);
   EXPECT_LT(observer.num_failed, 8);
+}
+
+TEST_F(Train, ASecondRunIntoAFolderIsRefusedWhileTheFirstLasts) {
+  testing::ReportLog log;
+  std::string error;
+  log.after_step = [&](const StepReport& report) {
+    if (report.step == 2) error = error_of([&] { (void)train(config(), {}); });
+  };
+  (void)train(config(), {.observer = &log});
+  EXPECT_THAT(error, AllOf(HasSubstr("output.dir"), HasSubstr(fmt::format("process {} on ", getpid()))));
+  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(train(config(), {}).last_step.step, 4) << "the folder is free again";
 }
 
 TEST_F(Train, IsRefusedBeforeTheFirstStep) {
