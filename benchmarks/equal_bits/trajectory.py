@@ -70,7 +70,9 @@ class Program:
             return {"error": error}
         if config.verb:
             return {"answer": json.loads(said)}
-        model = next(iter((output / "checkpoint").glob("step-*")), None)
+        model = output / "model"
+        if not model.exists():  # of programs whose checkpoints were models
+            model = next(iter((output / "checkpoint").glob("step-*")), None)
         if model is None:
             return {"error": "no checkpoint was written"}
         steps = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/median.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 #include "data/indexed_dataset.h"
 #include "machine/cpus.h"
 #include "measure/measure_machine.h"

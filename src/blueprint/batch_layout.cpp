@@ -11,23 +11,21 @@ BatchLayout::BatchLayout(const RunConfig& config)
       rows_(config.training.micro_batch_size),
       seq_len_(config.training.seq_len) {}
 
-BatchPlace BatchLayout::place_of(std::int64_t sequence) const {
-  const std::int64_t i = sequence % (num_microbatches_ * num_replicas_ * rows_);
-  return {.replica = static_cast<int>(i / rows_ % num_replicas_),
-          .microbatch = static_cast<int>(i / (num_replicas_ * rows_)),
-          .row = i % rows_};
+BatchPlace BatchLayout::place_of(std::int64_t index) const {
+  return {.replica = static_cast<int>(index / rows_ % num_replicas_),
+          .microbatch = static_cast<int>(index / (num_replicas_ * rows_)),
+          .row = index % rows_};
 }
 
-std::int64_t BatchLayout::sequence_at(const BatchPlace& place, std::int64_t batch) const {
-  const std::int64_t microbatch = batch * num_microbatches_ + place.microbatch;
-  return (microbatch * num_replicas_ + place.replica) * rows_ + place.row;
+std::int64_t BatchLayout::sequence_at(const BatchPlace& place) const {
+  return (std::int64_t{place.microbatch} * num_replicas_ + place.replica) * rows_ + place.row;
 }
 
-std::vector<std::int64_t> BatchLayout::sequences_of(int rank, std::int64_t batch) const {
+std::vector<std::int64_t> BatchLayout::sequences_of(int rank, std::int64_t first) const {
   std::vector<std::int64_t> sequences;
   const int replica = replica_of(rank);
   for (int m = 0; m < num_microbatches_; ++m)
-    for (std::int64_t row = 0; row < rows_; ++row) sequences.push_back(sequence_at({replica, m, row}, batch));
+    for (std::int64_t row = 0; row < rows_; ++row) sequences.push_back(first + sequence_at({replica, m, row}));
   return sequences;
 }
 

@@ -32,12 +32,13 @@ class BatchLayout {
   [[nodiscard]] int num_replicas() const { return num_replicas_; }
   [[nodiscard]] int num_microbatches() const { return num_microbatches_; }
 
-  /// Of sequence `sequence` of the data: batch * global_batch_size + i.
-  [[nodiscard]] BatchPlace place_of(std::int64_t sequence) const;
-  /// The inverse of place_of within a batch.
-  [[nodiscard]] std::int64_t sequence_at(const BatchPlace& place, std::int64_t batch = 0) const;
-  /// The sequences of a rank in the order in which it stores them: by microbatch, then by row.
-  [[nodiscard]] std::vector<std::int64_t> sequences_of(int rank, std::int64_t batch) const;
+  /// Of sequence `index` of a batch.
+  [[nodiscard]] BatchPlace place_of(std::int64_t index) const;
+  /// The inverse of place_of.
+  [[nodiscard]] std::int64_t sequence_at(const BatchPlace& place) const;
+  /// The sequences of a rank in the order in which it stores them: by microbatch, then by row. The batch starts with
+  /// sequence `first` of the data.
+  [[nodiscard]] std::vector<std::int64_t> sequences_of(int rank, std::int64_t first) const;
   /// The tokens of each of its sequences that a rank computes with. The ranges of the context-parallel ranks follow
   /// each other.
   [[nodiscard]] TokenRange tokens_of(int rank) const;

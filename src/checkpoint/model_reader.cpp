@@ -1,82 +1,94 @@
 #include "checkpoint/model_reader.h"
 
 #include "base/error.h"
-#include "base/printable.h"
-#include "checkpoint/model_config.h"
 #include "checkpoint/safetensors/convert_values.h"
-#include "checkpoint/slice_io.h"
+#include "checkpoint/state/saved_config.h"
+#include "checkpoint/state/step_folders.h"
+#include "tensor/remainder.h"
 
-#include <algorithm>
-#include <cstring>
-#include <set>
+#include <vector>
 
 namespace echelon {
 namespace {
 
-// Base models are saved without the prefix that the same model with a head has.
-const WeightFolder::Entry* find_tensor(const WeightFolder& weights, std::string_view name) {
-  const auto* entry = weights.find(name);
-  if (entry != nullptr || !(name.starts_with("transformer.") || name.starts_with("model."))) return entry;
-  return weights.find(name.substr(name.find('.') + 1));
+/// The model that a run left in or below the folder.
+std::string hint_for_model(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (const auto model = folder / "model"; std::filesystem::exists(model / "config.json", error))
+    return fmt::format(" (did you mean {}?)", model.string());
+  for (const std::filesystem::path& base : {folder, folder / "checkpoint"})
+    if (const auto step = latest_step(base))
+      return fmt::format(" (did you mean {}?)", step_folder(base, *step).string());
+  return "";
 }
 
-FileShape shape_of(const Sizes& sizes) {
-  FileShape shape;
-  for (int dim = 0; dim < sizes.num_dims(); ++dim) shape.push_back(sizes[dim]);
-  return shape;
+void require_model(const std::filesystem::path& folder) {
+  require(std::filesystem::is_directory(folder), "{} is not a folder", folder.string());
+  require(std::filesystem::exists(folder / "config.json"),
+          "'{}' is not a model: it has no config.json, and it is no checkpoint{}", folder.string(),
+          hint_for_model(folder));
 }
 
-// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
-bool is_redundant(std::string_view name, const ModelSpec& model) {
-  const bool is_tied_head = model.tie_word_embeddings && name.ends_with("lm_head.weight");
-  return is_tied_head || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq");
+std::variant<HuggingFaceReader, SavedWeights> open(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return SavedWeights(folder);
+  require_model(folder);
+  return HuggingFaceReader(folder);
 }
 
 }  // namespace
 
-ModelReader::ModelReader(const std::filesystem::path& folder)
-    : folder_(folder), spec_(read_model_spec(folder)), weights_(folder), parameters_(placed_parameters(spec_)) {
-  for (const NamedShape& expected : file_tensors(spec_)) {
-    const auto* entry = find_tensor(weights_, expected.name);
-    require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json requires", folder_.string(),
-            expected.name, to_string(expected.sizes));
-    require(entry->tensor.shape == shape_of(expected.sizes), "{}: tensor '{}' is {}, but config.json makes it {}",
-            entry->path.string(), expected.name, to_string(entry->tensor.shape), to_string(expected.sizes));
-    require(entry->tensor.dtype.has_value() && entry->tensor.dtype != DType::int32,
-            "{}: tensor '{}' has dtype {}; weights are F32, F64, BF16 or F16", entry->path.string(), expected.name,
-            entry->tensor.format);
+SavedWeights::SavedWeights(const std::filesystem::path& folder)
+    : reader_(std::make_shared<StateReader>(folder)), config_(config_of(reader_->manifest(), folder)) {}
+
+void SavedWeights::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
+  const bool is_tied_head = name == "lm_head.weight" && config_.model.tie_word_embeddings;
+  StateSlice weight = {.parameter = is_tied_head ? "model.embed_tokens.weight" : name,
+                       .state = "weight",
+                       .dtype = dtype,
+                       .slice = slice};
+  const std::int64_t count = slice.num_elements();
+  if (dtype == DType::bfloat16 && config_.optimizer.store_param_remainders) {
+    // The run's own bfloat16s, which round ties in another way.
+    std::vector<float> joint(static_cast<std::size_t>(count));
+    weight.dtype = DType::float32;
+    reader_->read(weight, reinterpret_cast<std::byte*>(joint.data()));
+    auto* upper = static_cast<std::uint16_t*>(out);
+    for (std::size_t i = 0; i < joint.size(); ++i) upper[i] = split(joint[i]).upper;
+  } else {
+    reader_->read(weight, static_cast<std::byte*>(out));
   }
+  require(first_not_finite(dtype, out, count) == count, "{}: '{}' holds a value that is NaN or infinite in {}",
+          reader_->folder().string(), name, name_of(dtype));
+}
+
+ModelReader::ModelReader(const std::filesystem::path& folder) : source_(open(folder)) {}
+
+const ModelSpec& ModelReader::spec() const {
+  const auto* saved = std::get_if<SavedWeights>(&source_);
+  return saved != nullptr ? saved->config().model : std::get<HuggingFaceReader>(source_).spec();
 }
 
 void ModelReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
-  const auto found = parameters_.find(name);
-  require(found != parameters_.end(), "{} has no parameter '{}'", folder_.string(), name);
-  const auto& [sizes, place] = found->second;
-  const WeightFolder::Entry& entry = *find_tensor(weights_, place.tensor);
-  require(slice.global_sizes() == sizes, "{}: '{}' is {} (tensor '{}' {}), but the model that reads it has {}",
-          entry.path.string(), name, to_string(sizes), place.tensor, to_string(entry.tensor.shape),
-          to_string(slice.global_sizes()));
-  if (slice.is_padded()) std::memset(out, 0, static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
-  read_slice(File::open_to_read(entry.path), entry.tensor, place, slice, dtype, out);
-  const std::int64_t count = slice.num_elements();
-  require(first_not_finite(dtype, out, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
-          entry.path.string(), place.tensor, name_of(dtype));
+  std::visit([&](const auto& source) { source.read(name, slice, dtype, out); }, source_);
 }
 
 std::string ModelReader::unused_tensors_note() const {
-  std::set<const WeightFolder::Entry*> used;
-  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, expected.name));
-  std::vector<std::string> unused;
-  for (const auto& [name, entry] : weights_.entries())
-    if (!used.contains(&entry) && !is_redundant(name, spec_)) unused.push_back(printable(name, 200));
-  if (unused.empty()) return "";
-  constexpr std::size_t most_named = 3;
-  const std::size_t num_unused = unused.size();
-  unused.resize(std::min(num_unused, most_named));
-  return fmt::format("{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
-                     folder_.string(), num_unused, num_unused == 1 ? "" : "s", num_unused == 1 ? "is" : "are",
-                     fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
+  const auto* folder = std::get_if<HuggingFaceReader>(&source_);
+  return folder != nullptr ? folder->unused_tensors_note() : "";
+}
+
+bool is_checkpoint(const std::filesystem::path& folder) { return find_manifest(folder).has_value(); }
+
+ModelSpec read_model_spec(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return config_of(read_manifest(folder), folder).model;
+  require_model(folder);
+  return read_config_json(folder);
+}
+
+std::int64_t read_training_seq_len(const std::filesystem::path& folder) {
+  if (is_checkpoint(folder)) return read_manifest(folder).scalars.seq_len;
+  require_model(folder);
+  return read_training_note(folder).seq_len;
 }
 
 }  // namespace echelon

@@ -1,34 +1,55 @@
-// Reads weights from a Hugging Face folder into any layout. Each rank reads only the bytes of its own slices.
+// Reads the weights of a model into any layout, from a Hugging Face folder or a checkpoint of a run.
 #pragma once
 
-#include "checkpoint/weight_folder.h"
-#include "checkpoint/weight_names.h"
-#include "spec/model_spec.h"
+#include "checkpoint/hf/hf_reader.h"
+#include "checkpoint/state/state_reader.h"
+#include "spec/config/run_config.h"
+
+#include <memory>
+#include <variant>
 
 namespace echelon {
+
+/// The weights of a checkpoint, as its run computes with them.
+class SavedWeights {
+ public:
+  explicit SavedWeights(const std::filesystem::path& folder);
+  [[nodiscard]] const RunConfig& config() const { return config_; }
+  void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
+
+ private:
+  std::shared_ptr<const StateReader> reader_;
+  RunConfig config_;
+};
 
 /// Holds no open file and no weights; ranks may share one.
 class ModelReader {
  public:
-  /// Reads config.json and all headers, and checks that every tensor of the model exists with the right shape. Throws
-  /// Error naming the file, the tensor and both shapes.
+  /// Throws Error naming the file and the fault, or, of a folder with models in it, the closest one.
   explicit ModelReader(const std::filesystem::path& folder);
 
-  [[nodiscard]] const ModelSpec& spec() const { return spec_; }
+  [[nodiscard]] const ModelSpec& spec() const;
 
   /// Reads a slice of a parameter, values of `dtype` at `out`; padding is zero. The head of a tied model is the
-  /// embedding. Throws Error if the sizes of the folder's parameter differ from the slice's whole tensor, or if a value
-  /// is NaN or infinite.
+  /// embedding. Throws Error if the sizes of the folder's parameter differ from the slice's whole tensor, if a value is
+  /// NaN or infinite, or if the file is damaged.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
 
   /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
   [[nodiscard]] std::string unused_tensors_note() const;
 
  private:
-  std::filesystem::path folder_;
-  ModelSpec spec_;
-  WeightFolder weights_;
-  std::map<std::string, PlacedParameter, std::less<>> parameters_;
+  std::variant<HuggingFaceReader, SavedWeights> source_;
 };
+
+/// Whether the folder is a complete checkpoint of a run, a step-N.
+[[nodiscard]] bool is_checkpoint(const std::filesystem::path& folder);
+
+/// The model of a Hugging Face folder's config.json or of a checkpoint. Throws Error.
+[[nodiscard]] ModelSpec read_model_spec(const std::filesystem::path& folder);
+
+/// The tokens per sequence with which the model of the folder was trained; where it does not say, all its positions, at
+/// most 8,192. Throws Error.
+[[nodiscard]] std::int64_t read_training_seq_len(const std::filesystem::path& folder);
 
 }  // namespace echelon

@@ -1,5 +1,5 @@
 // echelon eval: the loss of a saved model on prepared text.
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "spec/config/config_reader.h"
 #include "train/train.h"

@@ -1,8 +1,8 @@
 // echelon inspect: describes a model folder, a prefix of token files, or a config.
-#include "checkpoint/inspect.h"
+#include "checkpoint/hf/inspect.h"
 
 #include "base/printable.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "cli/inspect_config.h"
 #include "cli/model_argument.h"

@@ -1,6 +1,6 @@
 #include "cli/model_argument.h"
 
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 
 #include <algorithm>
 #include <filesystem>

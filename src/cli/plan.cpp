@@ -2,7 +2,7 @@
 #include "plan/search/search.h"
 
 #include "base/error.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 #include "cli/command.h"
 #include "measure/this_machine.h"
 #include "pages/plan_html.h"

@@ -68,6 +68,9 @@ class RunLog final : public RunObserver {
   void warned(const std::string& sentence) override {
     json_ ? fmt::print(stderr, "echelon: {}\n", printable(sentence)) : progress_.note("warning: " + sentence);
   }
+  void resumed(std::int64_t step, const std::filesystem::path& from) override {
+    append(nlohmann::ordered_json{{"resumed_from", step}, {"checkpoint", from.string()}}.dump());
+  }
   void saved(const std::filesystem::path& folder) override { note(fmt::format("saved {}", folder.string())); }
   void traced(const TraceReport& trace) override {
     if (html_) html_->add(trace);
@@ -113,11 +116,16 @@ class RunLog final : public RunObserver {
 
 void print_result(const TrainResult& result, const TrainPrediction& prediction) {
   const StepReport& last = result.last_step;
+  if (result.was_finished) {
+    if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
+    return;
+  }
   fmt::print("{} after step {}: training loss {:.4f}", result.was_stopped ? "stopped" : "done", last.step, last.loss);
   if (result.validation_loss) fmt::print(", validation loss {:.4f}", *result.validation_loss);
   if (result.validation_unigram_entropy)
     fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
   fmt::print("\n");
+  if (!result.checkpoint.empty()) fmt::print("checkpoint: {}\n", result.checkpoint.string());
   if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
   if (!result.device_choices.empty()) fmt::print("{}\n", result.device_choices);
   fmt::print("{}", to_text(prediction));
@@ -128,6 +136,8 @@ void print_json(const TrainResult& result, const TrainPrediction& prediction) {
       {"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
   if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
   if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
+  if (result.was_finished) json["was_finished"] = true;
+  if (!result.checkpoint.empty()) json["checkpoint"] = result.checkpoint.string();
   if (!result.model_folder.empty()) json["model_folder"] = result.model_folder.string();
   if (!result.device_choices.empty()) json["device_choices"] = result.device_choices;
   add_to(json, prediction);

@@ -3,7 +3,7 @@
 
 #include "backend/backend.h"
 #include "base/median.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "measure/this_machine.h"

@@ -16,7 +16,7 @@ struct Names {
   const char* local_size;
 };
 
-constexpr Names names_of[] = {
+constexpr Names launcher_names[] = {
     {LaunchSource::torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {LaunchSource::openmpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -132,7 +132,7 @@ void add_local(LaunchEnvironment& launched, const LaunchEnvironment& other) {
 /// torchrun.
 void settle_torchrun(LaunchEnvironment& torchrun, const GetVariable& get) {
   torchrun.may_have_mpi_world = false;
-  for (const Names& names : names_of) {
+  for (const Names& names : launcher_names) {
     if (names.source == LaunchSource::torchrun) continue;
     const auto other = read(get, names);
     if (!other) continue;
@@ -160,12 +160,12 @@ std::string_view name_of(LaunchSource source) {
 }
 
 std::optional<LaunchEnvironment> read_launch_environment(const GetVariable& get_variable) {
-  for (const Names& names : names_of) {
+  for (const Names& names : launcher_names) {
     auto launched = read(get_variable, names);
     if (!launched) continue;
     if (names.source == LaunchSource::torchrun) settle_torchrun(*launched, get_variable);
     if (names.source == LaunchSource::pmi)  // under srun --mpi=pmi2
-      if (const auto slurm = read(get_variable, names_of[3])) add_local(*launched, *slurm);
+      if (const auto slurm = read(get_variable, launcher_names[3])) add_local(*launched, *slurm);
     return launched;
   }
   return std::nullopt;

@@ -48,7 +48,7 @@ StepInput training_input(const RunConfig& config, const BatchSource& batches, st
                          const LossScaler& scaler) {
   const OptimizerConfig& optimizer = config.optimizer;
   return {.batches = &batches,
-          .batch = step - 1,
+          .first_sequence = (step - 1) * config.training.global_batch_size,
           .adamw = {.lr = learning_rate(config, step),
                     .beta1 = optimizer.beta1,
                     .beta2 = optimizer.beta2,

@@ -38,7 +38,8 @@ struct LayoutRun {
 /// Throws what a rank throws.
 void run_layout(const LayoutRun& layout, RunObserver& observer);
 
-/// The input of training step `step` (from 1) of a config; `scaler` has seen the steps before it.
+/// The input of training step `step` (from 1) of a config that has not changed since the first; `scaler` has seen the
+/// steps before it.
 [[nodiscard]] StepInput training_input(const RunConfig& config, const BatchSource& batches, std::int64_t step,
                                        const LossScaler& scaler);
 

@@ -10,6 +10,13 @@ LossScaler::LossScaler(const RunConfig& config) : config_(config.grad_scaler) {
   if (config.training.dtype == DType::float16) scale_ = config_.init_scale;
 }
 
+void LossScaler::resume(std::optional<double> scale, std::int64_t num_finite, std::int64_t num_skipped) {
+  num_skipped_ = num_skipped;
+  if (!scale_ || !scale) return;
+  scale_ = scale;
+  num_finite_ = num_finite;
+}
+
 void LossScaler::ended_step(const StepResult& result) {
   if (!scale_) return;
   if (result.is_skipped) {

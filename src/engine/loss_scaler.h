@@ -20,9 +20,14 @@ class LossScaler {
  public:
   explicit LossScaler(const RunConfig& config);
 
+  /// As after earlier steps; a scale only if this run has one.
+  void resume(std::optional<double> scale, std::int64_t num_finite, std::int64_t num_skipped);
+
   /// Of the next step; none: its gradients are not scaled.
   [[nodiscard]] std::optional<double> scale() const { return scale_; }
   [[nodiscard]] std::int64_t num_skipped() const { return num_skipped_; }
+  /// Steps since the scale changed.
+  [[nodiscard]] std::int64_t num_finite() const { return num_finite_; }
   /// After a training step. Throws Failure if gradients overflowed at a scale that is none: then the run diverged.
   void ended_step(const StepResult& result);
 

@@ -8,7 +8,8 @@
 
 namespace echelon {
 
-/// `step` counts from 1 to config.training.steps; the last step has lr * min_lr_factor, unless the decay is none.
-[[nodiscard]] double learning_rate(const RunConfig& config, std::int64_t step);
+/// `step` counts from 1 to config.training.steps; the last step has lr * min_lr_factor, unless the decay is none. The
+/// schedule starts after step `first_step`.
+[[nodiscard]] double learning_rate(const RunConfig& config, std::int64_t step, std::int64_t first_step = 0);
 
 }  // namespace echelon

@@ -92,8 +92,9 @@ void RankModel::save(ModelWriter& writer, Ops& ops, Mesh& mesh) {
     if (!unit->has_first_copy()) continue;
     if (options.shards_parameters()) gather(*unit, ops, mesh);
     for (const Bucket& bucket : unit->buckets())
-      for (const auto& [param, offset, count] : bucket.segments)
-        if (bucket.is_first_copy && bucket.shard.index == 0 && param->is_first_copy) write(*param, options.dtype);
+      for (const Segment& segment : bucket.segments)
+        if (bucket.is_first_copy && bucket.shard.index == 0 && segment.param->is_first_copy)
+          write(*segment.param, options.dtype);
     if (options.shards_parameters()) unit->release_parameters();
   }
   if (failure) throw Failure(*failure);

@@ -1,8 +1,8 @@
 // A rank's part of the model, bound to its memory: initial values, loading and saving.
 #pragma once
 
+#include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
-#include "checkpoint/model_writer.h"
 #include "engine/rank_memory.h"
 #include "executor/model_part.h"
 

@@ -41,6 +41,8 @@ class RunObserver {
 
   /// A line about what is run, where and with what.
   virtual void described(const std::string& /*line*/) {}
+  /// The numbers of a checkpoint are loaded.
+  virtual void resumed(std::int64_t /*step*/, const std::filesystem::path& /*from*/) {}
   /// Something failed, and the run continues.
   virtual void warned(const std::string& /*sentence*/) {}
   virtual void reported(const StepReport& /*report*/) {}

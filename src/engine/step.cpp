@@ -123,7 +123,7 @@ void Step::perform(const Action& action) {
 void Step::load_batch() {
   const std::int64_t T = config_.training.seq_len;
   const bool masks_documents = model_.part().options.masks_documents;
-  const std::vector<std::int64_t> sequences = BatchLayout(config_).sequences_of(mesh_.rank(), input_.batch);
+  const std::vector<std::int64_t> sequences = BatchLayout(config_).sequences_of(mesh_.rank(), input_.first_sequence);
   host_tokens_.resize(sequences.size() * static_cast<std::size_t>(T));
   host_targets_.resize(host_tokens_.size());
   if (masks_documents) host_starts_.resize(host_tokens_.size());

@@ -17,10 +17,9 @@ namespace echelon {
 /// What a step is given. All ranks give the same, but for requests_stop.
 struct StepInput {
   const BatchSource* batches = nullptr;
-  // Which global batch of the source: sequences batch * global_batch_size and so on.
-  std::int64_t batch = 0;
-  AdamWOptions adamw;   // of a training step
-  double max_norm = 0;  // 0: no clipping
+  std::int64_t first_sequence = 0;  // of the global batch, in the source
+  AdamWOptions adamw;               // of a training step
+  double max_norm = 0;              // 0: no clipping
   // What gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped.
   std::optional<double> loss_scale = {};
   bool requests_stop = false;  // this rank was asked to end the run

@@ -11,7 +11,7 @@ Linear projection(const LayerOptions& options, const std::string& name, std::int
   const std::int64_t C = model.head_dim;
   const Slice rows = {heads.first * C, heads.count * C};
   const auto shared = [&](Param param) {
-    if (num_replicas > 1) param.groups.partial = kv_replica_group(num_replicas);
+    if (num_replicas > 1) param.groups.partial = param.copies = kv_replica_group(num_replicas);
     param.is_first_copy = replica == 0;
     return param;
   };

@@ -7,6 +7,7 @@
 #include "tensor/tensor_slice.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace echelon {
@@ -21,8 +22,9 @@ struct Param {
   // parallelism, and for q/k norms (each rank sees its heads); for key and value projections those with the same kv
   // head.
   GradientGroups groups = {};
-  // Of those that tensor-parallel ranks hold of this slice: the one that counts in the norm and is written to
-  // checkpoints.
+  // The tensor-parallel ranks that hold this slice; none: this rank alone.
+  std::optional<Group> copies = {};
+  // Of these copies the one that counts in the norm and is written to models.
   bool is_first_copy = true;
   bool decays = true;     // weight decay applies: not to norms and biases
   double init_std = 0.0;  // normal(0, init_std); 0: init_value everywhere

@@ -41,6 +41,7 @@ Param replicated(const LayerOptions& options, const std::string& name, Sizes siz
   param.name = name;
   param.slice = TensorSlice(sizes);
   if (options.sequence_parallel && options.tp > 1) param.groups.partial = tp_group;
+  if (options.tp > 1) param.copies = tp_group;
   param.is_first_copy = options.tp_rank == 0;
   param.decays = sizes.num_dims() > 1;
   return param;

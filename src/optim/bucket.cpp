@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace echelon {
 namespace {
@@ -11,7 +12,37 @@ constexpr std::int64_t alignment_elements = 16;
 std::int64_t round_up(std::int64_t count, std::int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
+
+/// Without groups of one rank. Shards are not copies of each other; whole buckets are.
+std::vector<Copies> copies_of(const Param& param, bool shards, const MeshShape& mesh, int rank) {
+  std::vector<Copies> copies;
+  const auto add = [&](const std::optional<Group>& group) {
+    if (!group) return;
+    if (const GroupPlace place = mesh.place_in(*group, rank); place.size > 1) copies.push_back({*group, place});
+  };
+  add(param.groups.replicate);
+  if (!shards) add(param.groups.shard);
+  add(param.groups.tied);
+  add(param.copies);
+  return copies;
+}
+
 }  // namespace
+
+Range share_of(Range whole, const std::vector<Copies>& copies, std::size_t num_groups) {
+  constexpr std::int64_t grain = 4096;
+  std::int64_t first = 0, num_places = 1;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    num_places *= copies[i].place.size;
+    first = first * copies[i].place.size + (i < num_groups ? copies[i].place.index : 0);
+  }
+  std::int64_t num_of_share = 1;
+  for (std::size_t i = num_groups; i < copies.size(); ++i) num_of_share *= copies[i].place.size;
+  const std::int64_t num_grains = (whole.count + grain - 1) / grain;
+  const auto start = [&](std::int64_t place) { return std::min(whole.count, num_grains * place / num_places * grain); };
+  const std::int64_t begin = start(first), end = start(first + num_of_share);
+  return {whole.first + begin, end - begin};
+}
 
 Range overlap(const Segment& segment, Range range) {
   const std::int64_t first = std::max(segment.offset, range.first);
@@ -37,7 +68,7 @@ std::vector<Bucket> make_buckets(const std::vector<Param*>& params, const MeshSh
     bucket.is_first_copy = mesh.place_in(groups.replicate, rank).index == 0 && (shards || shard.index == 0);
     for (Param* param : members) {
       const std::int64_t count = param->local_sizes().num_elements();
-      bucket.segments.push_back({param, bucket.num_elements, count});
+      bucket.segments.push_back({param, bucket.num_elements, count, copies_of(*param, shards, mesh, rank)});
       bucket.num_elements = round_up(bucket.num_elements + count, alignment_elements);
     }
     bucket.num_elements = round_up(bucket.num_elements, alignment_elements * bucket.shard.size);

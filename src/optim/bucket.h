@@ -10,12 +10,24 @@
 
 namespace echelon {
 
+/// Ranks that hold the same values, and this rank's place among them.
+struct Copies {
+  Group group;
+  GroupPlace place;
+};
+
 /// One parameter inside a bucket, in elements.
 struct Segment {
   Param* param = nullptr;
   std::int64_t offset = 0;
   std::int64_t count = 0;
+  // Who holds the same numbers of its owned part: the ranks at any place in each of these groups, outermost first.
+  std::vector<Copies> copies;
 };
+
+/// The share of `whole` that falls to this rank's place in the first `num_groups` groups of copies; in all of them: to
+/// this rank alone. Shares follow each other in the order of places, and start at multiples of 4,096 elements.
+[[nodiscard]] Range share_of(Range whole, const std::vector<Copies>& copies, std::size_t num_groups);
 
 struct Bucket {
   GradientGroups groups;

@@ -32,7 +32,7 @@ struct ShardOptions {
   DType grad_dtype = DType::float32;
   DType reduce_dtype = DType::float32;  // of gradients while they are reduced over the data axes; else grad_dtype
   DType moments_dtype = DType::float32;
-  bool stores_remainders = false;  // instead of float32 masters with bfloat16 parameters: ops/remainder.h
+  bool stores_remainders = false;  // instead of float32 masters with bfloat16 parameters: tensor/remainder.h
 
   /// The optimizer's own copy exists only if parameters are too coarse for it.
   [[nodiscard]] bool has_master() const { return dtype != accumulate_dtype(dtype); }

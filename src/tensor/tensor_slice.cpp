@@ -1,5 +1,7 @@
 #include "tensor/tensor_slice.h"
 
+#include "base/error.h"
+
 namespace echelon {
 namespace {
 
@@ -8,6 +10,12 @@ std::int64_t elements_within(const Sizes& sizes, int dim) {
   std::int64_t product = 1;
   for (int d = dim + 1; d < sizes.num_dims(); ++d) product *= sizes[d];
   return product;
+}
+
+/// The part of `range` inside a dim of `size` entries.
+Range existing(Range range, std::int64_t size) {
+  const std::int64_t first = std::min(range.first, size);
+  return {first, std::min(range.count, size - first)};
 }
 
 }  // namespace
@@ -39,6 +47,28 @@ TensorSlice TensorSlice::elements(Range range) const {
   TensorSlice part = *this;
   part.elements_ = {elements_.first + range.first, range.count};
   return part;
+}
+
+std::vector<SliceRectangle> rectangles_of(const TensorSlice& slice) {
+  const Sizes& whole = slice.global_sizes();
+  const int last = whole.num_dims() - 1;
+  if (last != 0 && last != 1)
+    throw Failure(fmt::format("a parameter {} has neither one nor two dims", to_string(whole)));
+  const Range rows = last == 0 ? Range{0, 1} : slice.entries(0), columns = slice.entries(last);
+  std::vector<SliceRectangle> rectangles;
+  const std::int64_t end = slice.first() + slice.num_elements();
+  for (std::int64_t at = slice.first(), count = 0; at < end; at += count) {
+    const std::int64_t row = at / columns.count, column = at % columns.count;
+    const std::int64_t num_rows = column == 0 ? std::max<std::int64_t>(1, (end - at) / columns.count) : 1;
+    const std::int64_t num_columns = std::min(columns.count - column, end - at);
+    count = num_rows * num_columns;
+    const SliceRectangle found = {.rows = existing({rows.first + row, num_rows}, last == 0 ? 1 : whole[0]),
+                                  .columns = existing({columns.first + column, num_columns}, whole[last]),
+                                  .first = at - slice.first(),
+                                  .stride = columns.count};
+    if (found.num_elements() > 0) rectangles.push_back(found);
+  }
+  return rectangles;
 }
 
 Range TensorSlice::entries(int dim) const {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 namespace echelon {
 
@@ -83,5 +84,19 @@ class TensorSlice {
   std::int64_t offset_ = 0, stride_ = 1, row_ = 1, filled_ = 1;
   Range elements_;
 };
+
+/// Rows and columns of a whole matrix that a slice has, without padding. A tensor of one dim is one row.
+struct SliceRectangle {
+  Range rows, columns;
+  std::int64_t first = 0;   // element of the slice where the rectangle starts
+  std::int64_t stride = 0;  // from there to the start of its next row
+
+  [[nodiscard]] std::int64_t num_elements() const { return rows.count * columns.count; }
+  bool operator==(const SliceRectangle&) const = default;
+};
+
+/// The end of a row, whole rows and the start of a row: at most three, none of them empty. Throws Failure for tensors
+/// of other than one or two dims.
+[[nodiscard]] std::vector<SliceRectangle> rectangles_of(const TensorSlice& slice);
 
 }  // namespace echelon

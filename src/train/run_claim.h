@@ -1,26 +1,34 @@
 // One run at a time writes into a folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <string>
 
 namespace echelon {
 
 /// A kernel lock on FOLDER/run.lock, which names host and process of the run that holds it. The system releases it when
-/// the process ends, however that happens.
+/// the process ends, however that happens. A start of the program is an attempt with a number, which files of its
+/// checkpoints have in their names; FOLDER/attempt-N takes it.
 class RunClaim {
  public:
-  /// Makes the folder. Throws Error naming the run that has the folder, Failure if the folder cannot be written.
-  explicit RunClaim(const std::filesystem::path& folder);
+  /// Makes the folder. The attempt is above `last_attempt` and all that took one in the folder. Throws Error naming the
+  /// run that has the folder, Failure if the folder cannot be written.
+  RunClaim(const std::filesystem::path& folder, std::int64_t last_attempt);
   ~RunClaim();
   RunClaim(const RunClaim&) = delete;
   RunClaim& operator=(const RunClaim&) = delete;
 
   /// False on a file system without locks: nothing keeps a second run away.
   [[nodiscard]] bool is_locked() const { return is_locked_; }
+  [[nodiscard]] std::int64_t attempt() const { return attempt_; }
 
  private:
+  void take_attempt(const std::filesystem::path& folder, std::int64_t last_attempt, const std::string& holder);
+
   int file_ = -1;
   bool is_locked_ = true;
+  std::int64_t attempt_ = 0;
 };
 
 }  // namespace echelon

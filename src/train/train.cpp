@@ -2,13 +2,18 @@
 
 #include "base/error.h"
 #include "blueprint/blueprint.h"
+#include "checkpoint/hf/folder_swap.h"
+#include "checkpoint/state/step_folders.h"
 #include "data/dataset_batches.h"
 #include "engine/device/rank_cores.h"
 #include "engine/run_device.h"
 #include "engine/types/layout_types.h"
+#include "files/file.h"
 #include "measure/host_rates.h"
 #include "report/system_memory.h"
+#include "train/data_fingerprint.h"
 #include "train/run_claim.h"
+#include "train/run_start.h"
 #include "train/trainer.h"
 #include "train/validation.h"
 
@@ -52,12 +57,28 @@ DatasetBatches open_validation(const RunConfig& config) {
   return validation;
 }
 
-/// Checks the folder for checkpoints now, rather than at the first save.
-void make_checkpoint_folder(const RunConfig& config) {
-  const std::filesystem::path folder = std::filesystem::path(config.output.dir) / config.checkpoint.folder;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
+/// Nothing is left to do: the run has made its steps and written its model.
+std::optional<TrainResult> finished_result(const RunConfig& config, const Resume& resume, RunObserver& observer) {
+  if (!resume.is_finished()) return std::nullopt;
+  const std::int64_t step = resume.candidates().front().scalars().step;
+  const std::filesystem::path model = model_folder(config);
+  if (config.checkpoint.enable && !(is_model_folder(model) && read_training_note(model).steps == step))
+    return std::nullopt;
+  observer.described(fmt::format("this run has made its {} steps; more are made with a larger training.steps", step));
+  TrainResult result;
+  result.last_step.step = step;
+  result.checkpoint = resume.candidates().front().reader->folder();
+  if (config.checkpoint.enable) result.model_folder = model;
+  result.was_finished = true;
+  return result;
+}
+
+void remove_litter_or_warn(const RunConfig& config, RunObserver& observer) {
+  try {
+    remove_litter(checkpoint_folder(config));
+  } catch (const Failure& error) {
+    observer.warned(fmt::format("what an earlier attempt left could not be removed: {}", error.what()));
+  }
 }
 
 // A batch beyond the data would be mostly padding.
@@ -134,7 +155,6 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   const Blueprint blueprint(config);
   require_host_memory(blueprint, placement, *backend);
   rehearse(blueprint);
-  const auto initial = initial_weights(config);
   const RatesOfHost rates(config.metrics, placement, backend->kind());
   const DatasetBatches training = open_training(config, placement);
   std::optional<DatasetBatches> validation;
@@ -142,9 +162,19 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
 
   stop_if_asked(options);
   std::optional<RunClaim> claim;
-  if (placement.is_first_process()) claim.emplace(config.output.dir);
-  if (config.checkpoint.enable) make_checkpoint_folder(config);
+  if (placement.is_first_process()) claim.emplace(config.output.dir, highest_attempt(checkpoint_folder(config)));
+  const Resume resume(config, fingerprint_of(training.dataset()),
+                      [&](const std::string& sentence) { observer.warned(sentence); });
+  if (auto finished = finished_result(config, resume, observer)) return *finished;
+  const bool resumes = !resume.candidates().empty();
+  const auto initial = resumes ? std::nullopt : initial_weights(config);
+  if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
   TrainResult result;
+  result.was_finished = resume.is_finished();
+  observer.described(start_line(resume, 0));
+  if (resumes && !config.checkpoint.initial_load_path.empty())
+    observer.described(fmt::format("checkpoint.initial_load_path = '{}' is not read: the checkpoint has the weights",
+                                   config.checkpoint.initial_load_path));
   if (validation) result.validation_unigram_entropy = unigram_entropy(validation->dataset());
   observer.described(describe(blueprint, placement));
   observer.described(describe_memory(blueprint.rank(0)));
@@ -169,14 +199,25 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     RankRun run(blueprint, recorder ? recorder->mesh() : mesh, recorder ? recorder->ops() : ops, device->memory(),
                 recorder_of(*device, config));
     if (recorder) run.step().observe_actions(*recorder);
-    if (initial)
-      run.model().load(*initial, ops);
-    else
-      run.model().initialize(config.training.seed, ops);
+    const RunStart start = start_run({.config = config,
+                                      .resume = resume,
+                                      .initial = initial ? &*initial : nullptr,
+                                      .attempt = claim ? claim->attempt() : 0,
+                                      .observer = observer},
+                                     {run, mesh, ops}, host);
+    if (config.checkpoint.enable && mesh.rank() == 0) remove_litter_or_warn(config, observer);
+    std::optional<StateSaver> state_saver;
+    std::optional<RunSaver> saver;
+    if (config.checkpoint.enable) {
+      state_saver.emplace(StateSaver::Context{blueprint, run, ops, host}, start.attempt, start.lineage);
+      saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer}, start.damaged);
+    }
     Trainer trainer(config, {.blueprint = blueprint,
                              .rank = {run, mesh, ops},
                              .host_mesh = host,
                              .training = training,
+                             .start = start.scalars,
+                             .saver = saver ? &*saver : nullptr,
                              .validation = validation ? &*validation : nullptr,
                              .observer = observer,
                              .stop_requested = options.stop_requested,
@@ -185,9 +226,10 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                              .device_memory_bytes = device->facts().memory_bytes});
     const TrainResult outcome = trainer.run();
     if (mesh.rank() != placement.first_rank_here) return;
-    const auto entropy = result.validation_unigram_entropy;
+    const TrainResult known = result;
     result = outcome;
-    result.validation_unigram_entropy = entropy;
+    result.validation_unigram_entropy = known.validation_unigram_entropy;
+    result.was_finished = known.was_finished;
     result.device_choices = device->choices();
   });
   return result;

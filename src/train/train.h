@@ -24,9 +24,11 @@ struct TrainResult {
   std::optional<double> validation_loss;
   // Loss of a model that predicts tokens by their frequency.
   std::optional<double> validation_unigram_entropy;
-  std::filesystem::path model_folder;  // the last saved checkpoint; empty: none
-  bool was_stopped = false;
-  std::string device_choices = {};  // RankDevice::choices of rank 0
+  std::filesystem::path checkpoint;    // the last one that this attempt wrote; empty: none
+  std::filesystem::path model_folder;  // in Hugging Face's layout, after the last step; empty: none
+  bool was_stopped = false;            // before the last step
+  bool was_finished = false;           // by an earlier attempt: nothing was trained
+  std::string device_choices = {};     // RankDevice::choices of rank 0
 };
 
 /// Throws Error for bad input before anything is computed (for a training token outside of the vocabulary: when it is

@@ -6,6 +6,7 @@
 #include "engine/rank_run.h"
 #include "engine/step_recorder.h"
 #include "measure/host_rates.h"
+#include "train/run_saver.h"
 #include "train/train.h"
 
 #include <chrono>
@@ -18,6 +19,8 @@ struct TrainerContext {
   RankView rank;
   Mesh& host_mesh;  // of the same ranks, for buffers in host memory
   const DatasetBatches& training;
+  RunScalars start;  // after the step from which training resumes
+  RunSaver* saver = nullptr;
   const DatasetBatches* validation = nullptr;
   RunObserver& observer;
   const std::atomic<bool>* stop_requested = nullptr;
@@ -28,8 +31,7 @@ struct TrainerContext {
 
 class Trainer {
  public:
-  Trainer(const RunConfig& config, const TrainerContext& context)
-      : config_(config), context_(context), scaler_(config), traced_(parse_traced_steps(config.metrics.trace)) {}
+  Trainer(const RunConfig& config, const TrainerContext& context);
 
   /// Collective over the mesh. The result is the same on all ranks, except for what only rank 0 knows (times, folders).
   TrainResult run();
@@ -41,24 +43,16 @@ class Trainer {
   [[nodiscard]] StepInput input_of(std::int64_t step) const;
   [[nodiscard]] StepReport report_of(std::int64_t step, const StepResult& result, double seconds);
   void evaluate(std::int64_t step);
-  /// Throws Failure if the save of the last step fails, or the third one in a row.
-  void save(std::int64_t step, bool is_last);
-  struct SaveFailure {
-    std::string sentence;  // of this rank, or which ranks failed
-    bool is_own = false;
-  };
-  /// Collective. None if all ranks have written.
-  [[nodiscard]] std::optional<SaveFailure> write_model(const std::filesystem::path& folder);
-  void prune(std::int64_t step);
+  void ended_step(const StepResult& result);
 
   const RunConfig& config_;
   TrainerContext context_;
+  RunScalars scalars_;  // after the last step
   LossScaler scaler_;
   StepRange traced_;
   TrainResult result_;
   std::map<Group, std::int64_t> sent_before_;  // the current step, as well as the next one
   std::int64_t faults_before_ = 0;
-  int failed_saves_ = 0;  // in a row
 };
 
 }  // namespace echelon

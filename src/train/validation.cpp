@@ -36,7 +36,8 @@ MeanLoss validation_loss(Step& step, const DatasetBatches& data, const RunConfig
   const std::int64_t num_batches = std::min(most_batches, (num_windows + batch_size - 1) / batch_size);
   double sum = 0, num_targets = 0;
   for (std::int64_t batch = 0; batch < num_batches; ++batch) {
-    const StepResult result = step.run(ProgramKind::evaluation, {.batches = &batches, .batch = batch, .adamw = {}});
+    const StepResult result =
+        step.run(ProgramKind::evaluation, {.batches = &batches, .first_sequence = batch * batch_size, .adamw = {}});
     sum += result.loss * result.num_targets;
     num_targets += result.num_targets;
   }

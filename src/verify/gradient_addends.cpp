@@ -18,7 +18,7 @@ class MaskedBatch final : public BatchSource {
     at_.batches.read(sequence, seq_len, tokens, targets);
     const TrainingConfig& training = at_.config().training;
     if (sequence / training.global_batch_size != step_ - 1) return;
-    const BatchPlace place = layout_.place_of(sequence);
+    const BatchPlace place = layout_.place_of(sequence % training.global_batch_size);
     const bool is_in = (subset_.microbatch < 0 || place.microbatch == subset_.microbatch) &&
                        (subset_.replica < 0 || place.replica == subset_.replica);
     if (!is_in) std::fill(targets, targets + seq_len, ignored_target);

@@ -1,7 +1,6 @@
 // Folders that transformers wrote, read into slices and written again from them: the same tensors, byte for byte.
-#include "checkpoint/model_config.h"
+#include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
-#include "checkpoint/model_writer.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"

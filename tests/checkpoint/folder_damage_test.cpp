@@ -1,8 +1,8 @@
 // Random damage to any file of a folder ends in an Error or in a model that can be read to its end, never in a crash.
 #include "base/error.h"
-#include "checkpoint/model_config.h"
+#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
-#include "checkpoint/model_writer.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"
 

@@ -1,5 +1,5 @@
 // config.json as transformers writes it, in both of its dialects. Unsupported features are refused by name.
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 
 #include "base/error.h"
 #include "scratch_folder.h"
@@ -173,7 +173,7 @@ TEST(WriteModelConfig, IsReadBackEqual) {
 TEST(WriteModelConfig, KeepsTheSequenceLengthOfTraining) {
   const ScratchFolder scratch;
   ModelSpec model = tiny_model(Family::llama, true);
-  write_model_config(scratch.path(), model, DType::float32, {}, 5);
+  write_model_config(scratch.path(), model, DType::float32, {}, {.seq_len = 5});
   EXPECT_EQ(read_training_seq_len(scratch.path()), 5);
   write_model_config(scratch.path(), model, DType::float32);
   EXPECT_EQ(read_training_seq_len(scratch.path()), model.max_position_embeddings);

@@ -1,5 +1,5 @@
 // The folder has its final name only when it is complete, whatever fails.
-#include "checkpoint/model_writer.h"
+#include "checkpoint/hf/model_writer.h"
 
 #include "base/error.h"
 #include "checkpoint/model_reader.h"

@@ -1,7 +1,7 @@
 // A folder written from any layout gives equal values in any other layout, in every format, in one file and in several.
-#include "checkpoint/inspect.h"
+#include "checkpoint/hf/inspect.h"
+#include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
-#include "checkpoint/model_writer.h"
 #include "checkpoint/safetensors/convert_values.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"

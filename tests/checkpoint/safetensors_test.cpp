@@ -2,7 +2,7 @@
 #include "checkpoint/safetensors/safetensors.h"
 
 #include "base/error.h"
-#include "checkpoint/weight_folder.h"
+#include "checkpoint/hf/weight_folder.h"
 #include "scratch_folder.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // The layers of all tensor- and pipeline-parallel ranks together hold the model's parameters, which are written from
 // their slices and read back.
+#include "checkpoint/hf/model_writer.h"
 #include "checkpoint/model_reader.h"
-#include "checkpoint/model_writer.h"
 #include "nn/decoder/stage.h"
 #include "scratch_folder.h"
 #include "tiny_models.h"

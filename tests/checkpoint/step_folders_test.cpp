@@ -1,6 +1,8 @@
-// Names, order and pruning of step folders.
-#include "checkpoint/step_folders.h"
+// Which folders of steps are checkpoints, and which of them are deleted.
+#include "checkpoint/state/step_folders.h"
 
+#include "checkpoint/state/state_names.h"
+#include "checkpoint/steps_in.h"
 #include "scratch_folder.h"
 
 #include <gmock/gmock.h>
@@ -12,45 +14,82 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(StepFolders, KnowsTheWholeOnesAlone) {
-  const ScratchFolder scratch;
-  for (const char* name : {"step-10", "step-9", "step-100.tmp", "step-11.old", "step-", "step-x", "step-12x", "step--3",
-                           "step-007", "other"})
-    std::filesystem::create_directory(scratch / name);
-  put(scratch / "step-500", "a file");
-  EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(9, 10));
-  EXPECT_EQ(latest_step(scratch.path()), 10);
-  EXPECT_EQ(step_folder("base", 10), std::filesystem::path("base/step-10"));
-  EXPECT_THAT(saved_steps(scratch / "nowhere"), IsEmpty());
-  EXPECT_EQ(latest_step(scratch / "nowhere"), std::nullopt);
-}
-
-TEST(StepFolders, PruneKeepsTheLatestAndStrangers) {
-  const ScratchFolder scratch;
-  for (const char* name :
-       {"step-2", "step-10", "step-9", "step-100.tmp", "step-11.old", "step-100.txt", "step-50", "other"}) {
-    std::filesystem::create_directory(scratch / name);
-    put(scratch / name / "config.json", "{}");
+class StepFolders : public ::testing::Test {
+ protected:
+  void save(std::int64_t step, std::int64_t attempt = 1) const {
+    std::filesystem::create_directories(folder(step));
+    put(folder(step) / state_file_name(attempt, 0), "numbers");
+    put(folder(step) / manifest_name(attempt), "what they are");
   }
-  prune_steps(scratch.path(), 10, 2);
-  EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(9, 10, 50));
-  for (const char* gone : {"step-2", "step-2.old", "step-100.tmp", "step-11.old"})
-    EXPECT_FALSE(std::filesystem::exists(scratch / gone)) << gone;
-  for (const char* kept : {"step-100.txt", "other"}) EXPECT_TRUE(std::filesystem::exists(scratch / kept)) << kept;
-  prune_steps(scratch.path(), 50, 0);
-  EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(9, 10, 50));
-  prune_steps(scratch / "nowhere", 50, 1);
+  std::filesystem::path folder(std::int64_t step) const { return step_folder(scratch_.path(), step); }
+
+  ScratchFolder scratch_;
+};
+
+TEST_F(StepFolders, WithAManifestAreCheckpoints) {
+  for (const char* name : {"step-", "step-x", "step-12x", "step--3", "step-007", "other", "step-11"})
+    std::filesystem::create_directory(scratch_ / name);
+  put(scratch_ / "step-500", "a file");
+  save(10);
+  save(9);
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(9, 10));
+  EXPECT_EQ(latest_step(scratch_.path()), 10);
+  EXPECT_EQ(step_folder("base", 10), std::filesystem::path("base/step-10"));
+  EXPECT_THAT(steps_in(scratch_ / "nowhere"), IsEmpty());
+  EXPECT_EQ(latest_step(scratch_ / "nowhere"), std::nullopt);
 }
 
-TEST(StepFolders, PruneKeepsWhatIsNotAModel) {
-  const ScratchFolder scratch;
-  for (const char* name : {"step-1", "step-2", "step-3", "step-4"}) std::filesystem::create_directory(scratch / name);
-  put(scratch / "step-1" / "thesis.txt", "years of work");
-  for (const char* name : {"step-2", "step-3", "step-4"}) put(scratch / name / "config.json", "{}");
-  put(scratch / "step-3" / "notes.md", "the best one so far");
-  std::filesystem::create_directory(scratch / "step-0");
-  prune_steps(scratch.path(), 4, 1);
-  EXPECT_THAT(saved_steps(scratch.path()), ElementsAre(0, 1, 3, 4));
+TEST_F(StepFolders, OfALaterAttemptAreNewer) {
+  save(5);
+  save(10);
+  save(15);
+  save(7, 2);
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(5, 10, 15, 7));
+  EXPECT_EQ(latest_step(scratch_.path()), 7);
+  EXPECT_EQ(highest_attempt(scratch_.path()), 2);
+  save(10, 3);
+  EXPECT_EQ(saved_steps(scratch_.path()).back(), (SavedStep{3, 10}));
+}
+
+TEST_F(StepFolders, PruneKeepsTheLatestAndMultiplesAndStrangers) {
+  for (const std::int64_t step : {2, 3, 6, 9, 10, 50}) save(step);
+  put(folder(2) / "thesis.txt", "years of work");
+  std::filesystem::create_directory(folder(1));
+  put(folder(1) / "notes.md", "no checkpoint");
+  prune_steps(scratch_.path(), 10, {.latest = 2, .every = 6});
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(2, 6, 9, 10, 50));
+  EXPECT_TRUE(std::filesystem::exists(folder(1) / "notes.md"));
+  prune_steps(scratch_.path(), 50, {});
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(2, 6, 9, 10, 50));
+  prune_steps(scratch_ / "nowhere", 50, {.latest = 1});
+}
+
+TEST_F(StepFolders, PruneNeitherCountsNorDeletesWhatIsDamaged) {
+  for (const std::int64_t step : {1, 2, 3, 4}) save(step);
+  prune_steps(scratch_.path(), 4, {.latest = 2}, {3});
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(2, 3, 4));
+}
+
+TEST_F(StepFolders, LitterIsWhatNoManifestNames) {
+  save(1);
+  std::filesystem::create_directory(folder(2));
+  put(folder(2) / state_file_name(3, 7), "half of it");
+  put(folder(2) / (manifest_name(3) + ".tmp"), "half of it");
+  std::filesystem::create_directory(folder(3));
+  save(4);
+  save(4, 2);
+  put(folder(4) / state_file_name(3, 0), "of an attempt after that");
+  std::filesystem::create_directory(folder(5));
+  put(folder(5) / "notes.md", "of a person");
+  EXPECT_THAT(foreign_step_folders(scratch_.path()), ElementsAre(folder(5)));
+  remove_litter(scratch_.path());
+  EXPECT_THAT(steps_in(scratch_.path()), ElementsAre(1, 4));
+  EXPECT_FALSE(std::filesystem::exists(folder(2)));
+  EXPECT_FALSE(std::filesystem::exists(folder(3)));
+  EXPECT_FALSE(std::filesystem::exists(folder(4) / state_file_name(1, 0)));
+  EXPECT_TRUE(std::filesystem::exists(folder(4) / state_file_name(2, 0)));
+  EXPECT_FALSE(std::filesystem::exists(folder(4) / state_file_name(3, 0)));
+  EXPECT_TRUE(std::filesystem::exists(folder(5) / "notes.md"));
 }
 
 }  // namespace

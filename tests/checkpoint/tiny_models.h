@@ -1,7 +1,7 @@
 // Tiny specs of every family, weights as a function of their name and index, and naive slicing.
 #pragma once
 
-#include "checkpoint/weight_names.h"
+#include "checkpoint/hf/weight_names.h"
 #include "nn/param.h"
 #include "spec/model_spec.h"
 

@@ -37,7 +37,7 @@ class GpuProgram : public ::testing::Test {
 
 // A tiny model on a corpus of sources: trained on the emulated GPU, then evaluated and continued on both.
 TEST_F(GpuProgram, EvaluatesAndGeneratesWhatProcessorsDo) {
-  const std::string corpus = folder_ + "/corpus", model = folder_ + "/out/checkpoint/step-2";
+  const std::string corpus = folder_ + "/corpus", model = folder_ + "/out/model";
   ASSERT_EQ(run_echelon({"prepare", ECHELON_SOURCE_DIR "/src/base", "--output", corpus, "--vocab-size=300",
                          "--training-sample-bytes=20000", "--validation-fraction=0.1"})
                 .status,

@@ -78,7 +78,7 @@ TEST_F(Processes, TrainToTheBitsOfThreads) {
     ASSERT_EQ(processes.status, 0) << processes.err;
     EXPECT_EQ(metrics("processes").size(), 5U);  // of one process, not of eight
     EXPECT_EQ(metrics("processes"), metrics("threads"));
-    const std::string weights = "/checkpoint/step-4/model.safetensors";
+    const std::string weights = "/model/model.safetensors";
     EXPECT_EQ(tree::read_text(folder_ + "/processes" + weights), tree::read_text(folder_ + "/threads" + weights));
     // Four steps, the evaluation and the result, printed once.
     EXPECT_EQ(tree::lines_of(processes.out).size(), 6U) << processes.out;

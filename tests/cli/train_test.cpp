@@ -75,23 +75,30 @@ TEST_F(Program, TrainsEvaluatesAndGenerates) {
   EXPECT_EQ(objects[2]["predicted_memory_bytes"], objects[2]["memory_peak_bytes"]);
   EXPECT_GT(objects[2]["predicted_step_seconds"].get<double>(), 0);
 
-  const std::string model = out() + "/checkpoint/step-3";
-  const Outcome evaluated =
-      run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});
-  ASSERT_EQ(evaluated.status, 0) << evaluated.err;
-  EXPECT_NEAR(json_lines(evaluated.out)[0]["validation_loss"].get<double>(), std::log(300), 0.5);
-
-  const std::vector<std::string> generate = {"generate",           "--model", model, "--prompt=#include",
-                                             "--max-new-tokens=8", "--seed=3"};
-  const Outcome generated = run_echelon(generate);
-  ASSERT_EQ(generated.status, 0) << generated.err;
-  EXPECT_THAT(generated.out, testing::StartsWith("#include"));
-  EXPECT_EQ(run_echelon(generate).out, generated.out);
+  // A checkpoint is as good as the model.
+  std::vector<std::string> evaluations, texts;
+  for (const std::string& model : {out() + "/model", out() + "/checkpoint/step-3"}) {
+    const Outcome evaluated =
+        run_echelon({"eval", "--model", model, "--data", corpus() + "/validation", "--training.seq_len=32", "--json"});
+    ASSERT_EQ(evaluated.status, 0) << evaluated.err;
+    const auto loss = json_lines(evaluated.out)[0]["validation_loss"];
+    EXPECT_NEAR(loss.get<double>(), std::log(300), 0.5);
+    evaluations.push_back(loss.dump());
+    const std::vector<std::string> generate = {"generate",           "--model", model, "--prompt=#include",
+                                               "--max-new-tokens=8", "--seed=3"};
+    const Outcome generated = run_echelon(generate);
+    ASSERT_EQ(generated.status, 0) << generated.err;
+    EXPECT_THAT(generated.out, testing::StartsWith("#include"));
+    EXPECT_EQ(run_echelon(generate).out, generated.out);
+    texts.push_back(generated.out);
+  }
+  EXPECT_EQ(evaluations[0], evaluations[1]);
+  EXPECT_EQ(texts[0], texts[1]);
 }
 
 // The config that trained the model evaluates it as training did; without it the model's own sequence length is taken.
 TEST_F(Program, EvaluatesWithTheConfigThatTrained) {
-  const std::string config = folder_ + "/run.toml", model = out() + "/checkpoint/step-3";
+  const std::string config = folder_ + "/run.toml", model = out() + "/model";
   std::ofstream(config) << "[model]\npreset = 'llama-1m'\nvocab_size = 300\nnum_hidden_layers = 2\n[data]\npath = '"
                         << corpus() << "/train'\nvalidation_path = '" << corpus() << "/validation'\n[training]\n"
                         << "steps = 3\nseq_len = 48\nglobal_batch_size = 4\neval_batches = 2\n[output]\ndir = '"
@@ -121,7 +128,7 @@ TEST_F(Program, InspectsWhatItMade) {
                                "--model.tie_word_embeddings=true"}))
                 .status,
             0);
-  const std::string model = out() + "/checkpoint/step-1";
+  const std::string model = out() + "/model";
   const Outcome listed = run_echelon({"inspect", model, "--json"});
   ASSERT_EQ(listed.status, 0) << listed.err;
   const auto json = json_lines(listed.out)[0];
@@ -163,14 +170,16 @@ TEST_F(Program, StopsAfterTheStepAtHandOnCtrlC) {
       interrupt_echelon(train({"--training.steps=1000000", "--parallelism.data_parallel_shard_degree=2"}), "step:  2");
   EXPECT_EQ(outcome.status, 130) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("stopped after step"));
-  EXPECT_THAT(outcome.out, HasSubstr("model: " + out() + "/checkpoint/step-"));
+  EXPECT_THAT(outcome.out, HasSubstr("checkpoint: " + out() + "/checkpoint/step-"));
 }
 
 TEST_F(Program, SavesWhenASchedulerOrATerminalEndsIt) {
   for (const int signal : {SIGTERM, SIGHUP}) {
-    const Outcome outcome = interrupt_echelon(train({"--training.steps=1000000"}), "step:  2", signal);
+    const std::string folder = out() + std::to_string(signal);
+    const Outcome outcome =
+        interrupt_echelon(train({"--training.steps=1000000", "--output.dir=" + folder}), "step:  2", signal);
     EXPECT_EQ(outcome.status, 128 + signal) << outcome.err;
-    EXPECT_THAT(outcome.out, HasSubstr("model: " + out() + "/checkpoint/step-"));
+    EXPECT_THAT(outcome.out, HasSubstr("checkpoint: " + folder + "/checkpoint/step-"));
   }
 }
 
@@ -188,7 +197,13 @@ TEST_F(Program, SavesThoughNobodyReadsItsOutput) {
   for (const std::string& word : train({"--training.steps=20"})) command += " " + word;
   const Outcome outcome = run_command({"bash", "-o", "pipefail", "-c", command + " | head -1"});
   EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_TRUE(std::filesystem::exists(out() + "/checkpoint/step-20/config.json"));
+  EXPECT_TRUE(std::filesystem::exists(out() + "/model/config.json"));
+}
+
+TEST_F(Program, RefusesInitialWeightsThatAreNotThere) {
+  const Outcome outcome = run_echelon(train({"--checkpoint.initial_load_path=/nonexistent/model"}));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("/nonexistent/model"));
 }
 
 TEST_F(Program, SaysWhereItCannotWrite) {

@@ -59,7 +59,8 @@ std::unique_ptr<Steps> steps_of(const RunConfig& config, int num_gpus, Targets t
       const StepResult result = run.step().run(ProgramKind::training, training_input(config, batches, step, scaler));
       scaler.ended_step(result);
       if (host.rank() == 0) steps->results.push_back(result);
-      if (step == 3) (void)run.step().run(ProgramKind::evaluation, {.batches = &batches, .batch = 100, .adamw = {}});
+      if (step == 3)
+        (void)run.step().run(ProgramKind::evaluation, {.batches = &batches, .first_sequence = 10000, .adamw = {}});
     }
     steps->weights.add_values(run.model(), device->ops());
     if (host.rank() == 0) steps->sent = device->mesh().sent_bytes();

@@ -67,8 +67,9 @@ TEST(FailingRank, EndsAll256AndNamesRankAndAction) {
       RankRun run(blueprint, mesh, *ops);
       run.model().initialize(1, *ops);
       for (std::int64_t step = 1; step <= 3; ++step) {
-        (void)run.step().run(ProgramKind::training,
-                             {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}});
+        (void)run.step().run(ProgramKind::training, {.batches = &batches,
+                                                     .first_sequence = (step - 1) * config.training.global_batch_size,
+                                                     .adamw = {.lr = 1e-3, .step = step}});
       }
     });
     FAIL() << "nobody noticed";

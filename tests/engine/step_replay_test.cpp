@@ -78,12 +78,13 @@ std::unique_ptr<Trained> trained(RecordedOps& ops, WorkRecorder* recorder, std::
       run.step().observe_gradients(step == observed_step ? [](RankModel&, double) {} : GradientObserver());
       const StepResult result =
           run.step().run(ProgramKind::training, {.batches = &batches,
-                                                 .batch = step - 1,
+                                                 .first_sequence = (step - 1) * 16,
                                                  .adamw = adamw,
                                                  .max_norm = step > num_replayed_steps - 3 ? 0.01 : 0.0});
       outcome->losses.push_back(result.loss);
       outcome->norms.push_back(result.grad_norm);
-      if (step == 4) (void)run.step().run(ProgramKind::evaluation, {.batches = &batches, .batch = 9, .adamw = {}});
+      if (step == 4)
+        (void)run.step().run(ProgramKind::evaluation, {.batches = &batches, .first_sequence = 9 * 16, .adamw = {}});
     }
     outcome->weights.add_values(run.model(), ops);
   });

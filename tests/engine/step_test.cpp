@@ -50,11 +50,13 @@ TEST(Step, WithoutAnyTargetHasNoGradient) {
     RankRun run(blueprint, mesh, *ops);
     run.model().initialize(1, *ops);
     for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
-      const StepResult text =
-          run.step().run(kind, {.batches = &batches, .batch = 0, .adamw = {.lr = 1e-3, .step = 1}, .max_norm = 1.0});
+      const StepResult text = run.step().run(
+          kind, {.batches = &batches, .first_sequence = 0, .adamw = {.lr = 1e-3, .step = 1}, .max_norm = 1.0});
       EXPECT_GT(text.loss, 0);
-      const StepResult nothing =
-          run.step().run(kind, {.batches = &batches, .batch = 1, .adamw = {.lr = 1e-3, .step = 2}, .max_norm = 1.0});
+      const StepResult nothing = run.step().run(kind, {.batches = &batches,
+                                                       .first_sequence = config.training.global_batch_size,
+                                                       .adamw = {.lr = 1e-3, .step = 2},
+                                                       .max_norm = 1.0});
       EXPECT_EQ(nothing.num_targets, 0);
       EXPECT_EQ(nothing.loss, 0);
       EXPECT_EQ(nothing.grad_norm, 0);

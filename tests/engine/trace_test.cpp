@@ -58,8 +58,9 @@ std::map<int, Traced> record(const RunConfig& config) {
     run.model().initialize(1, recorder.ops());
     for (std::int64_t step = 1; step <= 3; ++step) {
       if (step != 2) recorder.begin_step(step);
-      static_cast<void>(run.step().run(ProgramKind::training,
-                                       {.batches = &batches, .batch = step - 1, .adamw = {.lr = 1e-3, .step = step}}));
+      static_cast<void>(
+          run.step().run(ProgramKind::training,
+                         {.batches = &batches, .first_sequence = step * 100, .adamw = {.lr = 1e-3, .step = step}}));
       if (step != 2) recorder.end_step();
     }
     const std::lock_guard lock(mutex);

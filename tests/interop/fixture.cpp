@@ -1,6 +1,6 @@
 #include "interop/fixture.h"
 
-#include "checkpoint/model_config.h"
+#include "checkpoint/model_reader.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "comm/thread/thread_world.h"
 #include "engine/rank_run.h"
@@ -118,10 +118,12 @@ void run(const Fixture& fixture, const RunConfig& config, const std::vector<doub
                                   .eps = 1e-8,
                                   .weight_decay = 0.1,
                                   .step = static_cast<std::int64_t>(step)};
-      const StepResult result = rank.step().run(ProgramKind::training, {.batches = &text,
-                                                                        .batch = static_cast<std::int64_t>(step) - 1,
-                                                                        .adamw = adamw,
-                                                                        .max_norm = config.training.max_norm});
+      const StepResult result =
+          rank.step().run(ProgramKind::training,
+                          {.batches = &text,
+                           .first_sequence = (static_cast<std::int64_t>(step) - 1) * config.training.global_batch_size,
+                           .adamw = adamw,
+                           .max_norm = config.training.max_norm});
       rank.step().observe_gradients({});
       if (mesh.rank() != 0) continue;
       outcome.losses.push_back(result.loss);

@@ -1,6 +1,6 @@
 // Echelon against the float64 oracle in PyTorch, on folders that transformers wrote: logits, loss, every gradient, 20
 // steps of AdamW.
-#include "checkpoint/weight_names.h"
+#include "checkpoint/hf/weight_names.h"
 #include "interop/fixture.h"
 
 #include <gtest/gtest.h>

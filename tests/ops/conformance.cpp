@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ops/reference/reference_ops.h"
-#include "ops/remainder.h"
+#include "tensor/remainder.h"
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // What rounding to a bfloat16 loses. At random: what it may give, its mean, and where its bits come from. To the
 // nearest: what is kept of the rest.
 #include "ops/rounding_noise.h"
-#include "ops/remainder.h"
+#include "tensor/remainder.h"
 
 #include "ops/visit.h"
 

@@ -1,8 +1,8 @@
 // Every layout equals one rank: losses, gradient norms, first gradients and updated weights, in float64.
-#include "ops/remainder.h"
 #include "parity/layout.h"
 #include "parity/locks.h"
 #include "parity/training_run.h"
+#include "tensor/remainder.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -26,8 +26,9 @@ class TrajectoryWatcher final : public RunObserver {
     trajectory_.grad_norms.push_back(result.grad_norm);
   }
   void ends(const RankView& rank) override {
-    const StepResult result =
-        rank.run.step().run(ProgramKind::evaluation, {.batches = &validation_, .batch = 1000, .adamw = {}});
+    constexpr std::int64_t first_of_validation = 1'000'000;  // far from those of training
+    const StepResult result = rank.run.step().run(
+        ProgramKind::evaluation, {.batches = &validation_, .first_sequence = first_of_validation, .adamw = {}});
     if (rank.mesh.rank() == 0) trajectory_.validation_loss = result.loss;
     trajectory_.values.add_values(rank.run.model(), rank.ops);
     if (options_.at_end) options_.at_end(rank);

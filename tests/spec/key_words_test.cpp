@@ -39,7 +39,7 @@ const Meant meant[] = {
     {"train.lr", "; did you mean optimizer.lr?"},
     {"training.stpes", "; did you mean training.steps?"},
     {"training.step_size", "; did you mean training.steps?"},
-    {"resume", "; resuming is not supported yet, since optimizer states are not saved"},
+    {"resume", "; did you mean checkpoint.load?"},
     {"training.frobnicate", "; echelon train --help lists the keys"},
 };
 INSTANTIATE_TEST_SUITE_P(Of, Hints, testing::ValuesIn(meant));

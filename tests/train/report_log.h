@@ -16,7 +16,10 @@ class ReportLog final : public RunObserver {
     if (after_step) after_step(report);
   }
   void validated(const EvaluationReport& report) override { evaluations.push_back(report); }
-  void warned(const std::string& sentence) override { warnings.push_back(sentence); }
+  void warned(const std::string& sentence) override {
+    warnings.push_back(sentence);
+    if (after_warning) after_warning();
+  }
   void saved(const std::filesystem::path& folder) override { folders.push_back(folder); }
   void traced(const TraceReport& report) override { trace = report; }
 
@@ -26,6 +29,7 @@ class ReportLog final : public RunObserver {
   std::vector<std::string> warnings;
   std::optional<TraceReport> trace;
   std::function<void(const StepReport& report)> after_step;
+  std::function<void()> after_warning;
 };
 
 }  // namespace echelon::testing

@@ -4,10 +4,10 @@
 
 #include "base/error.h"
 #include "blueprint/small_config.h"
-#include "checkpoint/folder_swap.h"
-#include "checkpoint/model_writer.h"
+#include "checkpoint/hf/folder_swap.h"
+#include "checkpoint/hf/model_writer.h"
 #include "checkpoint/scratch_folder.h"
-#include "checkpoint/step_folders.h"
+#include "checkpoint/steps_in.h"
 #include "comm/thread/thread_world.h"
 #include "data/dataset_batches.h"
 #include "engine/lr_schedule.h"
@@ -90,7 +90,7 @@ class Train : public ::testing::Test {
       run.model().load(ModelReader(model), ops);
       for (std::int64_t window = 0; window < num_windows(one); ++window) {
         const StepResult result =
-            run.step().run(ProgramKind::evaluation, {.batches = &data, .batch = window, .adamw = {}});
+            run.step().run(ProgramKind::evaluation, {.batches = &data, .first_sequence = window, .adamw = {}});
         sum += result.loss * result.num_targets;
         count += result.num_targets;
       }
@@ -134,7 +134,7 @@ TEST_F(Train, StepsFollowTheScheduleAndTheData) {
       rates.push_back(lr);
       const StepInput input = {
           .batches = &data,
-          .batch = step - 1,
+          .first_sequence = (step - 1) * one.training.global_batch_size,
           .adamw = {.lr = lr, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = step},
           .max_norm = 1.0};
       losses.push_back(run.step().run(ProgramKind::training, input).loss);
@@ -187,10 +187,13 @@ TEST_F(Train, EvaluatesEveryValidationTokenOnceAndSavesWhatItEvaluated) {
   const std::vector<EvaluationReport>& evaluations = log.evaluations;
   const std::vector<std::filesystem::path>& saved = log.folders;
   ASSERT_EQ(evaluations.size(), 4U);
-  EXPECT_THAT(saved, ElementsAre(step_folder(checkpoints(), 1), step_folder(checkpoints(), 2),
-                                 step_folder(checkpoints(), 3), step_folder(checkpoints(), 4)));
-  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 4));
+  EXPECT_THAT(saved,
+              ElementsAre(step_folder(checkpoints(), 1), step_folder(checkpoints(), 2), step_folder(checkpoints(), 3),
+                          step_folder(checkpoints(), 4), scratch_ / "out" / "model"));
+  EXPECT_THAT(steps_in(checkpoints()), ElementsAre(3, 4));
+  EXPECT_EQ(result.checkpoint, step_folder(checkpoints(), 4));
   EXPECT_EQ(result.model_folder, saved.back());
+  EXPECT_EQ(validation_loss_of(result.model_folder), validation_loss_of(result.checkpoint));
   EXPECT_EQ(result.validation_loss, evaluations.back().loss);
   for (const std::int64_t step : {3, 4}) {
     const EvaluationReport& evaluation = evaluations[static_cast<std::size_t>(step) - 1];
@@ -298,7 +301,7 @@ TEST_F(Train, IntervalsAreKept) {
     EXPECT_EQ(report.tokens, config.training.global_batch_size * config.training.seq_len);
   }
   EXPECT_THAT(evaluated, ElementsAre(2, 4, 5));
-  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(3, 5));
+  EXPECT_THAT(steps_in(checkpoints()), ElementsAre(3, 5));
 }
 
 // Traffic before the first step, of evaluation and of saving does not count as a step's.
@@ -335,7 +338,7 @@ TEST_F(Train, BeginsWithTheInitialWeights) {
   for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
     config.training.dtype = dtype;
     config.checkpoint.initial_load_path = model.string();
-    config.checkpoint.folder = fmt::format("again-{}", name_of(dtype));
+    config.output.dir = (scratch_ / fmt::format("again-{}", name_of(dtype))).string();
     config.optimizer.lr = 1e-12;
     const std::filesystem::path again = train(config, {}).model_folder;
     const double expected = validation_loss_of(model), tolerance = dtype == DType::bfloat16 ? 0.02 : 1e-6;
@@ -350,7 +353,7 @@ TEST_F(Train, EndsWhenItDiverges) {
   config.optimizer.lr = 1e200;
   const std::string error = error_of([&] { (void)train(config, {}); });
   EXPECT_THAT(error, HasSubstr("diverged"));
-  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1)) << "what diverged is not saved";
+  EXPECT_THAT(steps_in(checkpoints()), ElementsAre(1)) << "what diverged is not saved";
 }
 
 TEST_F(Train, StopsAndSavesWhenAsked) {
@@ -363,16 +366,16 @@ TEST_F(Train, StopsAndSavesWhenAsked) {
   const TrainResult result = train(config, {.observer = &log, .stop_requested = &stop});
   EXPECT_TRUE(result.was_stopped);
   EXPECT_EQ(result.last_step.step, 3);
-  EXPECT_EQ(result.model_folder, step_folder(checkpoints(), 3));
-  EXPECT_TRUE(result.validation_loss.has_value());
+  EXPECT_EQ(result.checkpoint, step_folder(checkpoints(), 3));
+  EXPECT_TRUE(result.model_folder.empty()) << "that is what a run leaves at its end";
+  EXPECT_FALSE(result.validation_loss.has_value()) << "whoever stops a run waits for it";
 }
 
-TEST_F(Train, EndsOnAllRanksWhenOneCannotSave) {
-  std::filesystem::create_directories(step_folder(checkpoints(), 2));
-  put(step_folder(checkpoints(), 2) / "notes.txt", "not to be deleted");
+TEST_F(Train, EndsOnAllRanksWhenTheLastSaveFails) {
+  std::filesystem::create_directories(checkpoints());
+  put(step_folder(checkpoints(), 4), "a file in its place");
   const std::string error = error_of([&] { (void)train(layout(), {}); });
-  EXPECT_THAT(error, HasSubstr("rank 0"));
-  EXPECT_THAT(error, HasSubstr("notes.txt"));
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 0"), HasSubstr("step 4 could not be saved"), HasSubstr("step-3")));
 }
 
 /// Files of more than a few bytes cannot be written, as on a full disk.
@@ -399,17 +402,18 @@ class FullDisk {
 TEST_F(Train, ContinuesAfterASaveThatFails) {
   RunConfig config = layout();
   config.parallelism.zero_level = 3;
+  config.checkpoint.keep_latest_k = 0;
   testing::ReportLog log;
   std::optional<FullDisk> full;
   log.after_step = [&](const StepReport& report) {
-    full.reset();
     if (report.step == 2) full.emplace();
   };
+  log.after_warning = [&] { full.reset(); };
   const TrainResult result = train(config, {.observer = &log});
-  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1, 3, 4));
-  EXPECT_EQ(result.model_folder, step_folder(checkpoints(), 4));
+  EXPECT_THAT(steps_in(checkpoints()), ElementsAre(1, 3, 4));
+  EXPECT_EQ(result.checkpoint, step_folder(checkpoints(), 4));
   EXPECT_THAT(log.warnings, ElementsAre(AllOf(HasSubstr("step 2 could not be saved"), HasSubstr("step-1"))));
-  EXPECT_FALSE(std::filesystem::exists(step_folder(checkpoints(), 2).string() + ".tmp"));
+  EXPECT_FALSE(std::filesystem::exists(step_folder(checkpoints(), 2)));
 }
 
 TEST_F(Train, EndsWithTheThirdSaveInARowThatFails) {
@@ -423,7 +427,7 @@ TEST_F(Train, EndsWithTheThirdSaveInARowThatFails) {
   const std::string error = error_of([&] { (void)train(config, {.observer = &log}); });
   EXPECT_THAT(error, AllOf(HasSubstr("step 4 could not be saved"), HasSubstr("step-1")));
   EXPECT_THAT(log.warnings, SizeIs(2));
-  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1));
+  EXPECT_THAT(steps_in(checkpoints()), ElementsAre(1));
 }
 
 // Ranks that write gather each other's parameters: one that cannot write must not leave the others waiting.
@@ -468,7 +472,7 @@ TEST_F(Train, ASecondRunIntoAFolderIsRefusedWhileTheFirstLasts) {
   };
   (void)train(config(), {.observer = &log});
   EXPECT_THAT(error, AllOf(HasSubstr("output.dir"), HasSubstr(fmt::format("process {} on ", getpid()))));
-  EXPECT_THAT(saved_steps(checkpoints()), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(steps_in(checkpoints()), ElementsAre(3, 4));
   EXPECT_EQ(train(config(), {}).last_step.step, 4) << "the folder is free again";
 }
 
@@ -490,7 +494,12 @@ TEST_F(Train, IsRefusedBeforeTheFirstStep) {
   EXPECT_THAT(refusal(of_one_document), AllOf(HasSubstr("data.reset_attention_mask = true, but"),
                                               HasSubstr("1000 tokens are one document (use false)")));
 
-  std::filesystem::create_directories(scratch_ / "out");
+  std::filesystem::create_directories(step_folder(checkpoints(), 2));
+  put(step_folder(checkpoints(), 2) / "notes.txt", "not to be deleted");
+  EXPECT_THAT(refusal(layout()), HasSubstr("step-2 is not a checkpoint"));
+  EXPECT_TRUE(std::filesystem::exists(step_folder(checkpoints(), 2) / "notes.txt"));
+
+  std::filesystem::remove_all(checkpoints());
   put(checkpoints(), "a file where the folder should be");
   EXPECT_THAT(refusal(layout()), HasSubstr(checkpoints().string()));
   EXPECT_EQ(log.steps.size(), 0U);

@@ -3,14 +3,32 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 namespace echelon {
 namespace {
 
+/// x as a float32 whose last digit is made odd where digits are lost: no value of 16 bits is between the two, nor the
+/// middle of two such values. Rounding it to 16 bits then rounds x itself, only once (Boldo and Melquiond 2008).
+float rounded_to_odd(double x) {
+  const auto nearest = static_cast<float>(x);
+  if (static_cast<double>(nearest) == x || x != x) return nearest;
+  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::abs(static_cast<double>(nearest)) > std::abs(x)) --bits;  // towards zero; from infinity to the largest
+  return std::bit_cast<float>(bits | 1U);
+}
+
 template <class From, class To>
 void convert_to(const From* in, To* out, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) out[i] = to<To>(in[i]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if constexpr (std::is_same_v<From, double> && is_half<To>)
+      out[i] = To(rounded_to_odd(in[i]));
+    else
+      out[i] = to<To>(in[i]);
+  }
 }
 
 template <class From>

@@ -15,6 +15,8 @@
 
 namespace echelon {
 
+class File;
+
 using FileShape = std::vector<std::int64_t>;  // files may hold more dims than Sizes does
 
 [[nodiscard]] std::string to_string(const FileShape& shape);  // "[2, 3]"
@@ -28,12 +30,33 @@ struct FileTensor {
   std::int64_t num_bytes = 0;
 };
 
+/// The header of a file.
+struct SafetensorsHeader {
+  std::map<std::string, FileTensor> tensors;                   // by name
+  std::map<std::string, std::string, std::less<>> metadata{};  // what the file says in addition
+  std::int64_t num_bytes = 0;                                  // with the length before it; data starts there
+};
+
+/// Reads a header from the bytes before the data of a file of `file_bytes`. Throws the errors of
+/// read_safetensors_header, which name `path`.
+[[nodiscard]] SafetensorsHeader parse_safetensors_header(const std::string& bytes, std::int64_t file_bytes,
+                                                         const std::filesystem::path& path);
+
+/// The bytes of a file before its data. Throws Error if it has no whole header.
+[[nodiscard]] std::string read_header_bytes(const File& file, const std::filesystem::path& path);
+
 /// Reads and checks only the header: its length, the JSON, known formats, sizes that agree with bytes, data that fills
 /// the file without gaps or overlaps. Throws Error naming the file and the fault.
 [[nodiscard]] std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path);
 
 /// "F32" etc.; throws Error for a dtype that files do not have.
 [[nodiscard]] std::string_view safetensors_format(DType dtype);
+
+/// The dtype of a format, if Echelon computes in it.
+[[nodiscard]] std::optional<DType> dtype_of_format(std::string_view format);
+
+/// The bytes before the data: the length of the JSON, which is padded so that the data is aligned to 8 bytes, and it.
+[[nodiscard]] std::string header_bytes_of(std::string json);
 
 struct TensorPlan {
   std::string name;

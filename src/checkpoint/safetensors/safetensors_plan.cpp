@@ -42,11 +42,7 @@ FilePlan plan_file(std::string file_name, const std::vector<TensorPlan>& tensors
     file.tensors[tensor.name] = {std::string(safetensors_format(tensor.dtype)), tensor.dtype, tensor.shape, first,
                                  end - first};
   }
-  std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');
-  const std::uint64_t length = text.size();
-  file.header.assign(reinterpret_cast<const char*>(&length), sizeof length);
-  file.header += text;
+  file.header = header_bytes_of(header.dump());
   const auto header_bytes = static_cast<std::int64_t>(file.header.size());
   for (auto& [name, tensor] : file.tensors) tensor.first_byte += header_bytes;
   file.num_bytes = header_bytes + end;
@@ -65,6 +61,13 @@ std::string index_of(const std::vector<FilePlan>& files) {
 }
 
 }  // namespace
+
+std::string header_bytes_of(std::string json) {
+  constexpr std::size_t alignment = 8;
+  json.append((alignment - json.size() % alignment) % alignment, ' ');
+  const std::uint64_t length = json.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + json;
+}
 
 const FilePlan* FolderPlan::file_of(std::string_view tensor) const {
   for (const FilePlan& file : files)

@@ -1,7 +1,7 @@
 #include "checkpoint/safetensors/safetensors.h"
 
 #include "base/error.h"
-#include "checkpoint/safetensors/file_io.h"
+#include "files/file.h"
 
 #include <nlohmann/json.hpp>
 
@@ -84,23 +84,27 @@ void require_no_gaps(const std::map<std::string, FileTensor>& tensors, std::int6
   require(first_byte == end_byte, "the tensors end at byte {}, but the file at {}", first_byte, end_byte);
 }
 
-std::map<std::string, FileTensor> parse_header(const std::string& text, std::int64_t first_byte,
-                                               std::int64_t data_bytes) {
-  const nlohmann::json header = nlohmann::json::parse(text);
-  require(header.is_object(), "its header is not a JSON object");
-  std::map<std::string, FileTensor> tensors;
-  for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") continue;
+SafetensorsHeader parse_header(std::string_view text, std::int64_t first_byte, std::int64_t data_bytes) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  require(json.is_object(), "its header is not a JSON object");
+  SafetensorsHeader header;
+  header.num_bytes = first_byte;
+  for (const auto& [name, entry] : json.items()) {
+    if (name == "__metadata__") {
+      for (const auto& [key, value] : entry.items())
+        if (value.is_string()) header.metadata[key] = value.get<std::string>();
+      continue;
+    }
     try {
-      tensors[name] = parse_tensor(entry, first_byte, data_bytes);
+      header.tensors[name] = parse_tensor(entry, first_byte, data_bytes);
     } catch (const Error& error) {
       throw Error(fmt::format("tensor '{}' {}", name, error.what()));
     } catch (const nlohmann::json::exception&) {
       throw Error(fmt::format("tensor '{}' lacks a valid dtype, shape or data_offsets", name));
     }
   }
-  require_no_gaps(tensors, first_byte, first_byte + data_bytes);
-  return tensors;
+  require_no_gaps(header.tensors, first_byte, first_byte + data_bytes);
+  return header;
 }
 
 }  // namespace
@@ -114,22 +118,35 @@ std::string_view safetensors_format(DType dtype) {
   return format->name;
 }
 
-std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path) {
-  const File file = File::open_to_read(path);
+std::optional<DType> dtype_of_format(std::string_view format) {
+  const auto found =
+      std::find_if(formats.begin(), formats.end(), [&](const Format& candidate) { return candidate.name == format; });
+  return found == formats.end() ? std::nullopt : found->dtype;
+}
+
+std::string read_header_bytes(const File& file, const std::filesystem::path& path) {
   const std::int64_t file_bytes = file.num_bytes();
-  require(file_bytes >= 8, "{} is not a safetensors file: it has {} bytes, fewer than its header's length takes",
-          path.string(), file_bytes);
-  std::uint64_t header_bytes = 0;
-  file.read_at(0, &header_bytes, 8);
-  require(header_bytes <= static_cast<std::uint64_t>(max_header_bytes),
-          "{} is not a safetensors file: its header would have {} bytes", path.string(), header_bytes);
-  const auto first_byte = static_cast<std::int64_t>(header_bytes) + 8;
-  require(first_byte <= file_bytes, "{} is truncated: its header has {} bytes, the file {}", path.string(),
-          header_bytes, file_bytes);
-  std::string text(header_bytes, '\0');
-  file.read_at(8, text.data(), static_cast<std::int64_t>(header_bytes));
+  std::uint64_t text_bytes = 0;
+  constexpr auto length_bytes = static_cast<std::int64_t>(sizeof text_bytes);
+  require(file_bytes >= length_bytes,
+          "{} is not a safetensors file: it has {} bytes, fewer than its header's length takes", path.string(),
+          file_bytes);
+  file.read_at(0, &text_bytes, length_bytes);
+  require(text_bytes <= static_cast<std::uint64_t>(max_header_bytes),
+          "{} is not a safetensors file: its header would have {} bytes", path.string(), text_bytes);
+  const auto first_byte = static_cast<std::int64_t>(text_bytes) + length_bytes;
+  require(first_byte <= file_bytes, "{} is truncated: its header has {} bytes, the file {}", path.string(), text_bytes,
+          file_bytes);
+  std::string bytes(static_cast<std::size_t>(first_byte), '\0');
+  file.read_at(0, bytes.data(), first_byte);
+  return bytes;
+}
+
+SafetensorsHeader parse_safetensors_header(const std::string& bytes, std::int64_t file_bytes,
+                                           const std::filesystem::path& path) {
+  const auto first_byte = static_cast<std::int64_t>(bytes.size());
   try {
-    return parse_header(text, first_byte, file_bytes - first_byte);
+    return parse_header(std::string_view(bytes).substr(sizeof(std::uint64_t)), first_byte, file_bytes - first_byte);
   } catch (const nlohmann::json::exception&) {
     throw Error(fmt::format("{} is corrupt: its header is not valid JSON", path.string()));
   } catch (const Failure&) {
@@ -137,6 +154,11 @@ std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem:
   } catch (const Error& error) {
     throw Error(fmt::format("{} is corrupt: {}", path.string(), error.what()));
   }
+}
+
+std::map<std::string, FileTensor> read_safetensors_header(const std::filesystem::path& path) {
+  const File file = File::open_to_read(path);
+  return parse_safetensors_header(read_header_bytes(file, path), file.num_bytes(), path).tensors;
 }
 
 }  // namespace echelon

@@ -5,8 +5,8 @@
 #include "cuda/ops/cuda_ops.h"
 #include "cuda/ops/numbers.h"
 
-#include "ops/remainder.h"
 #include "ops/rounding_noise.h"
+#include "tensor/remainder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -100,7 +100,7 @@ struct Weights {
     if (param != nullptr) store_pack(param + first, narrow<P>(p), present);
   }
 };
-/// As in ops/remainder.h.
+/// As in tensor/remainder.h.
 struct SplitWeights {
   using Number = float;
   static constexpr int width = pack_size<float>;

@@ -76,7 +76,7 @@ struct Weights {
     if (writes_param) lanes.store(p, param + i);
   }
 };
-// As in ops/remainder.h.
+// As in tensor/remainder.h.
 struct SplitWeights {
   std::int16_t* remainder;
   bfloat16* upper;

@@ -52,8 +52,8 @@ inline constexpr std::int64_t num_adamw_scalars = sizeof(AdamWScalars) / sizeof(
 ///     p -= step_size m / (sqrt(v) / sqrt_bias2 + eps)
 /// with the values of AdamWScalars, read from `scalars` (float64 [num_adamw_scalars]) when it runs. If grad_scale is
 /// NaN nothing changes. p is `master` (accumulate_dtype); `param` receives it rounded, and may be the same tensor as
-/// `master`. With a bfloat16 `param`, `master` may be int16: the rest of p that `param` lacks (ops/remainder.h). m and
-/// v have the dtype of p, or bfloat16 where that is float32. Then they are rounded stochastically by `noise`, which
+/// `master`. With a bfloat16 `param`, `master` may be int16: the rest of p that `param` lacks (tensor/remainder.h). m
+/// and v have the dtype of p, or bfloat16 where that is float32. Then they are rounded stochastically by `noise`, which
 /// preserves their mean.
 struct AdamWArgs {
   Tensor param, master, grad, m, v, scalars;

@@ -1,9 +1,9 @@
 // The factor of gradients, and AdamW (Loshchilov and Hutter 2019) in the order of operations of PyTorch's single-tensor
 // implementation; formulas: ops/operations/optimizer.h.
 #include "ops/reference/reference_ops.h"
-#include "ops/remainder.h"
 #include "ops/rounding_noise.h"
 #include "ops/visit.h"
+#include "tensor/remainder.h"
 
 #include <algorithm>
 #include <cmath>

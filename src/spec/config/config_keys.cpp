@@ -166,12 +166,15 @@ const ConfigKey keys[] = {
     {"grad_scaler.growth_interval", at<grad_scaler, &G::growth_interval>, "steps without overflow after which the scale grows", size},
 
     {"checkpoint.enable", at<checkpoint, &C::enable>, "write the model"},
-    {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/ in Hugging Face's layout"},
+    {"checkpoint.folder", at<checkpoint, &C::folder>, "below output.dir: step-N/, from which training resumes"},
     {"checkpoint.interval", at<checkpoint, &C::interval>, "steps between checkpoints; one more is written at the end", size},
     {"checkpoint.keep_latest_k", at<checkpoint, &C::keep_latest_k>, "older ones are removed; 0: keep all", count_or_none},
+    {"checkpoint.keep_every", at<checkpoint, &C::keep_every>, "checkpoints of multiples of this many steps are never removed; 0: none", count_or_none},
+    {"checkpoint.export_interval", at<checkpoint, &C::export_interval>, "steps between models in output.dir/export/step-N, in Hugging Face's layout; 0: one at the end, in output.dir/model", count_or_none},
     {"checkpoint.async_mode", NotYet{}, "write while training continues"},
-    {"checkpoint.load", NotYet{}, "continue from a checkpoint with its optimizer states"},
-    {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder of the initial weights"},
+    {"checkpoint.load", at<checkpoint, &C::load>, "auto: resume the same run, or start | none: start, in a folder without checkpoints | latest: resume, also with other values | a step, or a step's folder"},
+    {"checkpoint.exclude_from_loading", at<checkpoint, &C::exclude_from_loading>, "what starts afresh: a list of optimizer, lr_scheduler, dataloader"},
+    {"checkpoint.initial_load_path", at<checkpoint, &C::initial_load_path>, "Hugging Face folder, or a step's folder, of the initial weights"},
     {"checkpoint.tokenizer", at<checkpoint, &C::tokenizer>, "tokenizer.json that is copied next to the weights"},
 
     {"metrics.log_freq", at<&RunConfig::metrics, &MetricsConfig::log_freq>, "steps between log lines", size},
@@ -201,6 +204,7 @@ bool takes_text(const ConfigKey& key) {
 
 bool takes_names(const ConfigKey& key) {
   return std::holds_alternative<FieldOf<BlockOperations>>(key.field) ||
+         std::holds_alternative<FieldOf<LoadExclusions>>(key.field) ||
          std::holds_alternative<FieldOf<AxisOrder>>(key.field);
 }
 

@@ -28,7 +28,7 @@ struct NotYet {};
 using ConfigField = std::variant<FieldOf<std::int64_t>, FieldOf<double>, FieldOf<bool>, FieldOf<std::string>,
                                  FieldOf<PipelineLayout>, FieldOf<PipelineSchedule>, FieldOf<ReshardAfterForward>,
                                  FieldOf<LrDecay>, FieldOf<Family>, FieldOf<BlockOperations>, FieldOf<RecomputeMethod>,
-                                 FieldOf<AxisOrder>, ChoiceField, ModelBase, NotYet>;
+                                 FieldOf<AxisOrder>, FieldOf<LoadExclusions>, ChoiceField, ModelBase, NotYet>;
 
 struct ValueRange {
   double least = std::numeric_limits<double>::lowest();

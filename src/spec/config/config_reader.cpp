@@ -53,7 +53,9 @@ std::vector<Setting> read_arguments(const std::vector<std::string>& arguments) {
 
 RunConfig read_run_config(const ConfigSource& source) {
   std::vector<Setting> said = read_arguments(source.arguments);
-  std::vector<Setting> settings = source.path.empty() ? std::vector<Setting>() : read_toml(source.path);
+  std::vector<Setting> settings = source.text           ? parse_toml(*source.text, source.path)
+                                  : source.path.empty() ? std::vector<Setting>()
+                                                        : read_toml(source.path);
   for (const Setting& setting : settings) (void)known_key(setting.name, setting.origin);
   if (!source.model_path.empty()) {
     std::erase_if(settings, [](const Setting& setting) { return setting.name.starts_with("model."); });

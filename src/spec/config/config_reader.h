@@ -4,6 +4,7 @@
 #include "spec/config/run_config.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@ struct ConfigSource {
   // --section.key=value, --section.key value, or --section.flag; they override the file. Dashes equal underscores.
   std::vector<std::string> arguments;
   std::function<ModelSpec(const std::string& folder)> read_model;  // reads the config.json of model.path
-  std::string model_path = {};  // model.path, which replaces the file's whole [model] section
-  bool has_layout = true;       // false: the layout is still to be chosen
+  std::string model_path = {};           // model.path, which replaces the file's whole [model] section
+  bool has_layout = true;                // false: the layout is still to be chosen
+  std::optional<std::string> text = {};  // the content of `path`, which is only a name then
 };
 
 /// The validated config. model.preset, model.path or model.model_type gives the defaults of the model's other keys.

@@ -79,6 +79,11 @@ struct Assign {
     field(config) = parse_axis_order(
         key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a string or a list of names"));
   }
+  void operator()(FieldOf<LoadExclusions> field) const {
+    const auto* one = std::get_if<std::string>(&value);
+    field(config) = parse_load_exclusions(
+        key.name, one ? std::vector{*one} : get<std::vector<std::string>>(key, value, "a name or a list of names"));
+  }
   void operator()(FieldOf<Family> field) const {
     field(config) = parse_family(get<std::string>(key, value, "a string"));
   }
@@ -104,6 +109,7 @@ struct Read {
     if (names.size() == 1) return names[0];
     return names;
   }
+  ConfigValue operator()(FieldOf<LoadExclusions> field) const { return names_of(field(config)); }
   ConfigValue operator()(FieldOf<AxisOrder> field) const { return name_of(field(config)); }
   ConfigValue operator()(ChoiceField field) const { return std::string(field.name(config)); }
   ConfigValue operator()(ModelBase) const { return std::string(); }

@@ -12,7 +12,6 @@
 namespace echelon {
 namespace {
 
-constexpr std::string_view resuming = "resuming is not supported yet, since optimizer states are not saved";
 constexpr std::string_view adapters = "adapters such as LoRA are not supported";
 constexpr std::string_view trackers = "experiment trackers are not supported yet; output.dir has metrics.jsonl";
 constexpr std::string_view dropout = "dropout is not supported";
@@ -141,6 +140,11 @@ constexpr FieldWord known_words[] = {
     {"save_steps", "checkpoint.interval", ""},
     {"save_interval", "checkpoint.interval", ""},
     {"save_total_limit", "checkpoint.keep_latest_k", ""},
+    {"resume", "checkpoint.load", ""},
+    {"resume_from", "checkpoint.load", ""},
+    {"resume_from_checkpoint", "checkpoint.load", ""},
+    {"auto_resume", "checkpoint.load", ""},
+    {"load_step", "checkpoint.load", ""},
     {"init_from", "checkpoint.initial_load_path", ""},
     {"load_from", "checkpoint.initial_load_path", ""},
     {"eval_steps", "training.eval_interval", ""},
@@ -151,10 +155,6 @@ constexpr FieldWord known_words[] = {
     {"threads", "training.num_threads", ""},
     {"timeout", "comm.timeout_seconds", ""},
     // not supported
-    {"resume", "", resuming},
-    {"resume_from", "", resuming},
-    {"resume_from_checkpoint", "", resuming},
-    {"auto_resume", "", resuming},
     {"lora", "", adapters},
     {"lora_rank", "", adapters},
     {"peft", "", adapters},

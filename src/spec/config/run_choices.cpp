@@ -117,4 +117,25 @@ OptimizerKind parse_exactly(std::string_view key, std::string_view name) {
   return parse_exact_choice<OptimizerKind>(key, name, all_optimizers);
 }
 
+LoadExclusions parse_load_exclusions(std::string_view key, const std::vector<std::string>& names) {
+  const std::vector<std::string_view> known = {"optimizer", "lr_scheduler", "dataloader"};
+  LoadExclusions exclusions;
+  for (const std::string& name : names) {
+    require(std::ranges::find(known, name) != known.end(), "{} has '{}', which is not one of {}; did you mean {}?", key,
+            name, fmt::join(known, ", "), closest_name(name, known));
+    (name == "optimizer"    ? exclusions.optimizer
+     : name == "dataloader" ? exclusions.dataloader
+                            : exclusions.lr_scheduler) = true;
+  }
+  return exclusions;
+}
+
+std::vector<std::string> names_of(const LoadExclusions& exclusions) {
+  std::vector<std::string> names;
+  if (exclusions.optimizer) names.emplace_back("optimizer");
+  if (exclusions.lr_scheduler) names.emplace_back("lr_scheduler");
+  if (exclusions.dataloader) names.emplace_back("dataloader");
+  return names;
+}
+
 }  // namespace echelon

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace echelon {
 
@@ -30,6 +32,15 @@ enum class RankBinding : std::uint8_t { automatic, none };
 /// Precision of float32 matmuls; high: operands rounded to TensorFloat-32.
 enum class MatmulPrecision : std::uint8_t { highest, high };
 enum class LinearDType : std::uint8_t { float8 };
+/// What a run that resumes does not take from its checkpoint.
+struct LoadExclusions {
+  bool optimizer = false, lr_scheduler = false, dataloader = false;
+  bool operator==(const LoadExclusions&) const = default;
+};
+/// Throws Error naming `key` and the closest valid name.
+[[nodiscard]] LoadExclusions parse_load_exclusions(std::string_view key, const std::vector<std::string>& names);
+[[nodiscard]] std::vector<std::string> names_of(const LoadExclusions& exclusions);
+
 enum class OptimizerKind : std::uint8_t { adamw };
 [[nodiscard]] std::string_view name_of(DeviceChoice device);  // "auto", "cpu", "cuda"
 [[nodiscard]] std::string_view name_of(CommBackend backend);

@@ -115,10 +115,14 @@ struct LrSchedulerConfig {
 
 struct CheckpointConfig {
   bool enable = true;
-  std::string folder = "checkpoint";  // below output.dir: step-N/ in Hugging Face's layout
+  std::string folder = "checkpoint";  // below output.dir: step-N/
   std::int64_t interval = 500;        // steps; one more is written at the end
-  std::int64_t keep_latest_k = 10;
-  std::string initial_load_path;  // a Hugging Face folder
+  std::int64_t keep_latest_k = 2;
+  std::int64_t keep_every = 0;       // steps whose multiples stay; 0: none
+  std::int64_t export_interval = 0;  // steps between models in export/step-N/; 0: none
+  std::string load = "auto";         // auto | none | latest | a step | a step's folder
+  LoadExclusions exclude_from_loading = {};
+  std::string initial_load_path;  // a Hugging Face folder or a step's folder
   std::string tokenizer;          // tokenizer.json that is copied into checkpoints; empty: none
   bool operator==(const CheckpointConfig&) const = default;
 };

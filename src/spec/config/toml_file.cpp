@@ -98,14 +98,15 @@ class Flattener {
 
 }  // namespace
 
-std::vector<Setting> read_toml(const std::string& path) {
-  const std::string text = config_text(path);
+std::vector<Setting> read_toml(const std::string& path) { return parse_toml(config_text(path), path); }
+
+std::vector<Setting> parse_toml(const std::string& text, const std::string& name) {
   try {
-    Flattener flattener(path);
-    flattener.add_table(toml::parse(text, path), "");
+    Flattener flattener(name);
+    flattener.add_table(toml::parse(text, name), "");
     return flattener.take();
   } catch (const toml::parse_error& error) {
-    throw Error(fmt::format("{}:{}: {}", path, error.source().begin.line, error.description()));
+    throw Error(fmt::format("{}:{}: {}", name, error.source().begin.line, error.description()));
   }
 }
 

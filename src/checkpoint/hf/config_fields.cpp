@@ -1,0 +1,105 @@
+#include "checkpoint/hf/config_fields.h"
+
+#include "base/error.h"
+#include "files/file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace echelon {
+namespace {
+constexpr std::int64_t max_config_bytes = 16 << 20;
+}
+
+ConfigFields::ConfigFields(const std::filesystem::path& path)
+    : path_(path.string()),
+      fields_(nlohmann::json::parse(read_text(path, max_config_bytes), nullptr, /*allow_exceptions=*/false)) {
+  require(fields_.is_object(), "{} is corrupt: it is not a JSON object", path_);
+}
+
+ConfigFields::ConfigFields(std::string path, std::string prefix, nlohmann::json fields)
+    : path_(std::move(path)), prefix_(std::move(prefix)), fields_(std::move(fields)) {}
+
+const nlohmann::json* ConfigFields::find(std::string_view key) const {
+  if (!fields_.is_object()) return nullptr;
+  const auto found = fields_.find(std::string(key));
+  return found == fields_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr; }
+
+void ConfigFields::refuse(std::string_view key, std::string_view what) const {
+  const auto* value = find(key);
+  // Strict dumping fails on bytes that are not UTF-8.
+  const std::string shown =
+      value == nullptr ? "null" : value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  throw Error(fmt::format("{}: {}{} = {} {}", path_, prefix_, key,
+                          shown.size() > 200 ? shown.substr(0, 200) + "..." : shown, what));
+}
+
+void ConfigFields::refuse_missing(std::string_view key) const {
+  throw Error(fmt::format("{} has no field \"{}{}\"", path_, prefix_, key));
+}
+
+std::int64_t ConfigFields::integer(std::string_view key, std::int64_t max, std::optional<std::int64_t> fallback) const {
+  const auto* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  if (value == nullptr) refuse_missing(key);
+  if (!value->is_number_unsigned() || value->get<std::uint64_t>() < 1 ||
+      value->get<std::uint64_t>() > static_cast<std::uint64_t>(max))
+    refuse(key, fmt::format("is not a whole number from 1 to {}", max));
+  return value->get<std::int64_t>();
+}
+
+double ConfigFields::number(std::string_view key, std::optional<double> fallback) const {
+  const auto* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  if (value == nullptr) refuse_missing(key);
+  if (!value->is_number() || !std::isfinite(value->get<double>())) refuse(key, "is not a number");
+  return value->get<double>();
+}
+
+bool ConfigFields::boolean(std::string_view key, bool fallback) const {
+  const auto* value = find(key);
+  if (value == nullptr) return fallback;
+  if (!value->is_boolean()) refuse(key, "is neither true nor false");
+  return value->get<bool>();
+}
+
+std::string ConfigFields::text(std::string_view key, std::optional<std::string> fallback) const {
+  const auto* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  if (value == nullptr) refuse_missing(key);
+  if (!value->is_string()) refuse(key, "is not a string");
+  return value->get<std::string>();
+}
+
+std::vector<std::string> ConfigFields::texts(std::string_view key) const {
+  const auto* value = find(key);
+  if (value == nullptr) return {};
+  if (!value->is_array() ||
+      !std::all_of(value->begin(), value->end(), [](const auto& entry) { return entry.is_string(); }))
+    refuse(key, "is not a list of strings");
+  return value->get<std::vector<std::string>>();
+}
+
+ConfigFields ConfigFields::object(std::string_view key) const {
+  const auto* value = find(key);
+  if (value != nullptr && !value->is_object()) refuse(key, "is not an object");
+  return {path_, fmt::format("{}{}.", prefix_, key), value == nullptr ? nlohmann::json() : *value};
+}
+
+void ConfigFields::require_one_of(std::string_view key, std::string_view value,
+                                  std::initializer_list<std::string_view> supported) const {
+  if (std::find(supported.begin(), supported.end(), value) == supported.end())
+    refuse(key, fmt::format("is not supported; did you mean \"{}\"?",
+                            closest_name(value, {supported.begin(), supported.size()})));
+}
+
+void ConfigFields::require_flag(std::string_view key, bool supported) const {
+  if (boolean(key, supported) != supported) refuse(key, fmt::format("is not supported (use {})", supported));
+}
+
+}  // namespace echelon

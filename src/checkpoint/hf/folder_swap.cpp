@@ -1,0 +1,86 @@
+#include "checkpoint/hf/folder_swap.h"
+
+#include "base/error.h"
+#include "checkpoint/safetensors/safetensors.h"
+#include "files/file.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+namespace echelon {
+namespace {
+
+constexpr std::array<std::string_view, 5> model_files = {"config.json", "generation_config.json", "tokenizer.json",
+                                                         "tokenizer_config.json", index_file_name};
+
+bool is_model_file(const std::filesystem::path& name) {
+  return name.extension() == ".safetensors" ||
+         std::find(model_files.begin(), model_files.end(), name.string()) != model_files.end();
+}
+
+void rename_or_fail(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  if (error) throw Failure(fmt::format("{} cannot be renamed to {}: {}", from.string(), to.string(), error.message()));
+}
+
+std::filesystem::path parent_of(const std::filesystem::path& folder) {
+  return folder.has_parent_path() ? folder.parent_path() : ".";
+}
+
+}  // namespace
+
+std::filesystem::path temporary_name(const std::filesystem::path& folder) { return folder.string() + ".tmp"; }
+std::filesystem::path outgoing_name(const std::filesystem::path& folder) { return folder.string() + ".old"; }
+
+void require_replaceable(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(folder, error))) return;
+  require(std::filesystem::is_directory(std::filesystem::symlink_status(folder)),
+          "{} exists and is not a folder; choose another name for the model", folder.string());
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    require(is_model_file(entry.path().filename()),
+            "{} contains '{}', which is not part of a model, so it is not replaced; choose another name for the model",
+            folder.string(), entry.path().filename().string());
+  require(!error, "{}: {}", folder.string(), error.message());
+}
+
+bool is_model_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder / "config.json", error)) return false;
+  const std::filesystem::directory_iterator entries(folder, error);
+  return !error && std::all_of(begin(entries), end(entries),
+                               [](const auto& entry) { return is_model_file(entry.path().filename()); });
+}
+
+void create_temporary(const std::filesystem::path& folder) {
+  const std::filesystem::path temporary = temporary_name(folder);
+  delete_folder(temporary);
+  std::error_code error;
+  std::filesystem::create_directories(temporary, error);
+  if (error) throw Failure(fmt::format("{}: {}", temporary.string(), error.message()));
+}
+
+void swap_in(const std::filesystem::path& folder) {
+  const std::filesystem::path temporary = temporary_name(folder);
+  const std::filesystem::path outgoing = outgoing_name(folder);
+  sync_folder(temporary);
+  delete_folder(outgoing);
+  if (!std::filesystem::exists(folder)) {
+    rename_or_fail(temporary, folder);
+  } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
+    rename_or_fail(temporary, outgoing);
+  } else {  // a file system without exchange: briefly no folder has the name
+    rename_or_fail(folder, outgoing);
+    rename_or_fail(temporary, folder);
+  }
+  sync_folder(parent_of(folder));
+  delete_folder(outgoing);
+}
+
+}  // namespace echelon

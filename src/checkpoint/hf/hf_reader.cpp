@@ -1,0 +1,82 @@
+#include "checkpoint/hf/hf_reader.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/slice_io.h"
+#include "checkpoint/safetensors/convert_values.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace echelon {
+namespace {
+
+// Base models are saved without the prefix that the same model with a head has.
+const WeightFolder::Entry* find_tensor(const WeightFolder& weights, std::string_view name) {
+  const auto* entry = weights.find(name);
+  if (entry != nullptr || !(name.starts_with("transformer.") || name.starts_with("model."))) return entry;
+  return weights.find(name.substr(name.find('.') + 1));
+}
+
+FileShape shape_of(const Sizes& sizes) {
+  FileShape shape;
+  for (int dim = 0; dim < sizes.num_dims(); ++dim) shape.push_back(sizes[dim]);
+  return shape;
+}
+
+// Buffers that older versions of transformers saved, and the head of a tied model: they are not needed.
+bool is_redundant(std::string_view name, const ModelSpec& model) {
+  const bool is_tied_head = model.tie_word_embeddings && name.ends_with("lm_head.weight");
+  return is_tied_head || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
+         name.ends_with(".rotary_emb.inv_freq");
+}
+
+}  // namespace
+
+HuggingFaceReader::HuggingFaceReader(const std::filesystem::path& folder)
+    : folder_(folder), spec_(read_config_json(folder)), weights_(folder), parameters_(placed_parameters(spec_)) {
+  for (const NamedShape& expected : file_tensors(spec_)) {
+    const auto* entry = find_tensor(weights_, expected.name);
+    require(entry != nullptr, "{} has no tensor '{}' {}, which its config.json requires", folder_.string(),
+            expected.name, to_string(expected.sizes));
+    require(entry->tensor.shape == shape_of(expected.sizes), "{}: tensor '{}' is {}, but config.json makes it {}",
+            entry->path.string(), expected.name, to_string(entry->tensor.shape), to_string(expected.sizes));
+    require(entry->tensor.dtype.has_value() && entry->tensor.dtype != DType::int32,
+            "{}: tensor '{}' has dtype {}; weights are F32, F64, BF16 or F16", entry->path.string(), expected.name,
+            entry->tensor.format);
+  }
+}
+
+void HuggingFaceReader::read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const {
+  const auto found = parameters_.find(name);
+  require(found != parameters_.end(), "{} has no parameter '{}'", folder_.string(), name);
+  const auto& [sizes, place] = found->second;
+  const WeightFolder::Entry& entry = *find_tensor(weights_, place.tensor);
+  require(slice.global_sizes() == sizes, "{}: '{}' is {} (tensor '{}' {}), but the model that reads it has {}",
+          entry.path.string(), name, to_string(sizes), place.tensor, to_string(entry.tensor.shape),
+          to_string(slice.global_sizes()));
+  if (slice.is_padded()) std::memset(out, 0, static_cast<std::size_t>(slice.num_elements() * size_of(dtype)));
+  read_slice(File::open_to_read(entry.path), entry.tensor, place, slice, dtype, out);
+  const std::int64_t count = slice.num_elements();
+  require(first_not_finite(dtype, out, count) == count, "{}: tensor '{}' holds a value that is NaN or infinite in {}",
+          entry.path.string(), place.tensor, name_of(dtype));
+}
+
+std::string HuggingFaceReader::unused_tensors_note() const {
+  std::set<const WeightFolder::Entry*> used;
+  for (const NamedShape& expected : file_tensors(spec_)) used.insert(find_tensor(weights_, expected.name));
+  std::vector<std::string> unused;
+  for (const auto& [name, entry] : weights_.entries())
+    if (!used.contains(&entry) && !is_redundant(name, spec_)) unused.push_back(printable(name, 200));
+  if (unused.empty()) return "";
+  constexpr std::size_t most_named = 3;
+  const std::size_t num_unused = unused.size();
+  unused.resize(std::min(num_unused, most_named));
+  return fmt::format("{} has {} tensor{} that its config.json does not ask for and that {} not used: {}{}",
+                     folder_.string(), num_unused, num_unused == 1 ? "" : "s", num_unused == 1 ? "is" : "are",
+                     fmt::join(unused, ", "), num_unused > most_named ? ", ..." : "");
+}
+
+}  // namespace echelon

@@ -1,0 +1,34 @@
+// Reads weights from a Hugging Face folder into any layout. Each rank reads only the bytes of its own slices.
+#pragma once
+
+#include "checkpoint/hf/weight_folder.h"
+#include "checkpoint/hf/weight_names.h"
+#include "spec/model_spec.h"
+
+namespace echelon {
+
+/// Holds no open file and no weights; ranks may share one.
+class HuggingFaceReader {
+ public:
+  /// Reads config.json and all headers, and checks that every tensor of the model exists with the right shape. Throws
+  /// Error naming the file, the tensor and both shapes.
+  explicit HuggingFaceReader(const std::filesystem::path& folder);
+
+  [[nodiscard]] const ModelSpec& spec() const { return spec_; }
+
+  /// Reads a slice of a parameter, values of `dtype` at `out`; padding is zero. The head of a tied model is the
+  /// embedding. Throws Error if the sizes of the folder's parameter differ from the slice's whole tensor, or if a value
+  /// is NaN or infinite.
+  void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
+
+  /// A sentence with the tensors of the folder that the model does not use; empty if there are none.
+  [[nodiscard]] std::string unused_tensors_note() const;
+
+ private:
+  std::filesystem::path folder_;
+  ModelSpec spec_;
+  WeightFolder weights_;
+  std::map<std::string, PlacedParameter, std::less<>> parameters_;
+};
+
+}  // namespace echelon

@@ -1,0 +1,105 @@
+#include "checkpoint/hf/model_config.h"
+
+#include "base/error.h"
+#include "files/file.h"
+
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view architecture_of(Family family) {
+  switch (family) {
+    case Family::gpt2: return "GPT2LMHeadModel";
+    case Family::llama: return "LlamaForCausalLM";
+    case Family::qwen2: return "Qwen2ForCausalLM";
+    case Family::qwen3: return "Qwen3ForCausalLM";
+  }
+  return "";
+}
+
+Json gpt2_fields(const ModelSpec& model) {
+  return {{"activation_function", "gelu_new"},
+          {"n_embd", model.hidden_size},
+          {"n_layer", model.num_hidden_layers},
+          {"n_head", model.num_attention_heads},
+          {"n_inner", model.intermediate_size},
+          {"n_positions", model.max_position_embeddings},
+          {"n_ctx", model.max_position_embeddings},
+          {"layer_norm_epsilon", model.norm_eps},
+          {"attn_pdrop", 0.0},
+          {"embd_pdrop", 0.0},
+          {"resid_pdrop", 0.0}};
+}
+
+Json rope_scaling_of(const ModelSpec& model) {
+  if (!model.rope_scaling) return nullptr;
+  return {{"rope_type", "llama3"},
+          {"factor", model.rope_scaling->factor},
+          {"low_freq_factor", model.rope_scaling->low_freq_factor},
+          {"high_freq_factor", model.rope_scaling->high_freq_factor},
+          {"original_max_position_embeddings", model.rope_scaling->original_max_position_embeddings}};
+}
+
+Json llama_like_fields(const ModelSpec& model) {
+  Json fields = {{"hidden_act", "silu"},
+                 {"hidden_size", model.hidden_size},
+                 {"num_hidden_layers", model.num_hidden_layers},
+                 {"num_attention_heads", model.num_attention_heads},
+                 {"num_key_value_heads", model.num_key_value_heads},
+                 {"head_dim", model.head_dim},
+                 {"intermediate_size", model.intermediate_size},
+                 {"max_position_embeddings", model.max_position_embeddings},
+                 {"rms_norm_eps", model.norm_eps},
+                 {"rope_theta", model.rope_theta},
+                 {"rope_scaling", rope_scaling_of(model)},
+                 {"attention_dropout", 0.0}};
+  if (model.family != Family::qwen2) fields["attention_bias"] = false;
+  if (model.family == Family::llama) fields["mlp_bias"] = false;
+  if (model.family != Family::llama) fields["use_sliding_window"] = false;
+  return fields;
+}
+
+Json id_or_null(const std::optional<std::int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
+
+}  // namespace
+
+void require_sayable(const ModelSpec& model) {
+  // There is no field for choices that a family fixes, so a different choice would be lost silently.
+  const ModelSpec fixed = family_defaults(model.family);
+  const bool is_plain = model.norm == fixed.norm && model.position == fixed.position && model.mlp == fixed.mlp &&
+                        model.qkv_bias == fixed.qkv_bias && model.output_bias == fixed.output_bias &&
+                        model.qk_norm == fixed.qk_norm;
+  require(is_plain,
+          "a model of family {} with another norm, position, mlp, bias or q/k norm than the family's cannot be written "
+          "as a Hugging Face folder",
+          name_of(model.family));
+  if (model.family != Family::gpt2) return;
+  require(model.num_key_value_heads == model.num_attention_heads,
+          "model.num_key_value_heads = {} cannot be written for GPT-2 (use {})", model.num_key_value_heads,
+          model.num_attention_heads);
+  require(model.head_dim * model.num_attention_heads == model.hidden_size,
+          "model.head_dim = {} cannot be written for GPT-2 (use {})", model.head_dim,
+          model.hidden_size / model.num_attention_heads);
+}
+
+void write_model_config(const std::filesystem::path& folder, const ModelSpec& model, DType dtype,
+                        const SpecialTokens& tokens, const TrainingNote& note) {
+  require_sayable(model);
+  Json config = {{"architectures", {architecture_of(model.family)}}, {"model_type", name_of(model.family)}};
+  config.update(model.family == Family::gpt2 ? gpt2_fields(model) : llama_like_fields(model));
+  config["vocab_size"] = model.vocab_size;
+  config["initializer_range"] = model.initializer_range;
+  config["tie_word_embeddings"] = model.tie_word_embeddings;
+  config["bos_token_id"] = id_or_null(tokens.bos);
+  config["eos_token_id"] = id_or_null(tokens.eos);
+  config["use_cache"] = true;
+  config["torch_dtype"] = name_of(dtype);
+  if (note.seq_len > 0) config["training_seq_len"] = note.seq_len;
+  if (note.steps > 0) config["training_steps"] = note.steps;
+  write_text(folder / "config.json", config.dump(2) + "\n");
+}
+
+}  // namespace echelon

@@ -1,0 +1,98 @@
+#include "checkpoint/hf/model_writer.h"
+
+#include "base/error.h"
+#include "checkpoint/hf/folder_swap.h"
+#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/slice_io.h"
+#include "checkpoint/hf/tokenizer_files.h"
+
+#include <system_error>
+#include <utility>
+
+namespace echelon {
+namespace {
+
+FolderPlan plan_folder(const ModelSpec& model, DType dtype, std::int64_t max_file_bytes) {
+  std::vector<TensorPlan> tensors;
+  for (const auto& [name, sizes] : file_tensors(model)) {
+    TensorPlan tensor{.name = name, .dtype = dtype, .shape = {}};
+    for (int dim = 0; dim < sizes.num_dims(); ++dim) tensor.shape.push_back(sizes[dim]);
+    tensors.push_back(std::move(tensor));
+  }
+  return plan_safetensors(tensors, max_file_bytes);
+}
+
+// "a/b/" and "a/b" are one folder, and names next to it are made by appending a suffix.
+std::filesystem::path without_slash(const std::filesystem::path& folder) {
+  const std::filesystem::path normal = folder.lexically_normal();
+  return normal.has_filename() ? normal : normal.parent_path();
+}
+
+// A tokenizer may have more tokens than the model, whose config.json must not name them.
+SpecialTokens tokens_of(const ModelWriter::Options& options) {
+  if (options.tokenizer.empty()) return {};
+  SpecialTokens tokens = special_tokens(options.tokenizer);
+  for (auto* token : {&tokens.bos, &tokens.eos})
+    if (*token && **token >= options.model.vocab_size) token->reset();
+  return tokens;
+}
+
+}  // namespace
+
+void require_writable(const ModelSpec& model, const std::filesystem::path& tokenizer) {
+  require_sayable(model);
+  if (!tokenizer.empty()) (void)special_tokens(tokenizer);
+}
+
+ModelWriter::ModelWriter(Options options) : options_(std::move(options)) {
+  options_.folder = without_slash(options_.folder);
+  temporary_ = temporary_name(options_.folder);
+  parameters_ = placed_parameters(options_.model);
+  plan_ = plan_folder(options_.model, options_.dtype, options_.max_file_bytes);
+}
+
+ModelWriter::~ModelWriter() {
+  std::error_code ignored;  // an exception is being thrown already
+  if (owns_temporary_) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void ModelWriter::begin() {
+  for (const auto& taken : {options_.folder, temporary_, outgoing_name(options_.folder)}) require_replaceable(taken);
+  require_writable(options_.model, options_.tokenizer);
+  create_temporary(options_.folder);
+  owns_temporary_ = true;
+  for (const FilePlan& planned : plan_.files) {
+    File file = File::create(temporary_ / planned.file_name);
+    file.reserve(planned.num_bytes);
+    file.write_at(0, planned.header.data(), static_cast<std::int64_t>(planned.header.size()));
+    file.close();
+  }
+  if (!plan_.index.empty()) write_text(temporary_ / index_file_name, plan_.index);
+  write_model_config(temporary_, options_.model, options_.dtype, tokens_of(options_), options_.training);
+  if (!options_.tokenizer.empty())
+    write_tokenizer_files(options_.tokenizer, temporary_, options_.model.max_position_embeddings);
+}
+
+void ModelWriter::write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host) {
+  const auto found = parameters_.find(name);
+  require(found != parameters_.end() && found->second.sizes == slice.global_sizes(),
+          "parameter '{}' {} is not one of the model that {} is written for", name, to_string(slice.global_sizes()),
+          options_.folder.string());
+  const FilePlace& place = found->second.place;
+  const FilePlan* planned = plan_.file_of(place.tensor);
+  File file = File::open_to_write(temporary_ / planned->file_name);
+  num_written_ += write_slice(file, planned->tensors.at(place.tensor), place, slice, dtype, host);
+  file.close();
+}
+
+void ModelWriter::finish() {
+  for (const FilePlan& planned : plan_.files) {
+    File file = File::open_to_write(temporary_ / planned.file_name);
+    file.sync();
+    file.close();
+  }
+  swap_in(options_.folder);
+  owns_temporary_ = false;
+}
+
+}  // namespace echelon

@@ -1,0 +1,66 @@
+// Writes a Hugging Face folder from any layout. The files are planned first, and every rank writes its own slices in
+// place. Nothing is gathered, and memory use is constant. The folder gets its final name only when it is complete.
+#pragma once
+
+#include "checkpoint/hf/model_config.h"
+#include "checkpoint/hf/weight_names.h"
+#include "checkpoint/safetensors/safetensors.h"
+#include "spec/model_spec.h"
+
+#include <cstdint>
+#include <filesystem>
+
+namespace echelon {
+
+/// Throws Error if no folder can express the model, or if the tokenizer.json (empty: none) is invalid. Called before a
+/// long run, so that it does not fail at its first save.
+void require_writable(const ModelSpec& model, const std::filesystem::path& tokenizer);
+
+/// One per rank, constructed with equal arguments. Every rank: construct. One rank: begin(). Barrier. Every rank:
+/// write() its slices. Barrier. The rank of begin(): finish().
+class ModelWriter {
+ public:
+  struct Options {
+    std::filesystem::path folder;  // the final name
+    ModelSpec model;
+    DType dtype = DType::float32;                 // dtype of the weights in the files
+    std::filesystem::path tokenizer{};            // tokenizer.json, copied; empty: none
+    std::int64_t max_file_bytes = 5'000'000'000;  // bytes of data; larger models get several files with an index
+    TrainingNote training{};                      // for config.json
+  };
+
+  /// Plans only: touches no file.
+  explicit ModelWriter(Options options);
+  /// A writer that started and did not finish deletes its temporary folder.
+  ~ModelWriter();
+  ModelWriter(const ModelWriter&) = delete;
+  ModelWriter& operator=(const ModelWriter&) = delete;
+
+  /// Creates the temporary folder next to the final one, config.json, the tokenizer, and the weight files in full size.
+  /// Deletes a stale temporary folder of a crash. Throws Error if the final name exists and is not a model folder, or
+  /// if the tokenizer or the model cannot be written. Throws Failure if the machine cannot write (a full disk, no
+  /// permission).
+  void begin();
+
+  /// Writes a slice of a parameter, values of `dtype` at `host`; padding is omitted. Ranks may write at the same time;
+  /// of the ranks with the same slice only one needs to (Param::is_first_copy). Throws Failure.
+  void write(const std::string& name, const TensorSlice& slice, DType dtype, const void* host);
+
+  /// Syncs everything to disk and renames the folder to its final name, replacing an existing model folder. Throws
+  /// Failure.
+  void finish();
+
+  /// Elements that this rank has written. Over all ranks they sum to `model.num_parameters()` if each parameter was
+  /// written once.
+  [[nodiscard]] std::int64_t num_written() const { return num_written_; }
+
+ private:
+  Options options_;
+  std::filesystem::path temporary_;
+  std::map<std::string, PlacedParameter, std::less<>> parameters_;
+  FolderPlan plan_;
+  bool owns_temporary_ = false;
+  std::int64_t num_written_ = 0;
+};
+
+}  // namespace echelon

@@ -1,0 +1,56 @@
+#include "checkpoint/hf/weight_folder.h"
+
+#include "base/error.h"
+#include "files/file.h"
+
+#include <nlohmann/json.hpp>
+
+namespace echelon {
+namespace {
+
+// Tensor -> file name. Only plain names: an index must not point outside its folder.
+std::map<std::string, std::string> read_index(const std::filesystem::path& path) {
+  nlohmann::json index = nlohmann::json::parse(read_text(path), nullptr, /*allow_exceptions=*/false);
+  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(),
+          "{} is corrupt: it has no object \"weight_map\"", path.string());
+  std::map<std::string, std::string> file_of;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    require(file.is_string(), "{} is corrupt: the file of '{}' is not a string", path.string(), tensor);
+    const std::filesystem::path name = file.get<std::string>();
+    require(name.has_filename() && name == name.filename() && name != "..",
+            "{} is corrupt: '{}' is not the name of a file next to it", path.string(), name.string());
+    file_of[tensor] = name.string();
+  }
+  return file_of;
+}
+
+}  // namespace
+
+WeightFolder::WeightFolder(const std::filesystem::path& folder) {
+  require(std::filesystem::is_directory(folder), "{} is not a folder", folder.string());
+  const std::filesystem::path single = folder / single_file_name;
+  if (std::filesystem::exists(single)) {
+    for (auto& [name, tensor] : read_safetensors_header(single)) entries_[name] = {single, tensor};
+    return;
+  }
+  const std::filesystem::path index = folder / index_file_name;
+  require(std::filesystem::exists(index), "{} has neither {} nor {}{}", folder.string(), single_file_name,
+          index_file_name,
+          std::filesystem::exists(folder / "pytorch_model.bin") ? "; convert its pytorch_model.bin to safetensors first"
+                                                                : "");
+  std::map<std::string, std::map<std::string, FileTensor>> headers;
+  for (const auto& [tensor, file] : read_index(index)) {
+    if (!headers.contains(file)) headers[file] = read_safetensors_header(folder / file);
+    const auto found = headers[file].find(tensor);
+    require(found != headers[file].end(), "{} has no tensor '{}', which {} lists", (folder / file).string(), tensor,
+            index_file_name);
+    entries_[tensor] = {folder / file, found->second};
+  }
+}
+
+const WeightFolder::Entry* WeightFolder::find(std::string_view tensor) const {
+  const auto found = entries_.find(tensor);
+  return found == entries_.end() ? nullptr : &found->second;
+}
+
+}  // namespace echelon

@@ -1,0 +1,122 @@
+#include "checkpoint/state/state_file.h"
+
+#include "base/error.h"
+#include "checkpoint/safetensors/safetensors.h"
+#include "checkpoint/state/state_names.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cassert>
+#include <system_error>
+
+namespace echelon {
+namespace {
+
+constexpr std::int64_t buffer_bytes = 4 * block_bytes;
+
+}  // namespace
+
+StateFilePlan::StateFilePlan(const std::vector<StateSlice>& slices) {
+  for (const StateSlice& slice : slices) {
+    std::vector<Tensor>& tensors = tensors_.emplace_back();
+    for (const SliceRectangle& rectangle : rectangles_of(slice.slice)) {
+      const bool is_vector = slice.slice.global_sizes().num_dims() == 1;
+      const std::int64_t size = size_of(slice.dtype);
+      data_bytes_ = (data_bytes_ + size - 1) / size * size;
+      tensors.push_back({.name = to_text(StateTensorName{.state = slice.state,
+                                                         .parameter = slice.parameter,
+                                                         .rows = rectangle.rows,
+                                                         .columns = rectangle.columns,
+                                                         .is_vector = is_vector}),
+                         .dtype = slice.dtype,
+                         .rectangle = rectangle,
+                         .is_vector = is_vector,
+                         .first_byte = data_bytes_});
+      data_bytes_ += tensors.back().num_bytes();
+    }
+  }
+  header_bytes_ = static_cast<std::int64_t>(header(std::vector<Digest>(num_blocks())).size());
+}
+
+std::string StateFilePlan::header(const std::vector<Digest>& blocks) const {
+  std::string digests;
+  for (const Digest& digest : blocks) digests += to_text(digest);
+  nlohmann::ordered_json json = {
+      {"__metadata__", {{block_bytes_key, std::to_string(block_bytes)}, {digests_key, digests}}}};
+  std::int64_t end = 0;
+  for (const std::vector<Tensor>& of_slice : tensors_)
+    for (const Tensor& tensor : of_slice) {
+      if (tensor.first_byte > end)
+        json[fmt::format("{}{}", padding_prefix, end)] = {
+            {"dtype", "U8"}, {"shape", {tensor.first_byte - end}}, {"data_offsets", {end, tensor.first_byte}}};
+      end = tensor.first_byte + tensor.num_bytes();
+      FileShape shape = {tensor.rectangle.columns.count};
+      if (!tensor.is_vector) shape.insert(shape.begin(), tensor.rectangle.rows.count);
+      json[tensor.name] = {
+          {"dtype", safetensors_format(tensor.dtype)}, {"shape", shape}, {"data_offsets", {tensor.first_byte, end}}};
+    }
+  return header_bytes_of(json.dump());
+}
+
+StateFileWriter::StateFileWriter(std::filesystem::path path, const StateFilePlan& plan)
+    : path_(std::move(path)), plan_(plan), file_(File::create_new(path_)) {
+  buffer_.resize(static_cast<std::size_t>(std::min(plan.data_bytes(), buffer_bytes)));
+}
+
+StateFileWriter::~StateFileWriter() {
+  std::error_code error;
+  if (!is_finished_) std::filesystem::remove(path_, error);
+}
+
+void StateFileWriter::write(const Values& values) {
+  assert(next_slice_ < plan_.tensors().size());
+  for (const StateFilePlan::Tensor& tensor : plan_.tensors()[next_slice_++]) write_tensor(tensor, values);
+}
+
+void StateFileWriter::write_tensor(const StateFilePlan::Tensor& tensor, const Values& values) {
+  const std::int64_t size = size_of(tensor.dtype), padding = tensor.first_byte - (flushed_ + filled_);
+  if (padding > 0) std::fill_n(room(padding), padding, std::byte{0});
+  const auto [rows, columns, first, stride] = tensor.rectangle;
+  const bool is_whole = stride == columns.count;  // rows follow each other in the slice
+  const std::int64_t num_runs = is_whole ? 1 : rows.count, run = is_whole ? rows.count * columns.count : columns.count;
+  for (std::int64_t r = 0; r < num_runs; ++r)
+    for (std::int64_t done = 0, count = 0; done < run; done += count) {
+      std::byte* out = room(size);
+      count = std::min(run - done, 1 + (std::ssize(buffer_) - filled_) / size);
+      filled_ += (count - 1) * size;
+      values({first + r * stride + done, count}, out);
+    }
+}
+
+/// The next bytes of the file. A caller that needs many asks for one value and takes what is free after it.
+std::byte* StateFileWriter::room(std::int64_t num_bytes) {
+  if (filled_ + num_bytes > std::ssize(buffer_)) flush();
+  std::byte* first = buffer_.data() + filled_;
+  filled_ += num_bytes;
+  return first;
+}
+
+void StateFileWriter::flush() {
+  for (std::int64_t first = 0; first < filled_; first += block_bytes)
+    blocks_.push_back(
+        digest_of(buffer_.data() + first, static_cast<std::size_t>(std::min(block_bytes, filled_ - first))));
+  file_.write_at(plan_.header_bytes() + flushed_, buffer_.data(), filled_);
+  flushed_ += filled_;
+  filled_ = 0;
+}
+
+Digest StateFileWriter::finish() {
+  flush();
+  if (flushed_ != plan_.data_bytes())
+    throw Failure(
+        fmt::format("{}: {} bytes were written, but {} were planned", path_.string(), flushed_, plan_.data_bytes()));
+  const std::string header = plan_.header(blocks_);
+  file_.write_at(0, header.data(), std::ssize(header));
+  file_.sync();
+  file_.close();
+  is_finished_ = true;
+  return digest_of(header);
+}
+
+}  // namespace echelon

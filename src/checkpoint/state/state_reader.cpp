@@ -1,0 +1,230 @@
+#include "checkpoint/state/state_reader.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "checkpoint/safetensors/convert_values.h"
+#include "checkpoint/safetensors/safetensors.h"
+#include "checkpoint/state/state_file.h"
+#include "checkpoint/state/state_names.h"
+#include "files/file.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <set>
+
+namespace echelon {
+namespace {
+
+Range common(Range a, Range b) {
+  const std::int64_t first = std::max(a.first, b.first);
+  return {first, std::max<std::int64_t>(0, std::min(a.first + a.count, b.first + b.count) - first)};
+}
+
+/// A tensor of a state file.
+struct StoredRectangle {
+  Range rows, columns;
+  DType dtype{};
+  std::int64_t first_byte = 0;  // of the file's data
+};
+
+std::vector<Digest> parse_digests(const SafetensorsHeader& header, std::int64_t data_bytes) {
+  const auto size = header.metadata.find(block_bytes_key), digests = header.metadata.find(digests_key);
+  require(size != header.metadata.end() && digests != header.metadata.end(), "its header has no digests");
+  require(size->second == std::to_string(block_bytes), "its blocks have {} bytes, but this program reads blocks of {}",
+          printable(size->second), block_bytes);
+  const auto num_blocks = static_cast<std::size_t>((data_bytes + block_bytes - 1) / block_bytes);
+  const std::string_view text = digests->second;
+  require(text.size() == num_blocks * digest_letters, "its header has not one digest for each of {} blocks",
+          num_blocks);
+  std::vector<Digest> blocks;
+  for (std::size_t i = 0; i < num_blocks; ++i) {
+    const auto digest = parse_digest(text.substr(i * digest_letters, digest_letters));
+    require(digest.has_value(), "the digest of block {} is not hexadecimal", i);
+    blocks.push_back(*digest);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+struct StateReader::FileIndex {
+  std::filesystem::path path;
+  std::int64_t header_bytes = 0, data_bytes = 0;
+  std::vector<Digest> blocks;
+  std::map<std::string, std::vector<StoredRectangle>> tensors;  // by "state/parameter"
+};
+
+/// The data of one file, read block by block.
+class StateReader::Blocks {
+ public:
+  Blocks(const FileIndex& index, std::atomic<std::int64_t>& read_bytes)
+      : index_(index), file_(File::open_to_read(index.path)), read_bytes_(read_bytes) {}
+
+  void copy(std::int64_t first_byte, std::int64_t num_bytes, std::byte* out) {
+    while (num_bytes > 0) {
+      load(first_byte / block_bytes);
+      const std::int64_t at = first_byte % block_bytes, count = std::min(num_bytes, block_bytes - at);
+      std::memcpy(out, block_.data() + at, static_cast<std::size_t>(count));
+      first_byte += count;
+      num_bytes -= count;
+      out += count;
+    }
+  }
+  void load(std::int64_t block) {
+    if (block == loaded_) return;
+    loaded_ = -1;
+    const std::int64_t first = block * block_bytes, count = std::min(block_bytes, index_.data_bytes - first);
+    block_.resize(static_cast<std::size_t>(count));
+    file_.read_at(index_.header_bytes + first, block_.data(), count);
+    read_bytes_ += count;
+    require(digest_of(block_.data(), block_.size()) == index_.blocks[static_cast<std::size_t>(block)],
+            "{} is damaged: block {} (bytes {} to {}) has another digest than when it was written",
+            index_.path.string(), block, index_.header_bytes + first, index_.header_bytes + first + count);
+    loaded_ = block;
+  }
+
+ private:
+  const FileIndex& index_;
+  File file_;
+  std::atomic<std::int64_t>& read_bytes_;
+  std::vector<std::byte> block_;
+  std::int64_t loaded_ = -1;
+};
+
+StateReader::StateReader(std::filesystem::path folder)
+    : folder_(std::move(folder)), manifest_(read_manifest(folder_)), indices_(manifest_.files.size()) {
+  for (const Manifest::Parameter& parameter : manifest_.parameters)
+    require(parameters_.emplace(parameter.name, parameters_.size()).second,
+            "the manifest in {} names the parameter '{}' twice", folder_.string(), printable(parameter.name));
+  files_of_.resize(parameters_.size());
+  std::set<std::string_view> names;
+  for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
+    require(names.insert(manifest_.files[f].name).second, "the manifest in {} names the file '{}' twice",
+            folder_.string(), printable(manifest_.files[f].name));
+    std::int64_t end = 0;
+    for (const Range& range : manifest_.files[f].parameters) {
+      require(range.first >= end, "the manifest in {} names a parameter of '{}' twice", folder_.string(),
+              printable(manifest_.files[f].name));
+      end = range.first + range.count;
+      for (std::int64_t p = range.first; p < end; ++p) files_of_[static_cast<std::size_t>(p)].push_back(f);
+    }
+  }
+}
+
+StateReader::~StateReader() = default;
+
+bool StateReader::has(const std::string& state) const {
+  return std::any_of(manifest_.states.begin(), manifest_.states.end(),
+                     [&](const auto& named) { return named.first == state; });
+}
+
+const StateReader::FileIndex& StateReader::index_of(std::size_t number) const {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<FileIndex>& index = indices_[number];
+  if (index) return *index;
+  const Manifest::File& expected = manifest_.files[number];
+  auto found = std::make_unique<FileIndex>();
+  found->path = folder_ / expected.name;
+  const File file = File::open_to_read(found->path);
+  const std::int64_t num_bytes = file.num_bytes();
+  require(num_bytes == expected.num_bytes, "{} has {} bytes, but its manifest says {}: it is {}", found->path.string(),
+          num_bytes, expected.num_bytes, num_bytes < expected.num_bytes ? "cut off" : "too long");
+  const std::string bytes = read_header_bytes(file, found->path);
+  require(digest_of(bytes) == expected.header, "{} is damaged: its header has another digest than its manifest says",
+          found->path.string());
+  const SafetensorsHeader header = parse_safetensors_header(bytes, num_bytes, found->path);
+  found->header_bytes = header.num_bytes;
+  found->data_bytes = num_bytes - header.num_bytes;
+  try {
+    found->blocks = parse_digests(header, found->data_bytes);
+    for (const auto& [name, tensor] : header.tensors) {
+      const auto place = parse_state_tensor_name(name);
+      if (!place || !parameters_.contains(place->parameter)) continue;
+      const std::int64_t num_elements = tensor.dtype ? tensor.num_bytes / size_of(*tensor.dtype) : -1;
+      require(num_elements == place->rows.count * place->columns.count, "tensor '{}' has another size than its name",
+              printable(name));
+      found->tensors[place->state + "/" + place->parameter].push_back(
+          {place->rows, place->columns, *tensor.dtype, tensor.first_byte - header.num_bytes});
+    }
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} cannot be read: {}", found->path.string(), error.what()));
+  }
+  index = std::move(found);
+  return *index;
+}
+
+void StateReader::read(const StateSlice& slice, std::byte* out) const {
+  const std::int64_t size = size_of(slice.dtype);
+  const auto parameter = parameters_.find(slice.parameter);
+  require(parameter != parameters_.end(), "{} has no parameter '{}'", folder_.string(), slice.parameter);
+  require(manifest_.parameters[parameter->second].sizes == slice.slice.global_sizes(),
+          "{} has '{}' {}, but the model has it {}", folder_.string(), slice.parameter,
+          to_string(manifest_.parameters[parameter->second].sizes), to_string(slice.slice.global_sizes()));
+  const std::vector<SliceRectangle> wanted = rectangles_of(slice.slice);
+  std::int64_t num_wanted = 0, num_found = 0;
+  for (const SliceRectangle& part : wanted) num_wanted += part.num_elements();
+  if (num_wanted < slice.slice.num_elements())
+    std::memset(out, 0, static_cast<std::size_t>(slice.slice.num_elements() * size));
+
+  std::vector<std::byte> run;
+  const auto copy_run = [&](Blocks& blocks, const StoredRectangle& stored, std::int64_t first, std::int64_t count,
+                            std::byte* to) {
+    const std::int64_t stored_size = size_of(stored.dtype), at = stored.first_byte + first * stored_size;
+    if (stored.dtype == slice.dtype) return blocks.copy(at, count * stored_size, to);
+    constexpr std::int64_t chunk = 1 << 14;
+    for (std::int64_t done = 0; done < count; done += chunk) {
+      const std::int64_t part = std::min(chunk, count - done);
+      run.resize(static_cast<std::size_t>(part * stored_size));
+      blocks.copy(at + done * stored_size, part * stored_size, run.data());
+      convert_values(stored.dtype, run.data(), slice.dtype, to + done * size, part);
+    }
+  };
+  for (const std::size_t number : files_of_[parameter->second]) {
+    const FileIndex& index = index_of(number);
+    const auto tensors = index.tensors.find(slice.state + "/" + slice.parameter);
+    if (tensors == index.tensors.end()) continue;
+    std::optional<Blocks> blocks;
+    for (const StoredRectangle& stored : tensors->second)
+      for (const SliceRectangle& part : wanted) {
+        const Range rows = common(stored.rows, part.rows), columns = common(stored.columns, part.columns);
+        if (rows.count == 0 || columns.count == 0) continue;
+        if (!blocks) blocks.emplace(index, read_bytes_);
+        const bool is_whole = columns.count == stored.columns.count && columns.count == part.stride;
+        const std::int64_t num_runs = is_whole ? 1 : rows.count, per_run = is_whole ? rows.count : 1;
+        for (std::int64_t row = rows.first; row < rows.first + num_runs; ++row) {
+          const std::int64_t from = (row - stored.rows.first) * stored.columns.count + columns.first -
+                                    stored.columns.first,
+                             to = part.first + (row - part.rows.first) * part.stride + columns.first -
+                                  part.columns.first;
+          copy_run(*blocks, stored, from, per_run * columns.count, out + to * size);
+        }
+        num_found += rows.count * columns.count;
+      }
+  }
+  require(num_found == num_wanted, "{} has {} of the {} numbers of '{}' of '{}' that are needed", folder_.string(),
+          num_found, num_wanted, slice.state, slice.parameter);
+}
+
+void StateReader::verify() const {
+  std::map<std::string, std::int64_t> num_found;
+  for (std::size_t number = 0; number < manifest_.files.size(); ++number) {
+    const FileIndex& index = index_of(number);
+    Blocks blocks(index, read_bytes_);
+    for (std::size_t block = 0; block < index.blocks.size(); ++block) blocks.load(static_cast<std::int64_t>(block));
+    for (const auto& [name, tensors] : index.tensors)
+      for (const StoredRectangle& stored : tensors) num_found[name] += stored.rows.count * stored.columns.count;
+  }
+  for (const Manifest::Parameter& parameter : manifest_.parameters) {
+    const std::int64_t count = num_found[fmt::format("weight/{}", parameter.name)];
+    require(count == parameter.sizes.num_elements(), "{} has {} of the {} numbers of the weight '{}'", folder_.string(),
+            count, parameter.sizes.num_elements(), printable(parameter.name));
+  }
+  for (const Manifest::Copy& copy : manifest_.copies) {
+    const std::filesystem::path path = folder_ / copy.name;
+    require(digest_of(read_text(path)) == copy.content, "{} is damaged: its digest is another one", path.string());
+  }
+}
+
+}  // namespace echelon

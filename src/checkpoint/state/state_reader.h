@@ -1,0 +1,55 @@
+// Reads a checkpoint into any layout. Of a file only the blocks are read that have what is asked for, and each of them
+// is compared with its digest.
+#pragma once
+
+#include "checkpoint/state/manifest.h"
+#include "tensor/state_slice.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace echelon {
+
+/// Holds no open file and no values; ranks may share one.
+class StateReader {
+ public:
+  /// Reads the manifest of a step's folder. Throws Error naming the file and the fault.
+  explicit StateReader(std::filesystem::path folder);
+  ~StateReader();
+  StateReader(const StateReader&) = delete;
+  StateReader& operator=(const StateReader&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+  /// Whether the checkpoint has this state of a parameter.
+  [[nodiscard]] bool has(const std::string& state) const;
+
+  /// Writes the slice's elements at `out` as values of its dtype, rounded to nearest even where the checkpoint has
+  /// more digits; padding is zero. Throws Error if the checkpoint lacks some of them, or naming the file and the block
+  /// that is damaged.
+  void read(const StateSlice& slice, std::byte* out) const;
+
+  /// Reads everything and compares it with its digests. Throws Error naming the first file and block that is damaged,
+  /// or what of a parameter is missing.
+  void verify() const;
+
+  /// Bytes of blocks read so far.
+  [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }
+
+ private:
+  class Blocks;
+  struct FileIndex;
+  [[nodiscard]] const FileIndex& index_of(std::size_t file) const;
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  std::map<std::string, std::size_t, std::less<>> parameters_;  // by name, among the manifest's
+  std::vector<std::vector<std::size_t>> files_of_;              // by parameter
+  mutable std::mutex mutex_;                                    // of indices_
+  mutable std::vector<std::unique_ptr<FileIndex>> indices_;     // by file, read when they are needed
+  mutable std::atomic<std::int64_t> read_bytes_ = 0;
+};
+
+}  // namespace echelon

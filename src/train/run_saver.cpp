@@ -1,0 +1,84 @@
+#include "train/run_saver.h"
+
+#include "checkpoint/state/step_folders.h"
+#include "spec/groups.h"
+#include "train/export_model.h"
+
+namespace echelon {
+namespace {
+
+std::string with_rank(const SharedFailure& failure, const Mesh& mesh) {
+  return mesh.shape().num_ranks() == 1 ? failure.sentence : fmt::format("rank {}: {}", failure.rank, failure.sentence);
+}
+
+}  // namespace
+
+bool is_due(std::int64_t interval, std::int64_t step) { return interval > 0 && step % interval == 0; }
+
+std::filesystem::path model_folder(const RunConfig& config) {
+  return std::filesystem::path(config.output.dir) / "model";
+}
+
+RunSaver::RunSaver(const Context& context, std::vector<std::int64_t> damaged)
+    : context_(context), damaged_(std::move(damaged)) {}
+
+void RunSaver::ended_step(const RunScalars& scalars, bool is_last) {
+  const CheckpointConfig& keys = context_.config.checkpoint;
+  if (is_last || is_due(keys.interval, scalars.step)) save(scalars, is_last);
+  if (!is_due(keys.export_interval, scalars.step)) return;
+  const std::filesystem::path folder =
+      step_folder(std::filesystem::path(context_.config.output.dir) / "export", scalars.step);
+  const std::optional<SharedFailure> failure =
+      export_model(folder, context_.config, scalars.step, context_.run, context_.ops, context_.mesh, context_.host);
+  if (!tells()) return;
+  if (failure)
+    context_.observer.warned(fmt::format("the model of step {} could not be written: {}; training continues",
+                                         scalars.step, with_rank(*failure, context_.mesh)));
+  else
+    context_.observer.saved(folder);
+}
+
+void RunSaver::save(const RunScalars& scalars, bool is_last) {
+  constexpr int most_failed = 3;
+  const std::optional<SharedFailure> failure = context_.state.save(scalars);
+  if (!failure) {
+    failed_saves_ = 0;
+    checkpoint_ = step_folder(checkpoint_folder(context_.config), scalars.step);
+    std::erase(damaged_, scalars.step);  // a later attempt's replaces it
+    if (tells()) context_.observer.saved(checkpoint_);
+    if (tells()) prune(scalars.step);
+    return;
+  }
+  const auto sentence = [&](const std::string& cause) {
+    return fmt::format("step {} could not be saved: {}; {}", scalars.step, cause,
+                       checkpoint_.empty() ? "this run has saved no checkpoint yet"
+                                           : fmt::format("the last checkpoint is {}", checkpoint_.string()));
+  };
+  if (++failed_saves_ >= most_failed || is_last)
+    throw_agreed(context_.host.comm(step_group), {sentence(failure->sentence), failure->rank, failure->status});
+  if (tells()) context_.observer.warned(sentence(with_rank(*failure, context_.mesh)) + ", and training continues");
+}
+
+void RunSaver::prune(std::int64_t step) {
+  const CheckpointConfig& keys = context_.config.checkpoint;
+  try {
+    prune_steps(checkpoint_folder(context_.config), step, {keys.keep_latest_k, keys.keep_every}, damaged_);
+  } catch (const Failure& error) {
+    context_.observer.warned(fmt::format("an old checkpoint could not be removed: {}", error.what()));
+  }
+}
+
+void RunSaver::write_model(std::int64_t step) {
+  const std::filesystem::path folder = model_folder(context_.config);
+  if (auto failure =
+          export_model(folder, context_.config, step, context_.run, context_.ops, context_.mesh, context_.host)) {
+    failure->sentence = fmt::format(
+        "the model could not be written: {}{}", failure->sentence,
+        checkpoint_.empty() ? "" : fmt::format("; the checkpoint {} has its weights", checkpoint_.string()));
+    throw_agreed(context_.host.comm(step_group), *failure);
+  }
+  model_ = folder;
+  if (tells()) context_.observer.saved(folder);
+}
+
+}  // namespace echelon
