@@ -80,11 +80,13 @@ struct Source {
   const StateReader& reader;
   Mesh& host;
   std::optional<Error> error = {};
+  StateReader::Cache cache = {};
 
   void read(const StatePart& part, std::byte* owned) {
     try {
       if (part.share.count > 0 && !error)
-        reader.read(part.slice_of(part.share), owned + (part.share.first - part.owned.first) * size_of(part.dtype));
+        reader.read(part.slice_of(part.share), owned + (part.share.first - part.owned.first) * size_of(part.dtype),
+                    cache);
     } catch (const Error& caught) {
       error = caught;
     }

@@ -11,6 +11,7 @@ namespace echelon::testing {
 
 class ReportLog final : public RunObserver {
  public:
+  void described(const std::string& line) override { lines.push_back(line); }
   void reported(const StepReport& report) override {
     steps.push_back(report);
     if (after_step) after_step(report);
@@ -26,7 +27,7 @@ class ReportLog final : public RunObserver {
   std::vector<StepReport> steps;
   std::vector<EvaluationReport> evaluations;
   std::vector<std::filesystem::path> folders;
-  std::vector<std::string> warnings;
+  std::vector<std::string> lines, warnings;
   std::optional<TraceReport> trace;
   std::function<void(const StepReport& report)> after_step;
   std::function<void()> after_warning;

@@ -56,42 +56,30 @@ struct StateReader::FileIndex {
   std::map<std::string, std::vector<StoredRectangle>> tensors;  // by "state/parameter"
 };
 
-/// The data of one file, read block by block.
-class StateReader::Blocks {
- public:
-  Blocks(const FileIndex& index, std::atomic<std::int64_t>& read_bytes)
-      : index_(index), file_(File::open_to_read(index.path)), read_bytes_(read_bytes) {}
+std::vector<std::byte> StateReader::read_block(const FileIndex& index, std::int64_t block) const {
+  const std::int64_t first = block * block_bytes, count = std::min(block_bytes, index.data_bytes - first);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
+  File::open_to_read(index.path).read_at(index.header_bytes + first, bytes.data(), count);
+  read_bytes_ += count;
+  require(digest_of(bytes.data(), bytes.size()) == index.blocks[static_cast<std::size_t>(block)],
+          "{} is damaged: block {} (bytes {} to {}) has another digest than when it was written", index.path.string(),
+          block, index.header_bytes + first, index.header_bytes + first + count);
+  return bytes;
+}
 
-  void copy(std::int64_t first_byte, std::int64_t num_bytes, std::byte* out) {
-    while (num_bytes > 0) {
-      load(first_byte / block_bytes);
-      const std::int64_t at = first_byte % block_bytes, count = std::min(num_bytes, block_bytes - at);
-      std::memcpy(out, block_.data() + at, static_cast<std::size_t>(count));
-      first_byte += count;
-      num_bytes -= count;
-      out += count;
-    }
+const std::vector<std::byte>& StateReader::Cache::block(const StateReader& reader, const FileIndex& index,
+                                                        std::int64_t number) {
+  constexpr std::size_t most_blocks = 16;  // as many files as have a part of one parameter
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.index == &index && entry.number == number; });
+  if (found != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, found);
+  } else {
+    if (entries_.size() == most_blocks) entries_.pop_back();
+    entries_.push_front({&index, number, reader.read_block(index, number)});
   }
-  void load(std::int64_t block) {
-    if (block == loaded_) return;
-    loaded_ = -1;
-    const std::int64_t first = block * block_bytes, count = std::min(block_bytes, index_.data_bytes - first);
-    block_.resize(static_cast<std::size_t>(count));
-    file_.read_at(index_.header_bytes + first, block_.data(), count);
-    read_bytes_ += count;
-    require(digest_of(block_.data(), block_.size()) == index_.blocks[static_cast<std::size_t>(block)],
-            "{} is damaged: block {} (bytes {} to {}) has another digest than when it was written",
-            index_.path.string(), block, index_.header_bytes + first, index_.header_bytes + first + count);
-    loaded_ = block;
-  }
-
- private:
-  const FileIndex& index_;
-  File file_;
-  std::atomic<std::int64_t>& read_bytes_;
-  std::vector<std::byte> block_;
-  std::int64_t loaded_ = -1;
-};
+  return entries_.front().bytes;
+}
 
 StateReader::StateReader(std::filesystem::path folder)
     : folder_(std::move(folder)), manifest_(read_manifest(folder_)), indices_(manifest_.files.size()) {
@@ -156,6 +144,11 @@ const StateReader::FileIndex& StateReader::index_of(std::size_t number) const {
 }
 
 void StateReader::read(const StateSlice& slice, std::byte* out) const {
+  Cache cache;
+  read(slice, out, cache);
+}
+
+void StateReader::read(const StateSlice& slice, std::byte* out, Cache& cache) const {
   const std::int64_t size = size_of(slice.dtype);
   const auto parameter = parameters_.find(slice.parameter);
   require(parameter != parameters_.end(), "{} has no parameter '{}'", folder_.string(), slice.parameter);
@@ -168,16 +161,26 @@ void StateReader::read(const StateSlice& slice, std::byte* out) const {
   if (num_wanted < slice.slice.num_elements())
     std::memset(out, 0, static_cast<std::size_t>(slice.slice.num_elements() * size));
 
+  const auto copy_bytes = [&](const FileIndex& index, std::int64_t first_byte, std::int64_t num_bytes, std::byte* to) {
+    while (num_bytes > 0) {
+      const std::vector<std::byte>& block = cache.block(*this, index, first_byte / block_bytes);
+      const std::int64_t at = first_byte % block_bytes, count = std::min(num_bytes, block_bytes - at);
+      std::memcpy(to, block.data() + at, static_cast<std::size_t>(count));
+      first_byte += count;
+      num_bytes -= count;
+      to += count;
+    }
+  };
   std::vector<std::byte> run;
-  const auto copy_run = [&](Blocks& blocks, const StoredRectangle& stored, std::int64_t first, std::int64_t count,
-                            std::byte* to) {
+  const auto copy_run = [&](const FileIndex& index, const StoredRectangle& stored, std::int64_t first,
+                            std::int64_t count, std::byte* to) {
     const std::int64_t stored_size = size_of(stored.dtype), at = stored.first_byte + first * stored_size;
-    if (stored.dtype == slice.dtype) return blocks.copy(at, count * stored_size, to);
+    if (stored.dtype == slice.dtype) return copy_bytes(index, at, count * stored_size, to);
     constexpr std::int64_t chunk = 1 << 14;
     for (std::int64_t done = 0; done < count; done += chunk) {
       const std::int64_t part = std::min(chunk, count - done);
       run.resize(static_cast<std::size_t>(part * stored_size));
-      blocks.copy(at + done * stored_size, part * stored_size, run.data());
+      copy_bytes(index, at + done * stored_size, part * stored_size, run.data());
       convert_values(stored.dtype, run.data(), slice.dtype, to + done * size, part);
     }
   };
@@ -185,12 +188,10 @@ void StateReader::read(const StateSlice& slice, std::byte* out) const {
     const FileIndex& index = index_of(number);
     const auto tensors = index.tensors.find(slice.state + "/" + slice.parameter);
     if (tensors == index.tensors.end()) continue;
-    std::optional<Blocks> blocks;
     for (const StoredRectangle& stored : tensors->second)
       for (const SliceRectangle& part : wanted) {
         const Range rows = common(stored.rows, part.rows), columns = common(stored.columns, part.columns);
         if (rows.count == 0 || columns.count == 0) continue;
-        if (!blocks) blocks.emplace(index, read_bytes_);
         const bool is_whole = columns.count == stored.columns.count && columns.count == part.stride;
         const std::int64_t num_runs = is_whole ? 1 : rows.count, per_run = is_whole ? rows.count : 1;
         for (std::int64_t row = rows.first; row < rows.first + num_runs; ++row) {
@@ -198,7 +199,7 @@ void StateReader::read(const StateSlice& slice, std::byte* out) const {
                                     stored.columns.first,
                              to = part.first + (row - part.rows.first) * part.stride + columns.first -
                                   part.columns.first;
-          copy_run(*blocks, stored, from, per_run * columns.count, out + to * size);
+          copy_run(index, stored, from, per_run * columns.count, out + to * size);
         }
         num_found += rows.count * columns.count;
       }
@@ -211,8 +212,8 @@ void StateReader::verify() const {
   std::map<std::string, std::int64_t> num_found;
   for (std::size_t number = 0; number < manifest_.files.size(); ++number) {
     const FileIndex& index = index_of(number);
-    Blocks blocks(index, read_bytes_);
-    for (std::size_t block = 0; block < index.blocks.size(); ++block) blocks.load(static_cast<std::int64_t>(block));
+    for (std::size_t block = 0; block < index.blocks.size(); ++block)
+      (void)read_block(index, static_cast<std::int64_t>(block));
     for (const auto& [name, tensors] : index.tensors)
       for (const StoredRectangle& stored : tensors) num_found[name] += stored.rows.count * stored.columns.count;
   }

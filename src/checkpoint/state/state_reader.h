@@ -6,6 +6,7 @@
 #include "tensor/state_slice.h"
 
 #include <atomic>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,9 +27,14 @@ class StateReader {
   /// Whether the checkpoint has this state of a parameter.
   [[nodiscard]] bool has(const std::string& state) const;
 
+  /// The blocks that were read last. A rank that reads one slice after the other keeps one, since neighbours share
+  /// blocks.
+  class Cache;
+
   /// Writes the slice's elements at `out` as values of its dtype, rounded to nearest even where the checkpoint has
   /// more digits; padding is zero. Throws Error if the checkpoint lacks some of them, or naming the file and the block
   /// that is damaged.
+  void read(const StateSlice& slice, std::byte* out, Cache& cache) const;
   void read(const StateSlice& slice, std::byte* out) const;
 
   /// Reads everything and compares it with its digests. Throws Error naming the first file and block that is damaged,
@@ -39,9 +45,9 @@ class StateReader {
   [[nodiscard]] std::int64_t read_bytes() const { return read_bytes_; }
 
  private:
-  class Blocks;
   struct FileIndex;
   [[nodiscard]] const FileIndex& index_of(std::size_t file) const;
+  [[nodiscard]] std::vector<std::byte> read_block(const FileIndex& index, std::int64_t block) const;
 
   std::filesystem::path folder_;
   Manifest manifest_;
@@ -50,6 +56,21 @@ class StateReader {
   mutable std::mutex mutex_;                                    // of indices_
   mutable std::vector<std::unique_ptr<FileIndex>> indices_;     // by file, read when they are needed
   mutable std::atomic<std::int64_t> read_bytes_ = 0;
+};
+
+class StateReader::Cache {
+ public:
+  /// Bytes of the data of a file that are in one block.
+  [[nodiscard]] const std::vector<std::byte>& block(const StateReader& reader, const FileIndex& index,
+                                                    std::int64_t number);
+
+ private:
+  struct Entry {
+    const FileIndex* index = nullptr;
+    std::int64_t number = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::list<Entry> entries_;  // the last used one first
 };
 
 }  // namespace echelon

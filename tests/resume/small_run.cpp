@@ -1,0 +1,120 @@
+#include "resume/small_run.h"
+
+#include "blueprint/small_config.h"
+#include "checkpoint/state/step_folders.h"
+#include "data/indexed_dataset.h"
+#include "tree/tree.h"
+
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <cmath>
+
+namespace echelon::testing {
+
+StateValues read_state(const std::filesystem::path& folder) {
+  const StateReader reader(folder);
+  StateValues values;
+  for (const auto& [state, dtype] : reader.manifest().states)
+    for (const Manifest::Parameter& parameter : reader.manifest().parameters) {
+      std::vector<double>& tensor = values[state + "/" + parameter.name];
+      tensor.resize(static_cast<std::size_t>(parameter.sizes.num_elements()));
+      reader.read({parameter.name, state, DType::float64, TensorSlice(parameter.sizes)},
+                  reinterpret_cast<std::byte*>(tensor.data()));
+    }
+  return values;
+}
+
+double worst_difference(const StateValues& a, const StateValues& b, double floor) {
+  if (a.size() != b.size()) return INFINITY;
+  double worst = 0;
+  for (const auto& [name, expected] : b) {
+    const auto found = a.find(name);
+    if (found == a.end() || found->second.size() != expected.size()) return INFINITY;
+    double largest = floor, error = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      largest = std::max(largest, std::abs(expected[i]));
+      const double difference = std::abs(found->second[i] - expected[i]);
+      if (!(difference <= error)) error = difference;  // a NaN counts as different
+    }
+    if (!(error / largest <= worst)) worst = error / largest;
+  }
+  return worst;
+}
+
+Steps steps_of(const ReportLog& log) {
+  Steps steps;
+  for (const StepReport& report : log.steps) {
+    steps.losses[report.step] = report.loss;
+    steps.norms[report.step] = report.grad_norm;
+  }
+  return steps;
+}
+
+Steps steps_of_metrics(const std::filesystem::path& metrics) {
+  Steps steps;
+  for (const std::string& line : tree::lines_of(tree::read_text(metrics))) {
+    const auto json = nlohmann::json::parse(line);
+    if (!json.contains("grad_norm")) continue;
+    steps.losses[json["step"]] = json["loss"];
+    steps.norms[json["step"]] = json["grad_norm"];
+  }
+  return steps;
+}
+
+Steps after(std::int64_t step, const Steps& steps) {
+  Steps rest;
+  for (const auto& [number, loss] : steps.losses)
+    if (number > step) rest.losses[number] = loss;
+  for (const auto& [number, norm] : steps.norms)
+    if (number > step) rest.norms[number] = norm;
+  return rest;
+}
+
+void SmallRun::SetUp() { write_data("data", 1000); }
+
+void SmallRun::write_data(const std::string& name, std::int32_t num_tokens) const {
+  IndexedDatasetWriter writer((scratch_ / name).string(), TokenType::u16);
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < num_tokens; ++i) tokens.push_back((i * i + i / 7) % 125);
+  writer.add_document(tokens);
+  writer.publish();
+}
+
+RunConfig SmallRun::config(const std::string& folder) const {
+  RunConfig config = small_config();
+  config.model.num_key_value_heads = 2;
+  config.model.vocab_size = 125;
+  config.model.tie_word_embeddings = true;
+  config.model.initializer_range = 0.2;
+  config.data.path = (scratch_ / "data").string();
+  config.output.dir = output(folder).string();
+  config.training.steps = 8;
+  config.training.global_batch_size = 12;
+  config.training.micro_batch_size = 1;
+  config.training.dtype = DType::float64;
+  config.lr_scheduler.warmup_steps = 2;
+  config.checkpoint.interval = 3;
+  config.checkpoint.keep_latest_k = 0;
+  return config;
+}
+
+std::filesystem::path SmallRun::checkpoint(const std::string& folder, std::int64_t step) const {
+  return step_folder(output(folder) / "checkpoint", step);
+}
+
+TrainResult SmallRun::run(const RunConfig& config, ReportLog& log, std::int64_t last_step) {
+  std::atomic<bool> stop = last_step == 1;
+  log.after_step = [&](const StepReport& report) {
+    if (report.step + 1 == last_step) stop = true;
+  };
+  return train(config, {.observer = &log, .stop_requested = &stop});
+}
+
+Steps SmallRun::run(const RunConfig& config, std::int64_t last_step) {
+  ReportLog log;
+  (void)run(config, log, last_step);
+  return steps_of(log);
+}
+
+}  // namespace echelon::testing
