@@ -15,6 +15,8 @@ class SavedWeights {
  public:
   explicit SavedWeights(const std::filesystem::path& folder);
   [[nodiscard]] const RunConfig& config() const { return config_; }
+  [[nodiscard]] const Manifest& manifest() const { return reader_->manifest(); }
+  /// Values of `dtype` at `out`, as ModelReader::read.
   void read(const std::string& name, const TensorSlice& slice, DType dtype, void* out) const;
 
  private:

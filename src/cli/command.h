@@ -33,6 +33,7 @@ CommandAction declare_prepare(CLI::App& app, const std::vector<std::string>& con
 CommandAction declare_train(CLI::App& app, const std::vector<std::string>& config_arguments);
 CommandAction declare_eval(CLI::App& app, const std::vector<std::string>& config_arguments);
 CommandAction declare_generate(CLI::App& app, const std::vector<std::string>& config_arguments);
+CommandAction declare_convert(CLI::App& app, const std::vector<std::string>& config_arguments);
 CommandAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments);
 CommandAction declare_verify(CLI::App& app, const std::vector<std::string>& config_arguments);
 CommandAction declare_bench(CLI::App& app, const std::vector<std::string>& config_arguments);

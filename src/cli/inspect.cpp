@@ -3,6 +3,7 @@
 
 #include "base/printable.h"
 #include "checkpoint/model_reader.h"
+#include "checkpoint/state/saved_config.h"
 #include "cli/command.h"
 #include "cli/inspect_config.h"
 #include "cli/model_argument.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct InspectArguments {
   std::string path;
-  bool json = false;
+  bool json = false, verify = false;
 };
 
 struct ModelFolder {
@@ -65,6 +66,61 @@ nlohmann::ordered_json to_json(const ModelFolder& model) {
           {"tensors", tensors}};
 }
 
+struct Checkpoint {
+  Manifest manifest;
+  RunConfig config;
+  bool is_verified = false;
+
+  [[nodiscard]] std::int64_t num_bytes() const {
+    std::int64_t sum = 0;
+    for (const Manifest::File& file : manifest.files) sum += file.num_bytes;
+    return sum;
+  }
+};
+
+Checkpoint read_checkpoint(const fs::path& folder, bool verify) {
+  const StateReader reader(folder);
+  if (verify) reader.verify();
+  return {.manifest = reader.manifest(), .config = config_of(reader.manifest(), folder), .is_verified = verify};
+}
+
+void print(const Checkpoint& checkpoint) {
+  const auto& [manifest, config, is_verified] = checkpoint;
+  const RunScalars& scalars = manifest.scalars;
+  fmt::print("step {} of {}: {} of {} parameters, {} sequences of {} tokens read, {} steps skipped\n", scalars.step,
+             config.training.steps, name_of(config.model.family), config.model.num_parameters(), scalars.sequences,
+             scalars.seq_len, scalars.skipped_steps);
+  if (scalars.loss_scale)
+    fmt::print("loss scale {}, {} steps since it changed\n", *scalars.loss_scale, scalars.steps_since_scale_changed);
+  for (const auto& [state, dtype] : manifest.states) fmt::print("{}: {}\n", printable(state), name_of(dtype));
+  for (const LineageEntry& entry : manifest.lineage) {
+    fmt::print("attempt {}: {}\n", entry.attempt,
+               entry.from.empty() ? "started" : "resumed from " + printable(entry.from));
+    for (const std::string& change : entry.changes) fmt::print("  {}\n", printable(change));
+  }
+  fmt::print("{} files, {:.1f} MB{}\n", manifest.files.size(), static_cast<double>(checkpoint.num_bytes()) / 1e6,
+             is_verified ? ", equal to their digests" : "; --verify compares them with their digests");
+}
+
+nlohmann::ordered_json to_json(const Checkpoint& checkpoint) {
+  const RunScalars& scalars = checkpoint.manifest.scalars;
+  auto lineage = nlohmann::ordered_json::array();
+  for (const LineageEntry& entry : checkpoint.manifest.lineage)
+    lineage.push_back({{"attempt", entry.attempt}, {"from", entry.from}, {"changes", entry.changes}});
+  nlohmann::ordered_json json = {{"step", scalars.step},
+                                 {"skipped_steps", scalars.skipped_steps},
+                                 {"sequences", scalars.sequences},
+                                 {"seq_len", scalars.seq_len},
+                                 {"attempt", checkpoint.manifest.attempt},
+                                 {"num_files", checkpoint.manifest.files.size()},
+                                 {"num_bytes", checkpoint.num_bytes()},
+                                 {"lineage", lineage}};
+  if (scalars.loss_scale) json["loss_scale"] = *scalars.loss_scale;
+  for (const auto& [state, dtype] : checkpoint.manifest.states) json["states"][state] = name_of(dtype);
+  if (checkpoint.is_verified) json["is_verified"] = true;
+  return json;
+}
+
 void print(const IndexedDataset& dataset) {
   fmt::print("{}: {} tokens of type {}, {} sequences, {} documents\n", dataset.prefix(), dataset.num_tokens(),
              name_of(dataset.token_type()), dataset.num_sequences(), dataset.num_documents());
@@ -94,6 +150,8 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
   require(config_arguments.empty(),
           "inspect '{}' is not a config, so {} does not apply; the name of a config ends in .toml", arguments.path,
           config_arguments.empty() ? "" : config_arguments.front());
+  if (is_checkpoint(arguments.path)) return show(read_checkpoint(arguments.path, arguments.verify), arguments.json);
+  require(!arguments.verify, "--verify: {} is not a checkpoint, so it has no digests", arguments.path);
   if (fs::is_directory(arguments.path)) return show(read_model(arguments.path), arguments.json);
   const fs::path path = arguments.path;
   const bool is_file_name = path.extension() == ".idx" || path.extension() == ".bin";
@@ -108,11 +166,12 @@ ExitStatus run_inspection(const InspectArguments& arguments, const std::vector<s
 
 CommandAction declare_inspect(CLI::App& app, const std::vector<std::string>& config_arguments) {
   const auto arguments = std::make_shared<InspectArguments>();  // CLI11's options write to what the action reads
-  app.add_option(
-      "model", arguments->path,
-      "a config (TOML), a Hugging Face folder, a preset, or the prefix of a .bin and an .idx; without one, the "
-      "keys below make a config");
+  app.add_option("model", arguments->path,
+                 "a config (TOML), a Hugging Face folder, a checkpoint, a preset, or the prefix of a .bin and an .idx; "
+                 "without one, the "
+                 "keys below make a config");
   app.add_flag("--json", arguments->json, "the same as JSON");
+  app.add_flag("--verify", arguments->verify, "read all of a checkpoint and compare it with its digests");
   return [arguments, config_arguments] { return run_inspection(*arguments, config_arguments); };
 }
 

@@ -146,6 +146,36 @@ TEST_F(Program, InspectsWhatItMade) {
   EXPECT_EQ(run_echelon({"inspect", corpus() + "/train.bin"}).out, run_echelon({"inspect", corpus() + "/train"}).out);
 }
 
+TEST_F(Program, ConvertsAndInspectsCheckpoints) {
+  for (const std::string dtype : {"float32", "bfloat16"}) {
+    const std::string run = out() + "-" + dtype, step = run + "/checkpoint/step-3";
+    ASSERT_EQ(
+        run_echelon(
+            train({"--training.dtype=" + dtype, "--output.dir=" + run, "--parallelism.data_parallel_shard_degree=2",
+                   "--optimizer.store_param_remainders=" + std::string(dtype == "float32" ? "false" : "true")}))
+            .status,
+        0);
+    const Outcome converted = run_echelon({"convert", step, run + "/again"});
+    ASSERT_EQ(converted.status, 0) << converted.err;
+    EXPECT_EQ(run_command({"diff", "-r", run + "/again", run + "/model"}).status, 0);
+    const Outcome verified = run_echelon({"inspect", step, "--verify", "--json"});
+    ASSERT_EQ(verified.status, 0) << verified.err;
+    const auto json = json_lines(verified.out)[0];
+    EXPECT_EQ(json["step"], 3);
+    EXPECT_EQ(json["sequences"], 12);
+    EXPECT_EQ(json["is_verified"], true);
+    EXPECT_THAT(run_echelon({"inspect", step}).out, HasSubstr("step 3 of 3"));
+  }
+  const std::string step = out() + "-float32/checkpoint/step-3", file = step + "/attempt-0001-rank-00001.safetensors";
+  EXPECT_EQ(run_echelon({"convert", step, out() + "-float32/again"}).status, 2) << "it exists";
+  EXPECT_THAT(run_echelon({"convert", step, out() + "-16", "--dtype=bf16"}).err, HasSubstr("did you mean bfloat16?"));
+  EXPECT_THAT(run_echelon({"convert", out(), out() + "-16"}).err, HasSubstr("is not a checkpoint"));
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  const Outcome damaged = run_echelon({"inspect", step, "--verify"});
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.err, testing::AllOf(HasSubstr(file), HasSubstr("cut off")));
+}
+
 TEST_F(Program, PrintsJsonAndTheConfig) {
   const Outcome outcome = run_echelon(train({"--json", "--checkpoint.enable=false"}));
   ASSERT_EQ(outcome.status, 0) << outcome.err;

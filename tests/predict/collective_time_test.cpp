@@ -176,7 +176,7 @@ void add_sizes(std::vector<Row>& rows) {
     const std::string size = bytes < MiB   ? fmt::format("{} KiB", bytes / KiB)
                              : bytes < GiB ? fmt::format("{} MiB", bytes / MiB)
                                            : fmt::format("{} GiB", bytes / GiB);
-    rows.push_back(all_reduce_row("4 nodes, fabric not named, " + size, each, bytes, 32, machine,
+    rows.push_back(all_reduce_row("4 nodes, " + size, each, bytes, 32, machine,
                                   bytes > 64 * MiB  ? 0.05
                                   : bytes < 2 * MiB ? 0.15
                                                     : 0.3));

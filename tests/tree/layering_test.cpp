@@ -168,6 +168,7 @@ const std::set<std::string>& folders_without_sources() {
       "hosts",    // ranks on several hosts, through the program
       "interop",  // models and tokenizers of other software
       "parity",   // every layout against one rank
+      "resume",   // runs that resume from checkpoints, through all layers
       "tree",     // the sources as text
   };
   return folders;

@@ -1,0 +1,44 @@
+#include "checkpoint/convert_checkpoint.h"
+
+#include "base/error.h"
+#include "checkpoint/hf/model_writer.h"
+#include "checkpoint/model_reader.h"
+#include "checkpoint/state/state_names.h"
+
+#include <vector>
+
+namespace echelon {
+
+void convert_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& folder,
+                        std::optional<DType> dtype) {
+  require(is_checkpoint(checkpoint), "{} is not a checkpoint: it has no manifest; a run writes it to checkpoint/step-N",
+          checkpoint.string());
+  std::error_code error;
+  require(!std::filesystem::exists(folder, error) || std::filesystem::is_empty(folder, error),
+          "{} exists already; choose another name for the model", folder.string());
+  const SavedWeights weights(checkpoint);
+  const RunConfig& config = weights.config();
+  const RunScalars& scalars = weights.manifest().scalars;
+  const bool has_tokenizer = !weights.manifest().copies.empty();
+  const DType written = dtype.value_or(config.training.dtype);
+  ModelWriter writer({.folder = folder,
+                      .model = config.model,
+                      .dtype = written,
+                      .tokenizer = has_tokenizer ? checkpoint / checkpoint_tokenizer_name : std::filesystem::path(),
+                      .training = {.seq_len = scalars.seq_len, .steps = scalars.step}});
+  writer.begin();
+  constexpr std::int64_t chunk = 1 << 22;
+  std::vector<std::byte> values;
+  for (const NamedShape& parameter : global_parameters(config.model)) {
+    const TensorSlice whole(parameter.sizes);
+    for (std::int64_t first = 0; first < whole.num_elements(); first += chunk) {
+      const TensorSlice part = whole.elements({first, std::min(chunk, whole.num_elements() - first)});
+      values.resize(static_cast<std::size_t>(part.num_elements() * size_of(written)));
+      weights.read(parameter.name, part, written, values.data());
+      writer.write(parameter.name, part, written, values.data());
+    }
+  }
+  writer.finish();
+}
+
+}  // namespace echelon
