@@ -133,17 +133,17 @@ class StepClock final : public RunObserver {
       row_.step_seconds.push_back(report.step_seconds);
       ++num_steps_;
       busy_ = processor_seconds() - busy_before_;
-      is_over_ = num_steps_ >= least_steps && now_seconds() - start_ > seconds_;
+      if (num_steps_ >= least_steps && now_seconds() - start_ > seconds_) requests_.end = RunRequest::interrupt;
     }
     row_.arena_bytes = report.memory_peak_bytes;
   }
-  [[nodiscard]] const std::atomic<bool>& is_over() const { return is_over_; }
+  [[nodiscard]] const RunRequests& requests() const { return requests_; }
   [[nodiscard]] double core_seconds() const { return busy_ / num_steps_; }
 
  private:
   Row& row_;
   double seconds_;
-  std::atomic<bool> is_over_ = false;
+  RunRequests requests_;
   double start_ = 0, busy_before_ = 0, busy_ = 0;
   int num_steps_ = 0;
 };
@@ -151,7 +151,7 @@ class StepClock final : public RunObserver {
 void measure(Row& row, double seconds) {
   StepClock clock(row, seconds);
   row.config.training.steps = 1000;
-  (void)train(row.config, {.observer = &clock, .stop_requested = &clock.is_over()});
+  (void)train(row.config, {.observer = &clock, .requests = &clock.requests()});
   row.core_seconds.push_back(clock.core_seconds());
 }
 

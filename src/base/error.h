@@ -16,10 +16,8 @@ enum class ExitStatus : int {
   success = 0,
   failure = 1,
   bad_input = 2,
-  // By a signal, as shells count.
-  hung_up = 129,
-  interrupted = 130,
-  terminated = 143,
+  restart = 75,  // a run that was asked to end: start it again
+  interrupted = 130,  // by a signal: 128 and its number, as shells count
 };
 
 /// Bad input: one sentence with the key, the value and the fix. Ends the program with status 2.

@@ -11,17 +11,14 @@ namespace {
 
 constexpr int after_signals = 128;  // of a shell's statuses
 static_assert(after_signals + SIGINT == static_cast<int>(ExitStatus::interrupted));
-static_assert(after_signals + SIGTERM == static_cast<int>(ExitStatus::terminated));
-static_assert(after_signals + SIGHUP == static_cast<int>(ExitStatus::hung_up));
 
 // A signal handler receives only the signal's number, so what it sets is global.
-std::atomic<bool> interrupted = false;
+RunRequests requests;
 std::atomic<int> first_signal = SIGINT;
 std::atomic<std::time_t> first_second = 0;
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+static_assert(std::atomic<RunRequest>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
               std::atomic<std::time_t>::is_always_lock_free);
 
-// Launchers forward what schedulers send to the ranks as well.
 constexpr std::time_t seconds_of_one_request = 5;
 
 std::time_t now() {
@@ -32,24 +29,33 @@ std::time_t now() {
 
 void end_at_once(int signal) { _exit(after_signals + signal); }
 
-void ask_to_stop(int signal) {
-  if (!interrupted.exchange(true)) {
+void ask_to_end(int signal) {
+  const RunRequest request = signal == SIGINT ? RunRequest::interrupt : RunRequest::restart;
+  const RunRequest before = requests.end;
+  if (before == RunRequest::none) {
     first_signal = signal;
     first_second = now();
-  } else if (signal == SIGINT || now() - first_second > seconds_of_one_request) {
+    requests.end = request;
+  } else if (now() - first_second > seconds_of_one_request || (signal == SIGINT && before == RunRequest::interrupt)) {
     end_at_once(signal);
   }
 }
 
+void ask_to_save(int /*signal*/) { ++requests.num_saves; }
+
+void handle(int signal, void (*handler)(int)) {
+  if (std::signal(signal, handler) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
+
 }  // namespace
 
-void end_on_interrupt() { std::signal(SIGINT, end_at_once); }
+void end_on_interrupt() { handle(SIGINT, end_at_once); }
 
-const std::atomic<bool>& watch_for_interrupt() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, ask_to_stop) == SIG_IGN && signal == SIGHUP) std::signal(signal, SIG_IGN);
+const RunRequests& watch_for_requests() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) handle(signal, ask_to_end);
+  handle(SIGUSR2, ask_to_save);
   std::signal(SIGPIPE, SIG_IGN);
-  return interrupted;
+  return requests;
 }
 
 ExitStatus status_of_interrupt() { return static_cast<ExitStatus>(after_signals + first_signal); }

@@ -30,9 +30,9 @@ std::string_view name_of(PrepareStage stage) {
 
 // Checks for an interrupt at every document.
 PrepareProgress unless_interrupted(PrepareProgress progress) {
-  return [progress = std::move(progress), &stop = watch_for_interrupt()](PrepareStage stage, std::int64_t done,
-                                                                         std::int64_t total) {
-    if (stop) throw Error("prepare was interrupted; nothing was written", ExitStatus::interrupted);
+  return [progress = std::move(progress), &requests = watch_for_requests()](PrepareStage stage, std::int64_t done,
+                                                                            std::int64_t total) {
+    if (ends_run(requests.end)) throw Error("prepare was interrupted; nothing was written", ExitStatus::interrupted);
     if (progress) progress(stage, done, total);
   };
 }

@@ -116,11 +116,13 @@ class RunLog final : public RunObserver {
 
 void print_result(const TrainResult& result, const TrainPrediction& prediction) {
   const StepReport& last = result.last_step;
-  if (result.was_finished) {
+  if (result.was_finished || last.step == 0) {
+    if (ends_run(result.ended_by)) fmt::print("stopped before the first step\n");
     if (!result.model_folder.empty()) fmt::print("model: {}\n", result.model_folder.string());
     return;
   }
-  fmt::print("{} after step {}: training loss {:.4f}", result.was_stopped ? "stopped" : "done", last.step, last.loss);
+  fmt::print("{} after step {}: training loss {:.4f}", ends_run(result.ended_by) ? "stopped" : "done", last.step,
+             last.loss);
   if (result.validation_loss) fmt::print(", validation loss {:.4f}", *result.validation_loss);
   if (result.validation_unigram_entropy)
     fmt::print(", unigram entropy of the validation text {:.4f} nats per token", *result.validation_unigram_entropy);
@@ -133,7 +135,7 @@ void print_result(const TrainResult& result, const TrainPrediction& prediction) 
 
 void print_json(const TrainResult& result, const TrainPrediction& prediction) {
   nlohmann::ordered_json json = {
-      {"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", result.was_stopped}};
+      {"steps", result.last_step.step}, {"loss", result.last_step.loss}, {"was_stopped", ends_run(result.ended_by)}};
   if (result.validation_loss) json["validation_loss"] = *result.validation_loss;
   if (result.validation_unigram_entropy) json["validation_unigram_entropy"] = *result.validation_unigram_entropy;
   if (result.was_finished) json["was_finished"] = true;
@@ -145,23 +147,31 @@ void print_json(const TrainResult& result, const TrainPrediction& prediction) {
 }
 
 /// The run in the process that reports it. Its page is written even if the run fails.
-TrainResult train_and_tell(const RunConfig& config, const TrainArguments& arguments) {
+TrainResult train_and_tell(const RunConfig& config, const TrainArguments& arguments, const RunRequests& requests) {
   RunLog log(config, arguments);
   try {
-    const TrainResult result = train(config, {.observer = &log, .stop_requested = &watch_for_interrupt()});
-    const TrainPrediction& prediction = log.compare();
-    log.write_html(result.was_stopped
-                       ? fmt::format("Interrupted after step {} of {}.", result.last_step.step, config.training.steps)
-                       : fmt::format("All {} steps done.", config.training.steps));
-    arguments.json ? print_json(result, prediction) : print_result(result, prediction);
-    return result;
+    return train(config, {.observer = &log, .requests = &requests, .tell = [&](const TrainResult& result) {
+                            const TrainPrediction& prediction = log.compare();
+                            log.write_html(ends_run(result.ended_by)
+                                               ? fmt::format("Interrupted after step {} of {}.", result.last_step.step,
+                                                             config.training.steps)
+                                               : fmt::format("All {} steps done.", config.training.steps));
+                            arguments.json ? print_json(result, prediction) : print_result(result, prediction);
+                            std::fflush(stdout);
+                          }});
   } catch (const Error& error) {
     if (log.has_started()) log.write_html(fmt::format("The run failed: {}", error.what()));
     throw;
   }
 }
 
+ExitStatus status_of(RunRequest end) {
+  if (!ends_run(end)) return ExitStatus::success;
+  return end == RunRequest::restart ? ExitStatus::restart : ExitStatus::interrupted;
+}
+
 ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::string>& config_arguments) {
+  const RunRequests& requests = watch_for_requests();
   ConfigSource source = source_of_model(arguments.config, config_arguments);
   if (!source.model_path.empty())  // a folder has the weights to start from
     source.arguments.insert(source.arguments.begin(), "--checkpoint.initial_load_path=" + source.model_path);
@@ -175,8 +185,8 @@ ExitStatus run_training(const TrainArguments& arguments, const std::vector<std::
           "data.path is missing: the prefix of the .bin and .idx files that echelon prepare makes");
   const bool tells = placement_of(config).is_first_process();
   const TrainResult result =
-      tells ? train_and_tell(config, arguments) : train(config, {.stop_requested = &watch_for_interrupt()});
-  return result.was_stopped ? status_of_interrupt() : ExitStatus::success;
+      tells ? train_and_tell(config, arguments, requests) : train(config, {.requests = &requests});
+  return status_of(result.ended_by);
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ void Step::load_batch() {
   const auto ignored = std::count(host_targets_.begin(), host_targets_.end(), ignored_target);
   values_.batch = {host_tokens_.data(), host_targets_.data(), host_starts_.data()};
   values_.given = {.num_targets = static_cast<double>(std::ssize(host_targets_) - ignored),
-                   .num_stopping = input_.requests_stop ? 1.0 : 0.0,
+                   .requests = summand_of(input_.request),
                    .loss_scale = input_.loss_scale.value_or(1),
                    .adamw = scalars_of(input_.adamw)};
 }
@@ -154,7 +154,7 @@ StepResult Step::result() const {
                        .grad_norm = read.grad_norm,
                        .num_targets = read.num_targets,
                        .is_skipped = input_.loss_scale && !std::isfinite(read.grad_norm),
-                       .stops = read.num_stopping > 0};
+                       .request = highest_request(read.requests)};
   if (result.is_skipped) result.grad_norm = std::numeric_limits<double>::infinity();  // an overflow may also give NaN
   return result;
 }

@@ -4,6 +4,7 @@
 #include "backend/work_recorder.h"
 #include "data/batch_source.h"
 #include "engine/rank_model.h"
+#include "engine/run_requests.h"
 #include "executor/action_executor.h"
 
 #include <array>
@@ -14,7 +15,7 @@
 
 namespace echelon {
 
-/// What a step is given. All ranks give the same, but for requests_stop.
+/// What a step is given. All ranks give the same, but for the request.
 struct StepInput {
   const BatchSource* batches = nullptr;
   std::int64_t first_sequence = 0;  // of the global batch, in the source
@@ -22,7 +23,7 @@ struct StepInput {
   double max_norm = 0;              // 0: no clipping
   // What gradients are multiplied by until they are clipped; then a step whose gradients overflow is skipped.
   std::optional<double> loss_scale = {};
-  bool requests_stop = false;  // this rank was asked to end the run
+  RunRequest request = RunRequest::none;  // what was asked of this rank
 };
 
 /// The same on every rank.
@@ -31,7 +32,7 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   double num_targets = 0;
   bool is_skipped = false;  // gradients overflowed under a loss scale: weights and optimizer states are what they were
-  bool stops = false;       // some rank requested a stop
+  RunRequest request = RunRequest::none;  // the highest of any rank
 };
 
 /// Called when gradients are reduced, before the update. Times `factor` they are the gradients of the mean loss.

@@ -12,7 +12,7 @@ namespace echelon {
 struct StepScalars {
   double num_targets = 0;     // valid targets of this rank, then of all
   double loss = 0;            // sum of this rank's losses, then of all: on ranks whose losses count
-  double num_stopping = 0;    // ranks that were asked to stop
+  double requests = 0;        // what was asked of this rank, then the sum of all ranks
   double grad_norm = 0;       // before clipping
   double squares = 0;         // of this rank's gradients, then of all
   double uncounted_loss = 0;  // a loss that another rank computes too, and counts

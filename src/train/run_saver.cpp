@@ -22,9 +22,10 @@ std::filesystem::path model_folder(const RunConfig& config) {
 RunSaver::RunSaver(const Context& context, std::vector<std::int64_t> damaged)
     : context_(context), damaged_(std::move(damaged)) {}
 
-void RunSaver::ended_step(const RunScalars& scalars, bool is_last) {
+void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason) {
   const CheckpointConfig& keys = context_.config.checkpoint;
-  if (is_last || is_due(keys.interval, scalars.step)) save(scalars, is_last);
+  if (saved_step_ == scalars.step) return;
+  if (reason != SaveReason::interval || is_due(keys.interval, scalars.step)) save(scalars, reason == SaveReason::last);
   if (!is_due(keys.export_interval, scalars.step)) return;
   const std::filesystem::path folder =
       step_folder(std::filesystem::path(context_.config.output.dir) / "export", scalars.step);
@@ -43,6 +44,7 @@ void RunSaver::save(const RunScalars& scalars, bool is_last) {
   const std::optional<SharedFailure> failure = context_.state.save(scalars);
   if (!failure) {
     failed_saves_ = 0;
+    saved_step_ = scalars.step;
     checkpoint_ = step_folder(checkpoint_folder(context_.config), scalars.step);
     std::erase(damaged_, scalars.step);  // a later attempt's replaces it
     if (tells()) context_.observer.saved(checkpoint_);

@@ -7,6 +7,12 @@
 
 namespace echelon {
 
+enum class SaveReason : std::uint8_t {
+  interval,  // if a checkpoint is due
+  request,   // one is asked for
+  last,      // the run ends after it, so it must not fail
+};
+
 class RunSaver {
  public:
   /// All of them outlive the saver.
@@ -22,9 +28,9 @@ class RunSaver {
   /// `damaged`: steps whose checkpoints cannot be read; they are neither counted nor deleted.
   RunSaver(const Context& context, std::vector<std::int64_t> damaged);
 
-  /// Collective, between steps: saves what is due after scalars.step. Throws Failure if the last save fails, or the
-  /// third one in a row.
-  void ended_step(const RunScalars& scalars, bool is_last);
+  /// Collective, between steps: saves what is due after scalars.step, if that is not done yet. Throws Failure if the
+  /// last save fails, or the third one in a row.
+  void ended_step(const RunScalars& scalars, SaveReason reason);
   /// Collective, after all steps. Throws Failure.
   void write_model(std::int64_t step);
 
@@ -42,6 +48,7 @@ class RunSaver {
   std::vector<std::int64_t> damaged_;
   std::filesystem::path checkpoint_, model_;
   int failed_saves_ = 0;  // in a row
+  std::int64_t saved_step_ = -1;
 };
 
 /// Whether something that is done every `interval` steps follows this one; 0: never.

@@ -11,6 +11,7 @@
 #include "files/file.h"
 #include "measure/host_rates.h"
 #include "report/system_memory.h"
+#include "spec/groups.h"
 #include "train/data_fingerprint.h"
 #include "train/run_claim.h"
 #include "train/run_start.h"
@@ -89,9 +90,11 @@ RunConfig with_batch_within(RunConfig config, std::int64_t num_sequences) {
   return config;
 }
 
-void stop_if_asked(const TrainOptions& options) {
-  if (options.stop_requested != nullptr && *options.stop_requested)
-    throw Error("interrupted before the first step", ExitStatus::interrupted);
+/// Collective: what was asked of any rank to end the run. `own` is null on ranks that are not asked.
+RunRequest agreed_end(Comm& all, const RunRequests* own) {
+  double sum = own != nullptr ? summand_of(own->end) : 0;
+  all.all_reduce({&sum, DType::float64, {1}}, ReduceOp::sum).wait();
+  return highest_request(sum);
 }
 
 std::optional<ModelReader> initial_weights(const RunConfig& config) {
@@ -160,12 +163,14 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   std::optional<DatasetBatches> validation;
   if (!config.data.validation_path.empty()) validation.emplace(open_validation(config));
 
-  stop_if_asked(options);
   std::optional<RunClaim> claim;
   if (placement.is_first_process()) claim.emplace(config.output.dir, highest_attempt(checkpoint_folder(config)));
   const Resume resume(config, fingerprint_of(training.dataset()),
                       [&](const std::string& sentence) { observer.warned(sentence); });
-  if (auto finished = finished_result(config, resume, observer)) return *finished;
+  if (auto finished = finished_result(config, resume, observer)) {
+    if (placement.is_first_process() && options.tell) options.tell(*finished);
+    return *finished;
+  }
   const bool resumes = !resume.candidates().empty();
   const auto initial = resumes ? std::nullopt : initial_weights(config);
   if (config.checkpoint.enable) make_folder(checkpoint_folder(config));
@@ -183,6 +188,8 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                                    config.output.dir));
   if (const std::string note = initial ? initial->unused_tensors_note() : ""; !note.empty()) observer.described(note);
   run_ranks(blueprint.mesh(), placement, config.comm.timeout_seconds, [&](Mesh& host) {
+    Comm& all = host.comm(step_group);
+    const RunRequests* requests = host.rank() == placement.first_rank_here ? options.requests : nullptr;
     const RankCores cores = claim_cores(config, host);
     const std::unique_ptr<RankDevice> device = open_device(*backend, blueprint, host, cores.num_threads);
     Ops& ops = device->ops();
@@ -220,17 +227,25 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
                              .saver = saver ? &*saver : nullptr,
                              .validation = validation ? &*validation : nullptr,
                              .observer = observer,
-                             .stop_requested = options.stop_requested,
+                             .requests = requests,
                              .recorder = recorder ? &*recorder : nullptr,
                              .host = host_rates,
                              .device_memory_bytes = device->facts().memory_bytes});
-    const TrainResult outcome = trainer.run();
-    if (mesh.rank() != placement.first_rank_here) return;
-    const TrainResult known = result;
-    result = outcome;
-    result.validation_unigram_entropy = known.validation_unigram_entropy;
-    result.was_finished = known.was_finished;
-    result.device_choices = device->choices();
+    const RunRequest end = agreed_end(all, requests);
+    TrainResult outcome;
+    if (ends_run(end))
+      outcome.ended_by = end;
+    else
+      outcome = trainer.run();
+    if (mesh.rank() == placement.first_rank_here) {
+      const TrainResult known = result;
+      result = outcome;
+      result.validation_unigram_entropy = known.validation_unigram_entropy;
+      result.was_finished = known.was_finished;
+      result.device_choices = device->choices();
+    }
+    if (mesh.rank() == 0 && options.tell) options.tell(result);
+    all.barrier().wait();
   });
   return result;
 }

@@ -3,32 +3,35 @@
 
 #include "comm/launch/run_ranks.h"
 #include "engine/run_observer.h"
+#include "engine/run_requests.h"
 #include "spec/config/run_config.h"
 
-#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 
 namespace echelon {
 
-struct TrainOptions {
-  RunObserver* observer = nullptr;  // with several processes, only the first one has it
-  // e.g. set by Ctrl-C: the run ends after the current step, on all ranks.
-  const std::atomic<bool>* stop_requested = nullptr;
-};
-
 struct TrainResult {
   StepReport last_step;
   std::optional<double> validation_loss;
   // Loss of a model that predicts tokens by their frequency.
   std::optional<double> validation_unigram_entropy;
-  std::filesystem::path checkpoint;    // the last one that this attempt wrote; empty: none
-  std::filesystem::path model_folder;  // in Hugging Face's layout, after the last step; empty: none
-  bool was_stopped = false;            // before the last step
-  bool was_finished = false;           // by an earlier attempt: nothing was trained
-  std::string device_choices = {};     // RankDevice::choices of rank 0
+  std::filesystem::path checkpoint;        // the last one that this attempt wrote; empty: none
+  std::filesystem::path model_folder;      // in Hugging Face's layout, after the last step; empty: none
+  RunRequest ended_by = RunRequest::none;  // what ended the run early
+  bool was_finished = false;               // by an earlier attempt: nothing was trained
+  std::string device_choices = {};         // RankDevice::choices of rank 0
+};
+
+struct TrainOptions {
+  RunObserver* observer = nullptr;        // with several processes, only the first one has it
+  const RunRequests* requests = nullptr;  // answered after the current step or batch of an evaluation, on all ranks
+  // Called in rank 0's process with the result, before any process returns: a launcher may end all processes when one
+  // has ended.
+  std::function<void(const TrainResult&)> tell = {};
 };
 
 /// Throws Error for bad input before anything is computed (for a training token outside of the vocabulary: when it is

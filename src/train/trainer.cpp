@@ -31,25 +31,26 @@ Trainer::Trainer(const RunConfig& config, const TrainerContext& context)
 
 TrainResult Trainer::run() {
   context_.observer.starts(context_.rank);
-  for (std::int64_t step = scalars_.step + 1; step <= config_.training.steps && !result_.was_stopped; ++step) {
-    const auto begin = std::chrono::steady_clock::now();
-    faults_before_ = process_memory().page_faults;
-    sent_before_ = context_.rank.mesh.sent_bytes();
-    const StepResult result = run_step(step);
-    if (!result.is_skipped) require_finite(step, result);
-    result_.last_step = report_of(step, result, seconds_since(begin));
-    ended_step(result);
-    context_.observer.ended_step(context_.rank, step, result);
+  if (scalars_.step >= config_.training.steps && context_.validation != nullptr)
+    result_.ended_by = evaluate(scalars_.step, true);  // all that was left to do
+  for (std::int64_t step = scalars_.step + 1; step <= config_.training.steps && !ends_run(result_.ended_by); ++step) {
+    const StepResult result = make_step(step);
     const bool is_last = step == config_.training.steps;
-    result_.was_stopped = result.stops && !is_last;
-    const bool ends_trace =
-        context_.recorder != nullptr && !context_.recorder->steps().empty() && (result.stops || step == traced_.last);
-    if (context_.rank.mesh.rank() == 0) context_.observer.reported(result_.last_step);
+    if (!is_last) result_.ended_by = result.request;
+    const bool ends_trace = context_.recorder != nullptr && !context_.recorder->steps().empty() &&
+                            (ends_run(result.request) || step == traced_.last);
     if (ends_trace) write_trace();
-    if (context_.validation != nullptr && (is_last || is_due(config_.training.eval_interval, step))) evaluate(step);
-    if (context_.saver != nullptr) context_.saver->ended_step(scalars_, is_last || result.stops);
+    save(is_last || ends_run(result.request)  ? SaveReason::last
+         : result.request == RunRequest::save ? SaveReason::request
+                                              : SaveReason::interval);
+    saves_done_ = saves_asked_;
+    const bool evaluates = context_.validation != nullptr && !ends_run(result_.ended_by) &&
+                           (is_last || is_due(config_.training.eval_interval, step));
+    if (!evaluates) continue;
+    result_.ended_by = evaluate(step, !ends_run(result.request));
+    if (ends_run(result_.ended_by)) save(SaveReason::last);
   }
-  if (context_.saver != nullptr && !result_.was_stopped) context_.saver->write_model(scalars_.step);
+  if (context_.saver != nullptr && !ends_run(result_.ended_by)) context_.saver->write_model(scalars_.step);
   if (context_.saver != nullptr) result_.checkpoint = context_.saver->checkpoint();
   if (context_.saver != nullptr) result_.model_folder = context_.saver->model();
   context_.observer.ends(context_.rank);
@@ -73,6 +74,19 @@ void Trainer::require_finite(std::int64_t step, const StepResult& result) const 
     throw Failure(fmt::format(
         "{} before any update, so optimizer.lr is not the cause: check the initial weights and training.dtype", what));
   throw Failure(fmt::format("{}: the run diverged; a lower optimizer.lr = {} may help", what, config_.optimizer.lr));
+}
+
+StepResult Trainer::make_step(std::int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
+  faults_before_ = process_memory().page_faults;
+  sent_before_ = context_.rank.mesh.sent_bytes();
+  const StepResult result = run_step(step);
+  if (!result.is_skipped) require_finite(step, result);
+  result_.last_step = report_of(step, result, seconds_since(begin));
+  ended_step(result);
+  context_.observer.ended_step(context_.rank, step, result);
+  if (context_.rank.mesh.rank() == 0) context_.observer.reported(result_.last_step);
+  return result;
 }
 
 StepResult Trainer::run_step(std::int64_t step) {
@@ -100,11 +114,22 @@ void Trainer::write_trace() {
   if (context_.rank.mesh.rank() == 0) context_.observer.traced(report);
 }
 
-StepInput Trainer::input_of(std::int64_t step) const {
+void Trainer::save(SaveReason reason) {
+  if (context_.saver != nullptr) context_.saver->ended_step(scalars_, reason);
+}
+
+RunRequest Trainer::asked() {
+  if (context_.requests == nullptr) return RunRequest::none;
+  saves_asked_ = context_.requests->num_saves;
+  const RunRequest end = context_.requests->end;
+  return end == RunRequest::none && saves_asked_ > saves_done_ ? RunRequest::save : end;
+}
+
+StepInput Trainer::input_of(std::int64_t step) {
   StepInput input = training_input(config_, context_.training, step, scaler_);
   input.first_sequence = scalars_.sequences;
   input.adamw.lr = learning_rate(config_, step, scalars_.first_lr_step);
-  input.requests_stop = context_.stop_requested != nullptr && context_.stop_requested->load();
+  input.request = asked();
   return input;
 }
 
@@ -133,13 +158,16 @@ StepReport Trainer::report_of(std::int64_t step, const StepResult& result, doubl
   return report;
 }
 
-void Trainer::evaluate(std::int64_t step) {
+RunRequest Trainer::evaluate(std::int64_t step, bool may_end) {
   const auto begin = std::chrono::steady_clock::now();
   const MeanLoss mean =
-      validation_loss(context_.rank.run.step(), *context_.validation, config_, config_.training.eval_batches);
+      validation_loss(context_.rank.run.step(), *context_.validation, config_, config_.training.eval_batches,
+                      [&] { return may_end ? asked() : RunRequest::none; });
+  if (ends_run(mean.request)) return mean.request;
   result_.validation_loss = mean.loss;
   if (context_.rank.mesh.rank() == 0)
     context_.observer.validated({step, mean.loss, mean.num_targets, seconds_since(begin)});
+  return RunRequest::none;
 }
 
 }  // namespace echelon

@@ -23,10 +23,10 @@ struct TrainerContext {
   RunSaver* saver = nullptr;
   const DatasetBatches* validation = nullptr;
   RunObserver& observer;
-  const std::atomic<bool>* stop_requested = nullptr;
-  StepRecorder* recorder = nullptr;      // of the steps that metrics.trace names
-  std::optional<HostRates> host = {};    // where known
-  std::int64_t device_memory_bytes = 0;  // of a GPU
+  const RunRequests* requests = nullptr;  // on one rank of each process
+  StepRecorder* recorder = nullptr;       // of the steps that metrics.trace names
+  std::optional<HostRates> host = {};     // where known
+  std::int64_t device_memory_bytes = 0;   // of a GPU
 };
 
 class Trainer {
@@ -37,13 +37,19 @@ class Trainer {
   TrainResult run();
 
  private:
+  /// Runs a step, checks and reports it.
+  [[nodiscard]] StepResult make_step(std::int64_t step);
   [[nodiscard]] StepResult run_step(std::int64_t step);
   void require_finite(std::int64_t step, const StepResult& result) const;
   void write_trace();
-  [[nodiscard]] StepInput input_of(std::int64_t step) const;
+  [[nodiscard]] StepInput input_of(std::int64_t step);
   [[nodiscard]] StepReport report_of(std::int64_t step, const StepResult& result, double seconds);
-  void evaluate(std::int64_t step);
+  /// What was asked of this rank and is not done yet.
+  [[nodiscard]] RunRequest asked();
+  /// Collective. Returns the request that ended the evaluation before its end.
+  RunRequest evaluate(std::int64_t step, bool may_end);
   void ended_step(const StepResult& result);
+  void save(SaveReason reason);
 
   const RunConfig& config_;
   TrainerContext context_;
@@ -53,6 +59,7 @@ class Trainer {
   TrainResult result_;
   std::map<Group, std::int64_t> sent_before_;  // the current step, as well as the next one
   std::int64_t faults_before_ = 0;
+  int saves_asked_ = 0, saves_done_ = 0;  // among the requests
 };
 
 }  // namespace echelon

@@ -29,19 +29,25 @@ class OneEpoch final : public BatchSource {
 
 }  // namespace
 
-MeanLoss validation_loss(Step& step, const DatasetBatches& data, const RunConfig& config, std::int64_t most_batches) {
+MeanLoss validation_loss(Step& step, const DatasetBatches& data, const RunConfig& config, std::int64_t most_batches,
+                         const std::function<RunRequest()>& request) {
   const OneEpoch batches(data);
   const std::int64_t num_windows = data.windows_per_epoch(config.training.seq_len),
                      batch_size = config.training.global_batch_size;
   const std::int64_t num_batches = std::min(most_batches, (num_windows + batch_size - 1) / batch_size);
   double sum = 0, num_targets = 0;
+  RunRequest ended_by = RunRequest::none;
   for (std::int64_t batch = 0; batch < num_batches; ++batch) {
-    const StepResult result =
-        step.run(ProgramKind::evaluation, {.batches = &batches, .first_sequence = batch * batch_size, .adamw = {}});
+    const StepResult result = step.run(ProgramKind::evaluation, {.batches = &batches,
+                                                                 .first_sequence = batch * batch_size,
+                                                                 .adamw = {},
+                                                                 .request = request ? request() : RunRequest::none});
     sum += result.loss * result.num_targets;
     num_targets += result.num_targets;
+    if (ends_run(result.request)) ended_by = result.request;
+    if (ends_run(ended_by)) break;
   }
-  return {num_targets > 0 ? sum / num_targets : 0.0, static_cast<std::int64_t>(num_targets)};
+  return {num_targets > 0 ? sum / num_targets : 0.0, static_cast<std::int64_t>(num_targets), ended_by};
 }
 
 }  // namespace echelon

@@ -89,7 +89,7 @@ TEST(Step, NothingIsLeftOfTheGradientsOfTheStepBefore) {
   }
 }
 
-TEST(Step, TheWishOfOneRankIsHeardByAll) {
+TEST(Step, TheHighestRequestOfARankIsHeardByAll) {
   const RunConfig config = layout_of_eight();
   const Blueprint blueprint(config);
   const TextThenNothing batches(config.training.global_batch_size);
@@ -98,13 +98,20 @@ TEST(Step, TheWishOfOneRankIsHeardByAll) {
     const auto ops = make_cpu_ops({});
     RankRun run(blueprint, mesh, *ops);
     run.model().initialize(1, *ops);
-    EXPECT_FALSE(run.step().run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}}).stops);
-    if (run.step()
-            .run(ProgramKind::training, {.batches = &batches, .adamw = {.lr = 1e-3}, .requests_stop = mesh.rank() == 5})
-            .stops)
-      ++num_heard;
+    const auto heard = [&](ProgramKind kind, RunRequest of_rank_5, RunRequest of_others) {
+      const RunRequest asked = mesh.rank() == 5 ? of_rank_5 : of_others;
+      return run.step().run(kind, {.batches = &batches, .adamw = {.lr = 1e-3}, .request = asked}).request;
+    };
+    using enum RunRequest;
+    for (const ProgramKind kind : {ProgramKind::training, ProgramKind::evaluation}) {
+      if (heard(kind, none, none) == none) ++num_heard;
+      if (heard(kind, save, none) == save) ++num_heard;
+      if (heard(kind, save, save) == save) ++num_heard;
+      if (heard(kind, restart, save) == restart) ++num_heard;
+      if (heard(kind, interrupt, restart) == interrupt) ++num_heard;
+    }
   });
-  EXPECT_EQ(num_heard, 8);
+  EXPECT_EQ(num_heard, 2 * 5 * 8);
 }
 
 TEST(Step, WithoutANormToClipToIsAStepThatNothingClips) {

@@ -138,7 +138,8 @@ TEST_F(Damaged, OtherRequestsAreRefusedByName) {
   EXPECT_THAT(refusal([&](RunConfig& config) { config.model.intermediate_size = 96; }),
               AllOf(HasSubstr("another model"), HasSubstr("model.intermediate_size: was 64, is 96")));
   EXPECT_THAT(refusal([&](RunConfig& config) { config.optimizer.lr *= 2; }), HasSubstr("optimizer.lr: was"));
-  EXPECT_THAT(refusal([&](RunConfig& config) { config.training.steps = 20; }), HasSubstr("training.steps: was 8, is 20"));
+  EXPECT_THAT(refusal([&](RunConfig& config) { config.training.steps = 20; }),
+              HasSubstr("training.steps: was 8, is 20"));
   write_data("longer", 1001);
   const auto longer = [&](RunConfig& config) { config.data.path = (scratch_ / "longer").string(); };
   EXPECT_THAT(refusal(longer), AllOf(HasSubstr("other data"), HasSubstr("2000 bytes"), HasSubstr("2002 bytes")));

@@ -7,7 +7,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include <atomic>
 #include <cmath>
 
 namespace echelon::testing {
@@ -104,11 +103,12 @@ std::filesystem::path SmallRun::checkpoint(const std::string& folder, std::int64
 }
 
 TrainResult SmallRun::run(const RunConfig& config, ReportLog& log, std::int64_t last_step) {
-  std::atomic<bool> stop = last_step == 1;
+  RunRequests requests;
+  if (last_step == 1) requests.end = RunRequest::interrupt;
   log.after_step = [&](const StepReport& report) {
-    if (report.step + 1 == last_step) stop = true;
+    if (report.step + 1 == last_step) requests.end = RunRequest::interrupt;
   };
-  return train(config, {.observer = &log, .stop_requested = &stop});
+  return train(config, {.observer = &log, .requests = &requests});
 }
 
 Steps SmallRun::run(const RunConfig& config, std::int64_t last_step) {

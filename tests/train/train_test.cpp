@@ -360,11 +360,13 @@ TEST_F(Train, StopsAndSavesWhenAsked) {
   RunConfig config = layout();
   config.training.steps = 1000;
   config.checkpoint.interval = 1000;
-  std::atomic<bool> stop = false;
+  RunRequests requests;
   testing::ReportLog log;
-  log.after_step = [&](const StepReport& report) { stop = report.step == 2; };
-  const TrainResult result = train(config, {.observer = &log, .stop_requested = &stop});
-  EXPECT_TRUE(result.was_stopped);
+  log.after_step = [&](const StepReport& report) {
+    if (report.step == 2) requests.end = RunRequest::interrupt;
+  };
+  const TrainResult result = train(config, {.observer = &log, .requests = &requests});
+  EXPECT_EQ(result.ended_by, RunRequest::interrupt);
   EXPECT_EQ(result.last_step.step, 3);
   EXPECT_EQ(result.checkpoint, step_folder(checkpoints(), 3));
   EXPECT_TRUE(result.model_folder.empty()) << "that is what a run leaves at its end";

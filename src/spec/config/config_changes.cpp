@@ -29,9 +29,8 @@ KeyEffect effect_of(const ConfigKey& key, const RunConfig& was, const RunConfig&
   if (section == "model") return KeyEffect::model;
   if (key.name == "data.path" || key.name == "data.validation_path") return KeyEffect::none;
   if (section == "data" || key.name == "training.seq_len") return KeyEffect::data;
-  const bool only_grows = was.training.steps <= is.training.steps && was.lr_scheduler.decay == LrDecay::none &&
-                          is.lr_scheduler.decay == LrDecay::none;
-  if (key.name == "training.steps" && only_grows) return KeyEffect::none;
+  const bool has_no_decay = was.lr_scheduler.decay == LrDecay::none && is.lr_scheduler.decay == LrDecay::none;
+  if (key.name == "training.steps" && has_no_decay) return KeyEffect::none;
   if (section == "training")
     return std::ranges::find(keys_of_execution, key.name) != keys_of_execution.end() ? KeyEffect::none
                                                                                      : KeyEffect::values;

@@ -21,8 +21,8 @@ struct KeyChange {
   std::string was, is;  // in TOML syntax
 };
 
-/// The keys in which the configs differ, in the table's order. More training.steps have no effect if the learning rate
-/// does not decay. Paths of data have none: data is known by its content.
+/// The keys in which the configs differ, in the table's order. training.steps have no effect if the learning rate does
+/// not decay. Paths of data have none: data is known by its content.
 [[nodiscard]] std::vector<KeyChange> config_changes(const RunConfig& was, const RunConfig& is);
 /// "optimizer.lr: was 0.001, is 0.0005".
 [[nodiscard]] std::string to_text(const KeyChange& change);
