@@ -1,6 +1,7 @@
 #include "data/indexed_dataset.h"
 
 #include "base/error.h"
+#include "data/files/mapped_file.h"
 
 #include <algorithm>
 #include <cassert>
@@ -101,7 +102,8 @@ std::string_view name_of(TokenType type) {
 
 TokenType token_type_for(std::int64_t vocab_size) { return vocab_size <= 65536 ? TokenType::u16 : TokenType::i32; }
 
-IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix), tokens_(prefix + ".bin") {
+IndexedDataset::IndexedDataset(const std::string& prefix)
+    : prefix_(prefix), tokens_(File::open_to_read(prefix + ".bin")) {
   const MappedFile index(prefix + ".idx");
   read_index(index.bytes());
 }
@@ -123,7 +125,7 @@ void IndexedDataset::read_index(std::string_view index) {
           bounds);
   require(bounds >= 1, "{} has no document bounds", name);
 
-  const std::string_view bin = tokens_.bytes();
+  const auto bin_bytes = static_cast<std::uint64_t>(tokens_.num_bytes());
   const auto token_bytes = static_cast<std::uint64_t>(size_bytes(type_));
   std::uint64_t end = 0;
   starts_.assign(1, 0);
@@ -134,17 +136,17 @@ void IndexedDataset::read_index(std::string_view index) {
     const auto pointer = load<std::int64_t>(index, header_bytes + 4 * sequences + 8 * i);
     require(length >= 0, "{}: sequence {} has length {}", name, i, length);
     const std::uint64_t num_bytes = static_cast<std::uint64_t>(length) * token_bytes;
-    require(pointer >= 0 && num_bytes <= bin.size() && static_cast<std::uint64_t>(pointer) <= bin.size() - num_bytes,
+    require(pointer >= 0 && num_bytes <= bin_bytes && static_cast<std::uint64_t>(pointer) <= bin_bytes - num_bytes,
             "{}: sequence {} has {} bytes at byte {}, but {}.bin has {} bytes", name, i, num_bytes, pointer, prefix_,
-            bin.size());
+            bin_bytes);
     require(static_cast<std::uint64_t>(pointer) % token_bytes == 0,
             "{}: sequence {} starts at byte {}, in the middle of a token of {} bytes", name, i, pointer, token_bytes);
     end = std::max(end, static_cast<std::uint64_t>(pointer) + num_bytes);
     starts_.push_back(starts_.back() + length);
     pointers_.push_back(pointer);
   }
-  require(end == bin.size(), "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off",
-          prefix_, bin.size(), name, end);
+  require(end == bin_bytes, "{}.bin has {} bytes, but {} describes {}; they do not belong together or one is cut off",
+          prefix_, bin_bytes, name, end);
 
   document_bounds_.reserve(bounds);
   for (std::size_t d = 0; d < bounds; ++d) {
@@ -177,12 +179,23 @@ void IndexedDataset::read(std::int64_t first, std::span<std::int32_t> out) const
   if (out.empty()) return;
   auto sequence =
       static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin()) - 1;
+  const std::int64_t token_bytes = size_bytes(type_);
+  std::vector<char> bytes;
   for (std::int64_t position = first; !out.empty(); ++sequence) {
-    const std::int64_t count = std::min(starts_[sequence + 1] - position, static_cast<std::int64_t>(out.size()));
-    const char* from =
-        tokens_.bytes().data() + pointers_[sequence] + (position - starts_[sequence]) * size_bytes(type_);
-    require(copy_tokens(type_, from, out.first(static_cast<std::size_t>(count))),
-            "{}.bin holds a token outside [0, 2^31) in sequence {}", prefix_, sequence);
+    const std::int64_t at = pointers_[sequence] + (position - starts_[sequence]) * token_bytes;
+    const std::size_t first_sequence = sequence;
+    // Sequences that follow each other in the file are read at once.
+    const auto most = static_cast<std::int64_t>(out.size());
+    const auto follows = [&](std::size_t next) {
+      return pointers_[next] == pointers_[next - 1] + (starts_[next] - starts_[next - 1]) * token_bytes;
+    };
+    while (starts_[sequence + 1] - position < most && follows(sequence + 1)) ++sequence;
+    const std::int64_t count = std::min(starts_[sequence + 1] - position, most);
+    bytes.resize(static_cast<std::size_t>(count * token_bytes));
+    tokens_.read_at(at, bytes.data(), count * token_bytes);
+    require(copy_tokens(type_, bytes.data(), out.first(static_cast<std::size_t>(count))),
+            "{}.bin holds a token outside [0, 2^31) in one of its sequences from {} to {}", prefix_, first_sequence,
+            sequence);
     out = out.subspan(static_cast<std::size_t>(count));
     position += count;
   }

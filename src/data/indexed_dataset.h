@@ -8,7 +8,7 @@
 #pragma once
 
 #include "data/files/durable_file.h"
-#include "data/files/mapped_file.h"
+#include "files/file.h"
 
 #include <cstdint>
 #include <span>
@@ -30,7 +30,7 @@ enum class TokenType : std::uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5,
 /// All sequences of PREFIX.bin as one stream of tokens. Reads are const and safe from many threads.
 class IndexedDataset {
  public:
-  /// Maps both files and checks sizes, counts and every offset. Throws Error naming the file and the fault.
+  /// Reads the index, and checks sizes, counts and every offset. Throws Error naming the file and the fault.
   explicit IndexedDataset(const std::string& prefix);
 
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
@@ -45,7 +45,7 @@ class IndexedDataset {
   [[nodiscard]] std::int64_t document_of(std::int64_t token) const;
 
   /// Copies stream tokens [first, first + out.size()), which must be in range. Throws Error on a token that is negative
-  /// or exceeds int32.
+  /// or exceeds int32, and if the file has become shorter.
   void read(std::int64_t first, std::span<std::int32_t> out) const;
 
  private:
@@ -53,7 +53,7 @@ class IndexedDataset {
 
   std::string prefix_;
   TokenType type_ = TokenType::i32;
-  MappedFile tokens_;
+  File tokens_;
   std::vector<std::int64_t> starts_;    // start of each sequence in the stream, and the end
   std::vector<std::int64_t> pointers_;  // bytes into .bin, by sequence
   std::vector<std::int64_t> document_bounds_;

@@ -17,8 +17,11 @@ MetricsFile::MetricsFile(std::string path) : path_(std::move(path)) {
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
   if (error) throw Failure(fmt::format("the folder '{}' cannot be made: {}", folder.string(), error.message()));
   constexpr mode_t permissions = 0666;  // less the umask
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, permissions);
+  file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, permissions);
   if (file_ < 0) throw Failure(fmt::format("'{}' cannot be opened for writing; check the folder's permissions", path_));
+  char last = '\n';
+  const off_t end = ::lseek(file_, 0, SEEK_END);
+  is_torn_ = end > 0 && ::pread(file_, &last, 1, end - 1) == 1 && last != '\n';  // an earlier run was killed
 }
 
 MetricsFile::~MetricsFile() { ::close(file_); }

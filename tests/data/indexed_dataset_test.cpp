@@ -131,7 +131,7 @@ TEST(IndexedDataset, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {})), HasSubstr("no document bounds"));
   EXPECT_THAT(complaint(index_bytes(8, {2}, {0}, {0})), HasSubstr("end at sequence 0 of 1"));
   EXPECT_THAT(sentence_of([&] { IndexedDataset dataset(scratch.path("missing")); }),
-              HasSubstr("missing.bin cannot be read: No such file"));
+              HasSubstr("missing.bin: No such file"));
   std::filesystem::create_directory(scratch.path("folder.bin"));
   EXPECT_THAT(sentence_of([&] { IndexedDataset dataset(scratch.path("folder")); }), HasSubstr("not a regular file"));
 }
@@ -144,6 +144,15 @@ TEST(IndexedDataset, NegativeAndWideTokensAreRefused) {
     const IndexedDataset dataset(scratch.path("a"));
     EXPECT_THAT(sentence_of([&] { all_tokens(dataset); }), HasSubstr("outside [0, 2^31)"));
   }
+}
+
+TEST(IndexedDataset, AFileThatShrinksWhileItIsReadIsASentence) {
+  const Scratch scratch;
+  scratch.write("a.bin", little(7, 4) + little(8, 4));
+  scratch.write("a.idx", index_bytes(4, {2}, {0}, {0, 1}));
+  const IndexedDataset dataset(scratch.path("a"));
+  std::filesystem::resize_file(scratch.path("a.bin"), 4);
+  EXPECT_THAT(sentence_of([&] { all_tokens(dataset); }), HasSubstr("a.bin is truncated at byte 4"));
 }
 
 TEST(IndexedDataset, MutatedIndexNeverCrashes) {

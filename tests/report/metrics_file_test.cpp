@@ -60,6 +60,14 @@ TEST(MetricsFile, LosesOneLineAloneToAFullDisk) {
   EXPECT_EQ(content(path), "{\"step\":\n{\"step\":2}\n");
 }
 
+TEST(MetricsFile, EndsALineThatAKilledRunTore) {
+  const std::string path = std::string(scratch_folder()) + "/metrics_file_test_killed.jsonl";
+  std::ofstream(path) << "{\"step\":1}\n{\"step\":";
+  MetricsFile file(path);
+  EXPECT_TRUE(file.append("{\"step\":2}"));
+  EXPECT_EQ(content(path), "{\"step\":1}\n{\"step\":\n{\"step\":2}\n");
+}
+
 TEST(MetricsFile, SaysThatTheFolderCannotBeMade) {
   EXPECT_THROW(MetricsFile("/dev/null/folder/metrics.jsonl"), Failure);
 }

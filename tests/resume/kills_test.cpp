@@ -27,7 +27,7 @@ enum class Victim : std::uint8_t { process, mpi_rank, job };
 
 class Kills : public SmallRun {
  protected:
-  static constexpr std::int64_t num_steps = 2000;
+  static constexpr std::int64_t num_steps = 1'000'000;
 
   RunConfig config(const std::string& folder, int num_ranks) const {
     RunConfig config = SmallRun::config(folder);

@@ -32,7 +32,7 @@ const Layers& layers() {
       {"blueprint", {"executor/", "nn/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
       {"predict", {"blueprint/", "nn/", "comm/trace/", "ops/trace/", "spec/", "schedule/", "base/"}},
       {"plan", {"predict/", "blueprint/", "nn/", "spec/", "schedule/", "base/"}},
-      {"data", {"tensor/", "base/"}},
+      {"data", {"files/", "tensor/", "base/"}},
       {"checkpoint", {"files/", "spec/", "tensor/", "base/"}},
       {"report", {"spec/", "schedule/", "base/"}},
       {"engine",
