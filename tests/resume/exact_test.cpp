@@ -71,6 +71,11 @@ class Resumed : public SmallRun, public ::testing::WithParamInterface<Format> {
 };
 
 // 63 windows are an epoch, and it ends in the sixth step.
+//
+// Claim (training): A run that is resumed after any step, or five times in a chain, equals the run
+//   that is not, in seven formats from float64 to float8.
+// Bound: identical bits of losses, norms, weights and moments.
+// Tests: Formats/Resumed
 TEST_P(Resumed, AfterEachStepIsTheRunThatWasNotInterrupted) {
   const RunConfig plain = config_of(GetParam(), "plain");
   ReportLog log;
