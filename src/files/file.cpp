@@ -1,11 +1,9 @@
 #include "files/file.h"
 
 #include "base/error.h"
+#include "files/system_calls.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,7 +28,8 @@ auto retried(Call&& call) {  // a signal may interrupt any call
   return result;
 }
 
-constexpr std::int64_t max_call_bytes = 1LL << 30;  // Linux moves at most 2 GiB in one call
+constexpr mode_t permissions = 0666, folder_permissions = 0777;  // less the umask
+constexpr std::int64_t max_call_bytes = 1LL << 30;               // Linux moves at most 2 GiB in one call
 
 }  // namespace
 
@@ -39,48 +38,59 @@ File::File(int descriptor, std::filesystem::path path) : descriptor_(descriptor)
 File::File(File&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
 
 File::~File() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  if (descriptor_ >= 0) system_calls().close(descriptor_);
 }
 
 File File::open_to_read(const std::filesystem::path& path) {
   // A pipe must not block.
-  const int descriptor = retried([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+  const int descriptor =
+      retried([&] { return system_calls().open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); });
   require(descriptor >= 0, "{}: {}", path.string(), reason(errno));
   File file(descriptor, path);
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) fail(path, errno);
+  if (system_calls().fstat(descriptor, &status) != 0) fail(path, errno);
   require(S_ISREG(status.st_mode), "{} is not a regular file", path.string());
   return file;
 }
 
 File File::open_to_write(const std::filesystem::path& path) {
-  const int descriptor = retried([&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC); });
+  const int descriptor = retried([&] { return system_calls().open(path.c_str(), O_WRONLY | O_CLOEXEC, 0); });
   if (descriptor < 0) fail(path, errno);
   return {descriptor, path};
 }
 
 File File::create(const std::filesystem::path& path) {
-  const int descriptor = retried([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666); });
+  const int descriptor =
+      retried([&] { return system_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, permissions); });
   if (descriptor < 0) fail(path, errno);
   return {descriptor, path};
 }
 
 File File::create_new(const std::filesystem::path& path) {
-  const int descriptor = retried([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  const int descriptor =
+      retried([&] { return system_calls().open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, permissions); });
+  if (descriptor < 0) fail(path, errno);
+  return {descriptor, path};
+}
+
+File File::open_or_create(const std::filesystem::path& path) {
+  const int descriptor = retried(
+      [&] { return system_calls().open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, permissions); });
   if (descriptor < 0) fail(path, errno);
   return {descriptor, path};
 }
 
 std::int64_t File::num_bytes() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail(path_, errno);
+  if (system_calls().fstat(descriptor_, &status) != 0) fail(path_, errno);
   return status.st_size;
 }
 
 void File::read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const {
   for (auto* next = static_cast<char*>(out); num_bytes > 0;) {
     const auto count = retried([&] {
-      return ::pread(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset);
+      return system_calls().pread(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)),
+                                  offset);
     });
     if (count < 0) fail(path_, errno);
     require(count > 0, "{} is truncated at byte {}: {} more bytes are expected", path_.string(), offset, num_bytes);
@@ -93,7 +103,8 @@ void File::read_at(std::int64_t offset, void* out, std::int64_t num_bytes) const
 void File::write_at(std::int64_t offset, const void* data, std::int64_t num_bytes) {
   for (const auto* next = static_cast<const char*>(data); num_bytes > 0;) {
     const auto count = retried([&] {
-      return ::pwrite(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)), offset);
+      return system_calls().pwrite(descriptor_, next, static_cast<std::size_t>(std::min(num_bytes, max_call_bytes)),
+                                   offset);
     });
     if (count <= 0) fail(path_, count < 0 ? errno : ENOSPC);
     next += count;
@@ -103,21 +114,27 @@ void File::write_at(std::int64_t offset, const void* data, std::int64_t num_byte
 }
 
 void File::reserve(std::int64_t num_bytes) {
-  int error_number = 0;
-  if (num_bytes == 0) return;
-  do error_number = ::posix_fallocate(descriptor_, 0, num_bytes);
-  while (error_number == EINTR);
-  if (error_number != 0) fail(path_, error_number);
+  if (num_bytes > 0 && retried([&] { return system_calls().fallocate(descriptor_, num_bytes); }) != 0)
+    fail(path_, errno);
 }
 
 void File::sync() {
-  if (retried([&] { return ::fsync(descriptor_); }) != 0) fail(path_, errno);
+  if (retried([&] { return system_calls().fsync(descriptor_); }) != 0) fail(path_, errno);
 }
 
 void File::close() {
   const int descriptor = std::exchange(descriptor_, -1);
   // After EINTR Linux has closed it.
-  if (descriptor >= 0 && ::close(descriptor) != 0 && errno != EINTR) fail(path_, errno);
+  if (descriptor >= 0 && system_calls().close(descriptor) != 0 && errno != EINTR) fail(path_, errno);
+}
+
+void File::resize(std::int64_t num_bytes) {
+  if (retried([&] { return system_calls().ftruncate(descriptor_, num_bytes); }) != 0) fail(path_, errno);
+}
+
+File::Lock File::lock() {
+  if (retried([&] { return system_calls().lock(descriptor_); }) == 0) return Lock::held;
+  return errno == EWOULDBLOCK ? Lock::taken_by_another : Lock::not_supported;
 }
 
 std::string read_text(const std::filesystem::path& path, std::int64_t max_bytes) {
@@ -138,48 +155,86 @@ void write_text(const std::filesystem::path& path, std::string_view text) {
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-  const int descriptor = retried([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  const int descriptor =
+      retried([&] { return system_calls().open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0); });
   if (descriptor < 0) fail(folder, errno);
-  const int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
-  ::close(descriptor);
+  const int error_number = system_calls().fsync(descriptor) == 0 ? 0 : errno;
+  system_calls().close(descriptor);
   // EINVAL: a file system that cannot sync folders.
   if (error_number != 0 && error_number != EINVAL) fail(folder, error_number);
 }
 
 void make_folder(const std::filesystem::path& folder) {
-  if (std::filesystem::path parent = folder.parent_path(); ::mkdir(folder.c_str(), 0777) != 0 && errno == ENOENT) {
+  if (std::filesystem::path parent = folder.parent_path();
+      system_calls().mkdir(folder.c_str(), folder_permissions) != 0 && errno == ENOENT) {
     if (parent.empty() || parent == folder) fail(folder, ENOENT);
     make_folder(parent);
-    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) fail(folder, errno);
+    if (system_calls().mkdir(folder.c_str(), folder_permissions) != 0 && errno != EEXIST) fail(folder, errno);
     sync_folder(parent);
     return;
   }
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) fail(folder, error ? error.value() : ENOTDIR);
+  if (!is_folder(folder)) fail(folder, ENOTDIR);
   sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
 }
 
 void remove_file(const std::filesystem::path& path) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail(path, errno);
+  if (system_calls().unlink(path.c_str()) != 0 && errno != ENOENT) fail(path, errno);
 }
 
 void give_name(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (::link(from.c_str(), to.c_str()) == 0) return remove_file(from);
+  if (system_calls().link(from.c_str(), to.c_str()) == 0) return remove_file(from);
   const bool has_links = errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK;
   if (has_links) fail(to, errno);
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) != 0) fail(to, errno);
+  if (system_calls().rename(from.c_str(), to.c_str(), RENAME_NOREPLACE) != 0) fail(to, errno);
 }
 
 std::optional<std::int64_t> free_bytes(const std::filesystem::path& folder) {
   struct statvfs status {};
-  if (::statvfs(folder.c_str(), &status) != 0 || status.f_blocks == 0) return std::nullopt;
+  if (system_calls().statvfs(folder.c_str(), &status) != 0 || status.f_blocks == 0) return std::nullopt;
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
+std::vector<std::string> list_folder(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  if (system_calls().list(folder.c_str(), &names) != 0 && errno != ENOENT && errno != ENOTDIR) fail(folder, errno);
+  std::ranges::sort(names);
+  return names;
+}
+
+NameKind kind_of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (system_calls().lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return NameKind::nothing;
+    fail(path, errno);
+  }
+  if (S_ISREG(status.st_mode)) return NameKind::file;
+  return S_ISDIR(status.st_mode) ? NameKind::folder : NameKind::other;
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  const NameKind kind = kind_of(path);
+  return kind == NameKind::folder || (kind == NameKind::other && kind_of(path / ".") == NameKind::folder);
+}
+
+void remove_empty_folder(const std::filesystem::path& folder) {
+  if (system_calls().rmdir(folder.c_str()) != 0 && errno != ENOENT) fail(folder, errno);
+}
+
+void replace_name(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (system_calls().rename(from.c_str(), to.c_str(), 0) != 0)
+    throw Failure(fmt::format("{} cannot be renamed to {}: {}", from.string(), to.string(), reason(errno)));
+}
+
+bool exchange_names(const std::filesystem::path& one, const std::filesystem::path& other) {
+  return system_calls().rename(one.c_str(), other.c_str(), RENAME_EXCHANGE) == 0;
+}
+
 void delete_folder(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::remove_all(folder, error);
-  if (error) throw Failure(fmt::format("{}: {}", folder.string(), error.message()));
+  for (const std::string& name : list_folder(folder)) {
+    const std::filesystem::path path = folder / name;
+    kind_of(path) == NameKind::folder ? delete_folder(path) : remove_file(path);
+  }
+  remove_empty_folder(folder);
 }
 
 }  // namespace echelon

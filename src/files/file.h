@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace echelon {
 
@@ -21,6 +22,8 @@ class File {
 
   /// Throws Failure if the name exists, whatever it is.
   [[nodiscard]] static File create_new(const std::filesystem::path& path);
+  /// To read and write; creates the file if it is missing. Throws Failure, also if the name is a link.
+  [[nodiscard]] static File open_or_create(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;
@@ -38,6 +41,12 @@ class File {
   void sync();
   /// Some file systems report a full disk only here. Throws Failure.
   void close();
+  /// Throws Failure.
+  void resize(std::int64_t num_bytes);
+
+  enum class Lock : std::uint8_t { held, taken_by_another, not_supported };
+  /// An exclusive lock of the whole file for as long as it is open, without waiting.
+  [[nodiscard]] Lock lock();
 
  private:
   File(int descriptor, std::filesystem::path path);
@@ -61,5 +70,19 @@ void give_name(const std::filesystem::path& from, const std::filesystem::path& t
 [[nodiscard]] std::optional<std::int64_t> free_bytes(const std::filesystem::path& folder);
 /// Deletes the folder with its contents if it exists. Throws Failure.
 void delete_folder(const std::filesystem::path& folder);
+/// Deletes the folder if it exists. Throws Failure, also if it is not empty.
+void remove_empty_folder(const std::filesystem::path& folder);
+/// The names in a folder, sorted; none if it does not exist. Throws Failure.
+[[nodiscard]] std::vector<std::string> list_folder(const std::filesystem::path& folder);
+/// Renames a file or folder; a file or an empty folder at `to` is replaced. Throws Failure.
+void replace_name(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Both names change places at once. False if the file system cannot.
+[[nodiscard]] bool exchange_names(const std::filesystem::path& one, const std::filesystem::path& other);
+
+enum class NameKind : std::uint8_t { nothing, file, folder, other };
+/// What has the name; a link is `other`. Throws Failure.
+[[nodiscard]] NameKind kind_of(const std::filesystem::path& path);
+/// Whether it is a folder, or a link to one. Throws Failure.
+[[nodiscard]] bool is_folder(const std::filesystem::path& path);
 
 }  // namespace echelon

@@ -1,6 +1,8 @@
 // One run at a time writes into a folder.
 #pragma once
 
+#include "files/file.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -15,10 +17,6 @@ class RunClaim {
   /// Makes the folder. The attempt is above `last_attempt` and all that took one in the folder. Throws Error naming the
   /// run that has the folder, Failure if the folder cannot be written.
   RunClaim(const std::filesystem::path& folder, std::int64_t last_attempt);
-  ~RunClaim();
-  RunClaim(const RunClaim&) = delete;
-  RunClaim& operator=(const RunClaim&) = delete;
-
   /// False on a file system without locks: nothing keeps a second run away.
   [[nodiscard]] bool is_locked() const { return is_locked_; }
   [[nodiscard]] std::int64_t attempt() const { return attempt_; }
@@ -26,7 +24,7 @@ class RunClaim {
  private:
   void take_attempt(const std::filesystem::path& folder, std::int64_t last_attempt, const std::string& holder);
 
-  int file_ = -1;
+  File file_;
   bool is_locked_ = true;
   std::int64_t attempt_ = 0;
 };

@@ -6,6 +6,7 @@
 #include "checkpoint/state/state_names.h"
 #include "checkpoint/state/step_folders.h"
 #include "engine/rank_state.h"
+#include "files/system_calls.h"
 #include "spec/config/config_reader.h"
 #include "spec/groups.h"
 
@@ -128,14 +129,14 @@ void StateSaver::publish(const std::filesystem::path& folder, const RunScalars& 
 
 /// The folder goes when all ranks have removed their files.
 void StateSaver::remove_failed(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::remove(folder / state_file_name(manifest_.attempt, context_.host.rank()), error);
+  SystemCalls& calls = system_calls();  // whatever fails here is litter, which the next attempt removes
+  calls.unlink((folder / state_file_name(manifest_.attempt, context_.host.rank())).c_str());
   Comm& all = context_.host.comm(step_group);
   all.barrier().wait();
   if (all.rank() == 0 && !find_manifest(folder)) {
-    std::filesystem::remove(folder / checkpoint_tokenizer_name, error);
-    std::filesystem::remove(folder / (manifest_name(manifest_.attempt) + ".tmp"), error);
-    std::filesystem::remove(folder, error);
+    calls.unlink((folder / checkpoint_tokenizer_name).c_str());
+    calls.unlink((folder / (manifest_name(manifest_.attempt) + ".tmp")).c_str());
+    calls.rmdir(folder.c_str());
   }
 }
 

@@ -168,6 +168,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
   const Resume resume(config, fingerprint_of(training.dataset()),
                       [&](const std::string& sentence) { observer.warned(sentence); });
   if (auto finished = finished_result(config, resume, observer)) {
+    if (placement.is_first_process()) remove_litter_or_warn(config, observer);
     if (placement.is_first_process() && options.tell) options.tell(*finished);
     return *finished;
   }

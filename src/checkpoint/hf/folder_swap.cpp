@@ -23,12 +23,6 @@ bool is_model_file(const std::filesystem::path& name) {
          std::find(model_files.begin(), model_files.end(), name.string()) != model_files.end();
 }
 
-void rename_or_fail(const std::filesystem::path& from, const std::filesystem::path& to) {
-  std::error_code error;
-  std::filesystem::rename(from, to, error);
-  if (error) throw Failure(fmt::format("{} cannot be renamed to {}: {}", from.string(), to.string(), error.message()));
-}
-
 std::filesystem::path parent_of(const std::filesystem::path& folder) {
   return folder.has_parent_path() ? folder.parent_path() : ".";
 }
@@ -61,9 +55,7 @@ bool is_model_folder(const std::filesystem::path& folder) {
 void create_temporary(const std::filesystem::path& folder) {
   const std::filesystem::path temporary = temporary_name(folder);
   delete_folder(temporary);
-  std::error_code error;
-  std::filesystem::create_directories(temporary, error);
-  if (error) throw Failure(fmt::format("{}: {}", temporary.string(), error.message()));
+  make_folder(temporary);
 }
 
 void swap_in(const std::filesystem::path& folder) {
@@ -72,12 +64,12 @@ void swap_in(const std::filesystem::path& folder) {
   sync_folder(temporary);
   delete_folder(outgoing);
   if (!std::filesystem::exists(folder)) {
-    rename_or_fail(temporary, folder);
-  } else if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) {
-    rename_or_fail(temporary, outgoing);
+    replace_name(temporary, folder);
+  } else if (exchange_names(temporary, folder)) {
+    replace_name(temporary, outgoing);
   } else {  // a file system without exchange: briefly no folder has the name
-    rename_or_fail(folder, outgoing);
-    rename_or_fail(temporary, folder);
+    replace_name(folder, outgoing);
+    replace_name(temporary, folder);
   }
   sync_folder(parent_of(folder));
   delete_folder(outgoing);

@@ -232,10 +232,8 @@ Manifest parse_manifest(const std::string& text, const std::filesystem::path& pa
 }
 
 std::optional<std::filesystem::path> find_manifest(const std::filesystem::path& folder) {
-  std::error_code error;
   std::optional<std::int64_t> highest;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
-    highest = std::max(highest, attempt_of_manifest(entry.path().filename().string()));
+  for (const std::string& name : list_folder(folder)) highest = std::max(highest, attempt_of_manifest(name));
   return highest ? std::optional(folder / manifest_name(*highest)) : std::nullopt;
 }
 

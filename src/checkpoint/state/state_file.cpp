@@ -1,5 +1,7 @@
 #include "checkpoint/state/state_file.h"
 
+#include "files/system_calls.h"
+
 #include "base/error.h"
 #include "checkpoint/safetensors/safetensors.h"
 #include "checkpoint/state/state_names.h"
@@ -65,8 +67,7 @@ StateFileWriter::StateFileWriter(std::filesystem::path path, const StateFilePlan
 }
 
 StateFileWriter::~StateFileWriter() {
-  std::error_code error;
-  if (!is_finished_) std::filesystem::remove(path_, error);
+  if (!is_finished_) system_calls().unlink(path_.c_str());
 }
 
 void StateFileWriter::write(const Values& values) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
-#include <system_error>
 
 namespace echelon {
 namespace {
@@ -34,34 +33,22 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 
 /// By step.
 std::vector<StepFolder> step_folders(const std::filesystem::path& base) {
-  std::error_code error;
   std::vector<StepFolder> folders;
-  for (const auto& entry : std::filesystem::directory_iterator(base, error))
-    if (entry.is_directory(error) && !entry.is_symlink(error))
-      if (const auto step = step_of(entry.path().filename().string()))
-        folders.push_back({*step, entry.path(), find_manifest(entry.path()).has_value()});
+  for (const std::string& name : list_folder(base))
+    if (const auto step = step_of(name); step && kind_of(base / name) == NameKind::folder)
+      folders.push_back({*step, base / name, find_manifest(base / name).has_value()});
   std::ranges::sort(folders, {}, &StepFolder::step);
   return folders;
 }
 
 /// Whether a file in a step's folder is written by a save.
-bool is_part(const std::filesystem::directory_entry& entry) {
-  const std::string name = entry.path().filename().string();
-  std::error_code error;
-  return entry.is_regular_file(error) && !entry.is_symlink(error) &&
-         (name == checkpoint_tokenizer_name || attempt_of(name).has_value());
+bool is_part(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  return (name == checkpoint_tokenizer_name || attempt_of(name).has_value()) && kind_of(path) == NameKind::file;
 }
 
 bool has_parts_alone(const std::filesystem::path& folder) {
-  std::error_code error;
-  const std::filesystem::directory_iterator entries(folder, error);
-  return !error && std::all_of(begin(entries), end(entries), is_part);
-}
-
-void remove_one(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::remove(path, error);
-  if (error) throw Failure(fmt::format("{} cannot be removed: {}", path.string(), error.message()));
+  return std::ranges::all_of(list_folder(folder), [&](const std::string& name) { return is_part(folder / name); });
 }
 
 /// Of a folder with a manifest: files of other attempts than the manifest's.
@@ -69,12 +56,12 @@ void remove_other_attempts(const std::filesystem::path& folder) {
   const auto manifest = find_manifest(folder);
   const auto kept = manifest ? attempt_of(manifest->filename().string()) : std::nullopt;
   std::vector<std::filesystem::path> removed;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (const auto attempt = attempt_of(entry.path().filename().string()); attempt && attempt != kept && is_part(entry))
-      removed.push_back(entry.path());
+  for (const std::string& name : list_folder(folder))
+    if (const auto attempt = attempt_of(name); attempt && attempt != kept && is_part(folder / name))
+      removed.push_back(folder / name);
   // A manifest before the files that it names.
   std::ranges::stable_partition(removed, [](const auto& path) { return path.extension() == ".json"; });
-  for (const std::filesystem::path& path : removed) remove_one(path);
+  for (const std::filesystem::path& path : removed) remove_file(path);
 }
 
 }  // namespace
@@ -93,11 +80,9 @@ std::vector<SavedStep> saved_steps(const std::filesystem::path& base) {
 }
 
 std::int64_t highest_attempt(const std::filesystem::path& base) {
-  std::error_code error;
   std::int64_t highest = 0;
   for (const StepFolder& folder : step_folders(base))
-    for (const auto& entry : std::filesystem::directory_iterator(folder.path, error))
-      highest = std::max(highest, attempt_of(entry.path().filename().string()).value_or(0));
+    for (const std::string& name : list_folder(folder.path)) highest = std::max(highest, attempt_of(name).value_or(0));
   return highest;
 }
 
@@ -124,8 +109,10 @@ void remove_litter(const std::filesystem::path& base) {
 
 void prune_steps(const std::filesystem::path& base, std::int64_t step, const KeptSteps& kept,
                  const std::vector<std::int64_t>& damaged) {
-  if (kept.latest <= 0) return;
   std::vector<StepFolder> folders = step_folders(base);
+  for (const StepFolder& folder : folders)
+    if (!folder.is_complete && folder.step < step && has_parts_alone(folder.path)) delete_folder(folder.path);
+  if (kept.latest <= 0) return;
   std::erase_if(folders, [&](const StepFolder& folder) {
     return !folder.is_complete || folder.step > step || std::ranges::find(damaged, folder.step) != damaged.end();
   });
@@ -135,7 +122,7 @@ void prune_steps(const std::filesystem::path& base, std::int64_t step, const Kep
     const bool stays = (kept.every > 0 && folder.step % kept.every == 0) || !has_parts_alone(folder.path);
     if (stays) continue;
     while (const auto manifest = find_manifest(folder.path)) {
-      remove_one(*manifest);
+      remove_file(*manifest);
       sync_folder(folder.path);
     }
     delete_folder(folder.path);

@@ -39,7 +39,7 @@ struct KeptSteps {
 
 /// Deletes complete checkpoints of steps up to `step`, which was just written, but for those that are kept. Later ones
 /// belong to an earlier run and are kept, and so are those in `damaged` and folders with anything but a checkpoint.
-/// The manifest goes first: a half-deleted folder is litter. Throws Failure.
+/// The manifest goes first: a half-deleted folder is litter, which the next call deletes. Throws Failure.
 void prune_steps(const std::filesystem::path& base, std::int64_t step, const KeptSteps& kept,
                  const std::vector<std::int64_t>& damaged = {});
 

@@ -1,0 +1,88 @@
+// Every call of a run to the file system fails once: training continues, or ends with a sentence, and the last
+// checkpoint that was announced can be resumed with the same bits.
+#include "resume/small_run.h"
+
+#include "checkpoint/steps_in.h"
+#include "files/failing_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace echelon::testing {
+namespace {
+
+using ::testing::Not;
+
+class Faults : public SmallRun {
+ protected:
+  RunConfig config() const {
+    RunConfig config = SmallRun::config("run");
+    config.model.num_hidden_layers = 1;
+    config.training.steps = 4;
+    config.checkpoint.interval = 1;
+    config.checkpoint.keep_latest_k = 2;
+    return config;
+  }
+  /// A new folder for each run.
+  void clear() const { std::filesystem::remove_all(output("run")); }
+
+  /// Returns the number of calls of the whole run.
+  std::int64_t run_with_fault(std::int64_t failing, Fault fault, const Steps& expected, const StateValues& state) {
+    SCOPED_TRACE(failing);
+    SCOPED_TRACE(static_cast<int>(fault));
+    clear();
+    FailingCalls calls(failing, fault);
+    ReportLog log;
+    std::string sentence;
+    {
+      const SubstitutedCalls substituted(calls);
+      try {
+        (void)run(config(), log);
+      } catch (const Error& error) {
+        sentence = error.what();
+        EXPECT_GT(sentence.size(), 10U);
+        EXPECT_EQ(sentence.find('\n'), std::string::npos) << sentence;
+      }
+    }
+    for (const auto& [step, loss] : steps_of(log).losses) EXPECT_EQ(loss, expected.losses.at(step)) << step;
+    EXPECT_TRUE(!sentence.empty() || log.steps.size() == 4);
+    std::int64_t announced = 0;
+    for (const std::filesystem::path& folder : log.folders)
+      if (const std::string name = folder.filename(); name.starts_with("step-")) announced = std::stoll(name.substr(5));
+    // Started again, it resumes there and makes the rest.
+    ReportLog again;
+    const TrainResult result = run(config(), again);
+    EXPECT_EQ(result.ended_by, RunRequest::none);
+    for (const auto& [step, loss] : steps_of(again).losses) {
+      EXPECT_GT(step, announced) << sentence;
+      EXPECT_EQ(loss, expected.losses.at(step)) << step;
+    }
+    EXPECT_EQ(read_state(checkpoint("run", 4)), state);
+    EXPECT_TRUE(std::filesystem::exists(output("run") / "model" / "model.safetensors"));
+    for (const auto& step : std::filesystem::directory_iterator(output("run") / "checkpoint"))
+      EXPECT_TRUE(find_manifest(step.path()).has_value()) << "litter: " << step.path();
+    return calls.num_calls();
+  }
+};
+
+TEST_F(Faults, OfEveryCallAreSurvived) {
+  const Steps expected = run(config());
+  const StateValues state = read_state(checkpoint("run", 4));
+  constexpr Fault faults[] = {Fault::no_space, Fault::io_error, Fault::interrupted, Fault::too_many_files,
+                              Fault::short_transfer};
+  const bool is_long = std::getenv("ECHELON_LONG_TESTS") != nullptr;
+  constexpr std::size_t num_faults = std::size(faults);
+  std::int64_t num_calls = run_with_fault(-1, Fault::io_error, expected, state);
+  for (std::int64_t i = 0; i < num_calls && !HasFailure(); ++i)
+    for (std::size_t f = 0; f < (is_long ? num_faults : 1); ++f) {
+      // Each call has another fault in the short form.
+      const Fault fault = faults[(static_cast<std::size_t>(i) * 7 / 5 + f) % num_faults];
+      num_calls = std::max(num_calls, run_with_fault(i, fault, expected, state));
+    }
+  EXPECT_GT(num_calls, 100);
+}
+
+}  // namespace
+}  // namespace echelon::testing
