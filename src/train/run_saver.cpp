@@ -22,6 +22,17 @@ std::filesystem::path model_folder(const RunConfig& config) {
 RunSaver::RunSaver(const Context& context, std::vector<std::int64_t> damaged)
     : context_(context), damaged_(std::move(damaged)) {}
 
+std::string RunSaver::plan() {
+  const StateSaver::Files& files = context_.state.files();
+  const std::int64_t model_bytes =
+      context_.config.model.num_parameters() * size_of(context_.run.model().part().options.dtype);
+  require_space(context_.config.output.dir, files.num_bytes() + model_bytes, "a checkpoint and the model have");
+  constexpr double megabyte = 1e6;
+  return fmt::format("checkpoint: {:.1f} MB, at most {:.1f} MB of a rank; model: {:.1f} MB",
+                     static_cast<double>(files.num_bytes()) / megabyte,
+                     static_cast<double>(files.most_bytes()) / megabyte, static_cast<double>(model_bytes) / megabyte);
+}
+
 void RunSaver::ended_step(const RunScalars& scalars, SaveReason reason) {
   const CheckpointConfig& keys = context_.config.checkpoint;
   if (saved_step_ == scalars.step) return;

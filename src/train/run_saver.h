@@ -28,6 +28,9 @@ class RunSaver {
   /// `damaged`: steps whose checkpoints cannot be read; they are neither counted nor deleted.
   RunSaver(const Context& context, std::vector<std::int64_t> damaged);
 
+  /// On rank 0: a line about what will be written. Throws Failure if the disk has no space for a checkpoint and the
+  /// model.
+  [[nodiscard]] std::string plan();
   /// Collective, between steps: saves what is due after scalars.step, if that is not done yet. Throws Failure if the
   /// last save fails, or the third one in a row.
   void ended_step(const RunScalars& scalars, SaveReason reason);

@@ -56,8 +56,25 @@ StateSaver::StateSaver(const Context& context, std::int64_t attempt, std::vector
   manifest_.lineage = std::move(lineage);
 }
 
+std::int64_t StateSaver::Files::num_bytes() const {
+  std::int64_t sum = 0;
+  for (const Manifest::File& file : planned) sum += file.num_bytes;
+  return sum;
+}
+
+std::int64_t StateSaver::Files::most_bytes() const {
+  std::int64_t most = 0;
+  for (const Manifest::File& file : planned) most = std::max(most, file.num_bytes);
+  return most;
+}
+
+const StateSaver::Files& StateSaver::files() {
+  if (files_.planned.empty()) plan_files();
+  return files_;
+}
+
 /// What each rank writes is computed here as on that rank, so no rank needs to tell.
-void StateSaver::describe_files() {
+void StateSaver::plan_files() {
   const RunConfig& config = context_.blueprint.config();
   manifest_.config = to_toml(config);
   std::map<std::string, std::int64_t> number_of;
@@ -68,12 +85,11 @@ void StateSaver::describe_files() {
   for (int rank = 0; rank < context_.blueprint.mesh().num_ranks(); ++rank) {
     const std::vector<StateSlice> slices = state_slices(make_model_part(config, context_.blueprint.schedule(), rank));
     if (slices.empty()) continue;
-    manifest_.files.push_back({.name = state_file_name(manifest_.attempt, rank),
-                               .num_bytes = StateFilePlan(slices).num_bytes(),
-                               .header = {},
-                               .parameters = parameters_of(slices, number_of)});
-    rank_of_file_.push_back(rank);
-    num_bytes_ += manifest_.files.back().num_bytes;
+    files_.planned.push_back({.name = state_file_name(manifest_.attempt, rank),
+                              .num_bytes = StateFilePlan(slices).num_bytes(),
+                              .header = {},
+                              .parameters = parameters_of(slices, number_of)});
+    files_.ranks.push_back(rank);
     for (const StateSlice& slice : slices)
       if (std::ranges::find(manifest_.states, slice.state, &decltype(manifest_.states)::value_type::first) ==
           manifest_.states.end())
@@ -81,11 +97,11 @@ void StateSaver::describe_files() {
   }
 }
 
-void StateSaver::require_space(const std::filesystem::path& folder) const {
+void require_space(const std::filesystem::path& folder, std::int64_t num_bytes, std::string_view what) {
   const std::optional<std::int64_t> free = free_bytes(folder);
-  if (free && *free < num_bytes_)
-    throw Failure(fmt::format("the disk of {} has {:.3g} GB free, but a checkpoint has {:.3g} GB", folder.string(),
-                              static_cast<double>(*free) / 1e9, static_cast<double>(num_bytes_) / 1e9));
+  if (free && *free < num_bytes)
+    throw Failure(fmt::format("the disk of {} has {:.3g} GB free, but {} {:.3g} GB", folder.string(),
+                              static_cast<double>(*free) / 1e9, what, static_cast<double>(num_bytes) / 1e9));
 }
 
 std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
@@ -95,8 +111,7 @@ std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
   Digest header;
   std::optional<SharedFailure> failure = agreed_failure(all, [&] {
     make_folder(folder);
-    if (is_publisher && manifest_.files.empty()) describe_files();
-    if (is_publisher) require_space(folder);
+    if (is_publisher) require_space(folder, files().num_bytes(), "a checkpoint has");
     if (slices_.empty()) return;
     StateFileWriter writer(folder / state_file_name(manifest_.attempt, context_.host.rank()), plan_);
     save_state(context_.run.model().part(), writer, context_.ops);
@@ -116,8 +131,9 @@ std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
 void StateSaver::publish(const std::filesystem::path& folder, const RunScalars& scalars,
                          const std::vector<Digest>& headers) {
   manifest_.scalars = scalars;
+  manifest_.files = files_.planned;
   for (std::size_t f = 0; f < manifest_.files.size(); ++f)
-    manifest_.files[f].header = headers[static_cast<std::size_t>(rank_of_file_[f])];
+    manifest_.files[f].header = headers[static_cast<std::size_t>(files_.ranks[f])];
   manifest_.copies.clear();
   if (const std::string& tokenizer = context_.blueprint.config().checkpoint.tokenizer; !tokenizer.empty()) {
     const std::string text = read_text(tokenizer);

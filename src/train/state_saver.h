@@ -25,24 +25,31 @@ class StateSaver {
   /// Collective, between steps. None if the checkpoint is complete and durable; else what was written is removed.
   [[nodiscard]] std::optional<SharedFailure> save(const RunScalars& scalars);
 
-  /// Of the files with tensors, over all ranks. Known on rank 0 after the first save.
-  [[nodiscard]] std::int64_t num_bytes() const { return num_bytes_; }
+  /// Which files all ranks write, for rank 0, which publishes them. Computed before the first save.
+  struct Files {
+    std::vector<Manifest::File> planned;  // all but their digests
+    std::vector<int> ranks;               // that write them
+    [[nodiscard]] std::int64_t num_bytes() const;
+    [[nodiscard]] std::int64_t most_bytes() const;  // of a file
+  };
+  [[nodiscard]] const Files& files();
   /// Of this rank's file; 0 if it has none.
   [[nodiscard]] std::int64_t own_bytes() const { return slices_.empty() ? 0 : plan_.num_bytes(); }
 
  private:
-  void describe_files();
-  void require_space(const std::filesystem::path& folder) const;
+  void plan_files();
   void publish(const std::filesystem::path& folder, const RunScalars& scalars, const std::vector<Digest>& headers);
   void remove_failed(const std::filesystem::path& folder);
 
   Context context_;
   std::vector<StateSlice> slices_;
   StateFilePlan plan_;
-  Manifest manifest_;              // rank 0: all but scalars and digests, once it is described
-  std::vector<int> rank_of_file_;  // likewise
-  std::int64_t num_bytes_ = 0;
+  Manifest manifest_;  // rank 0: all but files, scalars and copies, once they are planned
+  Files files_;
 };
+
+/// Throws Failure if the disk of a folder has fewer bytes than are needed; what for, in words.
+void require_space(const std::filesystem::path& folder, std::int64_t num_bytes, std::string_view what);
 
 /// OUTPUT.DIR/FOLDER of a config.
 [[nodiscard]] std::filesystem::path checkpoint_folder(const RunConfig& config);

@@ -220,6 +220,7 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
       state_saver.emplace(StateSaver::Context{blueprint, run, ops, host}, start.attempt, start.lineage);
       saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer}, start.damaged);
     }
+    if (saver && mesh.rank() == 0) observer.described(saver->plan());
     Trainer trainer(config, {.blueprint = blueprint,
                              .rank = {run, mesh, ops},
                              .host_mesh = host,

@@ -84,7 +84,7 @@ TEST_F(Counted, FilesHaveThePlannedBytesAndRanksWriteEvenly) {
       save(rank, 1);
       const std::lock_guard lock(mutex);
       planned.push_back(rank.saver.own_bytes());
-      if (rank.mesh.rank() == 0) planned_sum = rank.saver.num_bytes();
+      if (rank.mesh.rank() == 0) planned_sum = rank.saver.files().num_bytes();
     });
     const std::filesystem::path folder = checkpoint(fmt::format("out{}", number), 1);
     const Manifest manifest = read_manifest(folder);

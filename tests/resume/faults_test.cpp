@@ -67,6 +67,28 @@ class Faults : public SmallRun {
   }
 };
 
+TEST_F(Faults, ADiskWithoutSpaceIsFoundBeforeTheFirstStep) {
+  class LittleSpace final : public SystemCalls {
+    int statvfs(const char* path, struct statvfs* status) override {
+      const int result = SystemCalls::statvfs(path, status);
+      status->f_bavail = 1;
+      return result;
+    }
+  };
+  LittleSpace calls;
+  const SubstitutedCalls substituted(calls);
+  ReportLog log;
+  std::string sentence;
+  try {
+    (void)run(config(), log);
+  } catch (const Error& error) {
+    sentence = error.what();
+    EXPECT_EQ(error.status(), ExitStatus::failure);
+  }
+  EXPECT_THAT(sentence, ::testing::HasSubstr("GB free, but a checkpoint and the model have"));
+  EXPECT_TRUE(log.steps.empty());
+}
+
 TEST_F(Faults, OfEveryCallAreSurvived) {
   const Steps expected = run(config());
   const StateValues state = read_state(checkpoint("run", 4));

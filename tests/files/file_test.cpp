@@ -1,0 +1,74 @@
+// Names and folders: what is created, replaced, deleted and followed.
+#include "files/file.h"
+
+#include "base/error.h"
+#include "checkpoint/scratch_folder.h"
+#include "files/failing_calls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace echelon::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Files, ANameIsGivenOnce) {
+  const ScratchFolder scratch;
+  put(scratch / "a", "first");
+  put(scratch / "b", "second");
+  give_name(scratch / "a", scratch / "c");
+  EXPECT_EQ(kind_of(scratch / "a"), NameKind::nothing);
+  EXPECT_THROW(give_name(scratch / "b", scratch / "c"), Failure);
+  EXPECT_EQ(read_text(scratch / "c"), "first");
+  EXPECT_THROW((void)File::create_new(scratch / "b"), Failure);
+}
+
+TEST(Files, WithALockKeepOthersAway) {
+  const ScratchFolder scratch;
+  {
+    File first = File::open_or_create(scratch / "lock"), second = File::open_or_create(scratch / "lock");
+    EXPECT_EQ(first.lock(), File::Lock::held);
+    EXPECT_EQ(second.lock(), File::Lock::taken_by_another);
+  }
+  File third = File::open_or_create(scratch / "lock");
+  EXPECT_EQ(third.lock(), File::Lock::held);
+  std::filesystem::create_symlink(scratch / "elsewhere", scratch / "link");
+  EXPECT_THROW((void)File::open_or_create(scratch / "link"), Failure) << "a planted link is not followed";
+  EXPECT_EQ(kind_of(scratch / "elsewhere"), NameKind::nothing);
+}
+
+TEST(Files, FoldersAreMadeWithParentsAndDeletedWithoutFollowingLinks) {
+  const ScratchFolder scratch;
+  make_folder(scratch / "a/b/c");
+  make_folder(scratch / "a/b/c");
+  make_folder(scratch / "kept");
+  put(scratch / "kept/file", "of somebody else");
+  std::filesystem::create_directory_symlink(scratch / "kept", scratch / "a/b/link");
+  put(scratch / "a/file", "text");
+  EXPECT_THAT(list_folder(scratch / "a"), ElementsAre("b", "file"));
+  EXPECT_THAT(list_folder(scratch / "nowhere"), IsEmpty());
+  EXPECT_TRUE(is_folder(scratch / "a/b/link"));
+  EXPECT_EQ(kind_of(scratch / "a/b/link"), NameKind::other);
+  EXPECT_THROW(remove_empty_folder(scratch / "a"), Failure);
+  delete_folder(scratch / "a");
+  EXPECT_EQ(kind_of(scratch / "a"), NameKind::nothing);
+  EXPECT_EQ(read_text(scratch / "kept/file"), "of somebody else");
+  EXPECT_THROW(make_folder(scratch / "kept/file/below"), Failure);
+}
+
+TEST(Files, ErrorsNameThePathAndTheReason) {
+  const ScratchFolder scratch;
+  FailingCalls calls(2, Fault::no_space);  // after opening and the status, the first write
+  const SubstitutedCalls substituted(calls);
+  const std::string error = error_of([&] {
+    File file = File::create(scratch / "file");
+    for (int i = 0; i < 3; ++i) file.write_at(i, "x", 1);
+  });
+  EXPECT_THAT(error, HasSubstr((scratch / "file").string() + ": No space left on device"));
+}
+
+}  // namespace
+}  // namespace echelon::testing
