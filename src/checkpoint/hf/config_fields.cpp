@@ -1,6 +1,7 @@
 #include "checkpoint/hf/config_fields.h"
 
 #include "base/error.h"
+#include "base/shown_json.h"
 #include "files/file.h"
 
 #include <algorithm>
@@ -32,9 +33,7 @@ bool ConfigFields::has(std::string_view key) const { return find(key) != nullptr
 
 void ConfigFields::refuse(std::string_view key, std::string_view what) const {
   const auto* value = find(key);
-  // Strict dumping fails on bytes that are not UTF-8.
-  const std::string shown =
-      value == nullptr ? "null" : value->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string shown = value == nullptr ? "null" : shown_json(*value);
   throw Error(fmt::format("{}: {}{} = {} {}", path_, prefix_, key,
                           shown.size() > 200 ? shown.substr(0, 200) + "..." : shown, what));
 }

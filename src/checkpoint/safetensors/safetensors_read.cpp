@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors/safetensors.h"
 
 #include "base/error.h"
+#include "base/shown_json.h"
 #include "files/file.h"
 
 #include <nlohmann/json.hpp>
@@ -49,10 +50,10 @@ FileTensor parse_tensor(const nlohmann::json& entry, std::int64_t data_first_byt
   tensor.dtype = format->dtype;
   std::int64_t expected_bytes = format->element_bytes;
   const nlohmann::json& shape = entry.at("shape");
-  require(shape.is_array(), "has shape = {}, not a list of sizes", shape.dump());
+  require(shape.is_array(), "has shape = {}, not a list of sizes", shown_json(shape));
   for (const nlohmann::json& size : shape) {
     require(size.is_number_unsigned() && size.get<std::uint64_t>() <= (1ULL << 60), "has the size {} in its shape",
-            size.dump());
+            shown_json(size));
     tensor.shape.push_back(size.get<std::int64_t>());
     require(!__builtin_mul_overflow(expected_bytes, tensor.shape.back(), &expected_bytes),
             "has a shape too large for any file");
@@ -60,7 +61,7 @@ FileTensor parse_tensor(const nlohmann::json& entry, std::int64_t data_first_byt
   const nlohmann::json& offsets = entry.at("data_offsets");
   require(
       offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned(),
-      "has data_offsets = {}, not two byte offsets", offsets.dump());
+      "has data_offsets = {}, not two byte offsets", shown_json(offsets));
   const auto first = offsets[0].get<std::uint64_t>();
   const auto end = offsets[1].get<std::uint64_t>();
   require(first <= end && end <= static_cast<std::uint64_t>(data_bytes),

@@ -1,6 +1,7 @@
 #include "data/tokenizer/tokenizer_spec.h"
 
 #include "base/error.h"
+#include "base/shown_json.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/splitter.h"
 
@@ -37,7 +38,7 @@ struct JsonNode {
   }
   [[nodiscard]] std::int32_t id() const {
     require(json.is_number_integer() && json >= 0 && json < most_tokens, "{} = {} is not a token id in [0, {})", name,
-            json.dump(), most_tokens);
+            shown_json(json), most_tokens);
     return json.get<std::int32_t>();
   }
   [[nodiscard]] bool flag(const std::string& key, bool otherwise) const {
@@ -51,7 +52,7 @@ struct JsonNode {
     return json.size();
   }
   void must_not(bool is_bad, std::string_view why) const {
-    require(!is_bad, "{} = {} is not supported: {}", name, json.dump().substr(0, 60), why);
+    require(!is_bad, "{} = {} is not supported: {}", name, shown_json(json).substr(0, 60), why);
   }
 };
 
