@@ -16,7 +16,7 @@ enum class ExitStatus : int {
   success = 0,
   failure = 1,
   bad_input = 2,
-  restart = 75,  // a run that was asked to end: start it again
+  restart = 75,       // a run that was asked to end: start it again
   interrupted = 130,  // by a signal: 128 and its number, as shells count
 };
 
