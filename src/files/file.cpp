@@ -164,17 +164,16 @@ void sync_folder(const std::filesystem::path& folder) {
   if (error_number != 0 && error_number != EINVAL) fail(folder, error_number);
 }
 
-void make_folder(const std::filesystem::path& folder) {
-  if (std::filesystem::path parent = folder.parent_path();
-      system_calls().mkdir(folder.c_str(), folder_permissions) != 0 && errno == ENOENT) {
-    if (parent.empty() || parent == folder) fail(folder, ENOENT);
-    make_folder(parent);
-    if (system_calls().mkdir(folder.c_str(), folder_permissions) != 0 && errno != EEXIST) fail(folder, errno);
-    sync_folder(parent);
-    return;
-  }
-  if (!is_folder(folder)) fail(folder, ENOTDIR);
+void make_folder_in_parent(const std::filesystem::path& folder) {
+  const int error = system_calls().mkdir(folder.c_str(), folder_permissions) != 0 ? errno : 0;
+  if (error != 0 && !is_folder(folder)) fail(folder, error == EEXIST ? ENOTDIR : error);
   sync_folder(folder.has_parent_path() ? folder.parent_path() : ".");
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path parent = folder.parent_path();
+  if (!parent.empty() && parent != folder && kind_of(parent) == NameKind::nothing) make_folder(parent);
+  make_folder_in_parent(folder);
 }
 
 void remove_file(const std::filesystem::path& path) {

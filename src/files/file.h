@@ -60,6 +60,8 @@ class File {
 void write_text(const std::filesystem::path& path, std::string_view text);
 /// Makes creations, renames and deletions in the folder durable. Throws Failure.
 void sync_folder(const std::filesystem::path& folder);
+/// Makes the folder, whose parent exists, and makes it durable. Throws Failure.
+void make_folder_in_parent(const std::filesystem::path& folder);
 /// Makes the folder and the parents that it lacks, and makes them durable. Throws Failure.
 void make_folder(const std::filesystem::path& folder);
 /// Deletes the file if it exists. Throws Failure.

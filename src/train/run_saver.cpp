@@ -19,8 +19,8 @@ std::filesystem::path model_folder(const RunConfig& config) {
   return std::filesystem::path(config.output.dir) / "model";
 }
 
-RunSaver::RunSaver(const Context& context, std::vector<std::int64_t> damaged)
-    : context_(context), damaged_(std::move(damaged)) {}
+RunSaver::RunSaver(const Context& context, std::filesystem::path resumed_from, std::vector<std::int64_t> damaged)
+    : context_(context), damaged_(std::move(damaged)), resumed_from_(std::move(resumed_from)) {}
 
 std::string RunSaver::plan() {
   const StateSaver::Files& files = context_.state.files();
@@ -63,9 +63,10 @@ void RunSaver::save(const RunScalars& scalars, bool is_last) {
     return;
   }
   const auto sentence = [&](const std::string& cause) {
+    const std::filesystem::path& last = checkpoint_.empty() ? resumed_from_ : checkpoint_;
     return fmt::format("step {} could not be saved: {}; {}", scalars.step, cause,
-                       checkpoint_.empty() ? "this run has saved no checkpoint yet"
-                                           : fmt::format("the last checkpoint is {}", checkpoint_.string()));
+                       last.empty() ? "this run has saved no checkpoint yet"
+                                    : fmt::format("the last checkpoint is {}", last.string()));
   };
   if (++failed_saves_ >= most_failed || is_last)
     throw_agreed(context_.host.comm(step_group), {sentence(failure->sentence), failure->rank, failure->status});

@@ -25,8 +25,9 @@ class RunSaver {
     Mesh& host;  // of the same ranks, for buffers in host memory
     RunObserver& observer;
   };
-  /// `damaged`: steps whose checkpoints cannot be read; they are neither counted nor deleted.
-  RunSaver(const Context& context, std::vector<std::int64_t> damaged);
+  /// `resumed_from` is a folder, or empty. `damaged`: steps whose checkpoints cannot be read; they are neither counted
+  /// nor deleted.
+  RunSaver(const Context& context, std::filesystem::path resumed_from, std::vector<std::int64_t> damaged);
 
   /// On rank 0: a line about what will be written. Throws Failure if the disk has no space for a checkpoint and the
   /// model.
@@ -49,7 +50,7 @@ class RunSaver {
 
   Context context_;
   std::vector<std::int64_t> damaged_;
-  std::filesystem::path checkpoint_, model_;
+  std::filesystem::path resumed_from_, checkpoint_, model_;
   int failed_saves_ = 0;  // in a row
   std::int64_t saved_step_ = -1;
 };

@@ -90,12 +90,13 @@ RunStart start_run(const RunStartContext& context, const RankView& rank, Mesh& h
       continue;
     }
     start.scalars = context.resume.scalars_of(from);
+    start.resumed_from = from.reader->folder();
     start.lineage = from.reader->manifest().lineage;
-    start.lineage.push_back({start.attempt, from.reader->folder().string(), from.changes});
+    start.lineage.push_back({start.attempt, start.resumed_from.string(), from.changes});
     if (tells) {
       for (const std::string& change : from.changes) context.observer.described(change);
       for (const std::string& line : roundings(from.reader->manifest(), part)) context.observer.described(line);
-      context.observer.resumed(from.scalars().step, from.reader->folder());
+      context.observer.resumed(from.scalars().step, start.resumed_from);
     }
     return start;
   }

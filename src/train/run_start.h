@@ -12,7 +12,8 @@ struct RunStart {
   std::int64_t attempt = 1;
   RunScalars scalars;  // after the step from which it resumes, or step 0
   std::vector<LineageEntry> lineage;
-  std::vector<std::int64_t> damaged;  // steps whose checkpoints cannot be read
+  std::filesystem::path resumed_from;  // empty: it starts from nothing
+  std::vector<std::int64_t> damaged;   // steps whose checkpoints cannot be read
 };
 
 /// What the ranks of one process know; all of it outlives the start.

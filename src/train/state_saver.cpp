@@ -110,7 +110,7 @@ std::optional<SharedFailure> StateSaver::save(const RunScalars& scalars) {
   const bool is_publisher = all.rank() == 0;
   Digest header;
   std::optional<SharedFailure> failure = agreed_failure(all, [&] {
-    make_folder(folder);
+    make_folder_in_parent(folder);  // a run whose output was moved away makes no second one
     if (is_publisher) require_space(folder, files().num_bytes(), "a checkpoint has");
     if (slices_.empty()) return;
     StateFileWriter writer(folder / state_file_name(manifest_.attempt, context_.host.rank()), plan_);

@@ -22,7 +22,8 @@ class StateSaver {
   /// `attempt`, the same on all ranks, is that of all manifests; `lineage` ends with it.
   StateSaver(const Context& context, std::int64_t attempt, std::vector<LineageEntry> lineage);
 
-  /// Collective, between steps. None if the checkpoint is complete and durable; else what was written is removed.
+  /// Collective, between steps; the folder of checkpoints exists. None if the checkpoint is complete and durable; else
+  /// what was written is removed.
   [[nodiscard]] std::optional<SharedFailure> save(const RunScalars& scalars);
 
   /// Which files all ranks write, for rank 0, which publishes them. Computed before the first save.

@@ -218,7 +218,8 @@ TrainResult train(const RunConfig& wanted, const TrainOptions& options) {
     std::optional<RunSaver> saver;
     if (config.checkpoint.enable) {
       state_saver.emplace(StateSaver::Context{blueprint, run, ops, host}, start.attempt, start.lineage);
-      saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer}, start.damaged);
+      saver.emplace(RunSaver::Context{config, *state_saver, run, ops, mesh, host, observer}, start.resumed_from,
+                    start.damaged);
     }
     if (saver && mesh.rank() == 0) observer.described(saver->plan());
     Trainer trainer(config, {.blueprint = blueprint,

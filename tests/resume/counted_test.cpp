@@ -5,6 +5,7 @@
 #include "checkpoint/state/state_names.h"
 #include "comm/thread/thread_world.h"
 #include "engine/rank_state.h"
+#include "files/file.h"
 #include "ops/cpu/cpu_ops.h"
 #include "report/system_memory.h"
 #include "spec/groups.h"
@@ -42,6 +43,7 @@ class Counted : public SmallRun {
   template <class Body>
   static void on_ranks(const RunConfig& config, Body&& body) {
     const Blueprint blueprint(config);
+    make_folder(checkpoint_folder(config));
     run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
       const auto ops = make_cpu_ops({});
       RankRun run(blueprint, mesh, *ops);

@@ -5,6 +5,7 @@
 #include "checkpoint/state/saved_config.h"
 #include "comm/thread/thread_world.h"
 #include "engine/rank_state.h"
+#include "files/file.h"
 #include "ops/cpu/cpu_ops.h"
 #include "train/state_saver.h"
 
@@ -123,6 +124,7 @@ class ResumedDifferently : public SmallRun {
   /// Loads a checkpoint into a run of the config, on one rank, and saves it again in the config's folder.
   void convert(const std::filesystem::path& from, const RunConfig& config) const {
     const Blueprint blueprint(config);
+    make_folder(checkpoint_folder(config));
     const StateReader reader(from);
     run_thread_ranks(blueprint.mesh(), {}, [&](Mesh& mesh) {
       const auto ops = make_cpu_ops({});
